@@ -1,0 +1,152 @@
+"""One deployment and one question, as values: what is asked, what could be run, and why a plan is not legal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lengths:
+    """Token lengths of a request part: constant (p95 == mean), or log-normal with this mean and 95th percentile."""
+
+    mean_tokens: float
+    p95_tokens: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slo:
+    """Service levels at the 95th percentile; None: not asked."""
+
+    ttft_p95_s: float | None = None
+    tpot_p95_s: float | None = None
+    e2e_p95_s: float | None = None
+    tokens_per_s_per_user: float | None = None
+    spare_replicas: int = 0  # availability n+1 -> 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constraints:
+    accelerators_allow: tuple[str, ...] = ()
+    accelerators_deny: tuple[str, ...] = ()
+    vendors_allow: tuple[str, ...] = ()
+    vendors_deny: tuple[str, ...] = ()
+    providers_allow: tuple[str, ...] = ()
+    providers_deny: tuple[str, ...] = ()
+    regions_allow: tuple[str, ...] = ()
+    regions_deny: tuple[str, ...] = ()
+    acquisition: tuple[str, ...] = ("rent",)
+    quality: str = "near_lossless"  # lossless | near_lossless | any
+    max_accelerators: int | None = None
+    max_usd_per_month: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    name: str
+    kind: str
+    input_tokens: Lengths
+    output_tokens: Lengths
+    requests_per_s_mean: float
+    requests_per_s_peak: float
+    prefix_cache_hit_fraction: float
+    slo: Slo
+    constraints: Constraints
+    objective: str = "cost"
+    horizon_months: int = 36
+    discount_fraction: float = 0.08
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quantization:
+    """How weights are stored and what they are multiplied in."""
+
+    slug: str
+    name: str
+    weights_dtype: str  # bf16 | fp8 | int8 | int4 | nvfp4 | mxfp4 ...
+    bits_per_weight: float  # of the matrices it covers, scales included
+    activations_dtype: str  # the dtype of the matrix multiply
+    quality: str  # lossless | near_lossless | lossy
+    quality_note: str
+    source: str
+    stacks: tuple[str, ...] = ()  # empty: every stack that has the dtype
+    weight_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Framework:
+    """A serving framework at one version: where it runs, what it can load, how it schedules."""
+
+    slug: str
+    name: str
+    version: str
+    stacks: tuple[str, ...]
+    vendors: tuple[str, ...]
+    kinds: tuple[str, ...]  # accelerator kinds
+    quantizations: tuple[str, ...]
+    kv_dtypes: tuple[str, ...]
+    mixers: tuple[str, ...]  # attention | latent | recurrent | window
+    scheduler: str  # chunked | prefill_first | static
+    default_max_batched_tokens: int
+    max_running_requests: int
+    memory_fraction: float  # share of memory that the framework may fill
+    runtime_bytes: float  # context, graphs, communication buffers per chip
+    block_tokens: int
+    host_s_per_step: float
+    host_s_per_request: float
+    graph_max_tokens: int
+    features: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """One way to pay for chips: a whole instance by the hour, or a bought host."""
+
+    provider: str
+    instance: str
+    region: str
+    accelerator: str
+    accelerators: int  # per instance
+    acquisition: str  # rent | own
+    term: str  # on_demand | spot | reserved_1y | reserved_3y | purchase
+    usd_per_hour: float
+    as_of: str
+    source: str
+    kgco2e_per_kwh: float | None = None
+    usd_per_kwh: float | None = None
+    pue: float = 1.0
+    notes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Everything a person needs to start one deployment; counts are per replica."""
+
+    accelerator: str
+    quantization: str
+    kv_dtype: str
+    framework: str
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1  # attention data parallelism inside the replica
+    moe_tp: int = 1
+    max_batched_tokens: int = 8192
+    concurrency: int = 1
+    replicas: int = 1
+    options: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def chips(self) -> int:
+        return self.tp * self.pp * self.dp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rejection:
+    """Why a chip (or plan) is not among the answers: number against limit, and what would change it."""
+
+    accelerator: str
+    reason: str  # does_not_fit | misses_slo | unsupported | unpriced | excluded | too_expensive | too_many
+    detail: str
+    limit: float | None = None
+    reached: float | None = None
+    smallest_change: str = ""

@@ -1,0 +1,89 @@
+"""The question (Workload), the answer (Advice, its Options) and a link to show it (Share)."""
+
+import secrets
+import uuid
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from catalog.models import Organisation
+
+
+class Workload(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)
+    spec = models.JSONField()  # the workload file, validated and with its defaults filled in
+    created_at = models.DateTimeField(default=timezone.now)
+
+
+class Advice(models.Model):
+    """One run of one question. The row is the truth: state, lease and attempt; a finished one is never edited."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="advices")
+    supersedes = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="successors")
+    idempotency_key = models.CharField(max_length=80, blank=True)
+    state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
+    stage = models.CharField(max_length=60, blank=True)
+    progress_fraction = models.FloatField(default=0)
+    attempt = models.PositiveIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(default=timezone.now)  # last time a worker was woken for it
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+    snapshot = models.JSONField(null=True, blank=True)  # what was read from the catalog: a re-run gives the same
+    result = models.JSONField(null=True, blank=True)  # the JSON of `advise`
+    engine_version = models.CharField(max_length=20, blank=True)
+    catalog_version = models.CharField(max_length=64, blank=True)
+    prices_as_of = models.DateField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        indexes = [models.Index(fields=["state", "lease_until"])]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_advice_a_key"
+            ),
+        ]
+
+
+class Option(models.Model):
+    """One scored answer of an Advice; `detail` is the whole R of the JSON."""
+
+    advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="options")
+    rank = models.PositiveIntegerField()
+    accelerator_slug = models.CharField(max_length=80)
+    accelerators = models.PositiveIntegerField()
+    usd_per_month = models.DecimalField(max_digits=16, decimal_places=2, null=True)
+    usd_per_mtok_output = models.DecimalField(max_digits=16, decimal_places=6, null=True)
+    detail = models.JSONField()
+
+    class Meta:
+        ordering = ["rank"]
+        constraints = [models.UniqueConstraint(fields=["advice", "rank"], name="one_option_a_rank")]
+
+
+def share_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+class Share(models.Model):
+    """An unguessable, read-only, expiring link to one finished Advice."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="shares")
+    token = models.CharField(max_length=64, unique=True, default=share_token)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()

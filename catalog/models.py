@@ -1,0 +1,181 @@
+"""What exists and what it costs: chips, prices, models, frameworks, formats, places, and what was calibrated."""
+
+from django.core.validators import MinValueValidator
+from django.db import models
+from simple_history.models import HistoricalRecords
+
+
+class Organisation(models.Model):
+    slug = models.SlugField(unique=True)
+    name = models.CharField(max_length=120)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Sourced(models.Model):
+    """Every figure of a row answers 'where from?': `sources` maps a group of figures to its source."""
+
+    sources = models.JSONField(default=dict, blank=True)  # {group: {source, as_of, basis}}
+    as_of = models.DateField()
+    notes = models.TextField(blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class Accelerator(Sourced):
+    slug = models.SlugField(unique=True, max_length=80)
+    name = models.CharField(max_length=120)
+    vendor = models.CharField(max_length=40)
+    family = models.CharField(max_length=60)
+    architecture = models.CharField(max_length=60, blank=True)
+    kind = models.CharField(max_length=20)
+    form_factor = models.CharField(max_length=60, blank=True)
+    release_year = models.IntegerField(null=True, blank=True)
+    memory_gib = models.FloatField(validators=[MinValueValidator(0)])
+    memory_type = models.CharField(max_length=40, blank=True)
+    memory_gb_per_s = models.FloatField(validators=[MinValueValidator(0)])
+    dense_tflops = models.JSONField(default=dict)  # {dtype: TFLOP/s or TOP/s}; an absent dtype is unsupported
+    cores = models.IntegerField(null=True, blank=True)
+    sram_mib = models.FloatField(null=True, blank=True)
+    clock_ghz = models.FloatField(null=True, blank=True)
+    links = models.JSONField(default=list)  # [{name, gb_per_s, latency_us, chips, topology}], near to far
+    pcie_gb_per_s = models.FloatField(null=True, blank=True)
+    chips_per_host = models.IntegerField(default=8)
+    tdp_watts = models.FloatField(null=True, blank=True)
+    idle_watts = models.FloatField(null=True, blank=True)
+    stacks = models.JSONField(default=list)
+    bought_as = models.JSONField(default=list)  # rent | own | api
+    typical_price_usd = models.FloatField(null=True, blank=True)
+    served = models.BooleanField(default=True)
+    not_served_reason = models.CharField(max_length=200, blank=True)
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["vendor", "slug"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Price(models.Model):
+    """One dated offer of a whole instance (or of a bought chip). Append-only: a new price is a new row."""
+
+    organisation = models.ForeignKey(Organisation, null=True, blank=True, on_delete=models.PROTECT)  # None: public
+    provider = models.CharField(max_length=60)
+    instance = models.CharField(max_length=120)
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="prices")
+    accelerators = models.PositiveIntegerField()
+    region = models.CharField(max_length=60, blank=True)
+    vcpus = models.FloatField(null=True, blank=True)
+    host_memory_gib = models.FloatField(null=True, blank=True)
+    term = models.CharField(max_length=20)  # on_demand | spot | reserved_1y | reserved_3y | capacity_block | purchase
+    usd_per_hour = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
+    purchase_usd = models.DecimalField(max_digits=14, decimal_places=2, null=True, blank=True)
+    kind = models.CharField(max_length=20)  # vm | bare_metal | marketplace | serverless | capacity_block
+    as_of = models.DateField()
+    source = models.TextField()
+    notes = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["provider", "instance", "region", "term", "-as_of"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "provider", "instance", "region", "accelerator", "term", "as_of"],
+                name="one_price_a_day",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(condition=models.Q(accelerators__gt=0), name="price_for_at_least_one_chip"),
+            models.CheckConstraint(
+                condition=models.Q(usd_per_hour__gte=0) | models.Q(purchase_usd__gte=0), name="price_not_negative"
+            ),
+        ]
+
+
+class ServedModel(Sourced):
+    slug = models.SlugField(unique=True, max_length=120)
+    hf_id = models.CharField(max_length=200, unique=True)
+    family = models.CharField(max_length=60)
+    published_parameters = models.BigIntegerField(null=True, blank=True)
+    native_dtype = models.CharField(max_length=20)
+    licence = models.CharField(max_length=60, blank=True)
+    max_context_tokens = models.IntegerField(null=True, blank=True)
+    shape = models.JSONField()  # hidden, vocab, tied_embeddings, blocks ...: the fields of engine.model.Model
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["family", "slug"]
+
+    def __str__(self) -> str:
+        return self.hf_id
+
+
+class Framework(Sourced):
+    slug = models.SlugField(max_length=60)
+    name = models.CharField(max_length=60)
+    version = models.CharField(max_length=40)
+    settings = models.JSONField()  # the remaining fields of engine.plan.Framework, human units
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["slug", "version"]
+        constraints = [models.UniqueConstraint(fields=["slug", "version"], name="one_row_a_framework_version")]
+
+
+class QuantizationMethod(Sourced):
+    slug = models.SlugField(unique=True, max_length=60)
+    name = models.CharField(max_length=80)
+    settings = models.JSONField()  # the remaining fields of engine.plan.Quantization
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["slug"]
+
+
+class Region(Sourced):
+    slug = models.SlugField(unique=True, max_length=80)
+    name = models.CharField(max_length=120)
+    country = models.CharField(max_length=60, blank=True)
+    electricity_usd_per_kwh = models.FloatField(null=True, blank=True)
+    grid_kgco2e_per_kwh = models.FloatField(null=True, blank=True)
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["slug"]
+
+
+class Assumption(Sourced):
+    """A visible default: PUE, depreciation, host power, staff ..."""
+
+    key = models.SlugField(unique=True, max_length=120)
+    value = models.FloatField()
+    unit = models.CharField(max_length=40)
+    low = models.FloatField(null=True, blank=True)
+    high = models.FloatField(null=True, blank=True)
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["key"]
+
+
+class Calibration(models.Model):
+    """Fitted parameters with what they were fitted on. Append-only; the newest of a name wins."""
+
+    name = models.CharField(max_length=120)  # engine | accelerator:<slug> | framework:<slug>:<version>
+    values = models.JSONField()
+    basis = models.CharField(max_length=20)  # measured | relative | datasheet
+    fitted_on = models.TextField()
+    engine_version = models.CharField(max_length=20)
+    as_of = models.DateField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name", "-created_at"]
+
+
+class CatalogLoad(models.Model):
+    """When and from what the catalog was last loaded; `version` is a digest of the fixtures."""
+
+    version = models.CharField(max_length=64)
+    loaded_at = models.DateTimeField(auto_now_add=True)
