@@ -1,0 +1,102 @@
+"""One measured or asked situation as plain values: the deployment, the requests and what the client did."""
+
+from dataclasses import dataclass
+
+PHASES = ("serving", "offline", "static", "prefill", "decode", "fit", "kernel")
+CLIENTS = ("steady", "burst", "poisson", "static", "offline", "single")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """`replicas` equal lanes; a lane is tp x pp x dp chips, its experts spread over moe_tp x ep = tp x dp of them."""
+
+    tp: int = 1  # tensor parallelism of the attention
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1  # attention data parallelism inside the lane
+    moe_tp: int = 1  # tensor parallelism inside an expert
+    replicas: int = 1
+    max_batch: int | None = (
+        None  # running requests per attention rank, where it is stated (disaggregated pools)
+    )
+
+    @property
+    def chips_per_replica(self) -> int:
+        return self.tp * self.pp * self.dp
+
+    @property
+    def chips(self) -> int:
+        return self.chips_per_replica * self.replicas
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Protocol:
+    """What the client did: it decides TTFT as much as the server does.
+
+    steady: C requests always in flight, stationary mix. burst: requests_per_user x C requests, all submitted at
+    once through a semaphore of C (the opening burst is in the mean). poisson: open loop at rate_per_s. static: one
+    batch of C equal requests started together, run to its end. offline: `requests` at once (None: so many that ends
+    do not count), as many in flight as fit. single: one request alone.
+    """
+
+    kind: str = "steady"
+    requests_per_user: float = 10
+    warmup_per_user: float = (
+        0  # requests sent before the measured ones, drained before these start
+    )
+    length_low_fraction: float = (
+        1.0  # lengths are uniform between these shares of the nominal isl and osl
+    )
+    length_high_fraction: float = 1.0
+    rate_per_s: float | None = None
+    requests: int | None = None
+    http: bool = True  # an HTTP server and a tokenizer sit between client and engine
+    known: bool = (
+        True  # False: the source does not say what its client did, this is a guess
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """Everything that is known of one run; equal cases share one estimate. isl 0 means decoding from an empty cache."""
+
+    model_id: str
+    accelerator_slug: str
+    chips: int
+    weights_dtype: str  # bf16 fp16 fp32 fp8 int8 int4 w4a16 nvfp4 mxfp4 q4_k_m
+    framework: str  # canonical slug, see measured.FRAMEWORKS
+    framework_version: str  # empty: not stated
+    isl: float  # tokens
+    osl: float  # tokens
+    phase: str  # one of PHASES
+    client: Protocol = Protocol()
+    mode: str = "agg"  # agg | disagg
+    pool: Pool | None = None  # None: disaggregated, or layout_free
+    prefill_pool: Pool | None = None
+    decode_pool: Pool | None = None
+    kv_dtype: str | None = None  # None: the framework's habit for these weights
+    experts_dtype: str | None = (
+        None  # None: as weights_dtype (a checkpoint may keep only its experts narrow)
+    )
+    block_scaled: bool = (
+        False  # FP8 with 128x128 block scales, not one scale per tensor or row
+    )
+    concurrency: float | None = (
+        None  # users or batch of the whole deployment; None: as many as fit
+    )
+    max_batch: int | None = (
+        None  # the server's own cap on running requests per lane, where stated
+    )
+    max_batched_tokens: int | None = None
+    layout_free: bool = False  # the source does not state the layout: the predictor chooses over `chips`
+    speculative: str | None = (
+        None  # mtp: the source may have used it (a guess is never silent)
+    )
+    ttft_limit_s: float | None = (
+        None  # p99 limits that the benchmark imposed on a rate-driven run
+    )
+    tpot_limit_s: float | None = None
+    kernel_shape: tuple[int, int, int] | None = (
+        None  # (M, N, K) of the best matrix multiply of a sweep
+    )
+    year: int | None = None  # when it was measured: software moves
