@@ -1,0 +1,272 @@
+"""Settings: everything has a default that works on one machine; the environment changes it (docs: README)."""
+
+import os
+from pathlib import Path
+
+import environ
+import structlog
+from csp.constants import NONE, SELF
+from django.core.management.utils import get_random_secret_key
+
+env = environ.Env()
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR = Path(env.str("ASSAY_VAR", default=str(BASE_DIR / "var"))).resolve()
+VAR.mkdir(parents=True, exist_ok=True)
+
+
+def kept_secret(path: Path) -> str:
+    """The key of this installation, made once; two processes that start together agree on it."""
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_text(get_random_secret_key())
+        try:
+            os.link(draft, path)  # fails when another process was first: then its key counts
+        except FileExistsError:
+            pass
+        draft.unlink()
+    return path.read_text()
+
+
+DEBUG = env.bool("ASSAY_DEBUG", default=False)
+SECRET_KEY = env.str("SECRET_KEY", default="") or kept_secret(VAR / "secret_key")
+ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", "testserver"])
+CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
+OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login
+
+INSTALLED_APPS = [
+    "advisor",
+    "catalog",
+    "probes",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "axes",
+    "csp",
+    "django_filters",
+    "django_htmx",
+    "django_tables2",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "rest_framework",
+    "simple_history",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    *([] if OPEN else ["django.contrib.auth.middleware.LoginRequiredMiddleware"]),
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "simple_history.middleware.HistoryRequestMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "advisor.urls"
+WSGI_APPLICATION = "advisor.wsgi.application"
+LOGIN_URL = "admin:login"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# Database: SQLite in one file, or PostgreSQL. No connection pool: psycopg's must not be inherited through fork.
+if "DATABASE_URL" in env.ENVIRON:
+    DATABASES = {"default": {**env.db("DATABASE_URL"), "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}}
+else:
+    DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": VAR / "assay.sqlite3"}}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"] |= {
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        },
+    }
+
+# Broker: folders on disk, or Redis. Messages only wake a worker; the database row decides (advise.py).
+REDIS_URL = env.str("REDIS_URL", default="")
+BROKER_DIR = VAR / "broker"
+if REDIS_URL:
+    CELERY_BROKER_URL = REDIS_URL
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "visibility_timeout": 1800,
+        "socket_connect_timeout": 1,
+        "socket_timeout": 10,
+        "global_keyprefix": env.str("ASSAY_REDIS_PREFIX", default=""),
+    }
+else:
+    CELERY_BROKER_URL = "filesystem://"
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(BROKER_DIR / "messages"),
+        "data_folder_out": str(BROKER_DIR / "messages"),
+        "control_folder": str(BROKER_DIR / "control"),
+        "polling_interval": 0.2,  # kombu's default of 1 s makes a job wait 1.8 s at the median
+    }
+    for folder in ("messages", "control"):
+        (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
+CELERY_RESULT_BACKEND = None
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_TIME_LIMIT = 600
+CELERY_TASK_SOFT_TIME_LIMIT = 540
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 15
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
+CELERY_TIMEZONE = "UTC"
+
+# Advice: how long a silent worker keeps its claim, and when the sweeper steps in.
+ADVICE_LEASE_S = env.float("ASSAY_LEASE_S", default=30.0)
+ADVICE_RESEND_S = env.float("ASSAY_RESEND_S", default=15.0)
+ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
+ADVICE_MAX_ATTEMPTS = 3
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
+}
+
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    if REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+
+REST_FRAMEWORK = {
+    "EXCEPTION_HANDLER": "advisor.api.problem",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.AllowAny" if OPEN else "rest_framework.permissions.IsAuthenticated"
+    ],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "PAGE_SIZE": 50,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Assay",
+    "DESCRIPTION": "Which accelerators a workload needs, how to run it on them, and what it costs.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+DJANGO_TABLES2_TABLE_ATTRS = {"class": "table"}
+
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = 1  # hour
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_VERBOSE = False
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+SESSION_COOKIE_HTTPONLY = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+if env.bool("ASSAY_HTTPS", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_HSTS_SECONDS = 31536000
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
+
+# Static files are served from the packages; ASSAY_COLLECTED=1 after `collectstatic` serves hashed, compressed copies.
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+COLLECTED = env.bool("ASSAY_COLLECTED", default=False)
+WHITENOISE_USE_FINDERS = not COLLECTED
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if COLLECTED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+SHARED_PROCESSORS = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+RENDERER = (
+    [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    if env.bool("ASSAY_LOG_JSON", default=False)
+    else [structlog.dev.ConsoleRenderer(colors=False)]
+)
+structlog.configure(
+    processors=[
+        structlog.stdlib.filter_by_level,
+        *SHARED_PROCESSORS,
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    cache_logger_on_first_use=True,
+)
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "plain": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "foreign_pre_chain": SHARED_PROCESSORS,
+            "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *RENDERER],
+        }
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["stderr"], "level": env.str("ASSAY_LOG_LEVEL", default="WARNING")},
+    "loggers": {
+        "assay": {"level": env.str("ASSAY_LOG_LEVEL", default="INFO")},
+        "django": {"handlers": [], "level": "WARNING"},
+    },
+}

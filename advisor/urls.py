@@ -1,0 +1,29 @@
+"""Where every road begins: pages, REST, catalog, admin, health."""
+
+from csp.constants import UNSAFE_INLINE
+from csp.decorators import csp_update
+from django.contrib import admin
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+from advisor import health
+
+handler400 = "advisor.views.bad_request"
+handler403 = "advisor.views.forbidden"
+handler404 = "advisor.views.not_found"
+handler500 = "advisor.views.server_error"
+
+# Swagger writes styles inline: relaxed for its one page.
+docs = csp_update({"style-src": UNSAFE_INLINE})(SpectacularSwaggerSplitView.as_view(url_name="schema"))
+
+urlpatterns = [
+    path("", include("advisor.web_urls")),
+    path("api/v1/", include("advisor.api_urls")),
+    path("api/v1/", include("catalog.api_urls")),
+    path("catalog/", include("catalog.urls")),
+    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/docs/", docs, name="api-docs"),
+    path("admin/", admin.site.urls),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+]
