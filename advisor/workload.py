@@ -1,0 +1,420 @@
+"""The workload file: what a planner may ask, read safely, with errors that name the field and what is allowed."""
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from advisor.workload_text import WorkloadError, check_plain, error, load, set_path
+
+__all__ = ["WorkloadError", "check_catalog", "load", "parse", "set_path"]
+
+KINDS = ("serving", "batch", "embedding", "training", "finetuning", "portfolio")
+RUNNABLE_KINDS = ("serving",)
+
+Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Positive = Annotated[float, Field(gt=0, le=1e15)]
+NotNegative = Annotated[float, Field(ge=0, le=1e15)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Tokens = Annotated[float, Field(ge=1, le=1e8)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
+Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk"]
+
+
+def number_as(*keys: str) -> BeforeValidator:
+    """Lets a section be written as one number: the same value under each of `keys`."""
+
+    def spread(value: object) -> object:
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        return dict.fromkeys(keys, value) if plain else value
+
+    return BeforeValidator(spread)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Config(Section):
+    """A model outside the catalog: the path of a Hugging Face config.json, or its contents."""
+
+    config: Annotated[str, Field(min_length=1, max_length=500)] | dict[str, Any]
+
+
+def text_or_section(value: object) -> str:
+    return "~section" if isinstance(value, dict | BaseModel) else "~plain"
+
+
+ModelRef = Annotated[
+    Annotated[Name, Tag("~plain")] | Annotated[Config, Tag("~section")],
+    Discriminator(text_or_section),
+]
+
+
+class Lengths(Section):
+    """Token lengths: one number is constant, mean and p95 a log-normal, trace an empirical file."""
+
+    mean: Tokens | None = None
+    p95: Tokens | None = None
+    trace: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        if (self.mean is None) == (self.trace is None):
+            raise PydanticCustomError(
+                "one_of", "give either a mean (with an optional p95) or a trace", {"expected": "mean or trace"}
+            )
+        if self.mean is not None and self.p95 is not None and self.p95 < self.mean:
+            raise PydanticCustomError(
+                "below_mean", "p95 {p95} is below the mean {mean}", {"p95": self.p95, "mean": self.mean, "at": "p95"}
+            )
+        return self
+
+
+class Rate(Section):
+    """Arrivals in requests/s; peak is what must still meet the SLO."""
+
+    mean: Annotated[float, Field(gt=0, le=1e6)]
+    peak: Annotated[float, Field(gt=0, le=1e6)] | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        if self.peak is not None and self.peak < self.mean:
+            raise PydanticCustomError(
+                "below_mean", "peak {p95} is below the mean {mean}", {"p95": self.peak, "mean": self.mean, "at": "peak"}
+            )
+        return self
+
+
+class Users(Section):
+    active: Annotated[float, Field(gt=0, le=1e8)]
+    think_s: Annotated[float, Field(gt=0, le=1e6)]
+
+
+WeekCurve = Annotated[list[NotNegative], Field(min_length=168, max_length=168)]
+LoadCurve = Annotated[
+    Annotated[Literal["flat", "office_hours"], Tag("~plain")] | Annotated[WeekCurve, Tag("~section")],
+    Discriminator(lambda value: "~section" if isinstance(value, list) else "~plain"),
+]
+
+
+class Traffic(Section):
+    input_tokens: Annotated[Lengths, number_as("mean", "p95")]
+    output_tokens: Annotated[Lengths, number_as("mean", "p95")]
+    requests_per_s: Annotated[Rate, number_as("mean", "peak")] | None = None
+    users: Users | None = None
+    load_curve: LoadCurve = "flat"
+    prefix_cache_hit_rate: Fraction = 0.0
+    growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
+
+
+class Slo(Section):
+    ttft_ms_p95: Positive | None = None
+    tpot_ms_p95: Positive | None = None
+    e2e_ms_p95: Positive | None = None
+    tokens_per_s_per_user: Positive | None = None
+    availability: Literal["n", "n+1", "n+2", "2n"] = "n"
+
+
+class Choice(Section):
+    """An empty allow list allows everything."""
+
+    allow: Annotated[list[Name], Field(max_length=200)] = []
+    deny: Annotated[list[Name], Field(max_length=200)] = []
+
+
+class Site(Section):
+    max_kw: Positive | None = None
+    kw_per_rack: Positive | None = None
+    cooling: Literal["air", "liquid", "any"] = "any"
+
+
+class Constraints(Section):
+    accelerators: Choice = Choice()
+    vendors: Choice = Choice()
+    providers: Choice = Choice()
+    regions: Choice = Choice()
+    acquisition: Annotated[list[Literal["rent", "own", "api"]], Field(min_length=1, max_length=3)] = [
+        "rent",
+        "own",
+        "api",
+    ]
+    quality: Literal["lossless", "near_lossless", "any"] = "near_lossless"
+    max_accelerators: Count | None = None
+    max_usd_per_month: Positive | None = None
+    site: Site = Site()
+
+
+class Tco(Section):
+    """Horizon and discount rate; any further key overrides the catalog's assumption of that name."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, frozen=True)
+    __pydantic_extra__: dict[str, float]
+    horizon_months: Annotated[int, Field(ge=1, le=240)] = 36
+    discount_rate: Fraction = 0.08
+
+
+class Batch(Section):
+    requests: Positive
+    deadline_hours: Positive
+
+
+class Training(Section):
+    tokens: Positive
+    sequence_length: Count
+    global_batch_tokens: Positive
+    deadline_days: Positive | None = None
+    recompute: Literal["auto", "none", "selective", "full"] = "auto"
+
+
+class Finetuning(Section):
+    method: Literal["full", "lora", "qlora"]
+    rank: Annotated[int, Field(ge=1, le=4096)] = 16
+    tokens: Positive
+    sequence_length: Count
+    global_batch_tokens: Positive
+
+
+Kind = Literal["serving", "batch", "embedding", "training", "finetuning", "portfolio"]
+NEEDS = {
+    "serving": ("model", "traffic"),
+    "batch": ("model", "traffic", "batch"),
+    "embedding": ("model", "traffic"),
+    "training": ("model", "training"),
+    "finetuning": ("model", "finetuning"),
+    "portfolio": ("workloads",),
+}
+
+
+def probe_word(value: object) -> object:
+    """YAML 1.1 writers turn `no` into false."""
+    return "no" if value is False else value
+
+
+class Spec(Section):
+    name: Name = "untitled"
+    kind: Kind = "serving"
+    model: ModelRef | None = None
+    traffic: Traffic | None = None
+    batch: Batch | None = None
+    training: Training | None = None
+    finetuning: Finetuning | None = None
+    workloads: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
+    slo: Slo = Slo()
+    constraints: Constraints = Constraints()
+    owned: Annotated[dict[Name, Count], Field(max_length=200)] = {}
+    inventory: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10_000_000)]], Field(max_length=200)] = {}
+    objective: Literal["cost", "latency", "throughput", "energy", "carbon", "balanced"] = "cost"
+    weights: dict[Weight, NotNegative] = {}
+    tco: Tco = Tco()
+    team: dict[Stack, Annotated[int, Field(ge=0, le=5)]] = {}
+    probe: Annotated[Literal["no", "preferred", "required"], BeforeValidator(probe_word)] = "no"
+
+
+# --- validating -------------------------------------------------------------------------------------------------
+
+
+def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
+    """The validated workload with every default filled in, JSON-able. Raises WorkloadError."""
+    raw = load(data) if isinstance(data, str | bytes) else dict(data)
+    check_plain(raw)
+    try:
+        spec = Spec.model_validate(raw)
+    except ValidationError as trouble:
+        raise WorkloadError([explain(item) for item in trouble.errors(include_url=False)]) from None
+    filled = fill(spec)
+    needs = [error(key, f"is required for kind {spec.kind}") for key in NEEDS[spec.kind] if filled[key] is None]
+    extra = [
+        error(key, f"does not belong to kind {spec.kind}", f"kind: {key}")
+        for key in ("batch", "training", "finetuning")
+        if key != spec.kind and filled[key] is not None
+    ]
+    if found := needs + extra + cross_checks(spec):
+        raise WorkloadError(found)
+    return filled
+
+
+def fill(spec: Spec) -> dict[str, Any]:
+    """The file's keys with p95, peak and the rate that users make; users / think time is the most they can ask."""
+    filled = spec.model_dump(mode="json")
+    traffic = filled["traffic"]
+    if traffic:
+        for key in ("input_tokens", "output_tokens"):
+            traffic[key]["p95"] = traffic[key]["p95"] or traffic[key]["mean"]
+            traffic[key] = {name: value for name, value in traffic[key].items() if value is not None}
+        if traffic["requests_per_s"] is None and traffic["users"]:
+            rate = traffic["users"]["active"] / traffic["users"]["think_s"]
+            traffic["requests_per_s"] = {"mean": rate, "peak": rate}
+        elif traffic["requests_per_s"]:
+            traffic["requests_per_s"]["peak"] = traffic["requests_per_s"]["peak"] or traffic["requests_per_s"]["mean"]
+    return filled
+
+
+def cross_checks(spec: Spec) -> list[dict[str, str]]:
+    """What no single field can know."""
+    found = []
+    traffic = spec.traffic
+    if traffic and not traffic.requests_per_s and not traffic.users and spec.kind in ("serving", "embedding"):
+        found.append(error("traffic.requests_per_s", "is required", "a number, {mean, peak}, or traffic.users instead"))
+    if traffic and traffic.requests_per_s and traffic.users:
+        rate = traffic.users.active / traffic.users.think_s
+        if traffic.requests_per_s.mean != rate:
+            found.append(error("traffic.users", "contradicts traffic.requests_per_s", "one of the two"))
+    if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
+        found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
+    for key in ("accelerators", "vendors", "providers", "regions"):
+        choice: Choice = getattr(spec.constraints, key)
+        if both := sorted(set(choice.allow) & set(choice.deny)):
+            found.append(error(f"constraints.{key}", f"{both[0]} is both allowed and denied", "one of the two"))
+    if spec.weights and not sum(spec.weights.values()):
+        found.append(error("weights", "are all 0", "at least one above 0"))
+    return found
+
+
+BOUNDS = {
+    "greater_than": ("gt", "must be greater than {}", "> {}"),
+    "greater_than_equal": ("ge", "must be at least {}", ">= {}"),
+    "less_than_equal": ("le", "must be at most {}", "<= {}"),
+    "literal_error": ("expected", "is not one of the choices", "{}"),
+    "string_pattern_mismatch": ("pattern", "contains characters that are not accepted", "printable text"),
+    "string_too_long": ("max_length", "is too long", "at most {} characters"),
+    "string_too_short": ("min_length", "is empty", "at least {} character"),
+    "too_long": ("max_length", "has too many entries", "at most {}"),
+    "too_short": ("min_length", "has too few entries", "at least {}"),
+    "one_of": ("expected", "needs exactly one of its forms", "{}"),
+}
+TYPES = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a section of keys",
+    "model_type": "a section of keys",
+    "model_attributes_type": "a section of keys",
+    "finite_number": "a finite number",
+}
+
+FORMS = {
+    "input_tokens": "a number or {mean, p95}",
+    "output_tokens": "a number or {mean, p95}",
+    "requests_per_s": "a number or {mean, peak}",
+}
+
+
+def explain(item: Any) -> dict[str, str]:
+    """A pydantic error as field, message and what is allowed."""
+    loc = tuple(part for part in item["loc"] if not str(part).startswith(("~", "[key]")))
+    kind, context, given = item["type"], item.get("ctx", {}), item["input"]
+    field = dotted(loc)
+    if kind == "missing":
+        return error(field, "is required")
+    if kind == "extra_forbidden":
+        keys = allowed_keys(loc[:-1])
+        return error(field, f"unknown key{near(str(loc[-1]), keys)}", ", ".join(keys))
+    if kind == "below_mean":
+        return error(f"{field}.{context['at']}", item["msg"], f">= {context['mean']:g}")
+    if kind in BOUNDS:
+        key, message, allowed = BOUNDS[kind]
+        limit = context.get(key, "")
+        limit = f"{limit:g}" if isinstance(limit, float) else limit
+        hint = near(given, str(limit).replace("'", "").replace(" or ", ", ").split(", ")) if key == "expected" else ""
+        return error(field, message.format(limit) + hint, allowed.format(limit).replace("'", ""))
+    wanted = FORMS.get(str(loc[-1]) if loc else "", TYPES.get(kind, ""))
+    shown = json.dumps(given, default=str)[:60]
+    return error(field, f"must be {wanted}, not {shown}" if wanted else item["msg"], wanted)
+
+
+def dotted(loc: Iterable[Any]) -> str:
+    """traffic.load_curve[3] from its parts."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+
+
+def near(given: object, known: Iterable[str], most: int = 1, cutoff: float = 0.65) -> str:
+    """'; did you mean x?' for the closest of `known`, or nothing."""
+    by_fold = {name.casefold(): name for name in known}
+    found = difflib.get_close_matches(str(given).casefold()[:200], by_fold, n=most, cutoff=cutoff)
+    return f"; did you mean {' or '.join(by_fold[name] for name in found)}?" if found else ""
+
+
+def allowed_keys(loc: Iterable[Any]) -> list[str]:
+    """The keys of the section at `loc`."""
+    section: type[BaseModel] = Spec
+    for part in loc:
+        field = section.model_fields.get(str(part))
+        section = next(iter(sections_in(field.annotation)), section) if field else section
+    return list(section.model_fields)
+
+
+def sections_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections_in(part)]
+
+
+# --- against the catalog ----------------------------------------------------------------------------------------
+
+
+def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
+    """Raises WorkloadError unless what the spec names exists; paths are refused unless `files` (the command line)."""
+    found = [error("kind", f"{spec['kind']} is not yet available", "serving")] * (spec["kind"] not in RUNNABLE_KINDS)
+    if not found:
+        found = unknown_names(spec) + ([] if files else paths_in(spec))
+    if found:
+        raise WorkloadError(found)
+
+
+def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Fields that would make the server read its own files."""
+    found = []
+    if isinstance(spec["model"], Mapping) and isinstance(spec["model"]["config"], str):
+        found.append(error("model.config", "paths are not read here", "a catalog id, or the contents of config.json"))
+    for key in ("input_tokens", "output_tokens"):
+        if "trace" in spec["traffic"][key]:
+            found.append(error(f"traffic.{key}.trace", "paths are not read here", "a number or {mean, p95}"))
+    return found
+
+
+def unknown_names(spec: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Names that the catalog does not hold, each with its nearest."""
+    from catalog.models import Accelerator, Assumption, Price, Region, ServedModel
+
+    found = []
+    if isinstance(spec["model"], str):
+        ids = ServedModel.objects.values_list("hf_id", "slug")
+        found += unknown("model", [spec["model"]], lambda: [name for pair in ids for name in pair])
+    chosen = spec["constraints"]
+    slugs = lambda: list(Accelerator.objects.values_list("slug", flat=True))  # noqa: E731
+    for field, source in (
+        ("accelerators", slugs),
+        ("vendors", lambda: list(Accelerator.objects.values_list("vendor", flat=True).distinct())),
+        ("providers", lambda: list(Price.objects.values_list("provider", flat=True).distinct())),
+        ("regions", lambda: [*Price.objects.values_list("region", flat=True).distinct(), *region_slugs(Region)]),
+    ):
+        for side in ("allow", "deny"):
+            found += unknown(f"constraints.{field}.{side}", chosen[field][side], source)
+    for field in ("owned", "inventory"):
+        found += unknown(field, list(spec[field]), slugs)
+    extra = [key for key in spec["tco"] if key not in Tco.model_fields]
+    found += unknown("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
+    return found
+
+
+def region_slugs(region: Any) -> list[str]:
+    return list(region.objects.values_list("slug", flat=True))
+
+
+def unknown(field: str, names: Iterable[str], known: Callable[[], Iterable[str]]) -> list[dict[str, str]]:
+    """An error for each of `names` that is not known; the catalog is asked only when there is a name."""
+    names = list(names)
+    there = set(known()) if names else set()
+    allowed = ", ".join(sorted(there)[:40]) or "nothing: the catalog is empty, run load_catalog"
+    return [
+        error(field, f"{name} is not in the catalog{near(name, there, most=3, cutoff=0.45)}", allowed)
+        for name in names
+        if name not in there
+    ]

@@ -1,0 +1,128 @@
+"""YAML or JSON text as plain values, safely: bounded, no aliases, no duplicate keys, errors that name the field."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+MAX_TEXT_BYTES = 1_000_000
+MAX_DEPTH = 24
+MAX_NODES = 20_000
+
+
+class WorkloadError(ValueError):
+    """The workload cannot be used; `errors` says where, why and what is allowed."""
+
+    def __init__(self, errors: list[dict[str, str]]) -> None:
+        self.errors = errors
+        super().__init__("; ".join(f"{error['field'] or 'workload'}: {error['message']}" for error in errors))
+
+
+def error(field: str, message: str, allowed: str = "") -> dict[str, str]:
+    """One entry of `WorkloadError.errors`."""
+    return {"field": field, "message": message, "allowed": allowed}
+
+
+class Loader(yaml.SafeLoader):
+    """Safe YAML with 1.2 scalars (`no` is a word, 2.0e12 a number), no aliases, no duplicate keys, bounded size."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.depth = self.nodes = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise WorkloadError([error("", "YAML aliases are not accepted", "plain values")])
+        self.depth, self.nodes = self.depth + 1, self.nodes + 1
+        if self.depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            raise WorkloadError([error("", "too deep or too many values", f"depth {MAX_DEPTH}, {MAX_NODES} values")])
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for position, key in enumerate(keys):
+            if not isinstance(key, str):
+                raise WorkloadError([error(str(key), "keys are words", "a text key")])
+            if key in keys[:position]:
+                line = node.value[position][0].start_mark.line + 1
+                raise WorkloadError([error(key, f"given twice (line {line})", "each key once")])
+        return super().construct_mapping(node, deep)
+
+
+Loader.yaml_implicit_resolvers = {}
+Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), None)
+Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), None)
+Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]{1,20}$"), None)
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]{1,4})?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+    ),
+    None,
+)
+Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
+
+
+def load(text: str | bytes) -> dict[str, Any]:
+    """YAML (or JSON) text as a raw mapping, not yet validated. Raises WorkloadError."""
+    if len(text) > MAX_TEXT_BYTES:
+        raise WorkloadError([error("", f"{len(text)} bytes of text", f"at most {MAX_TEXT_BYTES} bytes")])
+    try:
+        data = yaml.load(text.decode() if isinstance(text, bytes) else text, Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.MarkedYAMLError as trouble:
+        mark = trouble.problem_mark
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise WorkloadError([error("", f"not valid YAML{where}: {trouble.problem}", "YAML or JSON")]) from None
+    except (yaml.YAMLError, ValueError) as trouble:
+        if isinstance(trouble, WorkloadError):
+            raise
+        raise WorkloadError([error("", "not readable as UTF-8 YAML text", "YAML or JSON")]) from None
+    if not isinstance(data, dict):
+        raise WorkloadError([error("", "a workload is a mapping of keys to values", "a mapping")])
+    return data
+
+
+def check_plain(value: Any, field: str = "", depth: int = 0) -> None:
+    """Refuses what cannot be stored: NaN, NUL characters, lone surrogates, keys that are not text, depth."""
+    if depth > MAX_DEPTH:
+        raise WorkloadError([error(field, "nested too deeply", f"at most {MAX_DEPTH} levels")])
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WorkloadError([error(field, "is not a finite number", "a finite number")])
+    if isinstance(value, str) and ("\x00" in value or not value.isascii() and has_surrogate(value)):
+        raise WorkloadError([error(field, "contains characters that cannot be stored", "plain Unicode text")])
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise WorkloadError([error(field, "keys are words", "a text key")])
+            check_plain(key, field, depth)
+            check_plain(item, f"{field}.{key}".lstrip("."), depth + 1)
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            check_plain(item, f"{field}[{position}]", depth + 1)
+
+
+def has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def set_path(spec: Mapping[str, Any], path: str, value: str) -> dict[str, Any]:
+    """A copy of `spec` with `value` (read as YAML) at the dotted `path`; missing sections are made."""
+    head, _, rest = path.partition(".")
+    if not head:
+        raise WorkloadError([error(path, "not a path", "path.to.key=value")])
+    if not rest:
+        return {**spec, head: load_value(path, value)}
+    inner = spec.get(head)
+    if inner is not None and not isinstance(inner, Mapping):
+        raise WorkloadError([error(path, f"{head} is {json.dumps(inner)[:60]}, not a section", f"{head}=value")])
+    return {**spec, head: set_path(inner or {}, rest, value)}
+
+
+def load_value(path: str, value: str) -> Any:
+    """The value of one `--set`, read by the same YAML rules as the file."""
+    return load("value: " + value if value.strip() else "value: ''")["value"]
