@@ -1,6 +1,8 @@
 """What a network is: a tuple of blocks, each a mixer (attention or recurrence) with a feed-forward part."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,8 +80,201 @@ class Model:
     vocab: int
     blocks: tuple[Block, ...]
     tied_embeddings: bool = False
-    position_embeddings: int = 0  # learned positions (0: rotary or none)
+    position_embeddings: int = 0  # learned positions and token types (0: rotary or none)
     norm_bias: bool = False  # LayerNorm with bias instead of RMSNorm
     native_dtype: str = "bf16"
     max_context_tokens: int = 131072
     encoder_only: bool = False
+
+
+Mixer = Attention | LatentAttention | Recurrent
+MIXERS: dict[str, type[Mixer]] = {"attention": Attention, "latent": LatentAttention, "recurrent": Recurrent}
+
+
+def attention_parameters(mixer: Attention, hidden: int) -> int:
+    """How many weights do the four projections of softmax attention hold?"""
+    v_dim = mixer.v_head_dim or mixer.head_dim
+    query, key, value = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim, mixer.kv_heads * v_dim
+    weights = hidden * (query * (2 if mixer.output_gate else 1) + key + value + mixer.heads * v_dim)
+    biases = (query + key + value if mixer.qkv_bias else 0) + (hidden if mixer.output_bias else 0)
+    return weights + biases + (2 * mixer.head_dim if mixer.qk_norm else 0)
+
+
+def latent_parameters(mixer: LatentAttention, hidden: int) -> int:
+    """How many weights does latent attention hold, its indexer included? (arXiv 2405.04434, 2512.02556)"""
+    query = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
+    queries = hidden * mixer.q_rank + mixer.q_rank * (1 + query) if mixer.q_rank else hidden * query
+    latents = hidden * (mixer.kv_rank + mixer.rope_dim) + mixer.kv_rank
+    up = mixer.kv_rank * mixer.heads * (mixer.nope_dim + mixer.v_dim)
+    return queries + latents + up + mixer.heads * mixer.v_dim * hidden + indexer_parameters(mixer, hidden)
+
+
+def indexer_parameters(mixer: LatentAttention, hidden: int) -> int:
+    """How many weights choose which keys are attended to? Query, key, key norm and head weights."""
+    if not mixer.index_heads:
+        return 0
+    query = mixer.q_rank * mixer.index_heads * mixer.index_dim
+    return query + hidden * mixer.index_dim + 2 * mixer.index_dim + hidden * mixer.index_heads
+
+
+def recurrent_parameters(mixer: Recurrent, hidden: int) -> int:
+    """How many weights does a recurrent layer hold?"""
+    inner, state, heads, conv = mixer.inner, mixer.state, mixer.heads, mixer.conv
+    outward = inner * hidden
+    if mixer.kind == "mamba1":
+        selection = inner * (mixer.dt_rank + 2 * state) + mixer.dt_rank * inner + inner
+        return hidden * 2 * inner + inner * (conv + 1) + selection + inner * (state + 1) + outward
+    if mixer.kind == "mamba2":
+        shared = 2 * mixer.groups * state
+        inward = hidden * (2 * inner + shared + heads)
+        return inward + (inner + shared) * (conv + 1) + 3 * heads + inner + outward
+    if mixer.kind == "gated_delta":
+        keys = 2 * mixer.groups * state
+        inward = hidden * (keys + 2 * inner + 2 * heads)
+        return inward + (keys + inner) * conv + 2 * heads + mixer.head_dim + outward
+    raise ValueError(f"no recurrence named {mixer.kind!r}: mamba1, mamba2 and gated_delta are known")
+
+
+def mixer_parameters(mixer: Mixer | None, hidden: int) -> int:
+    """How many weights does the mixing half of one layer hold?"""
+    match mixer:
+        case Attention():
+            return attention_parameters(mixer, hidden)
+        case LatentAttention():
+            return latent_parameters(mixer, hidden)
+        case Recurrent():
+            return recurrent_parameters(mixer, hidden)
+        case None:
+            return 0
+
+
+def ffn_parameters(ffn: Ffn | None, hidden: int, *, active: bool = False) -> int:
+    """How many weights does one feed-forward part hold; with `active`, how many of them serve one token?"""
+    if ffn is None:
+        return 0
+    expert = ffn.matrices * hidden * ffn.inner
+    if ffn.bias:
+        expert += (ffn.matrices - 1) * ffn.inner + hidden
+    routed = ffn.experts > 1
+    count = ffn.top_k if active and routed else ffn.experts
+    router = (hidden + (1 if ffn.bias else 0)) * ffn.experts if routed else 0
+    shared = ffn.matrices * hidden * ffn.shared_inner + (hidden if ffn.shared_gate else 0)
+    return count * expert + router + shared
+
+
+def block_parameters(model: Model, block: Block, *, active: bool = False) -> int:
+    """How many weights does ONE layer of this block hold (or use for one token)?"""
+    norms = block.norms * model.hidden * (2 if model.norm_bias else 1)
+    mixing = mixer_parameters(block.mixer, model.hidden)
+    return mixing + ffn_parameters(block.ffn, model.hidden, active=active) + norms
+
+
+def embedding_parameters(model: Model) -> int:
+    """How many weights are outside the blocks: embeddings, output head, final norm, an encoder's pooler?"""
+    matrices = 1 if model.tied_embeddings else 2
+    pooler = model.hidden * (model.hidden + 1) if model.encoder_only else 0
+    norm = model.hidden * (2 if model.norm_bias else 1)
+    return (matrices * model.vocab + model.position_embeddings) * model.hidden + norm + pooler
+
+
+def parameters(model: Model) -> int:
+    """How many weights does the model hold?"""
+    return embedding_parameters(model) + sum(block.count * block_parameters(model, block) for block in model.blocks)
+
+
+def active_parameters(model: Model) -> int:
+    """How many weights serve one token? Both embeddings and the routers count; model cards often leave them out."""
+    blocks = sum(block.count * block_parameters(model, block, active=True) for block in model.blocks)
+    return embedding_parameters(model) + blocks
+
+
+def mixer_kv_elements(mixer: Mixer | None) -> int:
+    """How many cache elements does one more token add to one layer?"""
+    match mixer:
+        case Attention():
+            return mixer.kv_heads * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
+        case LatentAttention():
+            return mixer.kv_rank + mixer.rope_dim + mixer.index_dim
+        case _:
+            return 0
+
+
+def kv_elements(model: Model, context_tokens: int) -> int:
+    """How many cache elements does one sequence of this length hold? A window bounds its own layers."""
+    total = 0
+    for block in model.blocks:
+        window = block.mixer.window_tokens if isinstance(block.mixer, Attention) else None
+        tokens = min(context_tokens, window) if window else context_tokens
+        total += block.count * mixer_kv_elements(block.mixer) * tokens
+    return total
+
+
+def kv_elements_per_token(model: Model) -> int:
+    """How many cache elements does a token add while every window is still open?"""
+    return kv_elements(model, 1)
+
+
+def state_elements(model: Model) -> int:
+    """How many elements does the fixed state of one sequence hold: recurrence and its convolution?"""
+    return sum(block.count * recurrent_state(block.mixer) for block in model.blocks)
+
+
+def recurrent_state(mixer: Mixer | None) -> int:
+    """How many state elements does one layer keep for a sequence?"""
+    if not isinstance(mixer, Recurrent):
+        return 0
+    shared = 0 if mixer.kind == "mamba1" else 2 * mixer.groups * mixer.state
+    return mixer.inner * mixer.state + (mixer.inner + shared) * (mixer.conv - 1)
+
+
+def from_shape(slug: str, shape: Mapping[str, Any]) -> Model:
+    """Which model does this stored shape describe? Unknown keys are an error."""
+    outer = {key: value for key, value in shape.items() if key != "blocks"}
+    _refuse_unknown("model", outer, Model)
+    return Model(slug=slug, blocks=tuple(_block(block) for block in shape["blocks"]), **outer)
+
+
+def to_shape(model: Model) -> dict[str, Any]:
+    """How is a model stored? The inverse of from_shape; defaults are left out."""
+    shape = _sparse(model, skip=("slug", "blocks"))
+    shape["blocks"] = [_block_shape(block) for block in model.blocks]
+    return shape
+
+
+def _block(stored: Mapping[str, Any]) -> Block:
+    _refuse_unknown("block", stored, Block)
+    mixer, ffn = stored.get("mixer"), stored.get("ffn")
+    rest = {key: value for key, value in stored.items() if key not in ("mixer", "ffn")}
+    if ffn is not None:
+        _refuse_unknown("ffn", ffn, Ffn)
+    return Block(mixer=_mixer(mixer) if mixer else None, ffn=Ffn(**ffn) if ffn else None, **rest)
+
+
+def _mixer(stored: Mapping[str, Any]) -> Mixer:
+    kind = stored.get("type", "")
+    if kind not in MIXERS:
+        raise ValueError(f"mixer type {kind!r}: allowed are {', '.join(MIXERS)}")
+    values = {key: value for key, value in stored.items() if key != "type"}
+    _refuse_unknown(f"{kind} mixer", values, MIXERS[kind])
+    return MIXERS[kind](**values)
+
+
+def _block_shape(block: Block) -> dict[str, Any]:
+    shape = _sparse(block, skip=("mixer", "ffn"))
+    if block.mixer is not None:
+        name = next(key for key, kind in MIXERS.items() if isinstance(block.mixer, kind))
+        shape["mixer"] = {"type": name} | _sparse(block.mixer)
+    if block.ffn is not None:
+        shape["ffn"] = _sparse(block.ffn)
+    return shape
+
+
+def _sparse(value: Any, skip: tuple[str, ...] = ()) -> dict[str, Any]:
+    defaults = {field.name: field.default for field in fields(value)}
+    return {key: item for key, item in asdict(value).items() if key not in skip and item != defaults[key]}
+
+
+def _refuse_unknown(what: str, stored: Mapping[str, Any], kind: type) -> None:
+    allowed = {field.name for field in fields(kind)}
+    if unknown := sorted(set(stored) - allowed):
+        raise ValueError(f"{what}: unknown {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}")
