@@ -56,6 +56,11 @@ class Advice(models.Model):
             models.UniqueConstraint(
                 fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_advice_a_key"
             ),
+            models.CheckConstraint(condition=~Q(state="done") | Q(result__isnull=False), name="done_has_a_result"),
+            models.CheckConstraint(condition=~Q(state="failed") | ~Q(error=""), name="failed_has_a_reason"),
+            models.CheckConstraint(
+                condition=~Q(state="running") | Q(lease_until__isnull=False, attempt__gt=0), name="running_has_a_lease"
+            ),
         ]
 
 
@@ -87,3 +92,10 @@ class Share(models.Model):
     token = models.CharField(max_length=64, unique=True, default=share_token)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
+
+
+class Duty(models.Model):
+    """When a background duty (the sweep) last ran: its age tells whether anybody does it."""
+
+    name = models.CharField(max_length=40, unique=True)
+    last_run_at = models.DateTimeField()

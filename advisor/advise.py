@@ -1,0 +1,281 @@
+"""The use-cases of advice: ask, compute, cancel, ask again, sweep. The only writer of Advice and Option.
+
+The row is the truth. A worker owns an advice while it is running, its attempt is the worker's and its lease is
+not over; every write repeats that condition, and its row count says whether the worker still owns it. A Celery
+message only wakes somebody: lost ones are sent again by the sweep, repeated ones find nothing to claim.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import structlog
+from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
+from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from kombu.exceptions import OperationalError as BrokerError
+
+from advisor.celery import app
+from advisor.models import Advice, Duty, Option, Workload
+from advisor.workload import WorkloadError, check_catalog
+from catalog.models import Organisation
+
+log = structlog.get_logger("assay.advise")
+State = Advice.State
+FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
+SWEEP_BATCH = 500
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class KeyReused(ValueError):
+    """An idempotency key came again with another question."""
+
+
+class LostLease(Exception):
+    """Somebody else owns this advice now (or nobody: it was cancelled): stop and write nothing."""
+
+
+def default_organisation() -> Organisation:
+    return Organisation.objects.get_or_create(slug="default", defaults={"name": "Default"})[0]
+
+
+def request(
+    spec: dict[str, Any],
+    organisation: Organisation | None = None,
+    idempotency_key: str = "",
+    supersedes: Advice | None = None,
+) -> Advice:
+    """Queue the question `spec` (from workload.parse). The same key and question give the same advice again."""
+    check_catalog(spec)
+    organisation = organisation or default_organisation()
+    try:
+        return asked_before(spec, organisation, idempotency_key) or _queue_new(
+            spec, organisation, idempotency_key, supersedes
+        )
+    except IntegrityError:  # the same key at the same moment: the other one was first
+        earlier = asked_before(spec, organisation, idempotency_key)
+        if earlier is None:
+            raise
+        return earlier
+
+
+def asked_before(spec: dict[str, Any], organisation: Organisation, idempotency_key: str) -> Advice | None:
+    """The advice of an earlier request with this key; KeyReused when that asked something else."""
+    if not idempotency_key:
+        return None
+    earlier = Advice.objects.filter(organisation=organisation, idempotency_key=idempotency_key)
+    advice = earlier.select_related("workload").first()
+    if advice and advice.workload.spec != spec:
+        raise KeyReused("this idempotency key was used for another workload")
+    return advice
+
+
+def _queue_new(spec: dict[str, Any], organisation: Organisation, key: str, supersedes: Advice | None) -> Advice:
+    with transaction.atomic():
+        workload = Workload.objects.create(organisation=organisation, name=spec["name"], spec=spec)
+        return queue(workload, key, supersedes)
+
+
+def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | None = None) -> Advice:
+    """A queued advice of this workload; a worker is woken when the row is committed."""
+    with transaction.atomic():
+        advice = Advice.objects.create(
+            organisation=workload.organisation,
+            workload=workload,
+            idempotency_key=idempotency_key,
+            supersedes=supersedes,
+        )
+        transaction.on_commit(partial(wake, advice.pk))
+    return advice
+
+
+def rescore(advice: Advice) -> Advice:
+    """The same question against today's catalog: a successor. An advice that is still open is its own answer."""
+    return queue(advice.workload, supersedes=advice) if advice.state in FINISHED else advice
+
+
+def cancel(advice: Advice) -> bool:
+    """True when it was still open; a worker that runs it notices at its next write and stops."""
+    still_open = Advice.objects.filter(pk=advice.pk, state__in=[State.QUEUED, State.RUNNING])
+    done = still_open.update(state=State.CANCELLED, finished_at=timezone.now(), lease_until=None, stage="")
+    advice.refresh_from_db()
+    return bool(done)
+
+
+def wake(pk: UUID) -> bool:
+    """Send the message; False when the broker is away (the row stays queued, the sweep sends it later)."""
+    try:
+        app.send_task("advice.run", args=[str(pk)])
+    except (BrokerError, OSError) as error:
+        log.warning("broker away", advice=str(pk), error=str(error))
+        return False
+    return True
+
+
+def run(pk: UUID | str) -> None:
+    """Compute one advice if it is free to claim; every end of it is a state with a reason."""
+    claim = claimed(pk)
+    if claim is None:
+        return
+    with structlog.contextvars.bound_contextvars(advice=str(pk), attempt=claim.attempt):
+        try:
+            with claim.kept():
+                compute(claim)
+        except LostLease:
+            log.info("lost the lease, stopped")
+        except OperationalError:  # the database is away: the lease runs out and the sweep queues it again
+            log.exception("database away")
+        except WorkloadError as error:
+            claim.fail(str(error))
+        except SoftTimeLimitExceeded:
+            claim.fail(f"The calculation took longer than {settings.CELERY_TASK_SOFT_TIME_LIMIT} s and was stopped.")
+        except Exception as error:  # the task boundary
+            log.exception("calculation failed")
+            claim.fail(
+                f"The calculation stopped on an internal error ({type(error).__name__}); the log has the details."
+            )
+
+
+def compute(claim: "Claim") -> None:
+    """Snapshot, search, write. A second attempt uses the first one's snapshot, so it answers the same question."""
+    from advisor import assemble  # here: the web tier never pays for importing the engine
+
+    advice = Advice.objects.select_related("workload", "organisation").get(pk=claim.pk)
+    snapshot = advice.snapshot
+    if snapshot is None:
+        claim.report("reading the catalog", 0.0)
+        snapshot = assemble.snapshot(advice.workload.spec, advice.organisation)
+        claim.write(snapshot=snapshot)
+    result = assemble.recommend(advice.workload.spec, snapshot, claim.report)
+    claim.finish(snapshot, result)
+
+
+def lease_end() -> datetime:
+    return timezone.now() + timedelta(seconds=settings.ADVICE_LEASE_S)
+
+
+def claimed(pk: UUID | str) -> "Claim | None":
+    """queued -> running with the next attempt; None when it is not queued or another worker was faster."""
+    attempt = Advice.objects.filter(pk=pk, state=State.QUEUED).values_list("attempt", flat=True).first()
+    if attempt is None:
+        return None
+    won = Advice.objects.filter(pk=pk, state=State.QUEUED, attempt=attempt).update(
+        state=State.RUNNING,
+        attempt=attempt + 1,
+        lease_until=lease_end(),
+        started_at=timezone.now(),
+        stage="starting",
+        progress_fraction=0,
+    )
+    return Claim(pk, attempt + 1) if won else None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One attempt's right to write an advice."""
+
+    pk: UUID | str
+    attempt: int
+    lost: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def row(self) -> QuerySet[Advice]:
+        return Advice.objects.filter(pk=self.pk, state=State.RUNNING, attempt=self.attempt)
+
+    def write(self, **values: Any) -> None:
+        if self.lost.is_set() or not self.row().update(**{"lease_until": lease_end(), **values}):
+            self.lost.set()
+            raise LostLease
+
+    def report(self, stage: str, fraction: float) -> None:
+        self.write(stage=stage[:60], progress_fraction=fraction)
+
+    def finish(self, snapshot: dict[str, Any], result: dict[str, Any]) -> None:
+        with transaction.atomic():
+            self.write(
+                state=State.DONE,
+                result=result,
+                lease_until=None,
+                finished_at=timezone.now(),
+                stage="",
+                progress_fraction=1,
+                engine_version=snapshot["engine_version"],
+                catalog_version=snapshot["catalog_version"],
+                prices_as_of=snapshot["prices_as_of"],
+            )
+            Option.objects.bulk_create(option(self.pk, r) for r in result["recommendations"])
+
+    def fail(self, reason: str) -> None:
+        self.row().update(state=State.FAILED, error=reason, lease_until=None, finished_at=timezone.now(), stage="")
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renews the lease from a thread, however long one stage computes."""
+        thread = threading.Thread(target=self.renew, name=f"lease {self.pk}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            thread.join()
+
+    def renew(self) -> None:
+        while not self.over.wait(settings.ADVICE_LEASE_S / 3):
+            try:
+                if not self.row().update(lease_until=lease_end()):
+                    return self.lost.set()
+            except DatabaseError as error:  # try again at the next turn; the lease has room for two misses
+                log.warning("lease not renewed", error=str(error))
+            finally:
+                connection.close()
+
+
+def option(pk: UUID | str, r: dict[str, Any]) -> Option:
+    return Option(
+        advice_id=pk,
+        rank=r["rank"],
+        accelerator_slug=r["accelerator"],
+        accelerators=r["accelerator_count"],
+        usd_per_month=decimal(r["usd_per_month"], "0.01"),
+        usd_per_mtok_output=decimal(r["usd_per_mtok_output"], "0.000001"),
+        detail=r,
+    )
+
+
+def decimal(value: float | None, step: str) -> Decimal | None:
+    return None if value is None else Decimal(repr(value)).quantize(Decimal(step))
+
+
+def sweep() -> dict[str, int]:
+    """Queue again (or give up) what lost its worker; wake somebody for what waits too long. Counts of each."""
+    now = timezone.now()
+    lost = Advice.objects.filter(state=State.RUNNING, lease_until__lt=now)
+    last = Q(attempt__gte=settings.ADVICE_MAX_ATTEMPTS)
+    reason = f"The worker was lost {settings.ADVICE_MAX_ATTEMPTS} times while it computed this; it is not tried again."
+    failed = lost.filter(last).update(state=State.FAILED, error=reason, lease_until=None, finished_at=now, stage="")
+    requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
+    counts = {"requeued": requeued, "failed": failed, "sent": send_waiting(now)}
+    Duty.objects.update_or_create(name="sweep", defaults={"last_run_at": now})
+    if any(counts.values()):
+        log.info("swept", **counts)
+    return counts
+
+
+def send_waiting(now: datetime) -> int:
+    """Wake a worker for every advice whose last message is too old to be still on its way."""
+    late = now - timedelta(seconds=settings.ADVICE_RESEND_S)
+    waiting = Advice.objects.filter(state=State.QUEUED, sent_at__lt=late).order_by("sent_at")
+    sent = []
+    for pk in waiting.values_list("pk", flat=True)[:SWEEP_BATCH]:
+        if not wake(pk):  # the broker is away: the rest would wait for its time-out too
+            break
+        sent.append(pk)
+    return Advice.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=now)
