@@ -1,0 +1,101 @@
+"""How many scheduler steps a second does the simulator make on one core?"""
+
+import json
+import statistics
+import time
+from argparse import ArgumentParser
+
+import numpy as np
+from django.core.management.base import BaseCommand
+
+from advisor.engine.plan import Lengths
+from advisor.engine.serving import Client, Scheduler, StepTimes
+from advisor.engine.simulate import simulate
+
+RUNNING_REQUESTS = 256
+WORKLOADS = {"1024/1024": (1024, 1024), "4000/500": (4000, 500), "256/2048": (256, 2048)}
+
+
+def example_times() -> StepTimes:
+    """An invented lane whose KV holds every workload: it loads the simulator, it describes no machine."""
+    grid_tokens = 2.0 ** np.arange(15)
+    values = {
+        "sample_s_per_sequence": 1e-6,
+        "decode_s_per_context_token": 3e-8,
+        "window_s_per_context_token": 1e-8,
+        "window_tokens": 1024,
+        "decode_s_per_sequence": 1e-6,
+        "prefill_s_per_pair": 1e-9,
+        "window_prefill_s_per_pair": 2e-10,
+        "host_s": 2e-3,
+        "host_s_per_sequence": 1e-5,
+        "serial_s": 2e-4,
+        "serial_s_per_sequence": 1e-6,
+        "graph_max_tokens": 512,
+        "eager_floor_s": 1e-2,
+        "kv_capacity_tokens": 2_000_000,
+        "block_tokens": 16,
+        "request_s": 1e-3,
+    }
+    return StepTimes(
+        grid_tokens=grid_tokens,
+        linear_s=(4e-3 + 2.5e-5 * grid_tokens)[None],
+        **{name: np.array([value]) for name, value in values.items()},
+    )
+
+
+def measure(input_tokens: int, output_tokens: int, requests: int) -> dict[str, float]:
+    """One steady run: steps, wall time, and the state it kept."""
+    inputs = Lengths(mean_tokens=input_tokens, p95_tokens=input_tokens)
+    outputs = Lengths(mean_tokens=output_tokens, p95_tokens=output_tokens)
+    begun_s = time.perf_counter()
+    result = simulate(
+        example_times(),
+        0,
+        Scheduler(),
+        Client(),
+        inputs,
+        outputs,
+        concurrency=RUNNING_REQUESTS,
+        requests=requests,
+    )
+    seconds = time.perf_counter() - begun_s
+    return {
+        "steps": result.steps,
+        "seconds": seconds,
+        "steps_per_s": result.steps / seconds,
+        "simulated_s": result.duration_s,
+        "running_requests_mean": result.running_requests_mean,
+        "kv_used_max_tokens": result.kv_used_max_tokens,
+        "ttft_p95_s": result.percentile("ttft_s", 95),
+    }
+
+
+class Command(BaseCommand):
+    help = "Speed of the scheduler simulation at 256 running requests on three workloads, compilation apart."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--format", choices=("table", "json"), default="table")
+        parser.add_argument("--repeats", type=int, default=5)
+        parser.add_argument("--requests", type=int, default=20_000, help="measured requests per run")
+
+    def handle(self, *args: object, **options: object) -> None:
+        begun_s = time.perf_counter()
+        measure(16, 16, 16)
+        result = {"compile_or_load_s": time.perf_counter() - begun_s, "workloads": {}}
+        for name, lengths in WORKLOADS.items():
+            runs = [measure(*lengths, options["requests"]) for _ in range(options["repeats"])]
+            middle = statistics.median_low([run["steps_per_s"] for run in runs])
+            result["workloads"][name] = next(run for run in runs if run["steps_per_s"] == middle)
+        result["steps_per_s_min"] = min(run["steps_per_s"] for run in result["workloads"].values())
+        self.stdout.write(json.dumps(result, indent=1) if options["format"] == "json" else table(result))
+
+
+def table(result: dict) -> str:
+    lines = [f"{'workload':>10} {'steps':>9} {'seconds':>8} {'steps/s':>10} {'running':>8} {'KV tokens':>10}"]
+    lines += [
+        f"{name:>10} {run['steps']:>9} {run['seconds']:>8.3f} {run['steps_per_s']:>10,.0f}"
+        f" {run['running_requests_mean']:>8.1f} {run['kv_used_max_tokens']:>10,}"
+        for name, run in result["workloads"].items()
+    ]
+    return "\n".join([*lines, f"compiling or loading the compiled code took {result['compile_or_load_s']:.2f} s"])
