@@ -16,9 +16,7 @@ class Pool:
     dp: int = 1  # attention data parallelism inside the lane
     moe_tp: int = 1  # tensor parallelism inside an expert
     replicas: int = 1
-    max_batch: int | None = (
-        None  # running requests per attention rank, where it is stated (disaggregated pools)
-    )
+    max_batch: int | None = None  # running requests per attention rank, where it is stated (disaggregated pools)
 
     @property
     def chips_per_replica(self) -> int:
@@ -41,19 +39,13 @@ class Protocol:
 
     kind: str = "steady"
     requests_per_user: float = 10
-    warmup_per_user: float = (
-        0  # requests sent before the measured ones, drained before these start
-    )
-    length_low_fraction: float = (
-        1.0  # lengths are uniform between these shares of the nominal isl and osl
-    )
+    warmup_per_user: float = 0  # requests sent before the measured ones, drained before these start
+    length_low_fraction: float = 1.0  # lengths are uniform between these shares of the nominal isl and osl
     length_high_fraction: float = 1.0
     rate_per_s: float | None = None
     requests: int | None = None
     http: bool = True  # an HTTP server and a tokenizer sit between client and engine
-    known: bool = (
-        True  # False: the source does not say what its client did, this is a guess
-    )
+    known: bool = True  # False: the source does not say what its client did, this is a guess
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +56,7 @@ class Case:
     accelerator_slug: str
     chips: int
     weights_dtype: str  # bf16 fp16 fp32 fp8 int8 int4 w4a16 nvfp4 mxfp4 q4_k_m
-    framework: str  # canonical slug, see measured.FRAMEWORKS
+    framework: str  # canonical slug, see advisor.measured.FRAMEWORKS
     framework_version: str  # empty: not stated
     isl: float  # tokens
     osl: float  # tokens
@@ -75,28 +67,14 @@ class Case:
     prefill_pool: Pool | None = None
     decode_pool: Pool | None = None
     kv_dtype: str | None = None  # None: the framework's habit for these weights
-    experts_dtype: str | None = (
-        None  # None: as weights_dtype (a checkpoint may keep only its experts narrow)
-    )
-    block_scaled: bool = (
-        False  # FP8 with 128x128 block scales, not one scale per tensor or row
-    )
-    concurrency: float | None = (
-        None  # users or batch of the whole deployment; None: as many as fit
-    )
-    max_batch: int | None = (
-        None  # the server's own cap on running requests per lane, where stated
-    )
+    block_scaled: bool = False  # FP8 with 128x128 block scales, not one scale per tensor or row
+    concurrency: float | None = None  # users or batch of the whole deployment; None: as many as fit
+    max_batch: int | None = None  # the server's own cap on running requests per lane, where stated
     max_batched_tokens: int | None = None
     layout_free: bool = False  # the source does not state the layout: the predictor chooses over `chips`
-    speculative: str | None = (
-        None  # mtp: the source may have used it (a guess is never silent)
-    )
-    ttft_limit_s: float | None = (
-        None  # p99 limits that the benchmark imposed on a rate-driven run
-    )
+    speculative: str | None = None  # mtp: multi-token prediction drafted `speculative_tokens` a step
+    speculative_tokens: int | None = None
+    ttft_limit_s: float | None = None  # p99 limits that the benchmark imposed on a rate-driven run
     tpot_limit_s: float | None = None
-    kernel_shape: tuple[int, int, int] | None = (
-        None  # (M, N, K) of the best matrix multiply of a sweep
-    )
+    kernel_shape: tuple[int, int, int] | None = None  # (M, N, K) of the best matrix multiply of a sweep
     year: int | None = None  # when it was measured: software moves
