@@ -216,7 +216,8 @@ if env.bool("ASSAY_HTTPS", default=False):
 
 # Static files are served from the packages; ASSAY_COLLECTED=1 after `collectstatic` serves hashed, compressed copies.
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+STATIC_ROOT = VAR / "static"
+STATIC_ROOT.mkdir(exist_ok=True)
 COLLECTED = env.bool("ASSAY_COLLECTED", default=False)
 WHITENOISE_USE_FINDERS = not COLLECTED
 STORAGES = {
@@ -268,5 +269,6 @@ LOGGING = {
     "loggers": {
         "assay": {"level": env.str("ASSAY_LOG_LEVEL", default="INFO")},
         "django": {"handlers": [], "level": "WARNING"},
+        "kombu.connection": {"level": "ERROR"},  # it warns that a folder has no host name
     },
 }

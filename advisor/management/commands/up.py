@@ -1,0 +1,28 @@
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from advisor import supervise
+
+
+class Command(BaseCommand):
+    help = "Runs web, worker and beat until Ctrl-C, and restarts what dies."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8000)
+
+    def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+        try:
+            supervise.require_free(host, port)
+        except supervise.PortTaken as error:
+            raise CommandError(str(error)) from error
+        supervisor = supervise.assay(host, port)
+        supervisor.stop_on_signals()
+        self.stdout.write(f"Assay on http://{host}:{port}/ (Ctrl-C stops it)")
+        try:
+            while not supervisor.stopping:
+                supervisor.tick()
+        finally:
+            supervisor.stop()

@@ -1,0 +1,17 @@
+"""A small answer with the fields that the road writes to rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def snapshot(spec: dict[str, Any], organisation: object) -> dict[str, Any]:
+    return {"engine_version": "test", "catalog_version": "test", "prices_as_of": "2026-11-01"}
+
+
+def recommend(
+    spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None] | None = None
+) -> dict[str, Any]:
+    if progress:
+        progress("searching", 0.5)
+    one = {"accelerator": "h200-sxm", "accelerator_count": 4, "usd_per_month": 100.5, "usd_per_mtok_output": 1.25}
+    return {"workload": spec["name"], "recommendations": [{"rank": 1, **one}, {"rank": 2, **one}], "rejected": []}

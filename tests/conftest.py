@@ -1,0 +1,127 @@
+"""Which services are here, and whether their tests ran."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from django.conf import settings
+
+from tests import services
+from tests.world import World
+
+FOUND = {
+    "postgres": services.postgres_url(),
+    "redis": services.redis_url(),
+    "browser": next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None),
+}
+ran: set[str] = set()
+missed: dict[str, list[str]] = {name: [] for name in FOUND}
+
+
+def pytest_report_header() -> list[str]:
+    return [f"service {name}: {'found' if where else 'not found'}" for name, where in FOUND.items()]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for name, where in FOUND.items():
+            if not where and item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=f"{name} not found"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    for name in FOUND:
+        if name in report.keywords:
+            if report.when == "call" and not report.skipped:
+                ran.add(name)
+            elif report.skipped:
+                missed[name].append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a whole run that left out a found service's tests has not tested what it says."""
+    config = session.config
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
+        config.option.keyword or config.option.markexpr or config.option.collectonly
+    )
+    if os.environ.get("CI") != "true" or not whole or hasattr(config, "workerinput"):
+        return
+    for name, where in FOUND.items():
+        if where and (name not in ran or missed[name]):
+            print(f"\n{name} was found, but its tests did not run: {missed[name] or 'none collected'}", file=sys.stderr)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    used = [f"{name} ({'tests ran' if name in ran else 'found, no test ran'})" for name in FOUND if FOUND[name]]
+    absent = [name for name in FOUND if not FOUND[name]]
+    terminalreporter.write_line(f"services: {', '.join(used) or 'none'}; not found: {', '.join(absent) or 'none'}")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """An engine that answers at once, where a test is about the road and not about the answer."""
+    from tests import answers
+
+    fake = ModuleType("advisor.assemble")
+    fake.snapshot, fake.recommend = answers.snapshot, answers.recommend  # type: ignore[attr-defined]
+    import advisor
+
+    monkeypatch.setitem(sys.modules, "advisor.assemble", fake)
+    monkeypatch.setattr(advisor, "assemble", fake, raising=False)
+    yield fake  # type: ignore[misc]
+
+
+@pytest.fixture
+def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The advices for which a message was sent."""
+    from advisor import advise
+
+    sent: list[str] = []
+
+    def send(name: str, args: list[str], **options: object) -> None:
+        sent.append(args[0])
+
+    monkeypatch.setattr(advise.app, "send_task", send)
+    return sent
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages of a test never reach the broker of a running service."""
+    folder = str(tmp_path_factory.getbasetemp() / "messages")
+    os.makedirs(folder, exist_ok=True)
+    if not settings.REDIS_URL:
+        for key in ("data_folder_in", "data_folder_out", "control_folder"):
+            monkeypatch.setitem(settings.CELERY_BROKER_TRANSPORT_OPTIONS, key, folder)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file with every migration applied, to be copied."""
+    folder = tmp_path_factory.mktemp("migrated")
+    World(folder, f"sqlite:///{folder}/db").python("manage.py", "migrate", "-v0")
+    return folder / "db"
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> Iterator[World]:
+    """Its own service on the databases and brokers of `request.param`, files by default."""
+    kind = getattr(request, "param", "sqlite files")
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/db"
+        if "postgres" in kind:
+            url = stack.enter_context(services.postgres_database())
+        else:
+            shutil.copy(migrated, tmp_path / "db")
+        redis_url = stack.enter_context(services.redis_keys(f"{tmp_path.name}:")) if "redis" in kind else ""
+        world = World(tmp_path, url, redis_url)
+        stack.callback(world.end)
+        if "postgres" in kind:
+            world.python("manage.py", "migrate", "-v0")
+        yield world

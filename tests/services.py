@@ -1,0 +1,68 @@
+"""Services that tests may use: found on 127.0.0.1 or not at all."""
+
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def postgres_url() -> str | None:
+    """The URL of a server's maintenance database, as the first user that it lets in."""
+    import psycopg
+
+    if not answers(5432):
+        return None
+    for user in dict.fromkeys([os.environ.get("PGUSER", "postgres"), "postgres", "root"]):
+        url = f"postgresql://{user}@127.0.0.1:5432/postgres"
+        try:
+            psycopg.connect(url, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            continue
+        return url
+    return None
+
+
+def redis_url() -> str | None:
+    import redis
+
+    try:
+        redis.Redis(host="127.0.0.1", socket_timeout=1, socket_connect_timeout=1).ping()
+    except redis.RedisError:
+        return None
+    return "redis://127.0.0.1:6379/13"
+
+
+@contextmanager
+def postgres_database() -> Iterator[str]:
+    """A database of the test's own, dropped at the end."""
+    import psycopg
+
+    server = postgres_url()
+    assert server
+    name = f"assay_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"create database {name}")  # type: ignore[call-overload]
+        try:
+            yield server.removesuffix("postgres") + name
+        finally:
+            connection.execute(f"drop database {name} with (force)")  # type: ignore[call-overload]
+
+
+@contextmanager
+def redis_keys(prefix: str) -> Iterator[str]:
+    """The URL of a Redis whose keys with this prefix are gone afterwards."""
+    import redis
+
+    url = redis_url()
+    assert url
+    yield url
+    client = redis.Redis.from_url(url)
+    if keys := list(client.scan_iter(f"{prefix}*")):
+        client.delete(*keys)

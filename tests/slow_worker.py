@@ -1,0 +1,54 @@
+"""A real worker whose engine takes as long as a test wants: it computes until the file `go` is there.
+
+`celery -A tests.slow_worker worker` runs it; `python -m tests.slow_worker COUNT` queues advices and prints their ids.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import advisor
+from advisor.celery import app
+from tests import answers as quick
+
+FOLDER = Path(os.environ["ASSAY_VAR"])
+SILENT = "ASSAY_TEST_SILENT" in os.environ  # says nothing while it computes: only the thread keeps the lease
+
+
+def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None]) -> dict[str, Any]:
+    with (FOLDER / "runs").open("a") as runs:
+        runs.write(f"{os.getpid()}\n")
+    while not (FOLDER / "go").exists():
+        time.sleep(0.05)
+        if not SILENT:
+            progress("waiting", 0.5)
+    return {**quick.recommend(spec, snapshot), "computed_by": os.getpid()}
+
+
+def queue(count: int) -> None:
+    import django
+
+    django.setup()
+    from advisor import advise
+    from advisor.models import Workload
+
+    organisation = advise.default_organisation()
+    for number in range(count):
+        workload = Workload.objects.create(organisation=organisation, name=f"w{number}", spec={"name": f"w{number}"})
+        print(advise.queue(workload).pk)
+
+
+class SlowEngine(ModuleType):
+    snapshot = staticmethod(quick.snapshot)
+    recommend = staticmethod(recommend)
+
+
+sys.modules["advisor.assemble"] = advisor.assemble = SlowEngine("advisor.assemble")  # type: ignore[attr-defined]
+__all__ = ["app"]
+
+if __name__ == "__main__":
+    queue(int(sys.argv[1]))
