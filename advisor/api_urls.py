@@ -1,3 +1,10 @@
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from advisor import api
+
+urlpatterns = [
+    path("advice", api.AdviceList.as_view(), name="api-advice-list"),
+    path("advice/<uuid:pk>", api.AdviceDetail.as_view(), name="api-advice"),
+    path("advice/<uuid:pk>/cancel", api.CancelAdvice.as_view(), name="api-advice-cancel"),
+    path("advice/<uuid:pk>/result", api.AdviceResult.as_view(), name="api-advice-result"),
+]

@@ -173,6 +173,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Assay",
     "DESCRIPTION": "Which accelerators a workload needs, how to run it on them, and what it costs.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

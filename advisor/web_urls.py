@@ -1,3 +1,19 @@
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from advisor import views
+
+urlpatterns = [
+    path("", views.ask, name="ask"),
+    path("advice", views.advice_list, name="advice-list"),
+    path("advice/<uuid:pk>", views.advice, name="advice"),
+    path("advice/<uuid:pk>/cancel", views.cancel, name="advice-cancel"),
+    path("advice/<uuid:pk>/rescore", views.rescore, name="advice-rescore"),
+    path("advice/<uuid:pk>/share", views.share, name="advice-share"),
+    path("advice/<uuid:pk>/unshare", views.unshare, name="advice-unshare"),
+    path("advice/<uuid:pk>/options/<int:rank>", views.option, name="advice-option"),
+    path("advice/<uuid:pk>/result.json", views.export_json, name="advice-json"),
+    path("advice/<uuid:pk>/options.csv", views.export_csv, name="advice-csv"),
+    path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),
+    path("s/<str:token>", views.shared, name="shared"),
+    path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),
+]

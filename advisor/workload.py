@@ -25,14 +25,14 @@ Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "
 Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk"]
 
 
-def number_as(*keys: str) -> BeforeValidator:
+def number_as(section: Any, *keys: str) -> BeforeValidator:
     """Lets a section be written as one number: the same value under each of `keys`."""
 
     def spread(value: object) -> object:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         return dict.fromkeys(keys, value) if plain else value
 
-    return BeforeValidator(spread)
+    return BeforeValidator(spread, json_schema_input_type=Annotated[float, Field(gt=0)] | section)
 
 
 class Section(BaseModel):
@@ -103,9 +103,9 @@ LoadCurve = Annotated[
 
 
 class Traffic(Section):
-    input_tokens: Annotated[Lengths, number_as("mean", "p95")]
-    output_tokens: Annotated[Lengths, number_as("mean", "p95")]
-    requests_per_s: Annotated[Rate, number_as("mean", "peak")] | None = None
+    input_tokens: Annotated[Lengths, number_as(Lengths, "mean", "p95")]
+    output_tokens: Annotated[Lengths, number_as(Lengths, "mean", "p95")]
+    requests_per_s: Annotated[Rate, number_as(Rate, "mean", "peak")] | None = None
     users: Users | None = None
     load_curve: LoadCurve = "flat"
     prefix_cache_hit_rate: Fraction = 0.0

@@ -1,0 +1,261 @@
+"""REST: ask for advice, watch it, read it. Errors are problem documents (problems.py)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_view
+from pydantic.json_schema import model_json_schema
+from rest_framework import exceptions, generics, pagination, parsers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from advisor import advise, workload
+from advisor.models import Advice
+from advisor.problems import CONTENT_TYPE, Conflict, TooLarge, problem, queue_is_full
+from advisor.serializers import AdviceSerializer, AdviceSummarySerializer, ProblemSerializer
+from advisor.workload_text import MAX_TEXT_BYTES
+
+__all__ = ["AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "problem"]
+KEY_LENGTH = 80
+FARTHEST = 10_000_000
+
+
+# --- reading bodies ---------------------------------------------------------------------------------------------
+
+
+def bounded(stream: Any) -> bytes:
+    """The whole body, or 413 once it is longer than a workload may be."""
+    text = stream.read(MAX_TEXT_BYTES + 1)
+    if len(text) > MAX_TEXT_BYTES:
+        raise TooLarge
+    return bytes(text)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+    return found
+
+
+def not_a_number(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON; give a finite number")
+
+
+class StrictJSONParser(parsers.BaseParser):
+    """JSON as its standard says: no NaN, no key twice, UTF-8, bounded."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            return json.loads(bounded(stream), object_pairs_hook=unique, parse_constant=not_a_number)
+        except RecursionError:
+            raise exceptions.ParseError("Malformed JSON: nested too deeply.") from None
+        except ValueError as error:
+            raise exceptions.ParseError(f"Malformed JSON: {error}.") from None
+
+
+class YAMLParser(parsers.BaseParser):
+    media_type = "application/yaml"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            return workload.load(bounded(stream))
+        except workload.WorkloadError as error:
+            raise exceptions.ParseError(f"Malformed YAML: {error}.") from None
+
+
+class XYAMLParser(YAMLParser):
+    media_type = "application/x-yaml"
+
+
+class TextYAMLParser(YAMLParser):
+    media_type = "text/yaml"
+
+
+PARSERS = [StrictJSONParser, YAMLParser, XYAMLParser, TextYAMLParser]
+
+
+def asked(data: Any) -> dict[str, Any]:
+    """The validated workload of a body: the workload itself, or {"workload": ...}."""
+    if isinstance(data, Mapping) and set(data) == {"workload"}:
+        data = data["workload"]
+    if not isinstance(data, dict):
+        raise workload.WorkloadError([workload.error("", "must be an object of keys", "a workload, or {workload}")])
+    return workload.parse(data)
+
+
+def idempotency_key(request: Request) -> str:
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > KEY_LENGTH or not key.isprintable():
+        raise exceptions.ParseError(f"Idempotency-Key: at most {KEY_LENGTH} printable characters.")
+    return key
+
+
+# --- documentation ----------------------------------------------------------------------------------------------
+
+
+class WorkloadSchema(PydanticExtension):
+    """The workload as it may be written, not as it is stored."""
+
+    target_class = "advisor.workload.Spec"
+    match_subclasses = False
+    priority = 1
+
+    def get_name(self, auto_schema: Any, direction: Any) -> str:
+        super().get_name(auto_schema, direction)
+        return "Workload"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        schema = model_json_schema(workload.Spec, ref_template="#/components/schemas/Workload{model}")
+        for name, part in schema.pop("$defs").items():
+            register(auto_schema, f"Workload{name}", part)
+        return schema
+
+
+def register(auto_schema: Any, name: str, schema: dict[str, Any]) -> None:
+    from drf_spectacular.plumbing import ResolvedComponent
+
+    component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=schema)
+    auto_schema.registry.register_on_missing(component)
+
+
+def problems(*statuses: int) -> dict[Any, Any]:
+    return {(status, CONTENT_TYPE): ProblemSerializer for status in statuses}
+
+
+EXAMPLE = OpenApiExample(
+    "support chat",
+    request_only=True,
+    value={
+        "name": "support-chat",
+        "model": "meta-llama/Llama-3.3-70B-Instruct",
+        "traffic": {
+            "input_tokens": {"mean": 2000, "p95": 6000},
+            "output_tokens": {"mean": 300, "p95": 800},
+            "requests_per_s": {"mean": 4, "peak": 12},
+        },
+        "slo": {"ttft_ms_p95": 1000, "tpot_ms_p95": 40},
+        "objective": "cost",
+    },
+)
+KEY_PARAMETER = OpenApiParameter(
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description=f"At most {KEY_LENGTH} characters; the same key and workload give the same advice again.",
+)
+LOCATION = OpenApiParameter(
+    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, response=[202], description="Where to watch the advice."
+)
+
+
+# --- views ------------------------------------------------------------------------------------------------------
+
+
+def visible() -> QuerySet[Advice]:
+    return Advice.objects.filter(organisation=advise.default_organisation()).select_related("workload")
+
+
+class Pages(pagination.LimitOffsetPagination):
+    """limit and offset, both bounded: a database offset is a 64-bit number."""
+
+    default_limit = 50
+    max_limit = 200
+
+    def get_offset(self, request: Request) -> int:
+        return min(super().get_offset(request), FARTHEST)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="listAdvice",
+        summary="The advices, newest first",
+        responses={200: AdviceSummarySerializer, **problems(400, 406)},
+    )
+)
+class AdviceList(generics.ListAPIView[Advice]):
+    serializer_class = AdviceSummarySerializer
+    pagination_class = Pages
+    parser_classes = PARSERS
+    filterset_fields: ClassVar = ["state"]
+    queryset = Advice.objects.none()
+
+    def get_queryset(self) -> QuerySet[Advice]:
+        return visible().defer("snapshot", "result")
+
+    @extend_schema(
+        operation_id="askForAdvice",
+        summary="Ask for advice",
+        description="Queues the workload. Watch the address in Location until its state is done, failed or cancelled.",
+        request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
+        parameters=[KEY_PARAMETER, LOCATION],
+        responses={202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
+        examples=[EXAMPLE],
+    )
+    def post(self, request: Request) -> Response:
+        spec = asked(request.data)
+        if queue_is_full():
+            raise exceptions.Throttled(wait=30, detail="Too many questions are waiting.")
+        advice = advise.request(spec, idempotency_key=idempotency_key(request))
+        data = AdviceSerializer(advice, context=self.get_serializer_context()).data
+        where = reverse("api-advice", args=[advice.pk], request=request)
+        return Response(data, status=202, headers={"Location": where, "Retry-After": "1"})
+
+
+class OneAdvice(generics.GenericAPIView[Advice]):
+    queryset = Advice.objects.none()
+    serializer_class = AdviceSerializer
+
+    def advice(self, pk: Any) -> Advice:
+        return get_object_or_404(visible(), pk=pk)
+
+    def shown(self, advice: Advice) -> Response:
+        waiting = {} if advice.state in advise.FINISHED else {"Retry-After": "1"}
+        return Response(self.get_serializer(advice).data, headers=waiting)
+
+
+class AdviceDetail(OneAdvice):
+    @extend_schema(
+        operation_id="getAdvice",
+        summary="State, progress and, when done, the result",
+        responses={200: AdviceSerializer, **problems(404, 406)},
+    )
+    def get(self, request: Request, pk: Any) -> Response:
+        return self.shown(self.advice(pk))
+
+
+class CancelAdvice(OneAdvice):
+    @extend_schema(
+        operation_id="cancelAdvice",
+        summary="Stop an advice that is queued or running",
+        request=None,
+        responses={200: AdviceSerializer, **problems(404, 406, 409)},
+    )
+    def post(self, request: Request, pk: Any) -> Response:
+        advice = self.advice(pk)
+        if not advise.cancel(advice) and advice.state != Advice.State.CANCELLED:
+            raise Conflict(f"This advice is {advice.state}; only a queued or running one can be cancelled.")
+        return self.shown(advice)
+
+
+class AdviceResult(OneAdvice):
+    @extend_schema(
+        operation_id="getAdviceResult",
+        summary="The result alone, as the command line prints it",
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(404, 406, 409)},
+    )
+    def get(self, request: Request, pk: Any) -> Response:
+        advice = self.advice(pk)
+        if advice.result is None:
+            because = f": {advice.error}" if advice.error else ""
+            raise Conflict(f"This advice is {advice.state}{because}. It has no result.")
+        return Response(advice.result)

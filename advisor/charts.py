@@ -1,0 +1,208 @@
+"""Pictures drawn on the server: plain functions from numbers to SVG text; colours come from the stylesheet."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from advisor.templatetags.units import gib, ms, number, sig, usd
+
+WIDTH, HEIGHT = 640, 400
+LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
+MOST_POINTS = 400
+MEMORY_PARTS = (
+    ("weights_gib", "weights"),
+    ("kv_gib", "KV cache"),
+    ("activations_gib", "activations"),
+    ("overhead_gib", "overhead"),
+    ("free_gib", "free"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """Positive values on a logarithmic axis, as pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Round values (1, 2, 5 of each decade) within the axis, at most `most` of them."""
+        for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            found = [step * 10.0**decade for decade in decades for step in steps]
+            found = [value for value in found if self.low <= value <= self.high]
+            if len(found) <= most:
+                return found
+        return found[:: math.ceil(len(found) / most)]
+
+
+def log_scale(values: Sequence[float], start: float, end: float) -> LogScale:
+    """An axis with room around the values; one value alone gets an axis too."""
+    low, high = min(values) / 1.25, max(values) * 1.25
+    if high / low < 3:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(3), middle * math.sqrt(3)
+    return LogScale(low, high, start, end)
+
+
+def drawable(points: Sequence[Mapping[str, Any]], x: str, y: str) -> list[Mapping[str, Any]]:
+    """Points that a logarithmic picture can show: both values known and above zero."""
+    return [point for point in points if (number(point.get(x)) or 0) > 0 and (number(point.get(y)) or 0) > 0]
+
+
+def pareto(points: Sequence[Mapping[str, Any]], slo_tpot_ms: float | None = None, base: str = "") -> str:
+    """Price per million output tokens against time per output token; `base` + rank is a ranked point's address."""
+    shown = drawable(points, "tpot_ms", "usd_per_mtok_output")
+    if not shown:
+        return ""
+    slo = number(slo_tpot_ms)
+    xs = [float(point["tpot_ms"]) for point in shown] + ([slo] if slo else [])
+    x = log_scale(xs, LEFT, WIDTH - RIGHT)
+    y = log_scale([float(point["usd_per_mtok_output"]) for point in shown], HEIGHT - BOTTOM, TOP)
+    marks = "".join(mark(point, x, y, base) for point in layered(shown))
+    frontier = sum(bool(point.get("frontier")) for point in shown)
+    summary = f"{len(shown)} deployments, {frontier} on the frontier; {len(points) - len(shown)} cannot be drawn."
+    parts = [axes(x, y), slo_line(x, slo) if slo else "", frontier_line(shown, x, y), marks]
+    title = "Price against speed: USD per million output tokens over time per output token"
+    return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
+
+
+def layered(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Ranked and frontier points last, so that they lie on top; the crowd below is thinned when it is large."""
+    first = [point for point in points if not point.get("frontier") and not point.get("rank")]
+    rest = [point for point in points if point.get("frontier") or point.get("rank")]
+    rest.sort(key=lambda point: -(point.get("rank") or 1e9))
+    return first[:: max(1, math.ceil(len(first) / MOST_POINTS))] + rest
+
+
+def mark(point: Mapping[str, Any], x: LogScale, y: LogScale, base: str) -> str:
+    """One deployment: disc on the frontier, ring when dominated, cross when it misses the SLO; ranked ones link."""
+    px, py = x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"]))
+    rank, meets = point.get("rank"), point.get("meets_slo", True)
+    kind = "missed" if not meets else "frontier" if point.get("frontier") else "dominated"
+    words = f"{point.get('label', '')}: {usd(point['usd_per_mtok_output'])} per M tokens, {ms(point['tpot_ms'])}"
+    tip = escape((f"{rank}. " if rank else "") + words + ("" if meets else " (misses the SLO)"))
+    radius = 9 if rank else 5 if kind == "frontier" else 3.5
+    if kind == "missed":
+        shape = f'<path class="mark missed" d="M{px - 4} {py - 4}l8 8m0 -8l-8 8"/>'
+    else:
+        shape = f'<circle class="mark {kind}{" ranked" * bool(rank)}" cx="{px}" cy="{py}" r="{radius}"/>'
+    body = f"<title>{tip}</title>{shape}" + (label(px, py + 4, rank, "rank") if rank else "")
+    return f'<a href="{escape(f"{base}{rank}")}" aria-label="{tip}">{body}</a>' if rank and base else f"<g>{body}</g>"
+
+
+def frontier_line(points: Sequence[Mapping[str, Any]], x: LogScale, y: LogScale) -> str:
+    """The staircase through the frontier: what one price buys."""
+    corner = sorted(
+        (x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"])))
+        for point in points
+        if point.get("frontier") and point.get("meets_slo", True)
+    )
+    if len(corner) < 2:
+        return ""
+    path = f"M{corner[0][0]} {corner[0][1]}" + "".join(f"H{px}V{py}" for px, py in corner[1:])
+    return f'<path class="frontier-line" d="{path}"/>'
+
+
+def slo_line(x: LogScale, slo: float) -> str:
+    at = x(slo)
+    anchor = "end" if at > WIDTH / 2 else "start"
+    text = label(at + (-6 if anchor == "end" else 6), TOP - 10, f"SLO {ms(slo)}", "slo", anchor)
+    return f'<path class="slo-line" d="M{at} {TOP - 6}V{HEIGHT - BOTTOM}"/>{text}'
+
+
+def axes(x: LogScale, y: LogScale) -> str:
+    """Grid, ticks and axis names."""
+    floor, parts = HEIGHT - BOTTOM, []
+    for value in x.ticks():
+        parts += [f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
+    for value in y.ticks():
+        parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
+        parts.append(label(LEFT - 8, y(value) + 4, f"${sig_short(value)}", anchor="end"))
+    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
+    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "time per output token, ms (log)", "name"))
+    middle = (TOP + floor) / 2
+    parts.append(
+        f'<text class="name" text-anchor="middle" transform="translate(16 {middle}) rotate(-90)">'
+        "USD per M output tokens (log)</text>"
+    )
+    return "".join(parts)
+
+
+def sig_short(value: float) -> str:
+    """A tick: 0.5, 2, 20, without trailing zeros."""
+    text = sig(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def label(x: float, y: float, text: object, kind: str = "tick", anchor: str = "middle") -> str:
+    return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(str(text))}</text>'
+
+
+def memory_bar(memory: Mapping[str, Any]) -> str:
+    """What fills one chip's memory, part by part; what is over its capacity shows as no free part."""
+    parts = memory_parts(memory)
+    total = sum(part["value_gib"] for part in parts)
+    if total <= 0:
+        return ""
+    words = ", ".join(f"{part['name']} {gib(part['value_gib'])}" for part in parts)
+    return stacked([(part["css"], part["value_gib"]) for part in parts], "Memory of one chip", words)
+
+
+def memory_parts(memory: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The same as rows for the table beside the bar; negative and unknown parts count as none."""
+    values = [(key, name, max(0.0, number(memory.get(key)) or 0.0)) for key, name in MEMORY_PARTS]
+    total = sum(value for _, _, value in values) or 1.0
+    return [
+        {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
+        for key, name, value in values
+    ]
+
+
+def step_bar(operators: Sequence[Mapping[str, Any]], phase: str) -> str:
+    """Where the time of one step goes, by what bounds each operator."""
+    times = [(bound_css(item.get("bound")), number(item.get("time_s")) or 0.0) for item in operators]
+    if sum(value for _, value in times) <= 0:
+        return ""
+    words = ", ".join(f"{item['operator']} ({item.get('bound')})" for item in operators)
+    return stacked(times, f"One {phase} step by operator", words)
+
+
+def share_bar(share: float, css: str) -> str:
+    """A small bar inside a table cell; the cell beside it has the number."""
+    width = max(0.0, min(1.0, share)) * 100
+    return (
+        '<svg class="cell-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
+        f'<rect class="{escape(css)}" width="{width:.2f}" height="8"/></svg>'
+    )
+
+
+def bound_css(bound: object) -> str:
+    known = ("compute", "memory", "communication", "framework", "launch")
+    return f"bound-{bound}" if bound in known else "bound-other"
+
+
+def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) -> str:
+    """Parts side by side over the full width; the shapes carry no text, the table beside them does."""
+    total, at, rects = sum(value for _, value in parts), 0.0, []
+    for css, value in parts:
+        width = value / total * 1000
+        rects.append(f'<rect class="{escape(css)}" x="{at:.2f}" width="{max(0.0, width - 2):.2f}" height="40"/>')
+        at += width
+    return svg("stacked", 1000, 40, title, description, "".join(rects), ' preserveAspectRatio="none"')
+
+
+def svg(kind: str, width: int, height: int, title: str, description: str, body: str, extra: str = "") -> str:
+    return (
+        f'<svg class="chart {kind}" viewBox="0 0 {width} {height}" role="{"group" if "<a " in body else "img"}"'
+        f' aria-label="{escape(title)}"{extra}>'
+        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{body}</svg>"
+    )

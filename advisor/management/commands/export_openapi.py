@@ -1,0 +1,19 @@
+"""manage.py export_openapi FILE: the API's description, checked; JSON when the name ends so, else YAML."""
+
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandParser
+
+
+class Command(BaseCommand):
+    help = "Write the OpenAPI description of the API."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", metavar="FILE")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        file = options["file"]
+        kind = "openapi-json" if file.endswith(".json") else "openapi"
+        call_command("spectacular", file=file, format=kind, validate=True, fail_on_warn=True)
+        self.stdout.write(f"wrote {file}")

@@ -1,0 +1,79 @@
+"""What the API says of an advice, and the form of its errors."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.reverse import reverse
+
+from advisor.models import Advice
+
+
+class ErrorSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField(help_text="Path in the workload, such as traffic.input_tokens.mean; empty: the whole")
+    message = serializers.CharField()
+    allowed = serializers.CharField(allow_blank=True, help_text="What would be accepted")
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """A refusal as of RFC 9457."""
+
+    type = serializers.CharField(help_text="about:blank, or a URN of Assay")
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField(allow_blank=True)
+    errors = ErrorSerializer(many=True)
+
+
+class LinksSerializer(serializers.Serializer[Any]):
+    self = serializers.URLField()
+    html = serializers.URLField()
+    result = serializers.URLField(allow_null=True)
+    cancel = serializers.URLField(allow_null=True)
+
+
+class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
+    name = serializers.CharField(source="workload.name")
+    links = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Advice
+        fields = [
+            "id",
+            "name",
+            "state",
+            "stage",
+            "progress_fraction",
+            "attempt",
+            "created_at",
+            "started_at",
+            "finished_at",
+            "error",
+            "engine_version",
+            "catalog_version",
+            "prices_as_of",
+            "supersedes",
+            "links",
+        ]
+
+    @extend_schema_field(LinksSerializer)
+    def get_links(self, advice: Advice) -> dict[str, str | None]:
+        request = self.context["request"]
+        absolute = lambda name: reverse(name, args=[advice.pk], request=request)  # noqa: E731
+        is_open = advice.state in (Advice.State.QUEUED, Advice.State.RUNNING)
+        return {
+            "self": absolute("api-advice"),
+            "html": absolute("advice"),
+            "result": absolute("api-advice-result") if advice.state == Advice.State.DONE else None,
+            "cancel": absolute("api-advice-cancel") if is_open else None,
+        }
+
+
+class AdviceSerializer(AdviceSummarySerializer):
+    workload = serializers.DictField(source="workload.spec", help_text="The question, with every default filled in")
+    result = serializers.DictField(
+        allow_null=True, help_text="The answer when state is done, as `manage.py advise --format json` prints it"
+    )
+
+    class Meta(AdviceSummarySerializer.Meta):
+        fields = [*AdviceSummarySerializer.Meta.fields, "workload", "result"]
