@@ -14,7 +14,10 @@ class Organisation(models.Model):
 
 
 class Sourced(models.Model):
-    """Every figure of a row answers 'where from?': `sources` maps a group of figures to its source."""
+    """Every figure of a row answers 'where from?': `sources` maps a group of figures to its source.
+
+    `as_of` is the newest date of the groups.
+    """
 
     sources = models.JSONField(default=dict, blank=True)  # {group: {source, as_of, basis}}
     as_of = models.DateField()
@@ -59,6 +62,9 @@ class Accelerator(Sourced):
         return self.name
 
 
+OFFER = ["provider", "instance", "region", "accelerator", "term", "as_of"]  # what makes two prices the same offer
+
+
 class Price(models.Model):
     """One dated offer of a whole instance (or of a bought chip). Append-only: a new price is a new row."""
 
@@ -73,7 +79,9 @@ class Price(models.Model):
     term = models.CharField(max_length=20)  # on_demand | spot | reserved_1y | reserved_3y | capacity_block | purchase
     usd_per_hour = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
     purchase_usd = models.DecimalField(max_digits=14, decimal_places=2, null=True, blank=True)
-    kind = models.CharField(max_length=20)  # vm | bare_metal | marketplace | serverless | capacity_block
+    # rented: vm | bare_metal | marketplace | serverless | capacity_block
+    # bought: chip | system | baseboard | server | rack
+    kind = models.CharField(max_length=20)
     as_of = models.DateField()
     source = models.TextField()
     notes = models.TextField(blank=True)
@@ -81,11 +89,8 @@ class Price(models.Model):
     class Meta:
         ordering = ["provider", "instance", "region", "term", "-as_of"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["organisation", "provider", "instance", "region", "accelerator", "term", "as_of"],
-                name="one_price_a_day",
-                nulls_distinct=False,
-            ),
+            models.UniqueConstraint(fields=["organisation", *OFFER], name="one_price_a_day"),
+            models.UniqueConstraint(fields=OFFER, condition=models.Q(organisation=None), name="one_public_price_a_day"),
             models.CheckConstraint(condition=models.Q(accelerators__gt=0), name="price_for_at_least_one_chip"),
             models.CheckConstraint(
                 condition=models.Q(usd_per_hour__gte=0) | models.Q(purchase_usd__gte=0), name="price_not_negative"
@@ -98,6 +103,7 @@ class ServedModel(Sourced):
     hf_id = models.CharField(max_length=200, unique=True)
     family = models.CharField(max_length=60)
     published_parameters = models.BigIntegerField(null=True, blank=True)
+    published_active_parameters = models.BigIntegerField(null=True, blank=True)  # of one token, as the card says
     native_dtype = models.CharField(max_length=20)
     licence = models.CharField(max_length=60, blank=True)
     max_context_tokens = models.IntegerField(null=True, blank=True)
@@ -126,7 +132,7 @@ class Framework(Sourced):
 class QuantizationMethod(Sourced):
     slug = models.SlugField(unique=True, max_length=60)
     name = models.CharField(max_length=80)
-    settings = models.JSONField()  # the remaining fields of engine.plan.Quantization
+    settings = models.JSONField()  # applies_to (weights | kv) and the remaining fields of engine.plan.Quantization
     history = HistoricalRecords()
 
     class Meta:

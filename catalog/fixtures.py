@@ -1,0 +1,311 @@
+"""Reads the reference data on disk: a file becomes plain rows, or an error that names file, key and what is allowed."""
+
+import csv
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.engine.model import from_shape
+
+Row = dict[str, Any]
+
+DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp6", "fp4", "int4")
+KINDS = ("gpu", "tpu", "npu", "cpu", "lpu", "wafer", "rdu", "fpga", "apple", "edge")
+TOPOLOGIES = ("switch", "mesh", "torus", "ring", "host")
+BASES = ("read", "mixed", "memory", "derived", "estimate", "default", "measured", "relative", "datasheet")
+TERMS = ("on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block", "purchase")
+PRICE_COLUMNS = (
+    *("provider", "instance", "accelerator", "accelerators", "region", "vcpus", "host_memory_gib", "term"),
+    *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes"),
+)
+SUPPORT = ("stacks", "vendors", "kinds", "quantizations", "kv_dtypes", "mixers", "features")
+SCHEDULING = (
+    *("scheduler", "default_max_batched_tokens", "max_running_requests", "memory_fraction", "block_tokens"),
+    "graph_max_tokens",
+)
+OVERHEAD = ("runtime_gib", "host_ms_per_step", "host_ms_per_request")
+META = ("source", "as_of", "basis")
+
+
+class FixtureError(ValueError):
+    """A file that cannot be loaded, and what to change in it."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML in which a key given twice is an error, not the last one."""
+
+
+def _unique_mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
+    if twice := {key for key in keys if keys.count(key) > 1}:
+        raise FixtureError(f"{node.start_mark.name}: key given twice: {', '.join(sorted(map(str, twice)))}")
+    return {key: loader.construct_object(value, deep=True) for key, (_, value) in zip(keys, node.value, strict=True)}
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _unique_mapping)
+
+
+def read_yaml(path: Path) -> Any:
+    """What does this file say?"""
+    try:
+        with path.open("rb") as stream:
+            return yaml.load(stream, _Loader)
+    except yaml.YAMLError as error:
+        raise FixtureError(f"{path}: not YAML: {error}") from error
+
+
+def check_keys(where: str, given: Any, required: Iterable[str], optional: Iterable[str] = ()) -> None:
+    """Refuses what is missing and what is not known."""
+    if not isinstance(given, Mapping):
+        raise FixtureError(f"{where}: a mapping was expected")
+    allowed = [*required, *optional]
+    if unknown := [str(key) for key in given if key not in allowed]:
+        raise FixtureError(f"{where}: unknown key {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}")
+    if missing := [key for key in required if given.get(key) in (None, "")]:
+        raise FixtureError(f"{where}: missing {', '.join(missing)}")
+
+
+def check_number(where: str, value: Any, *, zero: bool = False) -> None:
+    """Refuses what is not a finite number above (or at) zero."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    if not number or not (0 <= value < float("inf")) or (value == 0 and not zero):
+        raise FixtureError(f"{where}: a number above zero was expected, not {value!r}")
+
+
+def check_choice(where: str, value: Any, allowed: Iterable[str]) -> None:
+    """Refuses what is not in the list."""
+    if value not in (choices := tuple(allowed)):
+        raise FixtureError(f"{where}: {value!r} is not one of {', '.join(choices)}")
+
+
+def source_of(where: str, group: Mapping[str, Any]) -> Row:
+    """Where does this group of figures come from? JSON-able."""
+    if not isinstance(group["source"], str) or not isinstance(group["as_of"], date):
+        raise FixtureError(f"{where}: source is a text and as_of a date (YYYY-MM-DD)")
+    check_choice(f"{where}.basis", str(group["basis"]).partition(":")[0], BASES)
+    return {"source": group["source"], "as_of": group["as_of"].isoformat(), "basis": group["basis"]}
+
+
+def newest(sources: Mapping[str, Row]) -> date:
+    """When was the newest of these groups stated?"""
+    return max(date.fromisoformat(source["as_of"]) for source in sources.values())
+
+
+def group(where: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str] = ()) -> Row:
+    """One group of figures, checked; its figures without the source."""
+    check_keys(where, given, (*required, *META), optional)
+    return {key: value for key, value in given.items() if key not in META}
+
+
+def _numbers(where: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str] = ()) -> Row:
+    figures = group(where, given, required, optional)
+    for key, value in figures.items():
+        check_number(f"{where}.{key}", value)
+    return figures
+
+
+def accelerator(path: Path) -> Row:
+    """The row of one chip."""
+    given, where = read_yaml(path), path.name
+    plain = ("slug", "name", "vendor", "family", "kind", "stacks", "bought_as", "served")
+    optional = ("architecture", "form_factor", "release_year", "not_served_reason", "notes")
+    groups = ("dense_tflops", "chip", "links", "power", "price")
+    check_keys(where, given, (*plain, "memory", "host"), (*optional, *groups))
+    check_choice(f"{where}: kind", given["kind"], KINDS)
+    if given["slug"] != path.stem:
+        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the name of the file")
+    figures = _chip_figures(where, given)
+    sources = {key: source_of(f"{where}: {key}", given[key]) for key in ("memory", "host", *groups) if key in given}
+    row = {key: given[key] for key in (*plain, *optional) if key in given}
+    return row | figures | {"sources": sources, "as_of": newest(sources)}
+
+
+def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
+    memory = group(f"{where}: memory", given["memory"], ("gib", "type", "gb_per_s"))
+    for key in ("gib", "gb_per_s"):
+        check_number(f"{where}: memory.{key}", memory[key])
+    row = {"memory_gib": memory["gib"], "memory_type": memory["type"], "memory_gb_per_s": memory["gb_per_s"]}
+    row |= _numbers(f"{where}: host", given["host"], ("chips_per_host",), ("pcie_gb_per_s",))
+    if "dense_tflops" in given:
+        row["dense_tflops"] = _numbers(f"{where}: dense_tflops", given["dense_tflops"], (), DTYPES)
+    if "chip" in given:
+        row |= _numbers(f"{where}: chip", given["chip"], (), ("cores", "sram_mib", "clock_ghz"))
+    if "links" in given:
+        row["links"] = _links(f"{where}: links", given["links"])
+    if "power" in given:
+        row |= _numbers(f"{where}: power", given["power"], ("tdp_watts",), ("idle_watts",))
+    if "price" in given:
+        row["typical_price_usd"] = _numbers(f"{where}: price", given["price"], ("typical_usd",))["typical_usd"]
+    return row
+
+
+def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
+    tiers = group(where, given, ("tiers",))["tiers"]
+    for tier in tiers:
+        check_keys(where, tier, ("name", "gb_per_s", "chips", "topology"), ("latency_us",))
+        check_choice(f"{where}.topology", tier["topology"], TOPOLOGIES)
+        for key in tier.keys() - {"name", "topology"}:
+            check_number(f"{where}.{key}", tier[key])
+    return list(tiers)
+
+
+def served_model(path: Path) -> Row:
+    """The row of one model; its shape must describe a model of the engine."""
+    given, where = read_yaml(path), path.name
+    plain = ("slug", "hf_id", "family", "licence", "native_dtype", "max_context_tokens")
+    check_keys(where, given, (*plain, "shape"), ("published", "notes"))
+    if given["slug"] != path.stem:
+        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the name of the file")
+    shape = {key: value for key, value in given["shape"].items() if key not in META}
+    check_keys(f"{where}: shape", given["shape"], ("blocks", *META), shape)
+    try:
+        from_shape(given["slug"], shape)
+    except (TypeError, ValueError) as error:
+        raise FixtureError(f"{where}: shape: {error}") from error
+    row = {key: given[key] for key in (*plain, "notes") if key in given} | {"shape": shape}
+    sources = {"shape": source_of(f"{where}: shape", given["shape"])}
+    if "published" in given:
+        published = group(f"{where}: published", given["published"], ("parameters",), ("active_parameters", "rounded"))
+        sources["published"] = source_of(f"{where}: published", given["published"])
+        sources["published"]["rounded"] = published.get("rounded", False)
+        row["published_parameters"] = published["parameters"]
+        row["published_active_parameters"] = published.get("active_parameters")
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def framework(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one framework at one version."""
+    parts = {"support": SUPPORT, "scheduling": SCHEDULING, "overhead": OVERHEAD}
+    check_keys(where, given, ("slug", "name", "version", *parts), ("notes",))
+    where = f"{where}: {given['slug']}"
+    settings: Row = {}
+    for part, keys in parts.items():
+        settings |= group(f"{where}: {part}", given[part], () if part == "support" else keys, keys)
+    sources = {part: source_of(f"{where}: {part}", given[part]) for part in parts}
+    row = {key: given[key] for key in ("slug", "name", "version", "notes") if key in given}
+    return row | {"settings": settings, "sources": sources, "as_of": newest(sources)}
+
+
+def quantization(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one way to store weights or cache."""
+    settings = ("applies_to", "weights_dtype", "bits_per_weight", "activations_dtype", "quality", "quality_note")
+    optional = ("stacks", "weight_only", "notes")
+    check_keys(where, given, ("slug", "name", *settings, *META), optional)
+    where = f"{where}: {given['slug']}"
+    check_choice(f"{where}: applies_to", given["applies_to"], ("weights", "kv"))
+    check_choice(f"{where}: quality", given["quality"], ("lossless", "near_lossless", "lossy"))
+    check_number(f"{where}: bits_per_weight", given["bits_per_weight"])
+    sources = {"method": source_of(where, given)}
+    row = {key: given[key] for key in ("slug", "name", "notes") if key in given}
+    kept = {key: given[key] for key in (*settings, "stacks", "weight_only") if key in given}
+    return row | {"settings": kept, "sources": sources, "as_of": newest(sources)}
+
+
+def region(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one place."""
+    check_keys(where, given, ("slug", "name", "country"), ("electricity", "grid", "notes"))
+    where = f"{where}: {given['slug']}"
+    row = {key: given[key] for key in ("slug", "name", "country", "notes") if key in given}
+    sources = {}
+    for part, key, column in (
+        ("electricity", "usd_per_kwh", "electricity_usd_per_kwh"),
+        ("grid", "kgco2e_per_kwh", "grid_kgco2e_per_kwh"),
+    ):
+        if part in given:
+            row[column] = _numbers(f"{where}: {part}", given[part], (key,))[key]
+            sources[part] = source_of(f"{where}: {part}", given[part])
+    if not sources:
+        raise FixtureError(f"{where}: neither electricity nor grid is given")
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def assumption(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one visible default."""
+    check_keys(where, given, ("key", "value", "unit", *META), ("low", "high", "notes"))
+    where = f"{where}: {given['key']}"
+    for key in ("value", "low", "high"):
+        if key in given:
+            check_number(f"{where}: {key}", given[key], zero=True)
+    sources = {"value": source_of(where, given)}
+    row = {key: given[key] for key in ("key", "value", "unit", "low", "high", "notes") if key in given}
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def calibration(path: Path) -> Row:
+    """The row of one set of fitted parameters."""
+    given = read_yaml(path)
+    check_keys(path.name, given, ("name", "basis", "values", "fitted_on", "engine_version", "as_of"))
+    check_choice(f"{path.name}: basis", given["basis"], ("measured", "relative", "datasheet"))
+    if not isinstance(given["as_of"], date) or not isinstance(given["values"], Mapping):
+        raise FixtureError(f"{path.name}: as_of is a date (YYYY-MM-DD) and values a mapping")
+    return {**given, "engine_version": str(given["engine_version"])}
+
+
+def prices(path: Path) -> Iterator[Row]:
+    """The offers of one file: whole instances by the hour, or things bought."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream)
+        check_keys(path.name, dict.fromkeys(reader.fieldnames or (), "given"), PRICE_COLUMNS)
+        for given in reader:
+            yield price(f"{path.name}:{reader.line_num}", given)
+
+
+def price(where: str, given: Mapping[str, Any]) -> Row:
+    """One offer."""
+    check_keys(
+        where,
+        given,
+        ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source"),
+        PRICE_COLUMNS,
+    )
+    check_choice(f"{where}: term", given["term"], TERMS)
+    row: Row = {**given, "notes": given["notes"] or ""}
+    try:
+        row["accelerators"] = int(given["accelerators"])
+        row["as_of"] = date.fromisoformat(given["as_of"])
+        for key, places in (("usd_per_hour", "0.000001"), ("purchase_usd", "0.01")):
+            row[key] = Decimal(given[key]).quantize(Decimal(places)) if given[key] else None
+        for key in ("vcpus", "host_memory_gib"):
+            row[key] = float(given[key]) if given[key] else None
+    except (ValueError, InvalidOperation) as error:
+        raise FixtureError(f"{where}: {error}") from error
+    paid = row["purchase_usd"] if given["term"] == "purchase" else row["usd_per_hour"]
+    if paid is None or paid <= 0 or row["accelerators"] < 1:
+        raise FixtureError(f"{where}: a price above zero for at least one accelerator was expected")
+    return row
+
+
+def listed(path: Path, reader: Callable[[str, Mapping[str, Any]], Row]) -> list[Row]:
+    """The rows of a file that is one list."""
+    if not path.exists():
+        return []
+    given = read_yaml(path)
+    if not isinstance(given, list):
+        raise FixtureError(f"{path.name}: a list was expected")
+    return [reader(path.name, item) for item in given]
+
+
+def refuse_duplicates(what: str, rows: Iterable[Row], keys: tuple[str, ...]) -> None:
+    """Refuses the second row of a key."""
+    seen = set()
+    for row in rows:
+        key = tuple(row[name] for name in keys)
+        if key in seen:
+            raise FixtureError(f"{what}: {' / '.join(map(str, key))} is given twice")
+        seen.add(key)
+
+
+def digest(directory: Path) -> str:
+    """Which state of the reference data is this? Stable over machines."""
+    total = hashlib.sha256()
+    for folder, pattern in (("accelerators", "*.yaml"), ("models", "*.yaml"), ("prices", "*.csv"), (".", "*.yaml")):
+        for path in sorted((directory / folder).glob(pattern)):
+            total.update(f"{folder}/{path.name}\n".encode() + path.read_bytes())
+    for path in sorted((directory / "calibration").glob("*.yaml")):
+        total.update(path.name.encode() + path.read_bytes())
+    return total.hexdigest()

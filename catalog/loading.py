@@ -1,0 +1,154 @@
+"""Puts reference data into the catalog: one transaction, strict, idempotent; prices and calibrations only grow."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db import models, transaction
+from simple_history.utils import bulk_create_with_history, bulk_update_with_history
+
+from catalog import fixtures
+from catalog.fixtures import FixtureError, Row
+from catalog.models import (
+    Accelerator,
+    Assumption,
+    Calibration,
+    CatalogLoad,
+    Framework,
+    Price,
+    QuantizationMethod,
+    Region,
+    ServedModel,
+)
+
+FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price: never changed
+OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """What a load did to one kind of rows."""
+
+    created: int = 0
+    changed: int = 0
+    unchanged: int = 0
+
+
+@transaction.atomic
+def load(directory: Path) -> dict[str, Counts]:
+    """Loads a directory of fixtures; says what changed of each kind."""
+    if not directory.is_dir():
+        raise FixtureError(f"{directory}: no such directory")
+    each = {folder: sorted((directory / folder).glob("*.yaml")) for folder in ("accelerators", "models", "calibration")}
+    counts = {
+        "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, each["accelerators"])),
+        "models": upsert(ServedModel, ("slug",), map(fixtures.served_model, each["models"])),
+    }
+    for kind, model, name, key, reader in (
+        ("frameworks", Framework, "frameworks", ("slug", "version"), fixtures.framework),
+        ("quantizations", QuantizationMethod, "quantization", ("slug",), fixtures.quantization),
+        ("regions", Region, "regions", ("slug",), fixtures.region),
+        ("assumptions", Assumption, "overheads", ("key",), fixtures.assumption),
+    ):
+        counts[kind] = upsert(model, key, fixtures.listed(directory / f"{name}.yaml", reader))
+    counts["prices"] = append_prices(directory)
+    counts["calibrations"] = append_calibrations(map(fixtures.calibration, each["calibration"]))
+    remember(fixtures.digest(directory), counts)
+    return counts
+
+
+def upsert(model: type[models.Model], key: tuple[str, ...], given: Iterable[Row]) -> Counts:
+    """Creates what is new and updates what differs; rows that are not given stay."""
+    rows = list(given)
+    fixtures.refuse_duplicates(model._meta.model_name or "", rows, key)
+    existing = {tuple(getattr(row, name) for name in key): row for row in model._default_manager.all()}
+    defaults = _defaults(model)
+    create, change, fields = [], [], set()
+    for row in rows:
+        values = defaults | row
+        stored = existing.get(tuple(row[name] for name in key))
+        if stored is None:
+            create.append(model(**values))
+        elif differing := [name for name, value in values.items() if getattr(stored, name) != value]:
+            for name in differing:
+                setattr(stored, name, values[name])
+            change.append(stored)
+            fields.update(differing)
+    if create:
+        bulk_create_with_history(create, model, default_change_reason="loaded")
+    if change:
+        bulk_update_with_history(change, model, sorted(fields), default_change_reason="loaded")
+    return Counts(created=len(create), changed=len(change), unchanged=len(rows) - len(create) - len(change))
+
+
+def _defaults(model: type[models.Model]) -> Row:
+    """What a column holds when the file is silent, so that a line taken out of a file is taken out of the row."""
+    return {
+        field.attname: field.get_default()
+        for field in model._meta.concrete_fields
+        if not field.primary_key and (field.has_default() or field.null or field.empty_strings_allowed and field.blank)
+    }
+
+
+def append_prices(directory: Path) -> Counts:
+    """Adds new offers; a figure of an offer that is already known is never changed."""
+    given = [row for path in sorted((directory / "prices").glob("*.csv")) for row in fixtures.prices(path)]
+    slugs = dict(Accelerator.objects.values_list("slug", "pk"))
+    rows = [_priced(row, slugs) for row in given]
+    fixtures.refuse_duplicates("prices", rows, OFFER)
+    existing = {_offer(price): price for price in Price.objects.filter(organisation=None)}
+    create, change = [], []
+    for row in rows:
+        stored = existing.get(tuple(row[name] for name in OFFER))
+        if stored is None:
+            create.append(Price(**row))
+        elif _corrected(stored, row):
+            change.append(stored)
+    Price.objects.bulk_create(create, batch_size=200)
+    if change:
+        Price.objects.bulk_update(change, ["vcpus", "host_memory_gib", "kind", "source", "notes"])
+    return Counts(created=len(create), changed=len(change), unchanged=len(rows) - len(create) - len(change))
+
+
+def _priced(row: Row, slugs: dict[str, int]) -> Row:
+    slug = row["accelerator"]
+    if slug not in slugs:
+        raise FixtureError(f"prices: {row['provider']} {row['instance']}: no accelerator {slug!r} in the catalog")
+    return {key: value for key, value in row.items() if key != "accelerator"} | {"accelerator_id": slugs[slug]}
+
+
+def _offer(price: Price) -> tuple[object, ...]:
+    return tuple(getattr(price, name) for name in OFFER)
+
+
+def _corrected(stored: Price, row: Row) -> bool:
+    """Whether words of an offer were corrected; a changed figure is refused."""
+    differing = [name for name, value in row.items() if getattr(stored, name) != value]
+    if figures := [name for name in differing if name in FIGURES]:
+        raise FixtureError(
+            f"prices: {row['provider']} {row['instance']} {row['region']} {row['term']} of {row['as_of']}: "
+            f"{', '.join(figures)} changed; prices are append-only, add a row with a newer as_of"
+        )
+    for name in differing:
+        setattr(stored, name, row[name])
+    return bool(differing)
+
+
+def append_calibrations(given: Iterable[Row]) -> Counts:
+    """Adds a calibration unless the newest of its name says the same."""
+    rows = list(given)
+    fixtures.refuse_duplicates("calibration", rows, ("name",))
+    created = 0
+    for row in rows:
+        newest = Calibration.objects.filter(name=row["name"]).order_by("-created_at", "-pk").first()
+        if newest is None or any(getattr(newest, name) != value for name, value in row.items()):
+            Calibration.objects.create(**row)
+            created += 1
+    return Counts(created=created, unchanged=len(rows) - created)
+
+
+def remember(version: str, counts: dict[str, Counts]) -> None:
+    """Notes which state of the files the catalog holds; a load that changed nothing leaves no trace."""
+    last = CatalogLoad.objects.order_by("-loaded_at", "-pk").first()
+    if last is None or last.version != version or any(count.created or count.changed for count in counts.values()):
+        CatalogLoad.objects.create(version=version)

@@ -1,0 +1,25 @@
+"""Loads the reference data: `load_catalog [DIR]`."""
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catalog.fixtures import FixtureError
+from catalog.loading import load
+
+
+class Command(BaseCommand):
+    help = "Loads accelerators, models, prices and the rest from a directory of fixtures; loading twice is harmless."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("directory", nargs="?", type=Path, default=Path(settings.BASE_DIR) / "fixtures")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            counts = load(options["directory"])
+        except FixtureError as error:
+            raise CommandError(str(error)) from error
+        for kind, count in counts.items():
+            self.stdout.write(f"{kind}: {count.created} created, {count.changed} changed, {count.unchanged} unchanged")
