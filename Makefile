@@ -1,0 +1,74 @@
+# Assay: `make demo` first, then `make test`. Python 3.11 or newer; PYTHON=... chooses one.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+FITS := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c '$(FITS)' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --constraint requirements.txt
+CORE := $(VENV)/.core
+ALL := $(VENV)/.all
+ASK := $(PY) manage.py
+
+.PHONY: demo test serve check lock fidelity bench soak data clean
+
+demo: data
+	@$(ASK) demo
+
+test: $(ALL)
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+serve: data
+	@$(ASK) up $(UP_ARGS)
+
+data: $(CORE)
+	@$(ASK) migrate --verbosity 0
+	@$(ASK) load_catalog --verbosity 0
+
+check: $(ALL)
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(ASK) check --fail-level WARNING
+	$(ASK) makemigrations --check --dry-run
+	$(ASK) spectacular --validate --fail-on-warn --file /dev/null
+	$(PY) -m pytest -q tests/test_layers.py tests/test_units.py tests/test_lock.py
+
+fidelity: data
+	@$(ASK) fidelity --measurements fixtures/measurements
+
+bench: data
+	@$(ASK) bench_search
+
+soak: $(ALL)
+	@$(PY) -m tests.soak docs/reliability.md
+
+# A fresh environment with everything, frozen: public versions only, nothing of this machine.
+lock:
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --editable '.[agent,dev]'
+	@{ echo "# Every package of every extra. Made by: make lock"; \
+	  build/lock/bin/python -m pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//'; } > build/requirements.txt
+	@! grep -n '@\|://\|^-' build/requirements.txt
+	@mv build/requirements.txt requirements.txt && rm -rf build/lock
+	@echo "requirements.txt: $$(grep -c == requirements.txt) packages"
+
+$(CORE): pyproject.toml requirements.txt
+	@test -n "$(PYTHON)" || { echo "Assay needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python3." >&2; exit 1; }
+	@$(PYTHON) -c '$(FITS)' || { echo "Assay needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version)." >&2; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "installing the control plane into $(VENV) ..."
+	@$(PIP) --editable .
+	@touch $@
+
+$(ALL): $(CORE)
+	@echo "installing the agents' and development extras into $(VENV) ..."
+	@$(PIP) --editable '.[agent,dev]'
+	@touch $@
+
+clean:
+	rm -rf build var .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,84 @@
+import json
+import time
+import urllib.error
+import urllib.request
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.urls import reverse
+
+from advisor import report, supervise, workload
+
+HOST = "127.0.0.1"
+OPEN_STATES = ("queued", "running")
+
+
+class Command(BaseCommand):
+    help = "Starts the service on a free port, asks it one question over REST, prints the answer, stops the service."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("workload", nargs="?", default="fixtures/workloads/support-chat.yaml")
+        parser.add_argument("--limit-s", type=float, default=300)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        spec = workload.parse((settings.BASE_DIR / options["workload"]).read_bytes())
+        log = settings.VAR / "demo.log"
+        log.unlink(missing_ok=True)
+        base = f"http://{HOST}:{supervise.free_port(HOST)}"
+        supervisor = supervise.assay(HOST, int(base.rpartition(":")[2]), web_processes=1, output=log)
+        supervisor.stop_on_signals()
+        try:
+            advice = Conversation(base, supervisor, options["limit_s"], log).ask(spec)
+        finally:
+            supervisor.stop()
+        self.say(advice)
+
+    def say(self, advice: dict[str, Any]) -> None:
+        if advice["state"] != "done":
+            raise CommandError(f"the advice ended as {advice['state']}: {advice['error']}")
+        self.stdout.write(report.table(advice["result"], top=5))
+        page = reverse("advice", args=[advice["id"]])
+        self.stdout.write(
+            f"\nThe whole answer, with its evidence, is a page: run `make serve` and open http://{HOST}:8000{page}\n"
+            f"The same from the command line: .venv/bin/python manage.py advise fixtures/workloads/support-chat.yaml\n"
+        )
+
+
+class Conversation:
+    """A client of the running service that keeps the service supervised while it waits."""
+
+    def __init__(self, base: str, supervisor: supervise.Supervisor, limit_s: float, log: Path) -> None:
+        self.base, self.supervisor, self.log = base, supervisor, log
+        self.deadline = time.monotonic() + limit_s
+
+    def ask(self, spec: dict[str, Any]) -> dict[str, Any]:
+        while not self.ready():
+            self.wait("the service to start")
+        advice = self.call(reverse("api-advice-list"), spec)
+        while advice["state"] in OPEN_STATES:
+            self.wait("the answer")
+            advice = self.call(reverse("api-advice-detail", args=[advice["id"]]))
+        return advice
+
+    def ready(self) -> bool:
+        try:
+            return bool(self.call(reverse("readyz")))
+        except urllib.error.HTTPError as error:
+            raise CommandError(f"the service is not ready: {error.read().decode()}") from error
+        except OSError:
+            return False
+
+    def wait(self, what: str) -> None:
+        if self.supervisor.stopping or time.monotonic() > self.deadline:
+            raise CommandError(f"stopped while waiting for {what}; the processes' own words are in {self.log}")
+        self.supervisor.tick()
+
+    def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        call = urllib.request.Request(self.base + path, data=data, headers=headers)
+        with urllib.request.urlopen(call, timeout=30) as answer:
+            return dict(json.load(answer))

@@ -1,0 +1,177 @@
+"""The JSON of `advise` as text: a table for a terminal, Markdown for a file, canonical JSON for a comparison."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Row = dict[str, Any]
+CLOCK_VALUES = frozenset({"elapsed_s"})
+SIGNIFICANT_DIGITS = 6
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    """A number for people: this many significant digits, thousands separated, whole numbers never cut."""
+    if value is None:
+        return "-"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}" if value else "0"
+
+
+def between(low_high: Iterable[float] | None, digits: int = 3) -> str:
+    return "" if low_high is None else " ({}..{})".format(*(figure(value, digits) for value in low_high))
+
+
+COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("#", lambda r: str(r["rank"])),
+    ("deployment", lambda r: r["label"]),
+    ("from", lambda r: " ".join(filter(None, (r["provider"], r["region"])))),
+    ("USD/month", lambda r: figure(r["usd_per_month"])),
+    ("USD/M output", lambda r: figure(r["usd_per_mtok_output"])),
+    ("TTFT p95 ms", lambda r: figure(r["ttft_ms"]["p95"])),
+    ("TPOT p95 ms", lambda r: figure(r["tpot_ms"]["p95"])),
+    ("output tok/s", lambda r: figure(r["output_tokens_per_s"])),
+    ("load", lambda r: "-" if r["utilisation"] is None else f"{r['utilisation']:.0%}"),
+    ("basis", lambda r: r["basis"]),
+)
+WORDS = 3  # so many leading columns are text, the rest are numbers and align right
+
+
+def cells(recommendations: list[Row]) -> list[list[str]]:
+    return [[name for name, _ in COLUMNS]] + [[show(r) for _, show in COLUMNS] for r in recommendations]
+
+
+def aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.ljust(width) if i < WORDS or i == last else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def head(result: Row) -> str:
+    counts, catalog = result["candidates"], result["catalog"]
+    return (
+        f"{counts['evaluated']:,} plans evaluated, {counts['feasible']:,} feasible; "
+        f"catalog {catalog['version'][:12]}, prices as of {catalog['prices_as_of']}, engine {result['engine_version']}"
+    )
+
+
+def table(result: Row, top: int | None = None) -> str:
+    """What a person reads first: the verdict, the ranked plans, why not the others."""
+    lines = [result["verdict"], ""]
+    if shown := result["recommendations"][:top]:
+        lines += [*aligned(cells(shown)), "", *views(result), "", "start the first with:", launch(shown[0]), ""]
+        lines += [f"warning: {warning}" for warning in shown[0]["warnings"]]
+    else:
+        lines += nearest(result)
+    return "\n".join([*lines, *not_chosen(result), head(result)])
+
+
+def launch(r: Row) -> str:
+    return "\n".join(f"  {line}" for line in str(r["launch"]["command"]).splitlines())
+
+
+def views(result: Row) -> list[str]:
+    found = {name: rank for name, rank in result["views"].items() if rank is not None}
+    return ["best by view: " + ", ".join(f"{name} #{rank}" for name, rank in found.items())] if found else []
+
+
+def nearest(result: Row) -> list[str]:
+    """What almost passed, when nothing did."""
+    misses = [f"nearest miss: {miss['label']}: {'; '.join(miss['reasons'])}" for miss in result["near_misses"][:3]]
+    return misses + [f"  {item['smallest_change']}" for item in result["rejected"] if item["smallest_change"]][:3]
+
+
+def not_chosen(result: Row, most: int = 8) -> list[str]:
+    lines = [f"not {item['accelerator']}: {item['detail']}" for item in result["rejected"]]
+    rest = [f"... and {len(lines) - most} more (--format json lists all)"] if len(lines) > most else []
+    return [*lines[:most], *rest]
+
+
+def markdown_row(row: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def markdown(result: Row, top: int | None = None) -> str:
+    """A page to paste: verdict, table, the first plan in full, rejections, sources."""
+    shown = result["recommendations"][:top]
+    lines = [
+        f"# {result['workload_name'] if 'workload_name' in result else name_of(result)}",
+        "",
+        result["verdict"],
+        "",
+    ]
+    if shown:
+        first, *rest = cells(shown)
+        lines += [markdown_row(first), markdown_row("---" for _ in first), *map(markdown_row, rest), ""]
+        lines += first_in_full(shown[0])
+    else:
+        lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
+    rejected = [
+        [item["accelerator"], item["reason"], item["detail"], item["smallest_change"]] for item in result["rejected"]
+    ]
+    if rejected:
+        lines += ["## Not chosen", "", markdown_row(["accelerator", "reason", "why", "what would change it"])]
+        lines += [markdown_row(["---"] * 4), *(markdown_row(map(str, row)) for row in rejected), ""]
+    return "\n".join([*lines, *sources(result), head(result)])
+
+
+def name_of(result: Row) -> str:
+    workload = result["workload"]
+    return str(workload["name"] if isinstance(workload, dict) else workload)
+
+
+def first_in_full(r: Row) -> list[str]:
+    interval = r["interval"]
+    rows = [
+        (
+            "USD per million output tokens",
+            figure(r["usd_per_mtok_output"]) + between(interval.get("usd_per_mtok_output")),
+        ),
+        ("TTFT p50 / p95 / p99 (ms)", " / ".join(figure(r["ttft_ms"][p]) for p in ("p50", "p95", "p99"))),
+        ("TPOT p50 / p95 / p99 (ms)", " / ".join(figure(r["tpot_ms"][p]) for p in ("p50", "p95", "p99"))),
+        ("memory per chip (GiB)", ", ".join(f"{k.removesuffix('_gib')} {figure(v)}" for k, v in r["memory"].items())),
+        ("power (W)", figure(r["watts"])),
+        ("bound by", str(r["bound"])),
+    ]
+    lines = [f"## {r['label']}", "", markdown_row(["figure", "value (90 % interval)"]), markdown_row(["---", "---"])]
+    lines += [*map(markdown_row, rows), "", *(f"- {reason}" for reason in r["reasons"])]
+    lines += [
+        *(f"- Warning: {warning}" for warning in r["warnings"]),
+        "",
+        "```sh",
+        str(r["launch"]["command"]),
+        "```",
+        "",
+    ]
+    return lines
+
+
+def sources(result: Row) -> list[str]:
+    return (
+        ["## Sources", "", *(f"- {source_text(source)}" for source in result["sources"]), ""]
+        if result["sources"]
+        else []
+    )
+
+
+def source_text(source: Row | str) -> str:
+    return source if isinstance(source, str) else ", ".join(f"{key}: {value}" for key, value in source.items() if value)
+
+
+def canonical(result: Row) -> str:
+    """The same text for the same answer: sorted keys, six significant digits, no clock values."""
+    return json.dumps(rounded(result), sort_keys=True, indent=2, ensure_ascii=False)
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items() if key not in CLOCK_VALUES}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if isinstance(value, float) else value
