@@ -15,3 +15,20 @@ def recommend(
         progress("searching", 0.5)
     one = {"accelerator": "h200-sxm", "accelerator_count": 4, "usd_per_month": 100.5, "usd_per_mtok_output": 1.25}
     return {"workload": spec["name"], "recommendations": [{"rank": 1, **one}, {"rank": 2, **one}], "rejected": []}
+
+
+def spec(**values: Any) -> dict[str, Any]:
+    """A validated question."""
+    from advisor import workload
+
+    traffic = {"input_tokens": 1000, "output_tokens": 200, "requests_per_s": 2}
+    return workload.parse({"name": "small", "model": "meta-llama/Llama-3.3-70B-Instruct", "traffic": traffic, **values})
+
+
+def queued() -> Any:
+    """A queued advice of its own workload."""
+    from advisor import advise
+    from advisor.models import Workload
+
+    organisation = advise.default_organisation()
+    return advise.queue(Workload.objects.create(organisation=organisation, name="small", spec=spec()))

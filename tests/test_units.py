@@ -1,0 +1,95 @@
+"""The unit ends every name: engine values in SI, columns in the units that people read."""
+
+import dataclasses
+import importlib
+import pkgutil
+import re
+import typing
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from django.apps import apps
+from django.db import models
+
+from advisor import engine
+
+ENGINE_UNITS = "s bytes bits flops watts usd kgco2e kwh tokens requests sequences fraction years year months"
+COLUMN_UNITS = "s ms gib mib gb tflops ghz watts usd kgco2e kwh tokens parameters fraction years year"
+COUNTED = "chips accelerators replicas kernels steps layers heads experts"  # a count that names what it counts
+PER = "s sequence token pair layer logit chip accelerator request step hour kwh kw_month mtok_output month user weight "
+PER += "context_token expert_layer year"
+STATISTICS = "mean peak max min p50 p95 p99"
+# Pure numbers: sizes of a network's parts, degrees of parallelism, ranks and the few ratios that have a name.
+BARE = set(
+    """
+    heads kv_heads head_dim v_head_dim q_rank kv_rank nope_dim rope_dim v_dim index_heads index_dim index_top_k
+    inner state groups conv dt_rank matrices experts top_k shared_inner count norms hidden vocab position_embeddings
+    tp pp ep dp moe_tp replicas spare_replicas concurrency max_batch kernel_shape
+    cores chips accelerators chips_per_host near_chips vcpus attempt rank
+    pue input_cv2 output_cv2 roof_exponent matmul_factor memory_factor prefill_factor
+    year seed preemptions steps requests
+    """.split()
+)
+# Lengths by their usual names, yes/no arrays, and settings keyed by name.
+BARE |= {"isl", "osl", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
+# A bound and what was reached, in the unit that the row beside them states.
+BARE |= {"limit", "reached", "value", "low", "high"}
+
+
+def pattern(units: str) -> re.Pattern[str]:
+    any_of = {key: "|".join(words.split()) for key, words in (("unit", units), ("per", PER), ("stat", STATISTICS))}
+    return re.compile(r"(^|.*_)({unit})(_per_({per}))*(_({stat}))?$".format(**any_of))
+
+
+ENGINE_NAME, COLUMN_NAME = pattern(f"{ENGINE_UNITS} {COUNTED}"), pattern(f"{COLUMN_UNITS} {COUNTED}")
+
+
+def leaves(annotation: object) -> Iterator[object]:
+    arguments = typing.get_args(annotation)
+    if not arguments or typing.get_origin(annotation) is np.ndarray:
+        yield typing.get_origin(annotation) or annotation
+    for argument in arguments:
+        yield from leaves(argument)
+
+
+def engine_names() -> Iterator[tuple[str, str]]:
+    for info in pkgutil.iter_modules(engine.__path__):
+        module = importlib.import_module(f"advisor.engine.{info.name}")
+        for value in vars(module).values():
+            public = isinstance(value, type) and not value.__name__.startswith("_")
+            if public and dataclasses.is_dataclass(value) and value.__module__ == module.__name__:
+                for name, hint in typing.get_type_hints(value).items():
+                    if {int, float, np.ndarray} & set(leaves(hint)):
+                        yield f"{info.name}.{value.__name__}", name
+
+
+def column_names() -> Iterator[tuple[str, str]]:
+    numeric = (models.FloatField, models.DecimalField, models.IntegerField)
+    for app in ("advisor", "catalog", "probes"):
+        for model in apps.get_app_config(app).get_models():
+            for column in model._meta.concrete_fields:
+                if isinstance(column, numeric) and not column.primary_key and column.name != "id":
+                    yield model.__name__, column.name
+
+
+def test_engine_quantities_are_named_in_si() -> None:
+    wrong = [f"{owner}.{name}" for owner, name in engine_names() if name not in BARE and not ENGINE_NAME.match(name)]
+    assert wrong == []
+
+
+def test_columns_are_named_in_the_units_that_people_read() -> None:
+    wrong = [f"{owner}.{name}" for owner, name in column_names() if name not in BARE and not COLUMN_NAME.match(name)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "name", ["memory", "bandwidth", "memory_gib", "tflops", "latency_ms", "price", "usd_per_gpu", "tokens_per_second"]
+)
+def test_a_name_without_an_si_unit_is_seen(name: str) -> None:
+    assert not ENGINE_NAME.match(name)
+
+
+@pytest.mark.parametrize("name", ["memory_bytes", "ttft_p95_s", "requests_per_s_peak", "usd_per_hour", "host_s"])
+def test_a_name_with_an_si_unit_passes(name: str) -> None:
+    assert ENGINE_NAME.match(name)
