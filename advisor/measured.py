@@ -148,6 +148,8 @@ def weights_of(row: Row) -> str:
     dtype = WEIGHTS.get(row.weights_dtype, row.weights_dtype)
     if row.model_id.startswith("openai/gpt-oss"):
         return "mxfp4"  # the only published checkpoint, whatever the column says
+    if re.search(r"UsedModel \S*fp8", row.params_note):
+        return "fp8"  # the checkpoint named by the run, whatever the precision column says
     if dtype == "fp4":
         return "mxfp4" if row.accelerator_slug.startswith("mi3") else "nvfp4"
     return dtype

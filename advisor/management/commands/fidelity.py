@@ -1,0 +1,115 @@
+"""Scores the engine on measured rows: `fidelity --measurements FILE.csv [--by column,...] [--format table|json]`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from advisor import disputed, fidelity_report, scoring
+from advisor.engine.case import Case
+from advisor.measured import MeasurementsError, Row, read
+
+
+def catalog_estimator() -> tuple[Any, scoring.Estimator, dict[str, str]]:
+    """(what the catalog holds, the engine over it, chip slug -> family)."""
+    from advisor.assemble import resources
+    from advisor.engine.estimate import estimate_all
+
+    known = resources()
+
+    def estimator(cases: Sequence[Case]) -> Sequence[Any]:
+        return estimate_all(cases, known)
+
+    return known, estimator, {slug: chip.family for slug, chip in known.accelerators.items()}
+
+
+class Command(BaseCommand):
+    help = "Predictions for measured rows and their errors."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--measurements", action="append", required=True, metavar="FILE.csv")
+        parser.add_argument("--by", default="", help="columns to group by, comma-separated; derived: family, phase ...")
+        parser.add_argument("--format", choices=("table", "json"), default="table")
+        parser.add_argument("--limit", type=int, help="only the first N rows (for debugging)")
+        parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report as Markdown")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        by = [name.strip() for name in options["by"].split(",") if name.strip()]
+        if unknown := [name for name in by if name not in scoring.COLUMNS]:
+            raise CommandError(f"unknown column {', '.join(unknown)}; one of {', '.join(scoring.COLUMNS)}")
+        rows = self._rows(options["measurements"], options["limit"])
+        known, estimator, families = catalog_estimator()
+        scored = scoring.predict(rows, known, estimator, families)
+        doubts = disputed.find(rows, known) | disputed.read()
+        figures = scoring.report(scored, by or ["source_key"], doubts)
+        if options["write_docs"]:
+            text = fidelity_report.markdown(scored, doubts, fidelity_report.calibrations())
+            Path(options["write_docs"]).write_text(text, encoding="utf-8")
+        if options["format"] == "json":
+            self.stdout.write(json.dumps(figures, allow_nan=False))
+        else:
+            self.stdout.write(table(figures, by or ["source_key"]))
+
+    def _rows(self, paths: Sequence[str], limit: int | None) -> list[Row]:
+        try:
+            rows = [row for path in paths for row in read(path)]
+        except MeasurementsError as error:
+            raise CommandError(str(error)) from error
+        if len({row.id for row in rows}) != len(rows):
+            raise CommandError("the files share row ids")
+        return rows[:limit] if limit else rows
+
+
+HEADS = ("n", "skipped", "median", "groups", "p90", "bias", "in 90 %", "pairs")
+
+
+def table(figures: Mapping[str, Any], by: Sequence[str]) -> str:
+    """The report as aligned text: groups, then the overall lines, then what was skipped and why."""
+    lines = [(", ".join(by), *HEADS)]
+    lines += [(" / ".join(str(g[name]) or "-" for name in by), *cells(g)) for g in figures["groups"]]
+    lines += [
+        (name, *cells(figures[key]))
+        for name, key in (("ALL", "overall"), ("without disputed", "undisputed"), ("... known client", "known_client"))
+    ]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    text = [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    text.insert(1, "  ".join("-" * width for width in widths))
+    text.insert(len(text) - 3, text[1])
+    misfits, doubted = figures["overall"]["predicted_not_to_fit"], figures["undisputed"]["disputed"]
+    text.append("")
+    text.append(
+        "errors are |predicted - measured| / measured; groups: median over the medians of (chip, model, source)"
+    )
+    text.append(f"predicted not to fit although they ran: {misfits}; disputed: {doubted}")
+    text += [f"skipped {number:5d}  {reason}" for reason, number in figures["skipped_reasons"].items()]
+    return "\n".join(text)
+
+
+def cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """The figures of one line, as text."""
+    pairs = "-" if not figures["pairs"] else f"{percent(figures['pairs_ordered'])} of {figures['pairs']}"
+    return (
+        str(figures["n"]),
+        str(figures.get("skipped", "")),
+        percent(figures["median_ape"]),
+        percent(figures["group_median_ape"]),
+        percent(figures["p90_ape"]),
+        percent(figures["bias"], sign=True),
+        percent(figures["coverage_90"]),
+        pairs,
+    )
+
+
+def percent(value: float | None, sign: bool = False) -> str:
+    """0.0834 -> 8.3 %; a dash for what does not exist."""
+    if value is None:
+        return "-"
+    return f"{value * 100:+.1f} %" if sign else f"{value * 100:.1f} %"

@@ -1,0 +1,300 @@
+"""Predictions against measured figures: metric by metric, errors, intervals, and whether chips are ordered right."""
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from advisor.engine.case import Case
+from advisor.measured import Catalog, Row, Skip, case_of
+
+PAIR_DIFFERENCE_FRACTION = 0.10  # pairs of chips closer than this are a tie in the measurement
+GIB = 2.0**30
+
+# metric -> (field of an Estimate, factor from SI to the metric's unit)
+METRICS: Mapping[str, tuple[str, float]] = {
+    "output_tokens_per_s": ("output_tokens_per_s", 1.0),
+    "output_tokens_per_s_per_gpu": ("output_tokens_per_s", 1.0),
+    "total_tokens_per_s": ("total_tokens_per_s", 1.0),
+    "prefill_tokens_per_s": ("prefill_tokens_per_s", 1.0),
+    "ttft_ms": ("ttft_mean_s", 1e3),
+    "ttft_ms_mean": ("ttft_mean_s", 1e3),
+    "ttft_ms_p50": ("ttft_p50_s", 1e3),
+    "ttft_ms_p99": ("ttft_p99_s", 1e3),
+    "tpot_ms_mean": ("tpot_mean_s", 1e3),
+    "tpot_ms_p50": ("tpot_p50_s", 1e3),
+    "tpot_ms_p99": ("tpot_p99_s", 1e3),
+    "itl_ms_mean": ("itl_mean_s", 1e3),
+    "e2e_latency_s": ("e2e_s", 1.0),
+    "kv_capacity_tokens": ("kv_capacity_tokens", 1.0),
+    "weights_gib_per_accelerator": ("weights_bytes_per_chip", 1.0 / GIB),
+    "peak_memory_gb": ("peak_memory_bytes", 1e-9),
+    "peak_memory_bytes": ("peak_memory_bytes", 1.0),
+    "tflops_per_gpu": ("flops_per_s", 1e-12),
+}
+PER_CHIP = ("output_tokens_per_s_per_gpu",)
+MEMORY_METRICS = ("fits_in_memory", "kv_capacity_tokens", "weights_gib_per_accelerator", "peak_memory_gb")
+DERIVED = (  # columns beside those of the file that rows can be grouped by
+    "family",
+    "framework_name",
+    "framework_version",
+    "phase",
+    "client",
+    "client_known",
+    "layout",
+    "speculative",
+    "format",
+    "basis",
+    "load",
+    "year",
+)
+SHORT_ON_MEMORY = "predicted not to fit, but it ran"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prediction:
+    """What the engine says of one row, in the row's unit; None: the engine says that the run does not fit."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    basis: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """One row with its prediction (or the reason for having none) and the columns that rows are grouped by."""
+
+    row: Row
+    case: Case | None
+    prediction: Prediction | None
+    skipped: str
+    labels: Mapping[str, str]
+
+    @property
+    def ape(self) -> float | None:
+        """|predicted - measured| / measured; a run that is said not to fit is wholly wrong (1)."""
+        if self.prediction is None:
+            return None
+        if self.row.metric == "fits_in_memory":
+            return abs((self.prediction.value or 0.0) - self.row.value)
+        if self.prediction.value is None:
+            return 1.0
+        return abs(self.prediction.value - self.row.value) / self.row.value if self.row.value else None
+
+    @property
+    def ratio(self) -> float | None:
+        """predicted / measured; None where a ratio says nothing."""
+        if self.prediction is None or not self.prediction.value or not self.row.value:
+            return None
+        return None if self.row.metric == "fits_in_memory" else self.prediction.value / self.row.value
+
+    @property
+    def in_interval(self) -> bool | None:
+        """Whether the measured figure lies within the stated interval; None: no interval was stated."""
+        p = self.prediction
+        return None if p is None or p.low is None or p.high is None else p.low <= self.row.value <= p.high
+
+
+Estimator = Callable[[Sequence[Case]], Sequence[Any]]  # one Estimate a case, in order
+
+
+def predict(
+    rows: Sequence[Row], catalog: Catalog, estimator: Estimator, families: Mapping[str, str] | None = None
+) -> list[Scored]:
+    """Every row with its prediction; rows of one run share one estimate."""
+    cases = [case_of(row, catalog) for row in rows]
+    distinct = list(dict.fromkeys(case for case in cases if isinstance(case, Case)))
+    estimates = dict(zip(distinct, estimator(distinct), strict=True))
+    return [_scored(row, case, estimates, families or {}) for row, case in zip(rows, cases, strict=True)]
+
+
+def _scored(row: Row, case: Case | Skip, estimates: Mapping[Case, Any], families: Mapping[str, str]) -> Scored:
+    if isinstance(case, Skip):
+        labels = labels_of(row, None, None, families)
+        return Scored(row=row, case=None, prediction=None, skipped=case.reason, labels=labels)
+    estimate = estimates[case]
+    found = prediction_of(row, case, estimate)
+    labels = labels_of(row, case, estimate, families)
+    if isinstance(found, Skip):
+        return Scored(row=row, case=case, prediction=None, skipped=found.reason, labels=labels)
+    return Scored(row=row, case=case, prediction=found, skipped="", labels=labels)
+
+
+def prediction_of(row: Row, case: Case, estimate: Any) -> Prediction | Skip:
+    """The part of an estimate that answers a row's metric, in its unit."""
+    if estimate.problem and estimate.fits != 0:
+        return Skip(reason=estimate.problem)
+    if row.metric == "fits_in_memory":
+        return Prediction(value=float(bool(estimate.fits)))
+    if row.metric not in METRICS:
+        return Skip(reason=f"ambiguous metric: {row.metric}")
+    if estimate.fits == 0 and row.metric not in MEMORY_METRICS:
+        return Prediction(value=None)
+    name, factor = METRICS[row.metric]
+    factor = factor / case.chips if row.metric in PER_CHIP else factor
+    value = getattr(estimate, name, math.nan)
+    if value is None or not math.isfinite(value):
+        return Skip(reason=f"not modelled: {row.metric}")
+    low, high = (getattr(estimate, "interval", None) or {}).get(name, (None, None))
+    return Prediction(
+        value=value * factor,
+        low=None if low is None else low * factor,
+        high=None if high is None else high * factor,
+    )
+
+
+def labels_of(row: Row, case: Case | None, estimate: Any, families: Mapping[str, str]) -> dict[str, str]:
+    """The derived columns of one row; blank where it has no case."""
+    known = {"family": families.get(row.accelerator_slug, ""), "year": row.date[:4]}
+    if case is None:
+        return dict.fromkeys(DERIVED, "") | known
+    return known | {
+        "framework_name": case.framework,
+        "framework_version": case.framework_version,
+        "phase": case.phase,
+        "client": case.client.kind,
+        "client_known": str(case.client.known).lower(),
+        "layout": "chosen" if case.layout_free else "stated",
+        "speculative": case.speculative or "none",
+        "format": case.weights_dtype,
+        "basis": getattr(estimate, "basis", ""),
+        "load": "saturating" if getattr(estimate, "saturating", False) else "",
+    }
+
+
+# ------------------------------------------------------------------ figures over many rows
+
+
+def quantile(values: Iterable[float], share: float) -> float | None:
+    """The value below which this share of the values lies (linear between neighbours); None of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    at = share * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+def summary(scored: Sequence[Scored]) -> dict[str, Any]:
+    """n, median and p90 error, bias, coverage of the stated intervals, share of chip pairs ordered right."""
+    apes = [s.ape for s in scored if s.ape is not None]
+    ratios = [s.ratio for s in scored if s.ratio is not None]
+    covered = [s.in_interval for s in scored if s.in_interval is not None]
+    right, pairs = ordered_pairs(scored)
+    bias = quantile(ratios, 0.5)
+    return {
+        "n": len(apes),
+        "median_ape": quantile(apes, 0.5),
+        "p90_ape": quantile(apes, 0.9),
+        "bias": None if bias is None else bias - 1.0,
+        "coverage_90": sum(covered) / len(covered) if covered else None,
+        "pairs_ordered": right / pairs if pairs else None,
+        "pairs": pairs,
+        "group_median_ape": group_median(scored),
+    }
+
+
+def group_median(scored: Sequence[Scored]) -> float | None:
+    """Median over (chip, model, source) groups of each group's median error: correlated rows count once."""
+    groups: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for s in scored:
+        if s.ape is not None:
+            groups[s.row.accelerator_slug, s.row.model_id, s.row.source_key].append(s.ape)
+    return quantile((statistics.median(group) for group in groups.values()), 0.5)
+
+
+def pair_case(s: Scored) -> tuple[Any, ...] | None:
+    """What two chips must share to be compared; None: the row compares with nothing.
+
+    Same source, metric, model, framework, format, chip count, lengths (two digits: data sets vary between runs) and
+    users. The offered rate of an open loop is each chip's own tuned maximum, so only its throughput compares.
+    """
+    if s.case is None or s.prediction is None or s.row.metric == "fits_in_memory":
+        return None
+    c = s.case
+    open_loop = c.client.kind == "poisson"
+    if open_loop and "tokens_per_s" not in s.row.metric:
+        return None
+    lengths = (f"{c.isl:.2g}", f"{c.osl:.2g}")
+    limits = (c.ttft_limit_s, c.tpot_limit_s)
+    key = (s.row.source_key, s.row.metric, c.model_id, c.framework, c.weights_dtype, c.chips, c.mode, c.phase)
+    return (*key, *lengths, *limits, None if open_loop else c.concurrency)
+
+
+def ordered_pairs(scored: Sequence[Scored]) -> tuple[int, int]:
+    """(pairs ordered right, pairs) of chips measured on the same case that differ by more than 10 %."""
+    cases: defaultdict[tuple[Any, ...], defaultdict[str, list[tuple[float, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for s in scored:
+        key = pair_case(s)
+        if key is not None and s.prediction is not None:
+            predicted = s.prediction.value if s.prediction.value is not None else math.nan
+            cases[key][s.row.accelerator_slug].append((s.row.value, predicted))
+    right = pairs = 0
+    for chips in cases.values():
+        medians = [tuple(map(statistics.median, zip(*values, strict=True))) for values in chips.values()]
+        for (measured, predicted), (other, other_predicted) in combinations(medians, 2):
+            if abs(measured - other) > PAIR_DIFFERENCE_FRACTION * min(measured, other):
+                pairs += 1
+                right += (predicted - other_predicted) * (measured - other) > 0
+    return right, pairs
+
+
+def grouped(scored: Sequence[Scored], by: Sequence[str]) -> list[dict[str, Any]]:
+    """One summary for each combination of the columns `by`, largest group first."""
+    groups: defaultdict[tuple[str, ...], list[Scored]] = defaultdict(list)
+    for s in scored:
+        groups[tuple(label(s, name) for name in by)].append(s)
+    figures = [
+        dict(zip(by, key, strict=True)) | summary(members) | {"skipped": sum(bool(s.skipped) for s in members)}
+        for key, members in groups.items()
+    ]
+    return sorted(figures, key=lambda group: (-group["n"], *(group[name] for name in by)))
+
+
+def label(s: Scored, name: str) -> str:
+    """A row's value of a column of the file or of a derived one."""
+    return s.labels[name] if name in s.labels else str(getattr(s.row, name))
+
+
+COLUMNS = (*Row.__slots__, *DERIVED)
+
+
+def report(scored: Sequence[Scored], by: Sequence[str], disputed: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON of `fidelity`: every row, groups, and the overall figures with and without the disputed rows."""
+    undisputed = [s for s in scored if s.row.id not in disputed]
+    skipped = Counter(s.skipped for s in scored if s.skipped)
+    misfits = sum(s.prediction is not None and s.prediction.value is None for s in scored)
+    known = [s for s in undisputed if s.labels["client_known"] == "true"]
+    return {
+        "rows": [_row_json(s, disputed.get(s.row.id, "")) for s in scored],
+        "groups": grouped(scored, by) if by else [],
+        "overall": summary(scored) | {"skipped": sum(skipped.values()), "predicted_not_to_fit": misfits},
+        "undisputed": summary(undisputed) | {"disputed": len(scored) - len(undisputed)},
+        "known_client": summary(known),
+        "skipped_reasons": dict(skipped.most_common()),
+    }
+
+
+def _row_json(s: Scored, disputed: str) -> dict[str, Any]:
+    p = s.prediction
+    skipped = s.skipped or None
+    return {
+        "id": s.row.id,
+        "metric": s.row.metric,
+        "measured": None if math.isnan(s.row.value) else s.row.value,
+        "predicted": p.value if p else None,
+        "ape": s.ape,
+        "low": p.low if p else None,
+        "high": p.high if p else None,
+        "in_interval": s.in_interval,
+        "skipped": skipped,
+        "note": SHORT_ON_MEMORY if p is not None and p.value is None else None,
+        "disputed": disputed or None,
+    }
