@@ -21,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from advisor import advise, answer, forms
+from advisor import advise, forms, reading
 from advisor.models import Advice, Share
 from advisor.problems import problem_response, queue_is_full
 
@@ -112,7 +112,7 @@ def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
         "sort": sort,
     }
     if found.result:
-        context |= answer.page(found.result, found.workload.spec, base, sort)
+        context |= reading.page(found.result, found.workload.spec, base, sort)
     context["shares"] = found.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
     context["successor"] = found.successors.order_by("-created_at").first()
     return context
@@ -129,7 +129,7 @@ def option_context(found: Advice, rank: int) -> dict[str, Any]:
     if not options:
         raise Http404("This advice has no option of that rank.")
     ranks = [option["rank"] for option in found.result["recommendations"]]
-    return {**answer.option_context(options[0]), "ranks": ranks, "spec": found.workload.spec}
+    return {**reading.option_context(options[0]), "ranks": ranks, "spec": found.workload.spec}
 
 
 # --- change -----------------------------------------------------------------------------------------------------
@@ -187,13 +187,13 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    return download(found, "csv", "text/csv; charset=utf-8", answer.csv_text(found.result))
+    return download(found, "csv", "text/csv; charset=utf-8", reading.csv_text(found.result))
 
 
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    text = answer.markdown(found.workload.name, found.result, request.build_absolute_uri(reverse("advice", args=[pk])))
+    text = reading.markdown(found.workload.name, found.result, request.build_absolute_uri(reverse("advice", args=[pk])))
     return download(found, "md", "text/markdown; charset=utf-8", text)
 
 
@@ -222,7 +222,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     found = shared_advice(token)
     base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
     context = {"advice": found, "spec": found.workload.spec, "shared": True, "option_base": base, "sort": sort}
-    context |= answer.page(found.result, found.workload.spec, base, sort)
+    context |= reading.page(found.result, found.workload.spec, base, sort)
     return unlisted(render(request, "advisor/advice.html", context))
 
 

@@ -1,0 +1,196 @@
+"""A finished advice made ready to read: what the pages show, and its CSV and Markdown."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from advisor import charts
+from advisor.templatetags.units import number
+
+VIEWS = ("cheapest", "fastest", "simplest", "greenest", "balanced")
+CSV_COLUMNS = (
+    "rank", "label", "accelerator", "accelerator_count", "provider", "instance", "region", "acquisition",
+    "framework", "framework_version", "weights_dtype", "quantization", "kv_dtype", "tp", "pp", "ep", "dp", "replicas",
+    "concurrency", "max_batched_tokens", "ttft_ms.p95", "tpot_ms.p95", "output_tokens_per_s", "requests_per_s",
+    "utilisation", "usd_per_hour", "usd_per_month", "usd_per_mtok_input", "usd_per_mtok_output",
+    "usd_per_mtok_blended", "tco_usd", "watts", "joules_per_output_token", "kgco2e_per_mtok", "bound", "basis",
+    "price_as_of", "price_source",
+)  # fmt: skip
+SORTS: dict[str, tuple[str, str]] = {
+    "rank": ("Rank", "rank"),
+    "month": ("USD per month", "usd_per_month"),
+    "mtok": ("USD per M output tokens", "usd_per_mtok_output"),
+    "ttft": ("TTFT p95", "ttft_ms.p95"),
+    "tpot": ("TPOT p95", "tpot_ms.p95"),
+    "tokens": ("Output tokens/s", "output_tokens_per_s"),
+    "power": ("Power", "watts"),
+}
+
+
+def dig(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
+    """Everything that the advice page shows of a result; `base` + rank is an option's address."""
+    options = result.get("recommendations") or []
+    points = result.get("pareto") or []
+    best = options[0] if options else None
+    return {
+        "result": result,
+        "options": ordered(options, sort),
+        "headers": headers(sort),
+        "cards": cards(result),
+        "best": option_context(best) if best else None,
+        "pareto_svg": charts.pareto(points, (spec.get("slo") or {}).get("tpot_ms_p95"), base),
+        "pareto_rows": notable(points),
+        "undrawn": len(points) - len(charts.drawable(points, "tpot_ms", "usd_per_mtok_output")),
+        "price_dates": price_dates(options),
+        "nearest": nearest(result),
+        "rejected_counts": Counter(item.get("reason", "") for item in result.get("rejected") or []).most_common(),
+    }
+
+
+def option_context(option: Mapping[str, Any]) -> dict[str, Any]:
+    """One option with its pictures."""
+    return {
+        "option": option,
+        "memory_svg": charts.memory_bar(option.get("memory") or {}),
+        "memory_rows": charts.memory_parts(option.get("memory") or {}),
+        "steps": [steps for phase in ("prefill", "decode") if (steps := step_context(option, phase))],
+        "plan": plan_rows(option),
+    }
+
+
+def step_context(option: Mapping[str, Any], phase: str) -> dict[str, Any] | None:
+    """One phase's operators with their share of the step."""
+    operators = [item for item in option.get("step") or [] if item.get("phase") == phase]
+    total_s = sum(number(item.get("time_s")) or 0 for item in operators)
+    if not total_s:
+        return None
+    longest_s = max(number(item.get("time_s")) or 0 for item in operators)
+    rows = [
+        {**item, "share": (item.get("time_s") or 0) / total_s, "bar": bar(item, longest_s)}
+        for item in sorted(operators, key=lambda item: -(item.get("time_s") or 0))
+    ]
+    return {"phase": phase, "svg": charts.step_bar(rows, phase), "rows": rows, "total_s": total_s}
+
+
+def bar(item: Mapping[str, Any], longest_s: float) -> str:
+    return charts.share_bar((item.get("time_s") or 0) / longest_s, charts.bound_css(item.get("bound")))
+
+
+PLAN = (
+    ("accelerator", "Accelerator"), ("accelerator_count", "Accelerators"), ("provider", "Provider"),
+    ("instance", "Instance"), ("region", "Region"), ("acquisition", "Acquisition"), ("framework", "Framework"),
+    ("framework_version", "Framework version"), ("weights_dtype", "Weights"), ("quantization", "Quantization"),
+    ("kv_dtype", "KV cache"), ("tp", "Tensor parallel"), ("pp", "Pipeline parallel"), ("ep", "Expert parallel"),
+    ("dp", "Attention data parallel"), ("replicas", "Replicas"), ("concurrency", "Concurrent requests per replica"),
+    ("max_batched_tokens", "Batched tokens, at most"), ("speculative", "Speculative decoding"),
+    ("disaggregated", "Prefill and decode apart"),
+)  # fmt: skip
+
+
+def plan_rows(option: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(label, option[key]) for key, label in PLAN if option.get(key) not in (None, "")]
+
+
+def cards(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The views' winners, one card an option: 'Cheapest and simplest' when both are the same."""
+    by_rank = {option["rank"]: option for option in result.get("recommendations") or []}
+    views = result.get("views") or {}
+    titles: dict[int, list[str]] = {}
+    for view in VIEWS:
+        if views.get(view) in by_rank and (view in VIEWS[:3] or views[view] in titles):
+            titles.setdefault(views[view], []).append(view)
+    return [{"title": listed(names).capitalize(), "option": by_rank[rank]} for rank, names in titles.items()]
+
+
+def listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def ordered(options: Sequence[Mapping[str, Any]], sort: str) -> list[Mapping[str, Any]]:
+    """By a column of SORTS, '-' before it for downwards; what is unknown comes last."""
+    name = sort.removeprefix("-")
+    if name not in SORTS:
+        return list(options)
+    known: Callable[[Mapping[str, Any]], float | None] = lambda option: number(dig(option, SORTS[name][1]))  # noqa: E731
+    there = [option for option in options if known(option) is not None]
+    there.sort(key=lambda option: known(option) or 0.0, reverse=sort.startswith("-"))
+    return there + [option for option in options if known(option) is None]
+
+
+def headers(sort: str) -> dict[str, dict[str, str]]:
+    """For each sortable column: its title, the link's next value and aria-sort."""
+    current = sort if sort.removeprefix("-") in SORTS else "rank"
+    found = {}
+    for name, (title, _) in SORTS.items():
+        here = current.removeprefix("-") == name
+        state = ("descending" if current.startswith("-") else "ascending") if here else "none"
+        found[name] = {"title": title, "next": f"-{name}" if state == "ascending" else name, "aria": state}
+    return found
+
+
+def notable(points: Sequence[Mapping[str, Any]], most: int = 60) -> list[Mapping[str, Any]]:
+    """The frontier and the ranked, fastest first: the picture as a table."""
+    found = [point for point in points if point.get("frontier") or point.get("rank")]
+    return sorted(found, key=lambda point: number(point.get("tpot_ms")) or float("inf"))[:most]
+
+
+def price_dates(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each price that the options rest on, once: provider, date, source."""
+    found = {
+        (option.get("provider"), option.get("price_as_of"), option.get("price_source")): option
+        for option in options
+        if option.get("price_as_of")
+    }
+    return [{"provider": key[0], "as_of": key[1], "source": key[2]} for key in sorted(found, key=str)]
+
+
+def nearest(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """When nothing is feasible: the rejection or near miss that is least far off."""
+    if result.get("recommendations"):
+        return None
+    if result.get("near_misses"):
+        return {"near_miss": result["near_misses"][0]}
+    misses = [(miss_ratio(item), item) for item in result.get("rejected") or []]
+    measured = [(ratio, item) for ratio, item in misses if ratio is not None]
+    return {"rejected": min(measured, key=lambda pair: pair[0])[1]} if measured else None
+
+
+def miss_ratio(item: Mapping[str, Any]) -> float | None:
+    """How far a rejected accelerator is from its limit, as a ratio of at least 1."""
+    limit, reached = number(item.get("limit")), number(item.get("reached"))
+    if not limit or not reached or limit < 0 or reached < 0:
+        return None
+    return max(limit / reached, reached / limit)
+
+
+# --- exports ----------------------------------------------------------------------------------------------------
+
+
+def csv_text(result: Mapping[str, Any]) -> str:
+    """One line an option; units are in the column names."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(column.replace(".", "_") for column in CSV_COLUMNS)
+    for option in result.get("recommendations") or []:
+        writer.writerow(cell(dig(option, column)) for column in CSV_COLUMNS)
+    return out.getvalue()
+
+
+def cell(value: Any) -> Any:
+    """Text that a spreadsheet would run as a formula gets a quote before it."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def markdown(name: str, result: Mapping[str, Any], url: str = "") -> str:
+    context = {**page(result, {}, ""), "name": name, "url": url}
+    return render_to_string("advisor/advice.md", context)
