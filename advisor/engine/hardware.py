@@ -1,7 +1,7 @@
-"""What a chip is: rates, memory and links in SI, and how much of each its kernels reach."""
+"""What a chip is: rates, memory and links in SI; and what its kernels and a framework make of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,11 +17,77 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Efficiency:
-    """Reached shares of a chip's roofs; `basis` says what they rest on."""
+    """What kernels reach on one chip: shares of its roofs and fixed costs. Fitted or measured, never typed into code."""
 
+    memory_fraction: float  # of the datasheet bandwidth, large reads
+    matmul_16_fraction: float  # of the dense peak, large sustained matrix multiplies
+    matmul_8_fraction: float
+    matmul_4_fraction: float
+    expert_fraction: float  # grouped GEMM against a dense one
+    attention_fraction: float  # prefill attention, of the dense 16-bit peak
+    roof_exponent: float  # how well compute and memory overlap inside a kernel (1: not, inf: a sharp roofline)
+    kernel_s: float  # start and tail of one kernel inside a captured graph
+    sequence_head_bytes: float  # decode attention's fixed cost per sequence and head, as bytes read
+    sample_bytes_per_logit: float  # logits, their fp32 copies, sampling
+    quantize_kernels: float  # extra kernels per matrix whose input is quantized on the fly
+    link_fraction: float  # of the scale-up link, large messages
+    far_link_fraction: float
+    collective_s: float  # fixed cost of one collective inside the domain
+    far_collective_s: float
+    hop_s: float  # added per doubling of the chips in a collective
     basis: str = "datasheet"  # measured | relative | datasheet
-    values: Mapping[str, float] = field(default_factory=dict)  # parameter name -> value, see step.DEFAULTS
     source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overhead:
+    """What one framework version adds to the device's time, and how good its kernels are against the chip's best."""
+
+    host_s: float  # per step, hidden behind the device
+    host_s_per_sequence: float
+    serial_s: float  # per step, not hidden
+    serial_s_per_sequence: float
+    request_s: float  # tokenizer, HTTP and queue before the scheduler sees a request
+    eager_s_per_layer: float  # host time to launch one layer outside captured graphs
+    eager_s_per_expert_layer: float
+    matmul_factor: float
+    memory_factor: float
+    prefill_factor: float  # attention kernels in prefill
+    source: str = ""
+
+
+Scopes = Mapping[str, Mapping[str, float | str]]
+BASES = ("datasheet", "relative", "measured")
+
+
+def _merge(scopes: Scopes, names: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for name in names:
+        values.update({k: float(v) for k, v in scopes.get(name, {}).items() if k in wanted})
+    missing = [k for k in wanted if k not in values]
+    if missing:
+        raise ValueError(f"calibration has no {', '.join(missing)} in any of {', '.join(names)}: load the catalog")
+    return values
+
+
+def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
+    """The narrowest calibration wins, figure by figure: chip, its family, its kind, the default."""
+    names = ("default", f"kind:{kind}", f"family:{family}", f"accelerator:{slug}")
+    wanted = tuple(f.name for f in fields(Efficiency) if f.name not in ("basis", "source"))
+    basis = BASES[0]
+    for name in names:
+        if name in scopes:
+            basis = max(basis, str(scopes[name].get("basis", BASES[0])), key=BASES.index)
+    source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
+    return Efficiency(**_merge(scopes, names, wanted), basis=basis, source=source)
+
+
+def overhead(scopes: Scopes, framework: str, version: str) -> Overhead:
+    """The narrowest calibration wins: framework at its version, framework, the default."""
+    names = ("framework", f"framework:{framework}", f"framework:{framework}:{version}")
+    wanted = tuple(f.name for f in fields(Overhead) if f.name != "source")
+    source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
+    return Overhead(**_merge(scopes, names, wanted), source=source)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,4 +110,3 @@ class Accelerator:
     pcie_bytes_per_s: float
     served: bool = True  # False: bought as an API or a system, or runs no LLM stack
     not_served_reason: str = ""
-    efficiency: Efficiency = Efficiency()

@@ -1,98 +1,27 @@
-"""From the time of one scheduler step to TTFT, TPOT and throughput: the values, and the closed form over arrays."""
+"""From the time of one scheduler step to TTFT, TPOT and throughput under load: closed forms over many candidates.
 
-from collections.abc import Sequence
+They rank; `simulate` runs the same scheduler step by step, and percentiles come only from there.
+"""
+
 from dataclasses import dataclass
 
 import numpy as np
 
-CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
-POLICIES = (CHUNKED, PREFILL_FIRST, MIXED, STATIC)
-STEADY, BURST, POISSON, TRACE = "steady", "burst", "poisson", "trace"
-CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
+from .steptime import (
+    CHUNKED,
+    MIXED,
+    PREFILL_FIRST,
+    STATIC,
+    Demand,
+    Load,
+    Scheduler,
+    StepTimes,
+    load_of,
+)
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepTimes:
-    """What one scheduler step costs on each of N lanes (a TP group); seconds, the first axis is the candidate.
-
-    step = max(device, host) + serial; device = linear(tokens) + attention + sampling, with a floor above the graphs.
-    """
-
-    grid_tokens: np.ndarray  # (G,) ascending from 1, shared
-    linear_s: np.ndarray  # (N, G) all that depends on the tokens of the step: GEMM, MoE, norms, collectives
-    sample_s_per_sequence: np.ndarray  # (N,) lm_head and sampling, per sequence that gets a token
-    decode_s_per_context_token: np.ndarray  # (N,) KV read of full layers, per context token of a decoding sequence
-    window_s_per_context_token: np.ndarray  # (N,) the same of windowed layers, context capped at window_tokens
-    window_tokens: np.ndarray  # (N,)
-    decode_s_per_sequence: np.ndarray  # (N,)
-    prefill_s_per_pair: np.ndarray  # (N,) full layers, per (query, key) pair: q*p + q*(q+1)/2 for q tokens after p
-    window_prefill_s_per_pair: np.ndarray  # (N,) the same of windowed layers, keys capped at window_tokens
-    host_s: np.ndarray  # (N,) host time per step that overlaps the device
-    host_s_per_sequence: np.ndarray  # (N,) added to host_s per sequence of the step
-    serial_s: np.ndarray  # (N,) host time per step that overlaps nothing
-    serial_s_per_sequence: np.ndarray  # (N,)
-    graph_max_tokens: np.ndarray  # (N,) a step of more tokens lasts at least eager_floor_s
-    eager_floor_s: np.ndarray  # (N,)
-    kv_capacity_tokens: np.ndarray  # (N,)
-    block_tokens: np.ndarray  # (N,)
-    request_s: np.ndarray  # (N,) front-end time before a request reaches the scheduler, part of TTFT
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scheduler:
-    """How a framework fills a step.
-
-    chunked: running requests first, then prompt chunks in order of arrival within the budget (vLLM V1).
-    prefill_first: a step of prompts only while any can be prefilled, else a step of decodes (SGLang's default).
-    mixed: prompts, then decodes in one step; whole prompts unless chunked_prefill (TensorRT-LLM in-flight batching).
-    static: a batch is admitted to an empty server, prefilled, and decoded to its end.
-    """
-
-    policy: str = CHUNKED
-    max_batched_tokens: int = 8192
-    max_running_requests: int = 1024
-    reserve_full: bool = False  # admit only what fits with its whole output; else preempt the newest when KV runs out
-    chunked_prefill: bool = True  # mixed only: False keeps prompts whole
-    asynchronous: bool = True  # step n+1 is chosen while step n runs: what arrives during n is seen in n+2
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise ValueError(f"policy {self.policy!r} is none of {POLICIES}")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Client:
-    """What sends the requests.
-
-    steady: `concurrency` always in flight, a stationary mix from the start (staggered remaining outputs).
-    burst: requests_per_user x concurrency requests through a semaphore of `concurrency`, all offered at once.
-    poisson: rate_per_s, for ever; static: one batch of `concurrency` at once; trace: the arrays.
-    A warm-up that ends before a burst begins leaves an empty server and needs no simulation.
-    """
-
-    kind: str = STEADY
-    requests_per_user: int = 10
-    rate_per_s: float = 0.0
-    length_low_fraction: float = 1.0  # constant lengths are drawn uniformly between these shares of the nominal
-    length_high_fraction: float = 1.0
-    arrival_s: Sequence[float] | np.ndarray = ()
-    input_tokens: Sequence[int] | np.ndarray = ()
-    output_tokens: Sequence[int] | np.ndarray = ()
-
-    def __post_init__(self) -> None:
-        if self.kind not in CLIENTS:
-            raise ValueError(f"client {self.kind!r} is none of {CLIENTS}")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Demand:
-    """Token lengths of the requests as moments; numbers, or arrays that broadcast with the candidates."""
-
-    input_tokens: np.ndarray | float
-    output_tokens: np.ndarray | float
-    input_cv2: float = 0.0  # squared coefficient of variation
-    output_cv2: float = 0.0
-    cached_fraction: np.ndarray | float = 0.0  # share of the prompt found in the prefix cache
+RAMP_SCATTER = 1.0  # how much an opening ramp of one step's prompts scatters evenly spaced requests
+BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
+Z95 = 1.6448536269514722  # 95th percentile of the standard normal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,84 +53,6 @@ class OpenLoop:
     saturating: np.ndarray  # above 85 % of capacity
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Load:
-    """Coefficients of the step time for one demand: decode(n) = linear(n) + n * decode_s, a prompt adds prompt_s."""
-
-    grid_tokens: np.ndarray
-    flat_s: np.ndarray
-    row: np.ndarray
-    prompt_tokens: np.ndarray | float
-    decode_s: np.ndarray
-    prompt_s: np.ndarray
-    host_s: np.ndarray
-    host_s_per_sequence: np.ndarray
-    serial_s: np.ndarray
-    serial_s_per_sequence: np.ndarray
-    graph_max_tokens: np.ndarray
-    eager_floor_s: np.ndarray
-
-    def linear_s(self, tokens: np.ndarray) -> np.ndarray:
-        """Linear interpolation on the shared grid: by exponent on powers of two, else by search."""
-        tokens, last = np.maximum(tokens, 1.0), len(self.grid_tokens) - 2
-        if np.array_equal(self.grid_tokens, 2.0 ** np.arange(last + 2)):
-            i = np.minimum(np.frexp(tokens)[1] - 1, last)
-        else:
-            i = np.clip(np.searchsorted(self.grid_tokens, tokens, side="right") - 1, 0, last)
-        low = self.flat_s[self.row + i]
-        share = (tokens - self.grid_tokens[i]) / np.diff(self.grid_tokens)[i]
-        return low + share * (self.flat_s[self.row + i + 1] - low)
-
-    def step_s(self, decodes: np.ndarray, prompts: np.ndarray | float, sequences: np.ndarray) -> np.ndarray:
-        """Seconds of a step of so many decodes and (parts of) prompts."""
-        tokens = decodes + prompts * self.prompt_tokens
-        device = self.linear_s(tokens) + decodes * self.decode_s + prompts * self.prompt_s
-        device = np.where(tokens > self.graph_max_tokens, np.maximum(device, self.eager_floor_s), device)
-        host = self.host_s + sequences * self.host_s_per_sequence
-        return np.maximum(device, host) + self.serial_s + sequences * self.serial_s_per_sequence
-
-
-def _capped_sum(start: np.ndarray, end: np.ndarray, cap: np.ndarray) -> np.ndarray:
-    """Sum of min(j, cap) for j from start + 1 to end."""
-    low, high = np.minimum(start, cap), np.minimum(end, cap)
-    return (high * (high + 1) - low * (low + 1)) / 2 + cap * ((end - start) - (high - low))
-
-
-def _load(times: StepTimes, demand: Demand, extra_axes: int) -> _Load:
-    shape = (-1,) + (1,) * extra_axes
-    t = {name: getattr(times, name).reshape(shape) for name in StepTimes.__slots__ if name not in _SHARED}
-    i, o, hit = demand.input_tokens, demand.output_tokens, demand.cached_fraction
-    o_biased = o * (1 + demand.output_cv2)  # long outputs are met more often
-    context = i + o_biased / 2
-    windowed = _capped_sum(i, i + o_biased, t["window_tokens"]) / o_biased
-    pairs = (i * i * (1 + demand.input_cv2) * (1 - hit**2) + (1 - hit) * i) / 2
-    window_pairs = _capped_sum(hit * i, i, t["window_tokens"])
-    decode_s = (
-        t["sample_s_per_sequence"]
-        + t["decode_s_per_sequence"]
-        + context * t["decode_s_per_context_token"]
-        + windowed * t["window_s_per_context_token"]
-    )
-    prompt_s = (
-        t["sample_s_per_sequence"]
-        + pairs * t["prefill_s_per_pair"]
-        + window_pairs * t["window_prefill_s_per_pair"]
-    )
-    names = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence", "graph_max_tokens", "eager_floor_s")
-    return _Load(
-        grid_tokens=times.grid_tokens,
-        flat_s=times.linear_s.ravel(),
-        row=np.arange(len(times.linear_s)).reshape(shape) * len(times.grid_tokens),
-        prompt_tokens=np.maximum(i * (1 - hit), 1.0),
-        decode_s=decode_s,
-        prompt_s=prompt_s,
-        **{name: t[name] for name in names},
-    )
-
-
-_SHARED = ("grid_tokens", "linear_s")
-
-
 def _running_limit(times: StepTimes, demand: Demand, scheduler: Scheduler, extra_axes: int) -> tuple[np.ndarray, ...]:
     """How many requests run at once at most, and how many KV alone would allow."""
     shape = (-1,) + (1,) * extra_axes
@@ -214,9 +65,7 @@ def _running_limit(times: StepTimes, demand: Demand, scheduler: Scheduler, extra
     return np.minimum(by_kv, scheduler.max_running_requests), by_kv
 
 
-def closed_loop(
-    times: StepTimes, concurrency: np.ndarray | float, demand: Demand, scheduler: Scheduler
-) -> ClosedLoop:
+def closed_loop(times: StepTimes, concurrency: np.ndarray | float, demand: Demand, scheduler: Scheduler) -> ClosedLoop:
     """Throughput, TTFT and TPOT with `concurrency` requests always in flight.
 
     Counted in steps: a request spends `lag` steps unseen, its prompt's steps, and output-1 decode steps, so
@@ -225,12 +74,12 @@ def closed_loop(
     """
     concurrency = np.asarray(concurrency, float)
     axes = max(concurrency.ndim - 1, 0)
-    load = _load(times, demand, axes)
+    load = load_of(times, demand, axes)
     limit, by_kv = _running_limit(times, demand, scheduler, axes)
     running = np.minimum(concurrency, limit)
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
     solve = _static if scheduler.policy == STATIC else _continuous
-    rate, first_s, tpot_s, full = solve(load, running, demand, scheduler, request_s)
+    rate, first_s, tpot_s, full, _ = solve(load, running, demand, scheduler, request_s)
     served = limit >= 1
     rate = np.where(served, rate, 0.0)
     wait_s = np.divide(np.maximum(concurrency - running, 0.0), rate, out=np.full_like(rate, np.inf), where=rate > 0)
@@ -255,22 +104,24 @@ class _Prompts:
     share: np.ndarray  # steps with prompts, per step
 
 
-def _prompts(arrivals: np.ndarray, room: np.ndarray, random: bool) -> _Prompts:
-    met = 1 - np.exp(-arrivals) if random else np.minimum(arrivals, 1.0)
+def _prompts(arrivals: np.ndarray, room: np.ndarray, random: np.ndarray | float, clump=1.0) -> _Prompts:
+    """`random` 0: arrivals keep an even distance; 1: they fall on steps independently; `clump`: so many together."""
+    met = np.minimum(arrivals, 1.0) * (1 - random) + (1 - np.exp(-arrivals)) * random
+    met = np.minimum(met, arrivals / clump)
     whole = np.maximum(np.ceil(1 / room - 1e-9) - 1, 0.0)
     share = np.maximum(np.where(whole > 0, arrivals * (whole + 1), met), arrivals / room)
     per_step = np.where(whole > 0, room, arrivals / np.maximum(share, 1e-30))
     return _Prompts(per_step=per_step, whole_steps=whole, last=1 - whole * room, share=share)
 
 
-def _own_prompt_s(load: _Load, decodes: np.ndarray, prompts: _Prompts, sequences: np.ndarray) -> np.ndarray:
+def _own_prompt_s(load: Load, decodes: np.ndarray, prompts: _Prompts, sequences: np.ndarray) -> np.ndarray:
     """Time of the steps that hold a request's prompt."""
     filled_s = load.step_s(decodes, prompts.per_step, sequences)
     last_s = load.step_s(decodes, prompts.last, sequences)
     return np.where(prompts.whole_steps > 0, prompts.whole_steps * filled_s + last_s, filled_s)
 
 
-def _room(load: _Load, scheduler: Scheduler, decodes: np.ndarray | float) -> np.ndarray:
+def _room(load: Load, scheduler: Scheduler, decodes: np.ndarray | float) -> np.ndarray:
     """How many prompts (or what part of one) a step takes."""
     budget = scheduler.max_batched_tokens
     if scheduler.policy == MIXED and not scheduler.chunked_prefill:
@@ -278,56 +129,259 @@ def _room(load: _Load, scheduler: Scheduler, decodes: np.ndarray | float) -> np.
     return np.maximum(budget - (decodes if scheduler.policy == CHUNKED else 0.0), 1.0) / load.prompt_tokens
 
 
-def _added_s(load: _Load, decodes: np.ndarray, step_s: np.ndarray, p: _Prompts, room, arrivals, sequences):
+def _added_s(load: Load, decodes: np.ndarray, step_s: np.ndarray, p: _Prompts, room, arrivals, sequences):
     """Mean time that prompts add to a step of decodes, and the time of a request's own prompt."""
     own_s = _own_prompt_s(load, decodes, p, sequences)
     spread_s = arrivals * (own_s - (p.whole_steps + 1) * step_s)
-    packed_s = arrivals / room * (load.step_s(decodes, np.maximum(p.per_step, np.minimum(room, 1.0)), sequences) - step_s)
+    packed_s = (
+        arrivals / room * (load.step_s(decodes, np.maximum(p.per_step, np.minimum(room, 1.0)), sequences) - step_s)
+    )
     several_s = p.share * (own_s - step_s)
     return np.where(p.whole_steps > 0, np.where(p.share > 1, packed_s, spread_s), several_s), own_s
 
 
-def _continuous(load, running, demand, scheduler, request_s):
-    """Requests/s, TTFT and TPOT of continuous batching; `full`: the prompt budget is the limit."""
+def _continuous(load, running, demand, scheduler, request_s, clump=1.0):
+    """Requests/s, TTFT, TPOT, whether the prompt budget is the limit, and the time of a step without prompts."""
+    if scheduler.policy == PREFILL_FIRST:
+        return _alternating(load, running, demand, scheduler, request_s, clump)
+    together = _together(load, running, demand, scheduler, request_s, clump)
+    if scheduler.policy == CHUNKED:
+        return together
+    apart = _alternating(
+        load, running, demand, scheduler, request_s, clump
+    )  # prompts that fill the budget stop the decodes
+    crowded = _crowded(load, running, demand, scheduler)
+    return tuple(np.where(crowded, a, t) for a, t in zip(apart, together, strict=True))
+
+
+def _crowded(load, running, demand, scheduler) -> np.ndarray:
+    """Do prompts leave the decodes no tokens, so that steps alternate?"""
+    a_step = np.minimum(np.maximum(running / demand.output_tokens, 1.0), _room(load, scheduler, 0.0))
+    decodes = np.minimum(running, a_step * demand.output_tokens)
+    return a_step * load.prompt_tokens + decodes > scheduler.max_batched_tokens
+
+
+def _randomness(load: Load, running, demand: Demand, scheduler: Scheduler, arrivals) -> np.ndarray | float:
+    """How far the opening ramp of prompts has scattered an even spacing of equal requests; 1 when lengths vary."""
+    if demand.output_cv2 > 0:
+        return 1.0
+    scatter = RAMP_SCATTER * arrivals * running * load.prompt_tokens / scheduler.max_batched_tokens
+    return scatter / (1 + scatter)
+
+
+def _together(load, running, demand, scheduler, request_s, clump):
+    """Prompts and decodes share steps."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)  # decode steps of a request
-    separate, random = scheduler.policy == PREFILL_FIRST, demand.output_cv2 > 0
     others, busy = np.maximum(running - 1, 0.0) / np.maximum(running, 1e-9), np.clip(running - 1, 0.0, 1.0)
     step_s = load.step_s(running, 0.0, running)
-    most = np.inf if separate else scheduler.max_batched_tokens / (load.prompt_tokens + after_first)
-    chunks = 0.0 if separate else np.ceil(1 / _room(load, scheduler, np.minimum(running, most * after_first)))
+    most = scheduler.max_batched_tokens / (load.prompt_tokens + after_first)
+    chunks = np.ceil(1 / _room(load, scheduler, np.minimum(running, most * after_first)))
     for _ in range(2):
         lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))
         unbounded = running / np.maximum(after_first + lag + chunks, 1.0)
         arrivals = np.minimum(unbounded, most)
         room = _room(load, scheduler, arrivals * after_first)
-        p = _prompts(arrivals, room, random)
+        p = _prompts(arrivals, room, _randomness(load, running, demand, scheduler, arrivals), clump)
         alone_n = arrivals * (after_first + chunks)
         decode_s = np.where(after_first > 0, load.step_s(alone_n, 0.0, alone_n), 0.0)
-        if separate:
-            own_s = _own_prompt_s(load, 0.0, p, p.per_step)
-            added_s = p.share * np.where(p.whole_steps > 0, own_s / (p.whole_steps + 1), own_s)
-        else:
-            with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.share, 1e-30), 0.0)
-            added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n)
+        with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.share, 1e-30), 0.0)
+        added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n)
         step_s = decode_s + added_s
     tpot_s = decode_s + others * added_s
     rate = arrivals / step_s
-    first_s = own_s * (1 + np.maximum(p.share - 1, 0.0) / 2 if separate else 1.0)
-    first_s = first_s + np.where(busy > 0, lag * tpot_s + (1 - busy) * request_s, request_s)
+    first_s = own_s + np.where(busy > 0, lag * tpot_s + (1 - busy) * request_s, request_s)
     full = unbounded > most
     queued_s = running / rate - after_first * tpot_s
-    return rate, np.where(full, np.maximum(first_s, queued_s), first_s), tpot_s, full
+    return rate, np.where(full, np.maximum(first_s, queued_s), first_s), tpot_s, full, decode_s
+
+
+def _alternating(load, running, demand, scheduler, request_s, clump):
+    """Steps of prompts only and steps of decodes only."""
+    after_first = np.maximum(demand.output_tokens - 1, 0.0)
+    others, busy = np.maximum(running - 1, 0.0) / np.maximum(running, 1e-9), np.clip(running - 1, 0.0, 1.0)
+    step_s, share = load.step_s(running, 0.0, running), 0.0
+    room = _room(load, scheduler, 0.0)
+    for _ in range(3):
+        lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))  # in steps of either kind
+        arrivals = running / np.maximum(after_first + lag / (1 + share), 1.0)  # per step of decodes
+        p = _prompts(arrivals, room, float(demand.output_cv2 > 0), clump)
+        decodes = arrivals * after_first
+        decode_s = np.where(after_first > 0, load.step_s(decodes, 0.0, decodes), 0.0)
+        own_s = _own_prompt_s(load, 0.0, p, p.per_step)
+        share = np.minimum(p.share, 1.0)
+        added_s = p.share * own_s / (p.whole_steps + 1)
+        step_s = (decode_s + added_s) / (1 + share)
+    tpot_s = decode_s + others * added_s
+    rate = arrivals / (decode_s + added_s)
+    in_a_row = np.maximum(arrivals / np.maximum(room, 1.0), 1.0)
+    first_s = own_s * (in_a_row + 1) / 2
+    first_s = first_s + np.where(busy > 0, lag * step_s + (1 - busy) * request_s, request_s)
+    return rate, first_s, tpot_s, np.zeros(rate.shape, bool), decode_s
+
+
+def _opening(load: Load, running, scheduler: Scheduler) -> tuple[np.ndarray, np.ndarray]:
+    """`running` prompts at once: how many steps they fill, and in which the mean request gets its first token."""
+    room = _room(load, scheduler, 0.0)
+    steps = np.maximum(np.ceil(running / room - 1e-9), 1.0)
+    grouped = steps * (1 - (steps - 1) * room / (2 * running))
+    split = (running + 1) / 2 / room + np.where(1 / room % 1 > 0, 0.5, 0.0)
+    return steps, np.minimum(np.where(room >= 1, grouped, split), steps)
 
 
 def _static(load, running, demand, scheduler, request_s):
-    """Requests/s, TTFT and TPOT of batches that start and end together."""
+    """The same of batches that start and end together, one after another."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     longest = after_first * (1 + np.sqrt(3 * demand.output_cv2) * (running - 1) / (running + 1))
-    steps = np.ceil(running * load.prompt_tokens / scheduler.max_batched_tokens - 1e-9)
-    steps = np.maximum(steps, 1.0)
-    prompt_s = load.step_s(0.0, running / steps, running / steps)
+    steps, first = _opening(load, running, scheduler)
+    prompt_s = load.step_s(0.0, running / steps, np.maximum(running / steps, 1.0))
     decode_s = load.step_s(running, 0.0, running)
-    tpot_s = decode_s + (steps - 1) / 2 * prompt_s / np.maximum(after_first, 1.0)
+    tpot_s = decode_s + (steps - first) * prompt_s / np.maximum(after_first, 1.0)
     rate = running / (steps * prompt_s + longest * decode_s + request_s)
-    idle_s = (longest - after_first) * decode_s
-    return rate, request_s + idle_s + (steps + 1) / 2 * prompt_s, tpot_s, np.zeros(rate.shape, bool)
+    return rate, request_s + first * prompt_s, tpot_s, np.zeros(rate.shape, bool), decode_s
+
+
+def burst(
+    times: StepTimes, concurrency: np.ndarray | float, demand: Demand, scheduler: Scheduler, requests_per_user: int = 10
+) -> ClosedLoop:
+    """What a benchmark client measures: requests_per_user x concurrency requests, the first `concurrency` at once.
+
+    The opening prompts are filled back to back and stay clumped in later rounds as far as equal lengths keep them.
+    """
+    steady = closed_loop(times, concurrency, demand, scheduler)
+    concurrency = np.asarray(concurrency, float)
+    axes = max(concurrency.ndim - 1, 0)
+    load, served = load_of(times, demand, axes), np.isfinite(steady.tpot_mean_s)
+    running = np.maximum(steady.running_requests, 1.0)
+    rounds = requests_per_user * np.maximum(concurrency / running, 1.0)
+    request_s = times.request_s.reshape((-1,) + (1,) * axes)
+    rate, first_s, tpot_s = _rounds(load, running, demand, scheduler, request_s, rounds)
+    if demand.output_cv2 == 0:
+        apart = _in_step(load, running, demand, scheduler)
+        equal = _static(load, running, demand, scheduler, request_s)[:3]
+        rate, first_s, tpot_s = (np.where(apart, e, r) for e, r in zip(equal, (rate, first_s, tpot_s), strict=True))
+    rate = np.where(served, rate, 0.0)
+    queued_s = np.divide(concurrency - running, rate, out=np.full_like(rate, np.inf), where=rate > 0)
+    queued_s = np.maximum(queued_s, 0.0) * (1 - 0.5 / requests_per_user)
+    return ClosedLoop(
+        output_tokens_per_s=rate * demand.output_tokens,
+        requests_per_s=rate,
+        ttft_mean_s=np.where(served, first_s + queued_s, np.inf),
+        tpot_mean_s=np.where(served, tpot_s, np.inf),
+        running_requests=steady.running_requests,
+        kv_limited=steady.kv_limited,
+        saturating=steady.saturating,
+    )
+
+
+def _in_step(load, running, demand, scheduler) -> np.ndarray:
+    """Do equal requests that start together stay together, so that every round opens like the first?"""
+    if scheduler.policy in (PREFILL_FIRST, STATIC):
+        return np.ones(running.shape, bool)
+    in_one = running <= _room(load, scheduler, 0.0)
+    return in_one if scheduler.policy == CHUNKED else in_one | _crowded(load, running, demand, scheduler)
+
+
+def _rounds(load, running, demand, scheduler, request_s, rounds):
+    """Requests/s, TTFT and TPOT over so many rounds of `running` requests, of which the first starts at once."""
+    after_first = np.maximum(demand.output_tokens - 1, 0.0)
+    steps, first = _opening(load, running, scheduler)
+    scatter = np.sqrt(6 * demand.output_cv2 * rounds) * after_first  # width in steps of a clump, half way through
+    dense = running / np.minimum(steps + scatter, np.maximum(after_first, 1.0))
+    clump = np.where(scatter > 0, dense / -np.expm1(-dense), running / steps)
+    rate, first_s, tpot_s, full, decode_s = _continuous(
+        load, running, demand, scheduler, request_s, np.clip(clump, 1.0, running)
+    )
+    overlap = 0.0 if scheduler.policy == PREFILL_FIRST else 1.0
+    filled_s = load.step_s(overlap * np.minimum(running, after_first) / 2, running / steps, running)
+    lag = np.clip(running - 1, 0.0, 1.0) * (scheduler.asynchronous + np.ceil(request_s / decode_s))
+    clumped_s = (tpot_s - decode_s) * np.maximum(dense * after_first / running - 1, 0.0) * (1 - 1 / steps)
+    later_s = first_s + np.where(full, 0.0, lag * clumped_s)
+    idle_s = decode_s * (overlap * steps + np.sqrt(3 * demand.output_cv2) * after_first)
+    round_s = running / rate
+    alone_s = load.step_s(running, 0.0, running)
+    seen = np.minimum(steps - first, after_first) / np.maximum(after_first, 1.0)
+    one_s = alone_s + seen * (filled_s - overlap * alone_s)
+    tpot_s = np.where(rounds < 1.5, one_s, decode_s + (tpot_s - decode_s) * (1 - 0.5 / rounds))
+    alone_round_s = steps * filled_s + after_first * alone_s
+    total_s = np.where(rounds < 1.5, alone_round_s, rounds * round_s + idle_s)
+    ttft_s = (request_s + first * filled_s + (rounds - 1) * later_s) / rounds
+    return rounds * running / total_s, ttft_s, tpot_s
+
+
+def capacity_requests_per_s(times: StepTimes, demand: Demand, scheduler: Scheduler) -> np.ndarray:
+    """Requests/s of each lane with as many in flight as it can run."""
+    limit, _ = _running_limit(times, demand, scheduler, 0)
+    return closed_loop(times, np.maximum(limit, 1.0), demand, scheduler).requests_per_s
+
+
+def open_loop(
+    times: StepTimes, rate_per_s: np.ndarray | float, demand: Demand, scheduler: Scheduler, iterations: int = 12
+) -> OpenLoop:
+    """Means and p95 estimates under Poisson arrivals at rate_per_s to each lane (N,); infinite above capacity.
+
+    A decoding request sees itself and as many others as Little's law gives for the TPOT it sees: bisection.
+    """
+    load, rate = load_of(times, demand, 0), np.broadcast_to(np.asarray(rate_per_s, float), times.request_s.shape)
+    capacity = capacity_requests_per_s(times, demand, scheduler)
+    after_first = np.maximum(demand.output_tokens - 1, 0.0)
+    low_s = load.step_s(np.ones(rate.shape), 0.0, 1.0)
+    limit, _ = _running_limit(times, demand, scheduler, 0)
+    high_s = np.maximum(limit / np.maximum(rate * after_first, 1e-9), low_s)
+    for _ in range(iterations):
+        middle_s = np.sqrt(low_s * high_s)
+        above = _gap_s(load, rate, middle_s, after_first, scheduler)[0] > middle_s
+        low_s, high_s = np.where(above, middle_s, low_s), np.where(above, high_s, middle_s)
+    tpot_s, decodes, decode_s, filled_s, p = _gap_s(load, rate, np.sqrt(low_s * high_s), after_first, scheduler)
+    return _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p)
+
+
+def _gap_s(load: Load, rate, tpot_s, after_first, scheduler: Scheduler):
+    """TPOT that follows from a supposed TPOT; decodes per step, time of a step without and with prompts, and those."""
+    decodes = 1 + rate * after_first * tpot_s
+    decode_s = load.step_s(decodes, 0.0, decodes)
+    separate = scheduler.policy in (PREFILL_FIRST, STATIC)
+    room = _room(load, scheduler, decodes)
+    p = _prompts(rate * tpot_s, room, 1.0)
+    beside = 0.0 if separate else decodes
+    filled_s = load.step_s(beside, p.per_step, beside + p.per_step)
+    added_s = rate * tpot_s / p.per_step * (filled_s - (0.0 if separate else decode_s))
+    return decode_s + added_s, decodes, decode_s, filled_s, p
+
+
+def _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p) -> OpenLoop:
+    after_first = np.maximum(demand.output_tokens - 1, 0.0)
+    separate = scheduler.policy in (PREFILL_FIRST, STATIC)
+    beside = np.zeros(rate.shape) if separate else decodes - 1
+    own_s = _own_prompt_s(load, beside, p, beside + 1)
+    prompts = np.minimum(rate * tpot_s / p.per_step / (1.0 if not separate else 1 + rate * tpot_s / p.per_step), 1.0)
+    step_s = (1 - prompts) * decode_s + prompts * filled_s
+    residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
+    busy = -np.expm1(-rate * (after_first * tpot_s + own_s))
+    room = np.maximum(_room(load, scheduler, decodes), 1e-9)
+    full_s = load.step_s(beside, np.maximum(room, 1.0), beside + 1) / np.minimum(room, 1.0)
+    load_fraction = np.minimum(rate * full_s / np.maximum(room, 1.0), 0.99)
+    power = np.sqrt(2 * (np.maximum(room, 1.0) + 1)) - 1
+    queue_s = full_s / np.maximum(room, 1.0) * load_fraction**power / (1 - load_fraction) * (1 + demand.input_cv2) / 2
+    wait_s = busy * (residual_s + scheduler.asynchronous * step_s)
+    ttft_s = times.request_s + own_s + wait_s + queue_s
+    used = np.divide(rate, capacity, out=np.full_like(rate, np.inf), where=capacity > 0)
+    wild_s = load.step_s(decodes + Z95 * np.sqrt(decodes - 1), 0.0, decodes) - decode_s
+    jitter_s = Z95 * np.sqrt(prompts / np.maximum(after_first, 1.0)) * (filled_s - decode_s * (not separate))
+    sigma = np.sqrt(np.log1p(demand.input_cv2))
+    long_s = own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1)
+    stalled_s = np.where(prompts > 0.05, filled_s, decode_s) * (1 + scheduler.asynchronous) * (busy > 0.05)
+    ok = used < 1
+    return OpenLoop(
+        output_tokens_per_s=np.where(ok, rate, capacity) * demand.output_tokens,
+        requests_per_s=np.where(ok, rate, capacity),
+        ttft_mean_s=np.where(ok, ttft_s, np.inf),
+        tpot_mean_s=np.where(ok, tpot_s, np.inf),
+        ttft_p95_estimate_s=np.where(ok, times.request_s + own_s + long_s + stalled_s + 3 * queue_s, np.inf),
+        tpot_p95_estimate_s=np.where(ok, tpot_s + np.hypot(wild_s * tpot_s / decode_s, jitter_s), np.inf),
+        running_requests=np.where(
+            ok, rate * (after_first * tpot_s + own_s), _running_limit(times, demand, scheduler, 0)[0]
+        ),
+        utilisation_fraction=used,
+        capacity_requests_per_s=capacity,
+        saturating=used > BUSY_LIMIT_FRACTION,
+    )

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from .plan import Lengths
-from .serving import BURST, MIXED, POISSON, POLICIES, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
+from .steptime import BURST, MIXED, POISSON, POLICIES, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 Z95 = 1.6448536269514722  # 95th percentile of the standard normal
@@ -133,7 +133,7 @@ def simulate(
     costs = _costs(times, index)
     first, last, total = _population(client, concurrency, requests)
     prompt, output = _lengths(client, input_tokens, output_tokens, total, rng)
-    if client.kind == STEADY:
+    if client.kind == STEADY and scheduler.policy != STATIC:
         _stagger(prompt, output, concurrency, rng)
     fits = prompt + output <= costs.total_blocks * costs.block_tokens
     arrival_s = _arrivals(client, concurrency, fits, rng)
@@ -147,7 +147,7 @@ def simulate(
         max_running_requests=scheduler.max_running_requests,
         reserve_full=scheduler.reserve_full,
         whole_prompts=scheduler.policy == MIXED and not scheduler.chunked_prefill,
-        asynchronous=scheduler.asynchronous,
+        asynchronous=scheduler.asynchronous and scheduler.policy != STATIC,
         closed=client.kind in (STEADY, BURST),
         first=int(fits[:first].sum()),
         last=int(fits[:last].sum()),

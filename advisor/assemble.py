@@ -1,0 +1,380 @@
+"""Catalog rows to a snapshot, and a snapshot to engine values: the only place where units are converted."""
+
+import datetime
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Q
+from django.utils import timezone
+
+from advisor.result import answer_json
+from advisor.engine import ENGINE_VERSION
+from advisor.engine.estimate import Resources
+from advisor.engine.hardware import Accelerator as Chip
+from advisor.engine.hardware import Link
+from advisor.engine.hf_config import from_hf_config
+from advisor.engine.model import Model, from_shape
+from advisor.engine.money import Assumptions, own_usd_per_hour
+from advisor.engine.plan import Constraints, Lengths, Offer, Quantization, Slo, Workload
+from advisor.engine.plan import Framework as Serving
+from advisor.engine.search import Catalog, search
+from catalog.models import (
+    Accelerator,
+    Assumption,
+    Calibration,
+    CatalogLoad,
+    Framework,
+    Organisation,
+    Price,
+    QuantizationMethod,
+    Region,
+    ServedModel,
+)
+
+GIB, GB, TERA, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e-3, 1e-6
+STALE_DAYS = 365  # an older offer wins no verdict
+RENTED = ("vm", "bare_metal")  # marketplaces and serverless have no comparable service level: only by name
+OWNED = ("system", "server")  # a purchase that includes its host
+Json = dict[str, Any]
+
+# assumption rows -> the engine's names; `tco:` in a workload may override them by either name
+ASSUMED = {
+    "life_years": "depreciation-years",
+    "residual_fraction": "residual-value-fraction",
+    "pue": "pue",
+    "usd_per_kwh": "electricity-usd-per-kwh",
+    "kgco2e_per_kwh": "grid-kgco2e-per-kwh",
+    "maintenance_fraction": "maintenance-fraction-per-year",
+    "network_fraction": "network-fraction-of-hardware",
+    "colocation_usd_per_kw_month": "colocation-usd-per-kw-month",
+    "idle_fraction": "idle-power-fraction",
+    "host_watts_per_accelerator": "host-watts-per-accelerator",
+}
+
+
+# --- rows to a snapshot -----------------------------------------------------------------------------------------
+
+
+def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
+    """Everything the engine will read for this question, JSON-able; a re-run from it gives the same answer."""
+    today = timezone.now().date()
+    newest = CatalogLoad.objects.order_by("-pk").first()
+    prices = [_price(p) for p in _current_prices(spec, organisation, today)]
+    return {
+        "engine_version": ENGINE_VERSION,
+        "catalog_version": newest.version if newest else "",
+        "asked_on": today.isoformat(),
+        "prices_as_of": max((p["as_of"] for p in prices), default=None),
+        "model": _model(spec["model"]),
+        "accelerators": [_accelerator(a) for a in Accelerator.objects.order_by("slug")],
+        "prices": prices,
+        "stale": _stale(prices, today),
+        "frameworks": [_framework(f) for f in Framework.objects.order_by("slug", "version")],
+        "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
+        "regions": {
+            r.slug: {"usd_per_kwh": r.electricity_usd_per_kwh, "kgco2e_per_kwh": r.grid_kgco2e_per_kwh}
+            for r in Region.objects.order_by("slug")
+        },
+        "assumptions": {a.key: _assumption(a) for a in Assumption.objects.order_by("key")},
+        "calibrations": calibrations(),
+    }
+
+
+def calibrations() -> Json:
+    """The newest calibration of each name."""
+    found: Json = {}
+    for c in Calibration.objects.order_by("name", "created_at", "pk"):
+        found[c.name] = c.values | {"basis": c.basis, "source": c.fitted_on}
+    return found
+
+
+def _current_prices(spec: Json, organisation: Organisation | None, today: datetime.date) -> list[Price]:
+    """The newest row of each offer; only of kinds with a comparable service, unless the provider is asked for."""
+    named = spec["constraints"]["providers"]["allow"]
+    rows = (
+        Price.objects.filter(Q(organisation=None) | Q(organisation=organisation), as_of__lte=today)
+        .filter(
+            Q(term="on_demand", kind__in=RENTED)
+            | Q(term="on_demand", provider__in=named)
+            | Q(term="purchase", kind__in=OWNED)
+        )
+        .select_related("accelerator")
+        .order_by("provider", "instance", "region", "accelerator", "term", "as_of")
+    )
+    newest = {(p.provider, p.instance, p.region, p.accelerator_id, p.term): p for p in rows}
+    return [p for p in newest.values() if p.usd_per_hour or p.purchase_usd]
+
+
+def _price(p: Price) -> Json:
+    return {
+        "provider": p.provider,
+        "instance": p.instance,
+        "region": p.region,
+        "accelerator": p.accelerator.slug,
+        "accelerators": p.accelerators,
+        "term": p.term,
+        "usd_per_hour": float(p.usd_per_hour) if p.usd_per_hour is not None else None,
+        "purchase_usd": float(p.purchase_usd) if p.purchase_usd is not None else None,
+        "as_of": p.as_of.isoformat(),
+        "source": p.source,
+    }
+
+
+def _is_stale(as_of: str, today: datetime.date) -> bool:
+    return (today - datetime.date.fromisoformat(as_of)).days > STALE_DAYS
+
+
+def _stale(prices: list[Json], today: datetime.date) -> Json:
+    """Accelerators whose every offer is too old, with the date of the newest."""
+    newest: dict[str, str] = {}
+    for p in prices:
+        newest[p["accelerator"]] = max(newest.get(p["accelerator"], ""), p["as_of"])
+    return {
+        slug: f"no current price: the newest offer is of {as_of}"
+        for slug, as_of in newest.items()
+        if _is_stale(as_of, today)
+    }
+
+
+def _model(wanted: str | Json) -> Json:
+    if isinstance(wanted, str):
+        row = ServedModel.objects.get(hf_id=wanted)
+        return {
+            "hf_id": row.hf_id,
+            "slug": row.slug,
+            "shape": row.shape,
+            "native_dtype": row.native_dtype,
+            "max_context_tokens": row.max_context_tokens,
+            "published_parameters": row.published_parameters,
+            "sources": row.sources,
+        }
+    given = wanted["config"]
+    config = given if isinstance(given, dict) else json.loads(Path(given).read_text())
+    return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
+
+
+def _accelerator(a: Accelerator) -> Json:
+    columns = (
+        "slug name vendor family kind memory_gib memory_gb_per_s dense_tflops cores sram_mib links pcie_gb_per_s "
+        "chips_per_host tdp_watts idle_watts stacks served not_served_reason sources"
+    ).split()
+    return {name: getattr(a, name) for name in columns}
+
+
+def _framework(f: Framework) -> Json:
+    return {"slug": f.slug, "name": f.name, "version": f.version, **f.settings}
+
+
+def _quantization(q: QuantizationMethod) -> Json:
+    return {"slug": q.slug, "name": q.name, **q.settings, "sources": q.sources}
+
+
+def _assumption(a: Assumption) -> Json:
+    return {"value": a.value, "unit": a.unit, "source": next(iter(a.sources.values()), {}).get("source", "")}
+
+
+# --- a snapshot to engine values --------------------------------------------------------------------------------
+
+
+def model_of(row: Json) -> Model:
+    if "config" in row:
+        return from_hf_config(row["config"], row["slug"])
+    shape = row["shape"] | {"native_dtype": row["native_dtype"]}
+    if row["max_context_tokens"]:
+        shape["max_context_tokens"] = row["max_context_tokens"]
+    return from_shape(row["slug"], shape)
+
+
+def chip_of(row: Json) -> Chip:
+    """Human units to SI; an absent power figure stays NaN and shows as unknown."""
+    nan = float("nan")
+    return Chip(
+        slug=row["slug"],
+        name=row["name"],
+        vendor=row["vendor"],
+        family=row["family"].replace(" ", "-"),
+        kind=row["kind"],
+        memory_bytes=row["memory_gib"] * GIB,
+        memory_bytes_per_s=row["memory_gb_per_s"] * GB,
+        flops_per_s={dtype: tflops * TERA for dtype, tflops in row["dense_tflops"].items()},
+        cores=row["cores"] or 1,
+        sram_bytes=(row["sram_mib"] or 0) * 2.0**20,
+        watts=row["tdp_watts"] if row["tdp_watts"] is not None else nan,
+        idle_watts=row["idle_watts"] if row["idle_watts"] is not None else nan,
+        links=tuple(
+            Link(
+                name=tier["name"],
+                bytes_per_s=tier["gb_per_s"] * GB,
+                latency_s=tier.get("latency_us", 0) * MICRO,
+                chips=tier["chips"],
+                topology=tier.get("topology", "switch"),
+            )
+            for tier in row["links"]
+        ),
+        stacks=tuple(row["stacks"]),
+        chips_per_host=row["chips_per_host"],
+        pcie_bytes_per_s=(row["pcie_gb_per_s"] or 16.0) * GB,
+        served=row["served"],
+        not_served_reason=row["not_served_reason"],
+    )
+
+
+def _picked(kind: type, row: Json, **converted: object) -> Any:
+    """A dataclass from the keys of a row that it has; lists become tuples."""
+    names = {f.name for f in fields(kind)}
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in names and k not in converted}
+    return kind(**plain, **converted)
+
+
+def framework_of(row: Json) -> Serving:
+    return _picked(
+        Serving,
+        row,
+        runtime_bytes=row["runtime_gib"] * GIB,
+        host_s_per_step=row["host_ms_per_step"] * MILLI,
+        host_s_per_request=row["host_ms_per_request"] * MILLI,
+    )
+
+
+def quantization_of(row: Json) -> Quantization:
+    source = next(iter(row.get("sources", {}).values()), {}).get("source", "")
+    return _picked(Quantization, row, source=row.get("source", source))
+
+
+def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
+    return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
+
+
+def assumptions_of(spec: Json, rows: Json) -> Assumptions:
+    tco = spec.get("tco", {})
+    values = {name: float(tco.get(name, tco.get(key, rows[key]["value"]))) for name, key in ASSUMED.items()}
+    staff = rows["operator-usd-per-year"]["value"] / rows["accelerators-per-operator"]["value"]
+    return Assumptions(
+        **values,
+        discount_fraction=float(tco.get("discount_rate", 0.08)),
+        staff_usd_per_accelerator_year=float(tco.get("staff_usd_per_accelerator_year", staff)),
+        months=float(tco.get("horizon_months", 36)),
+    )
+
+
+def offers_of(taken: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
+    """Current offers in USD per hour of a whole instance; a bought host by its annuity, space and upkeep."""
+    today = datetime.date.fromisoformat(taken["asked_on"])
+    kept = []
+    for p in taken["prices"]:
+        if _is_stale(p["as_of"], today):
+            continue
+        own = p["term"] == "purchase"
+        if own:
+            watts = (chips[p["accelerator"]].watts + a.host_watts_per_accelerator) * p["accelerators"]
+            if watts != watts:
+                continue  # nobody can say what it costs to run
+            hourly = own_usd_per_hour(p["purchase_usd"], p["accelerators"], watts, a)
+        else:
+            hourly = p["usd_per_hour"]
+        place = taken["regions"].get(f"{p['provider']}-{p['region']}", {})
+        kept.append(
+            Offer(
+                provider="own" if own else p["provider"],
+                instance=p["instance"],
+                region="own-site" if own else p["region"],
+                accelerator=p["accelerator"],
+                accelerators=p["accelerators"],
+                acquisition="own" if own else "rent",
+                term=p["term"],
+                usd_per_hour=hourly,
+                as_of=p["as_of"],
+                source=p["source"],
+                kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
+                usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
+                pue=a.pue,
+            )
+        )
+    return tuple(kept)
+
+
+def lengths_of(section: Json) -> Lengths:
+    return Lengths(mean_tokens=section["mean"], p95_tokens=section.get("p95", section["mean"]))
+
+
+def workload_of(spec: Json) -> Workload:
+    traffic, slo, c = spec["traffic"], spec["slo"], spec["constraints"]
+
+    def seconds(key: str) -> float | None:
+        return slo[key] * MILLI if slo.get(key) is not None else None
+
+    def names(section: str, key: str) -> tuple[str, ...]:
+        return tuple(c[section][key])
+
+    return Workload(
+        name=spec["name"],
+        kind=spec["kind"],
+        input_tokens=lengths_of(traffic["input_tokens"]),
+        output_tokens=lengths_of(traffic["output_tokens"]),
+        requests_per_s_mean=traffic["requests_per_s"]["mean"],
+        requests_per_s_peak=traffic["requests_per_s"]["peak"],
+        prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
+        slo=Slo(
+            ttft_p95_s=seconds("ttft_ms_p95"),
+            tpot_p95_s=seconds("tpot_ms_p95"),
+            e2e_p95_s=seconds("e2e_ms_p95"),
+            tokens_per_s_per_user=slo.get("tokens_per_s_per_user"),
+            spare_replicas={"n": 0, "n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 1),
+        ),
+        constraints=Constraints(
+            accelerators_allow=names("accelerators", "allow"),
+            accelerators_deny=names("accelerators", "deny"),
+            vendors_allow=names("vendors", "allow"),
+            vendors_deny=names("vendors", "deny"),
+            providers_allow=names("providers", "allow"),
+            providers_deny=names("providers", "deny"),
+            regions_allow=names("regions", "allow"),
+            regions_deny=names("regions", "deny"),
+            acquisition=tuple(c["acquisition"]),
+            quality=c["quality"],
+            max_accelerators=c["max_accelerators"],
+            max_usd_per_month=c["max_usd_per_month"],
+        ),
+        objective=spec["objective"],
+        horizon_months=spec["tco"]["horizon_months"],
+        discount_fraction=spec["tco"]["discount_rate"],
+    )
+
+
+def catalog_of(spec: Json, taken: Json) -> Catalog:
+    chips = {row["slug"]: chip_of(row) for row in taken["accelerators"]}
+    assumptions = assumptions_of(spec, taken["assumptions"])
+    return Catalog(
+        model=model_of(taken["model"]),
+        accelerators=tuple(chips.values()),
+        offers=offers_of(taken, assumptions, chips),
+        quantizations=quantizations_of(taken["quantizations"]),
+        frameworks=tuple(framework_of(row) for row in taken["frameworks"]),
+        scopes=taken["calibrations"],
+        assumptions=assumptions,
+        stale=taken["stale"],
+    )
+
+
+def resources(models: list[str] | None = None) -> Resources:
+    """The whole catalog as engine values, for single deployments and for scoring."""
+    rows = ServedModel.objects.all() if models is None else ServedModel.objects.filter(hf_id__in=models)
+    return Resources(
+        models={r.hf_id: model_of(_model(r.hf_id)) for r in rows},
+        accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
+        quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
+        frameworks=tuple(framework_of(_framework(f)) for f in Framework.objects.order_by("slug", "version")),
+        scopes=calibrations(),
+    )
+
+
+# --- the whole road ---------------------------------------------------------------------------------------------
+
+
+def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | None = None) -> Json:
+    """Runs the engine on a snapshot; the JSON of `advise`."""
+    workload, catalog = workload_of(spec), catalog_of(spec, taken)
+    return answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))

@@ -1,0 +1,119 @@
+"""The lane: the group of chips that runs one scheduler, with the time of its steps and the room in its memory.
+
+Pipeline stages and attention-DP ranks are lanes of their own: a pipeline of p stages in steady state is p
+micro-batches that each take a full pass, and every attention-DP rank schedules its own requests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .hardware import Accelerator
+from .layout import Choice, layouts
+from .memory import Array, Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
+from .model import Model
+from .plan import Framework
+from .serving import StepTimes
+from .step import Layouts, attention_cost, linear_s
+
+GRID_TOKENS = 2.0 ** np.arange(0, 16)  # 1 .. 32,768 tokens in a step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lane:
+    """One layout under one framework, with the limits its scheduler runs under."""
+
+    choice: Choice
+    framework: Framework
+    context_tokens: float  # of a full request, for the cache's size per token
+    max_batched_tokens: int
+    max_running: int  # per lane
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lanes:
+    """N lanes as arrays."""
+
+    layouts: Layouts
+    times: StepTimes
+    memory: Memory
+
+
+def lanes(model: Model, wanted: Sequence[Lane]) -> Lanes:
+    """Step times and memory of N lanes of one model; everything has shape (N,) or (N, tokens)."""
+    x = layouts(model, [w.choice for w in wanted])
+    room = memory(model, x, wanted)
+    return Lanes(layouts=x, times=step_times(model, x, wanted, room), memory=room)
+
+
+def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
+    """What a chip of each lane holds; the framework may fill its memory fraction of what the driver reports."""
+    total = np.array([w.choice.accelerator.memory_bytes for w in wanted])
+    fraction = np.array([w.framework.memory_fraction for w in wanted])
+    weights = weights_bytes(model, x)
+    work = activations_bytes(
+        model,
+        x,
+        np.array([float(w.max_batched_tokens) for w in wanted]),
+        np.array([float(w.max_running) for w in wanted]),
+        np.full(len(x), 4.0),
+    )
+    overhead = np.array([w.framework.runtime_bytes for w in wanted])
+    left = total * fraction - weights - work - overhead
+    context = np.array([w.context_tokens for w in wanted])
+    sequence = kv_bytes_per_sequence(model, x, context)
+    capacity = np.floor(np.maximum(left, 0.0) / (sequence / context) / x.pp)
+    return Memory(
+        weights_bytes=weights,
+        activations_bytes=work,
+        overhead_bytes=overhead,
+        kv_bytes=left,
+        kv_capacity_tokens=capacity,
+        kv_bytes_per_sequence=sequence,
+        usable_bytes=total * fraction,
+    )
+
+
+def _eager_s(model: Model, w: Lane) -> float:
+    """Host time to launch every layer outside captured graphs."""
+    o = w.choice.overhead
+    experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
+    layers = sum(b.count for b in model.blocks)
+    return (layers - experts) * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+
+
+def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
+    """Device time from the operators, host time from the framework's overhead."""
+    cost = attention_cost(model, x)
+
+    def host(name: str) -> Array:
+        return np.array([getattr(w.choice.overhead, name) for w in wanted])
+
+    return StepTimes(
+        grid_tokens=GRID_TOKENS,
+        linear_s=linear_s(model, x, GRID_TOKENS),
+        sample_s_per_sequence=cost.sample_s_per_sequence,
+        decode_s_per_context_token=cost.decode_s_per_context_token,
+        window_s_per_context_token=cost.window_s_per_context_token,
+        window_tokens=cost.window_tokens,
+        decode_s_per_sequence=cost.decode_s_per_sequence,
+        prefill_s_per_pair=cost.prefill_s_per_pair,
+        window_prefill_s_per_pair=cost.window_prefill_s_per_pair,
+        host_s=host("host_s"),
+        host_s_per_sequence=host("host_s_per_sequence"),
+        serial_s=host("serial_s"),
+        serial_s_per_sequence=host("serial_s_per_sequence"),
+        graph_max_tokens=np.array([float(w.framework.graph_max_tokens) for w in wanted]),
+        eager_floor_s=np.array([_eager_s(model, w) for w in wanted]),
+        kv_capacity_tokens=room.kv_capacity_tokens,
+        block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
+        request_s=host("request_s"),
+    )
+
+
+def chips_of(accelerator: Accelerator) -> tuple[int, ...]:
+    """Tensor-parallel sizes worth trying: powers of two inside one scale-up domain, and the host's own count."""
+    reach = accelerator.links[0].chips if accelerator.links else 1
+    sizes = [1, 2, 4, 8, 16]
+    return tuple(n for n in sizes if n <= max(reach, accelerator.chips_per_host, 1))

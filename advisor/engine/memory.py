@@ -1,0 +1,124 @@
+"""Bytes of one replica by part, per chip, and how many tokens of cache are left."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent
+from .step import Layouts, recurrent_width, state_bytes
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """Bytes on the fullest chip; shapes (N,)."""
+
+    weights_bytes: Array
+    activations_bytes: Array
+    overhead_bytes: Array
+    kv_bytes: Array  # what is left for the cache
+    kv_capacity_tokens: Array  # per lane (one TP group), at the asked context length
+    kv_bytes_per_sequence: Array
+    usable_bytes: Array
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Weights and workspace fit and at least one sequence has room."""
+        return self.kv_bytes >= self.kv_bytes_per_sequence
+
+
+def mixer_elements(model: Model, block: Block) -> tuple[float, float]:
+    """(elements sharded by TP, elements kept whole on every rank) of one layer's mixer."""
+    h, mixer = float(model.hidden), block.mixer
+    if isinstance(mixer, Attention):
+        v_dim = mixer.v_head_dim or mixer.head_dim
+        gate = mixer.heads * mixer.head_dim if mixer.output_gate else 0
+        kv = mixer.kv_heads * (mixer.head_dim + v_dim)
+        return h * (mixer.heads * (mixer.head_dim + v_dim) + gate + kv), 0.0
+    if isinstance(mixer, LatentAttention):
+        q_in = float(mixer.q_rank) or h
+        split = mixer.heads * (
+            q_in * (mixer.nope_dim + mixer.rope_dim) + mixer.kv_rank * (mixer.nope_dim + mixer.v_dim) + mixer.v_dim * h
+        )
+        whole = h * (mixer.q_rank + mixer.kv_rank + mixer.rope_dim)
+        whole += mixer.index_heads * mixer.index_dim * mixer.q_rank + h * (mixer.index_dim + mixer.index_heads)
+        return split, whole
+    if isinstance(mixer, Recurrent):
+        return h * (recurrent_width(mixer) + mixer.inner), 0.0
+    return 0.0, 0.0
+
+
+def weights_bytes(model: Model, x: Layouts) -> Array:
+    """Per chip: quantized matrices with their scales; embeddings, head, router and norms stay in 16 bits."""
+    total = np.zeros(len(x))
+    for block in model.blocks:
+        split, whole = mixer_elements(model, block)
+        total += block.count * (split / x.tp + whole) * x.weight_bytes
+        total += block.count * 2.0 * block.norms * model.hidden
+        if block.ffn is not None:
+            total += block.count * _ffn_bytes(model, block.ffn, x)
+    embeddings = model.vocab * model.hidden * 2.0 * (1 if model.tied_embeddings else 2) / x.tp
+    ends = np.where(x.pp > 1, 0.5 if not model.tied_embeddings else 1.0, 1.0)  # first and last stage hold one each
+    return total / x.pp + embeddings * ends
+
+
+def _ffn_bytes(model: Model, f: Ffn, x: Layouts) -> Array:
+    h = float(model.hidden)
+    if f.experts <= 1:
+        return f.matrices * h * f.inner * x.weight_bytes / x.tp
+    experts = f.experts / x.ep * f.matrices * h * f.inner / x.moe_tp * x.expert_weight_bytes
+    return experts + f.matrices * h * f.shared_inner * x.weight_bytes / x.tp + h * f.experts * 2.0
+
+
+def kv_bytes_per_token(model: Model, x: Layouts) -> Array:
+    """Bytes that one more token of an unwindowed context takes on one chip."""
+    return _sequence_bytes(model, x, None)
+
+
+def kv_bytes_per_sequence(model: Model, x: Layouts, context_tokens: Array | float) -> Array:
+    """Bytes of the cache and states of one sequence at this context length, on one chip."""
+    return _sequence_bytes(model, x, context_tokens)
+
+
+def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float | None) -> Array:
+    total = np.zeros(len(x))
+    for block in model.blocks:
+        mixer = block.mixer
+        if isinstance(mixer, Recurrent):
+            total = total + (0.0 if context_tokens is None else block.count * state_bytes(mixer) / x.tp)
+            continue
+        if mixer is None:
+            continue
+        if isinstance(mixer, Attention):
+            v_dim = mixer.v_head_dim or mixer.head_dim
+            per_token = np.maximum(mixer.kv_heads / x.tp, 1.0) * (mixer.head_dim + v_dim) * x.kv_bytes
+            window = mixer.window_tokens
+        else:
+            per_token = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes + mixer.index_dim + 0 * x.tp
+            window = None
+        if context_tokens is None:
+            held: Array | float = 0.0 if window else 1.0
+        else:
+            held = np.minimum(context_tokens, window) if window else context_tokens
+        total = total + block.count * per_token * held
+    return total / x.pp
+
+
+def activations_bytes(
+    model: Model, x: Layouts, max_batched_tokens: Array, max_running: Array, logit_bytes: Array
+) -> Array:
+    """Peak workspace of a step: the widest live set of one layer, and the logits with their fp32 copies."""
+    h = float(model.hidden)
+    widest = np.zeros(len(x))
+    for block in model.blocks:
+        split, _ = mixer_elements(model, block)
+        width = split / h / x.tp
+        if block.ffn is not None:
+            f = block.ffn
+            pairs = f.top_k if f.experts > 1 else 1
+            width = np.maximum(width, pairs * (f.inner / x.moe_tp * f.matrices + h))
+        widest = np.maximum(widest, width)
+    rows = np.minimum(max_running, max_batched_tokens)
+    return max_batched_tokens * (2.0 * widest + 6.0 * h) + rows * np.ceil(model.vocab / x.tp) * logit_bytes

@@ -1,0 +1,171 @@
+"""What one scheduler step costs, how a framework fills it, and who sends the requests: values of many candidates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
+POLICIES = (CHUNKED, PREFILL_FIRST, MIXED, STATIC)
+STEADY, BURST, POISSON, TRACE = "steady", "burst", "poisson", "trace"
+CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepTimes:
+    """What one scheduler step costs on each of N lanes (a TP group); seconds, the first axis is the candidate.
+
+    step = max(device, host) + serial; device = linear(tokens) + attention + sampling, with a floor above the graphs.
+    """
+
+    grid_tokens: np.ndarray  # (G,) ascending from 1, shared
+    linear_s: np.ndarray  # (N, G) all that depends on the tokens of the step: GEMM, MoE, norms, collectives
+    sample_s_per_sequence: np.ndarray  # (N,) lm_head and sampling, per sequence that gets a token
+    decode_s_per_context_token: np.ndarray  # (N,) KV read of full layers, per context token of a decoding sequence
+    window_s_per_context_token: np.ndarray  # (N,) the same of windowed layers, context capped at window_tokens
+    window_tokens: np.ndarray  # (N,)
+    decode_s_per_sequence: np.ndarray  # (N,)
+    prefill_s_per_pair: np.ndarray  # (N,) full layers, per (query, key) pair: q*p + q*(q+1)/2 for q tokens after p
+    window_prefill_s_per_pair: np.ndarray  # (N,) the same of windowed layers, keys capped at window_tokens
+    host_s: np.ndarray  # (N,) host time per step that overlaps the device
+    host_s_per_sequence: np.ndarray  # (N,) added to host_s per sequence of the step
+    serial_s: np.ndarray  # (N,) host time per step that overlaps nothing
+    serial_s_per_sequence: np.ndarray  # (N,)
+    graph_max_tokens: np.ndarray  # (N,) a step of more tokens lasts at least eager_floor_s
+    eager_floor_s: np.ndarray  # (N,)
+    kv_capacity_tokens: np.ndarray  # (N,)
+    block_tokens: np.ndarray  # (N,)
+    request_s: np.ndarray  # (N,) front-end time before a request reaches the scheduler, part of TTFT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheduler:
+    """How a framework fills a step.
+
+    chunked: running requests first, then prompt chunks in order of arrival within the budget (vLLM V1).
+    prefill_first: a step of prompts only while any can be prefilled, else a step of decodes (SGLang's default).
+    mixed: prompts, then decodes in one step; whole prompts unless chunked_prefill (TensorRT-LLM in-flight batching).
+    static: a batch is admitted to an empty server, prefilled, and decoded to its end.
+    """
+
+    policy: str = CHUNKED
+    max_batched_tokens: int = 8192
+    max_running_requests: int = 1024
+    reserve_full: bool = False  # admit only what fits with its whole output; else preempt the newest when KV runs out
+    chunked_prefill: bool = True  # mixed only: False keeps prompts whole
+    asynchronous: bool = True  # step n+1 is chosen while step n runs: what arrives during n is seen in n+2
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise ValueError(f"policy {self.policy!r} is none of {POLICIES}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Client:
+    """What sends the requests.
+
+    steady: `concurrency` always in flight, a stationary mix from the start (staggered remaining outputs).
+    burst: requests_per_user x concurrency requests through a semaphore of `concurrency`, all offered at once.
+    poisson: rate_per_s, for ever; static: one batch of `concurrency` at once; trace: the arrays.
+    A warm-up that ends before a burst begins leaves an empty server and needs no simulation.
+    """
+
+    kind: str = STEADY
+    requests_per_user: int = 10
+    rate_per_s: float = 0.0
+    length_low_fraction: float = 1.0  # constant lengths are drawn uniformly between these shares of the nominal
+    length_high_fraction: float = 1.0
+    arrival_s: Sequence[float] | np.ndarray = ()
+    input_tokens: Sequence[int] | np.ndarray = ()
+    output_tokens: Sequence[int] | np.ndarray = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in CLIENTS:
+            raise ValueError(f"client {self.kind!r} is none of {CLIENTS}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demand:
+    """Token lengths of the requests as moments; numbers, or arrays that broadcast with the candidates."""
+
+    input_tokens: np.ndarray | float
+    output_tokens: np.ndarray | float
+    input_cv2: float = 0.0  # squared coefficient of variation
+    output_cv2: float = 0.0
+    cached_fraction: np.ndarray | float = 0.0  # share of the prompt found in the prefix cache
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """Coefficients of the step time for one demand: decode(n) = linear(n) + n * decode_s, a prompt adds prompt_s."""
+
+    grid_tokens: np.ndarray
+    flat_s: np.ndarray
+    row: np.ndarray
+    prompt_tokens: np.ndarray | float
+    decode_s: np.ndarray
+    prompt_s: np.ndarray
+    host_s: np.ndarray
+    host_s_per_sequence: np.ndarray
+    serial_s: np.ndarray
+    serial_s_per_sequence: np.ndarray
+    graph_max_tokens: np.ndarray
+    eager_floor_s: np.ndarray
+
+    def linear_s(self, tokens: np.ndarray) -> np.ndarray:
+        """Linear interpolation on the shared grid: by exponent on powers of two, else by search."""
+        tokens, last = np.maximum(tokens, 1.0), len(self.grid_tokens) - 2
+        if np.array_equal(self.grid_tokens, 2.0 ** np.arange(last + 2)):
+            i = np.minimum(np.frexp(tokens)[1] - 1, last)
+        else:
+            i = np.clip(np.searchsorted(self.grid_tokens, tokens, side="right") - 1, 0, last)
+        low = self.flat_s[self.row + i]
+        share = (tokens - self.grid_tokens[i]) / np.diff(self.grid_tokens)[i]
+        return low + share * (self.flat_s[self.row + i + 1] - low)
+
+    def step_s(self, decodes: np.ndarray, prompts: np.ndarray | float, sequences: np.ndarray) -> np.ndarray:
+        """Seconds of a step of so many decodes and (parts of) prompts."""
+        tokens = decodes + prompts * self.prompt_tokens
+        device = self.linear_s(tokens) + decodes * self.decode_s + prompts * self.prompt_s
+        device = np.where(tokens > self.graph_max_tokens, np.maximum(device, self.eager_floor_s), device)
+        host = self.host_s + sequences * self.host_s_per_sequence
+        return np.maximum(device, host) + self.serial_s + sequences * self.serial_s_per_sequence
+
+
+SHARED = ("grid_tokens", "linear_s")  # not one value per candidate
+
+
+def _capped_sum(start: np.ndarray, end: np.ndarray, cap: np.ndarray) -> np.ndarray:
+    """Sum of min(j, cap) for j from start + 1 to end."""
+    low, high = np.minimum(start, cap), np.minimum(end, cap)
+    return (high * (high + 1) - low * (low + 1)) / 2 + cap * ((end - start) - (high - low))
+
+
+def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
+    shape = (-1,) + (1,) * extra_axes
+    t = {name: getattr(times, name).reshape(shape) for name in StepTimes.__slots__ if name not in SHARED}
+    i, o, hit = demand.input_tokens, demand.output_tokens, demand.cached_fraction
+    o_biased = o * (1 + demand.output_cv2)  # long outputs are met more often
+    context = i + o_biased / 2
+    windowed = _capped_sum(i, i + o_biased, t["window_tokens"]) / o_biased
+    pairs = (i * i * (1 + demand.input_cv2) * (1 - hit**2) + (1 - hit) * i) / 2
+    window_pairs = _capped_sum(hit * i, i, t["window_tokens"])
+    decode_s = (
+        t["sample_s_per_sequence"]
+        + t["decode_s_per_sequence"]
+        + context * t["decode_s_per_context_token"]
+        + windowed * t["window_s_per_context_token"]
+    )
+    prompt_s = (
+        t["sample_s_per_sequence"] + pairs * t["prefill_s_per_pair"] + window_pairs * t["window_prefill_s_per_pair"]
+    )
+    names = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence", "graph_max_tokens", "eager_floor_s")
+    return Load(
+        grid_tokens=times.grid_tokens,
+        flat_s=times.linear_s.ravel(),
+        row=np.arange(len(times.linear_s)).reshape(shape) * len(times.grid_tokens),
+        prompt_tokens=np.maximum(i * (1 - hit), 1.0),
+        decode_s=decode_s,
+        prompt_s=prompt_s,
+        **{name: t[name] for name in names},
+    )

@@ -1,0 +1,86 @@
+"""A finalist under the scheduler simulation at its peak rate: percentiles come only from here."""
+
+import math
+from dataclasses import dataclass
+
+from .lane import Lane
+from .plan import Lengths, Workload
+from .serving import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, Client, Scheduler, StepTimes
+from .simulate import log_normal_sigma, simulate
+
+REQUESTS = 2000
+SEED = 20261121
+POLICIES = {"chunked": CHUNKED, "prefill_first": PREFILL_FIRST, "mixed": MIXED, "static": STATIC}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verified:
+    """Latencies (seconds) of one lane under Poisson arrivals at the peak rate, with how sure they are."""
+
+    ttft_mean_s: float
+    ttft_p50_s: float
+    ttft_p95_s: float
+    ttft_p99_s: float
+    tpot_mean_s: float
+    tpot_p50_s: float
+    tpot_p95_s: float
+    tpot_p99_s: float
+    e2e_p95_s: float
+    running_mean: float
+    running_max: float
+    busy_fraction: float
+    requests: int
+    seed: int
+    ttft_standard_error_s: float
+    tpot_standard_error_s: float
+
+
+def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
+    """The framework's policy; in-flight batching of TensorRT-LLM reserves the whole output before it admits."""
+    policy = lane.framework.scheduler
+    return Scheduler(
+        policy=STATIC if static else POLICIES[policy],
+        max_batched_tokens=lane.max_batched_tokens,
+        max_running_requests=lane.max_running,
+        reserve_full=policy == "mixed",
+    )
+
+
+def log_normal_cv2(lengths: Lengths) -> float:
+    """Squared coefficient of variation of these lengths."""
+    if lengths.p95_tokens <= lengths.mean_tokens:
+        return 0.0
+    return math.expm1(log_normal_sigma(lengths) ** 2)
+
+
+def verify(workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float) -> Verified:
+    """Simulate one lane of a finalist at `rate_per_s` requests/s."""
+    result = simulate(
+        times,
+        index,
+        scheduler_of(lane),
+        Client(kind=POISSON, rate_per_s=rate_per_s),
+        workload.input_tokens,
+        workload.output_tokens,
+        cached_fraction=workload.prefix_cache_hit_fraction,
+        requests=REQUESTS,
+        seed=SEED,
+    )
+    return Verified(
+        ttft_mean_s=result.mean("ttft_s"),
+        ttft_p50_s=result.percentile("ttft_s", 50),
+        ttft_p95_s=result.percentile("ttft_s", 95),
+        ttft_p99_s=result.percentile("ttft_s", 99),
+        tpot_mean_s=result.mean("tpot_s"),
+        tpot_p50_s=result.percentile("tpot_s", 50),
+        tpot_p95_s=result.percentile("tpot_s", 95),
+        tpot_p99_s=result.percentile("tpot_s", 99),
+        e2e_p95_s=result.percentile("e2e_s", 95),
+        running_mean=result.running_requests_mean,
+        running_max=max(result.running_requests_mean * 2, 1.0),
+        busy_fraction=result.busy_fraction,
+        requests=REQUESTS,
+        seed=SEED,
+        ttft_standard_error_s=result.standard_error("ttft_s"),
+        tpot_standard_error_s=result.standard_error("tpot_s"),
+    )
