@@ -92,9 +92,15 @@ def from_hf_config(config: Config, slug: str) -> Model:
         position_embeddings=need(text, "max_position_embeddings") + text.get("type_vocab_size", 0) if encoder else 0,
         norm_bias=traits.norm_bias,
         native_dtype=native_dtype(config, text),
-        max_context_tokens=first(text, "max_position_embeddings", "n_positions", "max_seq_len") or 2048,
+        max_context_tokens=context_tokens(text),
         encoder_only=encoder,
     )
+
+
+def context_tokens(config: Config) -> int:
+    """How long may a sequence be? RoBERTa keeps two of its positions for padding."""
+    positions = int(first(config, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
+    return positions - 2 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else positions
 
 
 def first(config: Config, *names: str) -> Any:
@@ -323,7 +329,7 @@ def nemotron_h_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None
         groups=need(config, "n_groups"),
         conv=need(config, "conv_kernel"),
     )
-    mixers = {"M": mamba2, "*": attention(config, traits, None)}
+    mixers: dict[str, Mixer] = {"M": mamba2, "*": attention(config, traits, None)}
     ffns = {"-": dense(config, traits)} | ({"E": experts(config, traits)} if "E" in pattern else {})
     return [mixers.get(letter) for letter in pattern], [ffns.get(letter) for letter in pattern]
 
