@@ -35,8 +35,8 @@ HOW = (
     "measured. Rows of one run or board are correlated, so the column *groups* takes the median over the medians of "
     "(chip, model, source) groups. *Bias* is the median of predicted/measured - 1. *In 90 %* is the share of rows "
     "inside the stated 90 % interval. *Pairs* is the share of pairs of chips measured on the same case (same source, "
-    "metric, model, framework, format, chip count, lengths and users) that differ by more than 10 % and are ordered right. A "
-    "run that is predicted not to fit although it ran counts as an error of 100 %."
+    "metric, model, framework, format, chip count, lengths and users) that differ by more than 10 % and are ordered "
+    "right. A run that is predicted not to fit although it ran counts as an error of 100 %."
 )
 OFFERED = (
     "At an offered rate the throughput follows from the rate as long as the deployment keeps up: those rows say little."

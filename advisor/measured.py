@@ -65,8 +65,11 @@ class Skip:
 class Catalog(Interface):
     """What must be known of the catalog to turn a row into a case: which slugs exist."""
 
-    models: Container[str]
-    accelerators: Container[str]
+    @property
+    def models(self) -> Container[str]: ...
+
+    @property
+    def accelerators(self) -> Container[str]: ...
 
 
 def read(path: str | Path) -> list[Row]:
@@ -83,7 +86,7 @@ def read(path: str | Path) -> list[Row]:
         raise MeasurementsError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
 
 
-def _rows(reader: csv.DictReader, path: Path) -> list[Row]:
+def _rows(reader: "csv.DictReader[str]", path: Path) -> list[Row]:
     if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
         raise MeasurementsError(f"{path}: missing columns {', '.join(missing)}")
     rows = []
@@ -128,30 +131,39 @@ FRAMEWORKS = (
     (r"llama\.cpp \((.*)\)", "llama.cpp", r"\1"),
     (r"torch (\S+).*", "torch", r"\1"),
 )
-WEIGHTS = {"f16": "fp16", "uint4": "w4a16", "int4": "w4a16", "fp8 (w8a8)": "fp8", "w8a8": "fp8"}
+WEIGHTS = {"f16": "fp16", "uint4": "int4", "w4a16": "int4", "fp8 (w8a8)": "fp8", "w8a8": "fp8"}
 KV = {"f16": "fp16", "bf16/fp16": "bf16", "fp8_e4m3": "fp8"}
 AMBIGUOUS = ("tokens_per_s_ambiguous",)
 
 
 def framework_of(row: Row) -> tuple[str, str]:
-    """(canonical slug, version) of a row's framework; mlperf: a submission whose stack is not named."""
+    """(canonical slug, version) of a row's framework; MLPerf submissions that name no stack are taken as vLLM.
+
+    Those are AMD's, Intel's and Red Hat's, who serve with it; NVIDIA's and its partners' name TensorRT.
+    """
     is_mlperf = row.source_key.startswith("mlperf_inf_")
     round_version = row.source_key.replace("_inf_", "-") if is_mlperf else ""
     for pattern, slug, version in FRAMEWORKS:
         if match := re.fullmatch(pattern, row.framework):
             return slug, match.expand(version).strip(" .") or round_version
-    return ("mlperf" if is_mlperf else row.framework.lower() or "unknown"), round_version
+    return ("vllm" if is_mlperf else row.framework.lower() or "unknown"), round_version
 
 
 def weights_of(row: Row) -> str:
-    """Canonical weight format; 4-bit float is MXFP4 on AMD chips and in gpt-oss checkpoints, NVFP4 elsewhere."""
+    """Canonical weight format, a quantization slug where the format alone does not say what it is multiplied in.
+
+    4-bit float is MXFP4 on AMD chips and in gpt-oss checkpoints (the only published ones, whatever the column says),
+    with 8-bit activations where the experts' kernels have an FP4 path; NVFP4 elsewhere.
+    """
     dtype = WEIGHTS.get(row.weights_dtype, row.weights_dtype)
     if row.model_id.startswith("openai/gpt-oss"):
-        return "mxfp4"  # the only published checkpoint, whatever the column says
+        return "mxfp4-w4a8" if row.accelerator_slug.removeprefix("g") in ("b200", "b300") else "mxfp4"
     if re.search(r"UsedModel \S*fp8", row.params_note):
         return "fp8"  # the checkpoint named by the run, whatever the precision column says
-    if dtype == "fp4":
-        return "mxfp4" if row.accelerator_slug.startswith("mi3") else "nvfp4"
+    if dtype in ("fp4", "mxfp4"):
+        return "mxfp4-w4a4" if row.accelerator_slug.startswith("mi35") else "nvfp4" if dtype == "fp4" else dtype
+    if dtype == "int8" and row.source_key == "neuron_infer":
+        return "int8-w8a16"  # weights are stored in 8 bits and cast to BF16 before the multiply
     return dtype
 
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -51,13 +52,13 @@ class ProtocolError(ValueError):
 
 
 @functools.cache
-def rules(path: Path = PATH) -> tuple[tuple[Mapping[str, object], Mapping[str, object]], ...]:
+def rules(path: Path = PATH) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]:
     """The (when, set) pairs of the file, checked."""
     document = yaml.safe_load(path.read_text())
     return tuple(_checked(rule, number) for number, rule in enumerate(document["rules"], 1))
 
 
-def _checked(rule: Mapping, number: int) -> tuple[Mapping[str, object], Mapping[str, object]]:
+def _checked(rule: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     if unknown := set(rule) - {"when", "set", "why", "source"}:
         raise ProtocolError(f"rule {number}: unknown keys {sorted(unknown)}")
     if "why" not in rule:
@@ -77,8 +78,8 @@ def _checked(rule: Mapping, number: int) -> tuple[Mapping[str, object], Mapping[
 
 def run_of(facts: Mapping[str, str], path: Path = PATH) -> Run:
     """What is known of the runs with these facts (keys of CONDITIONS); later rules override earlier ones."""
-    client: dict[str, object] = {}
-    chosen: dict[str, object] = {}
+    client: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for when, values in rules(path):
         if all(_matches(facts, name, wanted) for name, wanted in when.items()):
             client |= values.get("client", {})
@@ -86,7 +87,7 @@ def run_of(facts: Mapping[str, str], path: Path = PATH) -> Run:
     return Run(client=Protocol(**({"known": False} | client)), **chosen)
 
 
-def _matches(facts: Mapping[str, str], name: str, wanted: object) -> bool:
+def _matches(facts: Mapping[str, str], name: str, wanted: Any) -> bool:
     options = [str(option) for option in (wanted if isinstance(wanted, list) else [wanted])]
     if name == "prefix":  # of the source key: all rounds of one benchmark
         return any(facts["source"].startswith(option) for option in options)

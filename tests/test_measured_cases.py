@@ -176,7 +176,7 @@ def test_pools_of_a_disaggregated_row():
         ("vLLM ROCm docker 2025-08", "rocm_vllm_readme", ("vllm", "rocm-2025-08")),
         ("sglang ", "serving_dated", ("sglang", "")),
         ("Optimum-Habana / Intel Gaudi SW 1.18.0 (PyTorch 2.4.0)", "intel_gaudi_infer", ("optimum-habana", "1.18.0")),
-        ("TODO", "mlperf_inf_6.0", ("mlperf", "mlperf-6.0")),
+        ("TODO", "mlperf_inf_6.0", ("vllm", "mlperf-6.0")),
     ],
 )
 def test_framework_strings_become_slug_and_version(framework, source, expected):
@@ -187,7 +187,8 @@ def test_framework_strings_become_slug_and_version(framework, source, expected):
     ("chip", "model", "dtype", "note", "expected"),
     [
         ("b200", "deepseek-ai/DeepSeek-R1", "fp4", "", "nvfp4"),
-        ("mi355x", "deepseek-ai/DeepSeek-R1", "fp4", "", "mxfp4"),
+        ("mi355x", "deepseek-ai/DeepSeek-R1", "fp4", "", "mxfp4-w4a4"),
+        ("gb200", "openai/gpt-oss-120b", "fp4", "", "mxfp4-w4a8"),
         ("h100-sxm", "openai/gpt-oss-120b", "fp8", "", "mxfp4"),
         ("rtx-4090", "meta-llama/Llama-3.1-8B", "f16", "", "fp16"),
         ("h200-sxm", "meta-llama/Llama-3.1-8B", "fp16", "llama2 (UsedModel llama3_1-70b-fp8_dyn)", "fp8"),

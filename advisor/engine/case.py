@@ -55,7 +55,7 @@ class Case:
     model_id: str
     accelerator_slug: str
     chips: int
-    weights_dtype: str  # bf16 fp16 fp32 fp8 int8 int4 w4a16 nvfp4 mxfp4 q4_k_m
+    weights_dtype: str  # bf16 fp16 fp8 int8 int4 nvfp4 q4_k_m ..., or a quantization slug (mxfp4-w4a8)
     framework: str  # canonical slug, see advisor.measured.FRAMEWORKS
     framework_version: str  # empty: not stated
     isl: float  # tokens

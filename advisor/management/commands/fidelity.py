@@ -67,7 +67,7 @@ HEADS = ("n", "skipped", "median", "groups", "p90", "bias", "in 90 %", "pairs")
 
 def table(figures: Mapping[str, Any], by: Sequence[str]) -> str:
     """The report as aligned text: groups, then the overall lines, then what was skipped and why."""
-    lines = [(", ".join(by), *HEADS)]
+    lines: list[tuple[str, ...]] = [(", ".join(by), *HEADS)]
     lines += [(" / ".join(str(g[name]) or "-" for name in by), *cells(g)) for g in figures["groups"]]
     lines += [
         (name, *cells(figures[key]))
