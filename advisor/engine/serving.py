@@ -323,6 +323,8 @@ def open_loop(
     """
     load, rate = load_of(times, demand, 0), np.broadcast_to(np.asarray(rate_per_s, float), times.request_s.shape)
     capacity = capacity_requests_per_s(times, demand, scheduler)
+    if scheduler.policy == STATIC:
+        return _open_static(times, load, demand, scheduler, rate, capacity, iterations)
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     low_s = load.step_s(np.ones(rate.shape), 0.0, 1.0)
     limit, _ = _running_limit(times, demand, scheduler, 0)
@@ -339,7 +341,7 @@ def _gap_s(load: Load, rate, tpot_s, after_first, scheduler: Scheduler):
     """TPOT that follows from a supposed TPOT; decodes per step, time of a step without and with prompts, and those."""
     decodes = 1 + rate * after_first * tpot_s
     decode_s = load.step_s(decodes, 0.0, decodes)
-    separate = scheduler.policy in (PREFILL_FIRST, STATIC)
+    separate = scheduler.policy == PREFILL_FIRST
     room = _room(load, scheduler, decodes)
     p = _prompts(rate * tpot_s, room, 1.0)
     beside = 0.0 if separate else decodes
@@ -348,39 +350,89 @@ def _gap_s(load: Load, rate, tpot_s, after_first, scheduler: Scheduler):
     return decode_s + added_s, decodes, decode_s, filled_s, p
 
 
+def _prompt_queue(load: Load, rate, beside, room, demand: Demand) -> tuple[np.ndarray, np.ndarray]:
+    """Mean wait of a prompt for prompts before it, and the share of time that prompts need (Sakasegawa 1977)."""
+    at_once = np.maximum(room, 1.0)
+    full_s = load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
+    share = np.minimum(rate * full_s / at_once, 0.97)
+    power = np.sqrt(2 * (at_once + 1)) - 1
+    return full_s / at_once * share**power / (1 - share) * (1 + demand.input_cv2) / 2, share
+
+
 def _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p) -> OpenLoop:
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    separate = scheduler.policy in (PREFILL_FIRST, STATIC)
+    separate = scheduler.policy == PREFILL_FIRST
     beside = np.zeros(rate.shape) if separate else decodes - 1
     own_s = _own_prompt_s(load, beside, p, beside + 1)
-    prompts = np.minimum(rate * tpot_s / p.per_step / (1.0 if not separate else 1 + rate * tpot_s / p.per_step), 1.0)
+    prompts = rate * tpot_s / p.per_step
+    prompts = np.minimum(prompts / (1 + prompts) if separate else prompts, 1.0)
     step_s = (1 - prompts) * decode_s + prompts * filled_s
     residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
     busy = -np.expm1(-rate * (after_first * tpot_s + own_s))
-    room = np.maximum(_room(load, scheduler, decodes), 1e-9)
-    full_s = load.step_s(beside, np.maximum(room, 1.0), beside + 1) / np.minimum(room, 1.0)
-    load_fraction = np.minimum(rate * full_s / np.maximum(room, 1.0), 0.99)
-    power = np.sqrt(2 * (np.maximum(room, 1.0) + 1)) - 1
-    queue_s = full_s / np.maximum(room, 1.0) * load_fraction**power / (1 - load_fraction) * (1 + demand.input_cv2) / 2
+    queue_s, share = _prompt_queue(load, rate, beside, _room(load, scheduler, decodes), demand)
     wait_s = busy * (residual_s + scheduler.asynchronous * step_s)
-    ttft_s = times.request_s + own_s + wait_s + queue_s
-    used = np.divide(rate, capacity, out=np.full_like(rate, np.inf), where=capacity > 0)
+    stall_s = share * (queue_s + own_s) / (1 - share)  # prompts left behind one's own, and those that join them
+    slow = 1.0 if separate else np.maximum(1 - tpot_s / filled_s, 0.0)
+    stalled_s = stall_s * slow / np.maximum(after_first, 1.0)
+    ttft_s, mean_tpot_s = times.request_s + own_s + wait_s + queue_s, tpot_s + stalled_s
     wild_s = load.step_s(decodes + Z95 * np.sqrt(decodes - 1), 0.0, decodes) - decode_s
     jitter_s = Z95 * np.sqrt(prompts / np.maximum(after_first, 1.0)) * (filled_s - decode_s * (not separate))
     sigma = np.sqrt(np.log1p(demand.input_cv2))
     long_s = own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1)
-    stalled_s = np.where(prompts > 0.05, filled_s, decode_s) * (1 + scheduler.asynchronous) * (busy > 0.05)
+    late_s = np.where(prompts > 0.05, filled_s, decode_s) * (1 + scheduler.asynchronous) * (busy > 0.05)
+    ttft_p95_s = times.request_s + own_s + np.hypot(long_s, late_s + 3 * queue_s)
+    tpot_p95_s = mean_tpot_s + np.hypot(np.hypot(wild_s * tpot_s / decode_s, jitter_s), 2 * stalled_s)
+    running = rate * (after_first * mean_tpot_s + own_s)
+    return _open_result(
+        rate,
+        capacity,
+        demand,
+        _running_limit(times, demand, scheduler, 0)[0],
+        ttft_s,
+        mean_tpot_s,
+        ttft_p95_s,
+        tpot_p95_s,
+        running,
+    )
+
+
+def _open_static(times, load, demand, scheduler, rate, capacity, iterations: int) -> OpenLoop:
+    """A batch holds what came during the batch before it."""
+    limit, _ = _running_limit(times, demand, scheduler, 0)
+    low, high = np.ones(rate.shape), np.maximum(limit, 1.0)
+    for _ in range(iterations):
+        size = np.sqrt(low * high)
+        above = rate * size / _static(load, size, demand, scheduler, 0.0)[0] > size
+        low, high = np.where(above, size, low), np.where(above, high, size)
+    size = np.sqrt(low * high)
+    batches_per_s, first_s, tpot_s = _static(load, size, demand, scheduler, times.request_s)[:3]
+    batch_s = size / batches_per_s
+    busy = np.minimum(rate * batch_s, 1.0)
+    return _open_result(
+        rate,
+        capacity,
+        demand,
+        limit,
+        first_s + busy * batch_s / 2,
+        tpot_s,
+        first_s + 0.95 * busy * batch_s,
+        1.2 * tpot_s,
+        rate * batch_s,
+    )
+
+
+def _open_result(rate, capacity, demand: Demand, limit, ttft_s, tpot_s, ttft_p95_s, tpot_p95_s, running) -> OpenLoop:
+    used = np.divide(rate, capacity, out=np.full_like(rate, np.inf), where=capacity > 0)
     ok = used < 1
+    served = np.where(ok, rate, capacity)
     return OpenLoop(
-        output_tokens_per_s=np.where(ok, rate, capacity) * demand.output_tokens,
-        requests_per_s=np.where(ok, rate, capacity),
+        output_tokens_per_s=served * demand.output_tokens,
+        requests_per_s=served,
         ttft_mean_s=np.where(ok, ttft_s, np.inf),
         tpot_mean_s=np.where(ok, tpot_s, np.inf),
-        ttft_p95_estimate_s=np.where(ok, times.request_s + own_s + long_s + stalled_s + 3 * queue_s, np.inf),
-        tpot_p95_estimate_s=np.where(ok, tpot_s + np.hypot(wild_s * tpot_s / decode_s, jitter_s), np.inf),
-        running_requests=np.where(
-            ok, rate * (after_first * tpot_s + own_s), _running_limit(times, demand, scheduler, 0)[0]
-        ),
+        ttft_p95_estimate_s=np.where(ok, ttft_p95_s, np.inf),
+        tpot_p95_estimate_s=np.where(ok, tpot_p95_s, np.inf),
+        running_requests=np.where(ok, running, limit),
         utilisation_fraction=used,
         capacity_requests_per_s=capacity,
         saturating=used > BUSY_LIMIT_FRACTION,
