@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from advisor.templatetags.units import gib, ms, number, sig, usd
+from advisor.templatetags.units import gib, given, ms, number, sig, usd
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
@@ -115,7 +115,7 @@ def frontier_line(points: Sequence[Mapping[str, Any]], x: LogScale, y: LogScale)
 def slo_line(x: LogScale, slo: float) -> str:
     at = x(slo)
     anchor = "end" if at > WIDTH / 2 else "start"
-    text = label(at + (-6 if anchor == "end" else 6), TOP - 10, f"SLO {ms(slo)}", "slo", anchor)
+    text = label(at + (-6 if anchor == "end" else 6), TOP - 10, f"SLO {given(slo)} ms", "slo", anchor)
     return f'<path class="slo-line" d="M{at} {TOP - 6}V{HEIGHT - BOTTOM}"/>{text}'
 
 

@@ -308,7 +308,8 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def defaults() -> dict[str, Any]:
     """The form before anybody chose anything."""
-    return from_spec(workload.Spec().model_dump(mode="json"))
+    found = from_spec(workload.Spec().model_dump(mode="json"))
+    return {path: value for path, value in found.items() if path != "name"}
 
 
 def shown(value: object) -> str:
@@ -357,12 +358,13 @@ def drop(raw: dict[str, Any], keys: list[str]) -> None:
 
 
 def presets() -> list[dict[str, str]]:
-    """The usual cases, from fixtures/workloads: slug, name and the first comment line of each."""
+    """The usual cases, from fixtures/workloads: slug, and name and description from the first comment."""
     found = []
     for path in sorted(preset_folder().glob("*.yaml")):
         first = path.read_text().split("\n", 1)[0]
-        about = first.lstrip("# ").strip() if first.startswith("#") else ""
-        found.append({"slug": path.stem, "name": path.stem.replace("-", " "), "about": about})
+        said = first.lstrip("# ").strip() if first.startswith("#") else path.stem.replace("-", " ")
+        name, _, about = said.partition(": ")
+        found.append({"slug": path.stem, "name": name, "about": sentence(about)})
     return found
 
 

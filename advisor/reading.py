@@ -1,12 +1,10 @@
-"""A finished advice made ready to read: what the pages show, and its CSV and Markdown."""
+"""A finished advice made ready to read: what the pages show, and its CSV."""
 
 import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-from django.template.loader import render_to_string
 
 from advisor import charts
 from advisor.templatetags.units import number
@@ -40,7 +38,7 @@ def dig(value: Any, path: str) -> Any:
 def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
     """Everything that the advice page shows of a result; `base` + rank is an option's address."""
     options = result.get("recommendations") or []
-    points = result.get("pareto") or []
+    points = ranked_once(result.get("pareto") or [], options)
     best = options[0] if options else None
     return {
         "result": result,
@@ -138,6 +136,25 @@ def headers(sort: str) -> dict[str, dict[str, str]]:
     return found
 
 
+def ranked_once(points: Sequence[Mapping[str, Any]], options: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each rank on one point, the nearest in price and speed to its option; other points lose theirs."""
+    found = [dict(point) for point in points]
+    for option in options:
+        same = [point for point in found if point.get("rank") == option["rank"]]
+        same.sort(key=lambda point: distance(point, option))  # noqa: B023 (used at once)
+        for point in same[1:]:
+            point["rank"] = None
+    return list(found)
+
+
+def distance(point: Mapping[str, Any], option: Mapping[str, Any]) -> float:
+    """How far a point is from an option, as a sum of ratios."""
+    pairs = [("usd_per_mtok_output", "usd_per_mtok_output"), ("tpot_ms", "tpot_ms.mean")]
+    values = [(number(point.get(mine)), number(dig(option, theirs))) for mine, theirs in pairs]
+    ratios = [max(a / b, b / a) for a, b in values if a and b and a > 0 and b > 0]
+    return sum(ratios) if len(ratios) == len(pairs) else float("inf")
+
+
 def notable(points: Sequence[Mapping[str, Any]], most: int = 60) -> list[Mapping[str, Any]]:
     """The frontier and the ranked, fastest first: the picture as a table."""
     found = [point for point in points if point.get("frontier") or point.get("rank")]
@@ -189,8 +206,3 @@ def csv_text(result: Mapping[str, Any]) -> str:
 def cell(value: Any) -> Any:
     """Text that a spreadsheet would run as a formula gets a quote before it."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
-
-
-def markdown(name: str, result: Mapping[str, Any], url: str = "") -> str:
-    context = {**page(result, {}, ""), "name": name, "url": url}
-    return render_to_string("advisor/advice.md", context)

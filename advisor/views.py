@@ -21,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from advisor import advise, forms, reading
+from advisor import advise, forms, reading, report
 from advisor.models import Advice, Share
 from advisor.problems import problem_response, queue_is_full
 
@@ -193,7 +193,7 @@ def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    text = reading.markdown(found.workload.name, found.result, request.build_absolute_uri(reverse("advice", args=[pk])))
+    text = report.markdown(found.result)
     return download(found, "md", "text/markdown; charset=utf-8", text)
 
 

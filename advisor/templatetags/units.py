@@ -40,6 +40,13 @@ def sig(value: object, digits: int = 3) -> str:
     return f"{rounded:,.{min(decimals, 9)}f}"
 
 
+@register.filter
+def given(value: object) -> str:
+    """A figure that somebody chose, as it was written: 4, 0.25, 1,000."""
+    found = number(value)
+    return UNKNOWN if found is None else f"{found:,.10g}"
+
+
 def with_unit(value: object, unit: str) -> str:
     text = sig(value)
     return text if text == UNKNOWN else f"{text}\u00a0{unit}"
@@ -113,7 +120,9 @@ def plain(value: object) -> str:
     """A figure whose unit stands beside it, or text as it is."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
         return sig(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{words(key)} {plain(item)}" for key, item in value.items())
