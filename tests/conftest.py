@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -119,8 +120,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> Ite
             url = stack.enter_context(services.postgres_database())
         else:
             shutil.copy(migrated, tmp_path / "db")
-        redis_url = stack.enter_context(services.redis_keys(f"{tmp_path.name}:")) if "redis" in kind else ""
-        world = World(tmp_path, url, redis_url)
+        prefix = f"assay-test-{uuid.uuid4().hex}:"
+        redis_url = stack.enter_context(services.redis_keys(prefix)) if "redis" in kind else ""
+        world = World(tmp_path, url, redis_url, prefix)
         stack.callback(world.end)
         if "postgres" in kind:
             world.python("manage.py", "migrate", "-v0")

@@ -80,6 +80,7 @@ def test_an_advice_that_loses_its_worker_three_times_fails_with_the_reason(world
         worker = world.worker()
         world.until(lambda wanted=attempt: len(world.runs()) == wanted)
         kill(worker)
+    world.worker()
     world.until(lambda: world.states() == ["failed"])
     ((attempts, error),) = world.rows("select attempt, error from advisor_advice")
     assert attempts == 3

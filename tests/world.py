@@ -22,6 +22,7 @@ class World:
     folder: Path
     database_url: str
     redis_url: str = ""
+    redis_prefix: str = ""
     extra: dict[str, str] = field(default_factory=dict)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -30,7 +31,7 @@ class World:
         hidden = ("DATABASE_URL", "REDIS_URL", "COVERAGE", "PYTEST")
         own = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
         urls = {"DATABASE_URL": self.database_url} | ({"REDIS_URL": self.redis_url} if self.redis_url else {})
-        prefix = {"ASSAY_REDIS_PREFIX": f"{self.folder.name}:"}
+        prefix = {"ASSAY_REDIS_PREFIX": self.redis_prefix}
         return {**own, **TIMINGS, **urls, **prefix, "ASSAY_VAR": str(self.folder), **self.extra}
 
     def python(self, *args: str) -> str:
