@@ -3,21 +3,48 @@
 They rank; `simulate` runs the same scheduler step by step, and percentiles come only from there.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from .steptime import (
+    BURST,
     CHUNKED,
     MIXED,
+    POISSON,
     PREFILL_FIRST,
     STATIC,
+    STEADY,
+    TRACE,
+    Client,
     Demand,
     Load,
     Scheduler,
     StepTimes,
     load_of,
 )
+
+__all__ = [
+    "BURST",
+    "CHUNKED",
+    "MIXED",
+    "POISSON",
+    "PREFILL_FIRST",
+    "STATIC",
+    "STEADY",
+    "TRACE",
+    "Client",
+    "ClosedLoop",
+    "Demand",
+    "OpenLoop",
+    "Scheduler",
+    "StepTimes",
+    "burst",
+    "capacity_requests_per_s",
+    "closed_loop",
+    "open_loop",
+]
 
 RAMP_SCATTER = 1.0  # how much an opening ramp of one step's prompts scatters evenly spaced requests
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
@@ -176,17 +203,16 @@ def _together(load, running, demand, scheduler, request_s, clump):
     step_s = load.step_s(running, 0.0, running)
     most = scheduler.max_batched_tokens / (load.prompt_tokens + after_first)
     chunks = np.ceil(1 / _room(load, scheduler, np.minimum(running, most * after_first)))
-    for _ in range(2):
-        lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))
-        unbounded = running / np.maximum(after_first + lag + chunks, 1.0)
-        arrivals = np.minimum(unbounded, most)
-        room = _room(load, scheduler, arrivals * after_first)
-        p = _prompts(arrivals, room, _randomness(load, running, demand, scheduler, arrivals), clump)
-        alone_n = arrivals * (after_first + chunks)
-        decode_s = np.where(after_first > 0, load.step_s(alone_n, 0.0, alone_n), 0.0)
-        with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.share, 1e-30), 0.0)
-        added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n)
-        step_s = decode_s + added_s
+    lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))
+    unbounded = running / np.maximum(after_first + lag + chunks, 1.0)
+    arrivals = np.minimum(unbounded, most)
+    room = _room(load, scheduler, arrivals * after_first)
+    p = _prompts(arrivals, room, _randomness(load, running, demand, scheduler, arrivals), clump)
+    alone_n = arrivals * (after_first + chunks)
+    decode_s = np.where(after_first > 0, load.step_s(alone_n, 0.0, alone_n), 0.0)
+    with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.share, 1e-30), 0.0)
+    added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n)
+    step_s = decode_s + added_s
     tpot_s = decode_s + others * added_s
     rate = arrivals / step_s
     first_s = own_s + np.where(busy > 0, lag * tpot_s + (1 - busy) * request_s, request_s)
@@ -201,7 +227,7 @@ def _alternating(load, running, demand, scheduler, request_s, clump):
     others, busy = np.maximum(running - 1, 0.0) / np.maximum(running, 1e-9), np.clip(running - 1, 0.0, 1.0)
     step_s, share = load.step_s(running, 0.0, running), 0.0
     room = _room(load, scheduler, 0.0)
-    for _ in range(3):
+    for _ in range(2):
         lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))  # in steps of either kind
         arrivals = running / np.maximum(after_first + lag / (1 + share), 1.0)  # per step of decodes
         p = _prompts(arrivals, room, float(demand.output_cv2 > 0), clump)
@@ -315,26 +341,41 @@ def capacity_requests_per_s(times: StepTimes, demand: Demand, scheduler: Schedul
 
 
 def open_loop(
-    times: StepTimes, rate_per_s: np.ndarray | float, demand: Demand, scheduler: Scheduler, iterations: int = 12
+    times: StepTimes, rate_per_s: np.ndarray | float, demand: Demand, scheduler: Scheduler, rounds: int = 3
 ) -> OpenLoop:
     """Means and p95 estimates under Poisson arrivals at rate_per_s to each lane (N,); infinite above capacity.
 
-    A decoding request sees itself and as many others as Little's law gives for the TPOT it sees: bisection.
+    A decoding request sees itself and as many others as Little's law gives for the TPOT it sees.
     """
     load, rate = load_of(times, demand, 0), np.broadcast_to(np.asarray(rate_per_s, float), times.request_s.shape)
     capacity = capacity_requests_per_s(times, demand, scheduler)
     if scheduler.policy == STATIC:
-        return _open_static(times, load, demand, scheduler, rate, capacity, iterations)
+        return _open_static(times, load, demand, scheduler, rate, capacity, rounds)
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    low_s = load.step_s(np.ones(rate.shape), 0.0, 1.0)
     limit, _ = _running_limit(times, demand, scheduler, 0)
+
+    def implied_s(supposed_s: np.ndarray) -> np.ndarray:
+        return _gap_s(load, rate, supposed_s, after_first, scheduler)[0]
+
+    low_s = load.step_s(np.ones(rate.shape), 0.0, 1.0)
     high_s = np.maximum(limit / np.maximum(rate * after_first, 1e-9), low_s)
-    for _ in range(iterations):
-        middle_s = np.sqrt(low_s * high_s)
-        above = _gap_s(load, rate, middle_s, after_first, scheduler)[0] > middle_s
-        low_s, high_s = np.where(above, middle_s, low_s), np.where(above, high_s, middle_s)
-    tpot_s, decodes, decode_s, filled_s, p = _gap_s(load, rate, np.sqrt(low_s * high_s), after_first, scheduler)
+    tpot_s = _fixed_point(implied_s, low_s, high_s, rounds)
+    tpot_s, decodes, decode_s, filled_s, p = _gap_s(load, rate, tpot_s, after_first, scheduler)
     return _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p)
+
+
+def _fixed_point(function: Callable[[np.ndarray], np.ndarray], low, high, rounds: int) -> np.ndarray:
+    """The argument that a rising function maps to itself, in [low, high]: Aitken's step, kept inside a bracket."""
+    x = low
+    for _ in range(rounds):
+        y = np.clip(function(x), low, high)
+        low, high = np.where(y > x, x, low), np.where(y > x, high, x)
+        z = np.clip(function(y), low, high)
+        low, high = np.where(z > y, np.maximum(y, low), low), np.where(z > y, high, np.minimum(y, high))
+        bend = z - 2 * y + x
+        jump = x - np.divide((y - x) ** 2, bend, out=np.full_like(x, -np.inf), where=bend < 0)
+        x = np.where(jump <= low, low, np.where(jump < high, jump, np.sqrt(low * high)))
+    return x
 
 
 def _gap_s(load: Load, rate, tpot_s, after_first, scheduler: Scheduler):
@@ -396,15 +437,14 @@ def _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes
     )
 
 
-def _open_static(times, load, demand, scheduler, rate, capacity, iterations: int) -> OpenLoop:
+def _open_static(times, load, demand, scheduler, rate, capacity, rounds: int) -> OpenLoop:
     """A batch holds what came during the batch before it."""
     limit, _ = _running_limit(times, demand, scheduler, 0)
-    low, high = np.ones(rate.shape), np.maximum(limit, 1.0)
-    for _ in range(iterations):
-        size = np.sqrt(low * high)
-        above = rate * size / _static(load, size, demand, scheduler, 0.0)[0] > size
-        low, high = np.where(above, size, low), np.where(above, high, size)
-    size = np.sqrt(low * high)
+
+    def implied(size: np.ndarray) -> np.ndarray:
+        return rate * size / _static(load, size, demand, scheduler, times.request_s)[0]
+
+    size = _fixed_point(implied, np.ones(rate.shape), np.maximum(limit, 1.0), rounds)
     batches_per_s, first_s, tpot_s = _static(load, size, demand, scheduler, times.request_s)[:3]
     batch_s = size / batches_per_s
     busy = np.minimum(rate * batch_s, 1.0)

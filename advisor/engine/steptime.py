@@ -100,6 +100,8 @@ class Load:
     """Coefficients of the step time for one demand: decode(n) = linear(n) + n * decode_s, a prompt adds prompt_s."""
 
     grid_tokens: np.ndarray
+    per_width: np.ndarray  # (G - 1,) one over the width of each interval
+    powers_of_two: bool
     flat_s: np.ndarray
     row: np.ndarray
     prompt_tokens: np.ndarray | float
@@ -115,13 +117,14 @@ class Load:
     def linear_s(self, tokens: np.ndarray) -> np.ndarray:
         """Linear interpolation on the shared grid: by exponent on powers of two, else by search."""
         tokens, last = np.maximum(tokens, 1.0), len(self.grid_tokens) - 2
-        if np.array_equal(self.grid_tokens, 2.0 ** np.arange(last + 2)):
+        if self.powers_of_two:
             i = np.minimum(np.frexp(tokens)[1] - 1, last)
         else:
             i = np.clip(np.searchsorted(self.grid_tokens, tokens, side="right") - 1, 0, last)
-        low = self.flat_s[self.row + i]
-        share = (tokens - self.grid_tokens[i]) / np.diff(self.grid_tokens)[i]
-        return low + share * (self.flat_s[self.row + i + 1] - low)
+        place = self.row + i
+        low = self.flat_s.take(place)
+        share = (tokens - self.grid_tokens.take(i)) * self.per_width.take(i)
+        return low + share * (self.flat_s.take(place + 1) - low)
 
     def step_s(self, decodes: np.ndarray, prompts: np.ndarray | float, sequences: np.ndarray) -> np.ndarray:
         """Seconds of a step of so many decodes and (parts of) prompts."""
@@ -162,6 +165,8 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
     names = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence", "graph_max_tokens", "eager_floor_s")
     return Load(
         grid_tokens=times.grid_tokens,
+        per_width=1 / np.diff(times.grid_tokens),
+        powers_of_two=np.array_equal(times.grid_tokens, 2.0 ** np.arange(len(times.grid_tokens))),
         flat_s=times.linear_s.ravel(),
         row=np.arange(len(times.linear_s)).reshape(shape) * len(times.grid_tokens),
         prompt_tokens=np.maximum(i * (1 - hit), 1.0),
