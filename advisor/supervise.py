@@ -48,6 +48,11 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many deaths in a row: 1, 2, 4 ... 30 s."""
+    return min(2.0 ** (failures - 1), LONGEST_BACKOFF_S)
+
+
 @dataclass(slots=True)
 class Child:
     """One process (group) that should be running."""
@@ -74,7 +79,7 @@ class Child:
         self.started_at = time.monotonic()
 
     def watch(self) -> None:
-        """Start it when it is due; after a death, note when it is due again: 1, 2, 4 ... 30 s."""
+        """Start it when it is due; after a death, note when it is due again."""
         now = time.monotonic()
         if self.process is None:
             if now >= self.start_after:
@@ -82,7 +87,7 @@ class Child:
         elif (code := self.process.poll()) is not None:
             self.signal(signal.SIGKILL)  # what it left of its group
             self.failures = 1 if now - self.started_at > HEALTHY_AFTER_S else self.failures + 1
-            wait_s = min(2.0 ** (self.failures - 1), LONGEST_BACKOFF_S)
+            wait_s = backoff_s(self.failures)
             log.warning("died", child=self.name, code=code, restart_in_s=wait_s)
             self.process, self.start_after = None, now + wait_s
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
 
-from advisor import report, supervise, workload
+from advisor import report, supervise
 
 HOST = "127.0.0.1"
 OPEN_STATES = ("queued", "running")
@@ -24,14 +24,14 @@ class Command(BaseCommand):
         parser.add_argument("--limit-s", type=float, default=300)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        spec = workload.parse((settings.BASE_DIR / options["workload"]).read_bytes())
+        question = (settings.BASE_DIR / options["workload"]).read_bytes()
         log = settings.VAR / "demo.log"
         log.unlink(missing_ok=True)
         base = f"http://{HOST}:{supervise.free_port(HOST)}"
         supervisor = supervise.assay(HOST, int(base.rpartition(":")[2]), web_processes=1, output=log)
         supervisor.stop_on_signals()
         try:
-            advice = Conversation(base, supervisor, options["limit_s"], log).ask(spec)
+            advice = Conversation(base, supervisor, options["limit_s"], log).ask(question)
         finally:
             supervisor.stop()
         self.say(advice)
@@ -54,13 +54,13 @@ class Conversation:
         self.base, self.supervisor, self.log = base, supervisor, log
         self.deadline = time.monotonic() + limit_s
 
-    def ask(self, spec: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, question: bytes) -> dict[str, Any]:
         while not self.ready():
             self.wait("the service to start")
-        advice = self.call(reverse("api-advice-list"), spec)
+        advice = self.call(reverse("api-advice-list"), question)
         while advice["state"] in OPEN_STATES:
             self.wait("the answer")
-            advice = self.call(reverse("api-advice-detail", args=[advice["id"]]))
+            advice = self.call(reverse("api-advice", args=[advice["id"]]))
         return advice
 
     def ready(self) -> bool:
@@ -76,9 +76,7 @@ class Conversation:
             raise CommandError(f"stopped while waiting for {what}; the processes' own words are in {self.log}")
         self.supervisor.tick()
 
-    def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        call = urllib.request.Request(self.base + path, data=data, headers=headers)
+    def call(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+        call = urllib.request.Request(self.base + path, data=body, headers={"Content-Type": "application/yaml"})
         with urllib.request.urlopen(call, timeout=30) as answer:
             return dict(json.load(answer))
