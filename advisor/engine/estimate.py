@@ -14,7 +14,7 @@ from .lane import Lane, Lanes, lanes
 from .layout import HALF, Choice, rate_of, unsupported
 from .model import Model
 from .plan import Framework, Lengths, Quantization
-from .serving import BURST, CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, Client, Scheduler
+from .steptime import BURST, CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, Client, Scheduler
 from .simulate import Simulation, simulate
 
 NAN = math.nan

@@ -14,7 +14,7 @@ from .layout import Choice, layouts
 from .memory import Array, Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
 from .model import Model
 from .plan import Framework
-from .serving import StepTimes
+from .steptime import StepTimes
 from .step import Layouts, attention_cost, linear_s
 
 GRID_TOKENS = 2.0 ** np.arange(0, 16)  # 1 .. 32,768 tokens in a step

@@ -56,7 +56,25 @@ def _trtllm(model: str, s: Scored) -> list[str]:
     return words
 
 
-WRITERS = {"vllm": _vllm, "vllm-tpu": _vllm, "vllm-gaudi": _vllm, "sglang": _sglang, "tensorrt-llm": _trtllm}
+def _llama_cpp(model: str, s: Scored) -> list[str]:
+    words = ["llama-server", "--hf-repo", model, "--n-gpu-layers", "999", "--parallel", str(s.concurrency)]
+    return words + ["--ctx-size", str(int(s.lane.context_tokens * s.concurrency)), "--cont-batching"]
+
+
+def _mlx(model: str, s: Scored) -> list[str]:
+    return ["mlx_lm.server", "--model", model]
+
+
+WRITERS = {
+    "vllm": _vllm,
+    "vllm-tpu": _vllm,
+    "vllm-gaudi": _vllm,
+    "neuron": _vllm,
+    "sglang": _sglang,
+    "tensorrt-llm": _trtllm,
+    "llama.cpp": _llama_cpp,
+    "mlx": _mlx,
+}
 
 
 def launch(model: str, s: Scored) -> Launch:

@@ -3,26 +3,30 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from .hardware import Accelerator, Overhead, Scopes, efficiency, overhead
+from .hardware import Accelerator, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes
 from .layout import Choice, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, Recurrent
 from .money import Assumptions, watts_per_chip
 from .plan import Framework, Offer, Quantization, Rejection, Workload
-from .serving import Demand, Scheduler, closed_loop, open_loop
+from .serving import Demand, closed_loop, open_loop
+from .steptime import Scheduler, StepTimes
 from .verify import Verified, log_normal_cv2, scheduler_of, verify
 
 Array = np.ndarray
+# frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
+LAUNCHABLE = ("vllm", "sglang", "tensorrt-llm", "vllm-tpu", "vllm-gaudi", "neuron", "llama.cpp", "mlx")
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
 HEADROOM_FRACTION = 0.85  # of a lane's capacity: above it queues, not steps, decide latency
 QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 ALLOWED = {"lossless": 0, "near_lossless": 1, "any": 2}
 SLACK = 1.3  # an estimate this far beyond an SLO is still worth a simulation
-FINALISTS = 3  # designs simulated per accelerator before it is given up
+FINALISTS = 8  # kinds of design simulated per accelerator before it is given up
+SHOWN = 10  # accelerators that are simulated and ranked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -289,7 +293,7 @@ def _lanes_of_chip(
     sizes = [n for n in (1, 2, 4, 8, 16) if n <= most]
     context = workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens
     for f in catalog.frameworks:
-        if not runs_on(f, a) or not needs <= set(f.mixers):
+        if f.slug not in LAUNCHABLE or not runs_on(f, a) or not needs <= set(f.mixers):
             continue
         extra = overhead(catalog.scopes, f.slug, f.version)
         for q in formats:
@@ -325,7 +329,7 @@ def _cache_formats(workload: Workload, f: Framework, a: Accelerator) -> list[str
 
 
 def _why_unsupported(catalog: Catalog, a: Accelerator, formats: Sequence[Quantization], needs: set[str]) -> str:
-    able = [f for f in catalog.frameworks if runs_on(f, a)]
+    able = [f for f in catalog.frameworks if f.slug in LAUNCHABLE and runs_on(f, a)]
     if not able:
         return f"no serving framework of the catalog runs on {a.name}"
     knowing = [f for f in able if needs <= set(f.mixers)]
@@ -369,8 +373,9 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
             n = np.ceil(workload.requests_per_s_peak / (capacity[rows] * HEADROOM_FRACTION))
         replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), 1e9)
         rate = workload.requests_per_s_peak / replicas[rows] / parallel[rows]
-        loaded = open_loop(times, rate, demand, scheduler)
-        ttft[rows], tpot[rows] = loaded.ttft_p95_estimate_s, loaded.tpot_p95_estimate_s
+        loaded = open_loop(take(built.times, np.repeat(rows, shape[1])), rate.ravel(), demand, scheduler)
+        ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
+        tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
     spares = workload.slo.spare_replicas
     usd, offer, priced = _prices(workload, catalog, kept, replicas + spares)
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
@@ -410,13 +415,10 @@ def _pruned_chips(wanted: Sequence[Lane], built: Lanes, fits: Array) -> dict[str
     return least
 
 
-def take(times: object, rows: Array) -> object:
+def take(times: StepTimes, rows: Array) -> StepTimes:
     """The step times of some lanes."""
-    cut = {
-        name: (getattr(times, name) if name == "grid_tokens" else getattr(times, name)[rows])
-        for name in type(times).__slots__  # type: ignore[attr-defined]
-    }
-    return type(times)(**cut)
+    names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")
+    return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})
 
 
 def _by_scheduler(kept: Sequence[Lane]) -> dict[Scheduler, Array]:
@@ -438,7 +440,8 @@ def _prices(
 ) -> tuple[Array, Array, int]:
     """Cheapest offer per candidate: (USD per hour, offer index, candidates priced over all offers)."""
     usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
-    offers = [(i, o) for i, o in enumerate(catalog.offers) if o in set(offers_for(workload, catalog))]
+    allowed = set(offers_for(workload, catalog))
+    offers = [(i, o) for i, o in enumerate(catalog.offers) if o in allowed]
     by_chip: dict[str, list[tuple[int, Offer]]] = defaultdict(list)
     for i, o in offers:
         by_chip[o.accelerator].append((i, o))
@@ -519,34 +522,58 @@ def objective_score(workload: Workload, table: Table) -> Array:
 def _decide(
     workload: Workload, catalog: Catalog, table: Table, tell: Progress
 ) -> tuple[list[Scored], list[Scored], list[Rejection]]:
-    """Per accelerator: the best designs are simulated until one holds; the rest is explained."""
+    """Chips in the order of their estimates are simulated until enough of them hold; the rest is explained."""
     score, maybe = objective_score(workload, table), _meets(workload, table, SLACK)
     rows: dict[str, list[int]] = defaultdict(list)
     for i, w in enumerate(table.wanted):
         rows[w.choice.accelerator.slug].append(i)
-    ranked, near, rejections = [], [], [
-        Rejection(
-            accelerator=slug,
-            reason="does_not_fit",
-            detail=f"needs {needed / 2**30:.1f} GiB per chip of {usable / 2**30:.1f} GiB usable in its largest layout",
-            limit=usable / 2**30,
-            reached=needed / 2**30,
-            smallest_change=_fit_change(workload, needed / usable),
-        )
-        for slug, (needed, usable) in table.pruned_chips.items()
-    ]
-    for done, (slug, own) in enumerate(rows.items()):
-        tell("simulating the finalists", 0.4 + 0.55 * done / len(rows))
-        best, missed = _best_of_chip(workload, catalog, table, np.array(own), score, maybe)
-        if best is not None and best.meets_slo:
-            ranked.append(best)
-            continue
-        if best is not None:
-            near.append(best)
-        rejections.append(missed or _missed(workload, table, np.array(own), slug))
+    rejections = [_does_not_fit(workload, slug, *room) for slug, room in table.pruned_chips.items()]
+    promise = {slug: float(np.min(np.where(maybe[own], score[own], np.inf))) for slug, own in rows.items()}
+    ranked: list[Scored] = []
+    near: list[Scored] = []
+    for slug in sorted(promise, key=lambda s: promise[s]):
+        own = np.array(rows[slug])
+        if not math.isfinite(promise[slug]):
+            rejections.append(_missed(workload, table, own, slug))
+        elif len(ranked) >= SHOWN:
+            rejections.append(_outranked(table, own, slug, maybe, ranked[-1]))
+        else:
+            tell(f"simulating {slug}", 0.4 + 0.055 * min(len(ranked) + len(near), 10))
+            best, missed = _best_of_chip(workload, catalog, table, own, score, maybe)
+            if missed is None:
+                assert best is not None
+                ranked.append(best)
+                continue
+            rejections.append(missed)
+            if best is not None:
+                near.append(best)
     ranked.sort(key=lambda s: final_score(workload, s))
     near.sort(key=lambda s: s.usd_per_hour)
     return ranked, near, rejections
+
+
+def _does_not_fit(workload: Workload, slug: str, needed: float, usable: float) -> Rejection:
+    return Rejection(
+        accelerator=slug,
+        reason="does_not_fit",
+        detail=f"needs {needed / 2**30:.1f} GiB per chip of {usable / 2**30:.1f} GiB usable in its largest layout",
+        limit=usable / 2**30,
+        reached=needed / 2**30,
+        smallest_change=_fit_change(workload, needed / usable),
+    )
+
+
+def _outranked(table: Table, own: Array, slug: str, maybe: Array, last: Scored) -> Rejection:
+    """Feasible by estimate, but behind everything that is shown."""
+    usd = float(np.min(np.where(maybe[own], table.usd_per_hour[own], np.inf)))
+    return Rejection(
+        accelerator=slug,
+        reason="outranked",
+        detail=f"feasible by estimate from ${usd * 730:,.0f} a month, behind the {SHOWN} shown (not simulated)",
+        limit=last.usd_per_hour * 730,
+        reached=usd * 730,
+        smallest_change=f"name it in constraints.accelerators.allow to see it: {slug}",
+    )
 
 
 def final_score(workload: Workload, s: Scored) -> tuple[float, float]:
@@ -572,26 +599,37 @@ def _fit_change(workload: Workload, ratio: float) -> str:
 def _best_of_chip(
     workload: Workload, catalog: Catalog, table: Table, own: Array, score: Array, maybe: Array
 ) -> tuple[Scored | None, Rejection | None]:
-    """The first of the best designs whose simulation meets the SLO; else the nearest miss."""
-    cells = [(i, j) for i in own for j in np.flatnonzero(maybe[i])]
-    cells.sort(key=lambda c: score[c])
-    tried: set[tuple[int, int]] = set()
+    """The best design whose simulation meets the SLO; else the nearest miss (if near) and what it missed.
+
+    A design that fails takes those with the same chips, formats and framework with it: more replicas of the same
+    lane were tried already.
+    """
     nearest: Scored | None = None
-    for i, j in cells:
-        key = (int(i), int(table.replicas[i, j]))
-        if key in tried:
-            continue
-        tried.add(key)
-        scored = _verified(workload, catalog, table, int(i), int(j))
+    for i, j in _designs(table, own, score, maybe):
+        scored = _verified(workload, catalog, table, i, j)
         if scored.meets_slo:
             return scored, None
         if nearest is None or _excess(workload, scored) < _excess(workload, nearest):
             nearest = scored
-        if len(tried) >= FINALISTS:
-            break
-    if nearest is None:
-        return None, None
+    assert nearest is not None
     return (nearest if _excess(workload, nearest) <= 1.2 else None), _simulated_miss(workload, nearest)
+
+
+def _designs(table: Table, own: Array, score: Array, maybe: Array) -> list[tuple[int, int]]:
+    """The best candidate of each kind of design, best first."""
+    i, j = np.nonzero(maybe[own])
+    order = np.argsort(score[own[i], j], kind="stable")
+    kinds, kept = set(), []
+    for k in order:
+        row, column = int(own[i[k]]), int(j[k])
+        c = table.wanted[row].choice
+        kind = (c.tp * c.pp * c.dp, table.wanted[row].framework.slug)
+        if kind not in kinds:
+            kinds.add(kind)
+            kept.append((row, column))
+            if len(kept) >= FINALISTS:
+                break
+    return kept
 
 
 def _excess(workload: Workload, s: Scored) -> float:
@@ -607,14 +645,19 @@ def _excess(workload: Workload, s: Scored) -> float:
 
 
 def _verified(workload: Workload, catalog: Catalog, table: Table, i: int, j: int) -> Scored:
-    """Simulate one design at the peak rate; a replica more is tried until it holds or a quarter more is spent."""
-    lane = table.wanted[i]
-    parallel = lane.choice.pp * lane.choice.dp
+    """Simulate one design at the peak rate; a replica more is tried until it holds or a quarter more is spent.
+
+    The server's cap on running requests is the planned concurrency and three standard deviations of a Poisson
+    number around it, so that chance does not queue what the chips could run.
+    """
+    parallel = table.wanted[i].choice.pp * table.wanted[i].choice.dp
+    planned = CONCURRENCY[j] / parallel
+    lane = replace(table.wanted[i], max_running=max(math.ceil(planned + 3 * math.sqrt(planned)), 1))
     first = int(table.replicas[i, j])
     scored = None
     for n in range(first, first + max(1, math.ceil(first * 0.25)) + 1):
         seen = verify(workload, table.built.times, i, lane, workload.requests_per_s_peak / n / parallel)
-        scored = _score(workload, catalog, table, i, n, seen)
+        scored = _score(workload, catalog, table, (i, j), lane, n, seen)
         if _excess(workload, scored) <= 1.0:
             return replace(scored, meets_slo=_affordable(workload, scored))
     assert scored is not None
@@ -628,12 +671,14 @@ def _affordable(workload: Workload, s: Scored) -> bool:
     )
 
 
-def _score(workload: Workload, catalog: Catalog, table: Table, i: int, n: int, seen: Verified) -> Scored:
-    lane, spares = table.wanted[i], workload.slo.spare_replicas
+def _score(
+    workload: Workload, catalog: Catalog, table: Table, cell: tuple[int, int], lane: Lane, n: int, seen: Verified
+) -> Scored:
+    i, spares = cell[0], workload.slo.spare_replicas
     c = lane.choice
     usd, best, _ = _prices(workload, catalog, [lane], np.array([[float(n + spares)]]))
     offer = catalog.offers[int(best[0, 0])]
-    capacity = float(np.max(table.capacity_requests_per_s[i]))
+    capacity = float(table.capacity_requests_per_s[cell])
     replica_chips = c.tp * c.pp * c.dp
     load = workload.requests_per_s_mean / (capacity * n)
     a = c.accelerator
@@ -645,7 +690,7 @@ def _score(workload: Workload, catalog: Catalog, table: Table, i: int, n: int, s
         replicas=n + spares,
         spare_replicas=spares,
         instances=int(instances_needed(np.array(float(n + spares)), replica_chips, offer.accelerators)),
-        concurrency=max(int(math.ceil(seen.running_max * c.pp * c.dp)), 1),
+        concurrency=lane.max_running * c.pp * c.dp,
         verified=seen,
         capacity_requests_per_s=capacity * n,
         usd_per_hour=float(usd[0, 0]),
@@ -796,6 +841,3 @@ def frontier(points: Sequence[Point]) -> set[int]:
             least = points[k].tpot_s
     return kept
 
-
-def extra_overhead(scopes: Scopes, framework: Framework) -> Overhead:
-    return overhead(scopes, framework.slug, framework.version)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .lane import Lane
 from .plan import Lengths, Workload
-from .serving import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, Client, Scheduler, StepTimes
+from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, Client, Scheduler, StepTimes
 from .simulate import log_normal_sigma, simulate
 
 REQUESTS = 2000
@@ -27,7 +27,6 @@ class Verified:
     tpot_p99_s: float
     e2e_p95_s: float
     running_mean: float
-    running_max: float
     busy_fraction: float
     requests: int
     seed: int
@@ -77,7 +76,6 @@ def verify(workload: Workload, times: StepTimes, index: int, lane: Lane, rate_pe
         tpot_p99_s=result.percentile("tpot_s", 99),
         e2e_p95_s=result.percentile("e2e_s", 95),
         running_mean=result.running_requests_mean,
-        running_max=max(result.running_requests_mean * 2, 1.0),
         busy_fraction=result.busy_fraction,
         requests=REQUESTS,
         seed=SEED,
