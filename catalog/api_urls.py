@@ -1,3 +1,14 @@
-from django.urls import URLPattern
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern] = []
+from catalog import api
+
+router = SimpleRouter(trailing_slash=False)
+router.register("accelerators", api.Accelerators, basename="api-accelerator")
+router.register("prices", api.Prices, basename="api-price")
+router.register("models", api.Models, basename="api-model")
+router.register("frameworks", api.Frameworks, basename="api-framework")
+router.register("quantizations", api.Quantizations, basename="api-quantization")
+router.register("regions", api.Regions, basename="api-region")
+router.register("assumptions", api.Assumptions, basename="api-assumption")
+
+urlpatterns = router.urls

@@ -128,6 +128,9 @@ class Framework(Sourced):
         ordering = ["slug", "version"]
         constraints = [models.UniqueConstraint(fields=["slug", "version"], name="one_row_a_framework_version")]
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
 
 class QuantizationMethod(Sourced):
     slug = models.SlugField(unique=True, max_length=60)
@@ -137,6 +140,9 @@ class QuantizationMethod(Sourced):
 
     class Meta:
         ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Region(Sourced):

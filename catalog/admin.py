@@ -1,0 +1,92 @@
+"""The catalog in the admin: edited rows keep their history, append-only rows cannot be edited."""
+
+# mypy: allow-subclassing-any, allow-any-generics
+
+from django.contrib import admin
+from django.db.models import Model
+from django.http import HttpRequest
+from simple_history.admin import SimpleHistoryAdmin
+
+from catalog.models import (
+    Accelerator,
+    Assumption,
+    Calibration,
+    CatalogLoad,
+    Framework,
+    Organisation,
+    Price,
+    QuantizationMethod,
+    Region,
+    ServedModel,
+)
+
+
+class AppendOnly(admin.ModelAdmin):
+    """Rows that are added and never changed."""
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+@admin.register(Accelerator)
+class AcceleratorAdmin(SimpleHistoryAdmin):
+    list_display = ("name", "vendor", "kind", "memory_gib", "memory_gb_per_s", "tdp_watts", "served", "as_of")
+    list_filter = ("vendor", "kind", "served")
+    search_fields = ("name", "slug")
+
+
+@admin.register(ServedModel)
+class ServedModelAdmin(SimpleHistoryAdmin):
+    list_display = ("hf_id", "family", "native_dtype", "published_parameters", "as_of")
+    list_filter = ("family",)
+    search_fields = ("hf_id", "slug")
+
+
+@admin.register(Framework)
+class FrameworkAdmin(SimpleHistoryAdmin):
+    list_display = ("name", "version", "as_of")
+
+
+@admin.register(QuantizationMethod)
+class QuantizationMethodAdmin(SimpleHistoryAdmin):
+    list_display = ("name", "slug", "as_of")
+
+
+@admin.register(Region)
+class RegionAdmin(SimpleHistoryAdmin):
+    list_display = ("name", "country", "electricity_usd_per_kwh", "grid_kgco2e_per_kwh", "as_of")
+    search_fields = ("name", "slug")
+
+
+@admin.register(Assumption)
+class AssumptionAdmin(SimpleHistoryAdmin):
+    list_display = ("key", "value", "unit", "low", "high", "as_of")
+
+
+@admin.register(Price)
+class PriceAdmin(AppendOnly):
+    list_display = ("provider", "instance", "accelerator", "region", "term", "usd_per_hour", "purchase_usd", "as_of")
+    list_filter = ("term", "provider")
+    search_fields = ("instance", "accelerator__slug")
+    list_select_related = ("accelerator",)
+
+
+@admin.register(Calibration)
+class CalibrationAdmin(AppendOnly):
+    list_display = ("name", "basis", "engine_version", "as_of", "created_at")
+
+
+@admin.register(CatalogLoad)
+class CatalogLoadAdmin(AppendOnly):
+    list_display = ("loaded_at", "version")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+@admin.register(Organisation)
+class OrganisationAdmin(admin.ModelAdmin):
+    list_display = ("name", "slug")

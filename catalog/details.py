@@ -1,0 +1,164 @@
+"""One row of the catalog as sections of figures, each with its source: what the detail pages show."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.engine.model import (
+    Block,
+    Model,
+    active_parameters,
+    block_parameters,
+    embedding_parameters,
+    from_shape,
+    kv_elements_per_token,
+    parameters,
+    state_elements,
+)
+from catalog.fixtures import OVERHEAD, SCHEDULING, SUPPORT
+from catalog.models import Accelerator, Framework, QuantizationMethod, ServedModel
+
+UNITS = {
+    "bits_per_weight": "bits",
+    "runtime_gib": "GiB",
+    "host_ms_per_step": "ms",
+    "host_ms_per_request": "ms",
+    "memory_fraction": "of memory",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """Figures that share a source: pairs of name and value, in the order of the page."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    source: dict[str, str] | None = None
+
+
+def text(value: Any, unit: str = "") -> str:
+    """A value as it is read: numbers with their thousands apart, lists with commas, a dash for nothing."""
+    if value in (None, "", [], ()):
+        return "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    shown = f"{value:,}" if isinstance(value, int | float) else str(value)
+    return f"{shown} {unit}".strip()
+
+
+def section(title: str, source: dict[str, str] | None, *facts: tuple[str, Any, str]) -> Section:
+    shown = tuple((name, text(value, unit)) for name, value, unit in facts if value not in (None, "", [], {}))
+    return Section(title=title, facts=shown, source=source)
+
+
+def accelerator(chip: Accelerator) -> list[Section]:
+    """What is known of a chip?"""
+    sources = chip.sources
+    links = [
+        (link["name"], f"{text(link['gb_per_s'])} GB/s, {text(link['chips'])} chips, {link['topology']}", "")
+        for link in chip.links
+    ]
+    rates = [(dtype.upper(), rate, "TFLOP/s") for dtype, rate in chip.dense_tflops.items()]
+    return [
+        section(
+            "Memory",
+            sources.get("memory"),
+            ("Capacity", chip.memory_gib, "GiB"),
+            ("Bandwidth", chip.memory_gb_per_s, "GB/s"),
+            ("Type", chip.memory_type, ""),
+        ),
+        section("Dense rates", sources.get("dense_tflops"), *rates),
+        section(
+            "Chip",
+            sources.get("chip"),
+            ("Architecture", chip.architecture, ""),
+            ("Cores", chip.cores, ""),
+            ("SRAM", chip.sram_mib, "MiB"),
+            ("Clock", chip.clock_ghz, "GHz"),
+        ),
+        section("Links, one direction", sources.get("links"), *links),
+        section(
+            "Host",
+            sources.get("host"),
+            ("Chips in a host", chip.chips_per_host, ""),
+            ("PCI Express", chip.pcie_gb_per_s, "GB/s"),
+        ),
+        section("Power", sources.get("power"), ("TDP", chip.tdp_watts, "W"), ("Idle", chip.idle_watts, "W")),
+        section("Price", sources.get("price"), ("Typical", chip.typical_price_usd, "USD")),
+        section(
+            "Software",
+            None,
+            ("Stacks", chip.stacks, ""),
+            ("To be had as", chip.bought_as, ""),
+            ("Runs an open framework", "yes" if chip.served else f"no: {chip.not_served_reason}", ""),
+        ),
+    ]
+
+
+def served_model(row: ServedModel) -> list[Section]:
+    """What is known of a model, and what follows from its shape?"""
+    model = from_shape(row.slug, row.shape)
+    follows = (
+        ("Parameters", parameters(model), ""),
+        ("of them for one token", active_parameters(model), ""),
+        ("in embeddings and head", embedding_parameters(model), ""),
+        ("Cache of one token", 2 * kv_elements_per_token(model), "bytes in 16 bits"),
+        ("State of one sequence", 2 * state_elements(model) or None, "bytes in 16 bits"),
+    )
+    return [
+        section(
+            "Published",
+            row.sources.get("published"),
+            ("Parameters", row.published_parameters, ""),
+            ("Active parameters", row.published_active_parameters, ""),
+            ("Dtype", row.native_dtype, ""),
+            ("Context", row.max_context_tokens, "tokens"),
+            ("Licence", row.licence, ""),
+        ),
+        section("Follows from the shape", None, *follows),
+        section("Shape", row.sources.get("shape"), *shape_facts(model)),
+    ]
+
+
+def shape_facts(model: Model) -> list[tuple[str, Any, str]]:
+    """The blocks of a model in words."""
+    facts: list[tuple[str, Any, str]] = [("Width", model.hidden, ""), ("Vocabulary", model.vocab, "")]
+    for block in model.blocks:
+        each = block_parameters(model, block) / 1e6
+        facts.append((f"{block.count} layers", f"{block_words(block)}; {each:,.1f} M each", ""))
+    return facts
+
+
+def block_words(block: Block) -> str:
+    """What is a layer made of?"""
+    parts = []
+    for part in (block.mixer, block.ffn):
+        if part is not None:
+            words = [f"{name} {value}" for name, value in _set(part)]
+            parts.append(f"{type(part).__name__} ({', '.join(words)})")
+    return " + ".join(parts)
+
+
+def _set(part: Any) -> list[tuple[str, Any]]:
+    shown = {name: getattr(part, name) for name in part.__dataclass_fields__}
+    return [
+        (name.replace("_", " "), value if value is not True else "yes")
+        for name, value in shown.items()
+        if value not in (None, 0, False, "") and value != part.__dataclass_fields__[name].default
+    ]
+
+
+def framework(row: Framework) -> list[Section]:
+    """What does a framework run, and how?"""
+    titles = {"support": ("Runs", SUPPORT), "scheduling": ("Scheduling", SCHEDULING), "overhead": ("Costs", OVERHEAD)}
+    return [section(title, row.sources.get(part), *settings(row, keys)) for part, (title, keys) in titles.items()]
+
+
+def quantization(row: QuantizationMethod) -> list[Section]:
+    """How does a method store numbers, and what does that do to quality?"""
+    return [section("Method", row.sources.get("method"), *settings(row, tuple(row.settings)))]
+
+
+def settings(row: Framework | QuantizationMethod, keys: tuple[str, ...]) -> list[tuple[str, Any, str]]:
+    return [(key.replace("_", " ").capitalize(), row.settings.get(key), UNITS.get(key, "")) for key in keys]
