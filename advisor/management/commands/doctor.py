@@ -15,7 +15,7 @@ from advisor.celery import app
 from advisor.models import Advice, Duty
 from catalog.models import CatalogLoad, Price
 
-OLD_PRICES = timedelta(days=60)
+OLD_PRICES = timedelta(days=90)
 Finding = tuple[bool, str, str]  # fine?, what, how it stands
 
 

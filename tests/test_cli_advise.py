@@ -1,0 +1,148 @@
+"""`manage.py advise`: formats, exit codes, changes, snapshots, and refusals that name the field."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from advisor import advise, workload
+from tests import sample_advice
+
+pytestmark = pytest.mark.django_db
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def asked(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The questions that reached the engine, which answers with the sample."""
+    questions: list[dict[str, Any]] = []
+
+    def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: object = None) -> dict[str, Any]:
+        questions.append(spec)
+        return sample_advice.result()
+
+    engine.recommend = recommend
+    monkeypatch.setattr(workload, "check_catalog", lambda spec, files=False: None)
+    return questions
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The exit code, output and errors of `manage.py advise` on the sample workload."""
+    file = tmp_path / "workload.yaml"
+    file.write_text(sample_advice.SPEC)
+
+    def call(*args: str, path: Path = file) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            call_command("advise", str(path), *args)
+        output, errors = capsys.readouterr()
+        return int(ended.value.code or 0), output, errors
+
+    return call
+
+
+def test_a_recommendation_is_a_table_and_exit_0(run: Run, asked: list[Any]) -> None:
+    code, output, errors = run()
+    assert (code, errors) == (0, "")
+    assert output.startswith(sample_advice.result()["verdict"])
+    assert "H200 SXM, FP8" in output and "vllm serve" in output and "best TPOT p95 61 ms > 40 ms" in output
+
+
+def test_top_limits_the_recommendations(run: Run, asked: list[Any]) -> None:
+    assert len(json.loads(run("--format", "json", "--top", "2")[1])["recommendations"]) == 2
+
+
+def test_json_is_the_whole_result(run: Run, asked: list[Any]) -> None:
+    assert json.loads(run("--format", "json")[1]) == sample_advice.result()
+
+
+def test_markdown_has_the_plans_the_rejections_and_the_sources(run: Run, asked: list[Any]) -> None:
+    _, output, _ = run("--format", "markdown")
+    assert output.startswith("# support-chat\n")
+    for part in ("| 1 | 4 x H200 SXM", "## Not chosen", "| l40s | misses_slo |", "## Sources", "```sh\nvllm serve"):
+        assert part in output
+
+
+def test_canonical_is_sorted_rounded_and_free_of_clocks(run: Run, asked: list[Any], engine: SimpleNamespace) -> None:
+    first = run("--canonical")[1]
+    answer = {**sample_advice.result(), "elapsed_s": 99.0}
+    engine.recommend = lambda *args: dict(reversed(answer.items()))
+    assert run("--canonical")[1] == first
+    assert list(json.loads(first)) == sorted(json.loads(first))
+    assert "elapsed_s" not in first
+    engine.recommend = lambda *args: {**answer, "candidates": {"seconds_share": 1 / 3}}
+    assert json.loads(run("--canonical")[1])["candidates"]["seconds_share"] == 0.333333
+
+
+def test_nothing_feasible_is_exit_3_with_the_nearest_miss(run: Run, asked: list[Any], engine: SimpleNamespace) -> None:
+    answer = {**sample_advice.result(), "recommendations": [], "verdict": "Nothing meets this."}
+    engine.recommend = lambda *args: answer
+    code, output, _ = run()
+    assert code == 3
+    assert "nearest miss: 2 x H200 SXM" in output and "passes with tpot_ms_p95 >= 62" in output
+
+
+def test_set_changes_the_question(run: Run, asked: list[Any]) -> None:
+    run("--set", "slo.tpot_ms_p95=25", "--set", "constraints.vendors.deny=[nvidia]")
+    assert asked[0]["slo"]["tpot_ms_p95"] == 25
+    assert asked[0]["constraints"]["vendors"]["deny"] == ["nvidia"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"), [("slo.tpot_ms_p95=-1", "slo.tpot_ms_p95"), ("trafic.x=1", "trafic"), ("novalue", "--set")]
+)
+def test_bad_input_is_exit_2_and_names_the_field(run: Run, asked: list[Any], change: str, field: str) -> None:
+    code, output, errors = run("--set", change)
+    assert (code, output, asked) == (2, "", [])
+    assert errors.startswith(f"{field}")
+
+
+def test_a_file_that_is_not_there_is_exit_2(run: Run, asked: list[Any], tmp_path: Path) -> None:
+    code, _, errors = run(path=tmp_path / "absent.yaml")
+    assert code == 2 and "absent.yaml" in errors
+
+
+def test_an_unknown_model_is_exit_2(run: Run, engine: SimpleNamespace) -> None:
+    code, _, errors = run("--set", "model=no/such-model")
+    assert code == 2 and errors.startswith("model: ")
+
+
+def test_an_engine_fault_is_not_called_bad_input(run: Run, asked: list[Any], engine: SimpleNamespace) -> None:
+    def broken(*args: object) -> None:
+        raise ValueError("shapes do not match")
+
+    engine.recommend = broken
+    with pytest.raises(ValueError, match="shapes"):
+        run()
+
+
+def test_a_snapshot_is_written_once_and_then_used(
+    run: Run, asked: list[Any], engine: SimpleNamespace, tmp_path: Path
+) -> None:
+    used: list[dict[str, Any]] = []
+
+    def recommend(spec: object, snapshot: dict[str, Any], progress: object = None) -> dict[str, Any]:
+        used.append(snapshot)
+        return sample_advice.result()
+
+    engine.recommend = recommend
+    file = tmp_path / "snapshot.json"
+    run("--snapshot", str(file))
+    engine.snapshot = lambda *args: pytest.fail("the catalog was read again")
+    run("--snapshot", str(file))
+    assert used[0] == used[1] == json.loads(file.read_text())
+
+
+def test_a_model_config_is_read_beside_the_workload(run: Run, asked: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    run("--set", "model={config: config.json}")
+    assert asked[0]["model"]["config"] == {"model_type": "llama"}
+
+
+def test_the_command_leaves_no_advice_behind(run: Run, asked: list[Any]) -> None:
+    run()
+    assert not advise.Advice.objects.exists()
