@@ -17,8 +17,13 @@ SERVING = "serving_"  # sources whose rows state their whole configuration; MLPe
 LAYOUT = ("accelerator_slug", "n_accelerators", "mode", "tp", "pp", "ep", "attention_dp", "moe_tp", "prefill_pool")
 RUN = ("source_key", "metric", "model_id", *LAYOUT, "weights_dtype", "kv_dtype", "framework", "isl", "osl")
 
-# (source, framework, model, chip) whose rows cannot be told apart or cannot be right, with what shows it
-HAND = {
+# (source, framework, model, chip[, users]) whose rows cannot be told apart or cannot be right, with what shows it
+WAITING = "512 users of whom about 95 run (TPOT of 4-27 ms beside a TTFT of 20-460 s): the server's cap is not stated"
+FLATTENED = "one tensor-parallel group of 32 or 64 chips at user counts of the disaggregated runs: pools are missing"
+HAND: dict[tuple[str, ...], str] = {
+    ("serving_dated", "vllm 0.11.2", "openai/gpt-oss-120b", "h100-sxm", "512"): WAITING,
+    ("serving_dated", "vllm", "openai/gpt-oss-120b", "h100-sxm", "512"): WAITING,
+    ("serving_dated", "trtllm", "deepseek-ai/DeepSeek-R1", "gb200"): FLATTENED,
     ("serving_dated", "trtllm 1.1.0rc2.post2", "deepseek-ai/DeepSeek-R1", "b200"): (
         "holds runs with and without multi-token prediction under one configuration (1024/1024, FP4: 6.0 ms at 8 users "
         "on 8 chips, far below 1.2.0rc6.post2 and SGLang; 17.2 ms at 32 users on 4 chips, in line with them)"
@@ -124,8 +129,8 @@ def _falls(members: Sequence[Row]) -> Iterable[Row]:
 def by_hand(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
     """Sets of rows that were looked at one by one."""
     for row in rows:
-        reason = HAND.get((row.source_key, row.framework, row.model_id, row.accelerator_slug))
-        if reason:
+        key = (row.source_key, row.framework, row.model_id, row.accelerator_slug)
+        if reason := HAND.get(key) or HAND.get((*key, row.concurrency_or_batch)):
             yield row.id, reason
 
 

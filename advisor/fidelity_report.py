@@ -48,8 +48,8 @@ CHECKS = (
     "experts spread over more ranks than the stated chips (the count leaves out attention data parallelism)",
     "two values of one configuration of one source more than 25 % apart",
     "TPOT of a deployment that falls by more than 25 % when users are added (twice: the whole deployment)",
-    "sets of rows looked at one by one: with and without speculation under one configuration, or TPOT that does not "
-    "move with the number of users",
+    "sets of rows looked at one by one: with and without speculation under one configuration, TPOT that does not move "
+    "with the number of users, users that the server did not admit, pools that are missing",
 )
 
 

@@ -44,6 +44,7 @@ class Protocol:
     length_high_fraction: float = 1.0
     rate_per_s: float | None = None
     requests: int | None = None
+    first_chunk_steps: float = 0.0  # decode steps from the first token to the first text the client sees, part of TTFT
     http: bool = True  # an HTTP server and a tokenizer sit between client and engine
     known: bool = True  # False: the source does not say what its client did, this is a guess
 
