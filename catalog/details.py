@@ -43,8 +43,12 @@ def text(value: Any, unit: str = "") -> str:
         return ", ".join(map(str, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    shown = f"{value:,}" if isinstance(value, int | float) else str(value)
-    return f"{shown} {unit}".strip()
+    return f"{figure(value) if isinstance(value, int | float) else value} {unit}".strip()
+
+
+def figure(value: float) -> str:
+    """A number with its thousands apart and no idle zero behind the point."""
+    return f"{int(value) if value == int(value) else value:,}"
 
 
 def section(title: str, source: dict[str, str] | None, *facts: tuple[str, Any, str]) -> Section:

@@ -3,23 +3,26 @@
 # mypy: allow-subclassing-any
 
 import django_filters
+from django import forms
 from django.db.models import QuerySet
 
 from catalog.fixtures import DTYPES, KINDS, TERMS
 from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
 
+YES_NO = forms.Select(choices=[("", "Any"), ("true", "Yes"), ("false", "No")])
+
 
 class AcceleratorFilter(django_filters.FilterSet):
     search = django_filters.CharFilter(field_name="name", lookup_expr="icontains", label="Name contains")
     vendor = django_filters.CharFilter(lookup_expr="iexact")
-    kind = django_filters.ChoiceFilter(choices=[(kind, kind) for kind in KINDS])
+    kind = django_filters.ChoiceFilter(choices=[(kind, kind) for kind in KINDS], empty_label="Any")
     memory_gib_min = django_filters.NumberFilter(
         field_name="memory_gib", lookup_expr="gte", label="Memory, GiB, at least"
     )
     dtype = django_filters.ChoiceFilter(
-        choices=[(dtype, dtype) for dtype in DTYPES], method="with_dtype", label="Multiplies in"
+        choices=[(dtype, dtype) for dtype in DTYPES], method="with_dtype", label="Multiplies in", empty_label="Any"
     )
-    served = django_filters.BooleanFilter(label="Runs an open framework")
+    served = django_filters.BooleanFilter(label="Runs an open framework", widget=YES_NO)
 
     class Meta:
         model = Accelerator
@@ -33,7 +36,7 @@ class PriceFilter(django_filters.FilterSet):
     accelerator = django_filters.CharFilter(field_name="accelerator__slug", label="Accelerator")
     provider = django_filters.CharFilter()
     region = django_filters.CharFilter()
-    term = django_filters.ChoiceFilter(choices=[(term, term) for term in TERMS])
+    term = django_filters.ChoiceFilter(choices=[(term, term) for term in TERMS], empty_label="Any")
     since = django_filters.DateFilter(field_name="as_of", lookup_expr="gte", label="Not older than")
 
     class Meta:
@@ -64,7 +67,7 @@ class QuantizationFilter(django_filters.FilterSet):
     quality = django_filters.ChoiceFilter(
         field_name="settings__quality",
         choices=[(value, value) for value in ("lossless", "near_lossless", "lossy")],
-        label="Quality",
+        empty_label="Any",
     )
 
     class Meta:

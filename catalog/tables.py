@@ -7,6 +7,7 @@ from django.db.models import F, QuerySet
 from django_tables2.utils import A
 
 from advisor.engine.model import from_shape, parameters
+from catalog.details import figure
 from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
 
 NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
@@ -23,7 +24,9 @@ class AcceleratorTable(tables.Table):
     memory_gib = number(2, verbose_name="Memory, GiB")
     memory_gb_per_s = number(verbose_name="Bandwidth, GB/s")
     bf16 = tables.Column(empty_values=(), orderable=False, verbose_name="BF16 or FP16, TFLOP/s", attrs=NUMBER)
-    fp8 = tables.Column(accessor="dense_tflops__fp8", orderable=False, verbose_name="FP8, TFLOP/s", attrs=NUMBER)
+    fp8 = tables.Column(
+        accessor="dense_tflops__fp8", orderable=False, verbose_name="FP8, TFLOP/s", default="–", attrs=NUMBER
+    )
     tdp_watts = number(verbose_name="TDP, W")
     served = tables.BooleanColumn(yesno="yes,no", verbose_name="Served")
 
@@ -33,7 +36,10 @@ class AcceleratorTable(tables.Table):
 
     def render_bf16(self, record: Accelerator) -> str:
         rate = record.dense_tflops.get("bf16") or record.dense_tflops.get("fp16")
-        return f"{rate:,}" if rate else "–"
+        return figure(rate) if rate else "–"
+
+    def render_fp8(self, value: float) -> str:
+        return figure(value)
 
     def render_served(self, value: bool) -> str:
         return "yes" if value else "no"
