@@ -22,6 +22,10 @@ def between(low_high: Iterable[float] | None, digits: int = 3) -> str:
     return "" if low_high is None else " ({}..{})".format(*(figure(value, digits) for value in low_high))
 
 
+def shortened(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("#", lambda r: str(r["rank"])),
     ("deployment", lambda r: r["label"]),
@@ -65,7 +69,15 @@ def table(result: Row, top: int | None = None) -> str:
     """What a person reads first: the verdict, the ranked plans, why not the others."""
     lines = [result["verdict"], ""]
     if shown := result["recommendations"][:top]:
-        lines += [*aligned(cells(shown)), "", *views(result), "", "start the first with:", launch(shown[0]), ""]
+        lines += [
+            *aligned([[shortened(cell) for cell in row] for row in cells(shown)]),
+            "",
+            *views(result),
+            "",
+            "start the first with:",
+            launch(shown[0]),
+            "",
+        ]
         lines += [f"warning: {warning}" for warning in shown[0]["warnings"]]
     else:
         lines += nearest(result)
@@ -84,13 +96,24 @@ def views(result: Row) -> list[str]:
 def nearest(result: Row) -> list[str]:
     """What almost passed, when nothing did."""
     misses = [f"nearest miss: {miss['label']}: {'; '.join(miss['reasons'])}" for miss in result["near_misses"][:3]]
-    return misses + [f"  {item['smallest_change']}" for item in result["rejected"] if item["smallest_change"]][:3]
+    changes = [
+        f"{item['accelerator']} {item['smallest_change']}" for item in told(result)[0] if item["smallest_change"]
+    ]
+    return misses + changes[:3]
+
+
+def told(result: Row) -> tuple[list[Row], int]:
+    """The rejections worth a line each, and how many the asker's own constraints left out."""
+    rest = [item for item in result["rejected"] if item["reason"] != "excluded"]
+    return rest, len(result["rejected"]) - len(rest)
 
 
 def not_chosen(result: Row, most: int = 8) -> list[str]:
-    lines = [f"not {item['accelerator']}: {item['detail']}" for item in result["rejected"]]
-    rest = [f"... and {len(lines) - most} more (--format json lists all)"] if len(lines) > most else []
-    return [*lines[:most], *rest]
+    rejected, excluded = told(result)
+    lines = [f"not {item['accelerator']}: {item['detail']}" for item in rejected[:most]]
+    if len(rejected) > most:
+        lines.append(f"... and {len(rejected) - most} more (--format json lists all)")
+    return lines + ([f"{excluded} left out by your constraints"] if excluded else [])
 
 
 def markdown_row(row: Iterable[str]) -> str:
@@ -100,25 +123,24 @@ def markdown_row(row: Iterable[str]) -> str:
 def markdown(result: Row, top: int | None = None) -> str:
     """A page to paste: verdict, table, the first plan in full, rejections, sources."""
     shown = result["recommendations"][:top]
-    lines = [
-        f"# {result['workload_name'] if 'workload_name' in result else name_of(result)}",
-        "",
-        result["verdict"],
-        "",
-    ]
+    lines = [f"# {name_of(result)}", "", result["verdict"], ""]
     if shown:
         first, *rest = cells(shown)
         lines += [markdown_row(first), markdown_row("---" for _ in first), *map(markdown_row, rest), ""]
         lines += first_in_full(shown[0])
     else:
         lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
-    rejected = [
-        [item["accelerator"], item["reason"], item["detail"], item["smallest_change"]] for item in result["rejected"]
-    ]
-    if rejected:
-        lines += ["## Not chosen", "", markdown_row(["accelerator", "reason", "why", "what would change it"])]
-        lines += [markdown_row(["---"] * 4), *(markdown_row(map(str, row)) for row in rejected), ""]
-    return "\n".join([*lines, *sources(result), head(result)])
+    return "\n".join([*lines, *rejections(result), *sources(result), head(result)])
+
+
+def rejections(result: Row) -> list[str]:
+    rejected, excluded = told(result)
+    rows = [[r["accelerator"], r["reason"], r["detail"], r["smallest_change"]] for r in rejected]
+    rows += [[f"{excluded} others", "excluded", "left out by your constraints", ""]] if excluded else []
+    if not rows:
+        return []
+    head = ["accelerator", "reason", "why", "what would change it"]
+    return ["## Not chosen", "", *(markdown_row(map(str, row)) for row in [head, ["---"] * 4, *rows]), ""]
 
 
 def name_of(result: Row) -> str:
@@ -126,42 +148,35 @@ def name_of(result: Row) -> str:
     return str(workload["name"] if isinstance(workload, dict) else workload)
 
 
+def percentiles(values: Row) -> str:
+    return " / ".join(figure(values[name]) for name in ("p50", "p95", "p99"))
+
+
 def first_in_full(r: Row) -> list[str]:
-    interval = r["interval"]
+    usd = figure(r["usd_per_mtok_output"]) + between(r["interval"].get("usd_per_mtok_output"))
+    memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r["memory"].items())
     rows = [
-        (
-            "USD per million output tokens",
-            figure(r["usd_per_mtok_output"]) + between(interval.get("usd_per_mtok_output")),
-        ),
-        ("TTFT p50 / p95 / p99 (ms)", " / ".join(figure(r["ttft_ms"][p]) for p in ("p50", "p95", "p99"))),
-        ("TPOT p50 / p95 / p99 (ms)", " / ".join(figure(r["tpot_ms"][p]) for p in ("p50", "p95", "p99"))),
-        ("memory per chip (GiB)", ", ".join(f"{k.removesuffix('_gib')} {figure(v)}" for k, v in r["memory"].items())),
+        ("figure", "value (90 % interval)"),
+        ("---", "---"),
+        ("USD per million output tokens", usd),
+        ("TTFT p50 / p95 / p99 (ms)", percentiles(r["ttft_ms"])),
+        ("TPOT p50 / p95 / p99 (ms)", percentiles(r["tpot_ms"])),
+        ("memory per chip (GiB)", memory),
         ("power (W)", figure(r["watts"])),
         ("bound by", str(r["bound"])),
     ]
-    lines = [f"## {r['label']}", "", markdown_row(["figure", "value (90 % interval)"]), markdown_row(["---", "---"])]
-    lines += [*map(markdown_row, rows), "", *(f"- {reason}" for reason in r["reasons"])]
-    lines += [
-        *(f"- Warning: {warning}" for warning in r["warnings"]),
-        "",
-        "```sh",
-        str(r["launch"]["command"]),
-        "```",
-        "",
-    ]
-    return lines
+    notes = [f"- {reason}" for reason in r["reasons"]] + [f"- Warning: {warning}" for warning in r["warnings"]]
+    launch = ["```sh", str(r["launch"]["command"]), "```"]
+    return [f"## {r['label']}", "", *map(markdown_row, rows), "", *notes, "", *launch, ""]
 
 
 def sources(result: Row) -> list[str]:
-    return (
-        ["## Sources", "", *(f"- {source_text(source)}" for source in result["sources"]), ""]
-        if result["sources"]
-        else []
-    )
+    lines = [f"- {source_text(source)}" for source in result["sources"]]
+    return ["## Sources", "", *lines, ""] if lines else []
 
 
-def source_text(source: Row | str) -> str:
-    return source if isinstance(source, str) else ", ".join(f"{key}: {value}" for key, value in source.items() if value)
+def source_text(source: Row) -> str:
+    return f"{source['what']}: {source['source']} ({source['as_of']})"
 
 
 def canonical(result: Row) -> str:

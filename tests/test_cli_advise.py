@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from advisor import advise, workload
+from catalog.models import CatalogLoad
 from tests import sample_advice
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +29,11 @@ def asked(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> list[dict
     engine.recommend = recommend
     monkeypatch.setattr(workload, "check_catalog", lambda spec, files=False: None)
     return questions
+
+
+@pytest.fixture(autouse=True)
+def loaded() -> CatalogLoad:
+    return CatalogLoad.objects.create(version="test")
 
 
 @pytest.fixture
@@ -146,3 +152,9 @@ def test_a_model_config_is_read_beside_the_workload(run: Run, asked: list[Any], 
 def test_the_command_leaves_no_advice_behind(run: Run, asked: list[Any]) -> None:
     run()
     assert not advise.Advice.objects.exists()
+
+
+def test_an_empty_catalog_is_said_as_such(run: Run, loaded: CatalogLoad) -> None:
+    loaded.delete()
+    with pytest.raises(CommandError, match="load_catalog"):
+        call_command("advise", "any.yaml")

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from advisor import report, workload
 from advisor.advise import default_organisation
+from catalog.models import CatalogLoad
 
 OK, BAD_INPUT, NOTHING_FEASIBLE = 0, 2, 3
 
@@ -31,6 +33,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor import assemble  # here: `advise --help` need not import the engine
 
+        require_catalog()
         try:
             spec = question(options["workload"], options["set"])
             snapshot = kept_snapshot(options["snapshot"], lambda: assemble.snapshot(spec, default_organisation()))
@@ -46,6 +49,15 @@ class Command(BaseCommand):
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
         sys.exit(BAD_INPUT)
+
+
+def require_catalog() -> None:
+    try:
+        if CatalogLoad.objects.exists():
+            return
+    except DatabaseError as error:
+        raise CommandError("the database is not ready: run manage.py migrate, then manage.py load_catalog") from error
+    raise CommandError("the catalog is empty: run manage.py load_catalog")
 
 
 RENDER: dict[str, Callable[[dict[str, Any]], str]] = {
