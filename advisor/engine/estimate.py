@@ -77,6 +77,8 @@ def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> 
         prepared = prepare(case, resources)
         if isinstance(prepared, str):
             results[index] = problem(prepared)
+        elif case.phase == "kernel":
+            results[index] = _kernel(case, prepared[0])
         else:
             groups[case.model_id].append((index, case, prepared))
     for model_id, members in groups.items():
@@ -243,8 +245,6 @@ def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
 
 def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:
     lane = own[0]
-    if case.phase == "kernel":
-        return _kernel(case, lane)
     base = _memory_figures(own, built, start)
     if case.phase == "fit" or not base.fits:
         return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
