@@ -56,6 +56,12 @@ QUESTION = (
             Field("traffic.users.active", "Or: active users", help="Instead of requests per second"),
             Field("traffic.users.think_s", "Seconds between a user's requests", help="With active users only"),
             Field("traffic.prefix_cache_hit_rate", "Prefix cache hit rate", help="0 to 1"),
+            Field(
+                "traffic.load_curve",
+                "Load over the week",
+                ONE_OF,
+                choices=(("flat", "flat"), ("office_hours", "office hours")),
+            ),
         ),
         "Tokens of one request and how often requests come. A mean alone is a constant length.",
     ),
@@ -134,6 +140,13 @@ ADVANCED = (
         (
             Field("constraints.site.max_kw", "Power of the site, kW"),
             Field("constraints.site.kw_per_rack", "Power per rack, kW"),
+            Field(
+                "constraints.site.cooling",
+                "Cooling of the site",
+                ONE_OF,
+                choices=(("any", "any"), ("air", "air"), ("liquid", "liquid")),
+            ),
+            Field("traffic.growth_fraction_per_year", "Growth of the traffic", help="0.5 is half as much again a year"),
             Field("tco.horizon_months", "Horizon, months", WHOLE),
             Field("tco.discount_rate", "Discount rate", help="0 to 1, per year"),
             Field("team.cuda", "Team's CUDA experience", WHOLE, "0 none to 5 expert"),
@@ -190,7 +203,7 @@ class WorkloadForm(forms.Form):
         if self.yaml_alone or written_as_yaml and not self.data.get(near[0] if near else "", ""):
             near = [YAML]
         shown = message if near and near[0] == path else f"{found['field']}: {message}" if path else message
-        self.add_error(near[0] if near else None, sentence(shown))
+        self.add_error(near[0] if near else None, shown)
 
     def groups(self) -> Iterator[dict[str, Any]]:
         return self.laid_out(QUESTION)
@@ -294,7 +307,7 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
         return {YAML: yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)}
     for path, field in FIELDS.items():
         value = dig(spec, path)
-        if value is None or isinstance(value, Mapping):
+        if value is None or isinstance(value, Mapping) or (field.reads == ONE_OF and not isinstance(value, str)):
             continue
         initial[path] = value if field.reads == SOME_OF else shown(value)
         drop(rest, path.split("."))

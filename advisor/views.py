@@ -10,7 +10,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.core.paginator import Paginator
 from django.db import InterfaceError, OperationalError
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
@@ -22,7 +22,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from advisor import advise, forms, reading, report
-from advisor.models import Advice, Share
+from advisor.models import Advice, Option, Share
 from advisor.problems import problem_response, queue_is_full
 
 SHARE_DAYS = (7, 30, 90)
@@ -77,7 +77,8 @@ def is_uuid(text: str) -> bool:
 
 @require_safe
 def advice_list(request: HttpRequest) -> HttpResponse:
-    rows = visible().defer("snapshot", "result")
+    first = Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice")
+    rows = visible().defer("snapshot", "result").prefetch_related(first)
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "advisor/advice_list.html", {"page": shown})
 

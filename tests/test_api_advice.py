@@ -1,0 +1,96 @@
+"""Asking and reading over REST."""
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from advisor.models import Advice
+from catalog.models import ServedModel
+from tests import sample_advice
+
+pytestmark = pytest.mark.django_db
+WORKLOAD = {
+    "name": "api",
+    "model": "meta-llama/Llama-3.1-8B",
+    "traffic": {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 2},
+}
+
+
+@pytest.fixture(autouse=True)
+def model() -> None:
+    ServedModel.objects.create(slug="l", hf_id="meta-llama/Llama-3.1-8B", shape={}, as_of=date(2026, 11, 1))
+
+
+def post(client: Client, body: Any, kind: str = "application/json", **headers: str) -> Any:
+    data = body if isinstance(body, str | bytes) else json.dumps(body)
+    return client.generic("POST", "/api/v1/advice", data, kind, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (WORKLOAD, "application/json"),
+        ({"workload": WORKLOAD}, "application/json; charset=utf-8"),
+        (
+            "model: meta-llama/Llama-3.1-8B\ntraffic: {input_tokens: 5, output_tokens: 5, requests_per_s: 1}",
+            "application/yaml",
+        ),
+    ],
+)
+def test_a_question_is_accepted_with_its_address(client: Client, body: Any, kind: str) -> None:
+    response = post(client, body, kind)
+    assert response.status_code == 202
+    advice = Advice.objects.get()
+    assert response["Location"] == f"http://testserver/api/v1/advice/{advice.pk}"
+    assert (response.json()["state"], response.json()["links"]["result"]) == ("queued", None)
+    assert client.get(response["Location"]).json()["id"] == str(advice.pk)
+
+
+def test_the_same_key_gives_the_same_advice_and_another_question_a_conflict(client: Client) -> None:
+    first, second = (post(client, WORKLOAD, Idempotency_Key="k1") for _ in range(2))
+    assert first.json()["id"] == second.json()["id"] and Advice.objects.count() == 1
+    other = post(client, {**WORKLOAD, "name": "other"}, Idempotency_Key="k1")
+    assert other.status_code == 409 and other["Content-Type"] == "application/problem+json"
+
+
+def test_a_done_advice_holds_its_result(client: Client) -> None:
+    advice = sample_advice.advice()
+    body = client.get(f"/api/v1/advice/{advice.pk}").json()
+    assert (body["state"], body["progress_fraction"], body["result"]) == ("done", 1, advice.result)
+    assert client.get(body["links"]["result"]).json() == advice.result
+    assert body["links"]["cancel"] is None
+
+
+def test_an_open_advice_can_be_cancelled_and_a_done_one_not(client: Client) -> None:
+    advice = sample_advice.advice(state="queued")
+    assert client.post(f"/api/v1/advice/{advice.pk}/cancel").json()["state"] == "cancelled"
+    assert client.post(f"/api/v1/advice/{advice.pk}/cancel").status_code == 200
+    done = sample_advice.advice()
+    assert client.post(f"/api/v1/advice/{done.pk}/cancel").status_code == 409
+
+
+def test_an_unfinished_or_failed_advice_has_no_result(client: Client) -> None:
+    waiting = client.get(f"/api/v1/advice/{sample_advice.advice(state='queued').pk}/result")
+    failed = client.get(f"/api/v1/advice/{sample_advice.advice(state='failed', error='too slow').pk}/result")
+    assert (waiting.status_code, failed.status_code) == (409, 409)
+    assert "too slow" in failed.json()["detail"]
+
+
+def test_the_list_is_paged_and_filtered_and_light(client: Client) -> None:
+    for state in ("queued", "done", "done"):
+        sample_advice.advice(state=state)
+    body = client.get("/api/v1/advice?limit=1&state=done").json()
+    assert (body["count"], len(body["results"])) == (2, 1) and "offset=1" in body["next"]
+    assert "result" not in body["results"][0]
+    assert client.get("/api/v1/advice?offset=99999999999999999999999").json()["results"] == []
+    assert client.get("/api/v1/advice?limit=-1&offset=x").status_code == 200
+
+
+def test_the_list_asks_the_database_a_fixed_number_of_times(client: Client, django_assert_max_num_queries: Any) -> None:
+    for _ in range(5):
+        sample_advice.advice()
+    with django_assert_max_num_queries(4):
+        client.get("/api/v1/advice")

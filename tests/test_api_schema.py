@@ -1,0 +1,46 @@
+"""The API's description: valid, complete, exported by a command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("schema") / "openapi.json"
+    call_command("export_openapi", str(file))
+    return json.loads(file.read_text())
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        found = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return found.union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
+
+
+def test_every_reference_leads_somewhere(schema: dict[str, Any]) -> None:
+    names = {f"#/components/schemas/{name}" for name in schema["components"]["schemas"]}
+    assert references(schema) <= names
+
+
+def test_asking_is_described_with_its_location_and_its_problems(schema: dict[str, Any]) -> None:
+    post = schema["paths"]["/api/v1/advice"]["post"]
+    assert "Location" in post["responses"]["202"]["headers"]
+    assert {"400", "409", "413", "415", "422", "429"} <= set(post["responses"])
+    assert "application/problem+json" in post["responses"]["422"]["content"]
+    assert set(post["requestBody"]["content"]) == {"application/json", "application/yaml"}
+
+
+def test_a_workload_may_be_written_short(schema: dict[str, Any]) -> None:
+    traffic = schema["components"]["schemas"]["WorkloadTraffic"]["properties"]
+    kinds = [option.get("type") for option in traffic["input_tokens"]["anyOf"]]
+    assert "number" in kinds
+
+
+def test_yaml_by_name(tmp_path: Path) -> None:
+    call_command("export_openapi", str(tmp_path / "openapi.yaml"))
+    assert (tmp_path / "openapi.yaml").read_text().startswith("openapi: 3.1")

@@ -1,0 +1,148 @@
+"""The advice page in each of its states, from a sample answer."""
+
+import csv
+import io
+
+import pytest
+from django.test import Client
+
+from advisor.models import Advice
+from tests import sample_advice
+
+pytestmark = pytest.mark.django_db
+
+
+def text_of(client: Client, path: str, **headers: str) -> str:
+    response = client.get(path, headers=headers)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_a_done_advice_shows_every_part(client: Client) -> None:
+    advice = sample_advice.advice()
+    text = text_of(client, f"/advice/{advice.pk}")
+    for said in (
+        "4 x H200 SXM in FP8",  # verdict
+        "Cheapest, simplest and greenest",
+        "Fastest",
+        "$1.61–$2.28",  # interval
+        "measured on this chip",
+        '<svg class="chart pareto"',
+        "SLO 40 ms",
+        "Memory of one chip",
+        "best TPOT p95 61 ms &gt; 40 ms at TP8",
+        "passes with tpot_ms_p95 &gt;= 62",
+        "https://example.org/pue",
+        "price 120 d old",
+        "vllm serve meta-llama",
+        "1 deployment cannot be drawn",
+        "Near misses",
+        "MI300X wins once it is 12% dearer",
+    ):
+        assert said in text, said
+    assert text.count("data-copy") == 1
+
+
+def test_a_sorted_table_says_so_and_puts_the_unknown_last(client: Client) -> None:
+    answer = sample_advice.result()
+    answer["recommendations"][0]["usd_per_month"] = None
+    advice = sample_advice.advice(answer)
+    text = text_of(client, f"/advice/{advice.pk}?sort=-month")
+    body = text.split("Ranked deployments")[1].split("</table>")[0]
+    order = [body.index(name) for name in ("4 x H100", "4 x Gaudi 3", "4 x MI300X", "4 x H200")]
+    assert order == sorted(order)
+    assert 'aria-sort="descending"' in body and "?sort=month" in body
+
+
+def test_nothing_feasible_says_the_nearest_miss(client: Client) -> None:
+    advice = sample_advice.advice(sample_advice.infeasible())
+    text = text_of(client, f"/advice/{advice.pk}")
+    assert "Nothing is feasible" in text and "<strong>l40s</strong>" in text
+    assert "<details open>" in text
+
+
+@pytest.mark.parametrize("missing", ["pareto", "views", "assumptions", "step", "memory", "interval", "near_misses"])
+def test_a_missing_part_leaves_the_rest_readable(client: Client, missing: str) -> None:
+    answer = sample_advice.result()
+    answer.pop(missing, None)
+    for option in answer["recommendations"]:
+        option.pop(missing, None)
+    advice = sample_advice.advice(answer)
+    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}")
+    assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}/options/1")
+
+
+def test_a_running_advice_shows_its_progress_and_looks_again(client: Client) -> None:
+    advice = sample_advice.advice(state="running", stage="searching", progress_fraction=0.4, attempt=2)
+    text = text_of(client, f"/advice/{advice.pk}")
+    assert "Searching" in text and 'value="0.400"' in text and "attempt 2" in text
+    assert '<noscript><meta http-equiv="refresh"' in text and 'hx-trigger="every 1s"' in text
+    assert 'aria-live="polite"' in text
+
+
+def test_a_poll_gets_the_progress_alone_and_a_reload_at_the_end(client: Client) -> None:
+    advice = sample_advice.advice(state="queued")
+    assert "<html" not in text_of(client, f"/advice/{advice.pk}", HX_Request="true")
+    Advice.objects.update(state="cancelled")
+    assert client.get(f"/advice/{advice.pk}", headers={"HX-Request": "true"})["HX-Refresh"] == "true"
+
+
+def test_a_failed_advice_says_why(client: Client) -> None:
+    advice = sample_advice.advice(state="failed", error="The calculation took longer than 540 s.")
+    assert "took longer than 540 s" in text_of(client, f"/advice/{advice.pk}")
+
+
+def test_cancel_and_ask_again(client: Client) -> None:
+    advice = sample_advice.advice(state="queued")
+    assert client.get(f"/advice/{advice.pk}/cancel").status_code == 405
+    assert client.post(f"/advice/{advice.pk}/cancel")["Location"] == f"/advice/{advice.pk}"
+    assert "Cancelled" in text_of(client, f"/advice/{advice.pk}")
+    again = client.post(f"/advice/{advice.pk}/rescore")["Location"]
+    assert Advice.objects.get(pk=again.split("/")[-1]).supersedes_id == advice.pk
+
+
+def test_an_option_has_its_page_and_others_do_not(client: Client) -> None:
+    advice = sample_advice.advice()
+    text = text_of(client, f"/advice/{advice.pk}/options/2")
+    assert "4 x MI300X" in text and "serve.sh" in text and "one replica less misses TTFT" in text and "8,192" in text
+    assert client.get(f"/advice/{advice.pk}/options/9").status_code == 404
+
+
+def test_exports_hold_every_option(client: Client) -> None:
+    advice = sample_advice.advice()
+    assert client.get(f"/advice/{advice.pk}/result.json").json() == advice.result
+    rows = list(csv.DictReader(io.StringIO(client.get(f"/advice/{advice.pk}/options.csv").content.decode())))
+    assert [row["accelerator"] for row in rows] == ["h200-sxm", "mi300x", "h100-sxm", "gaudi3"]
+    assert float(rows[0]["ttft_ms_p95"]) == pytest.approx(240)
+    assert "| 4 x H200 SXM" in client.get(f"/advice/{advice.pk}/advice.md").content.decode()
+
+
+def test_a_cell_cannot_be_a_formula(client: Client) -> None:
+    answer = sample_advice.result()
+    answer["recommendations"][0]["instance"] = "=HYPERLINK(1)"
+    advice = sample_advice.advice(answer)
+    assert "'=HYPERLINK(1)" in client.get(f"/advice/{advice.pk}/options.csv").content.decode()
+
+
+def test_nothing_to_export_before_the_end(client: Client) -> None:
+    advice = sample_advice.advice(state="queued")
+    for name in ("result.json", "options.csv", "advice.md", "options/1"):
+        assert client.get(f"/advice/{advice.pk}/{name}").status_code == 404
+
+
+def test_the_list_shows_state_and_first_choice(client: Client) -> None:
+    assert "Nothing was asked yet" in text_of(client, "/advice")
+    sample_advice.advice()
+    sample_advice.advice(state="failed", error="x")
+    text = text_of(client, "/advice")
+    assert "state-failed" in text and "4 x H200 SXM" in text and "$10,200" in text
+
+
+def test_text_from_outside_is_escaped(client: Client) -> None:
+    answer = sample_advice.result()
+    answer["recommendations"][0]["label"] = answer["verdict"] = "<script>alert(1)</script>"
+    answer["recommendations"][0]["launch"]["command"] = "</code><script>"
+    advice = sample_advice.advice(answer)
+    for path in ("", "/options/1"):
+        assert "<script>alert" not in text_of(client, f"/advice/{advice.pk}{path}")
+        assert "</code><script>" not in text_of(client, f"/advice/{advice.pk}{path}")
