@@ -8,43 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .steptime import (
-    BURST,
-    CHUNKED,
-    MIXED,
-    POISSON,
-    PREFILL_FIRST,
-    STATIC,
-    STEADY,
-    TRACE,
-    Client,
-    Demand,
-    Load,
-    Scheduler,
-    StepTimes,
-    load_of,
-)
-
-__all__ = [
-    "BURST",
-    "CHUNKED",
-    "MIXED",
-    "POISSON",
-    "PREFILL_FIRST",
-    "STATIC",
-    "STEADY",
-    "TRACE",
-    "Client",
-    "ClosedLoop",
-    "Demand",
-    "OpenLoop",
-    "Scheduler",
-    "StepTimes",
-    "burst",
-    "capacity_requests_per_s",
-    "closed_loop",
-    "open_loop",
-]
+from .steptime import CHUNKED, MIXED, PREFILL_FIRST, STATIC, Demand, Load, Scheduler, StepTimes, load_of
 
 RAMP_SCATTER = 1.0  # how much an opening ramp of one step's prompts scatters evenly spaced requests
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
@@ -103,7 +67,7 @@ def closed_loop(times: StepTimes, concurrency: np.ndarray | float, demand: Deman
     axes = max(concurrency.ndim - 1, 0)
     load = load_of(times, demand, axes)
     limit, by_kv = _running_limit(times, demand, scheduler, axes)
-    running = np.minimum(concurrency, limit)
+    running = np.maximum(np.minimum(concurrency, limit), 1.0)  # lanes that serve nobody are marked below
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
     solve = _static if scheduler.policy == STATIC else _continuous
     rate, first_s, tpot_s, full, _ = solve(load, running, demand, scheduler, request_s)
@@ -115,7 +79,7 @@ def closed_loop(times: StepTimes, concurrency: np.ndarray | float, demand: Deman
         requests_per_s=rate,
         ttft_mean_s=np.where(served, first_s + wait_s, np.inf),
         tpot_mean_s=np.where(served, tpot_s, np.inf),
-        running_requests=running,
+        running_requests=np.where(served, running, 0.0),
         kv_limited=(by_kv < concurrency) & (by_kv <= scheduler.max_running_requests),
         saturating=(limit < concurrency) | full,
     )
@@ -160,9 +124,8 @@ def _added_s(load: Load, decodes: np.ndarray, step_s: np.ndarray, p: _Prompts, r
     """Mean time that prompts add to a step of decodes, and the time of a request's own prompt."""
     own_s = _own_prompt_s(load, decodes, p, sequences)
     spread_s = arrivals * (own_s - (p.whole_steps + 1) * step_s)
-    packed_s = (
-        arrivals / room * (load.step_s(decodes, np.maximum(p.per_step, np.minimum(room, 1.0)), sequences) - step_s)
-    )
+    filled = np.maximum(p.per_step, np.minimum(room, 1.0))
+    packed_s = arrivals / room * (load.step_s(decodes, filled, sequences) - step_s)
     several_s = p.share * (own_s - step_s)
     return np.where(p.whole_steps > 0, np.where(p.share > 1, packed_s, spread_s), several_s), own_s
 
@@ -174,10 +137,10 @@ def _continuous(load, running, demand, scheduler, request_s, clump=1.0):
     together = _together(load, running, demand, scheduler, request_s, clump)
     if scheduler.policy == CHUNKED:
         return together
-    apart = _alternating(
-        load, running, demand, scheduler, request_s, clump
-    )  # prompts that fill the budget stop the decodes
     crowded = _crowded(load, running, demand, scheduler)
+    if not crowded.any():
+        return together
+    apart = _alternating(load, running, demand, scheduler, request_s, clump)
     return tuple(np.where(crowded, a, t) for a, t in zip(apart, together, strict=True))
 
 
@@ -192,7 +155,7 @@ def _randomness(load: Load, running, demand: Demand, scheduler: Scheduler, arriv
     """How far the opening ramp of prompts has scattered an even spacing of equal requests; 1 when lengths vary."""
     if demand.output_cv2 > 0:
         return 1.0
-    scatter = RAMP_SCATTER * arrivals * running * load.prompt_tokens / scheduler.max_batched_tokens
+    scatter = RAMP_SCATTER * arrivals * (running - 1) * load.prompt_tokens / scheduler.max_batched_tokens
     return scatter / (1 + scatter)
 
 
@@ -281,7 +244,7 @@ def burst(
     rounds = requests_per_user * np.maximum(concurrency / running, 1.0)
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
     rate, first_s, tpot_s = _rounds(load, running, demand, scheduler, request_s, rounds)
-    if demand.output_cv2 == 0:
+    if demand.output_cv2 == 0 or scheduler.policy == STATIC:
         apart = _in_step(load, running, demand, scheduler)
         equal = _static(load, running, demand, scheduler, request_s)[:3]
         rate, first_s, tpot_s = (np.where(apart, e, r) for e, r in zip(equal, (rate, first_s, tpot_s), strict=True))
@@ -319,7 +282,7 @@ def _rounds(load, running, demand, scheduler, request_s, rounds):
     )
     overlap = 0.0 if scheduler.policy == PREFILL_FIRST else 1.0
     filled_s = load.step_s(overlap * np.minimum(running, after_first) / 2, running / steps, running)
-    lag = np.clip(running - 1, 0.0, 1.0) * (scheduler.asynchronous + np.ceil(request_s / decode_s))
+    lag = np.clip(running - 1, 0.0, 1.0) * (scheduler.asynchronous + np.ceil(request_s / np.maximum(decode_s, 1e-9)))
     clumped_s = (tpot_s - decode_s) * np.maximum(dense * after_first / running - 1, 0.0) * (1 - 1 / steps)
     later_s = first_s + np.where(full, 0.0, lag * clumped_s)
     idle_s = decode_s * (overlap * steps + np.sqrt(3 * demand.output_cv2) * after_first)
