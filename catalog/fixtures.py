@@ -23,10 +23,14 @@ PRICE_COLUMNS = (
     *("provider", "instance", "accelerator", "accelerators", "region", "vcpus", "host_memory_gib", "term"),
     *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes"),
 )
+API_PRICE_COLUMNS = (
+    *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
+    *("max_input_tokens", "as_of", "source"),
+)
 SUPPORT = ("stacks", "vendors", "kinds", "quantizations", "kv_dtypes", "mixers", "features")
 SCHEDULING = (
     *("scheduler", "default_max_batched_tokens", "max_running_requests", "memory_fraction", "block_tokens"),
-    "graph_max_tokens",
+    *("graph_max_tokens", "memory_policy"),
 )
 OVERHEAD = ("runtime_gib", "host_ms_per_step", "host_ms_per_request")
 META = ("source", "as_of", "basis")
@@ -246,13 +250,38 @@ def calibration(path: Path) -> Row:
     return {**given, "engine_version": str(given["engine_version"])}
 
 
+def table(path: Path, columns: tuple[str, ...], reader: Callable[[str, Mapping[str, Any]], Row]) -> Iterator[Row]:
+    """The rows of a CSV file whose columns are exactly these."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        lines = csv.DictReader(stream)
+        check_keys(path.name, dict.fromkeys(lines.fieldnames or (), "given"), columns)
+        for given in lines:
+            yield reader(f"{path.name}:{lines.line_num}", given)
+
+
 def prices(path: Path) -> Iterator[Row]:
     """The offers of one file: whole instances by the hour, or things bought."""
-    with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream)
-        check_keys(path.name, dict.fromkeys(reader.fieldnames or (), "given"), PRICE_COLUMNS)
-        for given in reader:
-            yield price(f"{path.name}:{reader.line_num}", given)
+    return table(path, PRICE_COLUMNS, price)
+
+
+def api_prices(path: Path) -> Iterator[Row]:
+    """What hosted models cost."""
+    return table(path, API_PRICE_COLUMNS, api_price) if path.exists() else iter(())
+
+
+def api_price(where: str, given: Mapping[str, Any]) -> Row:
+    """What one hosted model costs."""
+    optional = ("usd_per_mtok_cached_input", "max_input_tokens")
+    check_keys(where, given, [column for column in API_PRICE_COLUMNS if column not in optional], optional)
+    row: Row = dict(given)
+    try:
+        for key in ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"):
+            row[key] = Decimal(given[key]).quantize(Decimal("0.000001")) if given[key] else None
+        row["max_input_tokens"] = int(given["max_input_tokens"]) if given["max_input_tokens"] else None
+        row["as_of"] = date.fromisoformat(given["as_of"])
+    except (ValueError, InvalidOperation) as error:
+        raise FixtureError(f"{where}: {error}") from error
+    return row
 
 
 def price(where: str, given: Mapping[str, Any]) -> Row:
@@ -303,7 +332,13 @@ def refuse_duplicates(what: str, rows: Iterable[Row], keys: tuple[str, ...]) -> 
 def digest(directory: Path) -> str:
     """Which state of the reference data is this? Stable over machines."""
     total = hashlib.sha256()
-    for folder, pattern in (("accelerators", "*.yaml"), ("models", "*.yaml"), ("prices", "*.csv"), (".", "*.yaml")):
+    for folder, pattern in (
+        ("accelerators", "*.yaml"),
+        ("models", "*.yaml"),
+        ("prices", "*.csv"),
+        (".", "*.yaml"),
+        (".", "*.csv"),
+    ):
         for path in sorted((directory / folder).glob(pattern)):
             total.update(f"{folder}/{path.name}\n".encode() + path.read_bytes())
     for path in sorted((directory / "calibration").glob("*.yaml")):

@@ -10,12 +10,13 @@ import numpy as np
 from . import disaggregated
 from .case import Case, Pool, Protocol
 from .hardware import Accelerator, Scopes, efficiency, overhead
-from .lane import Lane, Lanes, lanes
+from .lane import Lane, Lanes, lanes, take
 from .layout import HALF, Choice, rate_of, unsupported
 from .model import Model
 from .plan import Framework, Lengths, Quantization
-from .steptime import BURST, CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, Client, Scheduler
 from .simulate import Simulation, simulate
+from .steptime import BURST, POISSON, STATIC, STEADY, Client, StepTimes
+from .verify import scheduler_of
 
 NAN = math.nan
 
@@ -232,17 +233,6 @@ def prefill_s(built: Lanes, i: int, tokens: float) -> float:
     return float(max(device, t.host_s[i]) + t.serial_s[i])
 
 
-def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
-    """The framework's policy; TensorRT-LLM reserves the whole output before it admits."""
-    policy = {"chunked": CHUNKED, "prefill_first": PREFILL_FIRST, "mixed": MIXED, "static": STATIC}
-    return Scheduler(
-        policy=STATIC if static else policy[lane.framework.scheduler],
-        max_batched_tokens=lane.max_batched_tokens,
-        max_running_requests=lane.max_running,
-        reserve_full=lane.framework.scheduler == "mixed",
-    )
-
-
 def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:
     lane = own[0]
     base = _memory_figures(own, built, start)
@@ -287,14 +277,17 @@ def _kernel(case: Case, lane: Lane) -> Estimate:
 def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, seed: int) -> Estimate:
     pool_lanes = _lanes_of(case, lane)
     static = case.phase == "static"
-    users = case.concurrency or _most_running(case, lane, built, i) * pool_lanes
-    per_lane = max(math.ceil(users / pool_lanes - 1e-9), 1)
     client = _client(case, static)
+    users = case.concurrency or _offered(case, lane, built, i) * pool_lanes
+    per_lane = max(math.ceil(users / pool_lanes - 1e-9), 1)
     if client.kind == POISSON:
         client = replace(client, rate_per_s=client.rate_per_s / pool_lanes)
+    times = take(built.times, np.array([i]))
+    if case.speculative:
+        times = drafted(times, case.speculative_tokens or 1, lane.choice.overhead.acceptance_fraction)
     result = simulate(
-        built.times,
-        i,
+        times,
+        0,
         scheduler_of(lane, static),
         client,
         Lengths(mean_tokens=case.isl, p95_tokens=case.isl),
@@ -304,7 +297,56 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
         seed=seed,
     )
     scale = min(users / per_lane, pool_lanes) if case.concurrency else pool_lanes
-    return replace(_served(result, base, scale), e2e_s=result.mean("e2e_s") if not static else float(result.e2e_s.max()))
+    served = _first_chunk(_served(result, base, scale), case.client.first_chunk_steps, case.osl)
+    return replace(served, e2e_s=result.mean("e2e_s") if not static else float(result.e2e_s.max()))
+
+
+def _first_chunk(served: Estimate, steps: float, osl: float) -> Estimate:
+    """A server that streams every few steps shows its first text that many steps after the first token."""
+    late_s = steps * served.tpot_mean_s
+    left = max(1.0 - steps / max(osl - 1, 1.0), 0.1)
+    return replace(
+        served,
+        **{f"ttft_{k}_s": getattr(served, f"ttft_{k}_s") + late_s for k in ("mean", "p50", "p95", "p99")},
+        **{f"tpot_{k}_s": getattr(served, f"tpot_{k}_s") * left for k in ("mean", "p50", "p95", "p99")},
+    )
+
+
+def drafted(times: StepTimes, tokens: int, acceptance_fraction: float) -> StepTimes:
+    """Step times per token shown, when every step verifies `tokens` drafts (Leviathan et al. 2023, arXiv 2211.17192).
+
+    A step works on tokens + 1 positions a sequence and shows (1 - a^(k+1)) / (1 - a) of them. Prompts inside such
+    steps are charged the same way, which overstates them.
+    """
+    shown = (1 - acceptance_fraction ** (tokens + 1)) / (1 - acceptance_fraction)
+    wide = (tokens + 1) * times.grid_tokens
+    linear = np.vstack([_interpolate(wide, times.grid_tokens, row) for row in times.linear_s])
+    return replace(
+        times,
+        linear_s=linear / shown,
+        sample_s_per_sequence=times.sample_s_per_sequence * (tokens + 1) / shown,
+        decode_s_per_context_token=times.decode_s_per_context_token / shown,
+        window_s_per_context_token=times.window_s_per_context_token / shown,
+        decode_s_per_sequence=times.decode_s_per_sequence / shown,
+        host_s=times.host_s / shown,
+        serial_s=times.serial_s / shown,
+    )
+
+
+def _interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Linear, going on with the last slope beyond the grid."""
+    inside = np.interp(at, grid, values)
+    slope = (values[-1] - values[-2]) / (grid[-1] - grid[-2])
+    return np.where(at > grid[-1], values[-1] + (at - grid[-1]) * slope, inside)
+
+
+def _offered(case: Case, lane: Lane, built: Lanes, i: int) -> int:
+    """Requests per lane that an offline run queues at once; a few fills of the server are as good as thousands."""
+    most = _most_running(case, lane, built, i)
+    if case.client.kind != "offline":
+        return most
+    asked = math.ceil((case.client.requests or 8 * most) / _lanes_of(case, lane))
+    return max(min(asked, 8 * most), 1)
 
 
 def _lanes_of(case: Case, lane: Lane) -> int:
@@ -324,8 +366,10 @@ def _client(case: Case, static: bool) -> Client:
     spread = {"length_low_fraction": p.length_low_fraction, "length_high_fraction": p.length_high_fraction}
     if p.kind == "poisson" and p.rate_per_s:
         return Client(kind=POISSON, rate_per_s=p.rate_per_s, **spread)
-    if p.kind in ("burst", "offline"):
-        return Client(kind=BURST, requests_per_user=max(int(p.requests_per_user), 1) if p.kind == "burst" else 4, **spread)
+    if p.kind == "offline":
+        return Client(kind=BURST, requests_per_user=1, **spread)
+    if p.kind == "burst":
+        return Client(kind=BURST, requests_per_user=max(int(p.requests_per_user), 1), **spread)
     return Client(kind=STEADY, **spread)
 
 

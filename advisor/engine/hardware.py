@@ -53,6 +53,7 @@ class Overhead:
     matmul_factor: float
     memory_factor: float
     prefill_factor: float  # attention kernels in prefill
+    acceptance_fraction: float  # of drafted tokens, multi-token prediction
     source: str = ""
 
 

@@ -5,17 +5,17 @@ micro-batches that each take a full pass, and every attention-DP rank schedules 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .hardware import Accelerator
 from .layout import Choice, layouts
 from .memory import Array, Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
 from .model import Model
 from .plan import Framework
-from .steptime import StepTimes
 from .step import Layouts, attention_cost, linear_s
+from .steptime import StepTimes
 
 GRID_TOKENS = 2.0 ** np.arange(0, 16)  # 1 .. 32,768 tokens in a step
 
@@ -60,7 +60,11 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
         np.full(len(x), 4.0),
     )
     overhead = np.array([w.framework.runtime_bytes for w in wanted])
-    left = total * fraction - weights - work - overhead
+    policy = np.array([w.framework.memory_policy for w in wanted])
+    inside = total * fraction - weights - work - overhead
+    beside = np.minimum(total * fraction - weights, total - weights - work - overhead)
+    of_rest = (total - weights - work - overhead) * fraction
+    left = np.where(policy == "static", beside, np.where(policy == "free", of_rest, inside))
     context = np.array([w.context_tokens for w in wanted])
     sequence = kv_bytes_per_sequence(model, x, context)
     capacity = np.floor(np.maximum(left, 0.0) / (sequence / context) / x.pp)
@@ -71,7 +75,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
         kv_bytes=left,
         kv_capacity_tokens=capacity,
         kv_bytes_per_sequence=sequence,
-        usable_bytes=total * fraction,
+        usable_bytes=left + weights + work + overhead,
     )
 
 
@@ -112,8 +116,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
     )
 
 
-def chips_of(accelerator: Accelerator) -> tuple[int, ...]:
-    """Tensor-parallel sizes worth trying: powers of two inside one scale-up domain, and the host's own count."""
-    reach = accelerator.links[0].chips if accelerator.links else 1
-    sizes = [1, 2, 4, 8, 16]
-    return tuple(n for n in sizes if n <= max(reach, accelerator.chips_per_host, 1))
+def take(times: StepTimes, rows: NDArray[np.intp]) -> StepTimes:
+    """The step times of some lanes."""
+    names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")
+    return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})

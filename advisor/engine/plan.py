@@ -87,12 +87,15 @@ class Framework:
     scheduler: str  # chunked | prefill_first | static
     default_max_batched_tokens: int
     max_running_requests: int
-    memory_fraction: float  # share of memory that the framework may fill
+    memory_fraction: float  # share of memory that the framework may fill, read as memory_policy says
     runtime_bytes: float  # context, graphs, communication buffers per chip
     block_tokens: int
     host_s_per_step: float
     host_s_per_request: float
     graph_max_tokens: int
+    # total: weights, workspace and cache inside the fraction (vLLM); static: weights and cache inside it, the workspace
+    # beside (SGLang); free: the cache gets the fraction of what weights and workspace leave (TensorRT-LLM)
+    memory_policy: str = "total"
     features: tuple[str, ...] = ()
     source: str = ""
 

@@ -3,18 +3,18 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .hardware import Accelerator, Scopes, efficiency, overhead
-from .lane import Lane, Lanes, lanes
+from .lane import Lane, Lanes, lanes, take
 from .layout import Choice, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, Recurrent
 from .money import Assumptions, watts_per_chip
 from .plan import Framework, Offer, Quantization, Rejection, Workload
 from .serving import Demand, closed_loop, open_loop
-from .steptime import Scheduler, StepTimes
+from .steptime import Scheduler
 from .verify import Verified, log_normal_cv2, scheduler_of, verify
 
 Array = np.ndarray
@@ -413,12 +413,6 @@ def _pruned_chips(wanted: Sequence[Lane], built: Lanes, fits: Array) -> dict[str
         if slug not in least or needed - usable < least[slug][0] - least[slug][1]:
             least[slug] = (needed, usable)
     return least
-
-
-def take(times: StepTimes, rows: Array) -> StepTimes:
-    """The step times of some lanes."""
-    names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")
-    return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})
 
 
 def _by_scheduler(kept: Sequence[Lane]) -> dict[Scheduler, Array]:

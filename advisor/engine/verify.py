@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from .lane import Lane
 from .plan import Lengths, Workload
-from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, Client, Scheduler, StepTimes
 from .simulate import log_normal_sigma, simulate
+from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, Client, Scheduler, StepTimes
 
 REQUESTS = 2000
 SEED = 20261121
