@@ -9,6 +9,7 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from catalog.models import (
     Accelerator,
+    ApiPrice,
     Assumption,
     Calibration,
     CatalogLoad,
@@ -72,6 +73,13 @@ class PriceAdmin(AppendOnly):
     list_filter = ("term", "provider")
     search_fields = ("instance", "accelerator__slug")
     list_select_related = ("accelerator",)
+
+
+@admin.register(ApiPrice)
+class ApiPriceAdmin(AppendOnly):
+    list_display = ("model", "provider", "name", "usd_per_mtok_input", "usd_per_mtok_output", "as_of")
+    list_filter = ("provider",)
+    list_select_related = ("model",)
 
 
 @admin.register(Calibration)

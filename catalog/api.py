@@ -4,7 +4,7 @@ from django.http import Http404
 from rest_framework import serializers, viewsets
 
 from catalog import filters
-from catalog.models import Accelerator, Assumption, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.models import Accelerator, ApiPrice, Assumption, Framework, Price, QuantizationMethod, Region, ServedModel
 
 
 class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):
@@ -21,6 +21,14 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
     class Meta:
         model = Price
         exclude = ("organisation",)
+
+
+class ApiPriceSerializer(serializers.ModelSerializer[ApiPrice]):
+    model: serializers.SlugRelatedField[ServedModel] = serializers.SlugRelatedField(slug_field="slug", read_only=True)
+
+    class Meta:
+        model = ApiPrice
+        fields = "__all__"
 
 
 class ModelSerializer(serializers.ModelSerializer[ServedModel]):
@@ -68,6 +76,14 @@ class Prices(viewsets.ReadOnlyModelViewSet[Price]):
     queryset = Price.objects.filter(organisation=None).select_related("accelerator")
     serializer_class = PriceSerializer
     filterset_class = filters.PriceFilter
+
+
+class ApiPrices(viewsets.ReadOnlyModelViewSet[ApiPrice]):
+    """What providers ask for hosted models, per million tokens. Each with its date."""
+
+    queryset = ApiPrice.objects.select_related("model")
+    serializer_class = ApiPriceSerializer
+    filterset_class = filters.ApiPriceFilter
 
 
 class Models(viewsets.ReadOnlyModelViewSet[ServedModel]):

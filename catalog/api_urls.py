@@ -5,6 +5,7 @@ from catalog import api
 router = SimpleRouter(trailing_slash=False)
 router.register("accelerators", api.Accelerators, basename="api-accelerator")
 router.register("prices", api.Prices, basename="api-price")
+router.register("api-prices", api.ApiPrices, basename="api-api-price")
 router.register("models", api.Models, basename="api-model")
 router.register("frameworks", api.Frameworks, basename="api-framework")
 router.register("quantizations", api.Quantizations, basename="api-quantization")

@@ -7,7 +7,7 @@ from django import forms
 from django.db.models import QuerySet
 
 from catalog.fixtures import DTYPES, KINDS, TERMS
-from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel
 
 YES_NO = forms.Select(choices=[("", "Any"), ("true", "Yes"), ("false", "No")])
 
@@ -42,6 +42,16 @@ class PriceFilter(django_filters.FilterSet):
     class Meta:
         model = Price
         fields = ("accelerator", "provider", "region", "term", "since")
+
+
+class ApiPriceFilter(django_filters.FilterSet):
+    model = django_filters.CharFilter(field_name="model__slug", label="Model")
+    provider = django_filters.CharFilter()
+    since = django_filters.DateFilter(field_name="as_of", lookup_expr="gte", label="Not older than")
+
+    class Meta:
+        model = ApiPrice
+        fields = ("model", "provider", "since")
 
 
 class ModelFilter(django_filters.FilterSet):

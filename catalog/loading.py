@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from django.db import models, transaction
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
@@ -11,6 +12,7 @@ from catalog import fixtures
 from catalog.fixtures import FixtureError, Row
 from catalog.models import (
     Accelerator,
+    ApiPrice,
     Assumption,
     Calibration,
     CatalogLoad,
@@ -23,6 +25,8 @@ from catalog.models import (
 
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price: never changed
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
+API_FIGURES = ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output")
+API_OFFER = ("provider", "name", "as_of")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +55,9 @@ def load(directory: Path) -> dict[str, Counts]:
         ("assumptions", Assumption, "overheads", ("key",), fixtures.assumption),
     ):
         counts[kind] = upsert(model, key, fixtures.listed(directory / f"{name}.yaml", reader))
-    counts["prices"] = append_prices(directory)
+    files = sorted((directory / "prices").glob("*.csv"))
+    counts["prices"] = append_prices(row for path in files for row in fixtures.prices(path))
+    counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
     counts["calibrations"] = append_calibrations(map(fixtures.calibration, each["calibration"]))
     remember(fixtures.digest(directory), counts)
     return counts
@@ -90,48 +96,58 @@ def _defaults(model: type[models.Model]) -> Row:
     }
 
 
-def append_prices(directory: Path) -> Counts:
-    """Adds new offers; a figure of an offer that is already known is never changed."""
-    given = [row for path in sorted((directory / "prices").glob("*.csv")) for row in fixtures.prices(path)]
-    slugs = dict(Accelerator.objects.values_list("slug", "pk"))
-    rows = [_priced(row, slugs) for row in given]
-    fixtures.refuse_duplicates("prices", rows, OFFER)
-    existing = {_offer(price): price for price in Price.objects.filter(organisation=None)}
-    create, change = [], []
+def append_prices(given: Iterable[Row]) -> Counts:
+    """Adds new public offers; `accelerator` is a slug."""
+    return append(
+        Price, refer(given, "accelerator", Accelerator), OFFER, FIGURES, Price.objects.filter(organisation=None)
+    )
+
+
+def append_api_prices(given: Iterable[Row]) -> Counts:
+    """Adds what hosted models cost; `model` is a slug."""
+    return append(ApiPrice, refer(given, "model", ServedModel), API_OFFER, API_FIGURES, ApiPrice.objects.all())
+
+
+def refer(given: Iterable[Row], name: str, model: type[models.Model]) -> list[Row]:
+    """Rows whose `name` points to the row of that slug."""
+    keys = dict(model._default_manager.values_list("slug", "pk"))
+    rows = []
+    for row in given:
+        if row[name] not in keys:
+            raise FixtureError(f"{row['provider']}: no {name} {row[name]!r} in the catalog")
+        rows.append({key: value for key, value in row.items() if key != name} | {f"{name}_id": keys[row[name]]})
+    return rows
+
+
+def append(
+    model: type[models.Model],
+    rows: list[Row],
+    key: tuple[str, ...],
+    figures: tuple[str, ...],
+    stored: models.QuerySet[Any],
+) -> Counts:
+    """Adds the rows whose key is new. Of a known one words may be corrected; a changed figure is refused."""
+    fixtures.refuse_duplicates(str(model._meta.verbose_name_plural), rows, key)
+    existing = {tuple(getattr(row, name) for name in key): row for row in stored}
+    create, change, words = [], [], set()
     for row in rows:
-        stored = existing.get(tuple(row[name] for name in OFFER))
-        if stored is None:
-            create.append(Price(**row))
-        elif _corrected(stored, row):
-            change.append(stored)
-    Price.objects.bulk_create(create, batch_size=200)
+        known = existing.get(tuple(row[name] for name in key))
+        differing = [name for name, value in row.items() if known and getattr(known, name) != value]
+        if changed := [name for name in differing if name in figures]:
+            offer = " ".join(str(row[name]) for name in key if not name.endswith("_id"))
+            message = f"{', '.join(changed)} changed; prices are append-only, add a row with a newer as_of"
+            raise FixtureError(f"prices: {offer}: {message}")
+        if known is None:
+            create.append(model(**row))
+        elif differing:
+            for name in differing:
+                setattr(known, name, row[name])
+            change.append(known)
+            words.update(differing)
+    model._default_manager.bulk_create(create, batch_size=200)
     if change:
-        Price.objects.bulk_update(change, ["vcpus", "host_memory_gib", "kind", "source", "notes"])
+        model._default_manager.bulk_update(change, sorted(words))
     return Counts(created=len(create), changed=len(change), unchanged=len(rows) - len(create) - len(change))
-
-
-def _priced(row: Row, slugs: dict[str, int]) -> Row:
-    slug = row["accelerator"]
-    if slug not in slugs:
-        raise FixtureError(f"prices: {row['provider']} {row['instance']}: no accelerator {slug!r} in the catalog")
-    return {key: value for key, value in row.items() if key != "accelerator"} | {"accelerator_id": slugs[slug]}
-
-
-def _offer(price: Price) -> tuple[object, ...]:
-    return tuple(getattr(price, name) for name in OFFER)
-
-
-def _corrected(stored: Price, row: Row) -> bool:
-    """Whether words of an offer were corrected; a changed figure is refused."""
-    differing = [name for name, value in row.items() if getattr(stored, name) != value]
-    if figures := [name for name in differing if name in FIGURES]:
-        raise FixtureError(
-            f"prices: {row['provider']} {row['instance']} {row['region']} {row['term']} of {row['as_of']}: "
-            f"{', '.join(figures)} changed; prices are append-only, add a row with a newer as_of"
-        )
-    for name in differing:
-        setattr(stored, name, row[name])
-    return bool(differing)
 
 
 def append_calibrations(given: Iterable[Row]) -> Counts:

@@ -117,6 +117,27 @@ class ServedModel(Sourced):
         return self.hf_id
 
 
+class ApiPrice(models.Model):
+    """What a provider asks for a hosted model, by tokens. Append-only."""
+
+    provider = models.CharField(max_length=60)
+    name = models.CharField(max_length=200)  # the provider's own name of the model
+    model = models.ForeignKey(ServedModel, on_delete=models.PROTECT, related_name="api_prices")
+    usd_per_mtok_input = models.DecimalField(max_digits=12, decimal_places=6)
+    usd_per_mtok_cached_input = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
+    usd_per_mtok_output = models.DecimalField(max_digits=12, decimal_places=6)
+    max_input_tokens = models.IntegerField(null=True, blank=True)
+    as_of = models.DateField()
+    source = models.TextField()
+
+    class Meta:
+        ordering = ["model", "provider", "name", "-as_of"]
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "name", "as_of"], name="one_api_price_a_day"),
+            models.CheckConstraint(condition=models.Q(usd_per_mtok_output__gte=0), name="api_price_not_negative"),
+        ]
+
+
 class Framework(Sourced):
     slug = models.SlugField(max_length=60)
     name = models.CharField(max_length=60)

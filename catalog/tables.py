@@ -8,7 +8,7 @@ from django_tables2.utils import A
 
 from advisor.engine.model import from_shape, parameters
 from catalog.details import figure
-from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel
 
 NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
 
@@ -68,6 +68,21 @@ class PriceTable(tables.Table):
     def order_per_chip(self, queryset: QuerySet[Price], is_descending: bool) -> tuple[QuerySet[Price], bool]:
         ratio = F("usd_per_hour") / F("accelerators")
         return queryset.order_by(ratio.desc(nulls_last=True) if is_descending else ratio.asc(nulls_last=True)), True
+
+
+class ApiPriceTable(tables.Table):
+    model = tables.LinkColumn("catalog:model", args=[A("model__slug")])
+    usd_per_mtok_input = number(4, verbose_name="Input, USD/Mtok")
+    usd_per_mtok_cached_input = number(4, verbose_name="Cached input, USD/Mtok")
+    usd_per_mtok_output = number(4, verbose_name="Output, USD/Mtok")
+    as_of = tables.DateColumn(format="Y-m-d", verbose_name="As of")
+
+    class Meta:
+        model = ApiPrice
+        fields = (
+            *("model", "provider", "name", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
+            *("as_of", "source"),
+        )
 
 
 class ModelTable(tables.Table):

@@ -10,7 +10,7 @@ from django_filters import FilterSet
 from django_tables2 import RequestConfig, Table
 
 from catalog import details, filters, tables
-from catalog.models import Accelerator, CatalogLoad, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.models import Accelerator, ApiPrice, CatalogLoad, Framework, Price, QuantizationMethod, Region, ServedModel
 
 PAGE = 50
 
@@ -37,6 +37,12 @@ LISTS = {
         queryset=Price.objects.filter(organisation=None).select_related("accelerator"),
         filterset=filters.PriceFilter,
         table=tables.PriceTable,
+    ),
+    "api-prices": Listing(
+        title="Hosted prices",
+        queryset=ApiPrice.objects.select_related("model"),
+        filterset=filters.ApiPriceFilter,
+        table=tables.ApiPriceTable,
     ),
     "models": Listing(
         title="Models",
@@ -83,12 +89,14 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
     chip = get_object_or_404(Accelerator, slug=slug)
     offers = chip.prices.filter(organisation=None).order_by("-as_of", "provider")[:20]
     table = tables.PriceTable(offers, exclude=("accelerator",), orderable=False)
-    return detail(request, "accelerators", chip, details.accelerator(chip), {"offers": table})
+    return detail(request, "accelerators", chip, details.accelerator(chip), {"offers": table if offers else None})
 
 
 def model(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(ServedModel, slug=slug)
-    return detail(request, "models", row, details.served_model(row))
+    offers = row.api_prices.order_by("usd_per_mtok_output", "provider")[:20]
+    table = tables.ApiPriceTable(offers, exclude=("model",), orderable=False)
+    return detail(request, "models", row, details.served_model(row), {"offers": table if offers else None})
 
 
 def framework(request: HttpRequest, slug: str, version: str) -> HttpResponse:
@@ -109,7 +117,8 @@ def detail(
     more: dict[str, Any] | None = None,
 ) -> HttpResponse:
     shown = [section for section in sections if section.facts]
-    context = {"name": name, "listing": LISTS[name], "row": row, "sections": shown, **(more or {})}
+    offered = {"accelerators": "prices?accelerator=", "models": "api-prices?model="}.get(name)
+    context = {"name": name, "listing": LISTS[name], "row": row, "sections": shown, "offered": offered, **(more or {})}
     return page(request, "detail", context)
 
 

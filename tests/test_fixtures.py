@@ -164,10 +164,15 @@ def test_every_served_chip_has_a_framework():
         ), chip["slug"]
 
 
-def test_every_method_is_loaded_by_a_framework():
-    methods = {row["slug"] for row in read_list("quantization") if row["settings"]["applies_to"] == "weights"}
-    loaded = {slug for row in read_list("frameworks") for slug in row["settings"]["quantizations"]}
-    assert methods == loaded
+def test_hosted_prices_are_dated_sourced_and_of_known_models():
+    slugs = {param.values[0].stem for param in MODELS}
+    rows = list(fixtures.api_prices(ROOT / "api_prices.csv"))
+    fixtures.refuse_duplicates("api_prices.csv", rows, ("provider", "name", "as_of"))
+    for row in rows:
+        assert row["model"] in slugs
+        assert date(2024, 1, 1) < row["as_of"] <= TODAY
+        assert 0 < row["usd_per_mtok_input"] <= row["usd_per_mtok_output"] * 3 <= 300
+        assert (row["usd_per_mtok_cached_input"] or 0) <= row["usd_per_mtok_input"]
 
 
 @pytest.mark.parametrize("row", read_list("quantization"), ids=lambda row: row["slug"])
@@ -191,6 +196,6 @@ def test_a_default_lies_in_its_range(row):
 
 
 def test_no_figure_rests_on_a_share_alike_source():
-    for path in [*ROOT.rglob("*.yaml"), *(ROOT / "prices").glob("*.csv")]:
+    for path in [*ROOT.rglob("*.yaml"), *(ROOT / "prices").glob("*.csv"), ROOT / "api_prices.csv"]:
         text = path.read_text()
         assert not any(word in text for word in ("ml-engineering", "SpareCores", "CC-BY-SA")), path.name

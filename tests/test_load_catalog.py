@@ -178,7 +178,7 @@ def test_an_unknown_column_is_refused(small):
 def test_a_price_of_the_same_day_is_never_changed(small):
     load(small)
     edit(small / "prices" / "acme.csv", "4.00", "3.00")
-    refused(small, "acme big moon on_demand of 2026-01-01", "usd_per_hour changed", "append-only")
+    refused(small, "acme big moon on_demand 2026-01-01", "usd_per_hour changed", "append-only")
     assert Price.objects.get().usd_per_hour == Decimal(4)
 
 
