@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_view
 from pydantic.json_schema import model_json_schema
@@ -103,7 +104,7 @@ def idempotency_key(request: Request) -> str:
 # --- documentation ----------------------------------------------------------------------------------------------
 
 
-class WorkloadSchema(PydanticExtension):
+class WorkloadSchema(PydanticExtension):  # type: ignore[no-untyped-call]
     """The workload as it may be written, not as it is stored."""
 
     target_class = "advisor.workload.Spec"
@@ -111,7 +112,7 @@ class WorkloadSchema(PydanticExtension):
     priority = 1
 
     def get_name(self, auto_schema: Any, direction: Any) -> str:
-        super().get_name(auto_schema, direction)
+        super().get_name(auto_schema, direction)  # type: ignore[no-untyped-call]
         return "Workload"
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
@@ -122,9 +123,8 @@ class WorkloadSchema(PydanticExtension):
 
 
 def register(auto_schema: Any, name: str, schema: dict[str, Any]) -> None:
-    from drf_spectacular.plumbing import ResolvedComponent
-
-    component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=schema)
+    kind = ResolvedComponent.SCHEMA
+    component = ResolvedComponent(name=name, type=kind, object=name, schema=schema)  # type: ignore[no-untyped-call]
     auto_schema.registry.register_on_missing(component)
 
 

@@ -11,6 +11,7 @@ from advisor.templatetags.units import gib, given, ms, number, sig, usd
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
 MOST_POINTS = 400
+MOST_TIMES_CHEAPEST, MOST_TIMES_SLO = 50, 3
 MEMORY_PARTS = (
     ("weights_gib", "weights"),
     ("kv_gib", "KV cache"),
@@ -58,18 +59,33 @@ def drawable(points: Sequence[Mapping[str, Any]], x: str, y: str) -> list[Mappin
     return [point for point in points if (number(point.get(x)) or 0) > 0 and (number(point.get(y)) or 0) > 0]
 
 
+def in_view(
+    points: Sequence[Mapping[str, Any]], slo_tpot_ms: float | None
+) -> tuple[list[Mapping[str, Any]], dict[str, int]]:
+    """The points worth the room, and how many are left out: what cannot be drawn, what is far slower or dearer."""
+    shown = drawable(points, "tpot_ms", "usd_per_mtok_output")
+    dearest = MOST_TIMES_CHEAPEST * min((float(point["usd_per_mtok_output"]) for point in shown), default=0.0)
+    slowest = MOST_TIMES_SLO * slo_tpot_ms if slo_tpot_ms else math.inf
+    near = [
+        point
+        for point in shown
+        if point.get("rank") or (point["tpot_ms"] <= slowest and point["usd_per_mtok_output"] <= dearest)
+    ]
+    return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
+
+
 def pareto(points: Sequence[Mapping[str, Any]], slo_tpot_ms: float | None = None, base: str = "") -> str:
     """Price per million output tokens against time per output token; `base` + rank is a ranked point's address."""
-    shown = drawable(points, "tpot_ms", "usd_per_mtok_output")
+    slo = number(slo_tpot_ms)
+    shown, left_out = in_view(points, slo)
     if not shown:
         return ""
-    slo = number(slo_tpot_ms)
     xs = [float(point["tpot_ms"]) for point in shown] + ([slo] if slo else [])
     x = log_scale(xs, LEFT, WIDTH - RIGHT)
     y = log_scale([float(point["usd_per_mtok_output"]) for point in shown], HEIGHT - BOTTOM, TOP)
     marks = "".join(mark(point, x, y, base) for point in layered(shown))
     frontier = sum(bool(point.get("frontier")) for point in shown)
-    summary = f"{len(shown)} deployments, {frontier} on the frontier; {len(points) - len(shown)} cannot be drawn."
+    summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be drawn."
     parts = [axes(x, y), slo_line(x, slo) if slo else "", frontier_line(shown, x, y), marks]
     title = "Price against speed: USD per million output tokens over time per output token"
     return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))

@@ -40,15 +40,16 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
     options = result.get("recommendations") or []
     points = ranked_once(result.get("pareto") or [], options)
     best = options[0] if options else None
+    slo_tpot_ms = number(dig(spec, "slo.tpot_ms_p95"))
     return {
         "result": result,
         "options": ordered(options, sort),
         "headers": headers(sort),
         "cards": cards(result),
         "best": option_context(best) if best else None,
-        "pareto_svg": charts.pareto(points, (spec.get("slo") or {}).get("tpot_ms_p95"), base),
+        "pareto_svg": charts.pareto(points, slo_tpot_ms, base),
         "pareto_rows": notable(points),
-        "undrawn": len(points) - len(charts.drawable(points, "tpot_ms", "usd_per_mtok_output")),
+        "left_out": charts.in_view(points, slo_tpot_ms)[1],
         "price_dates": price_dates(options),
         "nearest": nearest(result),
         "rejected_counts": Counter(item.get("reason", "") for item in result.get("rejected") or []).most_common(),

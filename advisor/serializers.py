@@ -1,5 +1,6 @@
 """What the API says of an advice, and the form of its errors."""
 
+from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -22,7 +23,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(allow_blank=True)
-    errors = ErrorSerializer(many=True)
+    errors = ErrorSerializer(many=True)  # type: ignore[assignment]
 
 
 class LinksSerializer(serializers.Serializer[Any]):
@@ -59,7 +60,7 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
     @extend_schema_field(LinksSerializer)
     def get_links(self, advice: Advice) -> dict[str, str | None]:
         request = self.context["request"]
-        absolute = lambda name: reverse(name, args=[advice.pk], request=request)  # noqa: E731
+        absolute = partial(reverse, args=[advice.pk], request=request)
         is_open = advice.state in (Advice.State.QUEUED, Advice.State.RUNNING)
         return {
             "self": absolute("api-advice"),

@@ -39,6 +39,10 @@ def finished(pk: Any) -> Advice:
     return get_object_or_404(visible().exclude(result=None), pk=pk)
 
 
+def result_of(found: Advice) -> dict[str, Any]:
+    return found.result or {}
+
+
 # --- ask --------------------------------------------------------------------------------------------------------
 
 
@@ -89,11 +93,15 @@ def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
     found = get_object_or_404(visible(), pk=pk)
     if found.state in advise.FINISHED:
-        if request.htmx:
+        if is_poll(request):
             return HttpResponseClientRefresh()
         return render(request, "advisor/advice.html", advice_context(request, found))
-    template = "advisor/progress.html" if request.htmx else "advisor/waiting.html"
+    template = "advisor/progress.html" if is_poll(request) else "advisor/waiting.html"
     return render(request, template, {"advice": found, **progress(found)})
+
+
+def is_poll(request: HttpRequest) -> bool:
+    return bool(getattr(request, "htmx", False))
 
 
 def progress(found: Advice) -> dict[str, Any]:
@@ -126,11 +134,15 @@ def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
 
 
 def option_context(found: Advice, rank: int) -> dict[str, Any]:
-    options = [option for option in found.result["recommendations"] if option["rank"] == rank]
+    ranked = result_of(found)["recommendations"]
+    options = [option for option in ranked if option["rank"] == rank]
     if not options:
         raise Http404("This advice has no option of that rank.")
-    ranks = [option["rank"] for option in found.result["recommendations"]]
-    return {**reading.option_context(options[0]), "ranks": ranks, "spec": found.workload.spec}
+    return {
+        **reading.option_context(options[0]),
+        "ranks": [option["rank"] for option in ranked],
+        "spec": found.workload.spec,
+    }
 
 
 # --- change -----------------------------------------------------------------------------------------------------
@@ -180,7 +192,7 @@ def download(found: Advice, extension: str, content_type: str, text: str) -> Htt
 @require_safe
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    response = JsonResponse(found.result, json_dumps_params={"indent": 1})
+    response = JsonResponse(result_of(found), json_dumps_params={"indent": 1})
     response["Content-Disposition"] = f'attachment; filename="{slugify(found.workload.name) or "advice"}.json"'
     return response
 
@@ -188,13 +200,13 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    return download(found, "csv", "text/csv; charset=utf-8", reading.csv_text(found.result))
+    return download(found, "csv", "text/csv; charset=utf-8", reading.csv_text(result_of(found)))
 
 
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    text = report.markdown(found.result)
+    text = report.markdown(result_of(found))
     return download(found, "md", "text/markdown; charset=utf-8", text)
 
 
@@ -223,7 +235,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     found = shared_advice(token)
     base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
     context = {"advice": found, "spec": found.workload.spec, "shared": True, "option_base": base, "sort": sort}
-    context |= reading.page(found.result, found.workload.spec, base, sort)
+    context |= reading.page(result_of(found), found.workload.spec, base, sort)
     return unlisted(render(request, "advisor/advice.html", context))
 
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from advisor.workload_text import WorkloadError, check_plain, error, load, set_path
 
-__all__ = ["WorkloadError", "check_catalog", "load", "parse", "set_path"]
+__all__ = ["WorkloadError", "check_catalog", "error", "load", "parse", "set_path"]
 
 KINDS = ("serving", "batch", "embedding", "training", "finetuning", "portfolio")
 RUNNABLE_KINDS = ("serving",)
@@ -210,7 +210,7 @@ class Spec(Section):
     inventory: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10_000_000)]], Field(max_length=200)] = {}
     objective: Literal["cost", "latency", "throughput", "energy", "carbon", "balanced"] = "cost"
     weights: dict[Weight, NotNegative] = {}
-    tco: Tco = Tco()
+    tco: Tco = Field(default_factory=lambda: Tco.model_validate({}))
     team: dict[Stack, Annotated[int, Field(ge=0, le=5)]] = {}
     probe: Annotated[Literal["no", "preferred", "required"], BeforeValidator(probe_word)] = "no"
 

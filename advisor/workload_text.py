@@ -65,7 +65,13 @@ Loader.add_implicit_resolver(
     ),
     None,
 )
-Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
+
+
+def whole(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    return int(loader.construct_scalar(node))
+
+
+Loader.add_constructor("tag:yaml.org,2002:int", whole)
 
 
 def load(text: str | bytes) -> dict[str, Any]:

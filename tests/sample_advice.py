@@ -57,7 +57,7 @@ def option(
             "weights_gib": 33.1, "kv_gib": 80.2, "activations_gib": 3.1, "overhead_gib": 2.0, "free_gib": 22.0,
         },
         "ttft_ms": spread(150.0 * rank), "tpot_ms": spread(tpot), "output_tokens_per_s": 1200.0,
-        "output_tokens_per_s_per_accelerator": 300.0, "requests_per_s": 4.0, "capacity_requests_per_s": 12.9,
+        "output_tokens_per_s_per_accelerator": 300.0, "output_tokens_per_s_at_capacity": 3870.0, "requests_per_s": 4.0, "capacity_requests_per_s": 12.9,
         "utilisation": 0.31, "usd_per_hour": month / 730, "usd_per_month": month, "usd_per_mtok_input": mtok / 9,
         "usd_per_mtok_output": mtok, "usd_per_mtok_blended": mtok / 4, "usd_per_mtok_output_at_capacity": mtok / 3,
         "tco_usd": month * 33, "watts": 2100.0, "joules_per_output_token": 1.7, "kgco2e_per_mtok": 0.12,

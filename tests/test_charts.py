@@ -107,3 +107,10 @@ def test_no_style_is_written_inline() -> None:
 
 def test_drawable_keeps_order() -> None:
     assert drawable([point(1, 1), point(0, 1), point(2, 1)], "tpot_ms", "usd_per_mtok_output")[1]["tpot_ms"] == 2
+
+
+def test_far_slower_and_dearer_points_leave_room_but_ranked_ones_stay() -> None:
+    shown = [point(10, 2), point(500, 2), point(10, 2000), point(500, 3, rank=4)]
+    near, left_out = charts.in_view(shown, slo_tpot_ms=40)
+    assert [p["rank"] for p in near] == [None, 4] and left_out == {"undrawable": 0, "far": 2}
+    assert len(charts.in_view(shown[:2], None)[0]) == 2

@@ -33,6 +33,7 @@ def test_three_significant_digits(value: Any, text: str) -> None:
         (units.duration(0.42), "420\u00a0ms"),
         (units.duration(3), "3.00\u00a0s"),
         (units.percent(0.314), "31.4\u00a0%"),
+        (units.percent(0.0001), "<\u00a00.1\u00a0%"),
         (units.gib(80.24), "80.2\u00a0GiB"),
         (units.watts(2100), "2.10\u00a0kW"),
         (units.si(8.4e12), "8.40\u00a0T"),

@@ -98,8 +98,10 @@ def watts(value: object) -> str:
 
 @register.filter
 def percent(value: object) -> str:
-    """A fraction as per cent."""
+    """A fraction as per cent; traces as less than a tenth of one."""
     found = number(value)
+    if found is not None and 0 < found < 0.001:
+        return "<\u00a00.1\u00a0%"
     return UNKNOWN if found is None else with_unit(found * 100, "%")
 
 
