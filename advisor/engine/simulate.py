@@ -205,8 +205,7 @@ def _arrivals(client: Client, concurrency: int, fits: np.ndarray, rng: np.random
 
 def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng) -> None:
     """Put the first requests somewhere inside their output, so that a steady load is stationary from the start."""
-    share = rng.permutation(concurrency) / concurrency
-    done = (share * output[:concurrency]).astype(np.int64)
+    done = (rng.permutation(concurrency) / concurrency * output[:concurrency]).astype(np.int64)
     prompt[:concurrency] += done
     output[:concurrency] -= done
 
@@ -312,7 +311,8 @@ def _schedule_running(costs, rules, table, running, scheduled, state, budget, de
         decoding = need == 1 and table.generated[r] > 0
         if (decodes if decoding else prefills) and budget > 0:
             tokens = min(need, budget)
-            extra = _blocks(table.computed[r] + tokens, costs.block_tokens) - table.blocks[r]
+            beyond = table.computed[r] + tokens - table.blocks[r] * costs.block_tokens
+            extra = _blocks(beyond, costs.block_tokens) if beyond > 0 else 0  # dividing every time halves the speed
             while extra > state[FREE] and state[RUNNING] > slot:
                 budget += _preempt(table, running, scheduled, state)
             if state[RUNNING] <= slot:
@@ -421,7 +421,7 @@ def _step_s(costs, table, running, scheduled, state):
 @njit(cache=True)
 def _advance(rules, table, running, scheduled, state, totals):
     """Book the step's tokens at its end; returns how many requests finished, and how many of the measured ones."""
-    finished = measured = keep = 0
+    out_tokens = finished = measured = keep = 0
     clock_s = totals[CLOCK_S]
     for slot in range(state[RUNNING]):
         r = running[slot]
@@ -433,7 +433,7 @@ def _advance(rules, table, running, scheduled, state, totals):
         if table.computed[r] < table.prompt[r] + table.generated[r]:
             continue
         table.generated[r] += 1
-        totals[OUT_TOKENS] += 1
+        out_tokens += 1
         if table.generated[r] == 1:
             table.first_token_s[r] = clock_s
             totals[IN_TOKENS] += table.prompt[r]
@@ -444,6 +444,7 @@ def _advance(rules, table, running, scheduled, state, totals):
             finished += 1
             measured += rules.first <= r < rules.last
     state[RUNNING] = keep
+    totals[OUT_TOKENS] += out_tokens
     totals[FINISHED] += finished
     return finished, measured
 
@@ -476,8 +477,7 @@ def _run(costs, rules, table, concurrency):
     state[SUBMITTED] = min(concurrency, count) if rules.closed else count
     seen_s, opened, left = 0.0, 0, rules.last - rules.first
     while left > 0:
-        if opened < 2:
-            opened = _mark(rules, table, totals, marks, opened)
+        opened = _mark(rules, table, totals, marks, opened)
         tokens = _fill(costs, rules, table, running, scheduled, state, seen_s)
         if tokens == 0:
             totals[CLOCK_S] = max(totals[CLOCK_S], table.arrival_s[state[NEXT]] + costs.request_s)
