@@ -1,0 +1,190 @@
+"""The long proof of `make soak`: workers killed again and again, on both brokers, and what became of each advice.
+
+`python -m tests.soak docs/reliability.md` writes the table that it measured.
+"""
+
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests import services
+from tests.world import TIMINGS, World, kill
+
+ROUNDS = 20
+SEED = 1
+BUSY_S = 0.5
+ENDS = "select state, attempt, (select count(*) from advisor_option o where o.advice_id = a.id) from advisor_advice a"
+
+
+@dataclass
+class Proof:
+    """What one way of failing did to the advices that were asked."""
+
+    fault: str
+    where: str
+    asked: int
+    ends: list[tuple[str, int, int]] = field(default_factory=list)  # state, attempt, options
+    waits_s: list[float] = field(default_factory=list)  # from the fault to the next start of that advice
+
+    @property
+    def done(self) -> int:
+        return sum(state == "done" for state, _, _ in self.ends)
+
+    @property
+    def holds(self) -> bool:
+        """Every advice ended as done or as failed after three lost workers, and none has its options twice."""
+        fine = [s == "done" and options == 2 or s == "failed" and attempt == 3 for s, attempt, options in self.ends]
+        return len(fine) == self.asked and all(fine)
+
+    def row(self) -> str:
+        waits = f"{statistics.median(self.waits_s):.1f} / {max(self.waits_s):.1f} s" if self.waits_s else "-"
+        attempts = max(attempt for _, attempt, _ in self.ends)
+        verdict = "holds" if self.holds else "BROKEN"
+        return f"| {self.fault} | {self.where} | {self.asked} | {self.done} | {attempts} | {waits} | {verdict} |"
+
+
+@contextmanager
+def service(kind: str) -> Iterator[World]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        prefix = f"assay-soak-{uuid.uuid4().hex}:"
+        url = stack.enter_context(services.postgres_database()) if "postgres" in kind else f"sqlite:///{folder}/db"
+        redis_url = stack.enter_context(services.redis_keys(prefix)) if "redis" in kind else ""
+        world = World(folder, url, redis_url, prefix)
+        stack.callback(world.end)
+        world.python("manage.py", "migrate", "-v0")
+        yield world
+
+
+def kill_while_computing(world: World, kind: str) -> Proof:
+    """The worker holds the lease when it is killed; another one must start the advice again."""
+    proof = Proof("kill -9 while computing", kind, ROUNDS)
+    world.beat()
+    for _ in range(ROUNDS):
+        (world.folder / "go").unlink(missing_ok=True)
+        starts = len(world.runs())
+        worker = world.worker()
+        world.ask()
+        world.until(lambda starts=starts: len(world.runs()) == starts + 1)
+        kill(worker)
+        killed_at = time.monotonic()
+        other = world.worker()
+        world.until(lambda starts=starts: len(world.runs()) == starts + 2)
+        proof.waits_s.append(time.monotonic() - killed_at)
+        world.let_go()
+        world.until(lambda: "running" not in world.states() and "queued" not in world.states())
+        kill(other)
+    proof.ends = world.rows(ENDS)
+    return proof
+
+
+def kill_at_any_moment(world: World, kind: str) -> Proof:
+    """The worker is killed at a random moment: before the claim, while computing, while writing, after."""
+    chance = random.Random(SEED)
+    proof = Proof("kill -9 at a random moment", kind, 2 * ROUNDS)
+    world.extra["ASSAY_TEST_BUSY_S"] = str(BUSY_S)
+    world.let_go()
+    world.beat()
+    worker = world.worker()
+    for _ in range(ROUNDS):
+        world.ask(2)
+        time.sleep(chance.uniform(0, 4 * BUSY_S))
+        kill(worker)
+        worker = world.worker()
+    world.until(lambda: not {"queued", "running"} & set(world.states()), limit_s=300)
+    proof.ends = world.rows(ENDS)
+    return proof
+
+
+def lose_messages(world: World, kind: str) -> Proof:
+    """Every waiting message is deleted while nobody works."""
+    proof = Proof("all messages lost", kind, 10 * ROUNDS)
+    world.let_go()
+    world.ask(10 * ROUNDS)
+    if world.redis_url:
+        with services.redis_keys(world.redis_prefix):
+            pass  # leaving it deletes the keys
+    else:
+        shutil.rmtree(world.folder / "broker" / "messages")
+        (world.folder / "broker" / "messages").mkdir()
+    world.beat()
+    world.worker()
+    world.until(lambda: not {"queued", "running"} & set(world.states()), limit_s=300)
+    proof.ends = world.rows(ENDS)
+    return proof
+
+
+def deliver_often(world: World, kind: str) -> Proof:
+    """Each message is sent 20 times to two workers."""
+    proof = Proof("each message 20 times, two workers", kind, ROUNDS)
+    world.let_go()
+    ids = world.ask(ROUNDS)
+    world.python("-c", f"from advisor.celery import app\nfor pk in {ids} * 19: app.send_task('advice.run', args=[pk])")
+    world.worker()
+    world.worker()
+    world.beat()
+    world.until(lambda: not {"queued", "running"} & set(world.states()), limit_s=300)
+    assert len(world.runs()) == ROUNDS, f"{len(world.runs())} calculations of {ROUNDS} advices"
+    proof.ends = world.rows(ENDS)
+    return proof
+
+
+FAULTS: list[Callable[[World, str], Proof]] = [kill_while_computing, kill_at_any_moment, lose_messages, deliver_often]
+
+
+def kinds() -> list[str]:
+    found = ["sqlite, files"]
+    if services.redis_url():
+        found.append("sqlite, redis")
+        if services.postgres_url():
+            found.append("postgres, redis")
+    return found
+
+
+def page(proofs: list[Proof]) -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    times = ", ".join(f"{name.removeprefix('ASSAY_').lower()} {value}" for name, value in TIMINGS.items())
+    return "\n".join(
+        [
+            "# Reliability",
+            "",
+            "An accepted advice is never silently lost: it ends as done, failed or cancelled with a reason, even when",
+            "every process is killed; a result is counted once. Written by `make soak`, which breaks a real service",
+            f"(its engine replaced by one that waits) with these timings: {times}.",
+            "",
+            f"Measured {datetime.now(UTC):%Y-%m-%d} at {commit or 'an unknown commit'}, seed {SEED}.",
+            "",
+            "| fault | database, broker | advices | done | most attempts | to next start, median / max | promise |",
+            "|---|---|---|---|---|---|---|",
+            *(proof.row() for proof in proofs),
+            "",
+            "The wait includes the start of the new worker process. An advice that is not done here lost three workers",
+            "in a row and failed with that reason.",
+            "",
+        ]
+    )
+
+
+def main(target: Path) -> int:
+    proofs = []
+    for kind in kinds():
+        for fault in FAULTS:
+            with service(kind) as world:
+                proofs.append(fault(world, kind))
+            print(proofs[-1].row(), flush=True)
+    target.write_text(page(proofs))
+    return 0 if all(proof.holds for proof in proofs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
