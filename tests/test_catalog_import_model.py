@@ -1,0 +1,88 @@
+"""A config.json becomes a model of the catalog."""
+
+import io
+import json
+from io import StringIO
+from urllib.error import URLError
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from catalog.importers import hf
+from catalog.models import ServedModel
+from tests.engine.hf_configs import CONFIGS
+
+pytestmark = pytest.mark.django_db
+LLAMA = CONFIGS["meta-llama/Llama-3.1-8B"]
+
+
+def run(what, *options):
+    out = StringIO()
+    call_command("import_model", str(what), *options, stdout=out)
+    return out.getvalue().strip()
+
+
+def write(folder, config):
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def test_a_file_becomes_a_model_with_its_source(tmp_path):
+    said = run(write(tmp_path, LLAMA), "--slug", "my-llama")
+    assert said == "my-llama: created, 8.03 B parameters, 8.03 B for one token"
+    row = ServedModel.objects.get(slug="my-llama")
+    assert row.shape["hidden"] == 4096
+    assert row.sources["shape"]["source"] == "config.json"
+    assert row.max_context_tokens == 131072
+
+
+def test_importing_again_changes_nothing(tmp_path):
+    path = write(tmp_path, LLAMA)
+    run(path, "--slug", "my-llama")
+    assert "unchanged" in run(path, "--slug", "my-llama")
+
+
+def test_an_id_is_read_from_the_hub(monkeypatch):
+    asked = []
+
+    def answer(request, timeout):
+        asked.append(request.full_url)
+        return io.BytesIO(json.dumps(LLAMA).encode())
+
+    monkeypatch.setattr(hf, "urlopen", answer)
+    assert run("acme/Llama-X.1").startswith("acme-llama-x-1: created")
+    assert asked == ["https://huggingface.co/acme/Llama-X.1/resolve/main/config.json"]
+    assert ServedModel.objects.get().hf_id == "acme/Llama-X.1"
+
+
+def test_a_hub_that_does_not_answer_says_what_to_do(monkeypatch):
+    def refuse(request, timeout):
+        raise URLError("no route")
+
+    monkeypatch.setattr(hf, "urlopen", refuse)
+    with pytest.raises(CommandError, match="give its path instead"):
+        run("acme/model")
+
+
+@pytest.mark.parametrize("what", ["nothing-here", "../../etc/none", "http://example.org/config.json", "a/b/c"])
+def test_what_is_neither_file_nor_id_is_refused(what):
+    with pytest.raises(CommandError, match="neither a file nor an id"):
+        run(what)
+
+
+def test_an_unknown_architecture_is_refused_by_name(tmp_path):
+    with pytest.raises(CommandError, match="rwkv"):
+        run(write(tmp_path, {"model_type": "rwkv"}), "--slug", "x")
+
+
+def test_a_file_without_a_name_needs_a_slug(tmp_path):
+    with pytest.raises(CommandError, match="--slug"):
+        run(write(tmp_path, LLAMA))
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_what_is_no_configuration_is_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CommandError, match="JSON"):
+        run(tmp_path / "config.json", "--slug", "x")
