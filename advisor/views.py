@@ -277,10 +277,6 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     return trouble(request, 403)
 
 
-def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return trouble(request, 403, "The form was too old or came from another site. Reload the page and send it again.")
-
-
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     said = exception.args[0] if exception.args else ""
     return trouble(request, 404, said if isinstance(said, str) and not said.startswith("No ") else "")

@@ -65,3 +65,4 @@ def test_a_full_queue_asks_to_come_back(client: Client, settings: object) -> Non
 def test_the_form_needs_its_token() -> None:
     page = Client(enforce_csrf_checks=True).post(reverse("ask"), FILLED)
     assert page.status_code == 403 and not Advice.objects.exists()
+    assert "Reload the page" in page.content.decode()
