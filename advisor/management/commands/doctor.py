@@ -50,7 +50,7 @@ def database_state() -> Finding:
 def broker_and_worker() -> Iterator[Finding]:
     kind = "redis" if settings.REDIS_URL else f"files in {settings.BROKER_DIR}"
     try:
-        answers = [name for answer in app.control.ping(timeout=2) for name in answer]
+        answers = [name for answer in app.control.ping(timeout=2) or [] for name in answer]
     except (OperationalError, OSError) as error:
         yield False, "broker", f"{kind}: {error}"
         return
