@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .steptime import CHUNKED, MIXED, PREFILL_FIRST, STATIC, Demand, Load, Scheduler, StepTimes, load_of
+from .batching import Prompts, continuous, crowded_of, opening_of, own_prompt_s, prompts_of, room_of, static_of
+from .steptime import CHUNKED, PREFILL_FIRST, STATIC, Demand, Load, Scheduler, StepTimes, load_of
 
-RAMP_SCATTER = 1.0  # how much an opening ramp of one step's prompts scatters evenly spaced requests
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
 Z95 = 1.6448536269514722  # 95th percentile of the standard normal
 
@@ -69,7 +69,7 @@ def closed_loop(times: StepTimes, concurrency: np.ndarray | float, demand: Deman
     limit, by_kv = _running_limit(times, demand, scheduler, axes)
     running = np.maximum(np.minimum(concurrency, limit), 1.0)  # lanes that serve nobody are marked below
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
-    solve = _static if scheduler.policy == STATIC else _continuous
+    solve = static_of if scheduler.policy == STATIC else continuous
     rate, first_s, tpot_s, full, _ = solve(load, running, demand, scheduler, request_s)
     served = limit >= 1
     rate = np.where(served, rate, 0.0)
@@ -83,150 +83,6 @@ def closed_loop(times: StepTimes, concurrency: np.ndarray | float, demand: Deman
         kv_limited=(by_kv < concurrency) & (by_kv <= scheduler.max_running_requests),
         saturating=(limit < concurrency) | full,
     )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Prompts:
-    """How prompts fall into steps, given `arrivals` per (decode) step and `room` prompts per step."""
-
-    per_step: np.ndarray  # prompts in a step that has any
-    whole_steps: np.ndarray  # steps of a prompt before its last one, each filled by it
-    last: np.ndarray  # share of the prompt in its last step
-    share: np.ndarray  # steps with prompts, per step
-
-
-def _prompts(arrivals: np.ndarray, room: np.ndarray, random: np.ndarray | float, clump=1.0) -> _Prompts:
-    """`random` 0: arrivals keep an even distance; 1: they fall on steps independently; `clump`: so many together."""
-    met = np.minimum(arrivals, 1.0) * (1 - random) + (1 - np.exp(-arrivals)) * random
-    met = np.minimum(met, arrivals / clump)
-    whole = np.maximum(np.ceil(1 / room - 1e-9) - 1, 0.0)
-    share = np.maximum(np.where(whole > 0, arrivals * (whole + 1), met), arrivals / room)
-    per_step = np.where(whole > 0, room, arrivals / np.maximum(share, 1e-30))
-    return _Prompts(per_step=per_step, whole_steps=whole, last=1 - whole * room, share=share)
-
-
-def _own_prompt_s(load: Load, decodes: np.ndarray, prompts: _Prompts, sequences: np.ndarray) -> np.ndarray:
-    """Time of the steps that hold a request's prompt."""
-    filled_s = load.step_s(decodes, prompts.per_step, sequences)
-    last_s = load.step_s(decodes, prompts.last, sequences)
-    return np.where(prompts.whole_steps > 0, prompts.whole_steps * filled_s + last_s, filled_s)
-
-
-def _room(load: Load, scheduler: Scheduler, decodes: np.ndarray | float) -> np.ndarray:
-    """How many prompts (or what part of one) a step takes."""
-    budget = scheduler.max_batched_tokens
-    if scheduler.policy == MIXED and not scheduler.chunked_prefill:
-        return np.maximum(np.floor(budget / load.prompt_tokens), 1.0)
-    return np.maximum(budget - (decodes if scheduler.policy == CHUNKED else 0.0), 1.0) / load.prompt_tokens
-
-
-def _added_s(load: Load, decodes: np.ndarray, step_s: np.ndarray, p: _Prompts, room, arrivals, sequences):
-    """Mean time that prompts add to a step of decodes, and the time of a request's own prompt."""
-    own_s = _own_prompt_s(load, decodes, p, sequences)
-    spread_s = arrivals * (own_s - (p.whole_steps + 1) * step_s)
-    filled = np.maximum(p.per_step, np.minimum(room, 1.0))
-    packed_s = arrivals / room * (load.step_s(decodes, filled, sequences) - step_s)
-    several_s = p.share * (own_s - step_s)
-    return np.where(p.whole_steps > 0, np.where(p.share > 1, packed_s, spread_s), several_s), own_s
-
-
-def _continuous(load, running, demand, scheduler, request_s, clump=1.0):
-    """Requests/s, TTFT, TPOT, whether the prompt budget is the limit, and the time of a step without prompts."""
-    if scheduler.policy == PREFILL_FIRST:
-        return _alternating(load, running, demand, scheduler, request_s, clump)
-    together = _together(load, running, demand, scheduler, request_s, clump)
-    if scheduler.policy == CHUNKED:
-        return together
-    crowded = _crowded(load, running, demand, scheduler)
-    if not crowded.any():
-        return together
-    apart = _alternating(load, running, demand, scheduler, request_s, clump)
-    return tuple(np.where(crowded, a, t) for a, t in zip(apart, together, strict=True))
-
-
-def _crowded(load, running, demand, scheduler) -> np.ndarray:
-    """Do prompts leave the decodes no tokens, so that steps alternate?"""
-    a_step = np.minimum(np.maximum(running / demand.output_tokens, 1.0), _room(load, scheduler, 0.0))
-    decodes = np.minimum(running, a_step * demand.output_tokens)
-    return a_step * load.prompt_tokens + decodes > scheduler.max_batched_tokens
-
-
-def _randomness(load: Load, running, demand: Demand, scheduler: Scheduler, arrivals) -> np.ndarray | float:
-    """How far the opening ramp of prompts has scattered an even spacing of equal requests; 1 when lengths vary."""
-    if demand.output_cv2 > 0:
-        return 1.0
-    scatter = RAMP_SCATTER * arrivals * (running - 1) * load.prompt_tokens / scheduler.max_batched_tokens
-    return scatter / (1 + scatter)
-
-
-def _together(load, running, demand, scheduler, request_s, clump):
-    """Prompts and decodes share steps."""
-    after_first = np.maximum(demand.output_tokens - 1, 0.0)  # decode steps of a request
-    others, busy = np.maximum(running - 1, 0.0) / np.maximum(running, 1e-9), np.clip(running - 1, 0.0, 1.0)
-    step_s = load.step_s(running, 0.0, running)
-    most = scheduler.max_batched_tokens / (load.prompt_tokens + after_first)
-    chunks = np.ceil(1 / _room(load, scheduler, np.minimum(running, most * after_first)))
-    lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))
-    unbounded = running / np.maximum(after_first + lag + chunks, 1.0)
-    arrivals = np.minimum(unbounded, most)
-    room = _room(load, scheduler, arrivals * after_first)
-    p = _prompts(arrivals, room, _randomness(load, running, demand, scheduler, arrivals), clump)
-    alone_n = arrivals * (after_first + chunks)
-    decode_s = np.where(after_first > 0, load.step_s(alone_n, 0.0, alone_n), 0.0)
-    with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.share, 1e-30), 0.0)
-    added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n)
-    step_s = decode_s + added_s
-    tpot_s = decode_s + others * added_s
-    rate = arrivals / step_s
-    first_s = own_s + np.where(busy > 0, lag * tpot_s + (1 - busy) * request_s, request_s)
-    full = unbounded > most
-    queued_s = running / rate - after_first * tpot_s
-    return rate, np.where(full, np.maximum(first_s, queued_s), first_s), tpot_s, full, decode_s
-
-
-def _alternating(load, running, demand, scheduler, request_s, clump):
-    """Steps of prompts only and steps of decodes only."""
-    after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    others, busy = np.maximum(running - 1, 0.0) / np.maximum(running, 1e-9), np.clip(running - 1, 0.0, 1.0)
-    step_s, share = load.step_s(running, 0.0, running), 0.0
-    room = _room(load, scheduler, 0.0)
-    for _ in range(2):
-        lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))  # in steps of either kind
-        arrivals = running / np.maximum(after_first + lag / (1 + share), 1.0)  # per step of decodes
-        p = _prompts(arrivals, room, float(demand.output_cv2 > 0), clump)
-        decodes = arrivals * after_first
-        decode_s = np.where(after_first > 0, load.step_s(decodes, 0.0, decodes), 0.0)
-        own_s = _own_prompt_s(load, 0.0, p, p.per_step)
-        share = np.minimum(p.share, 1.0)
-        added_s = p.share * own_s / (p.whole_steps + 1)
-        step_s = (decode_s + added_s) / (1 + share)
-    tpot_s = decode_s + others * added_s
-    rate = arrivals / (decode_s + added_s)
-    in_a_row = np.maximum(arrivals / np.maximum(room, 1.0), 1.0)
-    first_s = own_s * (in_a_row + 1) / 2
-    first_s = first_s + np.where(busy > 0, lag * step_s + (1 - busy) * request_s, request_s)
-    return rate, first_s, tpot_s, np.zeros(rate.shape, bool), decode_s
-
-
-def _opening(load: Load, running, scheduler: Scheduler) -> tuple[np.ndarray, np.ndarray]:
-    """`running` prompts at once: how many steps they fill, and in which the mean request gets its first token."""
-    room = _room(load, scheduler, 0.0)
-    steps = np.maximum(np.ceil(running / room - 1e-9), 1.0)
-    grouped = steps * (1 - (steps - 1) * room / (2 * running))
-    split = (running + 1) / 2 / room + np.where(1 / room % 1 > 0, 0.5, 0.0)
-    return steps, np.minimum(np.where(room >= 1, grouped, split), steps)
-
-
-def _static(load, running, demand, scheduler, request_s):
-    """The same of batches that start and end together, one after another."""
-    after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    longest = after_first * (1 + np.sqrt(3 * demand.output_cv2) * (running - 1) / (running + 1))
-    steps, first = _opening(load, running, scheduler)
-    prompt_s = load.step_s(0.0, running / steps, np.maximum(running / steps, 1.0))
-    decode_s = load.step_s(running, 0.0, running)
-    tpot_s = decode_s + (steps - first) * prompt_s / np.maximum(after_first, 1.0)
-    rate = running / (steps * prompt_s + longest * decode_s + request_s)
-    return rate, request_s + first * prompt_s, tpot_s, np.zeros(rate.shape, bool), decode_s
 
 
 def burst(
@@ -246,7 +102,7 @@ def burst(
     rate, first_s, tpot_s = _rounds(load, running, demand, scheduler, request_s, rounds)
     if demand.output_cv2 == 0 or scheduler.policy == STATIC:
         apart = _in_step(load, running, demand, scheduler)
-        equal = _static(load, running, demand, scheduler, request_s)[:3]
+        equal = static_of(load, running, demand, scheduler, request_s)[:3]
         rate, first_s, tpot_s = (np.where(apart, e, r) for e, r in zip(equal, (rate, first_s, tpot_s), strict=True))
     rate = np.where(served, rate, 0.0)
     queued_s = np.divide(concurrency - running, rate, out=np.full_like(rate, np.inf), where=rate > 0)
@@ -262,22 +118,24 @@ def burst(
     )
 
 
-def _in_step(load, running, demand, scheduler) -> np.ndarray:
+def _in_step(load: Load, running: np.ndarray, demand: Demand, scheduler: Scheduler) -> np.ndarray:
     """Do equal requests that start together stay together, so that every round opens like the first?"""
     if scheduler.policy in (PREFILL_FIRST, STATIC):
         return np.ones(running.shape, bool)
-    in_one = running <= _room(load, scheduler, 0.0)
-    return in_one if scheduler.policy == CHUNKED else in_one | _crowded(load, running, demand, scheduler)
+    in_one = running <= room_of(load, scheduler, 0.0)
+    return in_one if scheduler.policy == CHUNKED else in_one | crowded_of(load, running, demand, scheduler)
 
 
-def _rounds(load, running, demand, scheduler, request_s, rounds):
+def _rounds(
+    load: Load, running: np.ndarray, demand: Demand, scheduler: Scheduler, request_s: np.ndarray, rounds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Requests/s, TTFT and TPOT over so many rounds of `running` requests, of which the first starts at once."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    steps, first = _opening(load, running, scheduler)
+    steps, first = opening_of(load, running, scheduler)
     scatter = np.sqrt(6 * demand.output_cv2 * rounds) * after_first  # width in steps of a clump, half way through
     dense = running / np.minimum(steps + scatter, np.maximum(after_first, 1.0))
     clump = np.where(scatter > 0, dense / -np.expm1(-dense), running / steps)
-    rate, first_s, tpot_s, full, decode_s = _continuous(
+    rate, first_s, tpot_s, full, decode_s = continuous(
         load, running, demand, scheduler, request_s, np.clip(clump, 1.0, running)
     )
     overlap = 0.0 if scheduler.policy == PREFILL_FIRST else 1.0
@@ -327,7 +185,9 @@ def open_loop(
     return _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p)
 
 
-def _fixed_point(function: Callable[[np.ndarray], np.ndarray], low, high, rounds: int) -> np.ndarray:
+def _fixed_point(
+    function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray, rounds: int
+) -> np.ndarray:
     """The argument that a rising function maps to itself, in [low, high]: Aitken's step, kept inside a bracket."""
     x = low
     for _ in range(rounds):
@@ -341,20 +201,24 @@ def _fixed_point(function: Callable[[np.ndarray], np.ndarray], low, high, rounds
     return x
 
 
-def _gap_s(load: Load, rate, tpot_s, after_first, scheduler: Scheduler):
+def _gap_s(
+    load: Load, rate: np.ndarray, tpot_s: np.ndarray, after_first: np.ndarray, scheduler: Scheduler
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Prompts]:
     """TPOT that follows from a supposed TPOT; decodes per step, time of a step without and with prompts, and those."""
     decodes = 1 + rate * after_first * tpot_s
     decode_s = load.step_s(decodes, 0.0, decodes)
     separate = scheduler.policy == PREFILL_FIRST
-    room = _room(load, scheduler, decodes)
-    p = _prompts(rate * tpot_s, room, 1.0)
+    room = room_of(load, scheduler, decodes)
+    p = prompts_of(rate * tpot_s, room, 1.0)
     beside = 0.0 if separate else decodes
     filled_s = load.step_s(beside, p.per_step, beside + p.per_step)
     added_s = rate * tpot_s / p.per_step * (filled_s - (0.0 if separate else decode_s))
     return decode_s + added_s, decodes, decode_s, filled_s, p
 
 
-def _prompt_queue(load: Load, rate, beside, room, demand: Demand) -> tuple[np.ndarray, np.ndarray]:
+def _prompt_queue(
+    load: Load, rate: np.ndarray, beside: np.ndarray, room: np.ndarray, demand: Demand
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean wait of a prompt for prompts before it, and the share of time that prompts need (Sakasegawa 1977)."""
     at_once = np.maximum(room, 1.0)
     full_s = load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
@@ -363,17 +227,29 @@ def _prompt_queue(load: Load, rate, beside, room, demand: Demand) -> tuple[np.nd
     return full_s / at_once * share**power / (1 - share) * (1 + demand.input_cv2) / 2, share
 
 
-def _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p) -> OpenLoop:
+def _open_answer(
+    times: StepTimes,
+    load: Load,
+    demand: Demand,
+    scheduler: Scheduler,
+    rate: np.ndarray,
+    capacity: np.ndarray,
+    tpot_s: np.ndarray,
+    decodes: np.ndarray,
+    decode_s: np.ndarray,
+    filled_s: np.ndarray,
+    p: Prompts,
+) -> OpenLoop:
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     separate = scheduler.policy == PREFILL_FIRST
     beside = np.zeros(rate.shape) if separate else decodes - 1
-    own_s = _own_prompt_s(load, beside, p, beside + 1)
+    own_s = own_prompt_s(load, beside, p, beside + 1)
     prompts = rate * tpot_s / p.per_step
     prompts = np.minimum(prompts / (1 + prompts) if separate else prompts, 1.0)
     step_s = (1 - prompts) * decode_s + prompts * filled_s
     residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
     busy = -np.expm1(-rate * (after_first * tpot_s + own_s))
-    queue_s, share = _prompt_queue(load, rate, beside, _room(load, scheduler, decodes), demand)
+    queue_s, share = _prompt_queue(load, rate, beside, room_of(load, scheduler, decodes), demand)
     wait_s = busy * (residual_s + scheduler.asynchronous * step_s)
     stall_s = share * (queue_s + own_s) / (1 - share)  # prompts left behind one's own, and those that join them
     slow = 1.0 if separate else np.maximum(1 - tpot_s / filled_s, 0.0)
@@ -400,15 +276,23 @@ def _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes
     )
 
 
-def _open_static(times, load, demand, scheduler, rate, capacity, rounds: int) -> OpenLoop:
+def _open_static(
+    times: StepTimes,
+    load: Load,
+    demand: Demand,
+    scheduler: Scheduler,
+    rate: np.ndarray,
+    capacity: np.ndarray,
+    rounds: int,
+) -> OpenLoop:
     """A batch holds what came during the batch before it."""
     limit, _ = _running_limit(times, demand, scheduler, 0)
 
     def implied(size: np.ndarray) -> np.ndarray:
-        return rate * size / _static(load, size, demand, scheduler, times.request_s)[0]
+        return rate * size / static_of(load, size, demand, scheduler, times.request_s)[0]
 
     size = _fixed_point(implied, np.ones(rate.shape), np.maximum(limit, 1.0), rounds)
-    batches_per_s, first_s, tpot_s = _static(load, size, demand, scheduler, times.request_s)[:3]
+    batches_per_s, first_s, tpot_s = static_of(load, size, demand, scheduler, times.request_s)[:3]
     batch_s = size / batches_per_s
     busy = np.minimum(rate * batch_s, 1.0)
     return _open_result(
@@ -424,7 +308,17 @@ def _open_static(times, load, demand, scheduler, rate, capacity, rounds: int) ->
     )
 
 
-def _open_result(rate, capacity, demand: Demand, limit, ttft_s, tpot_s, ttft_p95_s, tpot_p95_s, running) -> OpenLoop:
+def _open_result(
+    rate: np.ndarray,
+    capacity: np.ndarray,
+    demand: Demand,
+    limit: np.ndarray,
+    ttft_s: np.ndarray,
+    tpot_s: np.ndarray,
+    ttft_p95_s: np.ndarray,
+    tpot_p95_s: np.ndarray,
+    running: np.ndarray,
+) -> OpenLoop:
     used = np.divide(rate, capacity, out=np.full_like(rate, np.inf), where=capacity > 0)
     ok = used < 1
     served = np.where(ok, rate, capacity)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from advisor.engine.plan import Lengths
-from advisor.engine.simulate import _window_pairs, simulate, token_lengths
+from advisor.engine.simulate import simulate, token_lengths
+from advisor.engine.stepping import _window_pairs
 from advisor.engine.steptime import POLICIES, Client, Scheduler, StepTimes
 
 from .serving_cases import fixed, lane
