@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import environ
 import structlog
@@ -241,7 +242,7 @@ SHARED_PROCESSORS = [
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
-RENDERER = (
+RENDERER: list[Any] = (
     [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     if env.bool("ASSAY_LOG_JSON", default=False)
     else [structlog.dev.ConsoleRenderer(colors=False)]

@@ -16,8 +16,8 @@ from advisor import engine
 
 ENGINE_UNITS = "s bytes bits flops watts usd kgco2e kwh tokens requests sequences fraction years year months"
 COLUMN_UNITS = "s ms gib mib gb tflops ghz watts usd kgco2e kwh tokens parameters fraction years year"
-COUNTED = "chips accelerators replicas kernels steps layers heads experts"  # a count that names what it counts
-PER = "s sequence token pair layer logit chip accelerator request step hour kwh kw_month mtok_output month user weight "
+COUNTED = "chips accelerators replicas instances kernels steps layers heads experts index"  # a count that names what it counts
+PER = "s sequence token pair layer logit chip accelerator request step hour kwh kw_month mtok_output mtok_input mtok_cached_input month user weight "
 PER += "context_token expert_layer year"
 STATISTICS = "mean peak max min p50 p95 p99"
 # Pure numbers: sizes of a network's parts, degrees of parallelism, ranks and the few ratios that have a name.
@@ -33,6 +33,8 @@ BARE = set(
 )
 # Lengths by their usual names, yes/no arrays, and settings keyed by name.
 BARE |= {"isl", "osl", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
+# Numbers of candidates, and positions in a table.
+BARE |= {"evaluated", "pruned", "feasible", "row", "offer"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high"}
 
