@@ -4,42 +4,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .steptime import CHUNKED, MIXED, PREFILL_FIRST, Demand, Load, Scheduler
+from .steptime import CHUNKED, MIXED, PREFILL_FIRST, Array, Demand, Load, Scheduler
 
-Answer = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Answer = tuple[Array, ...]  # requests/s, TTFT, TPOT, is the prompt budget the limit, time of a step without prompts
 RAMP_SCATTER = 1.0  # how much an opening ramp of one step's prompts scatters evenly spaced requests
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompts:
-    """How prompts fall into steps, given `arrivals` per (decode) step and `room` prompts per step."""
+    """How prompts fall into steps: so many in a step that has any, and how many steps have any."""
 
-    per_step: np.ndarray  # prompts in a step that has any
-    whole_steps: np.ndarray  # steps of a prompt before its last one, each filled by it
-    last: np.ndarray  # share of the prompt in its last step
-    share: np.ndarray  # steps with prompts, per step
+    requests_per_step: Array  # prompts in a step that has any
+    whole_steps: Array  # steps of a prompt before its last one, each filled by it
+    last_fraction: Array  # of the prompt, in its last step
+    prompt_steps_per_step: Array
 
 
-def prompts_of(
-    arrivals: np.ndarray, room: np.ndarray, random: np.ndarray | float, clump: np.ndarray | float = 1.0
-) -> Prompts:
+def prompts_of(arrivals: Array, room: Array, random: Array, clump: Array = 1.0) -> Prompts:
     """`random` 0: arrivals keep an even distance; 1: they fall on steps independently; `clump`: so many together."""
     met = np.minimum(arrivals, 1.0) * (1 - random) + (1 - np.exp(-arrivals)) * random
     met = np.minimum(met, arrivals / clump)
     whole = np.maximum(np.ceil(1 / room - 1e-9) - 1, 0.0)
     share = np.maximum(np.where(whole > 0, arrivals * (whole + 1), met), arrivals / room)
-    per_step = np.where(whole > 0, room, arrivals / np.maximum(share, 1e-30))
-    return Prompts(per_step=per_step, whole_steps=whole, last=1 - whole * room, share=share)
+    requests_per_step = np.where(whole > 0, room, arrivals / np.maximum(share, 1e-30))
+    return Prompts(
+        requests_per_step=requests_per_step,
+        whole_steps=whole,
+        last_fraction=1 - whole * room,
+        prompt_steps_per_step=share,
+    )
 
 
-def own_prompt_s(load: Load, decodes: np.ndarray, prompts: Prompts, sequences: np.ndarray) -> np.ndarray:
+def own_prompt_s(load: Load, decodes: Array, prompts: Prompts, sequences: Array) -> Array:
     """Time of the steps that hold a request's prompt."""
-    filled_s = load.step_s(decodes, prompts.per_step, sequences)
-    last_s = load.step_s(decodes, prompts.last, sequences)
+    filled_s = load.step_s(decodes, prompts.requests_per_step, sequences)
+    last_s = load.step_s(decodes, prompts.last_fraction, sequences)
     return np.where(prompts.whole_steps > 0, prompts.whole_steps * filled_s + last_s, filled_s)
 
 
-def room_of(load: Load, scheduler: Scheduler, decodes: np.ndarray | float) -> np.ndarray:
+def room_of(load: Load, scheduler: Scheduler, decodes: Array) -> Array:
     """How many prompts (or what part of one) a step takes."""
     budget = scheduler.max_batched_tokens
     if scheduler.policy == MIXED and not scheduler.chunked_prefill:
@@ -49,29 +52,29 @@ def room_of(load: Load, scheduler: Scheduler, decodes: np.ndarray | float) -> np
 
 def _added_s(
     load: Load,
-    decodes: np.ndarray,
-    step_s: np.ndarray,
+    decodes: Array,
+    step_s: Array,
     p: Prompts,
-    room: np.ndarray,
-    arrivals: np.ndarray,
-    sequences: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    room: Array,
+    arrivals: Array,
+    sequences: Array,
+) -> tuple[Array, Array]:
     """Mean time that prompts add to a step of decodes, and the time of a request's own prompt."""
     own_s = own_prompt_s(load, decodes, p, sequences)
     spread_s = arrivals * (own_s - (p.whole_steps + 1) * step_s)
-    filled = np.maximum(p.per_step, np.minimum(room, 1.0))
+    filled = np.maximum(p.requests_per_step, np.minimum(room, 1.0))
     packed_s = arrivals / room * (load.step_s(decodes, filled, sequences) - step_s)
-    several_s = p.share * (own_s - step_s)
-    return np.where(p.whole_steps > 0, np.where(p.share > 1, packed_s, spread_s), several_s), own_s
+    several_s = p.prompt_steps_per_step * (own_s - step_s)
+    return np.where(p.whole_steps > 0, np.where(p.prompt_steps_per_step > 1, packed_s, spread_s), several_s), own_s
 
 
 def continuous(
     load: Load,
-    running: np.ndarray,
+    running: Array,
     demand: Demand,
     scheduler: Scheduler,
-    request_s: np.ndarray,
-    clump: np.ndarray | float = 1.0,
+    request_s: Array,
+    clump: Array = 1.0,
 ) -> Answer:
     """Requests/s, TTFT, TPOT, whether the prompt budget is the limit, and the time of a step without prompts."""
     if scheduler.policy == PREFILL_FIRST:
@@ -86,16 +89,14 @@ def continuous(
     return tuple(np.where(crowded, a, t) for a, t in zip(apart, together, strict=True))
 
 
-def crowded_of(load: Load, running: np.ndarray, demand: Demand, scheduler: Scheduler) -> np.ndarray:
+def crowded_of(load: Load, running: Array, demand: Demand, scheduler: Scheduler) -> Array:
     """Do prompts leave the decodes no tokens, so that steps alternate?"""
     a_step = np.minimum(np.maximum(running / demand.output_tokens, 1.0), room_of(load, scheduler, 0.0))
     decodes = np.minimum(running, a_step * demand.output_tokens)
     return a_step * load.prompt_tokens + decodes > scheduler.max_batched_tokens
 
 
-def _randomness(
-    load: Load, running: np.ndarray, demand: Demand, scheduler: Scheduler, arrivals: np.ndarray
-) -> np.ndarray | float:
+def _randomness(load: Load, running: Array, demand: Demand, scheduler: Scheduler, arrivals: Array) -> Array:
     """How far the opening ramp of prompts has scattered an even spacing of equal requests; 1 when lengths vary."""
     if demand.output_cv2 > 0:
         return 1.0
@@ -105,11 +106,11 @@ def _randomness(
 
 def _together(
     load: Load,
-    running: np.ndarray,
+    running: Array,
     demand: Demand,
     scheduler: Scheduler,
-    request_s: np.ndarray,
-    clump: np.ndarray | float,
+    request_s: Array,
+    clump: Array,
 ) -> Answer:
     """Prompts and decodes share steps."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)  # decode steps of a request
@@ -124,7 +125,7 @@ def _together(
     p = prompts_of(arrivals, room, _randomness(load, running, demand, scheduler, arrivals), clump)
     alone_n = arrivals * (after_first + chunks)
     decode_s = np.where(after_first > 0, load.step_s(alone_n, 0.0, alone_n), 0.0)
-    with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.share, 1e-30), 0.0)
+    with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.prompt_steps_per_step, 1e-30), 0.0)
     added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n)
     step_s = decode_s + added_s
     tpot_s = decode_s + others * added_s
@@ -137,11 +138,11 @@ def _together(
 
 def _alternating(
     load: Load,
-    running: np.ndarray,
+    running: Array,
     demand: Demand,
     scheduler: Scheduler,
-    request_s: np.ndarray,
-    clump: np.ndarray | float,
+    request_s: Array,
+    clump: Array,
 ) -> Answer:
     """Steps of prompts only and steps of decodes only."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
@@ -154,9 +155,9 @@ def _alternating(
         p = prompts_of(arrivals, room, float(demand.output_cv2 > 0), clump)
         decodes = arrivals * after_first
         decode_s = np.where(after_first > 0, load.step_s(decodes, 0.0, decodes), 0.0)
-        own_s = own_prompt_s(load, 0.0, p, p.per_step)
-        share = np.minimum(p.share, 1.0)
-        added_s = p.share * own_s / (p.whole_steps + 1)
+        own_s = own_prompt_s(load, 0.0, p, p.requests_per_step)
+        share = np.minimum(p.prompt_steps_per_step, 1.0)
+        added_s = p.prompt_steps_per_step * own_s / (p.whole_steps + 1)
         step_s = (decode_s + added_s) / (1 + share)
     tpot_s = decode_s + others * added_s
     rate = arrivals / (decode_s + added_s)
@@ -166,7 +167,7 @@ def _alternating(
     return rate, first_s, tpot_s, np.zeros(rate.shape, bool), decode_s
 
 
-def opening_of(load: Load, running: np.ndarray, scheduler: Scheduler) -> tuple[np.ndarray, np.ndarray]:
+def opening_of(load: Load, running: Array, scheduler: Scheduler) -> tuple[Array, Array]:
     """`running` prompts at once: how many steps they fill, and in which the mean request gets its first token."""
     room = room_of(load, scheduler, 0.0)
     steps = np.maximum(np.ceil(running / room - 1e-9), 1.0)
@@ -175,7 +176,7 @@ def opening_of(load: Load, running: np.ndarray, scheduler: Scheduler) -> tuple[n
     return steps, np.minimum(np.where(room >= 1, grouped, split), steps)
 
 
-def static_of(load: Load, running: np.ndarray, demand: Demand, scheduler: Scheduler, request_s: np.ndarray) -> Answer:
+def static_of(load: Load, running: Array, demand: Demand, scheduler: Scheduler, request_s: Array) -> Answer:
     """The same of batches that start and end together, one after another."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     longest = after_first * (1 + np.sqrt(3 * demand.output_cv2) * (running - 1) / (running + 1))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .batching import Prompts, continuous, crowded_of, opening_of, own_prompt_s, prompts_of, room_of, static_of
-from .steptime import CHUNKED, PREFILL_FIRST, STATIC, Demand, Load, Scheduler, StepTimes, load_of
+from .steptime import CHUNKED, PREFILL_FIRST, STATIC, Array, Demand, Load, Scheduler, StepTimes, load_of
 
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
 Z95 = 1.6448536269514722  # 95th percentile of the standard normal
@@ -44,7 +44,7 @@ class OpenLoop:
     saturating: np.ndarray  # above 85 % of capacity
 
 
-def _running_limit(times: StepTimes, demand: Demand, scheduler: Scheduler, extra_axes: int) -> tuple[np.ndarray, ...]:
+def _running_limit(times: StepTimes, demand: Demand, scheduler: Scheduler, extra_axes: int) -> tuple[Array, ...]:
     """How many requests run at once at most, and how many KV alone would allow."""
     shape = (-1,) + (1,) * extra_axes
     block, capacity = times.block_tokens.reshape(shape), times.kv_capacity_tokens.reshape(shape)
@@ -56,7 +56,7 @@ def _running_limit(times: StepTimes, demand: Demand, scheduler: Scheduler, extra
     return np.minimum(by_kv, scheduler.max_running_requests), by_kv
 
 
-def closed_loop(times: StepTimes, concurrency: np.ndarray | float, demand: Demand, scheduler: Scheduler) -> ClosedLoop:
+def closed_loop(times: StepTimes, concurrency: Array, demand: Demand, scheduler: Scheduler) -> ClosedLoop:
     """Throughput, TTFT and TPOT with `concurrency` requests always in flight.
 
     Counted in steps: a request spends `lag` steps unseen, its prompt's steps, and output-1 decode steps, so
@@ -86,7 +86,7 @@ def closed_loop(times: StepTimes, concurrency: np.ndarray | float, demand: Deman
 
 
 def burst(
-    times: StepTimes, concurrency: np.ndarray | float, demand: Demand, scheduler: Scheduler, requests_per_user: int = 10
+    times: StepTimes, concurrency: Array, demand: Demand, scheduler: Scheduler, requests_per_user: int = 10
 ) -> ClosedLoop:
     """What a benchmark client measures: requests_per_user x concurrency requests, the first `concurrency` at once.
 
@@ -118,7 +118,7 @@ def burst(
     )
 
 
-def _in_step(load: Load, running: np.ndarray, demand: Demand, scheduler: Scheduler) -> np.ndarray:
+def _in_step(load: Load, running: Array, demand: Demand, scheduler: Scheduler) -> Array:
     """Do equal requests that start together stay together, so that every round opens like the first?"""
     if scheduler.policy in (PREFILL_FIRST, STATIC):
         return np.ones(running.shape, bool)
@@ -127,8 +127,8 @@ def _in_step(load: Load, running: np.ndarray, demand: Demand, scheduler: Schedul
 
 
 def _rounds(
-    load: Load, running: np.ndarray, demand: Demand, scheduler: Scheduler, request_s: np.ndarray, rounds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    load: Load, running: Array, demand: Demand, scheduler: Scheduler, request_s: Array, rounds: Array
+) -> tuple[Array, Array, Array]:
     """Requests/s, TTFT and TPOT over so many rounds of `running` requests, of which the first starts at once."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     steps, first = opening_of(load, running, scheduler)
@@ -155,15 +155,13 @@ def _rounds(
     return rounds * running / total_s, ttft_s, tpot_s
 
 
-def capacity_requests_per_s(times: StepTimes, demand: Demand, scheduler: Scheduler) -> np.ndarray:
+def capacity_requests_per_s(times: StepTimes, demand: Demand, scheduler: Scheduler) -> Array:
     """Requests/s of each lane with as many in flight as it can run."""
     limit, _ = _running_limit(times, demand, scheduler, 0)
     return closed_loop(times, np.maximum(limit, 1.0), demand, scheduler).requests_per_s
 
 
-def open_loop(
-    times: StepTimes, rate_per_s: np.ndarray | float, demand: Demand, scheduler: Scheduler, rounds: int = 3
-) -> OpenLoop:
+def open_loop(times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Scheduler, rounds: int = 3) -> OpenLoop:
     """Means and p95 estimates under Poisson arrivals at rate_per_s to each lane (N,); infinite above capacity.
 
     A decoding request sees itself and as many others as Little's law gives for the TPOT it sees.
@@ -175,7 +173,7 @@ def open_loop(
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     limit, _ = _running_limit(times, demand, scheduler, 0)
 
-    def implied_s(supposed_s: np.ndarray) -> np.ndarray:
+    def implied_s(supposed_s: Array) -> Array:
         return _gap_s(load, rate, supposed_s, after_first, scheduler)[0]
 
     low_s = load.step_s(np.ones(rate.shape), 0.0, 1.0)
@@ -185,9 +183,7 @@ def open_loop(
     return _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p)
 
 
-def _fixed_point(
-    function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray, rounds: int
-) -> np.ndarray:
+def _fixed_point(function: Callable[[Array], Array], low: Array, high: Array, rounds: int) -> Array:
     """The argument that a rising function maps to itself, in [low, high]: Aitken's step, kept inside a bracket."""
     x = low
     for _ in range(rounds):
@@ -202,8 +198,8 @@ def _fixed_point(
 
 
 def _gap_s(
-    load: Load, rate: np.ndarray, tpot_s: np.ndarray, after_first: np.ndarray, scheduler: Scheduler
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Prompts]:
+    load: Load, rate: Array, tpot_s: Array, after_first: Array, scheduler: Scheduler
+) -> tuple[Array, Array, Array, Array, Prompts]:
     """TPOT that follows from a supposed TPOT; decodes per step, time of a step without and with prompts, and those."""
     decodes = 1 + rate * after_first * tpot_s
     decode_s = load.step_s(decodes, 0.0, decodes)
@@ -211,14 +207,12 @@ def _gap_s(
     room = room_of(load, scheduler, decodes)
     p = prompts_of(rate * tpot_s, room, 1.0)
     beside = 0.0 if separate else decodes
-    filled_s = load.step_s(beside, p.per_step, beside + p.per_step)
-    added_s = rate * tpot_s / p.per_step * (filled_s - (0.0 if separate else decode_s))
+    filled_s = load.step_s(beside, p.requests_per_step, beside + p.requests_per_step)
+    added_s = rate * tpot_s / p.requests_per_step * (filled_s - (0.0 if separate else decode_s))
     return decode_s + added_s, decodes, decode_s, filled_s, p
 
 
-def _prompt_queue(
-    load: Load, rate: np.ndarray, beside: np.ndarray, room: np.ndarray, demand: Demand
-) -> tuple[np.ndarray, np.ndarray]:
+def _prompt_queue(load: Load, rate: Array, beside: Array, room: Array, demand: Demand) -> tuple[Array, Array]:
     """Mean wait of a prompt for prompts before it, and the share of time that prompts need (Sakasegawa 1977)."""
     at_once = np.maximum(room, 1.0)
     full_s = load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
@@ -232,19 +226,19 @@ def _open_answer(
     load: Load,
     demand: Demand,
     scheduler: Scheduler,
-    rate: np.ndarray,
-    capacity: np.ndarray,
-    tpot_s: np.ndarray,
-    decodes: np.ndarray,
-    decode_s: np.ndarray,
-    filled_s: np.ndarray,
+    rate: Array,
+    capacity: Array,
+    tpot_s: Array,
+    decodes: Array,
+    decode_s: Array,
+    filled_s: Array,
     p: Prompts,
 ) -> OpenLoop:
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     separate = scheduler.policy == PREFILL_FIRST
     beside = np.zeros(rate.shape) if separate else decodes - 1
     own_s = own_prompt_s(load, beside, p, beside + 1)
-    prompts = rate * tpot_s / p.per_step
+    prompts = rate * tpot_s / p.requests_per_step
     prompts = np.minimum(prompts / (1 + prompts) if separate else prompts, 1.0)
     step_s = (1 - prompts) * decode_s + prompts * filled_s
     residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
@@ -281,14 +275,14 @@ def _open_static(
     load: Load,
     demand: Demand,
     scheduler: Scheduler,
-    rate: np.ndarray,
-    capacity: np.ndarray,
+    rate: Array,
+    capacity: Array,
     rounds: int,
 ) -> OpenLoop:
     """A batch holds what came during the batch before it."""
     limit, _ = _running_limit(times, demand, scheduler, 0)
 
-    def implied(size: np.ndarray) -> np.ndarray:
+    def implied(size: Array) -> Array:
         return rate * size / static_of(load, size, demand, scheduler, times.request_s)[0]
 
     size = _fixed_point(implied, np.ones(rate.shape), np.maximum(limit, 1.0), rounds)
@@ -309,19 +303,20 @@ def _open_static(
 
 
 def _open_result(
-    rate: np.ndarray,
-    capacity: np.ndarray,
+    rate: Array,
+    capacity: Array,
     demand: Demand,
-    limit: np.ndarray,
-    ttft_s: np.ndarray,
-    tpot_s: np.ndarray,
-    ttft_p95_s: np.ndarray,
-    tpot_p95_s: np.ndarray,
-    running: np.ndarray,
+    limit: Array,
+    ttft_s: Array,
+    tpot_s: Array,
+    ttft_p95_s: Array,
+    tpot_p95_s: Array,
+    running: Array,
 ) -> OpenLoop:
     used = np.divide(rate, capacity, out=np.full_like(rate, np.inf), where=capacity > 0)
     ok = used < 1
-    served = np.where(ok, rate, capacity)
+    served: Array = np.where(ok, rate, capacity)
+    busy: Array = np.where(ok, running, limit)
     return OpenLoop(
         output_tokens_per_s=served * demand.output_tokens,
         requests_per_s=served,
@@ -329,7 +324,7 @@ def _open_result(
         tpot_mean_s=np.where(ok, tpot_s, np.inf),
         ttft_p95_estimate_s=np.where(ok, ttft_p95_s, np.inf),
         tpot_p95_estimate_s=np.where(ok, tpot_p95_s, np.inf),
-        running_requests=np.where(ok, running, limit),
+        running_requests=busy,
         utilisation_fraction=used,
         capacity_requests_per_s=capacity,
         saturating=used > BUSY_LIMIT_FRACTION,

@@ -1,7 +1,9 @@
 """Discrete-event simulation of a serving scheduler: one loop over steps; percentiles come only from here."""
+# mypy: disable-error-code="no-any-return"
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -172,19 +174,19 @@ def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng: np.r
 
 
 def _costs(times: StepTimes, index: int) -> Costs:
-    block = int(times.block_tokens[index])
     whole = {"window_tokens", "graph_max_tokens", "block_tokens"}
-    special = {
-        "grid_tokens": np.ascontiguousarray(times.grid_tokens, float),
-        "linear_s": np.ascontiguousarray(times.linear_s[index], float),
-        "total_blocks": int(times.kv_capacity_tokens[index]) // block,
-    }
-    scalars = {
-        name: int(min(getattr(times, name)[index], 2**60)) if name in whole else float(getattr(times, name)[index])
-        for name in Costs._fields
-        if name not in special
-    }
-    return Costs(**special, **scalars)
+
+    def value(name: str) -> Any:
+        if name == "total_blocks":
+            return int(times.kv_capacity_tokens[index]) // int(times.block_tokens[index])
+        if name == "grid_tokens":
+            return np.ascontiguousarray(times.grid_tokens, float)
+        row = getattr(times, name)[index]
+        if name == "linear_s":
+            return np.ascontiguousarray(row, float)
+        return int(min(row, 2**60)) if name in whole else float(row)
+
+    return Costs(*(value(name) for name in Costs._fields))
 
 
 def _summary(

@@ -1,4 +1,5 @@
 """The scheduler's loop over steps, compiled: who runs, with how many tokens, for how long."""
+# mypy: disable-error-code="no-any-return"
 
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ def _linear(costs: Costs, tokens: int) -> float:
     grid, values = costs.grid_tokens, costs.linear_s
     if len(grid) == 1:
         return values[0]
-    i = min(max(np.searchsorted(grid, tokens, side="right") - 1, 0), len(grid) - 2)
+    i: int = min(max(np.searchsorted(grid, tokens, side="right") - 1, 0), len(grid) - 2)  # type: ignore[assignment]
     return values[i] + (tokens - grid[i]) * (values[i + 1] - values[i]) / (grid[i + 1] - grid[i])
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+Array = Any  # a number or an array that broadcasts with the candidates: no numpy type says so
 CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
 POLICIES = (CHUNKED, PREFILL_FIRST, MIXED, STATIC)
 STEADY, BURST, POISSON, TRACE = "steady", "burst", "poisson", "trace"
@@ -100,7 +102,7 @@ class Load:
     """Coefficients of the step time for one demand: decode(n) = linear(n) + n * decode_s, a prompt adds prompt_s."""
 
     grid_tokens: np.ndarray
-    per_width: np.ndarray  # (G - 1,) one over the width of each interval
+    width_tokens: np.ndarray  # (G - 1,) of each interval of the grid
     powers_of_two: bool
     flat_s: np.ndarray
     row: np.ndarray
@@ -114,7 +116,7 @@ class Load:
     graph_max_tokens: np.ndarray
     eager_floor_s: np.ndarray
 
-    def linear_s(self, tokens: np.ndarray) -> np.ndarray:
+    def linear_s(self, tokens: Array) -> Array:
         """Linear interpolation on the shared grid: by exponent on powers of two, else by search."""
         tokens, last = np.maximum(tokens, 1.0), len(self.grid_tokens) - 2
         if self.powers_of_two:
@@ -123,10 +125,10 @@ class Load:
             i = np.clip(np.searchsorted(self.grid_tokens, tokens, side="right") - 1, 0, last)
         place = self.row + i
         low = self.flat_s.take(place)
-        share = (tokens - self.grid_tokens.take(i)) * self.per_width.take(i)
+        share = (tokens - self.grid_tokens.take(i)) / self.width_tokens.take(i)
         return low + share * (self.flat_s.take(place + 1) - low)
 
-    def step_s(self, decodes: np.ndarray, prompts: np.ndarray | float, sequences: np.ndarray) -> np.ndarray:
+    def step_s(self, decodes: Array, prompts: Array, sequences: Array) -> Array:
         """Seconds of a step of so many decodes and (parts of) prompts."""
         tokens = decodes + prompts * self.prompt_tokens
         device = self.linear_s(tokens) + decodes * self.decode_s + prompts * self.prompt_s
@@ -138,7 +140,7 @@ class Load:
 SHARED = ("grid_tokens", "linear_s")  # not one value per candidate
 
 
-def _capped_sum(start: np.ndarray, end: np.ndarray, cap: np.ndarray) -> np.ndarray:
+def _capped_sum(start: Array, end: Array, cap: Array) -> Array:
     """Sum of min(j, cap) for j from start + 1 to end."""
     low, high = np.minimum(start, cap), np.minimum(end, cap)
     return (high * (high + 1) - low * (low + 1)) / 2 + cap * ((end - start) - (high - low))
@@ -165,7 +167,7 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
     names = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence", "graph_max_tokens", "eager_floor_s")
     return Load(
         grid_tokens=times.grid_tokens,
-        per_width=1 / np.diff(times.grid_tokens),
+        width_tokens=np.diff(times.grid_tokens),
         powers_of_two=np.array_equal(times.grid_tokens, 2.0 ** np.arange(len(times.grid_tokens))),
         flat_s=times.linear_s.ravel(),
         row=np.arange(len(times.linear_s)).reshape(shape) * len(times.grid_tokens),
