@@ -104,7 +104,8 @@ def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
     framework = find_framework(resources.frameworks, case.framework, case.framework_version)
     if framework is None:
         return f"no such framework: {case.framework}"
-    quantization = quantization_for(case.weights_dtype, accelerator, resources.quantizations)
+    dtype = "fp8-block" if case.block_scaled and case.weights_dtype == "fp8" else case.weights_dtype
+    quantization = quantization_for(dtype, accelerator, resources.quantizations)
     if isinstance(quantization, str):
         return quantization
     pools = [case.prefill_pool, case.decode_pool] if case.mode == "disagg" else [case.pool]
@@ -278,7 +279,7 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
     pool_lanes = _lanes_of(case, lane)
     static = case.phase == "static"
     client = _client(case, static)
-    users = case.concurrency or _offered(case, lane, built, i) * pool_lanes
+    users = case.concurrency or offered(case, lane, built, i) * pool_lanes
     per_lane = max(math.ceil(users / pool_lanes - 1e-9), 1)
     if client.kind == POISSON:
         client = replace(client, rate_per_s=client.rate_per_s / pool_lanes)
@@ -340,7 +341,7 @@ def _interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.nda
     return np.where(at > grid[-1], values[-1] + (at - grid[-1]) * slope, inside)
 
 
-def _offered(case: Case, lane: Lane, built: Lanes, i: int) -> int:
+def offered(case: Case, lane: Lane, built: Lanes, i: int) -> int:
     """Requests per lane that an offline run queues at once; a few fills of the server are as good as thousands."""
     most = _most_running(case, lane, built, i)
     if case.client.kind != "offline":

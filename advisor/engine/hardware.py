@@ -17,12 +17,14 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Efficiency:
-    """What kernels reach on one chip: shares of its roofs and fixed costs. Fitted or measured, never typed into code."""
+    """What kernels reach on one chip: shares of its roofs and fixed costs, fitted or measured, never typed here."""
 
     memory_fraction: float  # of the datasheet bandwidth, large reads
     matmul_16_fraction: float  # of the dense peak, large sustained matrix multiplies
     matmul_8_fraction: float
     matmul_4_fraction: float
+    block_8_fraction: float  # FP8 with 128x128 block scales against one scale per tensor or row
+    weight_only_fraction: float  # narrow weights widened before the multiply, against native kernels
     expert_fraction: float  # grouped GEMM against a dense one
     attention_fraction: float  # prefill attention, of the dense 16-bit peak
     roof_exponent: float  # how well compute and memory overlap inside a kernel (1: not, inf: a sharp roofline)
@@ -35,6 +37,7 @@ class Efficiency:
     collective_s: float  # fixed cost of one collective inside the domain
     far_collective_s: float
     hop_s: float  # added per doubling of the chips in a collective
+    collective_knee_bytes: float  # size around which messages are too small for the link's rate
     basis: str = "datasheet"  # measured | relative | datasheet
     source: str = ""
 

@@ -65,7 +65,13 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
     dtype = quantization.activations_dtype
     width = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5, "fp32": 4.0}.get(dtype, 2.0)
     fraction = {1.0: e.matmul_8_fraction, 0.5: e.matmul_4_fraction}.get(width, e.matmul_16_fraction)
-    return (rate_of(a, dtype) or 0.0) * fraction, quantization.bits_per_weight / 8.0, width
+    stored = quantization.bits_per_weight / 8.0
+    if quantization.slug.endswith("-block"):
+        fraction *= e.block_8_fraction
+    if stored < width:
+        # widening costs issue slots: the multiply slows down, and the read with it
+        fraction *= e.weight_only_fraction
+    return (rate_of(a, dtype) or 0.0) * fraction, stored, width
 
 
 def layouts(model: Model, choices: Sequence[Choice]) -> Layouts:
@@ -82,7 +88,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     experts = c.experts or c.quantization
     whole = None if c.experts is None and experts_only(model, c.quantization) else c.quantization
     flops, weight, activation = _matmul(c, whole)
-    expert_flops, expert_weight, _ = _matmul(c, experts)
+    expert_flops, expert_weight, expert_width = _matmul(c, experts)
     half = rate_of(a, "bf16") or 0.0
     near = a.links[0] if a.links else None
     far = a.links[-1] if len(a.links) > 1 else near
@@ -101,7 +107,9 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "memory_bytes_per_s": a.memory_bytes_per_s * e.memory_fraction * o.memory_factor,
         "cores": a.cores,
         "weight_bytes": weight,
+        "weight_read_bytes": weight / (e.weight_only_fraction if weight < activation else 1.0),
         "expert_weight_bytes": expert_weight,
+        "expert_read_bytes": expert_weight / (e.weight_only_fraction if expert_weight < expert_width else 1.0),
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
@@ -115,4 +123,5 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "collective_s": e.collective_s + (near.latency_s if near else 0.0),
         "far_collective_s": e.far_collective_s,
         "hop_s": e.hop_s,
+        "collective_knee_bytes": e.collective_knee_bytes,
     }

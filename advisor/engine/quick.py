@@ -1,0 +1,162 @@
+"""Closed-form predictions of many cases at once: for fitting, where a simulation of each would take too long."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .case import Case
+from .estimate import Resources, drafted, offered, prefill_s, prepare, step_s
+from .hardware import Scopes, efficiency, overhead
+from .lane import Lane, Lanes, lanes, take
+from .layout import HALF, rate_of
+from .serving import burst, closed_loop
+from .steptime import STEADY, Demand, Scheduler
+from .verify import scheduler_of
+
+NAN = math.nan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Means:
+    """Mean figures of the whole deployment; NaN: none for this case."""
+
+    ttft_mean_s: float = NAN
+    tpot_mean_s: float = NAN
+    output_tokens_per_s: float = NAN
+    prefill_tokens_per_s: float = NAN
+    flops_per_s: float = NAN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """Cases with their lanes; only the calibration of a lane changes between predictions."""
+
+    cases: tuple[Case, ...]
+    lanes: tuple[Lane, ...]
+
+
+def prepared(cases: Sequence[Case], resources: Resources) -> Prepared:
+    """The cases that have closed forms: aggregated, closed loops and batches; layouts left free are chosen now."""
+    kept: list[tuple[Case, Lane]] = []
+    for case in cases:
+        if case.mode == "disagg" or case.phase == "fit" or case.client.kind == "poisson":
+            continue
+        own = prepare(case, resources)
+        if not isinstance(own, str):
+            kept.append((case, own[0]))
+    return Prepared(cases=tuple(c for c, _ in kept), lanes=tuple(lane for _, lane in kept))
+
+
+def recalibrated(lane: Lane, scopes: Scopes, seen: dict[tuple[str, ...], tuple[object, object]]) -> Lane:
+    """The lane under other parameters."""
+    a, f = lane.choice.accelerator, lane.framework
+    key = (a.slug, f.slug, f.version)
+    if key not in seen:
+        seen[key] = (efficiency(scopes, a.slug, a.family, a.kind), overhead(scopes, f.slug, f.version))
+    reached, extra = seen[key]
+    return replace(lane, choice=replace(lane.choice, efficiency=reached, overhead=extra))
+
+
+def means(these: Prepared, resources: Resources, scopes: Scopes) -> list[Means]:
+    """One Means a case, in order."""
+    found: list[Means] = [Means()] * len(these.cases)
+    by_model: dict[str, list[int]] = defaultdict(list)
+    for i, case in enumerate(these.cases):
+        by_model[case.model_id].append(i)
+    seen: dict[tuple[str, ...], tuple[object, object]] = {}
+    for model_id, members in by_model.items():
+        own = [recalibrated(these.lanes[i], scopes, seen) for i in members]
+        if not model_id:
+            for i, lane in zip(members, own, strict=True):
+                found[i] = _kernel(these.cases[i], lane)
+            continue
+        built = lanes(resources.models[model_id], own)
+        for row, i in enumerate(members):
+            if these.cases[i].phase in ("prefill", "decode") and built.memory.fits[row]:
+                found[i] = _alone(these.cases[i], built, row)
+        for key, rows in _alike(these, members, own).items():
+            _loops(these, members, own, built, key, rows, found)
+    return found
+
+
+def _kernel(case: Case, lane: Lane) -> Means:
+    c = lane.choice
+    dtype = case.weights_dtype if case.weights_dtype in HALF else c.quantization.activations_dtype
+    share = c.efficiency.matmul_16_fraction if dtype in HALF else c.efficiency.matmul_8_fraction
+    return Means(flops_per_s=(rate_of(c.accelerator, dtype) or NAN) * share)
+
+
+def _alone(case: Case, built: Lanes, row: int) -> Means:
+    if case.phase == "prefill":
+        seconds = prefill_s(built, row, case.isl)
+        return Means(ttft_mean_s=seconds, prefill_tokens_per_s=case.isl / seconds)
+    seconds = step_s(built, row, 1, case.isl + case.osl / 2)
+    return Means(tpot_mean_s=seconds, output_tokens_per_s=1 / seconds)
+
+
+def _alike(these: Prepared, members: Sequence[int], own: Sequence[Lane]) -> Mapping[tuple[object, ...], list[int]]:
+    """Rows that one call of a closed form can take: same scheduler and client."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for row, i in enumerate(members):
+        case = these.cases[i]
+        if case.phase in ("prefill", "decode"):
+            continue
+        p = case.client
+        cap = case.max_batch or own[row].framework.max_running_requests
+        scheduler = replace(scheduler_of(own[row], case.phase == "static"), max_running_requests=cap)
+        spread = (p.length_low_fraction, p.length_high_fraction)
+        draft = case.speculative_tokens or 1 if case.speculative else 0
+        groups[(scheduler, p.kind, p.requests_per_user, spread, case.phase, draft)].append(row)
+    return groups
+
+
+def _loops(
+    these: Prepared,
+    members: Sequence[int],
+    own: Sequence[Lane],
+    built: Lanes,
+    key: tuple[object, ...],
+    rows: Sequence[int],
+    found: list[Means],
+) -> None:
+    scheduler, kind, requests_per_user, spread, phase, draft = key
+    assert isinstance(scheduler, Scheduler) and isinstance(spread, tuple)
+    cases = [these.cases[members[r]] for r in rows]
+    times = take(built.times, np.array(rows))
+    if draft:
+        times = drafted(times, int(str(draft)), own[rows[0]].choice.overhead.acceptance_fraction)
+    low, high = spread
+    mean, cv2 = (low + high) / 2, (high - low) ** 2 / 12 / ((low + high) / 2) ** 2
+    demand = Demand(
+        input_tokens=np.array([c.isl * mean for c in cases]),
+        output_tokens=np.array([c.osl * mean for c in cases]),
+        input_cv2=cv2,
+        output_cv2=cv2,
+    )
+    parallel = np.array([max(c.chips // own[r].choice.tp, 1) for c, r in zip(cases, rows, strict=True)])
+    users = np.array(
+        [
+            c.concurrency / n if c.concurrency else offered(c, own[r], built, r)
+            for c, r, n in zip(cases, rows, parallel, strict=True)
+        ]
+    )
+    users = np.maximum(np.ceil(users - 1e-9), 1.0)
+    if kind == STEADY:
+        served = closed_loop(times, users, demand, scheduler)
+    else:
+        rounds = 1 if kind in ("static", "offline", "single") or phase == "static" else int(float(str(requests_per_user)))
+        served = burst(times, users, demand, scheduler, max(rounds, 1))
+    for k, (case, r) in enumerate(zip(cases, rows, strict=True)):
+        if not built.memory.fits[r]:
+            continue
+        late = case.client.first_chunk_steps
+        tpot = float(served.tpot_mean_s[k])
+        busy = min((case.concurrency or users[k] * parallel[k]) / users[k], parallel[k])
+        found[members[r]] = Means(
+            ttft_mean_s=float(served.ttft_mean_s[k]) + late * tpot,
+            tpot_mean_s=tpot * max(1.0 - late / max(case.osl - 1, 1.0), 0.1),
+            output_tokens_per_s=float(served.output_tokens_per_s[k]) * busy,
+        )
