@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 	"$$p" -c '$(FITS)' 2>/dev/null && { echo "$$p"; break; }; done)
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --constraint requirements.txt
+PIP := $(PY) -m pip install -qq --constraint requirements.txt
 CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py

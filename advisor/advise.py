@@ -6,6 +6,7 @@ message only wakes somebody: lost ones are sent again by the sweep, repeated one
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -136,7 +137,7 @@ def run(pk: UUID | str) -> None:
         except WorkloadError as error:
             claim.fail(str(error))
         except SoftTimeLimitExceeded:
-            claim.fail(f"The calculation took longer than {settings.CELERY_TASK_SOFT_TIME_LIMIT} s and was stopped.")
+            claim.fail(too_long())
         except Exception as error:  # the task boundary
             log.exception("calculation failed")
             claim.fail(
@@ -228,14 +229,22 @@ class Claim:
             thread.join()
 
     def renew(self) -> None:
+        """Each third of a lease, until the calculation is over, lost or too long (a solo worker has no time limit)."""
+        deadline = time.monotonic() + settings.CELERY_TASK_SOFT_TIME_LIMIT
         while not self.over.wait(settings.ADVICE_LEASE_S / 3):
             try:
+                if time.monotonic() > deadline:
+                    self.fail(too_long())
                 if not self.row().update(lease_until=lease_end()):
                     return self.lost.set()
             except DatabaseError as error:  # try again at the next turn; the lease has room for two misses
                 log.warning("lease not renewed", error=str(error))
             finally:
                 connection.close()
+
+
+def too_long() -> str:
+    return f"The calculation took longer than {settings.CELERY_TASK_SOFT_TIME_LIMIT:g} s and was stopped."
 
 
 def option(pk: UUID | str, r: dict[str, Any]) -> Option:

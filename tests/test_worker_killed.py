@@ -85,3 +85,15 @@ def test_an_advice_that_loses_its_worker_three_times_fails_with_the_reason(world
     ((attempts, error),) = world.rows("select attempt, error from advisor_advice")
     assert attempts == 3
     assert "lost 3 times" in error
+
+
+def test_a_calculation_without_end_fails_with_the_reason(world: World) -> None:
+    world.extra |= {"ASSAY_TEST_SILENT": "1", "ASSAY_LIMIT_S": "1"}
+    world.ask()
+    world.worker()
+    world.until(lambda: world.states() == ["failed"])
+    assert "longer than 1 s" in world.rows("select error from advisor_advice")[0][0]
+    world.let_go()
+    world.until(lambda: "lost the lease" in (world.folder / "log").read_text())
+    assert world.states() == ["failed"]
+    assert world.rows(COUNT) == [(0,)]
