@@ -62,7 +62,9 @@ def redis_keys(prefix: str) -> Iterator[str]:
 
     url = redis_url()
     assert url
-    yield url
-    client = redis.Redis.from_url(url)
-    if keys := list(client.scan_iter(f"{prefix}*")):
-        client.delete(*keys)
+    try:
+        yield url
+    finally:
+        client = redis.Redis.from_url(url)
+        if keys := list(client.scan_iter(f"{prefix}*")):
+            client.delete(*keys)
