@@ -151,7 +151,7 @@ def kinds() -> list[str]:
     return found
 
 
-def page(proofs: list[Proof]) -> str:
+def page(rows: list[str]) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     times = ", ".join(f"{name.removeprefix('ASSAY_').lower()} {value}" for name, value in TIMINGS.items())
     return "\n".join(
@@ -166,7 +166,7 @@ def page(proofs: list[Proof]) -> str:
             "",
             "| fault | database, broker | advices | done | most attempts | to next start, median / max | promise |",
             "|---|---|---|---|---|---|---|",
-            *(proof.row() for proof in proofs),
+            *rows,
             "",
             "The wait includes the start of the new worker process. An advice that is not done here lost three workers",
             "in a row and failed with that reason.",
@@ -182,7 +182,8 @@ def main(target: Path) -> int:
             with service(kind) as world:
                 proofs.append(fault(world, kind))
             print(proofs[-1].row(), flush=True)
-    target.write_text(page(proofs))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page([proof.row() for proof in proofs]))
     return 0 if all(proof.holds for proof in proofs) else 1
 
 
