@@ -68,10 +68,14 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
     stored = quantization.bits_per_weight / 8.0
     if quantization.slug.endswith("-block"):
         fraction *= e.block_8_fraction
-    if stored < width:
+    if quantization.weight_only:
         # widening costs issue slots: the multiply slows down, and the read with it
         fraction *= e.weight_only_fraction
     return (rate_of(a, dtype) or 0.0) * fraction, stored, width
+
+
+def _read_share(e: Efficiency, quantization: Quantization | None) -> float:
+    return e.weight_only_fraction if quantization is not None and quantization.weight_only else 1.0
 
 
 def layouts(model: Model, choices: Sequence[Choice]) -> Layouts:
@@ -88,7 +92,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     experts = c.experts or c.quantization
     whole = None if c.experts is None and experts_only(model, c.quantization) else c.quantization
     flops, weight, activation = _matmul(c, whole)
-    expert_flops, expert_weight, expert_width = _matmul(c, experts)
+    expert_flops, expert_weight, _ = _matmul(c, experts)
     half = rate_of(a, "bf16") or 0.0
     near = a.links[0] if a.links else None
     far = a.links[-1] if len(a.links) > 1 else near
@@ -107,9 +111,9 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "memory_bytes_per_s": a.memory_bytes_per_s * e.memory_fraction * o.memory_factor,
         "cores": a.cores,
         "weight_bytes": weight,
-        "weight_read_bytes": weight / (e.weight_only_fraction if weight < activation else 1.0),
+        "weight_read_bytes": weight / _read_share(e, whole),
         "expert_weight_bytes": expert_weight,
-        "expert_read_bytes": expert_weight / (e.weight_only_fraction if expert_weight < expert_width else 1.0),
+        "expert_read_bytes": expert_weight / _read_share(e, experts),
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
@@ -120,8 +124,8 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "near_bytes_per_s": (near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction,
         "near_chips": near.chips if near else 1,
         "far_bytes_per_s": (far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
-        "collective_s": e.collective_s + (near.latency_s if near else 0.0),
+        "collective_s": e.collective_s * o.collective_factor + (near.latency_s if near else 0.0),
         "far_collective_s": e.far_collective_s,
-        "hop_s": e.hop_s,
+        "hop_s": e.hop_s * o.collective_factor,
         "collective_knee_bytes": e.collective_knee_bytes,
     }

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent
 
 Array = NDArray[np.float64]
+EXPERT_TILE_ROWS = 64  # of grouped GEMM kernels (64 to 128 in DeepGEMM, CUTLASS and Triton)
 TILE_ROWS, TILE_COLUMNS = 128, 128  # the tile most matrix kernels settle on; decides wave quantization
 KNEE_END_BYTES = 4.0e6
 STATE_BYTES = 4.0  # recurrent states are kept in fp32 by every framework looked at
@@ -278,7 +279,9 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
     spread = np.sqrt(2.0 * np.log(np.maximum(x.ep, 1.0)) / np.maximum(pairs, 1.0))
     pairs = pairs * (1.0 + np.minimum(spread, 1.0))
     inner = f.inner / x.moe_tp
-    flops = 2.0 * pairs * h * inner * f.matrices
+    # every touched expert pads its rows to whole tiles: half a tile each on average
+    rows = pairs + np.where(x.cores > 8, touched * EXPERT_TILE_ROWS / 2, 0.0)
+    flops = 2.0 * rows * h * inner * f.matrices
     moved = touched * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
     time_s = count * (_roof(flops_s, bytes_s, x.roof_exponent) + (3 + 2 * x.quantize_kernels) * x.kernel_s)
