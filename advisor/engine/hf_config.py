@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from advisor.engine import hf_seq2seq
+from advisor.engine.checkpoint import checkpoint
 from advisor.engine.model import Attention, Block, Ffn, LatentAttention, Mixer, Model, Recurrent
 
 Config = Mapping[str, Any]
@@ -77,9 +79,13 @@ TRAITS: dict[str, Traits] = {
 def from_hf_config(config: Config, slug: str) -> Model:
     """Which model does this config.json describe? ValueError says what is missing or not known."""
     text = {**config, **next((config[key] for key in ("text_config", "llm_config") if key in config), {})}
-    traits = TRAITS.get(kind := str(text.get("model_type", "")))
+    kind = str(text.get("model_type", ""))
+    if kind in hf_seq2seq.READERS:
+        return hf_seq2seq.from_config(text, slug, native_dtype(config, text))
+    traits = TRAITS.get(kind)
     if traits is None:
-        raise ValueError(f"model_type {kind!r} is not known; known are {', '.join(sorted(TRAITS))}")
+        known = ", ".join(sorted({*TRAITS, *hf_seq2seq.READERS}))
+        raise ValueError(f"model_type {kind!r} is not known; known are {known}")
     mixers, ffns = LAYERS[traits.builder](text, traits)
     encoder = traits.builder == "encoder"
     hidden = need(text, "hidden_size", "n_embd", "d_model")
@@ -133,20 +139,10 @@ def norms_of(config: Config, traits: Traits) -> int:
 
 def native_dtype(config: Config, text: Config) -> str:
     """In which dtype were the weights published?"""
-    quantized = first(config, "quantization_config") or first(text, "quantization_config") or {}
-    method = str(quantized.get("quant_method", ""))
-    if method in ("fp8", "mxfp4"):
-        return method
-    if method in ("awq", "gptq", "compressed-tensors"):
-        return f"int{integer_bits(quantized)}"
+    if quantized := checkpoint(config) or checkpoint(text):
+        return quantized.weights_dtype
     names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
     return names.get(str(first(text, "dtype", "torch_dtype")), "bf16")
-
-
-def integer_bits(quantized: Config) -> int:
-    """How many bits has an integer checkpoint?"""
-    groups = (quantized.get("config_groups") or {}).values()
-    return int(first(quantized, "bits") or min((group["weights"]["num_bits"] for group in groups), default=4))
 
 
 def layer_count(config: Config) -> int:

@@ -19,6 +19,7 @@ class Attention:
     qk_norm: bool = False
     output_gate: bool = False  # a gate as wide as the query (Qwen3-Next)
     causal: bool = True
+    cross: bool = False  # keys and values come from the encoder's output: cached once, never grow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +72,7 @@ class Block:
     mixer: Attention | LatentAttention | Recurrent | None
     ffn: Ffn | None
     norms: int = 2  # norm vectors of width hidden
+    stage: str = "decoder"  # encoder: runs once over the source beside a decoder and keeps no cache
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,11 +82,12 @@ class Model:
     vocab: int
     blocks: tuple[Block, ...]
     tied_embeddings: bool = False
-    position_embeddings: int = 0  # learned positions and token types (0: rotary or none)
+    position_embeddings: int = 0  # rows of width hidden: learned positions, token types, convolutions of an input
     norm_bias: bool = False  # LayerNorm with bias instead of RMSNorm
     native_dtype: str = "bf16"
     max_context_tokens: int = 131072
     encoder_only: bool = False
+    source_tokens: int = 0  # the longest source of an encoder-decoder (0: no encoder beside the decoder)
 
 
 Mixer = Attention | LatentAttention | Recurrent
@@ -188,11 +191,16 @@ def active_parameters(model: Model) -> int:
     return embedding_parameters(model) + blocks
 
 
+def attention_kv_elements(mixer: Attention) -> int:
+    """How many elements are the keys and values of one token in one layer?"""
+    return mixer.kv_heads * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
+
+
 def mixer_kv_elements(mixer: Mixer | None) -> int:
     """How many cache elements does one more token add to one layer?"""
     match mixer:
         case Attention():
-            return mixer.kv_heads * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
+            return 0 if mixer.cross else attention_kv_elements(mixer)
         case LatentAttention():
             return mixer.kv_rank + mixer.rope_dim + mixer.index_dim
         case _:
@@ -202,11 +210,26 @@ def mixer_kv_elements(mixer: Mixer | None) -> int:
 def kv_elements(model: Model, context_tokens: int) -> int:
     """How many cache elements does one sequence of this length hold? A window bounds its own layers."""
     total = 0
-    for block in model.blocks:
+    for block in decoder_blocks(model):
         window = block.mixer.window_tokens if isinstance(block.mixer, Attention) else None
         tokens = min(context_tokens, window) if window else context_tokens
         total += block.count * mixer_kv_elements(block.mixer) * tokens
     return total
+
+
+def decoder_blocks(model: Model) -> tuple[Block, ...]:
+    """The layers that run for every generated token and keep a cache."""
+    return tuple(block for block in model.blocks if block.stage == "decoder")
+
+
+def cross_kv_elements(model: Model, source_tokens: int) -> int:
+    """How many elements do keys and values of a source hold: written once by the encoder, read by every step?"""
+    each = (
+        block.count * attention_kv_elements(block.mixer)
+        for block in model.blocks
+        if isinstance(block.mixer, Attention) and block.mixer.cross
+    )
+    return source_tokens * sum(each)
 
 
 def kv_elements_per_token(model: Model) -> int:
