@@ -11,20 +11,21 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_view
 from pydantic.json_schema import model_json_schema
-from rest_framework import exceptions, generics, pagination, parsers
+from rest_framework import exceptions, generics, pagination, parsers, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from advisor import advise, workload
+from advisor import advise, deployment, workload
 from advisor.models import Advice
 from advisor.problems import CONTENT_TYPE, Conflict, TooLarge, problem, queue_is_full
 from advisor.serializers import AdviceSerializer, AdviceSummarySerializer, ProblemSerializer
 from advisor.workload_text import MAX_TEXT_BYTES
 
-__all__ = ["AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "problem"]
+__all__ = ["AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "problem"]
 KEY_LENGTH = 80
 FARTHEST = 10_000_000
+LONGEST_TOKENS, MOST_USERS = 131_072, 20_000
 
 
 # --- reading bodies ---------------------------------------------------------------------------------------------
@@ -122,6 +123,23 @@ class WorkloadSchema(PydanticExtension):  # type: ignore[no-untyped-call]
         return schema
 
 
+class DeploymentSchema(PydanticExtension):  # type: ignore[no-untyped-call]
+    """The deployment as it may be written."""
+
+    target_class = "advisor.deployment.Deployment"
+    match_subclasses = False
+    priority = 1
+
+    def get_name(self, auto_schema: Any, direction: Any) -> str:
+        return "Deployment"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        schema = model_json_schema(deployment.Deployment, ref_template="#/components/schemas/Deployment{model}")
+        for name, part in schema.pop("$defs").items():
+            register(auto_schema, f"Deployment{name}", part)
+        return schema
+
+
 def register(auto_schema: Any, name: str, schema: dict[str, Any]) -> None:
     kind = ResolvedComponent.SCHEMA
     component = ResolvedComponent(name=name, type=kind, object=name, schema=schema)  # type: ignore[no-untyped-call]
@@ -155,6 +173,22 @@ KEY_PARAMETER = OpenApiParameter(
 )
 LOCATION = OpenApiParameter(
     "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, response=[202], description="Where to watch the advice."
+)
+
+
+ESTIMATE_EXAMPLE = OpenApiExample(
+    "70B on four H200",
+    request_only=True,
+    value={
+        "model": "meta-llama/Llama-3.3-70B-Instruct",
+        "accelerator": "h200-sxm",
+        "tp": 2,
+        "dp": 2,
+        "weights": "fp8",
+        "isl": 2000,
+        "osl": 300,
+        "concurrency": 64,
+    },
 )
 
 
@@ -259,3 +293,35 @@ class AdviceResult(OneAdvice):
             because = f": {advice.error}" if advice.error else ""
             raise Conflict(f"This advice is {advice.state}{because}. It has no result.")
         return Response(advice.result)
+
+
+class EstimateOne(views.APIView):
+    parser_classes = PARSERS
+
+    @extend_schema(
+        operation_id="estimateDeployment",
+        summary="One fixed deployment, nothing searched",
+        description="Answers at once. `fits` false: it cannot be loaded; smallest_change says what would help.",
+        request={kind: deployment.Deployment for kind in ("application/json", "application/yaml")},
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 406, 413, 415, 422)},
+        examples=[ESTIMATE_EXAMPLE],
+    )
+    def post(self, request: Request) -> Response:
+        from advisor import single  # here: the engine is loaded by the first estimate, not by every web worker
+
+        if not isinstance(request.data, dict):
+            raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
+        return Response(single.answer(within_limits(deployment.parse(request.data))))
+
+
+def within_limits(d: deployment.Deployment) -> deployment.Deployment:
+    """What a web request may keep a worker busy with; the command line has no such limit."""
+    if d.isl > LONGEST_TOKENS or d.osl > LONGEST_TOKENS:
+        field = "isl" if d.isl > LONGEST_TOKENS else "osl"
+        raise workload.WorkloadError(
+            [workload.error(field, "is longer than is simulated here", f"<= {LONGEST_TOKENS}")]
+        )
+    users = 1 if d.concurrency == "max" else d.concurrency
+    if users > MOST_USERS:
+        raise workload.WorkloadError([workload.error("concurrency", "is too much for here", f"<= {MOST_USERS} or max")])
+    return d

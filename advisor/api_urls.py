@@ -7,4 +7,5 @@ urlpatterns = [
     path("advice/<uuid:pk>", api.AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", api.CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", api.AdviceResult.as_view(), name="api-advice-result"),
+    path("estimate", api.EstimateOne.as_view(), name="api-estimate"),
 ]

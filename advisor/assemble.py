@@ -62,7 +62,8 @@ def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
     """Everything the engine will read for this question, JSON-able; a re-run from it gives the same answer."""
     today = timezone.now().date()
     newest = CatalogLoad.objects.order_by("-pk").first()
-    prices = [_price(p) for p in _current_prices(spec, organisation, today)]
+    named = spec["constraints"]["providers"]["allow"]
+    prices = [_price(p) for p in _current_prices(named, organisation, today)]
     return {
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
@@ -74,10 +75,7 @@ def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
         "stale": _stale(prices, today),
         "frameworks": [_framework(f) for f in Framework.objects.order_by("slug", "version")],
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
-        "regions": {
-            r.slug: {"usd_per_kwh": r.electricity_usd_per_kwh, "kgco2e_per_kwh": r.grid_kgco2e_per_kwh}
-            for r in Region.objects.order_by("slug")
-        },
+        "regions": _regions(),
         "assumptions": {a.key: _assumption(a) for a in Assumption.objects.order_by("key")},
         "calibrations": calibrations(),
     }
@@ -91,9 +89,8 @@ def calibrations() -> Json:
     return found
 
 
-def _current_prices(spec: Json, organisation: Organisation | None, today: datetime.date) -> list[Price]:
-    """The newest row of each offer; only of kinds with a comparable service, unless the provider is asked for."""
-    named = spec["constraints"]["providers"]["allow"]
+def _current_prices(named: list[str], organisation: Organisation | None, today: datetime.date) -> list[Price]:
+    """The newest row of each offer; only of kinds with a comparable service, unless the provider is `named`."""
     rows = (
         Price.objects.filter(Q(organisation=None) | Q(organisation=organisation), as_of__lte=today)
         .filter(
@@ -123,6 +120,13 @@ def _price(p: Price) -> Json:
     }
 
 
+def _regions() -> Json:
+    return {
+        r.slug: {"usd_per_kwh": r.electricity_usd_per_kwh, "kgco2e_per_kwh": r.grid_kgco2e_per_kwh}
+        for r in Region.objects.order_by("slug")
+    }
+
+
 def _is_stale(as_of: str, today: datetime.date) -> bool:
     return (today - datetime.date.fromisoformat(as_of)).days > STALE_DAYS
 
@@ -141,7 +145,7 @@ def _stale(prices: list[Json], today: datetime.date) -> Json:
 
 def _model(wanted: str | Json) -> Json:
     if isinstance(wanted, str):
-        row = ServedModel.objects.get(hf_id=wanted)
+        row = ServedModel.objects.get(Q(hf_id=wanted) | Q(slug=wanted))
         return {
             "hf_id": row.hf_id,
             "slug": row.slug,
@@ -369,6 +373,25 @@ def resources(models: list[str] | None = None) -> Resources:
         frameworks=tuple(framework_of(_framework(f)) for f in Framework.objects.order_by("slug", "version")),
         scopes=calibrations(),
     )
+
+
+def model_id(wanted: str) -> str:
+    """The id of a model named by its id or its slug; an unknown name stays as it is."""
+    found = ServedModel.objects.filter(Q(hf_id=wanted) | Q(slug=wanted)).values_list("hf_id", flat=True).first()
+    return found or wanted
+
+
+def model_ids() -> list[str]:
+    return list(ServedModel.objects.order_by("hf_id").values_list("hf_id", flat=True))
+
+
+def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
+    """Today's offers of one chip, and what turns a purchase and a watt into dollars."""
+    today = timezone.now().date()
+    prices = [_price(p) for p in _current_prices([], None, today) if p.accelerator.slug == chip.slug]
+    assumptions = assumptions_of({}, {a.key: _assumption(a) for a in Assumption.objects.order_by("key")})
+    taken = {"asked_on": today.isoformat(), "prices": prices, "regions": _regions()}
+    return offers_of(taken, assumptions, {chip.slug: chip}), assumptions
 
 
 # --- the whole road ---------------------------------------------------------------------------------------------

@@ -306,15 +306,15 @@ FORMS = {
 }
 
 
-def explain(item: Any) -> dict[str, str]:
-    """A pydantic error as field, message and what is allowed."""
+def explain(item: Any, root: type[BaseModel] | None = None) -> dict[str, str]:
+    """A pydantic error as field, message and what is allowed in a section like `root` (a workload)."""
     loc = tuple(part for part in item["loc"] if not str(part).startswith(("~", "[key]")))
     kind, context, given = item["type"], item.get("ctx", {}), item["input"]
     field = dotted(loc)
     if kind == "missing":
         return error(field, "is required")
     if kind == "extra_forbidden":
-        keys = allowed_keys(loc[:-1])
+        keys = allowed_keys(loc[:-1], root or Spec)
         return error(field, f"unknown key{near(str(loc[-1]), keys)}", ", ".join(keys))
     if kind == "below_mean":
         return error(f"{field}.{context['at']}", item["msg"], f">= {context['mean']:g}")
@@ -341,9 +341,9 @@ def near(given: object, known: Iterable[str], most: int = 1, cutoff: float = 0.6
     return f"; did you mean {' or '.join(by_fold[name] for name in found)}?" if found else ""
 
 
-def allowed_keys(loc: Iterable[Any]) -> list[str]:
-    """The keys of the section at `loc`."""
-    section: type[BaseModel] = Spec
+def allowed_keys(loc: Iterable[Any], root: type[BaseModel]) -> list[str]:
+    """The keys of the section at `loc` in `root`."""
+    section = root
     for part in loc:
         field = section.model_fields.get(str(part))
         section = next(iter(sections_in(field.annotation)), section) if field else section

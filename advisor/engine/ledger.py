@@ -1,0 +1,113 @@
+"""The ledger of one step: which operator takes how long, moves and multiplies how much, and what it waits for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from .lane import Lanes
+from .memory import kv_bytes_per_sequence
+from .model import Attention, LatentAttention, Model, Recurrent
+from .step import AttentionCost, Layouts, attention_cost, linear_operators
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One operator of all layers, on one chip and one pipeline pass."""
+
+    phase: str  # prefill | decode
+    operator: str
+    time_s: float
+    flops: float
+    bytes: float
+    bound: str  # compute | memory | communication | launch | host
+
+
+def prefill_ledger(model: Model, built: Lanes, index: int, prompt_tokens: float) -> list[Line]:
+    """A step that computes one whole prompt alone; the lines add up to its time, slowest first."""
+    return _ledger(model, built, index, "prefill", prompt_tokens, 1.0, prompt_tokens)
+
+
+def decode_ledger(model: Model, built: Lanes, index: int, sequences: float, context_tokens: float) -> list[Line]:
+    """A step that gives each of `sequences` requests of this context its next token."""
+    return _ledger(model, built, index, "decode", sequences, sequences, context_tokens)
+
+
+def _ledger(
+    model: Model, built: Lanes, index: int, phase: str, tokens: float, sequences: float, context: float
+) -> list[Line]:
+    x = Layouts(**{f.name: getattr(built.layouts, f.name)[index : index + 1] for f in fields(Layouts)})
+    lines = list(_linear(model, x, phase, tokens))
+    lines.append(_attention(model, x, attention_cost(model, x), phase, sequences, context))
+    sampled_s = sequences * float(built.times.sample_s_per_sequence[index])
+    moved = sampled_s * float(x.memory_bytes_per_s[0])
+    lines.append(Line(phase=phase, operator="sampling", time_s=sampled_s, flops=0.0, bytes=moved, bound="memory"))
+    device_s = sum(line.time_s for line in lines)
+    waited_s = _host_s(built, index, phase, tokens, sequences, device_s) - device_s
+    lines.append(Line(phase=phase, operator="host", time_s=waited_s, flops=0.0, bytes=0.0, bound="host"))
+    return sorted((line for line in lines if line.time_s > 0), key=lambda line: -line.time_s)
+
+
+def _linear(model: Model, x: Layouts, phase: str, tokens: float) -> Iterator[Line]:
+    """Operators of one name from all kinds of layers together, bound by what binds the slowest of them."""
+    found: dict[str, list[tuple[float, float, float, str]]] = {}
+    for op in linear_operators(model, x, np.array([max(tokens, 1.0)])):
+        time_s, flops, moved = (float(np.ravel(v)[0]) for v in (op.time_s, op.flops, op.bytes))
+        found.setdefault(op.name, []).append((time_s, flops, moved, op.bound))
+    for name, parts in found.items():
+        time_s, flops, moved = (sum(part[k] for part in parts) for k in range(3))
+        yield Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=max(parts)[3])
+
+
+def _attention(model: Model, x: Layouts, cost: AttentionCost, phase: str, sequences: float, context: float) -> Line:
+    """Scores and values against the cache: each query of a decode meets its context, a prompt's meet each other."""
+    window = float(cost.window_tokens[0])
+    if phase == "decode":
+        seconds = context * cost.decode_s_per_context_token + min(context, window) * cost.window_s_per_context_token
+        time_s, name = sequences * float((seconds + cost.decode_s_per_sequence)[0]), "attention/kv_read"
+    else:
+        seconds = _pairs(context, None) * cost.prefill_s_per_pair
+        time_s = float((seconds + _pairs(context, window) * cost.window_prefill_s_per_pair)[0])
+        name = "attention/scores"
+    flops = sequences * _attention_flops(model, float(x.tp[0]), phase, context)
+    moved = sequences * float((kv_bytes_per_sequence(model, x, context) * x.pp)[0])
+    slower = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
+    bound = "compute" if slower else "memory"
+    return Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=bound)
+
+
+def _pairs(tokens: float, window: float | None) -> float:
+    """Queries times the keys they may look at."""
+    if window is None or tokens <= window:
+        return tokens * (tokens + 1) / 2
+    return window * (window + 1) / 2 + (tokens - window) * window
+
+
+def _attention_flops(model: Model, tp: float, phase: str, context: float) -> float:
+    """FLOPs of scores and values of one sequence on one chip; decode of a latent cache runs in its absorbed form."""
+    total = 0.0
+    for block in model.blocks:
+        mixer = block.mixer
+        if mixer is None or isinstance(mixer, Recurrent):
+            continue
+        if isinstance(mixer, Attention):
+            width, window = mixer.head_dim + (mixer.v_head_dim or mixer.head_dim), mixer.window_tokens
+        else:
+            width, window = _latent_width(mixer, phase), mixer.index_top_k or None
+        met = _pairs(context, window) if phase == "prefill" else min(context, window or context)
+        total += block.count * 2.0 * mixer.heads / tp * width * met
+    return total
+
+
+def _latent_width(mixer: LatentAttention, phase: str) -> int:
+    expanded = mixer.nope_dim + mixer.rope_dim + mixer.v_dim
+    return expanded if phase == "prefill" else 2 * mixer.kv_rank + mixer.rope_dim
+
+
+def _host_s(built: Lanes, index: int, phase: str, tokens: float, sequences: float, device_s: float) -> float:
+    """The whole step: the device, or the host where it is slower, and what neither can hide."""
+    t, many = built.times, sequences if phase == "decode" else 0.0
+    if phase == "prefill" and tokens > t.graph_max_tokens[index]:
+        device_s = max(device_s, float(t.eager_floor_s[index]))
+    host_s = float(t.host_s[index] + many * t.host_s_per_sequence[index])
+    return max(device_s, host_s) + float(t.serial_s[index] + many * t.serial_s_per_sequence[index])

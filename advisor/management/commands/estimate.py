@@ -1,0 +1,87 @@
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any, NoReturn
+
+from django.core.management.base import BaseCommand
+
+from advisor.management.commands.advise import BAD_INPUT, NOTHING_FEASIBLE, OK, line, require_catalog
+from advisor.workload_text import WorkloadError
+
+WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
+WORDS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
+HELP = {
+    "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools)",
+    "dp": "independent replicas",
+    "attention_dp": "attention data parallelism inside a replica",
+    "weights": "a dtype or the slug of a quantization method",
+    "kv": "the cache's format; default: the framework's habit",
+    "framework": "default: the catalog's first that runs this",
+    "client": "steady, burst:10, poisson:RATE or static; default steady",
+    "length_spread": "lengths are uniform between these shares of isl and osl, such as 0.8:1.0",
+}
+
+
+def requests(text: str) -> int | str:
+    return text if text == "max" else int(text)
+
+
+class Command(BaseCommand):
+    help = "One fixed deployment, nothing searched. Exit 0: estimated, 3: it does not fit, 2: bad input."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--model", required=True, help="an id of the catalog, or the path of a config.json")
+        for name in (*WHOLE, *WORDS):
+            parser.add_argument(
+                f"--{name.replace('_', '-')}",
+                type=int if name in WHOLE else str,
+                required=name in ("accelerator", "weights", "isl", "osl"),
+                help=HELP.get(name),
+            )
+        for name in ("prefill", "decode"):
+            parser.add_argument(
+                f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
+            )
+        parser.add_argument("--concurrency", type=requests, default="max", metavar="N|max", help="of all replicas")
+        parser.add_argument("--format", choices=["table", "json"], default="table")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from advisor import single, single_report  # here: `estimate --help` need not import the engine
+
+        require_catalog()
+        try:
+            said = single.answer(deployment(options))
+        except WorkloadError as error:
+            self.refuse(*(line(named(item)) for item in error.errors))
+        except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            self.refuse(f"--model: {error}")
+        as_json = options["format"] == "json"
+        self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else single_report.table(said))
+        sys.exit(OK if said["fits"] else NOTHING_FEASIBLE)
+
+    def refuse(self, *lines: str) -> NoReturn:
+        self.stderr.write("\n".join(lines))
+        sys.exit(BAD_INPUT)
+
+
+def deployment(options: dict[str, Any]) -> Any:
+    """The arguments that were given, with the files and pools they name read."""
+    from advisor.deployment import parse, pool_words
+
+    raw = {name: options[name] for name in (*WHOLE, *WORDS, "concurrency") if options[name] is not None}
+    for name in ("prefill_pool", "decode_pool"):
+        if options[name] is not None:
+            raw[name] = pool_words(name, options[name])
+    return parse({**raw, "model": model(options["model"])})
+
+
+def model(given: str) -> Any:
+    """A catalog id, or the contents of the config.json at this path."""
+    return {"config": json.loads(Path(given).read_text())} if given.endswith(".json") else given
+
+
+def named(item: dict[str, str]) -> dict[str, str]:
+    """The field as the flag that sets it."""
+    flag, dot, rest = item["field"].partition(".")
+    return {**item, "field": f"--{flag.replace('_', '-')}{dot}{rest}" if flag else "estimate"}

@@ -1,0 +1,65 @@
+"""The JSON of `estimate` as text: headline, memory, and where each step's time goes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def table(said: Mapping[str, Any]) -> str:
+    """Headline, memory and steps as text."""
+    lines = [said["label"], *memory_lines(said), ""]
+    if not said["fits"]:
+        lines += ["DOES NOT FIT", *(f"  fits with {change}" for change in said["smallest_change"])]
+        return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"])])
+    lines += [
+        latency("TTFT", said["ttft_ms"]),
+        latency("TPOT", said["tpot_ms"]),
+        f"{shown(said['output_tokens_per_s'])} output tokens/s, "
+        f"{shown(said['output_tokens_per_s_per_accelerator'])} per accelerator",
+        f"{shown(said['total_tokens_per_s'])} tokens/s with the prompts, {shown(said['requests_per_s'])} requests/s",
+    ]
+    lines += money_lines(said) + [""] + step_lines(said["step"]) + [""]
+    lines += [f"90 %: {name} {shown(low)} to {shown(high)}" for name, (low, high) in said["interval"].items()]
+    lines.append(f"basis: {said['basis']}; decode is {said['bound']}-bound")
+    return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"])])
+
+
+def shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def latency(name: str, ms: Mapping[str, float | None]) -> str:
+    return f"{name}  mean {shown(ms['mean'])} ms, " + ", ".join(f"{k} {shown(ms[k])}" for k in ("p50", "p95", "p99"))
+
+
+def memory_lines(said: Mapping[str, Any]) -> list[str]:
+    parts = ", ".join(f"{name.removesuffix('_gib')} {shown(gib)}" for name, gib in said["memory"].items())
+    return [
+        f"memory per chip, GiB of {shown(said['usable_gib'])} usable: {parts}",
+        f"cache: {shown(said['kv_bytes_per_token'])} bytes per token and chip, room for "
+        f"{shown(said['kv_capacity_tokens'])} tokens per replica; {said['concurrency']:,} requests in flight on each",
+    ]
+
+
+def money_lines(said: Mapping[str, Any]) -> list[str]:
+    power = f"{shown(said['watts'])} W at full load, {shown(said['joules_per_output_token'])} J per output token"
+    if said["usd_per_hour"] is None:
+        return [power, "no current offer holds it"]
+    return [
+        power,
+        f"${shown(said['usd_per_hour'])} per hour at {said['provider']} ({said['price_as_of']}): "
+        f"${shown(said['usd_per_mtok_output'])} per million output tokens",
+    ]
+
+
+def step_lines(steps: list[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for phase in ("prefill", "decode"):
+        own = [s for s in steps if s["phase"] == phase]
+        total = sum(s["time_s"] for s in own)
+        lines.append(f"one {phase} step: {shown(total * 1e3)} ms")
+        lines += [
+            f"  {s['operator']:28} {s['time_s'] * 1e3:10.3f} ms {s['time_s'] / total:6.1%}  "
+            f"{s['flops'] / 1e9:12,.1f} GFLOP {s['bytes'] / 1e6:12,.1f} MB  {s['bound']}"
+            for s in own
+        ]
+    return lines
