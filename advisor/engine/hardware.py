@@ -56,6 +56,7 @@ class Overhead:
     matmul_factor: float
     memory_factor: float
     prefill_factor: float  # attention kernels in prefill
+    expert_factor: float  # its grouped GEMM at many tokens
     collective_factor: float  # fixed cost of its collectives (fused, one-shot) against the library's
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
     source: str = ""

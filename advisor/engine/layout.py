@@ -104,7 +104,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "dp": c.dp,
         "moe_tp": c.moe_tp or max(chips // c.ep, 1),
         "matmul_flops_per_s": flops * o.matmul_factor,
-        "expert_flops_per_s": expert_flops * e.expert_fraction * o.matmul_factor,
+        "expert_flops_per_s": expert_flops * e.expert_fraction * o.matmul_factor * o.expert_factor,
         "half_flops_per_s": half * e.matmul_16_fraction * o.matmul_factor,
         "attention_flops_per_s": half * e.attention_fraction * o.prefill_factor,
         "vector_flops_per_s": a.flops_per_s.get("fp32", half / 16),

@@ -255,7 +255,8 @@ def _ffn(model: Model, f: Ffn, count: int, x: Layouts, m: Array) -> Iterator[Ope
         yield all_reduce(x, "ffn/all_reduce", count, 2.0 * m * h, x.tp)
         return
     yield gemm(x, "moe/router", count, m, float(f.experts) + 0 * x.tp, h, "half")
-    yield elementwise(x, "moe/permute", count, 4.0 * m * h * f.top_k / np.maximum(x.ep * x.moe_tp / x.dp, 1.0), 6)
+    # a rank gathers, quantizes and sums back the rows of its own experts; under TP these are all rows
+    yield elementwise(x, "moe/permute", count, 8.0 * m * x.dp * h * f.top_k / x.ep, 6)
     if f.shared_inner:
         yield from _dense_ffn(x, "moe/shared", count, m, h, f.shared_inner / x.tp, f.matrices)
     yield _experts(x, f, count, m, h)
