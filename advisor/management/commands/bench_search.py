@@ -1,0 +1,127 @@
+"""How many candidates a second does the search evaluate on one core, and how do time and memory grow with them?"""
+
+import json
+import os
+import time
+import tracemalloc
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from advisor.management.commands.advise import require_catalog
+
+FILE = Path(__file__).resolve().parents[3] / "fixtures" / "workloads" / "support-chat.yaml"
+SHARES = (4, 2, 1)  # a quarter, half and all of the lanes
+UNBOUND = {"slo": {}, "constraints": {"quality": "any", "acquisition": ["rent", "own"]}}
+
+
+class Command(BaseCommand):
+    help = (
+        "Candidates per second of one core: the support-chat workload without limits over the whole catalog. A "
+        "candidate is a chip, offer, layout, formats, framework and concurrency, evaluated to memory, TTFT, TPOT, "
+        "throughput and cost; layouts that do not fit are counted apart."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--format", choices=("table", "json"), default="table")
+        parser.add_argument("--accelerators", nargs="*", default=[], help="only these (for a quick look)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        require_catalog()
+        workload, catalog = question(options["accelerators"])
+        with one_core():
+            result = measure(workload, catalog)
+        self.stdout.write(json.dumps(result, indent=1) if options["format"] == "json" else table(result))
+
+
+def question(accelerators: Sequence[str]) -> tuple[Any, Any]:
+    """The workload and the catalog as engine values; nothing a planner may limit is limited."""
+    from advisor import assemble, workload
+
+    raw = {**workload.load(FILE.read_bytes()), **UNBOUND}
+    if accelerators:
+        raw["constraints"] = {**UNBOUND["constraints"], "accelerators": {"allow": list(accelerators)}}
+    spec = workload.parse(raw)
+    return assemble.workload_of(spec), assemble.catalog_of(spec, assemble.snapshot(spec))
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """This process on a single core, where the system allows that."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def measure(workload: Any, catalog: Any) -> dict[str, Any]:
+    """Each share of the lanes is timed alone, then once more with its allocations counted."""
+    from advisor.engine.search import evaluate
+
+    begun_s = time.perf_counter()
+    wanted = lanes_of(workload, catalog)
+    enumerated_s = time.perf_counter() - begun_s
+    evaluate(workload, catalog, wanted[:: max(len(wanted) // 50, 1)])  # what is loaded on first use
+    growth = []
+    for share in SHARES:
+        part = wanted[::share]
+        begun_s = time.perf_counter()
+        found = evaluate(workload, catalog, part)
+        seconds = time.perf_counter() - begun_s
+        growth.append({"candidates": found.evaluated, "seconds": seconds, "peak_mb": peak_mb(workload, catalog, part)})
+    seconds = enumerated_s + growth[-1]["seconds"]
+    return {
+        "candidates": found.evaluated,
+        "seconds": seconds,
+        "candidates_per_s": found.evaluated / seconds,
+        "pruned": found.pruned,
+        "peak_mb": growth[-1]["peak_mb"],
+        "layouts": len(wanted),
+        "growth": growth,
+    }
+
+
+def lanes_of(workload: Any, catalog: Any) -> list[Any]:
+    """Every legal layout of the chips that somebody sells."""
+    from advisor.engine.search import enumerate_lanes, offers_for
+
+    c = workload.constraints
+    sold = {o.accelerator for o in offers_for(workload, catalog)}
+    chips = [a for a in catalog.accelerators if a.served and a.slug in sold]
+    chips = [a for a in chips if not c.accelerators_allow or a.slug in c.accelerators_allow]
+    return enumerate_lanes(workload, catalog, chips)[0]
+
+
+def peak_mb(workload: Any, catalog: Any, wanted: Sequence[Any]) -> float:
+    """Most that the evaluation holds at once, in MB (10^6 bytes)."""
+    from advisor.engine.search import evaluate
+
+    tracemalloc.start()
+    try:
+        evaluate(workload, catalog, wanted)
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def table(result: dict[str, Any]) -> str:
+    lines = [
+        f"{result['candidates']:,} candidates of {result['layouts']:,} layouts in {result['seconds']:.2f} s: "
+        f"{result['candidates_per_s']:,.0f} a second on one core, {result['peak_mb']:.0f} MB; "
+        f"{result['pruned']:,} pruned by memory",
+        f"{'candidates':>12} {'seconds':>9} {'per second':>12} {'peak MB':>9}",
+    ]
+    lines += [
+        f"{g['candidates']:>12,} {g['seconds']:>9.3f} {g['candidates'] / g['seconds']:>12,.0f} {g['peak_mb']:>9.1f}"
+        for g in result["growth"]
+    ]
+    return "\n".join(lines)
