@@ -194,7 +194,7 @@ def total_tokens_per_s(case: Case, seen: Estimate) -> float:
 def steps(built: Built, concurrency: int) -> tuple[list[Json], float]:
     """The ledger of one prefill and one decode step, and the share of a request's time on the chips that is prefill."""
     case, pool, last = built.fixed.case, built.fixed.pools[-1], len(built.own) - 1
-    at_once = max(min(concurrency / (pool.pp * pool.dp), built.own[-1].max_running), 1.0)
+    at_once = max(min(concurrency / (pool.pp * pool.dp), built.own[-1].max_running_requests), 1.0)
     at_once = min(at_once, max(float(built.lanes.times.kv_capacity_tokens[last]) // (case.isl + case.osl), 1.0))
     prefill = prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)
     decode = decode_ledger(built.fixed.model, built.lanes, last, at_once, case.isl + case.osl / 2)

@@ -39,7 +39,7 @@ class Protocol:
 
     kind: str = "steady"
     requests_per_user: float = 10
-    warmup_per_user: float = 0  # requests sent before the measured ones, drained before these start
+    warmup_requests_per_user: float = 0  # requests sent before the measured ones, drained before these start
     length_low_fraction: float = 1.0  # lengths are uniform between these shares of the nominal isl and osl
     length_high_fraction: float = 1.0
     rate_per_s: float | None = None

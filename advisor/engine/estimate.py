@@ -175,7 +175,7 @@ def _lane(
         framework=framework,
         context_tokens=max(case.isl + case.osl, 1.0),
         max_batched_tokens=case.max_batched_tokens or framework.default_max_batched_tokens,
-        max_running=max(int(running), 1),
+        max_running_requests=max(int(running), 1),
     )
 
 
@@ -338,7 +338,8 @@ def _interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.nda
     """Linear, going on with the last slope beyond the grid."""
     inside = np.interp(at, grid, values)
     slope = (values[-1] - values[-2]) / (grid[-1] - grid[-2])
-    return np.where(at > grid[-1], values[-1] + (at - grid[-1]) * slope, inside)
+    found: np.ndarray = np.where(at > grid[-1], values[-1] + (at - grid[-1]) * slope, inside)
+    return found
 
 
 def offered(case: Case, lane: Lane, built: Lanes, i: int) -> int:
@@ -357,21 +358,21 @@ def _lanes_of(case: Case, lane: Lane) -> int:
 def _most_running(case: Case, lane: Lane, built: Lanes, i: int) -> int:
     """As many as fit: the cache's room in requests, bounded by the framework."""
     capacity = built.times.kv_capacity_tokens[i]
-    return int(max(min(capacity // max(case.isl + case.osl, 1), lane.max_running), 1))
+    return int(max(min(capacity // max(case.isl + case.osl, 1), lane.max_running_requests), 1))
 
 
 def _client(case: Case, static: bool) -> Client:
     p: Protocol = case.client
     if static or p.kind in ("static", "single"):
         return Client(kind=STATIC)
-    spread = {"length_low_fraction": p.length_low_fraction, "length_high_fraction": p.length_high_fraction}
-    if p.kind == "poisson" and p.rate_per_s:
-        return Client(kind=POISSON, rate_per_s=p.rate_per_s, **spread)
-    if p.kind == "offline":
-        return Client(kind=BURST, requests_per_user=1, **spread)
-    if p.kind == "burst":
-        return Client(kind=BURST, requests_per_user=max(int(p.requests_per_user), 1), **spread)
-    return Client(kind=STEADY, **spread)
+    kinds = {"poisson": POISSON if p.rate_per_s else STEADY, "burst": BURST, "offline": BURST}
+    return Client(
+        kind=kinds.get(p.kind, STEADY),
+        requests_per_user=1 if p.kind == "offline" else max(int(p.requests_per_user), 1),
+        rate_per_s=p.rate_per_s or 0.0,
+        length_low_fraction=p.length_low_fraction,
+        length_high_fraction=p.length_high_fraction,
+    )
 
 
 def _measured(case: Case, per_lane: int) -> int:
@@ -397,9 +398,7 @@ def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:
     )
 
 
-def _disaggregated(
-    case: Case, own: tuple[Lane, ...], built: Lanes, start: int, base: Estimate, seed: int
-) -> Estimate:
+def _disaggregated(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, base: Estimate, seed: int) -> Estimate:
     """A prefill pool that feeds a decode pool; the cache of a prompt crosses the scale-out network."""
     assert case.prefill_pool is not None and case.decode_pool is not None
     prefill, decode = own

@@ -17,7 +17,7 @@ from .plan import Framework
 from .step import Layouts, attention_cost, linear_s
 from .steptime import StepTimes
 
-GRID_TOKENS = 2.0 ** np.arange(0, 16)  # 1 .. 32,768 tokens in a step
+GRID_TOKENS: Array = np.power(2.0, np.arange(16))  # 1 .. 32,768 tokens in a step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class Lane:
     framework: Framework
     context_tokens: float  # of a full request, for the cache's size per token
     max_batched_tokens: int
-    max_running: int  # per lane
+    max_running_requests: int  # per lane
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +56,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
         model,
         x,
         np.array([float(w.max_batched_tokens) for w in wanted]),
-        np.array([float(w.max_running) for w in wanted]),
+        np.array([float(w.max_running_requests) for w in wanted]),
         np.full(len(x), 4.0),
     )
     overhead = np.array([w.framework.runtime_bytes for w in wanted])

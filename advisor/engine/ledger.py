@@ -56,7 +56,7 @@ def _linear(model: Model, x: Layouts, phase: str, tokens: float) -> Iterator[Lin
         found.setdefault(op.name, []).append((time_s, flops, moved, op.bound))
     for name, parts in found.items():
         time_s, flops, moved = (sum(part[k] for part in parts) for k in range(3))
-        yield Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=max(parts)[3])
+        yield Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=max(parts, key=lambda part: part[0])[3])
 
 
 def _attention(model: Model, x: Layouts, cost: AttentionCost, phase: str, sequences: float, context: float) -> Line:

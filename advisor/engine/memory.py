@@ -107,7 +107,7 @@ def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float | No
 
 
 def activations_bytes(
-    model: Model, x: Layouts, max_batched_tokens: Array, max_running: Array, logit_bytes: Array
+    model: Model, x: Layouts, max_batched_tokens: Array, max_running_requests: Array, logit_bytes: Array
 ) -> Array:
     """Peak workspace of a step: the widest live set of one layer, and the logits with their fp32 copies."""
     h = float(model.hidden)
@@ -120,5 +120,5 @@ def activations_bytes(
             pairs = f.top_k if f.experts > 1 else 1
             width = np.maximum(width, pairs * (f.inner / x.moe_tp * f.matrices + h))
         widest = np.maximum(widest, width)
-    rows = np.minimum(max_running, max_batched_tokens)
+    rows = np.minimum(max_running_requests, max_batched_tokens)
     return max_batched_tokens * (2.0 * widest + 6.0 * h) + rows * np.ceil(model.vocab / x.tp) * logit_bytes

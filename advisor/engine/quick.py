@@ -9,7 +9,7 @@ import numpy as np
 
 from .case import Case
 from .estimate import Resources, drafted, offered, prefill_s, prepare, step_s
-from .hardware import Scopes, efficiency, overhead
+from .hardware import Efficiency, Overhead, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes, take
 from .layout import HALF, rate_of
 from .serving import burst, closed_loop
@@ -17,6 +17,7 @@ from .steptime import STEADY, Demand, Scheduler
 from .verify import scheduler_of
 
 NAN = math.nan
+Seen = dict[tuple[str, ...], tuple[Efficiency, Overhead]]  # by chip, framework and version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +51,7 @@ def prepared(cases: Sequence[Case], resources: Resources) -> Prepared:
     return Prepared(cases=tuple(c for c, _ in kept), lanes=tuple(lane for _, lane in kept))
 
 
-def recalibrated(lane: Lane, scopes: Scopes, seen: dict[tuple[str, ...], tuple[object, object]]) -> Lane:
+def recalibrated(lane: Lane, scopes: Scopes, seen: Seen) -> Lane:
     """The lane under other parameters."""
     a, f = lane.choice.accelerator, lane.framework
     key = (a.slug, f.slug, f.version)
@@ -66,7 +67,7 @@ def means(these: Prepared, resources: Resources, scopes: Scopes) -> list[Means]:
     by_model: dict[str, list[int]] = defaultdict(list)
     for i, case in enumerate(these.cases):
         by_model[case.model_id].append(i)
-    seen: dict[tuple[str, ...], tuple[object, object]] = {}
+    seen: Seen = {}
     for model_id, members in by_model.items():
         own = [recalibrated(these.lanes[i], scopes, seen) for i in members]
         if not model_id:
@@ -147,7 +148,9 @@ def _loops(
     if kind == STEADY:
         served = closed_loop(times, users, demand, scheduler)
     else:
-        rounds = 1 if kind in ("static", "offline", "single") or phase == "static" else int(float(str(requests_per_user)))
+        rounds = (
+            1 if kind in ("static", "offline", "single") or phase == "static" else int(float(str(requests_per_user)))
+        )
         served = burst(times, users, demand, scheduler, max(rounds, 1))
     for k, (case, r) in enumerate(zip(cases, rows, strict=True)):
         if not built.memory.fits[r]:

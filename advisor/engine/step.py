@@ -76,14 +76,16 @@ class Operator:
 
 def _roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
     """A smooth maximum: the parts of a kernel that wait for the other roof add up (exponent 1: no overlap)."""
-    return (flops_s**exponent + bytes_s**exponent) ** (1.0 / exponent)
+    smooth: Array = (flops_s**exponent + bytes_s**exponent) ** (1.0 / exponent)
+    return smooth
 
 
 def waves(rows: Array, columns: Array, cores: Array) -> Array:
     """Padding factor (>= 1) of tiles over cores; below one wave kernels split K instead."""
     tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
     filled = np.ceil(tiles / cores) * cores / tiles
-    return np.where((tiles > cores) & (cores > 8), 1 + (filled - 1) * 0.5, 1.0)  # stream-K hides about half
+    padded: Array = np.where((tiles > cores) & (cores > 8), 1 + (filled - 1) * 0.5, 1.0)  # stream-K hides about half
+    return padded
 
 
 def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner: Array | float, kind: str) -> Operator:
