@@ -55,8 +55,15 @@ def _linear(model: Model, x: Layouts, phase: str, tokens: float) -> Iterator[Lin
         time_s, flops, moved = (float(np.ravel(v)[0]) for v in (op.time_s, op.flops, op.bytes))
         found.setdefault(op.name, []).append((time_s, flops, moved, op.bound))
     for name, parts in found.items():
-        time_s, flops, moved = (sum(part[k] for part in parts) for k in range(3))
-        yield Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=max(parts, key=lambda part: part[0])[3])
+        time_s, flops, moved = (sum(float(part[k]) for part in parts) for k in range(3))
+        yield Line(
+            phase=phase,
+            operator=name,
+            time_s=time_s,
+            flops=flops,
+            bytes=moved,
+            bound=max(parts, key=lambda part: part[0])[3],
+        )
 
 
 def _attention(model: Model, x: Layouts, cost: AttentionCost, phase: str, sequences: float, context: float) -> Line:

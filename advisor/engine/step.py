@@ -84,8 +84,7 @@ def waves(rows: Array, columns: Array, cores: Array) -> Array:
     """Padding factor (>= 1) of tiles over cores; below one wave kernels split K instead."""
     tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
     filled = np.ceil(tiles / cores) * cores / tiles
-    padded: Array = np.where((tiles > cores) & (cores > 8), 1 + (filled - 1) * 0.5, 1.0)  # stream-K hides about half
-    return padded
+    return np.asarray(np.where((tiles > cores) & (cores > 8), 1 + (filled - 1) * 0.5, 1.0))  # stream-K hides half
 
 
 def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner: Array | float, kind: str) -> Operator:
@@ -125,7 +124,7 @@ def _bound(flops_s: Array, bytes_s: Array, kernel_s: Array) -> str:
 
 def distinct_experts(experts: float, top_k: float, tokens: Array) -> Array:
     """Expected experts touched by `tokens` tokens under even routing: E (1 - (1 - k/E)^T)."""
-    return experts * -np.expm1(tokens * np.log1p(-min(top_k / experts, 1 - 1e-12)))
+    return np.asarray(-experts * np.expm1(tokens * np.log1p(-min(top_k / experts, 1 - 1e-12))))
 
 
 def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array) -> Operator:
