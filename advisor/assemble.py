@@ -10,7 +10,6 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
-from advisor.result import answer_json
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
@@ -21,6 +20,8 @@ from advisor.engine.money import Assumptions, own_usd_per_hour
 from advisor.engine.plan import Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.search import Catalog, search
+from advisor.extent import not_used, packed, unpacked
+from advisor.result import answer_json
 from catalog.models import (
     Accelerator,
     Assumption,
@@ -53,32 +54,42 @@ ASSUMED = {
     "idle_fraction": "idle-power-fraction",
     "host_watts_per_accelerator": "host-watts-per-accelerator",
 }
+STAFF = ("operator-usd-per-year", "accelerators-per-operator")
+
+
+NO_APIS = {"name": "hosted APIs", "value": "not compared", "unit": "", "source": "this engine version"}
 
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
 
 
 def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
-    """Everything the engine will read for this question, JSON-able; a re-run from it gives the same answer."""
+    """What the engine will read for this question, JSON-able; a re-run from it gives the same answer."""
     today = timezone.now().date()
     newest = CatalogLoad.objects.order_by("-pk").first()
     named = spec["constraints"]["providers"]["allow"]
-    prices = [_price(p) for p in _current_prices(named, organisation, today)]
-    return {
+    chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
+    served = {chip["slug"] for chip in chips if chip["served"]}
+    prices = [_price(p) for p in _current_prices(named, organisation, today) if p.accelerator.slug in served]
+    current = [p for p in prices if not _is_stale(p["as_of"], today)]
+    places = {f"{p['provider']}-{p['region']}" for p in current}
+    sold = {p["accelerator"] for p in current}
+    taken = {
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
         "asked_on": today.isoformat(),
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
         "model": _model(spec["model"]),
-        "accelerators": [_accelerator(a) for a in Accelerator.objects.order_by("slug")],
-        "prices": prices,
+        "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}} for chip in chips],
+        "prices": current,
         "stale": _stale(prices, today),
         "frameworks": [_framework(f) for f in Framework.objects.order_by("slug", "version")],
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
-        "regions": _regions(),
+        "regions": {slug: figures for slug, figures in _regions().items() if slug in places},
         "assumptions": {a.key: _assumption(a) for a in Assumption.objects.order_by("key")},
         "calibrations": calibrations(),
     }
+    return packed(taken)
 
 
 def calibrations() -> Json:
@@ -255,7 +266,8 @@ def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
 def assumptions_of(spec: Json, rows: Json) -> Assumptions:
     tco = spec.get("tco", {})
     values = {name: float(tco.get(name, tco.get(key, rows[key]["value"]))) for name, key in ASSUMED.items()}
-    staff = rows["operator-usd-per-year"]["value"] / rows["accelerators-per-operator"]["value"]
+    year, each = (tco.get(key, rows[key]["value"]) for key in STAFF)
+    staff = year / each
     return Assumptions(
         **values,
         discount_fraction=float(tco.get("discount_rate", 0.08)),
@@ -349,6 +361,7 @@ def workload_of(spec: Json) -> Workload:
 
 
 def catalog_of(spec: Json, taken: Json) -> Catalog:
+    taken = unpacked(taken)
     chips = {row["slug"]: chip_of(row) for row in taken["accelerators"]}
     assumptions = assumptions_of(spec, taken["assumptions"])
     return Catalog(
@@ -399,5 +412,9 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
 
 def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | None = None) -> Json:
     """Runs the engine on a snapshot; the JSON of `advise`."""
+    taken = unpacked(taken)
     workload, catalog = workload_of(spec), catalog_of(spec, taken)
-    return answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))
+    answer = answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))
+    if "api" in spec["constraints"]["acquisition"]:
+        answer["assumptions"].append(NO_APIS)
+    return {**answer, "not_used": not_used(spec, {*ASSUMED, *ASSUMED.values(), *STAFF})}

@@ -81,7 +81,7 @@ def table(result: Row, top: int | None = None) -> str:
         lines += [f"warning: {warning}" for warning in shown[0]["warnings"]]
     else:
         lines += nearest(result)
-    return "\n".join([*lines, *not_chosen(result), head(result)])
+    return "\n".join([*lines, *not_chosen(result), *unused(result), head(result)])
 
 
 def launch(r: Row) -> str:
@@ -116,6 +116,11 @@ def not_chosen(result: Row, most: int = 8) -> list[str]:
     return lines + ([f"{excluded} left out by your constraints"] if excluded else [])
 
 
+def unused(result: Row) -> list[str]:
+    """What the asker wrote that did not change the answer."""
+    return [f"not used: {item['field']}: {item['instead']}" for item in result.get("not_used", [])]
+
+
 def markdown_row(row: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
@@ -130,7 +135,8 @@ def markdown(result: Row, top: int | None = None) -> str:
         lines += first_in_full(shown[0])
     else:
         lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
-    return "\n".join([*lines, *rejections(result), *sources(result), head(result)])
+    notes = [f"- {text}" for text in unused(result)]
+    return "\n".join([*lines, *rejections(result), *([*notes, ""] if notes else []), *sources(result), head(result)])
 
 
 def rejections(result: Row) -> list[str]:

@@ -364,6 +364,8 @@ def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
     found = [error("kind", f"{spec['kind']} is not yet available", "serving")] * (spec["kind"] not in RUNNABLE_KINDS)
     if not found:
         found = unknown_names(spec) + ([] if files else paths_in(spec))
+        if set(spec["constraints"]["acquisition"]) == {"api"}:
+            found.append(error("constraints.acquisition", "hosted APIs alone cannot be compared yet", "rent, own"))
     if found:
         raise WorkloadError(found)
 

@@ -10,6 +10,7 @@ from django.db import DatabaseError
 
 from advisor import report, workload
 from advisor.advise import default_organisation
+from advisor.extent import with_traces
 from catalog.models import CatalogLoad
 
 OK, BAD_INPUT, NOTHING_FEASIBLE = 0, 2, 3
@@ -86,7 +87,7 @@ def with_files(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(model, dict) and isinstance(model["config"], str):
         config = json.loads((folder / model["config"]).read_text())
         spec = {**spec, "model": {**model, "config": config}}
-    return spec
+    return with_traces(spec, folder)
 
 
 def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,143 @@
+"""How far a question was used: what was read from its files, and what this engine version accepts but leaves out."""
+
+import csv
+import math
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from advisor.workload_text import WorkloadError, error
+
+Json = dict[str, Any]
+COLUMNS = {"input_tokens": "input_tokens", "output_tokens": "output_tokens"}
+MOST_ROWS = 5_000_000
+TCO_USED = ("horizon_months", "discount_rate", "staff_usd_per_accelerator_year")
+
+# (field, is it set, what was done instead)
+LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
+    (
+        "traffic.load_curve",
+        lambda spec: spec["traffic"]["load_curve"] != "flat",
+        "sized for the peak and paid around the clock, whatever the hours",
+    ),
+    (
+        "traffic.growth_fraction_per_year",
+        lambda spec: spec["traffic"]["growth_fraction_per_year"],
+        "sized for today's traffic",
+    ),
+    ("owned", lambda spec: spec["owned"], "accelerators that you own are priced like any others"),
+    ("inventory", lambda spec: spec["inventory"], "any number of accelerators may be recommended"),
+    ("constraints.site.max_kw", lambda spec: spec["constraints"]["site"]["max_kw"], "power is shown, not limited"),
+    ("constraints.site.kw_per_rack", lambda spec: spec["constraints"]["site"]["kw_per_rack"], "racks are not planned"),
+    (
+        "constraints.site.cooling",
+        lambda spec: spec["constraints"]["site"]["cooling"] != "any",
+        "any cooling is taken to be there",
+    ),
+    ("weights", lambda spec: spec["weights"], "balanced weighs cost, latency and energy in its own way"),
+    ("team", lambda spec: spec["team"], "experience with a stack changes neither rank nor cost"),
+    ("probe", lambda spec: spec["probe"] != "no", "nothing was measured for this answer: see each option's basis"),
+    (
+        "slo.availability",
+        lambda spec: spec["slo"]["availability"] == "2n",
+        "2n is computed as n+1: one spare replica",
+    ),
+)
+
+
+def not_used(spec: Json, tco_used: set[str]) -> list[Json]:
+    """What was asked for and did not change the answer: {field, value, instead}; `tco_used`: names the costs read."""
+    found = [
+        {"field": field, "value": dig(spec, field), "instead": f"accepted, not part of this engine version: {instead}"}
+        for field, is_set, instead in LEFT_OUT
+        if is_set(spec)
+    ]
+    known = {*TCO_USED, *tco_used}
+    found += [
+        {"field": f"tco.{key}", "value": value, "instead": "no figure of this answer depends on it"}
+        for key, value in spec["tco"].items()
+        if key not in known
+    ]
+    return found
+
+
+def dig(spec: Mapping[str, Any], path: str) -> Any:
+    value: Any = spec
+    for key in path.split("."):
+        value = value[key]
+    return value
+
+
+# --- traces -----------------------------------------------------------------------------------------------------
+
+
+def with_traces(spec: Json, folder: Path) -> Json:
+    """The workload with mean and p95 of each trace file, read beside the workload's."""
+    traffic = dict(spec["traffic"])
+    for key in COLUMNS:
+        if "trace" in traffic[key]:
+            field = f"traffic.{key}.trace"
+            traffic[key] = {**traffic[key], **lengths(folder / traffic[key]["trace"], COLUMNS[key], field)}
+    return {**spec, "traffic": traffic}
+
+
+def lengths(path: Path, column: str, field: str) -> dict[str, float]:
+    """Mean and 95th percentile of one column of a CSV file with a head line."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            if column not in (reader.fieldnames or ()):
+                raise WorkloadError([error(field, f"{path.name} has no column {column}", "a CSV with a head line")])
+            values = [tokens(row[column], reader.line_num, field) for row in islice(reader, MOST_ROWS)]
+    except (OSError, UnicodeDecodeError, csv.Error) as trouble:
+        raise WorkloadError([error(field, f"cannot be read: {trouble}", "a CSV file")]) from None
+    if not values:
+        raise WorkloadError([error(field, f"{path.name} has no rows", "at least one request")])
+    values.sort()
+    mean = sum(values) / len(values)
+    return {"mean": mean, "p95": max(values[math.ceil(0.95 * len(values)) - 1], mean)}
+
+
+def tokens(cell: str | None, line: int, field: str) -> float:
+    try:
+        value = float(cell or "")
+    except ValueError:
+        value = math.nan
+    if not 1 <= value <= 1e8:
+        raise WorkloadError([error(field, f"line {line}: {cell!r} is not a number of tokens", "1 .. 1e8")])
+    return value
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------
+
+
+def packed(taken: Json) -> Json:
+    """The snapshot with each source text kept once: rows hold its place in `texts`."""
+    places: dict[str, int] = {}
+
+    def pack(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: places.setdefault(item, len(places)) if key == "source" and isinstance(item, str) else pack(item)
+                for key, item in value.items()
+            }
+        return [pack(item) for item in value] if isinstance(value, list) else value
+
+    rows = pack(taken)
+    return {**rows, "texts": list(places)}
+
+
+def unpacked(taken: Json) -> Json:
+    """The snapshot as it was before `packed`."""
+    texts = taken.get("texts", [])
+
+    def unpack(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: texts[item] if key == "source" and isinstance(item, int) else unpack(item)
+                for key, item in value.items()
+            }
+        return [unpack(item) for item in value] if isinstance(value, list) else value
+
+    return {key: unpack(value) for key, value in taken.items() if key != "texts"}
