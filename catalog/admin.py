@@ -11,14 +11,18 @@ from catalog.models import (
     Accelerator,
     ApiPrice,
     Assumption,
+    Benchmark,
     Calibration,
     CatalogLoad,
+    Discount,
     Framework,
     Organisation,
     Price,
     QuantizationMethod,
     Region,
     ServedModel,
+    SupportLicence,
+    Unit,
 )
 
 
@@ -93,6 +97,34 @@ class CatalogLoadAdmin(AppendOnly):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
+
+
+@admin.register(Unit)
+class UnitAdmin(SimpleHistoryAdmin):
+    list_display = ("name", "kind", "accelerator", "accelerators", "watts", "cooling", "price_usd", "as_of")
+    list_filter = ("kind",)
+    search_fields = ("name", "slug")
+    list_select_related = ("accelerator",)
+
+
+@admin.register(Benchmark)
+class BenchmarkAdmin(AppendOnly):
+    list_display = ("accelerator", "what", "value", "unit", "as_of")
+    list_select_related = ("accelerator",)
+
+
+@admin.register(Discount)
+class DiscountAdmin(AppendOnly):
+    list_display = ("organisation", "provider", "accelerator", "term", "discount_fraction", "as_of")
+    list_filter = ("organisation", "provider")
+    list_select_related = ("organisation", "accelerator")
+
+
+@admin.register(SupportLicence)
+class SupportLicenceAdmin(AppendOnly):
+    list_display = ("organisation", "name", "vendor", "usd_per_accelerator_per_year", "as_of")
+    list_filter = ("organisation",)
+    list_select_related = ("organisation",)
 
 
 @admin.register(Organisation)

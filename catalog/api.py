@@ -1,22 +1,86 @@
 """REST: the catalog, to read. Lists are filtered in the URL and paged."""
 
+from typing import Any
+
+from django.db.models import F, QuerySet
 from django.http import Http404
+from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework import serializers, viewsets
+from rest_framework.filters import OrderingFilter
+from rest_framework.request import Request
 
 from catalog import filters
-from catalog.models import Accelerator, ApiPrice, Assumption, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.derived import DERIVED, NO_CURRENT_PRICE, has_expired
+from catalog.maturity import maturity
+from catalog.models import (
+    Accelerator,
+    ApiPrice,
+    Assumption,
+    Framework,
+    Price,
+    QuantizationMethod,
+    Region,
+    ServedModel,
+    Unit,
+)
+from catalog.views import accelerators, public_prices
+
+
+class Ordering(OrderingFilter):
+    """`ordering`, or `sort` as in the pages; rows without the figure come last."""
+
+    def get_ordering(self, request: Request, queryset: QuerySet[Any], view: Any) -> Any:
+        asked = request.query_params.get(self.ordering_param) or request.query_params.get("sort")
+        terms = [term.strip() for term in asked.split(",")] if asked else []
+        kept = self.remove_invalid_fields(queryset, terms, view, request)
+        return kept or self.get_default_ordering(view)
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        terms = self.get_ordering(request, queryset, view) or ()
+        keys = [F(term.lstrip("-")) for term in terms]
+        ordered = [
+            key.desc(nulls_last=True) if term.startswith("-") else key.asc(nulls_last=True)
+            for term, key in zip(terms, keys, strict=True)
+        ]
+        return queryset.order_by(*ordered, "pk") if ordered else queryset
+
+
+def columns(model: type[Any]) -> tuple[str, ...]:
+    """The columns that a list can be sorted by: all but documents."""
+    kept = [each for each in model._meta.concrete_fields if each.get_internal_type() != "JSONField"]
+    return tuple(each.name for each in kept if each.name not in ("id", "organisation"))
+
+
+class Listed(viewsets.ReadOnlyModelViewSet[Any]):
+    """A list that is narrowed and sorted in the URL like its page."""
+
+    filter_backends = (DjangoFilterBackend, Ordering)
 
 
 class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):
+    bf16_tflops = serializers.FloatField(read_only=True, help_text="Dense; FP16 where there is no BF16.")
+    fp8_tflops = serializers.FloatField(read_only=True)
+    tflops_per_watt = serializers.FloatField(read_only=True, help_text="In BF16 or FP16, at TDP.")
+    flops_per_byte = serializers.FloatField(read_only=True, help_text="In BF16 or FP16, of memory bandwidth.")
+    usd_per_hour_min = serializers.FloatField(read_only=True, help_text="Lowest current on-demand offer for one chip.")
+    gb_per_s_per_usd_hour = serializers.FloatField(read_only=True)
+    usd_per_gib = serializers.FloatField(read_only=True, help_text="Lowest current purchase price of the chip alone.")
+    newest_offer = serializers.DateField(read_only=True)
+    price_note = serializers.SerializerMethodField(help_text="`no current price` where no offer is under a year old.")
+
     class Meta:
         model = Accelerator
         exclude = ("id",)
+
+    def get_price_note(self, chip: Any) -> str:
+        return NO_CURRENT_PRICE if has_expired(chip.newest_offer) else ""
 
 
 class PriceSerializer(serializers.ModelSerializer[Price]):
     accelerator: serializers.SlugRelatedField[Accelerator] = serializers.SlugRelatedField(
         slug_field="slug", read_only=True
     )
+    usd_per_chip_hour = serializers.FloatField(read_only=True)
 
     class Meta:
         model = Price
@@ -38,9 +102,14 @@ class ModelSerializer(serializers.ModelSerializer[ServedModel]):
 
 
 class FrameworkSerializer(serializers.ModelSerializer[Framework]):
+    maturity = serializers.SerializerMethodField(help_text="established, maturing, young or unknown.")
+
     class Meta:
         model = Framework
         fields = "__all__"
+
+    def get_maturity(self, row: Framework) -> str:
+        return maturity(row).word
 
 
 class QuantizationSerializer(serializers.ModelSerializer[QuantizationMethod]):
@@ -55,50 +124,69 @@ class RegionSerializer(serializers.ModelSerializer[Region]):
         exclude = ("id",)
 
 
+class UnitSerializer(serializers.ModelSerializer[Unit]):
+    accelerator: serializers.SlugRelatedField[Accelerator] = serializers.SlugRelatedField(
+        slug_field="slug", read_only=True
+    )
+
+    class Meta:
+        model = Unit
+        exclude = ("id",)
+
+
 class AssumptionSerializer(serializers.ModelSerializer[Assumption]):
     class Meta:
         model = Assumption
         exclude = ("id",)
 
 
-class Accelerators(viewsets.ReadOnlyModelViewSet[Accelerator]):
+class Accelerators(Listed):
     """Chips with their rates, memory, links and power; every group of figures with its source."""
 
     queryset = Accelerator.objects.all()
+    ordering_fields = (*columns(Accelerator), *DERIVED)
     serializer_class = AcceleratorSerializer
     filterset_class = filters.AcceleratorFilter
     lookup_field = "slug"
 
+    def get_queryset(self) -> QuerySet[Accelerator]:
+        """Made anew: what is current depends on the day."""
+        return accelerators()
 
-class Prices(viewsets.ReadOnlyModelViewSet[Price]):
+
+class Prices(Listed):
     """Public offers: whole instances by the hour, and what can be bought. Each with its date."""
 
-    queryset = Price.objects.filter(organisation=None).select_related("accelerator")
+    queryset = public_prices()
+    ordering_fields = (*columns(Price), "usd_per_chip_hour")
     serializer_class = PriceSerializer
     filterset_class = filters.PriceFilter
 
 
-class ApiPrices(viewsets.ReadOnlyModelViewSet[ApiPrice]):
+class ApiPrices(Listed):
     """What providers ask for hosted models, per million tokens. Each with its date."""
 
     queryset = ApiPrice.objects.select_related("model")
+    ordering_fields = columns(ApiPrice)
     serializer_class = ApiPriceSerializer
     filterset_class = filters.ApiPriceFilter
 
 
-class Models(viewsets.ReadOnlyModelViewSet[ServedModel]):
+class Models(Listed):
     """Models with their shape and published size."""
 
     queryset = ServedModel.objects.all()
+    ordering_fields = columns(ServedModel)
     serializer_class = ModelSerializer
     filterset_class = filters.ModelFilter
     lookup_field = "slug"
 
 
-class Frameworks(viewsets.ReadOnlyModelViewSet[Framework]):
+class Frameworks(Listed):
     """Serving frameworks, a row for each version."""
 
     queryset = Framework.objects.all()
+    ordering_fields = columns(Framework)
     serializer_class = FrameworkSerializer
     filterset_class = filters.FrameworkFilter
     lookup_field = "slug"
@@ -112,27 +200,40 @@ class Frameworks(viewsets.ReadOnlyModelViewSet[Framework]):
         return newest
 
 
-class Quantizations(viewsets.ReadOnlyModelViewSet[QuantizationMethod]):
+class Quantizations(Listed):
     """Ways to store weights and cache, with what is known of their quality."""
 
     queryset = QuantizationMethod.objects.all()
+    ordering_fields = columns(QuantizationMethod)
     serializer_class = QuantizationSerializer
     filterset_class = filters.QuantizationFilter
     lookup_field = "slug"
 
 
-class Regions(viewsets.ReadOnlyModelViewSet[Region]):
+class Regions(Listed):
     """Places with their electricity price and grid carbon."""
 
     queryset = Region.objects.all()
+    ordering_fields = columns(Region)
     serializer_class = RegionSerializer
     filterset_class = filters.RegionFilter
     lookup_field = "slug"
 
 
-class Assumptions(viewsets.ReadOnlyModelViewSet[Assumption]):
+class Units(Listed):
+    """What is bought or rented as a piece: boards, hosts, racks, slices, with power, cooling and price."""
+
+    queryset = Unit.objects.select_related("accelerator")
+    ordering_fields = columns(Unit)
+    serializer_class = UnitSerializer
+    filterset_class = filters.UnitFilter
+    lookup_field = "slug"
+
+
+class Assumptions(Listed):
     """Visible defaults of cost, power and reliability."""
 
     queryset = Assumption.objects.all()
+    ordering_fields = columns(Assumption)
     serializer_class = AssumptionSerializer
     lookup_field = "key"

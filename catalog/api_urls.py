@@ -9,6 +9,7 @@ router.register("api-prices", api.ApiPrices, basename="api-api-price")
 router.register("models", api.Models, basename="api-model")
 router.register("frameworks", api.Frameworks, basename="api-framework")
 router.register("quantizations", api.Quantizations, basename="api-quantization")
+router.register("units", api.Units, basename="api-unit")
 router.register("regions", api.Regions, basename="api-region")
 router.register("assumptions", api.Assumptions, basename="api-assumption")
 

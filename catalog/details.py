@@ -14,8 +14,10 @@ from advisor.engine.model import (
     parameters,
     state_elements,
 )
-from catalog.fixtures import OVERHEAD, SCHEDULING, SUPPORT
-from catalog.models import Accelerator, Framework, QuantizationMethod, ServedModel
+from catalog import shapes
+from catalog.fixtures import FACTS, OVERHEAD, SCHEDULING, SUPPORT
+from catalog.maturity import maturity, rule_words
+from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 
 UNITS = {
     "bits_per_weight": "bits",
@@ -153,10 +155,103 @@ def _set(part: Any) -> list[tuple[str, Any]]:
     ]
 
 
+def shape_costs(row: ServedModel) -> shapes.Costs:
+    """What the shape of a model costs on each family of chips."""
+    return shapes.costs(from_shape(row.slug, row.shape))
+
+
 def framework(row: Framework) -> list[Section]:
     """What does a framework run, and how?"""
-    titles = {"support": ("Runs", SUPPORT), "scheduling": ("Scheduling", SCHEDULING), "overhead": ("Costs", OVERHEAD)}
-    return [section(title, row.sources.get(part), *settings(row, keys)) for part, (title, keys) in titles.items()]
+    titles = {
+        "support": ("Runs", (*SUPPORT, "hardware")),
+        "scheduling": ("Scheduling", SCHEDULING),
+        "overhead": ("Costs", OVERHEAD),
+    }
+    found = maturity(row)
+    settled = section(
+        "Facts",
+        row.sources.get("facts"),
+        *settings(row, FACTS),
+        ("Maturity", f"{found.word}: {found.because}", ""),
+        ("Rule", rule_words(), ""),
+    )
+    parts = [section(title, row.sources.get(part), *settings(row, keys)) for part, (title, keys) in titles.items()]
+    return [settled, *parts]
+
+
+def unit(row: Unit) -> list[Section]:
+    """What is one piece made of, and what does it need?"""
+    low_high = f"{text(row.price_usd_min)} to {text(row.price_usd_max)}" if row.price_usd_min else None
+    return [
+        section(
+            "Made of",
+            row.sources.get("contents"),
+            ("Kind", row.kind, ""),
+            ("Accelerator", row.accelerator.name, ""),
+            ("Accelerators", row.accelerators, ""),
+            ("Hosts", row.instances, ""),
+            ("Shape", row.shape, ""),
+            ("Network of a chip", row.network_gb_per_s, "GB/s, one direction"),
+        ),
+        section("Power and cooling", row.sources.get("power"), ("Power", row.watts, "W"), ("Cooling", row.cooling, "")),
+        section("Price", row.sources.get("price"), ("Price", row.price_usd, "USD"), ("Low to high", low_high, "USD")),
+        section("Lead time", row.sources.get("lead_time"), ("Lead time", row.lead_time, "")),
+    ]
+
+
+def region(row: Region) -> list[Section]:
+    """What does power cost at a place, and how clean is it?"""
+    return [
+        section("Electricity", row.sources.get("electricity"), ("Price", row.electricity_usd_per_kwh, "USD/kWh")),
+        section("Grid", row.sources.get("grid"), ("Carbon", row.grid_kgco2e_per_kwh, "kgCO2e/kWh")),
+        section("Building", row.sources.get("pue"), ("PUE", row.pue, "")),
+        section(
+            "Colocation", row.sources.get("colocation"), ("Price", row.colocation_usd_per_kw_month, "USD/kW a month")
+        ),
+    ]
+
+
+COMPARED: tuple[tuple[str, str, str], ...] = (
+    ("Vendor", "vendor", ""),
+    ("Year", "release_year", ""),
+    ("Form", "form_factor", ""),
+    ("Memory, GiB", "memory_gib", "more"),
+    ("Bandwidth, GB/s", "memory_gb_per_s", "more"),
+    ("BF16 or FP16, TFLOP/s", "bf16_tflops", "more"),
+    ("FP8, TFLOP/s", "fp8_tflops", "more"),
+    ("TDP, W", "tdp_watts", "less"),
+    ("TFLOPS/W", "tflops_per_watt", "more"),
+    ("FLOP:byte", "flops_per_byte", ""),
+    ("Lowest USD/h", "usd_per_hour_min", "less"),
+    ("GB/s per USD/h", "gb_per_s_per_usd_hour", "more"),
+    ("USD per GiB, bought", "usd_per_gib", "less"),
+    ("Chips in a host", "chips_per_host", ""),
+    ("Stacks", "stacks", ""),
+)
+
+
+def comparison(chips: list[Any], prices: dict[Any, str]) -> list[tuple[str, list[tuple[str, bool]]]]:
+    """Rows of a comparison: a name, and for every chip its value and whether it is the best of them."""
+    rows = []
+    for title, name, better in COMPARED:
+        values = [getattr(chip, name) for chip in chips]
+        known = [value for value in values if value is not None] if better else []
+        best = (max if better == "more" else min)(known) if len(set(known)) > 1 else None
+        rows.append((title, [(compared(value), best is not None and value == best) for value in values]))
+    links = [(link_words(chip), False) for chip in chips]
+    asked = [(prices[chip.pk], False) for chip in chips]
+    return [*rows, ("Links, one direction", links), ("USD/h of one chip, by term (offers)", asked)]
+
+
+def compared(value: Any) -> str:
+    return text(round(value, 3 if value < 100 else 1) if isinstance(value, float) else value)
+
+
+def link_words(chip: Accelerator) -> str:
+    return (
+        "; ".join(f"{link['name']} {text(link['gb_per_s'])} GB/s to {link['chips']} chips" for link in chip.links)
+        or "–"
+    )
 
 
 def quantization(row: QuantizationMethod) -> list[Section]:

@@ -2,27 +2,61 @@
 
 # mypy: allow-subclassing-any
 
+from functools import reduce
+from operator import or_
+
 import django_filters
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.base import Model
 
-from catalog.fixtures import DTYPES, KINDS, TERMS
-from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.fixtures import DTYPES, KINDS, TERMS, UNIT_KINDS
+from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 
 YES_NO = forms.Select(choices=[("", "Any"), ("true", "Yes"), ("false", "No")])
 
 
+class Search(django_filters.CharFilter):
+    """Quick search: every word must stand somewhere in the named columns."""
+
+    def __init__(self, *columns: str) -> None:
+        super().__init__(label="Search", widget=forms.TextInput(attrs={"type": "search"}))
+        self.columns = columns
+
+    def filter(self, queryset: QuerySet[Model], value: str) -> QuerySet[Model]:
+        for word in (value or "").split():
+            queryset = queryset.filter(reduce(or_, (Q(**{f"{name}__icontains": word}) for name in self.columns)))
+        return queryset
+
+
+def choice(values: tuple[str, ...], **rest: object) -> django_filters.ChoiceFilter:
+    return django_filters.ChoiceFilter(choices=[(value, value) for value in values], empty_label="Any", **rest)
+
+
+def least(name: str, label: str) -> django_filters.NumberFilter:
+    return django_filters.NumberFilter(field_name=name, lookup_expr="gte", label=f"{label}, at least")
+
+
+def most(name: str, label: str) -> django_filters.NumberFilter:
+    return django_filters.NumberFilter(field_name=name, lookup_expr="lte", label=f"{label}, at most")
+
+
 class AcceleratorFilter(django_filters.FilterSet):
-    search = django_filters.CharFilter(field_name="name", lookup_expr="icontains", label="Name contains")
+    search = Search("name", "slug", "vendor", "family", "architecture", "kind")
     vendor = django_filters.CharFilter(lookup_expr="iexact")
-    kind = django_filters.ChoiceFilter(choices=[(kind, kind) for kind in KINDS], empty_label="Any")
-    memory_gib_min = django_filters.NumberFilter(
-        field_name="memory_gib", lookup_expr="gte", label="Memory, GiB, at least"
-    )
-    dtype = django_filters.ChoiceFilter(
-        choices=[(dtype, dtype) for dtype in DTYPES], method="with_dtype", label="Multiplies in", empty_label="Any"
-    )
+    kind = choice(KINDS)
+    memory_gib_min = least("memory_gib", "Memory, GiB")
+    memory_gb_per_s_min = least("memory_gb_per_s", "Bandwidth, GB/s")
+    dtype = choice(DTYPES, method="with_dtype", label="Multiplies in")
+    bf16_tflops_min = least("bf16_tflops", "BF16 or FP16, TFLOP/s")
+    tflops_per_watt_min = least("tflops_per_watt", "TFLOPS/W")
+    tdp_watts_max = most("tdp_watts", "TDP, W")
+    usd_per_hour_max = most("usd_per_hour_min", "Lowest USD/h")
+    year_min = least("release_year", "Year")
     served = django_filters.BooleanFilter(label="Runs an open framework", widget=YES_NO)
+    priced = django_filters.BooleanFilter(
+        field_name="usd_per_hour_min", lookup_expr="isnull", exclude=True, label="For rent today", widget=YES_NO
+    )
 
     class Meta:
         model = Accelerator
@@ -33,31 +67,36 @@ class AcceleratorFilter(django_filters.FilterSet):
 
 
 class PriceFilter(django_filters.FilterSet):
+    search = Search("provider", "instance", "accelerator__name", "accelerator__slug", "region")
     accelerator = django_filters.CharFilter(field_name="accelerator__slug", label="Accelerator")
     provider = django_filters.CharFilter()
     region = django_filters.CharFilter()
-    term = django_filters.ChoiceFilter(choices=[(term, term) for term in TERMS], empty_label="Any")
+    term = choice(TERMS)
+    usd_per_chip_hour_max = most("usd_per_chip_hour", "USD/h per chip")
     since = django_filters.DateFilter(field_name="as_of", lookup_expr="gte", label="Not older than")
+    until = django_filters.DateFilter(field_name="as_of", lookup_expr="lte", label="Not newer than")
 
     class Meta:
         model = Price
-        fields = ("accelerator", "provider", "region", "term", "since")
+        fields = ("search", "accelerator", "provider", "region", "term", "since")
 
 
 class ApiPriceFilter(django_filters.FilterSet):
+    search = Search("provider", "name", "model__hf_id")
     model = django_filters.CharFilter(field_name="model__slug", label="Model")
     provider = django_filters.CharFilter()
     since = django_filters.DateFilter(field_name="as_of", lookup_expr="gte", label="Not older than")
 
     class Meta:
         model = ApiPrice
-        fields = ("model", "provider", "since")
+        fields = ("search", "model", "provider", "since")
 
 
 class ModelFilter(django_filters.FilterSet):
-    search = django_filters.CharFilter(field_name="hf_id", lookup_expr="icontains", label="Name contains")
+    search = Search("hf_id", "slug", "family", "licence")
     family = django_filters.CharFilter()
     native_dtype = django_filters.CharFilter(label="Published in")
+    context_min = least("max_context_tokens", "Context, tokens")
 
     class Meta:
         model = ServedModel
@@ -65,7 +104,12 @@ class ModelFilter(django_filters.FilterSet):
 
 
 class FrameworkFilter(django_filters.FilterSet):
-    search = django_filters.CharFilter(field_name="name", lookup_expr="icontains", label="Name contains")
+    search = Search("name", "slug", "version", "settings")
+    vendor = django_filters.CharFilter(field_name="settings__vendors", lookup_expr="icontains", label="Vendor")
+    feature = django_filters.CharFilter(field_name="settings__features", lookup_expr="icontains", label="Feature")
+    quantization = django_filters.CharFilter(
+        field_name="settings__quantizations", lookup_expr="icontains", label="Loads"
+    )
 
     class Meta:
         model = Framework
@@ -73,12 +117,9 @@ class FrameworkFilter(django_filters.FilterSet):
 
 
 class QuantizationFilter(django_filters.FilterSet):
-    search = django_filters.CharFilter(field_name="name", lookup_expr="icontains", label="Name contains")
-    quality = django_filters.ChoiceFilter(
-        field_name="settings__quality",
-        choices=[(value, value) for value in ("lossless", "near_lossless", "lossy")],
-        empty_label="Any",
-    )
+    search = Search("name", "slug")
+    applies_to = choice(("weights", "kv"), field_name="settings__applies_to", label="Applies to")
+    quality = choice(("lossless", "near_lossless", "lossy"), field_name="settings__quality")
 
     class Meta:
         model = QuantizationMethod
@@ -86,9 +127,23 @@ class QuantizationFilter(django_filters.FilterSet):
 
 
 class RegionFilter(django_filters.FilterSet):
-    search = django_filters.CharFilter(field_name="name", lookup_expr="icontains", label="Name contains")
+    search = Search("name", "slug", "country")
     country = django_filters.CharFilter()
+    usd_per_kwh_max = most("electricity_usd_per_kwh", "Electricity, USD/kWh")
+    kgco2e_per_kwh_max = most("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh")
 
     class Meta:
         model = Region
         fields = ("search", "country")
+
+
+class UnitFilter(django_filters.FilterSet):
+    search = Search("name", "slug", "accelerator__name", "accelerator__slug")
+    accelerator = django_filters.CharFilter(field_name="accelerator__slug", label="Accelerator")
+    kind = choice(UNIT_KINDS)
+    cooling = django_filters.CharFilter(lookup_expr="icontains")
+    watts_max = most("watts", "Power, W")
+
+    class Meta:
+        model = Unit
+        fields = ("search", "accelerator", "kind", "cooling")

@@ -33,6 +33,14 @@ SCHEDULING = (
     *("graph_max_tokens", "memory_policy"),
 )
 OVERHEAD = ("runtime_gib", "host_ms_per_step", "host_ms_per_request")
+ROLES = ("serving", "training", "library")
+FACTS = ("first_release", "releases", "licence", "speculative")
+UNIT_KINDS = ("board", "host", "rack", "slice")
+COOLINGS = ("air", "liquid", "air or liquid", "passive")
+BENCHMARKS = "chips.csv"
+BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
+DISCOUNT_COLUMNS = ("provider", "accelerator", "term", "discount_fraction", "as_of", "source")
+LICENCE_COLUMNS = ("name", "vendor", "usd_per_accelerator_per_year", "as_of", "source")
 META = ("source", "as_of", "basis")
 
 
@@ -185,20 +193,35 @@ def served_model(path: Path) -> Row:
 def framework(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one framework at one version."""
     parts = {"support": SUPPORT, "scheduling": SCHEDULING, "overhead": OVERHEAD}
-    check_keys(where, given, ("slug", "name", "version", *parts), ("notes",))
+    check_keys(where, given, ("slug", "name", "version", *parts), ("notes", "facts", "role", "hardware"))
     where = f"{where}: {given['slug']}"
-    settings: Row = {}
+    check_choice(f"{where}: role", given.get("role", "serving"), ROLES)
+    settings: Row = {key: given[key] for key in ("role", "hardware") if key in given}
     for part, keys in parts.items():
         settings |= group(f"{where}: {part}", given[part], () if part == "support" else keys, keys)
-    sources = {part: source_of(f"{where}: {part}", given[part]) for part in parts}
+    if "facts" in given:
+        settings |= _facts(f"{where}: facts", given["facts"])
+    sources = {part: source_of(f"{where}: {part}", given[part]) for part in (*parts, "facts") if part in given}
     row = {key: given[key] for key in ("slug", "name", "version", "notes") if key in given}
     return row | {"settings": settings, "sources": sources, "as_of": newest(sources)}
+
+
+def _facts(where: str, given: Mapping[str, Any]) -> Row:
+    """What can be counted and dated of a framework, JSON-able."""
+    facts = group(where, given, ("licence",), FACTS)
+    if "first_release" in facts:
+        if not isinstance(facts["first_release"], date):
+            raise FixtureError(f"{where}.first_release: a date (YYYY-MM-DD) was expected")
+        facts["first_release"] = facts["first_release"].isoformat()
+    if "releases" in facts:
+        check_number(f"{where}.releases", facts["releases"])
+    return facts
 
 
 def quantization(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one way to store weights or cache."""
     settings = ("applies_to", "weights_dtype", "bits_per_weight", "activations_dtype", "quality", "quality_note")
-    optional = ("stacks", "weight_only", "notes")
+    optional = ("stacks", "weight_only", "effort", "notes")
     check_keys(where, given, ("slug", "name", *settings, *META), optional)
     where = f"{where}: {given['slug']}"
     check_choice(f"{where}: applies_to", given["applies_to"], ("weights", "kv"))
@@ -206,25 +229,54 @@ def quantization(where: str, given: Mapping[str, Any]) -> Row:
     check_number(f"{where}: bits_per_weight", given["bits_per_weight"])
     sources = {"method": source_of(where, given)}
     row = {key: given[key] for key in ("slug", "name", "notes") if key in given}
-    kept = {key: given[key] for key in (*settings, "stacks", "weight_only") if key in given}
+    kept = {key: given[key] for key in (*settings, "stacks", "weight_only", "effort") if key in given}
     return row | {"settings": kept, "sources": sources, "as_of": newest(sources)}
 
 
 def region(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one place."""
-    check_keys(where, given, ("slug", "name", "country"), ("electricity", "grid", "notes"))
+    check_keys(where, given, ("slug", "name", "country"), ("electricity", "grid", "pue", "colocation", "notes"))
     where = f"{where}: {given['slug']}"
     row = {key: given[key] for key in ("slug", "name", "country", "notes") if key in given}
     sources = {}
     for part, key, column in (
         ("electricity", "usd_per_kwh", "electricity_usd_per_kwh"),
         ("grid", "kgco2e_per_kwh", "grid_kgco2e_per_kwh"),
+        ("pue", "ratio", "pue"),
+        ("colocation", "usd_per_kw_month", "colocation_usd_per_kw_month"),
     ):
         if part in given:
             row[column] = _numbers(f"{where}: {part}", given[part], (key,))[key]
             sources[part] = source_of(f"{where}: {part}", given[part])
     if not sources:
-        raise FixtureError(f"{where}: neither electricity nor grid is given")
+        raise FixtureError(f"{where}: none of electricity, grid, pue and colocation is given")
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def unit(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one thing that is bought or rented as a piece; `accelerator` is a slug."""
+    check_keys(
+        where, given, ("slug", "name", "kind", "accelerator", "contents"), ("power", "price", "lead_time", "notes")
+    )
+    where = f"{where}: {given['slug']}"
+    check_choice(f"{where}: kind", given["kind"], UNIT_KINDS)
+    row = {key: given[key] for key in ("slug", "name", "kind", "accelerator", "notes") if key in given}
+    row |= group(f"{where}: contents", given["contents"], ("accelerators",), ("instances", "shape", "network_gb_per_s"))
+    if "power" in given:
+        power = group(f"{where}: power", given["power"], (), ("watts", "cooling"))
+        check_choice(f"{where}: cooling", power.get("cooling", "air"), COOLINGS)
+        row |= power
+    if "price" in given:
+        price = _numbers(f"{where}: price", given["price"], ("usd",), ("low_usd", "high_usd"))
+        names = {"usd": "price_usd", "low_usd": "price_usd_min", "high_usd": "price_usd_max"}
+        row |= {names[key]: value for key, value in price.items()}
+    if "lead_time" in given:
+        row["lead_time"] = group(f"{where}: lead_time", given["lead_time"], ("text",))["text"]
+    for key in ("accelerators", "instances", "network_gb_per_s", "watts"):
+        if key in row:
+            check_number(f"{where}: {key}", row[key])
+    parts = [part for part in ("contents", "power", "price", "lead_time") if part in given]
+    sources = {part: source_of(f"{where}: {part}", given[part]) for part in parts}
     return row | {"sources": sources, "as_of": newest(sources)}
 
 
@@ -284,6 +336,43 @@ def api_price(where: str, given: Mapping[str, Any]) -> Row:
     return row
 
 
+def numbered(where: str, given: Mapping[str, Any], columns: tuple[str, ...], number: str, optional: str = "") -> Row:
+    """One line of a table whose rows are texts, one number and a date."""
+    blank = optional.split()
+    check_keys(where, given, [column for column in columns if column not in blank], blank)
+    try:
+        value = float(given[number])
+        as_of = date.fromisoformat(given["as_of"])
+    except ValueError as error:
+        raise FixtureError(f"{where}: {error}") from error
+    check_number(f"{where}: {number}", value)
+    return {**given, number: value, "as_of": as_of}
+
+
+def benchmark(where: str, given: Mapping[str, Any]) -> Row:
+    """What one chip was seen to reach; `accelerator` is a slug."""
+    check_choice(f"{where}: unit", given.get("unit"), ("TFLOP/s", "GB/s"))
+    return numbered(where, given, BENCHMARK_COLUMNS, "value")
+
+
+def discount(where: str, given: Mapping[str, Any]) -> Row:
+    """What an organisation pays less; an empty accelerator or term means all of them."""
+    row = numbered(where, given, DISCOUNT_COLUMNS, "discount_fraction", "accelerator term")
+    if row["term"]:
+        check_choice(f"{where}: term", row["term"], TERMS)
+    if row["discount_fraction"] >= 1:
+        raise FixtureError(f"{where}: discount_fraction is below one, such as 0.15")
+    return row
+
+
+def licence(where: str, given: Mapping[str, Any]) -> Row:
+    """What an organisation pays a year for software or support of each of its chips."""
+    row = numbered(where, given, LICENCE_COLUMNS, "usd_per_accelerator_per_year")
+    return row | {
+        "usd_per_accelerator_per_year": Decimal(str(row["usd_per_accelerator_per_year"])).quantize(Decimal("0.01"))
+    }
+
+
 def price(where: str, given: Mapping[str, Any]) -> Row:
     """One offer."""
     check_keys(
@@ -341,6 +430,7 @@ def digest(directory: Path) -> str:
     ):
         for path in sorted((directory / folder).glob(pattern)):
             total.update(f"{folder}/{path.name}\n".encode() + path.read_bytes())
-    for path in sorted((directory / "calibration").glob("*.yaml")):
-        total.update(path.name.encode() + path.read_bytes())
+    for path in [*sorted((directory / "calibration").glob("*.yaml")), directory / "measurements" / BENCHMARKS]:
+        if path.exists():
+            total.update(path.name.encode() + path.read_bytes())
     return total.hexdigest()

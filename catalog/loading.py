@@ -14,13 +14,18 @@ from catalog.models import (
     Accelerator,
     ApiPrice,
     Assumption,
+    Benchmark,
     Calibration,
     CatalogLoad,
+    Discount,
     Framework,
+    Organisation,
     Price,
     QuantizationMethod,
     Region,
     ServedModel,
+    SupportLicence,
+    Unit,
 )
 
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price: never changed
@@ -56,8 +61,11 @@ def load(directory: Path) -> dict[str, Counts]:
     ):
         counts[kind] = upsert(model, key, fixtures.listed(directory / f"{name}.yaml", reader))
     files = sorted((directory / "prices").glob("*.csv"))
+    units = refer(fixtures.listed(directory / "units.yaml", fixtures.unit), "accelerator", Accelerator)
+    counts["units"] = upsert(Unit, ("slug",), units)
     counts["prices"] = append_prices(row for path in files for row in fixtures.prices(path))
     counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
+    counts["benchmarks"] = append_benchmarks(directory / "measurements" / fixtures.BENCHMARKS)
     counts["calibrations"] = append_calibrations(map(fixtures.calibration, each["calibration"]))
     remember(fixtures.digest(directory), counts)
     return counts
@@ -96,11 +104,37 @@ def _defaults(model: type[models.Model]) -> Row:
     }
 
 
-def append_prices(given: Iterable[Row]) -> Counts:
-    """Adds new public offers; `accelerator` is a slug."""
+def append_prices(given: Iterable[Row], organisation: Organisation | None = None) -> Counts:
+    """Adds new offers, public or of one organisation; `accelerator` is a slug."""
     return append(
-        Price, refer(given, "accelerator", Accelerator), OFFER, FIGURES, Price.objects.filter(organisation=None)
+        Price,
+        [row | {"organisation": organisation} for row in refer(given, "accelerator", Accelerator)],
+        OFFER,
+        FIGURES,
+        Price.objects.filter(organisation=organisation).select_related("organisation"),
     )
+
+
+def append_discounts(given: Iterable[Row], organisation: Organisation) -> Counts:
+    """Adds what an organisation pays less."""
+    rows = [row | {"organisation": organisation} for row in refer(given, "accelerator", Accelerator)]
+    key = ("provider", "accelerator_id", "term", "as_of")
+    return append(Discount, rows, key, ("discount_fraction",), Discount.objects.filter(organisation=organisation))
+
+
+def append_licences(given: Iterable[Row], organisation: Organisation) -> Counts:
+    """Adds what an organisation pays for software and support."""
+    rows = [row | {"organisation": organisation} for row in given]
+    stored = SupportLicence.objects.filter(organisation=organisation)
+    return append(SupportLicence, rows, ("name", "vendor", "as_of"), ("usd_per_accelerator_per_year",), stored)
+
+
+def append_benchmarks(path: Path) -> Counts:
+    """Adds what chips were seen to reach."""
+    given = fixtures.table(path, fixtures.BENCHMARK_COLUMNS, fixtures.benchmark) if path.exists() else ()
+    rows = refer(given, "accelerator", Accelerator)
+    key = ("accelerator_id", "what", "conditions", "as_of")
+    return append(Benchmark, rows, key, ("value", "unit"), Benchmark.objects.all())
 
 
 def append_api_prices(given: Iterable[Row]) -> Counts:
@@ -113,9 +147,10 @@ def refer(given: Iterable[Row], name: str, model: type[models.Model]) -> list[Ro
     keys = dict(model._default_manager.values_list("slug", "pk"))
     rows = []
     for row in given:
-        if row[name] not in keys:
-            raise FixtureError(f"{row['provider']}: no {name} {row[name]!r} in the catalog")
-        rows.append({key: value for key, value in row.items() if key != name} | {f"{name}_id": keys[row[name]]})
+        if row[name] and row[name] not in keys:
+            owner = row.get("provider") or row.get("slug") or ""
+            raise FixtureError(f"{owner}: no {name} {row[name]!r} in the catalog")
+        rows.append({key: value for key, value in row.items() if key != name} | {f"{name}_id": keys.get(row[name])})
     return rows
 
 

@@ -172,10 +172,115 @@ class Region(Sourced):
     country = models.CharField(max_length=60, blank=True)
     electricity_usd_per_kwh = models.FloatField(null=True, blank=True)
     grid_kgco2e_per_kwh = models.FloatField(null=True, blank=True)
+    pue = models.FloatField(null=True, blank=True)
+    colocation_usd_per_kw_month = models.FloatField(null=True, blank=True)
     history = HistoricalRecords()
 
     class Meta:
         ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Unit(Sourced):
+    """What can be bought or rented as one piece: a board, a host, a rack, a slice of a pod."""
+
+    slug = models.SlugField(unique=True, max_length=80)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=20)  # board | host | rack | slice
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="units")
+    accelerators = models.PositiveIntegerField()
+    shape = models.CharField(max_length=40, blank=True)  # of a slice: 2x2x1 ...
+    instances = models.PositiveIntegerField(default=1)  # hosts in it
+    watts = models.FloatField(null=True, blank=True)  # of the whole unit at its limit
+    cooling = models.CharField(max_length=20, blank=True)  # air | liquid | air or liquid
+    network_gb_per_s = models.FloatField(null=True, blank=True)  # out of the unit, one direction, for each chip
+    price_usd = models.FloatField(null=True, blank=True)
+    price_usd_min = models.FloatField(null=True, blank=True)
+    price_usd_max = models.FloatField(null=True, blank=True)
+    lead_time = models.CharField(max_length=60, default="unknown")  # only with a source and its date
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["kind", "slug"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Benchmark(models.Model):
+    """What a chip was seen to reach, beside its data sheet. Append-only."""
+
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="benchmarks")
+    what = models.CharField(max_length=60)  # matmul bf16, memory read ...
+    value = models.FloatField()
+    unit = models.CharField(max_length=20)  # TFLOP/s | GB/s
+    conditions = models.CharField(max_length=200)
+    as_of = models.DateField()
+    source = models.TextField()
+
+    class Meta:
+        ordering = ["accelerator", "what", "-as_of"]
+        constraints = [
+            models.UniqueConstraint(fields=["accelerator", "what", "conditions", "as_of"], name="one_benchmark_a_day")
+        ]
+
+
+TERMS_OF = ["provider", "accelerator", "term", "as_of"]  # what makes two discounts of an organisation the same
+
+
+class Discount(models.Model):
+    """What an organisation pays less than the list price of a provider. Append-only; the newest wins."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="discounts")
+    provider = models.CharField(max_length=60)
+    accelerator = models.ForeignKey(Accelerator, null=True, blank=True, on_delete=models.PROTECT)  # None: all
+    term = models.CharField(max_length=20, blank=True)  # empty: every term
+    discount_fraction = models.FloatField()
+    as_of = models.DateField()
+    source = models.TextField()
+
+    class Meta:
+        ordering = ["organisation", "provider", "-as_of"]
+        constraints = [
+            models.UniqueConstraint(fields=["organisation", *TERMS_OF], name="one_discount_a_day"),
+            models.UniqueConstraint(
+                fields=["organisation", "provider", "term", "as_of"],
+                condition=models.Q(accelerator=None),
+                name="one_general_discount_a_day",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(discount_fraction__gt=0) & models.Q(discount_fraction__lt=1),
+                name="discount_between_nothing_and_all",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.discount_fraction:.0%}"
+
+
+class SupportLicence(models.Model):
+    """What an organisation pays a year for software or support of each of its chips. Append-only."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="support_licences")
+    name = models.CharField(max_length=120)
+    vendor = models.CharField(max_length=40)  # whose chips need it
+    usd_per_accelerator_per_year = models.DecimalField(max_digits=12, decimal_places=2)
+    as_of = models.DateField()
+    source = models.TextField()
+
+    class Meta:
+        ordering = ["organisation", "name", "-as_of"]
+        constraints = [
+            models.UniqueConstraint(fields=["organisation", "name", "vendor", "as_of"], name="one_licence_a_day"),
+            models.CheckConstraint(
+                condition=models.Q(usd_per_accelerator_per_year__gte=0), name="licence_not_negative"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Assumption(Sourced):

@@ -1,45 +1,110 @@
-"""The columns of the catalog's lists."""
+"""The columns of the catalog's lists. `shown` is what a list starts with; the address may choose others."""
 
 # mypy: allow-subclassing-any
 
+from datetime import date
+from typing import Any
+
 import django_tables2 as tables
 from django.db.models import F, QuerySet
+from django.utils.html import format_html
 from django_tables2.utils import A
 
 from advisor.engine.model import from_shape, parameters
-from catalog.details import figure
-from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.derived import NO_CURRENT_PRICE, age, has_expired
+from catalog.maturity import maturity
+from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 
 NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
 
 
-def number(places: int = 0, **rest: object) -> tables.TemplateColumn:
-    """A right-aligned number with its thousands apart; nothing where there is none."""
-    template = "{% load humanize %}{{ value|floatformat:'-" + str(places) + "'|intcomma|default:'–' }}"
-    return tables.TemplateColumn(template, attrs=NUMBER, **rest)
+class Number(tables.Column):
+    """A right-aligned number with its thousands apart; rows without one come last."""
+
+    def __init__(self, accessor: str, title: str, places: int = 0, **rest: Any) -> None:
+        super().__init__(accessor=accessor, verbose_name=title, attrs=NUMBER, **rest)
+        self.key, self.places = accessor, places
+
+    def render(self, value: float) -> str:
+        text = f"{value:,.{self.places}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+
+    def value(self, value: float) -> float:
+        return value
+
+    def order(self, queryset: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
+        key = F(self.key)
+        return queryset.order_by(key.desc(nulls_last=True) if is_descending else key.asc(nulls_last=True), "pk"), True
+
+
+class Dated(tables.Column):
+    """A day, marked when it is more than 30 and more than 90 days ago."""
+
+    def render(self, value: date) -> str:
+        return format_html('<span class="age-{}">{}</span>', age(value), value)
+
+    def value(self, value: date) -> date:
+        return value
+
+
+class Words(tables.Column):
+    """A list in one cell."""
+
+    def render(self, value: list[str]) -> str:
+        return ", ".join(map(str, value))
+
+    def value(self, value: list[str]) -> list[str]:
+        return value
 
 
 class AcceleratorTable(tables.Table):
-    name = tables.LinkColumn("catalog:accelerator", args=[A("slug")])
-    memory_gib = number(2, verbose_name="Memory, GiB")
-    memory_gb_per_s = number(verbose_name="Bandwidth, GB/s")
-    bf16 = tables.Column(empty_values=(), orderable=False, verbose_name="BF16 or FP16, TFLOP/s", attrs=NUMBER)
-    fp8 = tables.Column(
-        accessor="dense_tflops__fp8", orderable=False, verbose_name="FP8, TFLOP/s", default="–", attrs=NUMBER
+    compare = tables.TemplateColumn(
+        '<input type="checkbox" name="a" form="compare" value="{{ record.slug }}" '
+        'aria-label="Compare {{ record.name }}">',
+        orderable=False,
+        verbose_name="",
+        exclude_from_export=True,
     )
-    tdp_watts = number(verbose_name="TDP, W")
+    name = tables.LinkColumn("catalog:accelerator", args=[A("slug")])
+    memory_gib = Number("memory_gib", "Memory, GiB", 2)
+    memory_gb_per_s = Number("memory_gb_per_s", "Bandwidth, GB/s")
+    bf16_tflops = Number("bf16_tflops", "BF16 or FP16, TFLOP/s", 1)
+    fp8_tflops = Number("fp8_tflops", "FP8, TFLOP/s", 1)
+    tdp_watts = Number("tdp_watts", "TDP, W")
+    tflops_per_watt = Number("tflops_per_watt", "TFLOPS/W", 2)
+    flops_per_byte = Number("flops_per_byte", "FLOP:byte", 1)
+    usd_per_hour_min = Number("usd_per_hour_min", "Lowest USD/h", 3, empty_values=())
+    gb_per_s_per_usd_hour = Number("gb_per_s_per_usd_hour", "GB/s per USD/h")
+    usd_per_gib = Number("usd_per_gib", "USD per GiB, bought", 1)
+    chips_per_host = Number("chips_per_host", "Chips in a host")
+    release_year = tables.Column(verbose_name="Year")
+    stacks = Words(orderable=False)
+    bought_as = Words(orderable=False, verbose_name="To be had as")
+    newest_offer = Dated(verbose_name="Newest offer")
+    as_of = Dated(verbose_name="As of")
     served = tables.BooleanColumn(yesno="yes,no", verbose_name="Served")
 
     class Meta:
         model = Accelerator
-        fields = ("name", "vendor", "kind", "memory_gib", "memory_gb_per_s", "bf16", "fp8", "tdp_watts", "served")
+        fields = (
+            *("compare", "name", "slug", "vendor", "family", "architecture", "kind", "form_factor", "release_year"),
+            *("memory_gib", "memory_type", "memory_gb_per_s", "bf16_tflops", "fp8_tflops", "tdp_watts"),
+            *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour", "usd_per_gib"),
+            *("newest_offer", "chips_per_host", "stacks", "bought_as", "served", "as_of"),
+        )
 
-    def render_bf16(self, record: Accelerator) -> str:
-        rate = record.dense_tflops.get("bf16") or record.dense_tflops.get("fp16")
-        return figure(rate) if rate else "–"
+    shown = (
+        *("compare", "name", "vendor", "memory_gib", "memory_gb_per_s", "bf16_tflops", "tdp_watts"),
+        *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour"),
+    )
 
-    def render_fp8(self, value: float) -> str:
-        return figure(value)
+    def render_usd_per_hour_min(self, record: Accelerator, column: Any) -> str:
+        if record.usd_per_hour_min is not None:
+            return str(column.render(record.usd_per_hour_min))
+        return NO_CURRENT_PRICE if has_expired(record.newest_offer) else "–"
+
+    def value_usd_per_hour_min(self, record: Accelerator) -> float | None:
+        return record.usd_per_hour_min
 
     def render_served(self, value: bool) -> str:
         return "yes" if value else "no"
@@ -48,87 +113,153 @@ class AcceleratorTable(tables.Table):
 class PriceTable(tables.Table):
     provider = tables.Column()
     accelerator = tables.LinkColumn("catalog:accelerator", args=[A("accelerator__slug")])
-    accelerators = number(verbose_name="Chips")
-    usd_per_hour = number(4, verbose_name="USD/h, whole instance")
-    per_chip = tables.Column(empty_values=(), verbose_name="USD/h per chip", attrs=NUMBER)
-    purchase_usd = number(verbose_name="Purchase, USD")
-    as_of = tables.DateColumn(format="Y-m-d", verbose_name="As of")
+    accelerators = Number("accelerators", "Chips")
+    usd_per_hour = Number("usd_per_hour", "USD/h, whole instance", 4)
+    per_chip = Number("usd_per_chip_hour", "USD/h per chip", 4)
+    purchase_usd = Number("purchase_usd", "Purchase, USD")
+    as_of = Dated(verbose_name="As of")
 
     class Meta:
         model = Price
         fields = (
             *("provider", "instance", "accelerator", "accelerators", "region", "term", "usd_per_hour", "per_chip"),
-            *("purchase_usd", "kind", "as_of", "source"),
+            *("purchase_usd", "kind", "as_of", "source", "vcpus", "host_memory_gib", "notes"),
         )
         order_by = "-as_of"
 
-    def render_per_chip(self, record: Price) -> str:
-        return f"{record.usd_per_hour / record.accelerators:,.4f}" if record.usd_per_hour else "–"
+    shown = (
+        *("provider", "instance", "accelerator", "accelerators", "region", "term", "usd_per_hour", "per_chip"),
+        *("purchase_usd", "kind", "as_of", "source"),
+    )
 
-    def order_per_chip(self, queryset: QuerySet[Price], is_descending: bool) -> tuple[QuerySet[Price], bool]:
-        ratio = F("usd_per_hour") / F("accelerators")
-        return queryset.order_by(ratio.desc(nulls_last=True) if is_descending else ratio.asc(nulls_last=True)), True
+    def render_per_chip(self, value: float) -> str:
+        return f"{value:,.4f}"
 
 
 class ApiPriceTable(tables.Table):
     model = tables.LinkColumn("catalog:model", args=[A("model__slug")])
-    usd_per_mtok_input = number(4, verbose_name="Input, USD/Mtok")
-    usd_per_mtok_cached_input = number(4, verbose_name="Cached input, USD/Mtok")
-    usd_per_mtok_output = number(4, verbose_name="Output, USD/Mtok")
-    as_of = tables.DateColumn(format="Y-m-d", verbose_name="As of")
+    usd_per_mtok_input = Number("usd_per_mtok_input", "Input, USD/Mtok", 4)
+    usd_per_mtok_cached_input = Number("usd_per_mtok_cached_input", "Cached input, USD/Mtok", 4)
+    usd_per_mtok_output = Number("usd_per_mtok_output", "Output, USD/Mtok", 4)
+    as_of = Dated(verbose_name="As of")
 
     class Meta:
         model = ApiPrice
         fields = (
             *("model", "provider", "name", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
-            *("as_of", "source"),
+            *("as_of", "source", "max_input_tokens"),
         )
+
+    shown = Meta.fields[:-1]
 
 
 class ModelTable(tables.Table):
     hf_id = tables.LinkColumn("catalog:model", args=[A("slug")], verbose_name="Model")
     size = tables.Column(empty_values=(), orderable=False, verbose_name="Parameters", attrs=NUMBER)
-    max_context_tokens = number(verbose_name="Context, tokens")
+    published_parameters = Number("published_parameters", "Published parameters")
+    published_active_parameters = Number("published_active_parameters", "Published, for one token")
+    max_context_tokens = Number("max_context_tokens", "Context, tokens")
+    as_of = Dated(verbose_name="As of")
 
     class Meta:
         model = ServedModel
-        fields = ("hf_id", "family", "size", "native_dtype", "max_context_tokens", "licence")
+        fields = (
+            *("hf_id", "slug", "family", "size", "published_parameters", "published_active_parameters"),
+            *("native_dtype", "max_context_tokens", "licence", "as_of"),
+        )
+
+    shown = ("hf_id", "family", "size", "published_parameters", "native_dtype", "max_context_tokens", "licence")
 
     def render_size(self, record: ServedModel) -> str:
-        return f"{parameters(from_shape(record.slug, record.shape)) / 1e9:,.2f} B"
+        return f"{self.value_size(record) / 1e9:,.2f} B"
+
+    def value_size(self, record: ServedModel) -> int:
+        return parameters(from_shape(record.slug, record.shape))
 
 
 class FrameworkTable(tables.Table):
     name = tables.LinkColumn("catalog:framework", args=[A("slug"), A("version")])
-    vendors = tables.Column(empty_values=(), orderable=False)
+    vendors = Words(accessor="settings__vendors", orderable=False)
+    kinds = Words(accessor="settings__kinds", orderable=False)
+    stacks = Words(accessor="settings__stacks", orderable=False)
+    features = Words(accessor="settings__features", orderable=False)
     scheduler = tables.Column(accessor="settings__scheduler", orderable=False)
+    role = tables.Column(accessor="settings__role", orderable=False, default="serving")
+    licence = tables.Column(accessor="settings__licence", orderable=False)
+    maturity = tables.Column(empty_values=(), orderable=False)
+    as_of = Dated(verbose_name="As of")
 
     class Meta:
         model = Framework
-        fields = ("name", "version", "vendors", "scheduler", "as_of")
+        fields = (
+            *("name", "version", "role", "vendors", "kinds", "stacks", "features", "scheduler", "licence", "maturity"),
+            "as_of",
+        )
 
-    def render_vendors(self, record: Framework) -> str:
-        return ", ".join(record.settings["vendors"])
+    shown = ("name", "version", "role", "vendors", "features", "licence", "maturity", "as_of")
+
+    def render_maturity(self, record: Framework) -> str:
+        return maturity(record).word
+
+    value_maturity = render_maturity
 
 
 class QuantizationTable(tables.Table):
     name = tables.LinkColumn("catalog:quantization", args=[A("slug")])
     applies_to = tables.Column(accessor="settings__applies_to", orderable=False)
+    weights_dtype = tables.Column(accessor="settings__weights_dtype", orderable=False, verbose_name="Stored in")
     bits = tables.Column(
-        accessor="settings__bits_per_weight", orderable=False, verbose_name="Bits per weight", attrs=NUMBER
+        accessor="settings__bits_per_weight", orderable=False, verbose_name="Bits with scales", attrs=NUMBER
     )
     activations = tables.Column(accessor="settings__activations_dtype", orderable=False, verbose_name="Multiplied in")
     quality = tables.Column(accessor="settings__quality", orderable=False)
+    effort = tables.Column(accessor="settings__effort", orderable=False, verbose_name="To produce")
+    as_of = Dated(verbose_name="As of")
 
     class Meta:
         model = QuantizationMethod
-        fields = ("name", "applies_to", "bits", "activations", "quality")
+        fields = (
+            *("name", "slug", "applies_to", "weights_dtype", "bits", "activations", "quality", "effort", "as_of"),
+        )
+
+    shown = ("name", "applies_to", "bits", "activations", "quality", "effort")
 
 
 class RegionTable(tables.Table):
-    electricity_usd_per_kwh = number(4, verbose_name="Electricity, USD/kWh")
-    grid_kgco2e_per_kwh = number(4, verbose_name="Grid, kgCO2e/kWh")
+    electricity_usd_per_kwh = Number("electricity_usd_per_kwh", "Electricity, USD/kWh", 4)
+    grid_kgco2e_per_kwh = Number("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh", 4)
+    pue = Number("pue", "PUE", 2)
+    colocation_usd_per_kw_month = Number("colocation_usd_per_kw_month", "Colocation, USD/kW a month")
+    as_of = Dated(verbose_name="As of")
 
     class Meta:
         model = Region
-        fields = ("name", "country", "slug", "electricity_usd_per_kwh", "grid_kgco2e_per_kwh", "as_of")
+        fields = (
+            *("name", "country", "slug", "electricity_usd_per_kwh", "grid_kgco2e_per_kwh", "pue"),
+            *("colocation_usd_per_kw_month", "as_of", "notes"),
+        )
+
+    shown = Meta.fields[:-1]
+
+
+class UnitTable(tables.Table):
+    name = tables.LinkColumn("catalog:unit", args=[A("slug")])
+    accelerator = tables.LinkColumn("catalog:accelerator", args=[A("accelerator__slug")])
+    accelerators = Number("accelerators", "Chips")
+    instances = Number("instances", "Hosts")
+    watts = Number("watts", "Power, W")
+    price_usd = Number("price_usd", "Price, USD")
+    network_gb_per_s = Number("network_gb_per_s", "Network, GB/s a chip", 1)
+    as_of = Dated(verbose_name="As of")
+
+    class Meta:
+        model = Unit
+        fields = (
+            *("name", "kind", "accelerator", "accelerators", "instances", "shape", "watts", "cooling"),
+            *("network_gb_per_s", "price_usd", "price_usd_min", "price_usd_max", "lead_time", "as_of"),
+        )
+
+    shown = (
+        *("name", "kind", "accelerator", "accelerators", "shape", "watts", "cooling", "network_gb_per_s"),
+        *("price_usd", "lead_time", "as_of"),
+    )

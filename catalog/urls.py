@@ -1,13 +1,17 @@
 from django.urls import path, re_path
 
-from catalog import views
+from catalog import importing, pages, views
 
 app_name = "catalog"
 urlpatterns = [
     path("", views.home, name="home"),
     re_path(rf"^(?P<name>{'|'.join(views.LISTS)})$", views.listing, name="list"),
-    path("accelerators/<slug:slug>", views.accelerator, name="accelerator"),
-    path("models/<slug:slug>", views.model, name="model"),
-    path("frameworks/<str:slug>/<str:version>", views.framework, name="framework"),
-    path("quantizations/<slug:slug>", views.quantization, name="quantization"),
+    path("compare", pages.compare, name="compare"),
+    path("models/import", importing.model_import, name="model-import"),
+    path("accelerators/<slug:slug>", pages.accelerator, name="accelerator"),
+    path("models/<slug:slug>", pages.model, name="model"),
+    path("frameworks/<str:slug>/<str:version>", pages.framework, name="framework"),
+    path("quantizations/<slug:slug>", pages.quantization, name="quantization"),
+    path("units/<slug:slug>", pages.unit, name="unit"),
+    path("regions/<slug:slug>", pages.region, name="region"),
 ]

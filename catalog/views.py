@@ -1,18 +1,31 @@
-"""The catalog's pages: lists that are narrowed and sorted in the URL, and one page for each thing."""
+"""The catalog's lists: narrowed, sorted, with chosen columns, all in the URL; and the same as a file."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django_filters import FilterSet
 from django_tables2 import RequestConfig, Table
 
-from catalog import details, filters, tables
-from catalog.models import Accelerator, ApiPrice, CatalogLoad, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog import export, filters, tables
+from catalog.derived import ratio, real, with_derived
+from catalog.models import (
+    Accelerator,
+    ApiPrice,
+    CatalogLoad,
+    Framework,
+    Price,
+    QuantizationMethod,
+    Region,
+    ServedModel,
+    Unit,
+)
 
 PAGE = 50
+MOST_ROWS = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,51 +33,68 @@ class Listing:
     """One list of the catalog."""
 
     title: str
-    queryset: QuerySet[Any]
+    queryset: Callable[[], QuerySet[Any]]  # made anew: what is current depends on the day
     filterset: type[FilterSet]
     table: type[Table]
+
+
+def accelerators() -> QuerySet[Accelerator]:
+    """Chips with the figures that follow from others."""
+    return with_derived(Accelerator.objects.all())
+
+
+def public_prices() -> QuerySet[Price]:
+    """Offers that anyone may see, with the price of one chip."""
+    rows = Price.objects.filter(organisation=None).select_related("accelerator")
+    return rows.annotate(usd_per_chip_hour=ratio(real("usd_per_hour"), real("accelerators")))
 
 
 LISTS = {
     "accelerators": Listing(
         title="Accelerators",
-        queryset=Accelerator.objects.all(),
+        queryset=accelerators,
         filterset=filters.AcceleratorFilter,
         table=tables.AcceleratorTable,
     ),
     "prices": Listing(
         title="Prices",
-        queryset=Price.objects.filter(organisation=None).select_related("accelerator"),
+        queryset=public_prices,
         filterset=filters.PriceFilter,
         table=tables.PriceTable,
     ),
     "api-prices": Listing(
         title="Hosted prices",
-        queryset=ApiPrice.objects.select_related("model"),
+        queryset=lambda: ApiPrice.objects.select_related("model"),
         filterset=filters.ApiPriceFilter,
         table=tables.ApiPriceTable,
     ),
     "models": Listing(
         title="Models",
-        queryset=ServedModel.objects.all(),
+        queryset=ServedModel.objects.all,
         filterset=filters.ModelFilter,
         table=tables.ModelTable,
     ),
     "frameworks": Listing(
         title="Frameworks",
-        queryset=Framework.objects.all(),
+        queryset=Framework.objects.all,
         filterset=filters.FrameworkFilter,
         table=tables.FrameworkTable,
     ),
     "quantizations": Listing(
         title="Quantization",
-        queryset=QuantizationMethod.objects.all(),
+        queryset=QuantizationMethod.objects.all,
         filterset=filters.QuantizationFilter,
         table=tables.QuantizationTable,
     ),
+    "units": Listing(
+        title="Units",
+        queryset=lambda: Unit.objects.select_related("accelerator"),
+        filterset=filters.UnitFilter,
+        table=tables.UnitTable,
+    ),
     "regions": Listing(
         title="Regions",
-        queryset=Region.objects.all(),
+        queryset=Region.objects.all,
         filterset=filters.RegionFilter,
         table=tables.RegionTable,
     ),
@@ -76,52 +106,45 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def listing(request: HttpRequest, name: str) -> HttpResponse:
-    """One list; a filter that makes no sense narrows nothing and says so beside its field."""
+    """One list, as a page or a file; a filter that makes no sense narrows nothing and says so beside its field."""
     chosen = LISTS[name]
-    narrowed = chosen.filterset(request.GET, queryset=chosen.queryset.all())
+    narrowed = chosen.filterset(request.GET, queryset=chosen.queryset())
     table = chosen.table(narrowed.qs)
-    RequestConfig(request, paginate={"per_page": PAGE, "silent": True}).configure(table)
-    context = {"name": name, "listing": chosen, "form": narrowed.form, "table": table, "count": narrowed.qs.count()}
+    columns = choose_columns(table, request.GET.getlist("columns"))
+    RequestConfig(request, paginate={"per_page": rows_a_page(request), "silent": True}).configure(table)
+    if (form := request.GET.get("format", "")) in export.FORMATS:
+        return export.response(table, name, form)
+    context = {
+        "name": name,
+        "listing": chosen,
+        "form": narrowed.form,
+        "quick": next(iter(narrowed.form), None),
+        "narrowed": any(value for key, value in request.GET.items() if key in narrowed.filters and key != "search"),
+        "table": table,
+        "count": narrowed.qs.count(),
+        "columns": columns,
+    }
     return page(request, "list", context)
 
 
-def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
-    chip = get_object_or_404(Accelerator, slug=slug)
-    offers = chip.prices.filter(organisation=None).order_by("-as_of", "provider")[:20]
-    table = tables.PriceTable(offers, exclude=("accelerator",), orderable=False)
-    return detail(request, "accelerators", chip, details.accelerator(chip), {"offers": table if offers else None})
+def rows_a_page(request: HttpRequest) -> int:
+    """How many rows were asked for, within reason."""
+    asked = request.GET.get("rows", "")
+    return min(max(int(asked), 1), MOST_ROWS) if asked.isdecimal() and len(asked) < 6 else PAGE
 
 
-def model(request: HttpRequest, slug: str) -> HttpResponse:
-    row = get_object_or_404(ServedModel, slug=slug)
-    offers = row.api_prices.order_by("usd_per_mtok_output", "provider")[:20]
-    table = tables.ApiPriceTable(offers, exclude=("model",), orderable=False)
-    return detail(request, "models", row, details.served_model(row), {"offers": table if offers else None})
+def choose_columns(table: Table, asked: list[str]) -> list[tuple[str, str, bool]]:
+    """Hides what was not asked for; every column with its title and whether it shows. The first always does."""
+    wanted = {name for part in asked for name in part.split(",")}
+    names = [name for name in table.columns.names() if table.columns[name].column.verbose_name != ""]
+    shown = wanted.intersection(names) or set(table.shown)
+    shown.add(names[0])
+    for name in names:
+        (table.columns.show if name in shown else table.columns.hide)(name)
+    return [(name, str(table.columns[name].header), name in shown) for name in names]
 
 
-def framework(request: HttpRequest, slug: str, version: str) -> HttpResponse:
-    row = get_object_or_404(Framework, slug=slug, version=version)
-    return detail(request, "frameworks", row, details.framework(row))
-
-
-def quantization(request: HttpRequest, slug: str) -> HttpResponse:
-    row = get_object_or_404(QuantizationMethod, slug=slug)
-    return detail(request, "quantizations", row, details.quantization(row))
-
-
-def detail(
-    request: HttpRequest,
-    name: str,
-    row: Model,
-    sections: list[details.Section],
-    more: dict[str, Any] | None = None,
-) -> HttpResponse:
-    shown = [section for section in sections if section.facts]
-    offered = {"accelerators": "prices?accelerator=", "models": "api-prices?model="}.get(name)
-    context = {"name": name, "listing": LISTS[name], "row": row, "sections": shown, "offered": offered, **(more or {})}
-    return page(request, "detail", context)
-
-
-def page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+def page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
     loaded = CatalogLoad.objects.order_by("-loaded_at").first()
-    return render(request, f"catalog/{template}.html", {**context, "lists": LISTS, "loaded": loaded})
+    whole = {**context, "lists": LISTS, "loaded": loaded}
+    return render(request, f"catalog/{template}.html", whole, status=status)

@@ -145,8 +145,14 @@ def native_dtype(config: Config, text: Config) -> str:
     return names.get(str(first(text, "dtype", "torch_dtype")), "bf16")
 
 
+MOST_LAYERS = 10_000
+
+
 def layer_count(config: Config) -> int:
-    return need(config, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    count = need(config, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    if not 0 < count <= MOST_LAYERS:
+        raise ValueError(f"a number of layers between 1 and {MOST_LAYERS} was expected, not {count}")
+    return count
 
 
 def decoder_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:

@@ -9,30 +9,34 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from advisor.engine.hf_config import from_hf_config
-from advisor.engine.model import to_shape
+from advisor.engine.model import parameters, to_shape
 from catalog.fixtures import FixtureError, Row
 
 MAX_BYTES = 1_000_000
+MOST_PARAMETERS, MOST_TOKENS = 10**15, 2**31
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-def read(what: str) -> tuple[str, dict[str, Any], str]:
-    """The id, the configuration and where it was read."""
+def read(what: str) -> tuple[str, str, str]:
+    """The id, the text of the configuration and where it was read."""
     path = Path(what)
     if path.is_file():
-        text, source = path.read_text(encoding="utf-8"), path.name
-    elif HUB_ID.fullmatch(what):
+        return "", path.read_text(encoding="utf-8"), path.name
+    if HUB_ID.fullmatch(what):
         source = f"https://huggingface.co/{what}/resolve/main/config.json"
-        text = fetch(source)
-    else:
-        raise FixtureError(f"{what}: neither a file nor an id such as meta-llama/Llama-3.1-8B")
+        return what, fetch(source), source
+    raise FixtureError(f"{what}: neither a file nor an id such as meta-llama/Llama-3.1-8B")
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """The configuration as a JSON object."""
     try:
         config = json.loads(text)
-    except ValueError as error:
-        raise FixtureError(f"{what}: not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FixtureError(f"{where}: not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise FixtureError(f"{what}: a JSON object was expected")
-    return (what if HUB_ID.fullmatch(what) and not path.is_file() else ""), config, source
+        raise FixtureError(f"{where}: a JSON object was expected")
+    return config
 
 
 def fetch(url: str) -> str:
@@ -45,22 +49,40 @@ def fetch(url: str) -> str:
 
 
 def row(what: str, slug: str | None) -> Row:
-    """The catalog's row of this model."""
-    hf_id, config, source = read(what)
+    """The catalog's row of a file or an id."""
+    hf_id, text, source = read(what)
+    config = parsed(text, what)
     named = hf_id or str(config.get("_name_or_path") or slug or "")
-    slug = slug or re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")
-    if not slug:
+    if not (slug or named):
         raise FixtureError(f"{what}: the configuration has no name; give --slug")
+    return described(config, named, source, slug)
+
+
+def row_of(text: str, name: str, source: str) -> Row:
+    """The catalog's row of a configuration that was handed over as text."""
+    return described(parsed(text, "config.json"), name, source, None)
+
+
+def described(config: dict[str, Any], name: str, source: str, slug: str | None) -> Row:
+    """The row of one configuration under this name."""
+    slug = slug or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not slug:
+        raise FixtureError(f"{name}: a name with letters or digits was expected")
     try:
         model = from_hf_config(config, slug)
-    except (TypeError, ValueError) as error:
-        raise FixtureError(f"{what}: {error}") from error
+        size = parameters(model)
+    except (TypeError, ValueError, KeyError, ArithmeticError, AttributeError, IndexError) as error:
+        raise FixtureError(f"{source}: {error}") from error
+    if not (0 < size < MOST_PARAMETERS and model.hidden > 0 and model.vocab > 0):
+        raise FixtureError(f"{source}: {size:,} parameters cannot be right")
+    if not 0 < model.max_context_tokens < MOST_TOKENS:
+        raise FixtureError(f"{source}: a context of {model.max_context_tokens:,} tokens cannot be right")
     shape = to_shape(model)
     today = date.today()
     return {
         "slug": slug,
-        "hf_id": named or slug,
-        "family": str(config["model_type"]),
+        "hf_id": name or slug,
+        "family": str(config.get("model_type") or "unknown"),
         "native_dtype": shape.pop("native_dtype", model.native_dtype),
         "max_context_tokens": shape.pop("max_context_tokens", model.max_context_tokens),
         "shape": shape,

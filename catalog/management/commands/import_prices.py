@@ -1,4 +1,4 @@
-"""Adds offers from a public price list: `import_prices --from skypilot|gpuhunt|litellm|csv PATH`."""
+"""Adds offers: `import_prices --from skypilot|gpuhunt|litellm|csv|discounts|licences PATH [--dry-run]`."""
 
 from datetime import date
 from pathlib import Path
@@ -9,37 +9,101 @@ from django.db import transaction
 
 from catalog import fixtures, loading
 from catalog.importers import gpuhunt, litellm, skypilot
-from catalog.models import ServedModel
+from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
+
+PRIVATE = ("discounts", "licences")  # only of an organisation
+FORMS = ("skypilot", "gpuhunt", "litellm", "csv", *PRIVATE)
+MOST_SHOWN = 200
 
 
 class Command(BaseCommand):
-    help = "Adds dated offers from a file; what the catalog does not know is skipped and counted."
+    help = "Adds dated offers from a file, whole or not at all; what the catalog does not know is skipped and counted."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("path", type=Path)
-        parser.add_argument("--from", dest="form", choices=("skypilot", "gpuhunt", "litellm", "csv"), required=True)
+        parser.add_argument("--from", dest="form", choices=FORMS, required=True)
         parser.add_argument("--provider", help="default: the folder (skypilot) or the file's name (gpuhunt)")
         parser.add_argument("--as-of", type=date.fromisoformat, default=date.today(), help="default: today")
+        parser.add_argument("--organisation", help="slug: private rows of this organisation")
+        parser.add_argument("--dry-run", action="store_true", help="show what would be added and add nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path, form = options["path"], options["form"]
         skipped: dict[str, int] = {}
+        owner = organisation(form, options["organisation"])
         try:
-            counts = add(form, path, options["provider"], options["as_of"].isoformat(), skipped)
+            with transaction.atomic():
+                before = {kind: newest(kind) for kind in KINDS}
+                counts = add(form, path, options["provider"], options["as_of"].isoformat(), skipped, owner)
+                added = [line for kind in KINDS for line in lines(kind, before[kind])]
+                transaction.set_rollback(options["dry_run"])
         except (fixtures.FixtureError, OSError) as error:
             raise CommandError(str(error)) from error
         except KeyError as error:
             raise CommandError(f"{path.name}: no column {error}; is it a file of {form}?") from error
+        if options["dry_run"]:
+            for line in added[:MOST_SHOWN]:
+                self.stdout.write(line)
+            self.stdout.write(f"dry run, nothing is kept; {max(len(added) - MOST_SHOWN, 0)} more not shown")
         self.stdout.write(f"prices: {counts.created} created, {counts.changed} changed, {counts.unchanged} unchanged")
         for reason, count in sorted(skipped.items()):
             self.stdout.write(f"skipped {count}: {reason}")
 
 
-@transaction.atomic
-def add(form: str, path: Path, provider: str | None, as_of: str, skipped: dict[str, int]) -> loading.Counts:
+KINDS = (Price, ApiPrice, Discount, SupportLicence)
+
+
+def newest(kind: type[Any]) -> int:
+    return int(kind.objects.order_by("-pk").values_list("pk", flat=True).first() or 0)
+
+
+def lines(kind: type[Any], after: int) -> list[str]:
+    """What was added, with the figure that it replaces."""
+    return [line(row) for row in kind.objects.filter(pk__gt=after).order_by("pk")]
+
+
+def line(row: Any) -> str:
+    """`+` a new offer; `~` a newer figure of a known one, from what to what."""
+    if isinstance(row, Price):
+        known = Price.objects.filter(
+            organisation=row.organisation, provider=row.provider, instance=row.instance, region=row.region,
+            accelerator=row.accelerator, term=row.term, as_of__lt=row.as_of,
+        ).order_by("-as_of").first()  # fmt: skip
+        name = f"{row.provider} {row.instance} {row.region} {row.accelerator.slug} x{row.accelerators} {row.term}"
+        new, old = row.usd_per_hour or row.purchase_usd, known and (known.usd_per_hour or known.purchase_usd)
+        return (
+            f"~ {name}: {old.normalize():f} -> {new.normalize():f} USD" if old else f"+ {name}: {new.normalize():f} USD"
+        )
+    if isinstance(row, ApiPrice):
+        return f"+ {row.provider} {row.name}: {row.usd_per_mtok_input} in, {row.usd_per_mtok_output} out, USD per Mtok"
+    return f"+ {row}"
+
+
+def organisation(form: str, slug: str | None) -> Organisation | None:
+    if slug is None:
+        if form in PRIVATE:
+            raise CommandError(f"{form} belong to an organisation: give --organisation")
+        return None
+    if form not in ("csv", *PRIVATE):
+        raise CommandError(f"a list of {form} is public: private rows come from csv, {' or '.join(PRIVATE)}")
+    owner = Organisation.objects.filter(slug=slug).first()
+    if owner is None:
+        raise CommandError(
+            f"no organisation {slug!r}; there are {', '.join(Organisation.objects.values_list('slug', flat=True))}"
+        )
+    return owner
+
+
+def add(
+    form: str, path: Path, provider: str | None, as_of: str, skipped: dict[str, int], owner: Organisation | None
+) -> loading.Counts:
     """Reads and adds the offers of one file."""
     if form == "csv":
-        return loading.append_prices(fixtures.prices(path))
+        return loading.append_prices(fixtures.prices(path), owner)
+    if owner is not None and form == "discounts":
+        return loading.append_discounts(fixtures.table(path, fixtures.DISCOUNT_COLUMNS, fixtures.discount), owner)
+    if owner is not None:
+        return loading.append_licences(fixtures.table(path, fixtures.LICENCE_COLUMNS, fixtures.licence), owner)
     if form == "litellm":
         models = ServedModel.objects.values_list("hf_id", "slug")
         hosted = litellm.read(path, models, as_of, skipped)

@@ -1,0 +1,116 @@
+"""A model from a pasted or uploaded config.json, or from its id: what it is, and what its shape costs."""
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from advisor.engine.checkpoint import checkpoint
+from advisor.engine.model import active_parameters, from_shape, parameters
+from catalog import shapes
+from catalog.fixtures import FixtureError, Row
+from catalog.importers import hf
+from catalog.loading import upsert
+from catalog.models import ServedModel
+from catalog.views import page
+
+
+class ImportForm(forms.Form):
+    config = forms.CharField(
+        label="config.json", required=False, max_length=hf.MAX_BYTES, widget=forms.Textarea(attrs={"rows": 12})
+    )
+    upload = forms.FileField(label="or a file", required=False)
+    hf_id = forms.RegexField(
+        hf.HUB_ID.pattern,
+        label="or an id of the Hugging Face hub",
+        required=False,
+        help_text="Read over the network, where there is one.",
+    )
+    name = forms.CharField(label="Name in the catalog", required=False, max_length=120, help_text="Such as acme/our-7b")
+    published_parameters = forms.IntegerField(
+        label="Published number of parameters",
+        required=False,
+        min_value=1,
+        max_value=hf.MOST_PARAMETERS,
+        help_text="To compare with",
+    )
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        upload = given.get("upload")
+        if upload is not None and upload.size > hf.MAX_BYTES:
+            raise forms.ValidationError(f"the file is larger than {hf.MAX_BYTES:,} bytes")
+        if sum(bool(given.get(key)) for key in ("config", "upload", "hf_id")) != 1 and not self.errors:
+            raise forms.ValidationError("give exactly one of a config.json, a file and an id")
+        return given
+
+    def given(self) -> tuple[str, str, str]:
+        """The text of the configuration, its name and where it comes from."""
+        given = self.cleaned_data
+        if given["hf_id"]:
+            name, text, source = hf.read(given["hf_id"])
+            return text, given["name"] or name, source
+        name = given["name"] or "own-model"
+        return given["config"] or uploaded(given["upload"]), name, "config.json as given"
+
+
+def uploaded(upload: Any) -> str:
+    try:
+        return str(upload.read().decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FixtureError(f"the file is not text: {error}") from error
+
+
+def model_import(request: HttpRequest) -> HttpResponse:
+    """Shows what a config.json describes; keeps it where this installation allows that."""
+    form = ImportForm(request.POST or None, request.FILES or None)
+    context: dict[str, Any] = {"name": "models", "form": form, "may_keep": may_keep(request)}
+    if request.method == "POST" and form.is_valid():
+        try:
+            text, name, source = form.given()
+            row, published = hf.row_of(text, name, source), form.cleaned_data["published_parameters"]
+            if "keep" in request.POST and context["may_keep"]:
+                return keep(request, row, published)
+            context |= described(row, text, published)
+        except FixtureError as error:
+            form.add_error(None, str(error))
+    refused = request.method == "POST" and bool(form.errors)
+    if "row" in context and not refused:
+        context["form"] = ImportForm(initial=form.cleaned_data | {"config": text, "name": name, "hf_id": ""})
+    return page(request, "import", context, status=422 if refused else 200)
+
+
+def may_keep(request: HttpRequest) -> bool:
+    """Everyone where nobody logs in; otherwise staff."""
+    return bool(settings.OPEN or getattr(request.user, "is_staff", False))
+
+
+def keep(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
+    """Puts the model into the catalog; one that is there is not overwritten."""
+    if ServedModel.objects.filter(slug=row["slug"]).exists():
+        raise FixtureError(f"{row['slug']} is in the catalog already; choose another name")
+    if published:
+        row["published_parameters"] = published
+        row["sources"]["published"] = row["sources"]["shape"] | {"source": "as given", "rounded": False}
+    upsert(ServedModel, ("slug",), [row])
+    messages.success(request, f"{row['hf_id']} is in the catalog.")
+    return redirect("catalog:model", row["slug"])
+
+
+def described(row: Row, text: str, published: int | None) -> dict[str, Any]:
+    """Everything that the page says of a configuration."""
+    model = from_shape(row["slug"], row["shape"])
+    computed = parameters(model)
+    return {
+        "row": row,
+        "model": model,
+        "computed": computed,
+        "active": active_parameters(model),
+        "published": published,
+        "apart_percent": (computed / published - 1) * 100 if published else None,
+        "quantized": checkpoint(hf.parsed(text, "config.json")),
+        "shape_costs": shapes.costs(model),
+    }
