@@ -5,15 +5,24 @@ from typing import Any
 
 import numpy as np
 
+from advisor.engine.choose import describe
+from advisor.engine.evaluate import tpot_limit_s
 from advisor.engine.launch import launch
+from advisor.engine.layout import HALF
+from advisor.engine.ledger import Line, decode_ledger, prefill_ledger
 from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.plan import Rejection, Workload
-from advisor.engine.search import Answer, Catalog, Point, Scored, describe, final_score, frontier
-from advisor.engine.step import Layouts, attention_cost, linear_operators
+from advisor.engine.search import Answer, Catalog, Point, Scored, frontier
 
 GIB = 2.0**30
 Json = dict[str, Any]
-METRICS = ("ttft_ms", "tpot_ms", "output_tokens_per_s", "usd_per_mtok_output")
+WAITS = {
+    "compute": "arithmetic",
+    "memory": "memory bandwidth",
+    "launch": "kernel launches",
+    "communication": "the links between chips",
+    "host": "the host",
+}
 
 
 def number(value: float, digits: int = 6) -> float | None:
@@ -24,28 +33,26 @@ def number(value: float, digits: int = 6) -> float | None:
 
 def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, answer: Answer) -> Json:
     options = [option_json(taken, workload, catalog, answer, s, rank) for rank, s in enumerate(answer.ranked, 1)]
-    near = [option_json(taken, workload, catalog, answer, s, None) for s in answer.near_misses]
+    near = [near_miss_json(taken, workload, catalog, answer, s) for s in answer.near_misses]
     return {
         "workload": spec,
         "engine_version": taken["engine_version"],
         "catalog": {"version": taken["catalog_version"], "prices_as_of": taken["prices_as_of"]},
         "elapsed_s": None,
         "candidates": {"evaluated": answer.evaluated, "pruned": answer.pruned, "feasible": answer.feasible},
-        "verdict": verdict(workload, options, answer),
+        "verdict": verdict(workload, answer.ranked, options, near),
         "recommendations": options,
         "views": views(options),
         "near_misses": near,
         "rejected": [rejection_json(r) for r in answer.rejections],
-        "pareto": pareto_json(workload, answer, options),
-        "sensitivity": sensitivity(workload, answer.ranked),
+        "pareto": pareto_json(workload, answer),
+        "sensitivity": sensitivity(workload, answer),
         "assumptions": assumptions_json(workload, taken),
         "sources": sources_json(taken, answer.ranked),
     }
 
 
-def option_json(
-    taken: Json, workload: Workload, catalog: Catalog, answer: Answer, s: Scored, rank: int | None
-) -> Json:
+def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answer, s: Scored, rank: int | None) -> Json:
     """One R of the JSON of `advise`."""
     c, v, a = s.lane.choice, s.verified, s.lane.choice.accelerator
     rates = {
@@ -61,7 +68,7 @@ def option_json(
     grid = s.offer.kgco2e_per_kwh
     r: Json = {
         "rank": rank,
-        "label": f"{s.chips} x {a.name}, {describe(s.lane)}, {s.replicas} replica{'s' if s.replicas > 1 else ''}",
+        "label": f"{s.chips} x {a.name}, {describe(s.lane)}, {counted(s.replicas, 'replica')}",
         "accelerator": a.slug,
         "accelerator_name": a.name,
         "accelerator_count": s.chips,
@@ -123,7 +130,7 @@ def option_json(
         "watts": number(s.watts),
         "joules_per_output_token": number(s.watts / rates["output"]),
         "kgco2e_per_mtok": number(s.watts / rates["output"] * 1e6 / JOULES_PER_KWH * grid if grid else math.nan),
-        "bound": max(steps, key=lambda o: o["time_s"] if o["phase"] == "decode" else 0)["bound"],
+        "bound": bound_of(steps),
         "basis": c.efficiency.basis,
         "meets_slo": s.meets_slo,
         "launch": launch(taken["model"]["hf_id"], s),
@@ -131,8 +138,16 @@ def option_json(
     }
     r["interval"] = intervals(r, half)
     r["reasons"] = reasons(workload, s, r)
-    r["warnings"] = warnings(s, r)
+    r["warnings"] = warnings(s)
     return r
+
+
+def near_miss_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answer, s: Scored) -> Json:
+    """An R without a rank, with what it missed in one line."""
+    why = next(r for r in answer.rejections if r.accelerator == s.lane.choice.accelerator.slug)
+    r = option_json(taken, workload, catalog, answer, s, None)
+    changes = [why.smallest_change] if why.smallest_change else []
+    return r | {"detail": why.detail, "reasons": [why.detail, *changes]}
 
 
 def token_costs(usd_per_hour: float, rates: dict[str, float], prefill_share: float) -> dict[str, float]:
@@ -145,104 +160,100 @@ def token_costs(usd_per_hour: float, rates: dict[str, float], prefill_share: flo
 
 
 def ledger(catalog: Catalog, answer: Answer, s: Scored, workload: Workload) -> tuple[list[Json], float]:
-    """Operators of one prefill and one decode step at the load, and the share of time that prefill takes."""
+    """Operators of one prefill and one decode step at the load, and prefill's share of a request's time."""
     assert answer.built is not None
-    i, lanes = s.times_index, answer.built
-    x = Layouts(**{k: getattr(lanes.layouts, k)[i : i + 1] for k in Layouts.__slots__})
-    prompt = workload.input_tokens.mean_tokens * (1 - workload.prefix_cache_hit_fraction)
+    prompt = max(workload.input_tokens.mean_tokens * (1 - workload.prefix_cache_hit_fraction), 1.0)
     context = workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens / 2
-    running = max(s.verified.running_mean, 1.0)
-    steps: list[Json] = []
-    totals = {}
-    for phase, tokens, sequences in (("prefill", prompt, 1.0), ("decode", running, running)):
-        rows = _operators(catalog, x, phase, tokens, sequences, context)
-        steps += rows
-        totals[phase] = sum(row["time_s"] for row in rows)
-    decode = totals["decode"] * workload.output_tokens.mean_tokens / running
-    return steps, totals["prefill"] / (totals["prefill"] + decode)
+    running = max(s.verified.running_requests_mean, 1.0)
+    prefill = prefill_ledger(catalog.model, answer.built, s.row_index, prompt)
+    decode = decode_ledger(catalog.model, answer.built, s.row_index, running, context)
+    prefill_s = sum(line.time_s for line in prefill)
+    decode_s = sum(line.time_s for line in decode) * workload.output_tokens.mean_tokens / running
+    return [line_json(line) for line in prefill + decode], prefill_s / (prefill_s + decode_s)
 
 
-def _operators(catalog: Catalog, x: Layouts, phase: str, tokens: float, sequences: float, context: float) -> list[Json]:
-    found: dict[str, Json] = {}
-    for op in linear_operators(catalog.model, x, np.array([max(tokens, 1.0)])):
-        row = found.setdefault(
-            op.name, {"phase": phase, "operator": op.name, "time_s": 0.0, "flops": 0.0, "bytes": 0.0, "bound": op.bound}
-        )
-        for key in ("time_s", "flops", "bytes"):
-            row[key] += float(np.ravel(getattr(op, key))[0])
-    cost = attention_cost(catalog.model, x)
-    held = min(context, float(cost.window_tokens[0]))
-    if phase == "decode":
-        per = cost.decode_s_per_context_token[0] * context + cost.window_s_per_context_token[0] * held
-        seconds, name = sequences * float(per + cost.decode_s_per_sequence[0]), "attention/kv_read"
-        moved = seconds * float(x.memory_bytes_per_s[0])
-        flops = 0.0
-    else:
-        pairs = tokens * (tokens + 1) / 2
-        seconds, name = pairs * float(cost.prefill_s_per_pair[0]), "attention/scores"
-        flops, moved = seconds * float(x.attention_flops_per_s[0]), 0.0
-    extra = [(name, seconds, flops, moved, "memory" if phase == "decode" else "compute")]
-    sampled = sequences * float(cost.sample_s_per_sequence[0])
-    extra.append(("sampling", sampled, 0.0, sampled * float(x.memory_bytes_per_s[0]), "memory"))
-    rows = [r for r in found.values() if r["time_s"] > 0]
-    rows += [
-        {"phase": phase, "operator": n, "time_s": t, "flops": f, "bytes": b, "bound": w} for n, t, f, b, w in extra
-    ]
-    rows.sort(key=lambda r: -r["time_s"])
-    return [
-        {k: (number(v) if isinstance(v, float) else v) for k, v in r.items()} for r in rows
-    ]
+def bound_of(steps: list[Json]) -> str:
+    """What a decode step spends most of its time waiting for."""
+    waits: Json = {}
+    for line in steps:
+        if line["phase"] == "decode":
+            waits[line["bound"]] = waits.get(line["bound"], 0.0) + line["time_s"]
+    return str(max(waits, key=lambda bound: waits[bound]))
+
+
+def line_json(line: Line) -> Json:
+    return {
+        "phase": line.phase,
+        "operator": line.operator,
+        "time_s": number(line.time_s),
+        "flops": number(line.flops),
+        "bytes": number(line.bytes),
+        "bound": line.bound,
+    }
 
 
 # --- words ------------------------------------------------------------------------------------------------------
 
 
-def verdict(workload: Workload, options: list[Json], answer: Answer) -> str:
+def verdict(workload: Workload, ranked: tuple[Scored, ...], options: list[Json], near: list[Json]) -> str:
     """The answer in one sentence."""
     if not options:
-        tail = "; the nearest miss is listed" if answer.near_misses else ""
-        return f"Nothing in the catalog meets this workload{tail}: see why each accelerator was left out."
-    r = options[0]
-    low, high = r["interval"]["usd_per_mtok_output"]
+        tail = f" The nearest miss is {near[0]['label']}: {near[0]['detail']}." if near else ""
+        return f"Nothing in the catalog meets this workload: see why each accelerator was left out.{tail}"
+    r, s = options[0], ranked[0]
+    between = r["interval"].get("usd_per_mtok_output")
+    spread = f" ({between[0]:.2f} to {between[1]:.2f})" if between else ""
     return (
-        f"{r['accelerator_count']} x {r['accelerator_name']} ({r['quantization']} weights, TP{r['tp']}, "
-        f"{r['replicas']} replica{'s' if r['replicas'] > 1 else ''}, {r['framework']} {r['framework_version']}) at "
-        f"{r['provider']}: ${r['usd_per_month']:,.0f} a month, ${r['usd_per_mtok_output']:.2f} "
-        f"({low:.2f} to {high:.2f}) per million output tokens, p95 TTFT {r['ttft_ms']['p95']:.0f} ms and p95 TPOT "
-        f"{r['tpot_ms']['p95']:.1f} ms at the peak of {workload.requests_per_s_peak:g} requests/s."
+        f"{r['label']} at {r['provider']}: ${r['usd_per_month']:,.0f} a month, ${r['usd_per_mtok_output']:.2f}{spread} "
+        f"per million output tokens, p95 TTFT {s.verified.ttft_p95_s * 1e3:.0f} ms and p95 TPOT "
+        f"{s.verified.tpot_p95_s * 1e3:.1f} ms at the peak of {workload.requests_per_s_peak:g} requests/s."
     )
 
 
 def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
-    slo = workload.slo
+    slo, v = workload.slo, s.verified
+    c, carrying = s.lane.choice, s.replicas - s.spare_replicas
+    spare = f", {counted(s.spare_replicas, 'spare replica')} beside" if s.spare_replicas else ""
     said = [
-        f"weights take {r['memory']['weights_gib']:.1f} GiB of "
-        f"{s.lane.choice.accelerator.memory_bytes / GIB:.1f} GiB per chip and leave room for "
-        f"{r['kv_capacity_tokens']:,.0f} tokens of cache per replica lane",
-        f"decode is {r['bound']}-bound on this chip",
-        f"{s.replicas - s.spare_replicas} replica(s) carry the peak of {workload.requests_per_s_peak:g} requests/s; "
-        f"at the mean of {workload.requests_per_s_mean:g} they are {s.utilisation_fraction:.0%} utilised",
+        f"weights take {s.memory.weights_bytes / GIB:.1f} GiB of {c.accelerator.memory_bytes / GIB:.1f} GiB per chip; "
+        f"{s.memory.kv_capacity_tokens * c.pp * c.dp:,.0f} tokens of cache fit into a replica",
+        f"a decode step waits longest for {WAITS[r['bound']]}",
+        f"the peak of {workload.requests_per_s_peak:g} requests/s is simulated on "
+        f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:g} takes "
+        f"{s.utilisation_fraction:.0%} of the capacity",
     ]
-    if slo.ttft_p95_s:
-        said.append(f"p95 TTFT {r['ttft_ms']['p95']:.0f} ms against a limit of {slo.ttft_p95_s * 1e3:.0f} ms (simulated)")
-    if slo.tpot_p95_s:
-        said.append(f"p95 TPOT {r['tpot_ms']['p95']:.1f} ms against a limit of {slo.tpot_p95_s * 1e3:.0f} ms (simulated)")
-    said.append(f"price of {s.offer.as_of}, {s.instances} x {s.offer.instance or 'host'}")
-    return said
+    limits = (
+        ("TTFT", v.ttft_p95_s, slo.ttft_p95_s, 0),
+        ("TPOT", v.tpot_p95_s, tpot_limit_s(workload), 1),
+        ("end-to-end time", v.e2e_p95_s, slo.e2e_p95_s, 0),
+    )
+    said += [
+        f"p95 {name} {got * 1e3:.{digits}f} ms in simulation against a limit of {most * 1e3:.{digits}f} ms"
+        for name, got, most, digits in limits
+        if most is not None
+    ]
+    return [*said, f"priced as {s.instances} x {s.offer.instance or 'host'} on {s.offer.as_of}"]
 
 
-def warnings(s: Scored, r: Json) -> list[str]:
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def warnings(s: Scored) -> list[str]:
     said = []
     c = s.lane.choice
-    bought = s.instances * s.offer.accelerators
-    if bought > s.chips:
-        said.append(f"{bought - s.chips} of the {bought} chips in the instances stay idle and are paid for")
+    if s.idle_chips:
+        said.append(f"{s.idle_chips} of the {s.chips + s.idle_chips} chips in the instances stay idle and are paid for")
     if c.quantization.quality != "lossless":
         said.append(f"{c.quantization.name}: {c.quantization.quality_note}")
-    if c.kv_dtype != "bf16" and c.kv_dtype != "fp16":
+    if c.kv_dtype not in HALF:
         said.append(f"the cache is kept in {c.kv_dtype}: compare long-context answers before shipping")
     if c.efficiency.basis != "measured":
         said.append(f"this chip's kernel efficiency is {c.efficiency.basis}, not measured: the interval is wide")
+    if s.verified.rejected_requests:
+        said.append(
+            f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's cache"
+        )
     if s.utilisation_fraction < 0.25:
         said.append("less than a quarter utilised at the mean load: smaller or shared hardware may be cheaper")
     return said
@@ -283,34 +294,33 @@ def views(options: list[Json]) -> dict[str, int]:
     }
 
 
-def pareto_json(workload: Workload, answer: Answer, options: list[Json]) -> list[Json]:
-    ranks = {r["accelerator"]: r["rank"] for r in options}
-    points = list(answer.points)
-    best = frontier([p for p in points])
+def pareto_json(workload: Workload, answer: Answer) -> list[Json]:
+    best = frontier(answer.points)
     output = workload.requests_per_s_mean * workload.output_tokens.mean_tokens
-    return [point_json(p, output, ranks, k in best) for k, p in enumerate(points)]
+    return [point_json(p, output, k in best) for k, p in enumerate(answer.points)]
 
 
-def point_json(p: Point, output_tokens_per_s: float, ranks: dict[str, int], on_frontier: bool) -> Json:
+def point_json(p: Point, output_tokens_per_s: float, on_frontier: bool) -> Json:
     return {
-        "label": f"{p.chips} x {p.accelerator}",
+        "label": p.label,
         "accelerator": p.accelerator,
         "accelerator_count": p.chips,
         "usd_per_mtok_output": number(float(usd_per_mtok(np.array(p.usd_per_hour), output_tokens_per_s))),
         "tpot_ms": number(p.tpot_s * 1e3),
         "output_tokens_per_s_per_user": number(1.0 / p.tpot_s if p.tpot_s else math.inf),
-        "rank": ranks.get(p.accelerator),
+        "rank": p.rank,
         "frontier": on_frontier,
         "meets_slo": p.meets_slo,
+        "simulated": p.rank is not None,
     }
 
 
-def sensitivity(workload: Workload, ranked: tuple[Scored, ...]) -> list[Json]:
+def sensitivity(workload: Workload, answer: Answer) -> list[Json]:
     """How far the winner's price may rise before the runner-up is cheaper."""
-    if len(ranked) < 2 or workload.objective != "cost":
+    if len(answer.ranked) < 2 or workload.objective != "cost":
         return []
-    first, second = ranked[0], ranked[1]
-    change = final_score(workload, second)[0] / final_score(workload, first)[0] - 1
+    first, second = answer.ranked[0], answer.ranked[1]
+    change = second.usd_per_hour / first.usd_per_hour - 1
     return [
         {
             "assumption": f"price of {first.lane.choice.accelerator.name} at {first.offer.provider}",
@@ -339,7 +349,7 @@ def intervals(r: Json, half: dict[str, tuple[float, float]]) -> dict[str, list[f
     return {
         "ttft_ms": [number(r["ttft_ms"]["mean"] * f) for f in half["ttft"]],
         "tpot_ms": [number(r["tpot_ms"]["mean"] * f) for f in half["tpot"]],
-        "output_tokens_per_s": [number((r["output_tokens_per_s_at_capacity"] or 0) * f) for f in (low, high)],
+        "output_tokens_per_s_at_capacity": [number(r["output_tokens_per_s_at_capacity"] * f) for f in (low, high)],
         "usd_per_mtok_output": [number(r["usd_per_mtok_output"] / high), number(r["usd_per_mtok_output"] / low)],
     }
 

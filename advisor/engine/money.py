@@ -37,13 +37,13 @@ class Assumptions:
 
 
 def monthly_rate(discount_fraction: float) -> float:
-    return (1.0 + discount_fraction) ** (1.0 / 12.0) - 1.0
+    return float((1.0 + discount_fraction) ** (1.0 / 12.0)) - 1.0
 
 
-def present_value(usd_per_month: Array | float, months: float, discount_fraction: float) -> Array | float:
+def present_value(usd_per_month: float, months: float, discount_fraction: float) -> float:
     """Value today of equal payments at the end of each month."""
     rate = monthly_rate(discount_fraction)
-    return usd_per_month * (months if rate == 0 else (1.0 - (1.0 + rate) ** -months) / rate)
+    return usd_per_month * (months if rate == 0 else float(1.0 - (1.0 + rate) ** -months) / rate)
 
 
 def own_usd_per_hour(purchase_usd: float, accelerators: int, watts: float, a: Assumptions) -> float:
@@ -58,7 +58,7 @@ def own_usd_per_hour(purchase_usd: float, accelerators: int, watts: float, a: As
     annuity = recovered / months if rate == 0 else recovered * rate / (1.0 - (1.0 + rate) ** -months)
     colocation = a.colocation_usd_per_kw_month * watts / 1000.0
     upkeep = purchase_usd * a.maintenance_fraction / 12.0 + a.staff_usd_per_accelerator_year * accelerators / 12.0
-    return (annuity + colocation + upkeep) / HOURS_PER_MONTH
+    return float(annuity + colocation + upkeep) / HOURS_PER_MONTH
 
 
 def watts_per_chip(tdp: Array, idle: Array, busy_fraction: Array, a: Assumptions) -> Array:

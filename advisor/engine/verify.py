@@ -26,9 +26,10 @@ class Verified:
     tpot_p95_s: float
     tpot_p99_s: float
     e2e_p95_s: float
-    running_mean: float
+    running_requests_mean: float
     busy_fraction: float
     requests: int
+    rejected_requests: int  # longer than the whole cache
     seed: int
     ttft_standard_error_s: float
     tpot_standard_error_s: float
@@ -40,7 +41,7 @@ def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
     return Scheduler(
         policy=STATIC if static else POLICIES[policy],
         max_batched_tokens=lane.max_batched_tokens,
-        max_running_requests=lane.max_running,
+        max_running_requests=lane.max_running_requests,
         reserve_full=policy == "mixed",
     )
 
@@ -52,7 +53,9 @@ def log_normal_cv2(lengths: Lengths) -> float:
     return math.expm1(log_normal_sigma(lengths) ** 2)
 
 
-def verify(workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float) -> Verified:
+def verify(
+    workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int = REQUESTS
+) -> Verified:
     """Simulate one lane of a finalist at `rate_per_s` requests/s."""
     result = simulate(
         times,
@@ -62,7 +65,7 @@ def verify(workload: Workload, times: StepTimes, index: int, lane: Lane, rate_pe
         workload.input_tokens,
         workload.output_tokens,
         cached_fraction=workload.prefix_cache_hit_fraction,
-        requests=REQUESTS,
+        requests=requests,
         seed=SEED,
     )
     return Verified(
@@ -75,9 +78,10 @@ def verify(workload: Workload, times: StepTimes, index: int, lane: Lane, rate_pe
         tpot_p95_s=result.percentile("tpot_s", 95),
         tpot_p99_s=result.percentile("tpot_s", 99),
         e2e_p95_s=result.percentile("e2e_s", 95),
-        running_mean=result.running_requests_mean,
+        running_requests_mean=result.running_requests_mean,
         busy_fraction=result.busy_fraction,
-        requests=REQUESTS,
+        requests=requests,
+        rejected_requests=result.rejected_requests,
         seed=SEED,
         ttft_standard_error_s=result.standard_error("ttft_s"),
         tpot_standard_error_s=result.standard_error("tpot_s"),

@@ -1,0 +1,226 @@
+"""Which deployments are worth computing: the planner's gates, then every legal layout of the chips that pass."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from .hardware import Accelerator, Scopes, efficiency, overhead
+from .lane import Lane
+from .layout import HALF, Choice, rate_of, unsupported
+from .model import Attention, LatentAttention, Model, Recurrent
+from .money import Assumptions
+from .plan import Constraints, Framework, Offer, Quantization, Rejection, Workload
+
+# frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
+LAUNCHABLE = ("vllm", "sglang", "tensorrt-llm", "vllm-tpu", "vllm-gaudi", "neuron", "llama.cpp", "mlx")
+CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
+QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
+TRAINED_ONLY = ("ternary",)  # cannot be made from a 16-bit checkpoint
+ALLOWED = {"lossless": 0, "near_lossless": 1, "any": 2}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Catalog:
+    """Everything a search reads, as engine values."""
+
+    model: Model
+    accelerators: tuple[Accelerator, ...]
+    offers: tuple[Offer, ...]
+    quantizations: tuple[Quantization, ...]
+    frameworks: tuple[Framework, ...]
+    scopes: Scopes
+    assumptions: Assumptions
+    stale: Mapping[str, str]  # accelerator -> why its offers do not count
+
+
+def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:
+    """The offers that the planner's providers, regions and ways of paying leave."""
+    c = workload.constraints
+    return [
+        o
+        for o in catalog.offers
+        if o.acquisition in c.acquisition
+        and (not c.providers_allow or o.provider in c.providers_allow)
+        and o.provider not in c.providers_deny
+        and (not c.regions_allow or o.region in c.regions_allow or o.acquisition == "own")
+        and o.region not in c.regions_deny
+    ]
+
+
+def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], list[Accelerator]]:
+    """Chips that the constraints leave, that serve language models and that somebody sells; the others with why."""
+    priced = {o.accelerator for o in offers_for(workload, catalog)}
+    rejections, left = [], []
+    for a in catalog.accelerators:
+        if _outside(a, workload.constraints):
+            rejections.append(Rejection(accelerator=a.slug, reason="excluded", detail="left out by your constraints"))
+        elif not a.served:
+            rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=a.not_served_reason))
+        elif a.slug not in priced:
+            rejections.append(_unpriced(a, catalog))
+        else:
+            left.append(a)
+    return rejections, left
+
+
+def _outside(a: Accelerator, c: Constraints) -> bool:
+    return bool(
+        (c.accelerators_allow and a.slug not in c.accelerators_allow)
+        or a.slug in c.accelerators_deny
+        or (c.vendors_allow and a.vendor not in c.vendors_allow)
+        or a.vendor in c.vendors_deny
+    )
+
+
+def _unpriced(a: Accelerator, catalog: Catalog) -> Rejection:
+    """No current offer at all, or only such as the constraints leave out."""
+    elsewhere = sorted({(o.provider, o.region, o.acquisition) for o in catalog.offers if o.accelerator == a.slug})
+    if not elsewhere:
+        why = catalog.stale.get(a.slug, "no current price in the catalog")
+        return Rejection(accelerator=a.slug, reason="unpriced", detail=why)
+    provider, region, acquisition = elsewhere[0]
+    return Rejection(
+        accelerator=a.slug,
+        reason="unpriced",
+        detail="no current price in the regions, providers and ways of paying you allow",
+        smallest_change=f"priced with acquisition {acquisition}, provider {provider}, region {region} allowed",
+    )
+
+
+def mixers_of(model: Model) -> set[str]:
+    """What a framework must know to run this model."""
+    found = set()
+    for block in model.blocks:
+        if isinstance(block.mixer, LatentAttention):
+            found.add("latent")
+        elif isinstance(block.mixer, Recurrent):
+            found.add("recurrent")
+        elif isinstance(block.mixer, Attention):
+            found.add("window" if block.mixer.window_tokens else "attention")
+    return found
+
+
+def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
+    return bool(
+        set(framework.stacks) & set(accelerator.stacks)
+        and (not framework.vendors or accelerator.vendor in framework.vendors)
+        and (not framework.kinds or accelerator.kind in framework.kinds)
+    )
+
+
+def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
+    """Weight formats within the asked quality; wider than the published checkpoint is never offered."""
+    native = [q for q in catalog.quantizations if catalog.model.native_dtype in (q.slug, q.weights_dtype)]
+    most = min((q.bits_per_weight for q in native), default=16.0)
+    seen, kept = set(), []
+    for q in catalog.quantizations:
+        made = q.weights_dtype not in TRAINED_ONLY and q.bits_per_weight < most
+        if q not in native and not (made and QUALITY[q.quality] <= ALLOWED[workload.constraints.quality]):
+            continue
+        key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
+        if key not in seen:
+            seen.add(key)
+            kept.append(q)
+    return kept
+
+
+def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """(tp, pp, ep, dp): tensor parallel inside the domain, experts plain or spread, attention-DP for latent caches."""
+    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
+    latent = any(isinstance(b.mixer, LatentAttention) for b in model.blocks)
+    for n in sizes:
+        if any(h % n for h in heads):
+            continue
+        yield n, 1, 1, 1
+        if experts and n > 1 and all(e % n == 0 for e in experts):
+            yield n, 1, n, 1
+            if latent:
+                yield 1, 1, n, n
+    most, layers = max(sizes), sum(b.count for b in model.blocks)
+    if most >= accelerator.chips_per_host and not any(h % most for h in heads):
+        yield from ((most, stages, 1, 1) for stages in (2, 4) if layers >= stages)
+
+
+def enumerate_lanes(
+    workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]
+) -> tuple[list[Lane], list[Rejection]]:
+    """Every layout that is legal: framework x format x cache format x parallel sizes, per accelerator."""
+    rejections, wanted = [], []
+    formats, needs = formats_for(workload, catalog), mixers_of(catalog.model)
+    sold: dict[str, set[int]] = defaultdict(set)
+    for offer in offers_for(workload, catalog):
+        sold[offer.accelerator].add(offer.accelerators)
+    for a in chips:
+        sizes = _sizes(a, max(sold[a.slug], default=1))
+        own = [
+            lane
+            for f in catalog.frameworks
+            if f.slug in LAUNCHABLE and runs_on(f, a) and needs <= set(f.mixers)
+            for lane in _lanes_of(workload, catalog, a, f, formats, sizes)
+        ]
+        if not own:
+            detail = _why_unsupported(catalog, a, formats, needs)
+            rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
+        wanted += own
+    return wanted, rejections
+
+
+def _sizes(a: Accelerator, sold: int) -> list[int]:
+    """Chips of a tensor-parallel group: joined by the fast link or one host, and sold together."""
+    reach = a.links[0].chips if a.links else 1
+    return [n for n in (1, 2, 4, 8, 16) if n <= min(sold, max(reach, a.chips_per_host))]
+
+
+def _lanes_of(
+    workload: Workload,
+    catalog: Catalog,
+    a: Accelerator,
+    f: Framework,
+    formats: Sequence[Quantization],
+    sizes: Sequence[int],
+) -> Iterator[Lane]:
+    """The lanes of one chip under one framework."""
+    reached = efficiency(catalog.scopes, a.slug, a.family, a.kind)
+    extra = overhead(catalog.scopes, f.slug, f.version)
+    able = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
+    layouts = list(_parallel_sizes(catalog.model, a, sizes))
+    for q, kv, (tp, pp, ep, dp) in product(able, _cache_formats(workload, f, a), layouts):
+        yield Lane(
+            choice=Choice(
+                accelerator=a,
+                efficiency=reached,
+                overhead=extra,
+                quantization=q,
+                kv_dtype=kv,
+                tp=tp,
+                pp=pp,
+                ep=ep,
+                dp=dp,
+            ),
+            framework=f,
+            context_tokens=workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens,
+            max_batched_tokens=f.default_max_batched_tokens,
+            max_running_requests=min(f.max_running_requests, int(CONCURRENCY[-1])),
+        )
+
+
+def _cache_formats(workload: Workload, f: Framework, a: Accelerator) -> list[str]:
+    kept: list[str] = [d for d in HALF if d in f.kv_dtypes][:1]
+    if workload.constraints.quality != "lossless" and "fp8" in f.kv_dtypes and rate_of(a, "fp8"):
+        kept.append("fp8")
+    return kept
+
+
+def _why_unsupported(catalog: Catalog, a: Accelerator, formats: Sequence[Quantization], needs: set[str]) -> str:
+    able = [f for f in catalog.frameworks if f.slug in LAUNCHABLE and runs_on(f, a)]
+    if not able:
+        return f"no serving framework of the catalog runs on {a.name}"
+    knowing = [f for f in able if needs <= set(f.mixers)]
+    if not knowing:
+        return f"{', '.join(sorted({f.name for f in able}))} cannot run this kind of model ({', '.join(sorted(needs))})"
+    reasons = [unsupported(a, q) for q in formats]
+    return next((r for r in reasons if r), "no allowed weight format is supported by its frameworks")

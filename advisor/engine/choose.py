@@ -1,0 +1,185 @@
+"""Which candidates are simulated, in what order, and which of them win under the planner's objective."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .evaluate import UNSERVED, Array, Table, affordable, estimated_excess, meets
+from .lane import Lane
+from .plan import Workload
+from .trials import LOST, Scored, Trial, Trials
+
+SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
+# a chip's designs are its best within each slack, of so many kinds (chips of a replica, framework): estimates of a
+# p95 are rough
+KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
+SHOWN = 10  # accelerators that are ranked
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """The least of each figure among the feasible candidates: what `balanced` measures against."""
+
+    usd_per_hour: float = 1.0
+    tpot_s: float = 1.0
+    watts: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """What an objective looks at, of one deployment or of a table of them."""
+
+    usd_per_hour: Array
+    tpot_p95_s: Array
+    watts: Array
+    kgco2e_per_kwh: Array
+    capacity_requests_per_s: Array
+    chips: Array
+
+
+def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
+    """Lower is better; cost breaks ties. Balanced: cost, TPOT and half of power, each against the least there is."""
+    tie = 1e-9 * f.usd_per_hour
+    watts = np.where(np.isfinite(f.watts), f.watts, 1e12)  # unknown power is never greenest
+    grid = np.where(np.isfinite(f.kgco2e_per_kwh), f.kgco2e_per_kwh, 1.0)
+    if workload.objective == "latency":
+        return np.asarray(f.tpot_p95_s + tie)
+    if workload.objective == "throughput":
+        return np.asarray(-f.capacity_requests_per_s / f.chips + tie)
+    if workload.objective in ("energy", "carbon"):
+        return np.asarray(watts * (grid if workload.objective == "carbon" else 1.0) + tie)
+    if workload.objective == "balanced":
+        cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s
+        return np.asarray(cost + speed + 0.5 * watts / scale.watts)
+    return f.usd_per_hour
+
+
+def scale_of(workload: Workload, table: Table) -> Scale:
+    ok = meets(workload, table)
+    if not ok.any():
+        return Scale()
+    watts = np.where(np.isfinite(table.watts), table.watts, 1e12)
+    return Scale(
+        usd_per_hour=float(table.usd_per_hour[ok].min()),
+        tpot_s=float(table.tpot_p95_s[ok].min()),
+        watts=float(watts[ok].min()),
+    )
+
+
+def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
+    """The objective of every candidate by its estimates."""
+    replicas = table.replicas + workload.slo.spare_replicas
+    figures = Figures(
+        usd_per_hour=table.usd_per_hour,
+        tpot_p95_s=table.tpot_p95_s,
+        watts=table.watts,
+        kgco2e_per_kwh=table.kgco2e_per_kwh,
+        capacity_requests_per_s=table.capacity_requests_per_s * replicas,
+        chips=table.chips * replicas,
+    )
+    return objective(workload, scale, figures)
+
+
+def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
+    """The objective of a simulated deployment."""
+    figures = Figures(
+        usd_per_hour=np.array(s.usd_per_hour),
+        tpot_p95_s=np.array(s.verified.tpot_p95_s),
+        watts=np.array(s.watts),
+        kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
+        capacity_requests_per_s=np.array(s.capacity_requests_per_s),
+        chips=np.array(float(s.chips)),
+    )
+    return float(objective(workload, scale, figures))
+
+
+def rows_by_chip(table: Table) -> dict[str, Array]:
+    rows: dict[str, list[int]] = defaultdict(list)
+    for i, w in enumerate(table.wanted):
+        rows[w.choice.accelerator.slug].append(i)
+    return {slug: np.array(own) for slug, own in rows.items()}
+
+
+def designs(workload: Workload, table: Table, own: Array, score: Array) -> list[tuple[int, int]]:
+    """Candidates of one chip worth a simulation, best first: of each kind the best within each slack, and the quickest.
+
+    The quickest (least TTFT x TPOT) is dear and seldom reached; it is the last word on what the chip can do, and as
+    it does not depend on the limits, asking again with the limits that it reached comes to it again.
+    """
+    excess, pay = estimated_excess(workload, table)[own], affordable(workload, table)[own]
+    pay &= table.replicas[own] < UNSERVED
+    found: set[tuple[int, int]] = set()
+    for slack, kinds in KINDS_BY_SLACK.items():
+        found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
+    quickness = np.where(np.isfinite(excess), table.ttft_p95_s[own] * table.tpot_p95_s[own], np.inf)
+    found |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
+    return sorted(found, key=lambda cell: (float(score[cell]), cell))
+
+
+def _best_of_kinds(table: Table, own: Array, score: Array, allowed: Array, kinds: int) -> Iterator[tuple[int, int]]:
+    i, j = np.nonzero(allowed)
+    seen: set[tuple[float, str]] = set()
+    for k in np.argsort(score[i, j], kind="stable"):
+        row, column = int(own[i[k]]), int(j[k])
+        kind = (float(table.chips[row, 0]), table.wanted[row].framework.slug)
+        if kind not in seen:
+            seen.add(kind)
+            yield row, column
+            if len(seen) >= kinds:
+                return
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What the simulation left of one chip's designs."""
+
+    best: Scored | None  # meets every limit
+    nearest: Trial | None  # else: the design that misses by least
+
+
+def best_of_chip(workload: Workload, trials: Trials, own: Array, score: Array, scale: Scale) -> Found:
+    """The best design that holds in simulation; later ones are tried only while their estimate promises more.
+
+    Where none holds, the nearest is simulated in full if it is near: a pilot of few requests may have been unlucky.
+    """
+    best: Scored | None = None
+    nearest: Trial | None = None
+    for row, column in designs(workload, trials.table, own, score):
+        if best is not None and float(score[row, column]) >= final_score(workload, best, scale):
+            break
+        trial = trials.fewest(workload, row, column)
+        if nearest is None or trial.excess_fraction < nearest.excess_fraction:
+            nearest = trial
+        best = _better(workload, trials, trial, best, scale)
+    if best is None and nearest is not None and nearest.excess_fraction <= LOST:
+        nearest = trials.in_full(workload, nearest.design)
+        best = _better(workload, trials, nearest, best, scale)
+    return Found(best=best, nearest=nearest)
+
+
+def _better(workload: Workload, trials: Trials, trial: Trial, best: Scored | None, scale: Scale) -> Scored | None:
+    """The trial, if it holds all limits and beats the best so far."""
+    if trial.excess_fraction > 1:
+        return best
+    scored = trials.scored(workload, trial)
+    if not scored.meets_slo:
+        return best
+    if best is None or final_score(workload, scored, scale) < final_score(workload, best, scale):
+        return scored
+    return best
+
+
+def describe(lane: Lane) -> str:
+    c = lane.choice
+    sizes = [f"TP{c.tp}"] + [f"{k}{n}" for k, n in (("PP", c.pp), ("EP", c.ep), ("DP", c.dp)) if n > 1]
+    return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}"
+
+
+def promise(score: Array, allowed: Array, own: Array) -> float:
+    """The best that a chip's estimates promise; infinite: nothing."""
+    return float(np.min(np.where(allowed[own], score[own], np.inf)))

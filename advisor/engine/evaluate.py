@@ -1,0 +1,236 @@
+"""Every candidate at once, as arrays: memory, latency, capacity, power and the price of its best offer."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .candidates import CONCURRENCY, Catalog, offers_for
+from .hardware import Accelerator
+from .lane import Lane, Lanes, lanes, memory, take
+from .layout import layouts
+from .memory import Memory
+from .money import HOURS_PER_MONTH, watts_per_chip
+from .plan import Offer, Workload
+from .serving import closed_loop, open_loop
+from .steptime import Demand, Scheduler
+from .verify import log_normal_cv2, scheduler_of
+
+Array = np.ndarray
+HEADROOM_FRACTION = 0.85  # of a lane's capacity: above it queues, not steps, decide latency
+UNSERVED = 1e9  # replicas of a lane that serves nothing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shortfall:
+    """The lane of a chip that comes nearest to fitting; bytes per chip."""
+
+    lane: Lane
+    needed_bytes: float
+    usable_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """The candidates that fit as arrays of shape (lanes, concurrency), each with its best offer."""
+
+    wanted: tuple[Lane, ...]
+    built: Lanes | None  # None: nothing fits
+    chips: Array  # of one replica, shape (lanes, 1)
+    replicas: Array  # that carry the peak; spares not included
+    capacity_requests_per_s: Array  # of one replica
+    ttft_p95_s: Array  # planning estimates
+    tpot_p95_s: Array
+    usd_per_hour: Array  # spares included
+    offer: Array  # its index
+    watts: Array
+    kgco2e_per_kwh: Array  # where the offer is
+    evaluated: int
+    pruned: int
+    shortfalls: Mapping[str, Shortfall]  # chips on which nothing fits
+
+
+def demand_of(workload: Workload) -> Demand:
+    return Demand(
+        input_tokens=workload.input_tokens.mean_tokens,
+        output_tokens=workload.output_tokens.mean_tokens,
+        input_cv2=log_normal_cv2(workload.input_tokens),
+        output_cv2=log_normal_cv2(workload.output_tokens),
+        cached_fraction=workload.prefix_cache_hit_fraction,
+    )
+
+
+def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Table:
+    """Memory, latency, capacity and price of every lane at every concurrency; those that do not fit are pruned."""
+    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in wanted]), wanted)
+    kept = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
+    built = lanes(catalog.model, kept) if kept else None
+    chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
+    capacity, replicas, ttft, tpot = _served(workload, kept, built)
+    spares = workload.slo.spare_replicas
+    usd, offer, priced = best_offers(workload, catalog, kept, replicas + spares)
+    grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
+    return Table(
+        wanted=tuple(kept),
+        built=built,
+        chips=chips,
+        replicas=replicas,
+        capacity_requests_per_s=capacity,
+        ttft_p95_s=ttft,
+        tpot_p95_s=tpot,
+        usd_per_hour=usd,
+        offer=offer,
+        watts=_watts(workload, catalog, kept, chips * (replicas + spares), capacity * (replicas + spares)),
+        kgco2e_per_kwh=grid[offer],
+        evaluated=priced * len(CONCURRENCY),
+        pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
+        shortfalls=_shortfalls(wanted, room),
+    )
+
+
+def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tuple[Array, Array, Array, Array]:
+    """(requests/s of one replica, replicas for the peak, TTFT p95, TPOT p95) by lane and concurrency."""
+    shape = (len(kept), len(CONCURRENCY))
+    capacity, replicas = np.zeros(shape), np.ones(shape)
+    ttft, tpot = np.full(shape, np.inf), np.full(shape, np.inf)
+    demand = demand_of(workload)
+    parallel = np.array([w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
+    for scheduler, rows in _by_scheduler(kept).items():
+        assert built is not None
+        times = take(built.times, rows)
+        busy = closed_loop(times, np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0), demand, scheduler)
+        capacity[rows] = busy.requests_per_s * parallel[rows]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            n = np.ceil(workload.requests_per_s_peak / (capacity[rows] * HEADROOM_FRACTION))
+        replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
+        rate = workload.requests_per_s_peak / replicas[rows] / parallel[rows]
+        loaded = open_loop(take(built.times, np.repeat(rows, shape[1])), rate.ravel(), demand, scheduler)
+        ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
+        tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
+    return capacity, replicas, ttft, tpot
+
+
+def _watts(workload: Workload, catalog: Catalog, kept: Sequence[Lane], chips: Array, capacity: Array) -> Array:
+    """Mean draw of all replicas, which share the mean load."""
+    tdp = np.array([w.choice.accelerator.watts for w in kept], dtype=float)[:, None]
+    idle = np.array([w.choice.accelerator.idle_watts for w in kept], dtype=float)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        load = workload.requests_per_s_mean / capacity
+    return np.asarray(chips * watts_per_chip(tdp, idle, load, catalog.assumptions) * catalog.assumptions.pue)
+
+
+def _shortfalls(wanted: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
+    """Chips none of whose lanes fits, with the lane that misses by least."""
+    fitting = {w.choice.accelerator.slug for w, ok in zip(wanted, room.fits, strict=True) if ok}
+    needed = room.usable_bytes - room.kv_bytes + room.kv_bytes_per_sequence
+    least: dict[str, Shortfall] = {}
+    for i in np.argsort(needed - room.usable_bytes, kind="stable"):
+        slug = wanted[i].choice.accelerator.slug
+        if slug not in fitting and slug not in least:
+            least[slug] = Shortfall(
+                lane=wanted[i], needed_bytes=float(needed[i]), usable_bytes=float(room.usable_bytes[i])
+            )
+    return least
+
+
+def _by_scheduler(kept: Sequence[Lane]) -> dict[Scheduler, Array]:
+    groups: dict[Scheduler, list[int]] = defaultdict(list)
+    for i, w in enumerate(kept):
+        groups[scheduler_of(w)].append(i)
+    return {s: np.array(rows) for s, rows in groups.items()}
+
+
+# --- offers -----------------------------------------------------------------------------------------------------
+
+
+def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stages: int = 1) -> Array:
+    """Whole instances; a replica shares one only when it fits into it, a pipeline stage never straddles two."""
+    stage_chips = replica_chips // stages
+    if stage_chips > offer_chips:  # a slice or rack sold by the host
+        return replicas * math.ceil(stage_chips / offer_chips) * stages
+    held = offer_chips // stage_chips  # stages
+    return replicas * math.ceil(stages / held) if stages > held else np.ceil(replicas / (held // stages))
+
+
+def best_offers(
+    workload: Workload, catalog: Catalog, kept: Sequence[Lane], replicas: Array
+) -> tuple[Array, Array, int]:
+    """Per candidate the cheapest offer (the greenest under `carbon`): (USD per hour, its index, candidates priced)."""
+    usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
+    leading = np.full(replicas.shape, np.inf)
+    offers = _offers_by_chip(workload, catalog)
+    groups: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for row, w in enumerate(kept):
+        groups[(w.choice.accelerator.slug, w.choice.tp * w.choice.dp, w.choice.pp)].append(row)
+    for (slug, stage_chips, stages), members in groups.items():
+        rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
+        for index, o in offers[slug]:
+            if stage_chips > o.accelerators and not _spans(accelerator, o, stage_chips):
+                continue
+            cost = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages) * o.usd_per_hour
+            grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal
+            first = np.full(cost.shape, grid) if workload.objective == "carbon" else cost
+            better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
+            leading[rows] = np.where(better, first, leading[rows])
+            usd[rows] = np.where(better, cost, usd[rows])
+            best[rows] = np.where(better, index, best[rows])
+            priced += len(rows)
+    return usd, best, priced
+
+
+def _offers_by_chip(workload: Workload, catalog: Catalog) -> Mapping[str, list[tuple[int, Offer]]]:
+    allowed, found = set(offers_for(workload, catalog)), defaultdict(list)
+    for i, o in enumerate(catalog.offers):
+        if o in allowed:
+            found[o.accelerator].append((i, o))
+    return found
+
+
+def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
+    """Whether a tensor-parallel group may cross instances: only where the scale-up domain does (TPU slices, racks)."""
+    reach = accelerator.links[0].chips if accelerator.links else 1
+    return reach >= chips and reach > accelerator.chips_per_host and offer.accelerators >= accelerator.chips_per_host
+
+
+# --- limits -----------------------------------------------------------------------------------------------------
+
+
+def tpot_limit_s(workload: Workload) -> float | None:
+    """The tighter of the TPOT limit and the speed asked for each user."""
+    limits = [workload.slo.tpot_p95_s]
+    if workload.slo.tokens_per_s_per_user:
+        limits.append(1.0 / workload.slo.tokens_per_s_per_user)
+    return min((x for x in limits if x is not None), default=None)
+
+
+def estimated_excess(workload: Workload, table: Table) -> Array:
+    """How far beyond its latency limits each candidate is estimated to be; 1: on the limit, infinite: not for sale."""
+    slo, limit = workload.slo, tpot_limit_s(workload)
+    worst = np.zeros(table.usd_per_hour.shape)
+    if slo.ttft_p95_s is not None:
+        worst = np.maximum(worst, table.ttft_p95_s / slo.ttft_p95_s)
+    if limit is not None:
+        worst = np.maximum(worst, table.tpot_p95_s / limit)
+    if slo.e2e_p95_s is not None:
+        e2e_s = table.ttft_p95_s + table.tpot_p95_s * workload.output_tokens.p95_tokens
+        worst = np.maximum(worst, e2e_s / slo.e2e_p95_s)
+    serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
+    return np.where(serves, worst, np.inf)
+
+
+def affordable(workload: Workload, table: Table) -> Array:
+    """Candidates within the budget of chips and money."""
+    c = workload.constraints
+    ok = np.isfinite(table.usd_per_hour)
+    if c.max_accelerators is not None:
+        ok &= table.chips * (table.replicas + workload.slo.spare_replicas) <= c.max_accelerators
+    if c.max_usd_per_month is not None:
+        ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month
+    return np.asarray(ok)
+
+
+def meets(workload: Workload, table: Table, slack: float = 1.0) -> Array:
+    """Candidates within every limit, latencies up to `slack` times theirs."""
+    return np.asarray((estimated_excess(workload, table) <= slack) & affordable(workload, table))

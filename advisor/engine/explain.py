@@ -1,0 +1,213 @@
+"""Why a chip is not ranked: number against limit, and the smallest change under which it passes when asked again."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from .candidates import Catalog, enumerate_lanes
+from .choose import SHOWN, Found, describe
+from .evaluate import Shortfall, Table
+from .hardware import Accelerator
+from .lane import Lane, memory
+from .layout import layouts
+from .money import HOURS_PER_MONTH
+from .plan import Rejection, Workload
+from .trials import Scored, Trial, Trials, over_budget
+from .verify import Verified
+
+Ask = Callable[[Workload], Found]  # a chip's best design under other limits, from the same simulations
+Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # what would be simulated under other limits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Miss:
+    """One latency limit that a simulated design is beyond."""
+
+    name: str
+    key: str  # of the workload file
+    limit_s: float
+    reached_s: float
+    change: str  # of the limit, under which the design passes
+    relaxed: float  # the limit after it, in the unit that Slo keeps it in
+
+
+def misses(workload: Workload, v: Verified) -> list[Miss]:
+    """The limits that these latencies break, worst first, each relaxed to what was reached."""
+    slo = workload.slo
+    limits = (
+        ("TTFT p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
+        ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
+        ("end-to-end p95", "e2e_ms_p95", slo.e2e_p95_s, v.e2e_p95_s),
+    )
+    found = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
+    speed = slo.tokens_per_s_per_user
+    if speed and v.tpot_p95_s > 1 / speed:
+        found.append(_slow(speed, v.tpot_p95_s))
+    return sorted(found, key=lambda m: -m.reached_s / m.limit_s)
+
+
+def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
+    whole_ms = math.ceil(reached_s * 1e3)
+    return Miss(
+        name=name,
+        key=key,
+        limit_s=limit_s,
+        reached_s=reached_s,
+        change=f"{key} >= {whole_ms}",
+        relaxed=whole_ms / 1e3,
+    )
+
+
+def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
+    """A speed per user that is not reached, rounded down to a tenth of a token per second."""
+    slower = math.floor(10 / tpot_s) / 10
+    return Miss(
+        name="TPOT p95",
+        key="tokens_per_s_per_user",
+        limit_s=1 / tokens_per_s,
+        reached_s=tpot_s,
+        change=f"tokens_per_s_per_user <= {slower:g}",
+        relaxed=slower,
+    )
+
+
+def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
+    """The same question with the missed limits where the design reached them."""
+    slo, to = workload.slo, {m.key: m.relaxed for m in missed}
+    slo = replace(
+        slo,
+        ttft_p95_s=to.get("ttft_ms_p95", slo.ttft_p95_s),
+        tpot_p95_s=to.get("tpot_ms_p95", slo.tpot_p95_s),
+        e2e_p95_s=to.get("e2e_ms_p95", slo.e2e_p95_s),
+        tokens_per_s_per_user=to.get("tokens_per_s_per_user", slo.tokens_per_s_per_user),
+    )
+    return replace(workload, slo=slo)
+
+
+def unlimited(workload: Workload) -> Workload:
+    """The same question without a budget of chips or money."""
+    return replace(workload, constraints=replace(workload.constraints, max_accelerators=None, max_usd_per_month=None))
+
+
+def explain(
+    workload: Workload, trials: Trials, slug: str, ask: Ask, candidates: Candidates
+) -> tuple[Rejection, Trial | None]:
+    """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its latencies."""
+    free = unlimited(workload)
+    found = ask(free)
+    if found.best is not None:
+        return _too_much(workload, found.best), None
+    if found.nearest is None:
+        detail = "no offer has enough chips joined for a layout that fits"
+        return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
+    nearest = found.nearest
+    missed = misses(free, nearest.verified)
+    worst, lane = missed[0], trials.lane(nearest.design)
+    told = " and ".join(f"{m.name} {m.reached_s * 1e3:.0f} ms > {m.limit_s * 1e3:.0f} ms" for m in missed)
+    rejection = Rejection(
+        accelerator=slug,
+        reason="misses_slo",
+        detail=f"nearest in simulation: {told} ({describe(lane)})",
+        limit=worst.limit_s * 1e3,
+        reached=worst.reached_s * 1e3,
+        smallest_change=_checked(workload, trials, nearest, missed, candidates),
+    )
+    return rejection, nearest
+
+
+def _checked(workload: Workload, trials: Trials, nearest: Trial, missed: Sequence[Miss], candidates: Candidates) -> str:
+    """The change in words, if asking with it would come to the same design; empty: it would not be tried.
+
+    A simulation is repeatable, so the design then holds; after a pilot alone that is only likely.
+    """
+    cell = nearest.design.row, nearest.design.column
+    if cell not in candidates(relax(unlimited(workload), missed)):
+        return ""
+    changes = [m.change for m in missed] + _budget_changes(workload, trials.scored(workload, nearest))
+    said = f"passes with {' and '.join(changes)}"
+    return f"likely {said} (pilot of {nearest.verified.requests} requests)" if nearest.pilot else said
+
+
+def _budget_changes(workload: Workload, s: Scored) -> list[str]:
+    c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
+    changes = []
+    if c.max_accelerators is not None and s.chips > c.max_accelerators:
+        changes.append(f"max_accelerators >= {s.chips}")
+    if c.max_usd_per_month is not None and monthly > c.max_usd_per_month:
+        changes.append(f"max_usd_per_month >= {math.ceil(monthly)}")
+    return changes
+
+
+def _too_much(workload: Workload, s: Scored) -> Rejection:
+    """It holds its latencies, but takes more chips or money than there is."""
+    assert over_budget(workload, s)
+    c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
+    change = f"passes with {' and '.join(_budget_changes(workload, s))}"
+    slug = s.lane.choice.accelerator.slug
+    if c.max_accelerators is not None and s.chips > c.max_accelerators:
+        return Rejection(
+            accelerator=slug,
+            reason="too_many",
+            detail=f"needs {s.chips} accelerators, {c.max_accelerators} allowed ({describe(s.lane)})",
+            limit=float(c.max_accelerators),
+            reached=float(s.chips),
+            smallest_change=change,
+        )
+    limit = c.max_usd_per_month or 0.0
+    return Rejection(
+        accelerator=slug,
+        reason="too_expensive",
+        detail=f"${monthly:,.0f} a month > ${limit:,.0f} ({describe(s.lane)})",
+        limit=limit,
+        reached=monthly,
+        smallest_change=change,
+    )
+
+
+def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:
+    """Feasible, but behind everything that is shown."""
+    how = "holds in simulation" if simulated else "its best estimate holds (not simulated)"
+    monthly = usd_per_hour * HOURS_PER_MONTH
+    return Rejection(
+        accelerator=slug,
+        reason="outranked",
+        detail=f"{how} at ${monthly:,.0f} a month, behind the {SHOWN} shown by {workload.objective}",
+        smallest_change=f"shown with accelerators.allow: [{slug}]",
+    )
+
+
+def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:
+    """Chips whose memory no allowed layout fits, with the format that would, computed with every quality allowed."""
+    if not table.shortfalls:
+        return []
+    chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
+    fitting = _fitting_formats(workload, catalog, chips)
+    return [_no_room(workload, slug, short, fitting.get(slug)) for slug, short in table.shortfalls.items()]
+
+
+def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
+    """Per chip the widest weights, on the fewest chips, that fit when any quality is allowed."""
+    if workload.constraints.quality == "any":
+        return {}
+    wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
+    wanted, _ = enumerate_lanes(wider, catalog, chips)
+    if not wanted:
+        return {}
+    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in wanted]), wanted)
+    found = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
+    found.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
+    return {w.choice.accelerator.slug: w for w in found}
+
+
+def _no_room(workload: Workload, slug: str, short: Shortfall, fitting: Lane | None) -> Rejection:
+    needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
+    change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
+    tail = "" if fitting else "; no weight format of the catalog fits"
+    return Rejection(
+        accelerator=slug,
+        reason="does_not_fit",
+        detail=f"needs {needed:.1f} GiB a chip of {usable:.1f} GiB usable at the least ({describe(short.lane)}){tail}",
+        limit=usable,
+        reached=needed,
+        smallest_change=change,
+    )

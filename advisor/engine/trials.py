@@ -1,0 +1,212 @@
+"""The finalists under the scheduler's simulation, each design once, with what it then costs, draws and holds."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .candidates import CONCURRENCY, Catalog
+from .evaluate import Table, best_offers, instances_needed, tpot_limit_s
+from .lane import Lane, Lanes
+from .memory import Memory
+from .money import HOURS_PER_MONTH, watts_per_chip
+from .plan import Offer, Workload
+from .verify import REQUESTS, Verified, verify
+
+PILOT_REQUESTS = 300
+HOPELESS = 1.3  # a pilot this far beyond a limit is not simulated further
+LOST = 2.0  # beyond this neither a quarter more replicas nor more requests change the verdict
+MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryParts:
+    """Bytes per chip of one replica; they add up to what the framework may fill."""
+
+    weights_bytes: float
+    kv_bytes: float  # of the requests that run at the peak
+    activations_bytes: float
+    overhead_bytes: float
+    free_bytes: float
+    kv_capacity_tokens: float  # of one lane
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """One deployment with its load and its price; latencies come from the simulation."""
+
+    lane: Lane
+    offer: Offer
+    replicas: int  # spares included
+    spare_replicas: int
+    instances: int
+    concurrency: int  # per replica
+    verified: Verified
+    capacity_requests_per_s: float  # of all replicas
+    usd_per_hour: float
+    watts: float
+    utilisation_fraction: float  # mean load over capacity
+    memory: MemoryParts
+    meets_slo: bool
+    row_index: int  # of its lane in the table
+
+    @property
+    def chips(self) -> int:
+        c = self.lane.choice
+        return self.replicas * c.tp * c.pp * c.dp
+
+    @property
+    def idle_chips(self) -> int:
+        """Paid for with their instance, used by no replica."""
+        return self.instances * self.offer.accelerators - self.chips
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Design:
+    """A candidate of the table with a number of replicas that carry the peak."""
+
+    row: int
+    column: int
+    replicas: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """What a simulation said of a design; from a pilot when it was hopeless."""
+
+    design: Design
+    verified: Verified
+    excess_fraction: float  # of its worst latency over the limit; 1: on it
+
+    @property
+    def pilot(self) -> bool:
+        return self.verified.requests < REQUESTS
+
+
+def excess(workload: Workload, v: Verified) -> float:
+    """How far beyond its latency limits a simulated deployment is; 1: on the limit."""
+    slo, limit = workload.slo, tpot_limit_s(workload)
+    ratios = [
+        v.ttft_p95_s / slo.ttft_p95_s if slo.ttft_p95_s else 0.0,
+        v.tpot_p95_s / limit if limit else 0.0,
+        v.e2e_p95_s / slo.e2e_p95_s if slo.e2e_p95_s else 0.0,
+    ]
+    return max(ratios)
+
+
+def over_budget(workload: Workload, s: Scored) -> bool:
+    c = workload.constraints
+    return (c.max_accelerators is not None and s.chips > c.max_accelerators) or (
+        c.max_usd_per_month is not None and s.usd_per_hour * HOURS_PER_MONTH > c.max_usd_per_month
+    )
+
+
+class Trials:
+    """Simulations of one question's candidates; a design is simulated once however often it is asked about."""
+
+    def __init__(self, workload: Workload, catalog: Catalog, table: Table) -> None:
+        self.workload, self.catalog, self.table = workload, catalog, table
+        self._seen: dict[tuple[int, int, int, int], Verified] = {}
+
+    def lane(self, design: Design) -> Lane:
+        """The candidate's lane with its server's cap on running requests.
+
+        The cap is the planned concurrency and three standard deviations of a Poisson number around it, so that
+        chance does not queue what the chips could run.
+        """
+        lane = self.table.wanted[design.row]
+        planned = CONCURRENCY[design.column] / (lane.choice.pp * lane.choice.dp)
+        return replace(lane, max_running_requests=max(math.ceil(planned + 3 * math.sqrt(planned)), 1))
+
+    def run(self, design: Design, requests: int = REQUESTS) -> Verified:
+        """Simulate one lane of the design at its share of the peak."""
+        lane = self.lane(design)
+        key = (design.row, lane.max_running_requests, design.replicas, requests)
+        if key not in self._seen:
+            assert self.table.built is not None
+            rate = self.workload.requests_per_s_peak / (design.replicas * lane.choice.pp * lane.choice.dp)
+            self._seen[key] = verify(self.workload, self.table.built.times, design.row, lane, rate, requests)
+        return self._seen[key]
+
+    def tried(self, workload: Workload, design: Design) -> Trial:
+        """A pilot first; only a design that may hold is simulated in full."""
+        pilot = self.run(design, PILOT_REQUESTS)
+        beyond = excess(workload, pilot)
+        if beyond > HOPELESS:
+            return Trial(design=design, verified=pilot, excess_fraction=beyond)
+        return self.in_full(workload, design)
+
+    def in_full(self, workload: Workload, design: Design) -> Trial:
+        seen = self.run(design)
+        return Trial(design=design, verified=seen, excess_fraction=excess(workload, seen))
+
+    def fewest(self, workload: Workload, row: int, column: int) -> Trial:
+        """The candidate with the fewest replicas that hold, or its best trial; at most a quarter more are tried."""
+        planned = int(self.table.replicas[row, column])
+        most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
+        first = self.tried(workload, Design(row=row, column=column, replicas=planned))
+        if first.excess_fraction <= 1 or (first.excess_fraction > LOST and planned >= 4):
+            return first
+        best = self.tried(workload, Design(row=row, column=column, replicas=most))
+        if best.excess_fraction > 1:
+            return min(first, best, key=lambda t: t.excess_fraction)
+        failing = planned
+        while best.design.replicas - failing > 1:
+            middle = (failing + best.design.replicas) // 2
+            trial = self.tried(workload, Design(row=row, column=column, replicas=middle))
+            if trial.excess_fraction <= 1:
+                best = trial
+            else:
+                failing = middle
+        return best
+
+    def scored(self, workload: Workload, trial: Trial) -> Scored:
+        """Price, power, capacity and memory of a tried design, spares included."""
+        row, carrying, spares = trial.design.row, trial.design.replicas, workload.slo.spare_replicas
+        lane, replicas = self.lane(trial.design), carrying + spares
+        c = lane.choice
+        usd, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]))
+        offer = self.catalog.offers[int(best[0, 0])]
+        instances = int(instances_needed(np.array(float(replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
+        capacity = float(self.table.capacity_requests_per_s[row, trial.design.column]) * replicas
+        load = workload.requests_per_s_mean / capacity
+        found = Scored(
+            lane=lane,
+            offer=offer,
+            replicas=replicas,
+            spare_replicas=spares,
+            instances=instances,
+            concurrency=lane.max_running_requests * c.pp * c.dp,
+            verified=trial.verified,
+            capacity_requests_per_s=capacity,
+            usd_per_hour=float(usd[0, 0]),
+            watts=math.nan,
+            utilisation_fraction=load,
+            memory=_parts(self.table.built, row, lane, trial.verified.running_requests_mean),
+            meets_slo=trial.excess_fraction <= 1,
+            row_index=row,
+        )
+        return replace(found, watts=self._watts(found), meets_slo=found.meets_slo and not over_budget(workload, found))
+
+    def _watts(self, s: Scored) -> float:
+        """Mean draw with the hosts' share and PUE; the idle chips of a bought host draw too."""
+        a, assumed = s.lane.choice.accelerator, self.catalog.assumptions
+        tdp, idle = np.array(a.watts), np.array(a.idle_watts)
+        busy = float(watts_per_chip(tdp, idle, np.array(s.utilisation_fraction), assumed)) * s.chips
+        resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed)) * s.idle_chips
+        return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * assumed.pue
+
+
+def _parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryParts:
+    """`running` requests on each lane; a pipeline's stages each hold their share of every lane's cache."""
+    assert built is not None
+    room: Memory = built.memory
+    kv = min(running * lane.choice.pp * float(room.kv_bytes_per_sequence[row]), float(room.kv_bytes[row]))
+    return MemoryParts(
+        weights_bytes=float(room.weights_bytes[row]),
+        kv_bytes=kv,
+        activations_bytes=float(room.activations_bytes[row]),
+        overhead_bytes=float(room.overhead_bytes[row]),
+        free_bytes=float(room.kv_bytes[row]) - kv,
+        kv_capacity_tokens=float(room.kv_capacity_tokens[row]),
+    )
