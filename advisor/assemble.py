@@ -55,6 +55,7 @@ ASSUMED = {
     "host_watts_per_accelerator": "host-watts-per-accelerator",
 }
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
+COSTS = {*ASSUMED, *ASSUMED.values(), *STAFF}  # names under `tco:` that the money of an answer reads
 
 
 NO_APIS = {"name": "hosted APIs", "value": "not compared", "unit": "", "source": "this engine version"}
@@ -417,4 +418,4 @@ def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
     answer = answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))
     if "api" in spec["constraints"]["acquisition"]:
         answer["assumptions"].append(NO_APIS)
-    return {**answer, "not_used": not_used(spec, {*ASSUMED, *ASSUMED.values(), *STAFF})}
+    return {**answer, "not_used": not_used(spec, COSTS)}

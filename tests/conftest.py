@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.management import call_command
+from django.db import transaction
 
 from tests import services
 from tests.world import World
@@ -127,3 +130,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> Ite
         if "postgres" in kind:
             world.python("manage.py", "migrate", "-v0")
         yield world
+
+
+@pytest.fixture(scope="module")
+def shipped(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The shipped catalog for all tests of a module, which only read it; taken back after them."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        call_command("load_catalog", verbosity=0)
+        yield
+        transaction.set_rollback(True)

@@ -1,0 +1,44 @@
+"""A snapshot holds what the engine reads, small, and gives the same answer again: also in another process."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from advisor import assemble, report, workload
+from advisor.extent import packed, unpacked
+from tests.world import World
+
+FILE = Path(__file__).resolve().parent.parent / "fixtures" / "workloads" / "support-chat.yaml"
+
+
+def test_texts_are_kept_once() -> None:
+    rows = {"a": [{"source": "long text", "n": 1}, {"source": "long text"}], "b": {"x": {"source": "other"}}, "c": 3}
+    small = packed(rows)
+    assert small["texts"] == ["long text", "other"] and "long text" not in json.dumps(small["a"])
+    assert unpacked(json.loads(json.dumps(small))) == rows
+    assert unpacked(rows) == rows
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
+    raw = workload.set_path(workload.load(FILE.read_bytes()), "constraints.accelerators.allow", "[l40s]")
+    spec = workload.parse(raw)
+    taken = assemble.snapshot(spec)
+    text = json.dumps(taken)
+    assert len(text) < 300_000
+    first, again = (assemble.recommend(spec, json.loads(text)) for _ in range(2))
+    assert report.canonical(first) == report.canonical(again)
+    slugs = {row["slug"] for row in taken["accelerators"]}
+    assert {price["accelerator"] for price in taken["prices"]} <= slugs
+
+
+def test_two_processes_answer_alike_to_the_byte(world: World) -> None:
+    world.python("manage.py", "load_catalog", "-v0")
+    asked = ["manage.py", "advise", str(FILE), "--canonical", "--set", "constraints.accelerators.allow=[h100-sxm]"]
+    kept = ["--snapshot", str(world.folder / "snapshot.json")]
+    first = world.python(*asked, *kept)
+    world.extra |= {"PYTHONHASHSEED": "12345"}
+    assert world.python(*asked, *kept) == first
+    assert json.loads(first)["recommendations"]
