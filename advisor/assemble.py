@@ -188,8 +188,12 @@ def _quantization(q: QuantizationMethod) -> Json:
     return {"slug": q.slug, "name": q.name, **q.settings, "sources": q.sources}
 
 
+def first_source(sources: Json) -> str:
+    return next((str(entry.get("source", "")) for entry in sources.values()), "")
+
+
 def _assumption(a: Assumption) -> Json:
-    return {"value": a.value, "unit": a.unit, "source": next(iter(a.sources.values()), {}).get("source", "")}
+    return {"value": a.value, "unit": a.unit, "source": first_source(a.sources)}
 
 
 # --- a snapshot to engine values --------------------------------------------------------------------------------
@@ -256,8 +260,7 @@ def framework_of(row: Json) -> Serving:
 
 
 def quantization_of(row: Json) -> Quantization:
-    source = next(iter(row.get("sources", {}).values()), {}).get("source", "")
-    return _picked(Quantization, row, source=row.get("source", source))
+    return _picked(Quantization, row, source=row.get("source", first_source(row.get("sources", {}))))
 
 
 def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
@@ -314,7 +317,7 @@ def offers_of(taken: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[O
 
 
 def lengths_of(section: Json) -> Lengths:
-    return Lengths(mean_tokens=section["mean"], p95_tokens=section.get("p95", section["mean"]))
+    return Lengths(mean_tokens=section["mean"], p95_tokens=section["p95"] if "p95" in section else section["mean"])
 
 
 def workload_of(spec: Json) -> Workload:

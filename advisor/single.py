@@ -64,6 +64,8 @@ def answer_of(fixed: Fixed) -> Json:
     if isinstance(own, str):
         raise WorkloadError([error("", own)])
     built = Built(fixed=fixed, own=own, lanes=lanes(fixed.model, own))
+    if fixed.case.mode == "disagg" and not fixed.case.concurrency:
+        return answer_of(replace(fixed, case=asked_for(built)))
     said = configuration(built) | {"memory": memory(built), "fits": built.fits} | sizes(built)
     if not built.fits:
         return said | {"smallest_change": changes(fixed), "warnings": list(fixed.doubts), **origin(built)}

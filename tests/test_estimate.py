@@ -97,6 +97,13 @@ def test_two_pools(run: Run) -> None:
     assert answer["ttft_ms"]["p95"] is None and answer["ttft_ms"]["mean"] > 0
 
 
+def test_two_pools_take_as_many_as_the_decode_pool_may_run(run: Run) -> None:
+    args = ["--model", "deepseek-ai/DeepSeek-V3", "--accelerator", "h200-sxm", "--weights", "fp8", *LENGTHS]
+    pools = ["--prefill-pool", "tp=8;workers=2", "--decode-pool", "attention_dp=8;ep=8;batch=4"]
+    most, same = said(run, *args, *pools), said(run, *args, *pools, "--concurrency", "32")
+    assert most["concurrency"] == 32 and most["tpot_ms"] == same["tpot_ms"]
+
+
 def test_a_poisson_client_above_capacity_is_warned(run: Run) -> None:
     calm = said(run, *LLAMA, *LENGTHS, "--client", "poisson:2")
     assert calm["requests_per_s"] == pytest.approx(2, rel=0.25)
