@@ -62,15 +62,17 @@ def test_twenty_candidates_equal_the_closed_form_of_the_same_deployment() -> Non
     cells = np.argwhere(np.isfinite(table.usd_per_hour) & np.isfinite(table.tpot_p95_s)).tolist()
     for i, j in random.Random(20).sample(cells, 20):
         lane, c = table.wanted[i], table.wanted[i].choice
-        together = max(int(CONCURRENCY[j]), c.pp)
+        together, room = max(int(CONCURRENCY[j]), c.pp), float(table.built.memory.kv_capacity_tokens[i]) * c.pp
+        # the workspace, and with it the cache, of a server that runs so many is not that of one that may run 512
+        near = 1e-4 if together * 2300 < 0.8 * room else 0.2
         closed = asked(lane, concurrency=together)
-        rate = table.capacity_requests_per_s[i, j]
-        assert closed["closed_form"]["output_tokens_per_s"] / 300 == pytest.approx(rate, rel=0.01)
-        peak = float(12 / table.replicas[i, j])
-        loaded = asked(lane, client=f"poisson:{peak:.6f}")
-        assert loaded["closed_form"]["tpot_ms_p95"] == pytest.approx(table.tpot_p95_s[i, j] * 1e3, rel=0.01)
-        assert loaded["closed_form"]["ttft_ms_p95"] == pytest.approx(table.ttft_p95_s[i, j] * 1e3, rel=0.01)
-        room = float(table.built.memory.kv_capacity_tokens[i]) * c.pp
-        assert loaded["kv_capacity_tokens"] == pytest.approx(room, rel=0.05)
+        assert closed["closed_form"]["output_tokens_per_s"] / 300 == pytest.approx(
+            table.capacity_requests_per_s[i, j], rel=near
+        )
+        most = lane.max_running_requests * c.pp
+        loaded = asked(lane, client=f"poisson:{12 / table.replicas[i, j]:.9f}", concurrency=most)
+        assert loaded["closed_form"]["tpot_ms_p95"] == pytest.approx(table.tpot_p95_s[i, j] * 1e3, rel=1e-4)
+        assert loaded["closed_form"]["ttft_ms_p95"] == pytest.approx(table.ttft_p95_s[i, j] * 1e3, rel=1e-4)
+        assert loaded["kv_capacity_tokens"] == pytest.approx(room, rel=1e-4)
         weights = float(table.built.memory.weights_bytes[i])
         assert loaded["memory"]["weights_gib"] == pytest.approx(weights / 2**30, rel=1e-5)
