@@ -376,7 +376,10 @@ def _client(case: Case, static: bool) -> Client:
 
 
 def _measured(case: Case, per_lane: int) -> int:
-    return int(case.client.requests or max(min(10 * per_lane, 2000), 100))
+    """Requests whose latencies are kept: open loops need thousands for their tail, closed ones a few rounds."""
+    if case.client.requests:
+        return case.client.requests
+    return 2000 if case.client.kind == "poisson" else max(min(10 * per_lane, 2000), 100)
 
 
 def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:
@@ -411,7 +414,9 @@ def _disaggregated(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, 
         decode_lanes=_lane_count(case.decode_pool),
         decode_running_max=_most_running(case, decode, built, start + 1),
         transfer_s=moved / link[-1].bytes_per_s if link else 0.0,
-        concurrency=int(case.concurrency or 1),
+        concurrency=int(
+            case.concurrency or _lane_count(case.decode_pool) * _most_running(case, decode, built, start + 1)
+        ),
         requests_per_user=int(case.client.requests_per_user) if case.client.kind == "burst" else 10,
         output_tokens=case.osl * (case.client.length_low_fraction + case.client.length_high_fraction) / 2,
         request_s=prefill.choice.overhead.request_s,
