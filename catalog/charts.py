@@ -7,7 +7,8 @@ from datetime import date
 from html import escape
 
 WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 74, 132, 26, 56
+LEFT, RIGHT, TOP, BOTTOM = 96, 150, 26, 56
+LETTERS = 18  # of a label at the right edge
 APART = 21  # pixels between the labels at the right edge
 HUES = 6  # colours of the stylesheet: hue-0 ...
 
@@ -94,8 +95,13 @@ def one_roof(roof: Roof, x: Log, y: Log, end: float, hue: int) -> str:
         f'<circle class="roof-ridge" cx="{px}" cy="{py}" r="4"/>'
         f"{label(px + 7, py + 15, short(ridge), 'tick', 'start')}"
         f'<path class="roof-lead" d="M{right} {py}L{right + 8} {end}"/>'
-        f"{label(right + 11, end + 4, f'{roof.name} {short(roof.tflops)}', 'name', 'start')}</g>"
+        f"{label(right + 11, end + 4, cut(roof.name), 'name end', 'start')}</g>"
     )
+
+
+def cut(name: str) -> str:
+    """As much of a name as the margin holds; the title of the shape has all of it."""
+    return name if len(name) <= LETTERS else name[: LETTERS - 1].rstrip(" ,(") + "…"
 
 
 def apart(at: Sequence[float]) -> list[float]:

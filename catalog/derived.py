@@ -49,7 +49,7 @@ def rate_tflops(dtype: str) -> Cast:
     return real(KeyTextTransform(dtype, "dense_tflops"))
 
 
-def current_offers(organisation: Any = None) -> QuerySet[Price]:
+def current_offers() -> QuerySet[Price]:
     """The newest row of every public offer that is not older than twelve months, with its price by the chip."""
     newer = Price.objects.filter(
         organisation=None,
@@ -58,9 +58,7 @@ def current_offers(organisation: Any = None) -> QuerySet[Price]:
         **{key: OuterRef(key) for key in ("provider", "instance", "region", "accelerator", "term")},
     )
     return (
-        Price.objects.filter(
-            organisation=organisation, as_of__lte=today(), as_of__gte=today() - timedelta(days=EXPIRED_DAYS)
-        )
+        Price.objects.filter(organisation=None, as_of__lte=today(), as_of__gte=today() - timedelta(days=EXPIRED_DAYS))
         .filter(~Exists(newer))
         .annotate(
             usd_per_chip_hour=ratio(real("usd_per_hour"), real("accelerators")),
@@ -69,23 +67,27 @@ def current_offers(organisation: Any = None) -> QuerySet[Price]:
     )
 
 
+def lowest(offers: QuerySet[Any], key: str) -> Subquery:
+    return Subquery(offers.order_by(key).values(key)[:1], output_field=FloatField())
+
+
 def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
     """Accelerators with every figure of DERIVED; rates in BF16, or FP16 where there is no BF16."""
     offers = current_offers().filter(accelerator=OuterRef("pk"))
-    rented = offers.filter(term="on_demand", usd_per_chip_hour__gt=0).order_by("usd_per_chip_hour")
-    bought = offers.filter(term="purchase", kind="chip", usd_per_chip__gt=0).order_by("usd_per_chip")
+    rented = offers.filter(term="on_demand", usd_per_hour__gt=0)
+    bought = offers.filter(term="purchase", kind="chip", purchase_usd__gt=0)
     public = Price.objects.filter(accelerator=OuterRef("pk"), organisation=None, as_of__lte=today())
     dated = public.order_by().values("accelerator").annotate(newest=Max("as_of"))
     return chips.annotate(
         bf16_tflops=Coalesce(rate_tflops("bf16"), rate_tflops("fp16")),
         fp8_tflops=rate_tflops("fp8"),
-        usd_per_hour_min=Subquery(rented.values("usd_per_chip_hour")[:1]),
+        usd_per_hour_min=lowest(rented, "usd_per_chip_hour"),
         newest_offer=Subquery(dated.values("newest")),
     ).annotate(
         tflops_per_watt=ratio(F("bf16_tflops"), F("tdp_watts")),
         flops_per_byte=ratio(F("bf16_tflops") * 1000.0, F("memory_gb_per_s")),
         gb_per_s_per_usd_hour=ratio(F("memory_gb_per_s"), F("usd_per_hour_min")),
-        usd_per_gib=ratio(Subquery(bought.values("usd_per_chip")[:1], output_field=FloatField()), F("memory_gib")),
+        usd_per_gib=ratio(lowest(bought, "usd_per_chip"), F("memory_gib")),
     )
 
 

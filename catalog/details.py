@@ -244,6 +244,8 @@ def comparison(chips: list[Any], prices: dict[Any, str]) -> list[tuple[str, list
 
 
 def compared(value: Any) -> str:
+    if isinstance(value, int):
+        return str(value)
     return text(round(value, 3 if value < 100 else 1) if isinstance(value, float) else value)
 
 

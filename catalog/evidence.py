@@ -113,7 +113,7 @@ def delivered(chip: Accelerator) -> list[Delivered]:
 
 
 def measured(chip: Accelerator) -> Iterator[Delivered]:
-    for row in chip.benchmarks.all():
+    for row in chip.benchmarks.order_by("what", "-value"):
         yield Delivered(
             what=row.what,
             reached=row.value,
@@ -133,10 +133,11 @@ def fitted(chip: Accelerator) -> Iterator[Delivered]:
     for row in Calibration.objects.filter(name__in=scopes).order_by("created_at", "pk"):
         newest[row.name] = row
     for key, what, of, unit in FITTED:
-        row = next((newest[name] for name in scopes if name in newest and key in newest[name].values), None)
         peak = datasheet(chip, of)
-        if row is None or peak is None:
+        narrowest = [newest[name] for name in scopes if name in newest and key in newest[name].values]
+        if not narrowest or peak is None:
             continue
+        row = narrowest[0]
         yield Delivered(
             what=what,
             reached=row.values[key] * peak,

@@ -16,7 +16,7 @@ OFFERS_SHOWN = 20
 
 
 def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
-    chip = get_object_or_404(with_derived(Accelerator.objects.all()), slug=slug)
+    chip: Any = get_object_or_404(with_derived(Accelerator.objects.all()), slug=slug)
     offers = public_prices().filter(accelerator=chip).order_by("-as_of", "provider")[:OFFERS_SHOWN]
     table = tables.PriceTable(offers, exclude=("accelerator", "vcpus", "host_memory_gib", "notes"), orderable=False)
     more = {
@@ -36,7 +36,7 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
 
 def paid(chip: Accelerator) -> list[charts.Paid]:
     """Every public price of an hour of this chip, superseded ones too."""
-    rows = public_prices().filter(accelerator=chip, usd_per_chip_hour__gt=0).order_by("as_of")
+    rows: Any = public_prices().filter(accelerator=chip, usd_per_hour__gt=0).order_by("as_of")
     return [
         charts.Paid(
             as_of=row.as_of,

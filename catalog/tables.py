@@ -22,7 +22,7 @@ class Number(tables.Column):
     """A right-aligned number with its thousands apart; rows without one come last."""
 
     def __init__(self, accessor: str, title: str, places: int = 0, **rest: Any) -> None:
-        super().__init__(accessor=accessor, verbose_name=title, attrs=NUMBER, **rest)
+        super().__init__(accessor=accessor, verbose_name=title, attrs=NUMBER, default="–", **rest)
         self.key, self.places = accessor, places
 
     def render(self, value: float) -> str:
@@ -98,12 +98,12 @@ class AcceleratorTable(tables.Table):
         *("tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour"),
     )
 
-    def render_usd_per_hour_min(self, record: Accelerator, column: Any) -> str:
+    def render_usd_per_hour_min(self, record: Any) -> str:
         if record.usd_per_hour_min is not None:
-            return str(column.render(record.usd_per_hour_min))
+            return f"{record.usd_per_hour_min:,.2f}"
         return NO_CURRENT_PRICE if has_expired(record.newest_offer) else "–"
 
-    def value_usd_per_hour_min(self, record: Accelerator) -> float | None:
+    def value_usd_per_hour_min(self, record: Any) -> Any:
         return record.usd_per_hour_min
 
     def render_served(self, value: bool) -> str:
@@ -134,6 +134,9 @@ class PriceTable(tables.Table):
 
     def render_per_chip(self, value: float) -> str:
         return f"{value:,.4f}"
+
+    def value_per_chip(self, value: float) -> float:
+        return value
 
 
 class ApiPriceTable(tables.Table):

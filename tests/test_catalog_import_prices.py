@@ -1,8 +1,10 @@
 """Price lists of others become dated offers; what is not known is counted, never guessed."""
 
 import json
+import sys
 from decimal import Decimal
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -171,3 +173,40 @@ def test_a_name_means_one_chip_or_none(name, memory_gib, slug):
 )
 def test_a_slice_is_counted_in_chips(name, chips):
     assert names.slice_chips(name) == chips
+
+
+def test_a_line_that_cannot_be_read_is_named_and_the_others_are_taken(tmp_path):
+    lines = "a,H100,8,192,2048,{},much,,us,a\nb,H100,8,192,2048,{},55.0,,us,a\n"
+    said = run("skypilot", write(tmp_path, "aws/vms.csv", VMS + lines))
+    assert set(offers()) == {("b", "on_demand")}
+    assert any(line.startswith("skipped 1: line 2:") and "much" in line for line in said)
+    hunt = "a,us,x,8,64,1,H100,80,False,,nvidia,,,\nb,us,2.5,8,64,1,H100,80,False,,nvidia,,,\n"
+    said = run("gpuhunt", write(tmp_path, "moon.csv", HUNT + hunt))
+    assert any(line.startswith("skipped 1: line 2:") for line in said)
+    assert Price.objects.filter(provider="moon").count() == 1
+
+
+def test_a_dry_run_shows_the_difference_and_keeps_nothing(tmp_path):
+    path = write(tmp_path, "aws/vms.csv", VMS + "p5,H100,8,192,2048,{},50.0,,us,a\n")
+    run("skypilot", path)
+    path.write_text(VMS + "p5,H100,8,192,2048,{},40.0,,us,a\nq5,H100,8,192,2048,{},60.0,,us,a\n")
+    out = StringIO()
+    call_command("import_prices", path, "--from", "skypilot", "--as-of", "2026-04-01", "--dry-run", stdout=out)
+    said = out.getvalue().splitlines()
+    assert "~ aws p5 us h100-sxm x8 on_demand: 50 -> 40 USD" in said
+    assert "+ aws q5 us h100-sxm x8 on_demand: 60 USD" in said
+    assert offers() == {("p5", "on_demand"): Decimal(50)}
+
+
+def test_the_live_catalog_is_asked_where_gpuhunt_is_installed(monkeypatch):
+    item = SimpleNamespace(instance_name="m1", location="us", price=2.5, cpu=8, memory=64, spot=False)
+    item.gpu_count, item.gpu_name, item.gpu_memory = 1, "H100", 80
+    monkeypatch.setitem(sys.modules, "gpuhunt", SimpleNamespace(query=lambda provider: [item]))
+    run("gpuhunt", "live", provider="moon")
+    assert offers() == {("m1", "on_demand"): Decimal("2.5")}
+
+
+def test_without_gpuhunt_a_live_import_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gpuhunt", None)
+    with pytest.raises(CommandError, match="not installed"):
+        run("gpuhunt", "live", provider="moon")

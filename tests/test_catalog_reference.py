@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from catalog.models import Accelerator, Framework, QuantizationMethod, ServedModel
+from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 
 pytestmark = pytest.mark.django_db
 
@@ -21,6 +21,8 @@ def test_every_thing_in_the_catalog_has_a_page(client, reference):
         *(f"accelerators/{slug}" for slug in Accelerator.objects.values_list("slug", flat=True)),
         *(f"models/{slug}" for slug in ServedModel.objects.values_list("slug", flat=True)),
         *(f"quantizations/{slug}" for slug in QuantizationMethod.objects.values_list("slug", flat=True)),
+        *(f"units/{slug}" for slug in Unit.objects.values_list("slug", flat=True)),
+        *(f"regions/{slug}" for slug in Region.objects.values_list("slug", flat=True)),
         *("/".join(("frameworks", *key)) for key in Framework.objects.values_list("slug", "version")),
     ]
     broken = [address for address in addresses if client.get(f"/catalog/{address}").status_code != 200]
@@ -36,6 +38,9 @@ def test_every_thing_in_the_catalog_has_a_page(client, reference):
         ("frameworks/llama.cpp", "name", "llama.cpp"),
         ("regions/aws-us-east-1", "country", "United States"),
         ("assumptions/pue", "unit", "ratio"),
+        ("units/gb200-nvl72", "accelerators", 72),
+        ("frameworks/vllm", "maturity", "established"),
+        ("frameworks/tgi", "maturity", "unknown"),
     ],
 )
 def test_rest_reads_one_thing_by_its_name(client, reference, address, key, value):

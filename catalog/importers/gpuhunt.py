@@ -1,45 +1,76 @@
-"""gpuhunt: a CSV a provider (the file's name), one row per instance, location and spot."""
+"""gpuhunt: a CSV a provider (the file's name), one row per instance, location and spot; or its live catalog."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
-from catalog.fixtures import Row
+from catalog.fixtures import FixtureError, Row
 from catalog.importers import names
 from catalog.importers.skypilot import skip
+
+Line = Mapping[str, str]
+FIELDS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot")
 
 
 def read(path: Path, provider: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
     """The offers of one provider as rows for fixtures.price; what is not taken is counted by reason."""
     with path.open(newline="", encoding="utf-8") as stream:
-        seen = set()
-        for line in csv.DictReader(stream):
+        yield from rows(csv.DictReader(stream), provider, as_of, f"gpuhunt {path.name}", skipped)
+
+
+def live(provider: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
+    """The same from the catalog that an installed gpuhunt reads over the network."""
+    try:
+        gpuhunt = import_module("gpuhunt")
+    except ImportError as error:
+        raise FixtureError("gpuhunt is not installed: give a file of its catalog instead") from error
+    items = gpuhunt.query(provider=provider)
+    lines = ({field: str(getattr(item, field, "") or "") for field in FIELDS} for item in items)
+    return rows(lines, provider, as_of, "gpuhunt, live catalog", skipped)
+
+
+def rows(lines: Iterable[Line], provider: str, as_of: str, source: str, skipped: dict[str, int]) -> Iterator[Row]:
+    seen: set[tuple[str, ...]] = set()
+    for number, line in enumerate(lines, start=2):
+        try:
             if not line["gpu_name"] or not float(line["gpu_count"] or 0):
                 continue
-            slug, note = names.accelerator(line["gpu_name"], float(line["gpu_memory"] or 0) or None)
-            term = "spot" if line["spot"] == "True" else "on_demand"
-            key = (line["instance_name"], line["location"], term)
-            if slug is None:
-                skip(skipped, f"no accelerator {line['gpu_name']!r} in the catalog")
-            elif key in seen:
-                skip(skipped, "the same instance, location and term again")
-            elif float(line["price"] or 0) <= 0:
-                skip(skipped, "no price")
-            else:
-                seen.add(key)
-                yield {
-                    "provider": provider,
-                    "instance": line["instance_name"],
-                    "accelerator": slug,
-                    "accelerators": str(int(float(line["gpu_count"]))),
-                    "region": line["location"],
-                    "vcpus": line["cpu"],
-                    "host_memory_gib": line["memory"],
-                    "term": term,
-                    "usd_per_hour": line["price"],
-                    "purchase_usd": "",
-                    "kind": "vm",
-                    "as_of": as_of,
-                    "source": f"gpuhunt {path.name}",
-                    "notes": note,
-                }
+            if row := offer(line, provider, as_of, source, seen, skipped):
+                yield row
+        except ValueError as error:
+            skip(skipped, f"line {number}: {error}")
+
+
+def offer(
+    line: Line, provider: str, as_of: str, source: str, seen: set[tuple[str, ...]], skipped: dict[str, int]
+) -> Row | None:
+    """One line, or None with the reason counted."""
+    slug, note = names.accelerator(line["gpu_name"], float(line["gpu_memory"] or 0) or None)
+    term = "spot" if line["spot"] == "True" else "on_demand"
+    key = (line["instance_name"], line["location"], term)
+    if slug is None:
+        skip(skipped, f"no accelerator {line['gpu_name']!r} in the catalog")
+    elif key in seen:
+        skip(skipped, "the same instance, location and term again")
+    elif float(line["price"] or 0) <= 0:
+        skip(skipped, "no price")
+    if slug is None or key in seen or float(line["price"] or 0) <= 0:
+        return None
+    seen.add(key)
+    return {
+        "provider": provider,
+        "instance": line["instance_name"],
+        "accelerator": slug,
+        "accelerators": str(int(float(line["gpu_count"]))),
+        "region": line["location"],
+        "vcpus": line["cpu"],
+        "host_memory_gib": line["memory"],
+        "term": term,
+        "usd_per_hour": line["price"],
+        "purchase_usd": "",
+        "kind": "vm",
+        "as_of": as_of,
+        "source": source,
+        "notes": note,
+    }

@@ -6,6 +6,7 @@ Price means that only capacity blocks are sold; a spot price equal to the on-dem
 
 import csv
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,12 +45,16 @@ def read(path: Path, cloud: str, as_of: str, skipped: dict[str, int]) -> Iterato
         lines = list(csv.DictReader(stream))
     hosts = gcp_hosts(lines) if cloud == "gcp" else {}
     offers: dict[tuple[str, ...], Cheapest] = {}
-    for line in lines:
+    for number, line in enumerate(lines, start=2):
         if not line["AcceleratorName"]:
             continue
         key = (line["InstanceType"], line["AcceleratorName"], line["AcceleratorCount"], line["Region"])
-        offers.setdefault(key, Cheapest(given=line)).see(line)
-    for offer in offers.values():
+        try:
+            float(line["AcceleratorCount"])
+            offers.setdefault(key, Cheapest(given=line)).see(line)
+        except ValueError as error:
+            skip(skipped, f"line {number}: {error}")
+    for offer in (each for each in offers.values() if each.prices):
         yield from rows(offer, cloud, as_of, path, hosts, skipped)
 
 
@@ -58,7 +63,10 @@ def gcp_hosts(lines: list[dict[str, str]]) -> dict[tuple[str, str], Cheapest]:
     hosts: dict[tuple[str, str], Cheapest] = {}
     for line in lines:
         if line["InstanceType"] and not line["AcceleratorName"]:
-            hosts.setdefault((line["InstanceType"], line["Region"]), Cheapest(given=line)).see(line)
+            with suppress(
+                ValueError
+            ):  # a host without a readable price sells nothing; its chips are counted as skipped
+                hosts.setdefault((line["InstanceType"], line["Region"]), Cheapest(given=line)).see(line)
     return hosts
 
 

@@ -1,6 +1,7 @@
 """Adds offers: `import_prices --from skypilot|gpuhunt|litellm|csv|discounts|licences PATH [--dry-run]`."""
 
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ class Command(BaseCommand):
     help = "Adds dated offers from a file, whole or not at all; what the catalog does not know is skipped and counted."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("path", type=Path)
+        parser.add_argument("path", type=Path, help="a file; `live` asks an installed gpuhunt")
         parser.add_argument("--from", dest="form", choices=FORMS, required=True)
         parser.add_argument("--provider", help="default: the folder (skypilot) or the file's name (gpuhunt)")
         parser.add_argument("--as-of", type=date.fromisoformat, default=date.today(), help="default: today")
@@ -70,13 +71,16 @@ def line(row: Any) -> str:
             accelerator=row.accelerator, term=row.term, as_of__lt=row.as_of,
         ).order_by("-as_of").first()  # fmt: skip
         name = f"{row.provider} {row.instance} {row.region} {row.accelerator.slug} x{row.accelerators} {row.term}"
-        new, old = row.usd_per_hour or row.purchase_usd, known and (known.usd_per_hour or known.purchase_usd)
-        return (
-            f"~ {name}: {old.normalize():f} -> {new.normalize():f} USD" if old else f"+ {name}: {new.normalize():f} USD"
-        )
+        new = f"{paid(row)} USD"
+        return f"~ {name}: {paid(known)} -> {new}" if known else f"+ {name}: {new}"
     if isinstance(row, ApiPrice):
         return f"+ {row.provider} {row.name}: {row.usd_per_mtok_input} in, {row.usd_per_mtok_output} out, USD per Mtok"
     return f"+ {row}"
+
+
+def paid(row: Price) -> str:
+    usd = row.usd_per_hour or row.purchase_usd or Decimal(0)
+    return f"{usd.normalize():f}"
 
 
 def organisation(form: str, slug: str | None) -> Organisation | None:
@@ -108,7 +112,11 @@ def add(
         models = ServedModel.objects.values_list("hf_id", "slug")
         hosted = litellm.read(path, models, as_of, skipped)
         return loading.append_api_prices([fixtures.api_price(path.name, row) for row in hosted])
-    if form == "gpuhunt":
+    if form == "gpuhunt" and path.name == "live":
+        if not provider:
+            raise fixtures.FixtureError("live: give --provider")
+        offers = gpuhunt.live(provider, as_of, skipped)
+    elif form == "gpuhunt":
         offers = gpuhunt.read(path, provider or path.stem, as_of, skipped)
     else:
         offers = skypilot.read(path, provider or path.resolve().parent.name, as_of, skipped)

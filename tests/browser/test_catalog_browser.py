@@ -1,0 +1,59 @@
+"""The catalog in a browser: narrowed and compared without scripts, on a phone, in the dark; nothing is blocked."""
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from catalog.models import Accelerator
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+Open = Callable[..., Any]
+LOOKS = {
+    "desktop": {},
+    "phone": {"viewport": {"width": 320, "height": 640}},
+    "dark": {"color_scheme": "dark"},
+    "without scripts": {"java_script_enabled": False},
+}
+
+
+@pytest.fixture(autouse=True)
+def chips(transactional_db: None) -> None:
+    for number, name in enumerate(("Alpha", "Beta", "Gamma"), start=1):
+        Accelerator.objects.create(
+            slug=name.lower(), name=name, vendor="acme", family="f", kind="gpu", memory_gib=16 * number,
+            memory_gb_per_s=1000 * number, dense_tflops={"bf16": 100, "fp8": 200 * number}, tdp_watts=100,
+            as_of=date(2026, 1, 1),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_chips_are_found_chosen_and_compared(open_page: Open, look: str) -> None:
+    page = open_page("/catalog/accelerators", **LOOKS[look])
+    page.get_by_label("Search").fill("acme")
+    page.get_by_role("button", name="Narrow").click()
+    page.wait_for_url("**search=acme**")
+    page.get_by_label("Compare Beta").check()
+    page.get_by_label("Compare Gamma").check()
+    page.get_by_role("button", name="Compare the chosen").click()
+    page.wait_for_url("**/compare?a=**")
+    heads = page.locator("table.comparison thead th").all_inner_texts()
+    assert sorted(heads) == ["Beta", "Gamma"]
+    page.get_by_role("link", name="Gamma").first.click()
+    page.get_by_role("heading", name="Roofline by dtype").wait_for()
+    assert page.locator(".roof").count() == 2
+    if look != "without scripts":
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_columns_and_sort_are_in_the_address(open_page: Open) -> None:
+    page = open_page("/catalog/accelerators", java_script_enabled=False)
+    page.get_by_role("link", name="Bandwidth, GB/s").click()
+    page.wait_for_url("**sort=memory_gb_per_s**")
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_label("Family").check()
+    page.get_by_role("button", name="Narrow").click()
+    page.wait_for_url("**columns=family**")
+    assert "sort=memory_gb_per_s" in page.url
+    assert "Family" in page.locator("thead").inner_text()

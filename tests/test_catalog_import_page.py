@@ -1,0 +1,85 @@
+"""A pasted or uploaded config.json is shown for what it is, and kept where that is allowed."""
+
+import json
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from catalog.models import ServedModel
+
+pytestmark = pytest.mark.django_db
+PAGE = "/catalog/models/import"
+QWEN = {
+    "model_type": "qwen2", "hidden_size": 3584, "vocab_size": 152064, "num_hidden_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "intermediate_size": 18944, "max_position_embeddings": 131072,
+}  # fmt: skip
+
+
+def send(client, status=200, **given):
+    answer = client.post(PAGE, given)
+    assert answer.status_code == status, answer.content.decode()
+    return answer.content.decode()
+
+
+def test_the_size_is_computed_and_set_beside_the_published_one(client):
+    text = send(client, config=json.dumps(QWEN), published_parameters=7_615_616_512)
+    assert text.count("7,615,616,512") == 3 and "0.00 %" in text
+    assert "28: not divisible" in text and "4: each kept 2 times" in text
+    assert not ServedModel.objects.exists()
+
+
+def test_uneven_widths_are_named_for_each_family(client):
+    text = send(client, config=json.dumps(QWEN | {"intermediate_size": 18900, "vocab_size": 50257}))
+    assert "feed-forward 18,900" in text and "vocabulary 50,257" in text and "rows of padding" in text
+
+
+def test_a_quantized_checkpoint_is_understood(client):
+    quantized = QWEN | {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
+    assert "awq: int4, groups of 128" in send(client, config=json.dumps(quantized))
+
+
+def test_an_upload_is_read_and_kept(client):
+    file = SimpleUploadedFile("config.json", json.dumps(QWEN).encode())
+    assert "7,615,616,512" in send(client, upload=file)
+    send(client, 302, config=json.dumps(QWEN), name="acme/Our-7B", keep="1", published_parameters=7_600_000_000)
+    row = ServedModel.objects.get()
+    assert (row.slug, row.hf_id, row.published_parameters) == ("acme-our-7b", "acme/Our-7B", 7_600_000_000)
+    assert client.get("/catalog/models/acme-our-7b").status_code == 200
+
+
+def test_a_model_that_is_there_is_not_overwritten(client):
+    send(client, 302, config=json.dumps(QWEN), name="acme/Our-7B", keep="1")
+    assert "in the catalog already" in send(client, 422, config=json.dumps(QWEN), name="acme/our 7B", keep="1")
+
+
+def test_where_people_log_in_only_staff_keep(client, settings, django_user_model):
+    settings.OPEN = False
+    client.force_login(django_user_model.objects.create_user("planner", password="x"))
+    assert "Add to the catalog" not in send(client, config=json.dumps(QWEN), name="m", keep="1")
+    assert not ServedModel.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("", "exactly one"),
+        ("{", "not JSON"),
+        ("[]", "object was expected"),
+        ('{"model_type": "mystery"}', "is not known"),
+        ('{"model_type": "llama"}', "lacks"),
+        (json.dumps(QWEN | {"num_hidden_layers": 10**9}), "number of layers"),
+        (json.dumps(QWEN | {"hidden_size": 10**30}), "cannot be right"),
+        (json.dumps(QWEN | {"hidden_size": 0}), "cannot be right"),
+        (json.dumps(QWEN | {"hidden_size": "wide"}), "wide"),
+        (json.dumps(QWEN | {"num_attention_heads": 0}), "zero"),
+        (json.dumps(QWEN | {"max_position_embeddings": 10**12}), "cannot be right"),
+        (json.dumps(QWEN | {"quantization_config": {"quant_method": "magic"}}), "is not known"),
+        (json.dumps(QWEN | {"quantization_config": 7}), "config.json"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason(client, config, words):
+    assert words in send(client, 422, config=config)
+
+
+def test_an_upload_that_is_not_text_is_refused(client):
+    assert "not text" in send(client, 422, upload=SimpleUploadedFile("c", b"\xff\xfe\x00"))
