@@ -28,14 +28,14 @@ BARE = set(
     inner state groups conv dt_rank matrices experts top_k shared_inner count norms hidden vocab position_embeddings
     tp pp ep dp moe_tp replicas spare_replicas concurrency max_batch kernel_shape
     cores chips accelerators chips_per_host near_chips vcpus attempt rank
-    pue input_cv2 output_cv2 roof_exponent matmul_factor memory_factor prefill_factor
+    pue input_cv2 output_cv2 roof_exponent matmul_factor memory_factor prefill_factor expert_factor collective_factor
     year seed preemptions steps requests
     """.split()
 )
 # Lengths by their usual names, yes/no arrays, and settings keyed by name.
 BARE |= {"isl", "osl", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
 # Numbers of candidates, and positions in a table.
-BARE |= {"evaluated", "pruned", "feasible", "row", "offer"}
+BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high"}
 

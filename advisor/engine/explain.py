@@ -28,7 +28,7 @@ class Miss:
     limit_s: float
     reached_s: float
     change: str  # of the limit, under which the design passes
-    relaxed: float  # the limit after it, in the unit that Slo keeps it in
+    value: float  # the limit after it, in the unit that Slo keeps it in
 
 
 def misses(workload: Workload, v: Verified) -> list[Miss]:
@@ -46,6 +46,10 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
     return sorted(found, key=lambda m: -m.reached_s / m.limit_s)
 
 
+def in_ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
+
+
 def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
     whole_ms = math.ceil(reached_s * 1e3)
     return Miss(
@@ -54,7 +58,7 @@ def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
         limit_s=limit_s,
         reached_s=reached_s,
         change=f"{key} >= {whole_ms}",
-        relaxed=whole_ms / 1e3,
+        value=whole_ms / 1e3,
     )
 
 
@@ -67,13 +71,13 @@ def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
         limit_s=1 / tokens_per_s,
         reached_s=tpot_s,
         change=f"tokens_per_s_per_user <= {slower:g}",
-        relaxed=slower,
+        value=slower,
     )
 
 
 def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
     """The same question with the missed limits where the design reached them."""
-    slo, to = workload.slo, {m.key: m.relaxed for m in missed}
+    slo, to = workload.slo, {m.key: m.value for m in missed}
     slo = replace(
         slo,
         ttft_p95_s=to.get("ttft_ms_p95", slo.ttft_p95_s),
@@ -103,7 +107,7 @@ def explain(
     nearest = found.nearest
     missed = misses(free, nearest.verified)
     worst, lane = missed[0], trials.lane(nearest.design)
-    told = " and ".join(f"{m.name} {m.reached_s * 1e3:.0f} ms > {m.limit_s * 1e3:.0f} ms" for m in missed)
+    told = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",

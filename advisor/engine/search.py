@@ -84,6 +84,8 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     tell = progress or (lambda stage, fraction: None)
     rejections, chips = admissible(workload, catalog)
     wanted, refused = enumerate_lanes(workload, catalog, chips)
+    if not wanted:
+        return unanswered(rejections + refused)
     tell("estimating step times", 0.1)
     table = evaluate(workload, catalog, wanted)
     scale = scale_of(workload, table)
@@ -99,6 +101,21 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         feasible=int(np.count_nonzero(meets(workload, table))),
         built=table.built,
         scale=scale,
+    )
+
+
+def unanswered(rejections: Sequence[Rejection]) -> Answer:
+    """No chip is left to compute anything of."""
+    return Answer(
+        ranked=(),
+        near_misses=(),
+        rejections=tuple(sorted(rejections, key=lambda r: (r.reason, r.accelerator))),
+        points=(),
+        evaluated=0,
+        pruned=0,
+        feasible=0,
+        built=None,
+        scale=Scale(),
     )
 
 
