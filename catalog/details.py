@@ -8,6 +8,7 @@ from advisor.engine.model import (
     Model,
     active_parameters,
     block_parameters,
+    cross_kv_elements,
     embedding_parameters,
     from_shape,
     kv_elements_per_token,
@@ -110,6 +111,8 @@ def served_model(row: ServedModel) -> list[Section]:
         ("of them for one token", active_parameters(model), ""),
         ("in embeddings and head", embedding_parameters(model), ""),
         ("Cache of one token", 2 * kv_elements_per_token(model), "bytes in 16 bits"),
+        ("Cross-attention cache of one source token", 2 * cross_kv_elements(model, 1) or None, "bytes in 16 bits"),
+        ("Longest source", model.source_tokens or None, "tokens"),
         ("State of one sequence", 2 * state_elements(model) or None, "bytes in 16 bits"),
     )
     return [
@@ -132,7 +135,8 @@ def shape_facts(model: Model) -> list[tuple[str, Any, str]]:
     facts: list[tuple[str, Any, str]] = [("Width", model.hidden, ""), ("Vocabulary", model.vocab, "")]
     for block in model.blocks:
         each = block_parameters(model, block) / 1e6
-        facts.append((f"{block.count} layers", f"{block_words(block)}; {each:,.1f} M each", ""))
+        side = " of the encoder" if block.stage == "encoder" else ""
+        facts.append((f"{block.count} layers{side}", f"{block_words(block)}; {each:,.1f} M each", ""))
     return facts
 
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from advisor.engine.checkpoint import checkpoint
-from advisor.engine.model import active_parameters, from_shape, parameters
+from advisor.engine.model import active_parameters, cross_kv_elements, from_shape, parameters
 from catalog import shapes
 from catalog.fixtures import FixtureError, Row
 from catalog.importers import hf
@@ -109,6 +109,7 @@ def described(row: Row, text: str, published: int | None) -> dict[str, Any]:
         "model": model,
         "computed": computed,
         "active": active_parameters(model),
+        "cross_cache_bytes": 2 * cross_kv_elements(model, model.source_tokens),
         "published": published,
         "apart_percent": (computed / published - 1) * 100 if published else None,
         "quantized": checkpoint(hf.parsed(text, "config.json")),

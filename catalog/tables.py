@@ -229,6 +229,7 @@ class QuantizationTable(tables.Table):
 
 
 class RegionTable(tables.Table):
+    name = tables.LinkColumn("catalog:region", args=[A("slug")])
     electricity_usd_per_kwh = Number("electricity_usd_per_kwh", "Electricity, USD/kWh", 4)
     grid_kgco2e_per_kwh = Number("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh", 4)
     pue = Number("pue", "PUE", 2)

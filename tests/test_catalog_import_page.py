@@ -38,6 +38,17 @@ def test_a_quantized_checkpoint_is_understood(client):
     assert "awq: int4, groups of 128" in send(client, config=json.dumps(quantized))
 
 
+def test_an_encoder_decoder_shows_both_caches(client):
+    whisper = {"model_type": "whisper", "d_model": 1280, "vocab_size": 51866, "num_mel_bins": 128}
+    whisper |= {"max_source_positions": 1500, "max_target_positions": 448}
+    for side in ("encoder", "decoder"):
+        whisper |= {f"{side}_layers": 32, f"{side}_attention_heads": 20, f"{side}_ffn_dim": 5120}
+    text = send(client, config=json.dumps(whisper), published_parameters=1_543_490_560)
+    assert "1,500 tokens" in text and "245,760,000 bytes" in text and "+0.01 %" in text
+    send(client, 302, config=json.dumps(whisper), name="whisper", keep="1")
+    assert "32 layers of the encoder" in client.get("/catalog/models/whisper").content.decode()
+
+
 def test_an_upload_is_read_and_kept(client):
     file = SimpleUploadedFile("config.json", json.dumps(QWEN).encode())
     assert "7,615,616,512" in send(client, upload=file)
