@@ -111,7 +111,7 @@ def described(row: Row, text: str, published: int | None) -> dict[str, Any]:
         "active": active_parameters(model),
         "cross_cache_bytes": 2 * cross_kv_elements(model, model.source_tokens),
         "published": published,
-        "apart_percent": (computed / published - 1) * 100 if published else None,
+        "apart": f"{(computed / published - 1) * 100:+.2f} %" if published else "",
         "quantized": checkpoint(hf.parsed(text, "config.json")),
         "shape_costs": shapes.costs(model),
     }

@@ -18,7 +18,9 @@ OFFERS_SHOWN = 20
 def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
     chip: Any = get_object_or_404(with_derived(Accelerator.objects.all()), slug=slug)
     offers = public_prices().filter(accelerator=chip).order_by("-as_of", "provider")[:OFFERS_SHOWN]
-    table = tables.PriceTable(offers, exclude=("accelerator", "vcpus", "host_memory_gib", "notes"), orderable=False)
+    table = tables.PriceTable(
+        offers, exclude=("accelerator", "vcpus", "host_memory_gib", "notes"), orderable=False, default="–"
+    )
     more = {
         "offers": table if offers else None,
         "no_current_price": NO_CURRENT_PRICE if has_expired(chip.newest_offer) else "",
@@ -51,7 +53,7 @@ def paid(chip: Accelerator) -> list[charts.Paid]:
 def model(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(ServedModel, slug=slug)
     offers = row.api_prices.order_by("usd_per_mtok_output", "provider")[:OFFERS_SHOWN]
-    table = tables.ApiPriceTable(offers, exclude=("model",), orderable=False)
+    table = tables.ApiPriceTable(offers, exclude=("model", "max_input_tokens"), orderable=False, default="–")
     more = {
         "offers": table if offers else None,
         "shape_costs": details.shape_costs(row),

@@ -109,7 +109,7 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
     """One list, as a page or a file; a filter that makes no sense narrows nothing and says so beside its field."""
     chosen = LISTS[name]
     narrowed = chosen.filterset(request.GET, queryset=chosen.queryset())
-    table = chosen.table(narrowed.qs)
+    table = chosen.table(narrowed.qs, default="–")
     columns = choose_columns(table, request.GET.getlist("columns"))
     RequestConfig(request, paginate={"per_page": rows_a_page(request), "silent": True}).configure(table)
     if (form := request.GET.get("format", "")) in export.FORMATS:
