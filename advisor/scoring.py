@@ -51,6 +51,7 @@ DERIVED = (  # columns beside those of the file that rows can be grouped by
     "load",
     "year",
 )
+Ratios = tuple[float, float]
 SHORT_ON_MEMORY = "predicted not to fit, but it ran"
 
 
@@ -109,23 +110,54 @@ def predict(
     cases = [case_of(row, catalog) for row in rows]
     distinct = list(dict.fromkeys(case for case in cases if isinstance(case, Case)))
     estimates = dict(zip(distinct, estimator(distinct), strict=True))
-    return [_scored(row, case, estimates, families or {}) for row, case in zip(rows, cases, strict=True)]
+    scopes = getattr(catalog, "scopes", {})
+    return [_scored(row, case, estimates, families or {}, scopes) for row, case in zip(rows, cases, strict=True)]
 
 
-def _scored(row: Row, case: Case | Skip, estimates: Mapping[Case, Any], families: Mapping[str, str]) -> Scored:
+def interval_kind(metric: str, case: Case) -> str:
+    """Which of the calibration's intervals belongs to a metric; empty: none does."""
+    if case.phase == "kernel":
+        return "kernel"
+    if case.phase == "fit":
+        return ""
+    if metric.startswith("ttft"):
+        return "ttft" if case.client.known else "ttft_unknown_client"
+    if metric.startswith(("tpot", "itl")):
+        return "tpot"
+    if metric.startswith("prefill"):
+        return "prefill"
+    return "latency" if metric.startswith("e2e") else "throughput"
+
+
+def ratios_of(row: Row, case: Case, estimate: Any, scopes: Mapping[str, Mapping[str, Any]]) -> Ratios | None:
+    """(low, high) factors of the 90 % interval: what left-out rows of the estimate's basis showed."""
+    known = scopes.get(f"interval:{getattr(estimate, 'basis', '')}", {})
+    kind = interval_kind(row.metric, case)
+    if f"{kind}_low_ratio" not in known:
+        return None
+    return float(known[f"{kind}_low_ratio"]), float(known[f"{kind}_high_ratio"])
+
+
+def _scored(
+    row: Row,
+    case: Case | Skip,
+    estimates: Mapping[Case, Any],
+    families: Mapping[str, str],
+    scopes: Mapping[str, Mapping[str, Any]],
+) -> Scored:
     if isinstance(case, Skip):
         labels = labels_of(row, None, None, families)
         return Scored(row=row, case=None, prediction=None, skipped=case.reason, labels=labels)
     estimate = estimates[case]
-    found = prediction_of(row, case, estimate)
+    found = prediction_of(row, case, estimate, ratios_of(row, case, estimate, scopes))
     labels = labels_of(row, case, estimate, families)
     if isinstance(found, Skip):
         return Scored(row=row, case=case, prediction=None, skipped=found.reason, labels=labels)
     return Scored(row=row, case=case, prediction=found, skipped="", labels=labels)
 
 
-def prediction_of(row: Row, case: Case, estimate: Any) -> Prediction | Skip:
-    """The part of an estimate that answers a row's metric, in its unit."""
+def prediction_of(row: Row, case: Case, estimate: Any, ratios: Ratios | None = None) -> Prediction | Skip:
+    """The part of an estimate that answers a row's metric, in its unit, with its interval."""
     if estimate.problem and estimate.fits != 0:
         return Skip(reason=estimate.problem)
     if row.metric == "fits_in_memory":
@@ -139,11 +171,12 @@ def prediction_of(row: Row, case: Case, estimate: Any) -> Prediction | Skip:
     value = getattr(estimate, name, math.nan)
     if value is None or not math.isfinite(value):
         return Skip(reason=f"not modelled: {row.metric}")
-    low, high = (getattr(estimate, "interval", None) or {}).get(name, (None, None))
+    low, high = (value * ratios[0], value * ratios[1]) if ratios else (None, None)
     return Prediction(
         value=value * factor,
         low=None if low is None else low * factor,
         high=None if high is None else high * factor,
+        basis=getattr(estimate, "basis", ""),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,13 +11,11 @@ from advisor.engine.estimate import Estimate
 
 from .measured_samples import CATALOG, row
 
-
-class WithInterval:
-    """An estimate that states an interval for one of its figures."""
-
-    fits, problem, basis, saturating = 1.0, "", "measured", False
-    tpot_mean_s = 0.012
-    interval = {"tpot_mean_s": (0.009, 0.015)}
+MEASURED = SimpleNamespace(
+    models=CATALOG.models,
+    accelerators=CATALOG.accelerators,
+    scopes={"interval:measured": {"tpot_low_ratio": 0.75, "tpot_high_ratio": 1.25, "ttft_low_ratio": 0.5}},
+)
 
 
 def scored(rows, *estimates):
@@ -80,9 +79,24 @@ def test_fits_compares_zero_and_one():
 
 
 def test_an_interval_covers_or_does_not():
-    assert one(WithInterval(), value="10").in_interval is True
-    assert one(WithInterval(), value="20").in_interval is False
-    assert one(Estimate(fits=1.0, tpot_mean_s=0.01)).in_interval is None
+    rows = [row(id="in", value="10"), row(id="out", value="20"), row(id="none", metric="prefill_tokens_per_s")]
+    estimate = Estimate(fits=1.0, tpot_mean_s=0.012, prefill_tokens_per_s=9.0, basis="measured")
+    inside, outside, no_interval = scoring.predict(rows, MEASURED, lambda cases: [estimate] * len(cases))
+    assert (inside.prediction.low, inside.prediction.high) == pytest.approx((9, 15))
+    assert [s.in_interval for s in (inside, outside, no_interval)] == [True, False, None]
+
+
+def test_without_a_calibrated_interval_of_its_basis_a_figure_has_none():
+    estimate = Estimate(fits=1.0, tpot_mean_s=0.012, basis="datasheet")
+    (only,) = scoring.predict([row()], MEASURED, lambda cases: [estimate])
+    assert only.prediction.low is None and only.in_interval is None
+
+
+def test_the_time_to_first_token_of_an_unknown_client_has_an_interval_of_its_own():
+    case = scoring.case_of(row(metric="ttft_ms_mean"), CATALOG)
+    unknown = scoring.case_of(row(metric="ttft_ms_mean", source_key="elsewhere"), CATALOG)
+    assert scoring.interval_kind("ttft_ms_mean", case) == "ttft"
+    assert scoring.interval_kind("ttft_ms_mean", unknown) == "ttft_unknown_client"
 
 
 def test_summary_gives_median_tail_and_bias():

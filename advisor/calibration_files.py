@@ -1,0 +1,171 @@
+"""The files of a calibration: what is free, what kernels showed, and the scopes as reviewable YAML."""
+
+import csv
+import hashlib
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.engine import ENGINE_VERSION
+from advisor.engine.fit import Parameter
+from advisor.engine.hardware import Accelerator, Scopes
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+CALIBRATION = FIXTURES / "calibration"
+KERNELS = FIXTURES / "measurements" / "h200-kernels.csv"
+LARGE_ROWS = 2048  # rows of a matrix from which its multiply is limited by compute alone
+META = ("name", "basis", "as_of", "engine_version", "fitted_on")
+DIGITS = 4
+
+
+class CalibrationFileError(ValueError):
+    """A file of the calibration says something that cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """What a fit starts from: fixed values by scope, free parameters, weights, and what measured kernels gave."""
+
+    scopes: Scopes
+    parameters: tuple[Parameter, ...]
+    groups: tuple[str, ...]  # of the parameters: what they describe together
+    weights: Mapping[str, Any]
+    measured_scopes: Mapping[str, tuple[str, ...]]  # chip -> scopes that its kernels gave
+    about: Mapping[str, str]  # scope -> where its fixed values come from
+
+
+def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION, kernels: Path = KERNELS) -> Setup:
+    """Reads the scopes as they are, the free parameters, and the measured kernels."""
+    document = yaml.safe_load((directory / "fit" / "parameters.yaml").read_text(encoding="utf-8"))
+    groups = tuple(str(entry["group"]) for entry in document["parameters"])
+    parameters = tuple(
+        Parameter(**{key: value for key, value in entry.items() if key != "group"}) for entry in document["parameters"]
+    )
+    scopes = {name: values for name, values in read_scopes(directory).items() if not name.startswith("interval:")}
+    for name, values in (document.get("fixed") or {}).items():
+        scopes[name] = {**scopes.get(name, {}), **values}
+    measured: dict[str, tuple[str, ...]] = {}
+    for slug, figures in kernel_figures(kernels).items():
+        chip = accelerators[slug]
+        values = efficiency_of(figures, chip)
+        family, own = f"family:{chip.family}", f"accelerator:{slug}"
+        scopes[family] = {**scopes.get(family, {}), **values}
+        scopes[own] = dict(scopes[family])
+        measured[slug] = (family, own)
+    return Setup(
+        scopes=scopes,
+        parameters=parameters,
+        groups=groups,
+        weights=document["weights"],
+        measured_scopes=measured,
+        about=document.get("about") or {},
+    )
+
+
+def read_scopes(directory: Path = CALIBRATION) -> dict[str, dict[str, float]]:
+    """Scope -> its values, from the files of a calibration."""
+    found: dict[str, dict[str, float]] = {}
+    for path in sorted(directory.glob("*.yaml")):
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found[given["name"]] = {key: float(value) for key, value in given["values"].items()}
+    return found
+
+
+# ------------------------------------------------------------------ kernels
+
+
+def kernel_figures(path: Path = KERNELS) -> dict[str, list[Mapping[str, str]]]:
+    """Chip -> measured figures of its kernels."""
+    found: dict[str, list[Mapping[str, str]]] = {}
+    with path.open(newline="", encoding="utf-8") as lines:
+        for record in csv.DictReader(lines):
+            found.setdefault(record["accelerator"], []).append(record)
+    return found
+
+
+def efficiency_of(figures: Sequence[Mapping[str, str]], chip: Accelerator) -> dict[str, float]:
+    """Shares of the datasheet's roofs that kernels reached.
+
+    Memory: the fastest read. Matrix multiplies: the median over the shapes of models with at least 2,048 rows.
+    Attention: the harmonic mean over prompts of at least 2,048 tokens (equal work at each length).
+    """
+    read = max(_values(figures, "read", lambda r: True))
+    half = statistics.median(_values(figures, "matmul bf16", lambda r: int(r["m"]) >= LARGE_ROWS))
+    narrow = statistics.median(_values(figures, "matmul fp8", lambda r: int(r["m"]) >= LARGE_ROWS))
+    attention = statistics.harmonic_mean(_values(figures, "prefill attention", lambda r: int(r["m"]) >= LARGE_ROWS))
+    return {
+        "memory_fraction": read / chip.memory_bytes_per_s,
+        "matmul_16_fraction": half / chip.flops_per_s["bf16"],
+        "matmul_8_fraction": narrow / chip.flops_per_s["fp8"],
+        "attention_fraction": attention / chip.flops_per_s["bf16"],
+    }
+
+
+def _values(
+    figures: Sequence[Mapping[str, str]], kernel: str, wanted: Callable[[Mapping[str, str]], bool]
+) -> list[float]:
+    """Measured rates of one kernel in SI (FLOP/s or bytes/s)."""
+    found = [float(r["value"]) * SI[r["unit"]] for r in figures if r["kernel"] == kernel and wanted(r)]
+    if not found:
+        raise CalibrationFileError(f"no figure of {kernel} among the measured kernels")
+    return found
+
+
+SI = {"TFLOP/s": 1e12, "GB/s": 1e9}
+
+
+# ------------------------------------------------------------------ writing
+
+
+def rounded(value: float) -> float:
+    """Four significant digits: more would claim what no fit knows."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def write_scope(
+    directory: Path, name: str, basis: str, as_of: str, fitted_on: str, values: Mapping[str, float]
+) -> Path:
+    """One scope as a file of the catalog; equal input gives equal bytes."""
+    path = directory / f"{name.replace(':', '-').replace(' ', '-')}.yaml"
+    lines = [f"name: {yaml_text(name)}", f"basis: {basis}", f"as_of: {as_of}", f"engine_version: {ENGINE_VERSION}"]
+    lines.append(f"fitted_on: {yaml_text(fitted_on)}")
+    lines.append("values:" if values else "values: {}")
+    lines += [f"  {key}: {number_text(rounded(float(value)))}" for key, value in values.items()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def number_text(value: float) -> str:
+    """A number that YAML 1.1 reads as one: an exponent needs a point and a sign."""
+    text = f"{value:.{DIGITS}g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.{DIGITS - 1}e}"
+    return text
+
+
+def yaml_text(text: str) -> str:
+    return str(yaml.safe_dump(text, width=10**6, allow_unicode=True)).removesuffix("\n").removesuffix("\n...")
+
+
+def digest(directory: Path = CALIBRATION) -> str:
+    """Short hash of every scope's values and basis: which calibration a score belongs to."""
+    hashed = hashlib.sha256()
+    for path in sorted(directory.glob("*.yaml")):
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        hashed.update(repr((given["name"], given["basis"], sorted(given["values"].items()))).encode())
+    return hashed.hexdigest()[:12]
+
+
+def write_report(directory: Path, report: Mapping[str, Any]) -> Path:
+    """The cross-validated errors beside the parameters they belong to."""
+    path = directory / "fit" / "scores.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(dict(report), sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def read_report(directory: Path = CALIBRATION) -> Mapping[str, Any] | None:
+    path = directory / "fit" / "scores.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -1,0 +1,252 @@
+"""Fits the calibration to measured rows: `calibrate --measurements FILE.csv... [--out DIR]`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from advisor import calibrating, calibration_files, disputed, scoring
+from advisor.calibration_files import Setup
+from advisor.engine import ENGINE_VERSION
+from advisor.engine.case import Case
+from advisor.engine.estimate import Resources, estimate_all
+from advisor.engine.fit import BudgetError, Interval
+from advisor.measured import MeasurementsError, Row, read
+
+Table = dict[str, dict[str, float]]
+
+
+class Command(BaseCommand):
+    help = "Fits the free parameters to measured rows, with errors on whole groups left out, and writes the fixtures."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--measurements", action="append", nargs="+", required=True, metavar="FILE.csv")
+        parser.add_argument("--out", type=Path, default=calibration_files.CALIBRATION, metavar="DIR")
+        parser.add_argument("--rounds", type=int, default=1, help="how often the simulation corrects the closed forms")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from advisor.assemble import resources
+
+        rows = self._rows([path for paths in options["measurements"] for path in paths])
+        known = resources()
+        setup = calibration_files.setup(known.accelerators)
+        doubts = disputed.find(rows, known) | disputed.read()
+        try:
+            found = calibrating.calibrate(rows, known, setup, doubts, max(options["rounds"], 1), say=self.say)
+        except BudgetError as error:
+            raise CommandError(str(error)) from error
+        self._finish(found, known, setup, rows, doubts, options["out"])
+
+    def say(self, text: str) -> None:
+        self.stdout.write(text)
+
+    def _rows(self, paths: Sequence[str]) -> list[Row]:
+        try:
+            rows = [row for path in paths for row in read(path)]
+        except MeasurementsError as error:
+            raise CommandError(str(error)) from error
+        if len({row.id for row in rows}) != len(rows):
+            raise CommandError("the files share row ids")
+        return rows
+
+    def _finish(
+        self,
+        found: calibrating.Fitted,
+        known: Resources,
+        setup: Setup,
+        rows: Sequence[Row],
+        doubts: Mapping[str, str],
+        out: Path,
+    ) -> None:
+        """Leaves groups out, prints, writes."""
+        errors = {kind: calibrating.left_out(found, known, setup, kind) for kind in calibrating.LEFT_OUT}
+        validated = tables(found, known, setup, errors)
+        bases = calibrating.bases_of(found.evidence.rows, known, setup)
+        others = unfitted(rows, known, found, doubts)
+        spans = calibrating.intervals(found, known, errors, bases, others)
+        for title, table in validated.items():
+            self.say("\n" + table_text(title, table))
+        self.say("\n" + intervals_text(spans))
+        out.mkdir(parents=True, exist_ok=True)
+        write(out, found, known, setup, bases, spans, validated)
+        self.say(f"\nwritten to {out}; digest {calibration_files.digest(out)}")
+
+
+def unfitted(
+    rows: Sequence[Row], known: Resources, found: calibrating.Fitted, doubts: Mapping[str, str]
+) -> list[tuple[calibrating.Used, float]]:
+    """Rows without a closed form (disaggregated, speculative, percentiles, tuned rates) with the calibrated error."""
+    import math
+
+    seen = {used.row.id for used in found.evidence.rows}
+    rest = [row for row in rows if row.id not in seen and row.id not in doubts and row.task != "training"]
+    fitted = Resources(
+        models=known.models,
+        accelerators=known.accelerators,
+        quantizations=known.quantizations,
+        frameworks=known.frameworks,
+        scopes=found.scopes,
+    )
+
+    def estimator(cases: Sequence[Case]) -> Sequence[Any]:
+        return estimate_all(cases, fitted)
+
+    scored = scoring.predict(rest, known, estimator)
+    return [
+        (
+            calibrating.Used(
+                row=s.row, case=s.case, kind=calibrating.kind_of(s.row, s.case), group=calibrating.group_of(s.row)
+            ),
+            math.log(s.ratio),
+        )
+        for s in scored
+        if s.case is not None and s.ratio and not (s.case.client.kind == "poisson" and "tokens" in s.row.metric)
+    ]
+
+
+# ------------------------------------------------------------------ tables
+
+
+def tables(found: calibrating.Fitted, known: Resources, setup: Setup, errors: Mapping[str, Any]) -> dict[str, Table]:
+    """Errors by kind of leaving out, and with each group of parameters back at its start."""
+    these = found.evidence
+    fitted = calibrating.scores(these, found.solution.errors)
+    left: Table = {"nothing (the fit itself)": fitted}
+    left |= {f"one {kind}": calibrating.scores(these, errors[kind]) for kind in calibrating.LEFT_OUT}
+    start = calibrating.with_values(setup.scopes, setup.parameters, calibrating.fit.bounds_of(setup.parameters)[0])
+    removed: Table = {"none": fitted, "all": calibrating.scores(these, these.errors(start, known))}
+    for group in dict.fromkeys(setup.groups):
+        removed[group] = calibrating.scores(these, calibrating.without_group(found, known, setup, group))
+    return {"left out": left, "parameters at their start": removed}
+
+
+def table_text(title: str, table: Table) -> str:
+    kinds = [k for k in calibrating.KINDS if any(k in line for line in table.values())]
+    lines = [f"{title:28s}" + "".join(f"{kind:>12s}" for kind in kinds)]
+    for name, line in table.items():
+        lines.append(
+            f"{name:28s}" + "".join(f"{line[k] * 100:10.1f} %" if k in line else " " * 11 + "-" for k in kinds)
+        )
+    return "\n".join(lines)
+
+
+def intervals_text(spans: Mapping[str, Mapping[str, Interval]]) -> str:
+    lines = [f"{'interval of 90 %':28s}{'low':>8s}{'high':>8s}{'half':>8s}{'rows':>7s}{'groups':>8s}{'left out':>10s}"]
+    for basis, metrics in spans.items():
+        for metric, span in metrics.items():
+            figures = f"{span.low:8.2f}{span.high:8.2f}{span.half_width * 100:6.0f} %{span.rows:7d}{span.groups:8d}"
+            lines.append(f"{basis + ' ' + metric:28s}{figures}{span.coverage * 100:8.1f} %")
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------ files
+
+
+def write(
+    out: Path,
+    found: calibrating.Fitted,
+    known: Resources,
+    setup: Setup,
+    bases: Mapping[str, str],
+    spans: Mapping[str, Mapping[str, Interval]],
+    validated: Mapping[str, Table],
+) -> None:
+    """Every scope as one file, the intervals, and the scores."""
+    facts = calibrating.summary(found.evidence.rows)
+    as_of = max(facts["to"] + "-28" if len(facts["to"]) == 7 else facts["to"], kernels_as_of())
+    fitted_names = {(p.scope, p.name) for p in setup.parameters}
+    families = sorted({chip.family for slug, chip in known.accelerators.items() if bases[slug] != "datasheet"})
+    scopes = {f"family:{family}": {} for family in families if family} | dict(found.scopes)
+    for name, values in sorted(scopes.items()):
+        free = [key for key in values if (name, key) in fitted_names]
+        calibration_files.write_scope(out, name, basis_of(name), as_of, said(name, free, facts, setup), values)
+    for basis, metrics in spans.items():
+        ratios = {
+            f"{metric}_{end}_ratio": getattr(span, end) for metric, span in metrics.items() for end in ("low", "high")
+        }
+        text = interval_text(basis, metrics)
+        calibration_files.write_scope(out, f"interval:{basis}", basis, as_of, text, ratios)
+    calibration_files.write_report(out, report(found, setup, facts, spans, validated, calibration_files.digest(out)))
+
+
+def kernels_as_of() -> str:
+    return max(r["as_of"] for figures in calibration_files.kernel_figures().values() for r in figures)
+
+
+def basis_of(scope: str) -> str:
+    """What a scope makes of the chips that use it."""
+    kind = scope.split(":")[0]
+    return {"accelerator": "measured", "family": "relative"}.get(kind, "datasheet")
+
+
+def said(name: str, free: Sequence[str], facts: Mapping[str, Any], setup: Setup) -> str:
+    """Where a scope's values come from, in words."""
+    parts = [setup.about[name]] if name in setup.about else []
+    if free:
+        parts.append(
+            f"{', '.join(free)}: fitted on {facts['rows']} rows in {facts['groups']} (chip, model, source) groups of "
+            f"{len(facts['sources'])} sources, {facts['from']} to {facts['to']}, "
+            f"{len(facts['versions'])} framework versions (fit/scores.yaml)"
+        )
+    if not parts:
+        parts.append("no figure of its own: chips of this family were among the rows of the fit")
+    return "; ".join(parts)
+
+
+INTERVAL_RESTS = {
+    "measured": "rows on chips with measured kernels, by fits without their model",
+    "relative": "rows on chips of families with measured rows, by fits without their chip",
+    "datasheet": "all rows, by fits without their family of chips",
+}
+
+
+def interval_text(basis: str, metrics: Mapping[str, Interval]) -> str:
+    counts = ", ".join(f"{metric} {span.rows} rows in {span.groups} groups" for metric, span in metrics.items())
+    return f"5 % and 95 % quantiles of measured / predicted, groups weighed alike: {INTERVAL_RESTS[basis]} ({counts})"
+
+
+def report(
+    found: calibrating.Fitted,
+    setup: Setup,
+    facts: Mapping[str, Any],
+    spans: Mapping[str, Mapping[str, Interval]],
+    validated: Mapping[str, Table],
+    digest: str,
+) -> dict[str, Any]:
+    """What docs/fidelity.md says of the fit."""
+    import numpy as np
+
+    return {
+        "engine_version": ENGINE_VERSION,
+        "digest": digest,
+        "fitted_on": dict(facts),
+        "parameters": [
+            {
+                "scope": p.scope,
+                "name": p.name,
+                "group": group,
+                "start": p.value,
+                "fitted": calibration_files.rounded(float(np.exp(x))),
+                "reason": p.reason,
+            }
+            for p, group, x in zip(setup.parameters, setup.groups, found.solution.x, strict=True)
+        ],
+        "errors": {
+            title: {name: {k: round(v, 4) for k, v in line.items()} for name, line in table.items()}
+            for title, table in validated.items()
+        },
+        "intervals": {
+            basis: {
+                metric: {
+                    "low": calibration_files.rounded(span.low),
+                    "high": calibration_files.rounded(span.high),
+                    "rows": span.rows,
+                    "groups": span.groups,
+                    "coverage": round(span.coverage, 3),
+                }
+                for metric, span in metrics.items()
+            }
+            for basis, metrics in spans.items()
+        },
+    }
