@@ -204,7 +204,7 @@ def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) 
         yield gemm(x, "attention/q_up", count, m, q_dim, float(a.q_rank), "quantized")
     else:
         yield gemm(x, "attention/q_and_down", count, m, q_dim + a.kv_rank + a.rope_dim, h, "quantized")
-    yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * (down + q_dim), 4)
+    yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * (down + q_dim), 3)
     # absorb W_uk into the query and W_uv into the output: batched over heads, kept in 16 bits
     yield gemm(x, "attention/absorb_k", count, m, heads * a.kv_rank, float(a.nope_dim), "half")
     yield gemm(x, "attention/absorb_v", count, m, heads * a.v_dim, float(a.kv_rank), "half")
@@ -257,7 +257,7 @@ def _ffn(model: Model, f: Ffn, count: int, x: Layouts, m: Array) -> Iterator[Ope
         return
     yield gemm(x, "moe/router", count, m, float(f.experts) + 0 * x.tp, h, "half")
     # a rank gathers, quantizes and sums back the rows of its own experts; under TP these are all rows
-    yield elementwise(x, "moe/permute", count, 8.0 * m * x.dp * h * f.top_k / x.ep, 6)
+    yield elementwise(x, "moe/permute", count, 8.0 * m * x.dp * h * f.top_k / x.ep, 4)
     if f.shared_inner:
         yield from _dense_ffn(x, "moe/shared", count, m, h, f.shared_inner / x.tp, f.matrices)
     yield _experts(x, f, count, m, h)
