@@ -119,13 +119,19 @@ def spreads(offers: Iterable[Any]) -> list[Spread]:
     return [spread(term, priced) for term, priced in sorted(terms.items())]
 
 
+def printed_range(offer: Any) -> list[float]:
+    """The low and the high of a purchase, where its source prints them."""
+    return [float(bound) for bound in (offer.purchase_usd_min, offer.purchase_usd_max) if bound is not None]
+
+
 def spread(term: str, priced: list[tuple[float, Any]]) -> Spread:
-    usd = [each for each, _ in priced]
+    usd = [bound / offer.accelerators for _, offer in priced for bound in printed_range(offer)]
+    usd += [each for each, _ in priced]
     return Spread(
         term=term,
         offers=len(priced),
         low_usd=min(usd),
-        median_usd=median(usd),
+        median_usd=median(each for each, _ in priced),
         high_usd=max(usd),
         providers=len({offer.provider for _, offer in priced}),
         newest=max(offer.as_of for _, offer in priced),

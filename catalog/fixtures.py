@@ -23,6 +23,7 @@ PRICE_COLUMNS = (
     *("provider", "instance", "accelerator", "accelerators", "region", "vcpus", "host_memory_gib", "term"),
     *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes"),
 )
+PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # columns that a file of purchases may have besides
 API_PRICE_COLUMNS = (
     *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
     *("max_input_tokens", "as_of", "source"),
@@ -302,18 +303,23 @@ def calibration(path: Path) -> Row:
     return {**given, "engine_version": str(given["engine_version"])}
 
 
-def table(path: Path, columns: tuple[str, ...], reader: Callable[[str, Mapping[str, Any]], Row]) -> Iterator[Row]:
-    """The rows of a CSV file whose columns are exactly these."""
+def table(
+    path: Path,
+    columns: tuple[str, ...],
+    reader: Callable[[str, Mapping[str, Any]], Row],
+    optional: tuple[str, ...] = (),
+) -> Iterator[Row]:
+    """The rows of a CSV file whose columns are exactly these, but for the optional ones."""
     with path.open(newline="", encoding="utf-8") as stream:
         lines = csv.DictReader(stream)
-        check_keys(path.name, dict.fromkeys(lines.fieldnames or (), "given"), columns)
+        check_keys(path.name, dict.fromkeys(lines.fieldnames or (), "given"), columns, optional)
         for given in lines:
             yield reader(f"{path.name}:{lines.line_num}", given)
 
 
 def prices(path: Path) -> Iterator[Row]:
     """The offers of one file: whole instances by the hour, or things bought."""
-    return table(path, PRICE_COLUMNS, price)
+    return table(path, PRICE_COLUMNS, price, PRICE_RANGE)
 
 
 def api_prices(path: Path) -> Iterator[Row]:
@@ -379,15 +385,16 @@ def price(where: str, given: Mapping[str, Any]) -> Row:
         where,
         given,
         ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source"),
-        PRICE_COLUMNS,
+        (*PRICE_COLUMNS, *PRICE_RANGE),
     )
     check_choice(f"{where}: term", given["term"], TERMS)
     row: Row = {**given, "notes": given["notes"] or ""}
     try:
         row["accelerators"] = int(given["accelerators"])
         row["as_of"] = date.fromisoformat(given["as_of"])
-        for key, places in (("usd_per_hour", "0.000001"), ("purchase_usd", "0.01")):
-            row[key] = Decimal(given[key]).quantize(Decimal(places)) if given[key] else None
+        for key in ("usd_per_hour", "purchase_usd", *PRICE_RANGE):
+            places = Decimal("0.000001" if key == "usd_per_hour" else "0.01")
+            row[key] = Decimal(given[key]).quantize(places) if given.get(key) else None
         for key in ("vcpus", "host_memory_gib"):
             row[key] = float(given[key]) if given[key] else None
     except (ValueError, InvalidOperation) as error:
@@ -395,6 +402,9 @@ def price(where: str, given: Mapping[str, Any]) -> Row:
     paid = row["purchase_usd"] if given["term"] == "purchase" else row["usd_per_hour"]
     if paid is None or paid <= 0 or row["accelerators"] < 1:
         raise FixtureError(f"{where}: a price above zero for at least one accelerator was expected")
+    low, high = (row[key] or paid for key in PRICE_RANGE)
+    if not low <= paid <= high:
+        raise FixtureError(f"{where}: purchase_usd lies between purchase_usd_min and purchase_usd_max")
     return row
 
 

@@ -79,6 +79,8 @@ class Price(models.Model):
     term = models.CharField(max_length=20)  # on_demand | spot | reserved_1y | reserved_3y | capacity_block | purchase
     usd_per_hour = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
     purchase_usd = models.DecimalField(max_digits=14, decimal_places=2, null=True, blank=True)
+    purchase_usd_min = models.DecimalField(max_digits=14, decimal_places=2, null=True, blank=True)  # as the source says
+    purchase_usd_max = models.DecimalField(max_digits=14, decimal_places=2, null=True, blank=True)
     # rented: vm | bare_metal | marketplace | serverless | capacity_block
     # bought: chip | system | baseboard | server | rack
     kind = models.CharField(max_length=20)

@@ -19,7 +19,10 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
     chip: Any = get_object_or_404(with_derived(Accelerator.objects.all()), slug=slug)
     offers = public_prices().filter(accelerator=chip).order_by("-as_of", "provider")[:OFFERS_SHOWN]
     table = tables.PriceTable(
-        offers, exclude=("accelerator", "vcpus", "host_memory_gib", "notes"), orderable=False, default="–"
+        offers,
+        exclude=("accelerator", "vcpus", "host_memory_gib", "notes", "purchase_usd_min", "purchase_usd_max"),
+        orderable=False,
+        default="–",
     )
     more = {
         "offers": table if offers else None,

@@ -117,6 +117,8 @@ class PriceTable(tables.Table):
     usd_per_hour = Number("usd_per_hour", "USD/h, whole instance", 4)
     per_chip = Number("usd_per_chip_hour", "USD/h per chip", 4)
     purchase_usd = Number("purchase_usd", "Purchase, USD")
+    purchase_usd_min = Number("purchase_usd_min", "Purchase, low")
+    purchase_usd_max = Number("purchase_usd_max", "Purchase, high")
     as_of = Dated(verbose_name="As of")
 
     class Meta:
@@ -124,6 +126,7 @@ class PriceTable(tables.Table):
         fields = (
             *("provider", "instance", "accelerator", "accelerators", "region", "term", "usd_per_hour", "per_chip"),
             *("purchase_usd", "kind", "as_of", "source", "vcpus", "host_memory_gib", "notes"),
+            *("purchase_usd_min", "purchase_usd_max"),
         )
         order_by = "-as_of"
 

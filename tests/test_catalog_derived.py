@@ -23,7 +23,7 @@ def chip(slug, **figures):
 def offer(accelerator, usd, days=0, provider="moon", term="on_demand", chips=1, kind="vm"):
     paid = {"purchase_usd": Decimal(usd)} if term == "purchase" else {"usd_per_hour": Decimal(usd)}
     return Price.objects.create(
-        accelerator=accelerator, provider=provider, instance="m", accelerators=chips, term=term, kind=kind,
+        accelerator=accelerator, provider=provider, instance=kind, accelerators=chips, term=term, kind=kind,
         as_of=TODAY - timedelta(days=days), source="price list", **paid,
     )  # fmt: skip
 
@@ -78,6 +78,13 @@ def test_offers_are_normalised_to_one_chip(large):
     rent = found["on_demand"]
     assert (rent.low_usd, rent.median_usd, rent.high_usd, rent.offers, rent.providers) == (5, 6, 9, 3, 3)
     assert found["purchase, chip"].low_usd == 20_000
+
+
+def test_a_purchase_keeps_the_range_of_its_source(large):
+    row = offer(large, 160_000, term="purchase", kind="server", chips=8)
+    Price.objects.filter(pk=row.pk).update(purchase_usd_min=80_000, purchase_usd_max=240_000)
+    found = {each.term: each for each in spreads(current_offers().filter(accelerator=large))}["purchase, server"]
+    assert (found.low_usd, found.median_usd, found.high_usd, found.offers) == (10_000, 20_000, 30_000, 1)
 
 
 @pytest.mark.parametrize(
