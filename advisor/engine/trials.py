@@ -14,6 +14,7 @@ from .plan import Offer, Workload
 from .verify import REQUESTS, Verified, verify
 
 PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
+STEPS = 1_000_000  # of a full simulation, about: lanes that run few requests at once forget sooner and take fewer
 HOPELESS = 1.5  # a pilot this far beyond a limit is not simulated further
 LOST = 2.5  # beyond this neither a quarter more replicas nor more requests change the verdict
 MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
@@ -77,10 +78,7 @@ class Trial:
     design: Design
     verified: Verified
     excess_fraction: float  # of its worst latency over the limit; 1: on it
-
-    @property
-    def pilot(self) -> bool:
-        return self.verified.requests < REQUESTS
+    pilot: bool  # ended by it
 
 
 def excess(workload: Workload, v: Verified) -> float:
@@ -108,6 +106,11 @@ class Trials:
         self.workload, self.catalog, self.table = workload, catalog, table
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
 
+    def planned(self, design: Design) -> float:
+        """Requests that one lane of the candidate is to run at once."""
+        c = self.table.wanted[design.row].choice
+        return float(CONCURRENCY[design.column]) / (c.pp * c.dp)
+
     def lane(self, design: Design) -> Lane:
         """The candidate's lane with its server's cap on running requests.
 
@@ -115,10 +118,10 @@ class Trials:
         chance does not queue what the chips could run.
         """
         lane = self.table.wanted[design.row]
-        planned = CONCURRENCY[design.column] / (lane.choice.pp * lane.choice.dp)
+        planned = self.planned(design)
         return replace(lane, max_running_requests=max(math.ceil(planned + 3 * math.sqrt(planned)), 1))
 
-    def run(self, design: Design, requests: int = REQUESTS) -> Verified:
+    def run(self, design: Design, requests: int) -> Verified:
         """Simulate one lane of the design at its share of the peak."""
         lane = self.lane(design)
         key = (design.row, lane.max_running_requests, design.replicas, requests)
@@ -133,12 +136,14 @@ class Trials:
         pilot = self.run(design, PILOT_REQUESTS)
         beyond = excess(workload, pilot)
         if beyond > HOPELESS:
-            return Trial(design=design, verified=pilot, excess_fraction=beyond)
+            return Trial(design=design, verified=pilot, excess_fraction=beyond, pilot=True)
         return self.in_full(workload, design)
 
     def in_full(self, workload: Workload, design: Design) -> Trial:
-        seen = self.run(design)
-        return Trial(design=design, verified=seen, excess_fraction=excess(workload, seen))
+        """With all its requests: 2,000, or so many that the steps stay within STEPS."""
+        by_steps = STEPS * self.planned(design) / workload.output_tokens.mean_tokens
+        seen = self.run(design, int(min(max(by_steps, PILOT_REQUESTS), REQUESTS)))
+        return Trial(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
 
     def fewest(self, workload: Workload, row: int, column: int) -> Trial:
         """The candidate with the fewest replicas that hold, or its best trial; at most a quarter more are tried."""
