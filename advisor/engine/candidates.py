@@ -100,6 +100,10 @@ def mixers_of(model: Model) -> set[str]:
             found.add("recurrent")
         elif isinstance(block.mixer, Attention):
             found.add("window" if block.mixer.window_tokens else "attention")
+            if block.mixer.cross:
+                found.add("cross-attention")
+    if model.encoder_only:
+        found.add("encoder")  # generates no tokens: not a serving workload
     return found
 
 

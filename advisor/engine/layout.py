@@ -1,7 +1,7 @@
 """From chips, formats and parallel sizes to the rates that a step is computed with, over arrays of layouts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -80,11 +80,8 @@ def _read_share(e: Efficiency, quantization: Quantization | None) -> float:
 
 def layouts(model: Model, choices: Sequence[Choice]) -> Layouts:
     """Arrays of shape (N,) of N choices."""
-    return Layouts(**{k: np.array(v) for k, v in _columns([_row(model, c) for c in choices]).items()})
-
-
-def _columns(rows: list[dict[str, float]]) -> dict[str, list[float]]:
-    return {k: [float(r[k]) for r in rows] for k in rows[0]}
+    rows = [_row(model, c) for c in choices]
+    return Layouts(**{f.name: np.array([float(r[f.name]) for r in rows]) for f in fields(Layouts)})
 
 
 def _row(model: Model, c: Choice) -> dict[str, float]:

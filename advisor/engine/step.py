@@ -76,7 +76,8 @@ class Operator:
 
 def _roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
     """A smooth maximum: the parts of a kernel that wait for the other roof add up (exponent 1: no overlap)."""
-    smooth: Array = (flops_s**exponent + bytes_s**exponent) ** (1.0 / exponent)
+    larger = np.maximum(np.maximum(flops_s, bytes_s), 1e-30)  # factored out, so that powers cannot vanish
+    smooth: Array = larger * ((flops_s / larger) ** exponent + (bytes_s / larger) ** exponent) ** (1.0 / exponent)
     return smooth
 
 
