@@ -12,7 +12,7 @@ from advisor.calibration_files import Setup
 from advisor.engine import fit, quick
 from advisor.engine.case import Case
 from advisor.engine.estimate import Estimate, Resources, estimate_all
-from advisor.engine.fit import Array, Interval, Mask, Parameter, Solution
+from advisor.engine.fit import Array, Interval, Mask, Parameter, Places, Solution
 from advisor.engine.hardware import Scopes
 from advisor.measured import Row, case_of
 
@@ -38,8 +38,8 @@ class Evidence:
 
     rows: tuple[Used, ...]
     prepared: quick.Prepared
-    place: Array  # of each row's case among the prepared ones
-    field: Array  # of each row's metric among FITTED_FIELDS
+    place: Places  # of each row's case among the prepared ones
+    field: Places  # of each row's metric among FITTED_FIELDS
     scale: Array  # measured = figure in SI x scale
     weights: Array
     correction: Array  # log(simulated / closed form), fixed during a fit

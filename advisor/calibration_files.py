@@ -127,7 +127,7 @@ def rounded(value: float) -> float:
 
 
 def write_scope(
-    directory: Path, name: str, basis: str, as_of: str, fitted_on: str, values: Mapping[str, float]
+    directory: Path, name: str, basis: str, as_of: str, fitted_on: str, values: Mapping[str, float | str]
 ) -> Path:
     """One scope as a file of the catalog; equal input gives equal bytes."""
     path = directory / f"{name.replace(':', '-').replace(' ', '-')}.yaml"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.engine import ENGINE_VERSION
 from advisor.scoring import Scored, grouped, label, pair_case, summary
 
 SMALLEST_GROUP = 5  # smaller groups are summed up in one line
@@ -83,10 +84,17 @@ def calibrations() -> list[Fit]:
     return list(newest.values())
 
 
-def markdown(scored: Sequence[Scored], disputed: Mapping[str, str], fits: Sequence[Fit]) -> str:
-    """The whole report."""
+def markdown(
+    scored: Sequence[Scored],
+    disputed: Mapping[str, str],
+    fits: Sequence[Fit],
+    validation: Mapping[str, Any] | None = None,
+    digest: str = "",
+) -> str:
+    """The whole report; `validation` is what the fit found with whole groups left out."""
     parts = [
         "# Fidelity",
+        stamp(digest),
         HOW,
         "## Overall",
         _overall(scored, disputed),
@@ -99,6 +107,7 @@ def markdown(scored: Sequence[Scored], disputed: Mapping[str, str], fits: Sequen
         _disputed(disputed),
         "## What was fitted on what",
         _fits(fits),
+        *(_validation(validation) if validation else ()),
         "## What peers publish",
         "Different rows and different questions, so these figures compare only loosely.",
         _table(("system", "error", "conditions", "stated in"), PEERS),
@@ -236,6 +245,59 @@ def _fits(fits: Sequence[Fit]) -> str:
         return "No calibration is loaded: every figure rests on datasheets."
     lines = [(f.name, str(f.parameters), f.basis, f.fitted_on, f.as_of) for f in fits]
     return _table(("name", "parameters", "basis", "fitted on", "as of"), lines)
+
+
+def stamp(digest: str) -> str:
+    """Which engine and which calibration the scores belong to."""
+    return f"Engine {ENGINE_VERSION}, calibration {digest or 'none'}."
+
+
+LEFT_OUT = (
+    "Each line is the error of predictions by fits that saw nothing of what is left out: one chip, one model, one "
+    "family of chips or one framework version at a time. A chip whose kernels were measured loses those measurements "
+    "too when it or its family is left out. Figures are medians over (chip, model, source) groups; TPOT and TTFT of "
+    "known clients only; rows with a closed form (no disaggregation, speculation or tuned rates). A refit is one "
+    "Gauss-Newton step from the full optimum."
+)
+REMOVED = "The same error when a group of parameters goes back to its starting value and the others are fitted again."
+SPANS = (
+    "Factors on a prediction that hold 90 % of the measured figures, each (chip, model, source) group weighed alike. "
+    "*Left out* is the share of figures inside when the chip (measured: the model; datasheet: the family) that they "
+    "come from had no part in the interval."
+)
+
+
+def _validation(found: Mapping[str, Any]) -> Iterable[str]:
+    on, parameters = found["fitted_on"], found["parameters"]
+    yield (
+        f"{len(parameters)} free parameters on {on['rows']} rows in {on['groups']} (chip, model, source) groups: "
+        f"{on['chips']} chips, {on['models']} models, {len(on['sources'])} sources, {on['from']} to {on['to']}. "
+        "Of a measured chip the kernels decide; scheduling and host time belong to the framework; nothing belongs to a "
+        "(model, row)."
+    )
+    lines = [
+        (p["scope"], p["name"], p["group"], f"{p['start']:g}", f"{p['fitted']:g}", p["reason"]) for p in parameters
+    ]
+    yield _table(("scope", "parameter", "group", "start", "fitted", "why it is free"), lines)
+    yield "## Whole groups left out"
+    for text, table in zip((LEFT_OUT, REMOVED), found["errors"].items(), strict=True):
+        yield text
+        yield _errors(*table)
+    yield "## Intervals"
+    yield SPANS
+    yield _table(("rests on", "figure", "low", "high", "half-width", "rows", "groups", "left out"), _spans(found))
+
+
+def _errors(title: str, table: Mapping[str, Mapping[str, float]]) -> str:
+    kinds = list(dict.fromkeys(kind for line in table.values() for kind in line))
+    return _table((title, *kinds), [(name, *(_percent(line.get(k)) for k in kinds)) for name, line in table.items()])
+
+
+def _spans(found: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+    for basis, metrics in found["intervals"].items():
+        for metric, s in metrics.items():
+            half = _percent((s["high"] - s["low"]) / 2)
+            yield basis, metric, s["low"], s["high"], half, s["rows"], s["groups"], _percent(s["coverage"])
 
 
 def _table(heads: Sequence[str], lines: Iterable[Sequence[Any]], swap: bool = False) -> str:

@@ -13,6 +13,7 @@ from scipy.optimize import least_squares
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
 GROUPS_PER_PARAMETER = 20  # a free parameter needs at least so many independent (chip, model, source) groups
 ROBUST = 0.1  # errors (in log) beyond this count by their size, not by its square
 STEP = 5e-3  # of a log parameter, for the numerical Jacobian

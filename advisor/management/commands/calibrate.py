@@ -12,6 +12,7 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case
 from advisor.engine.estimate import Resources, estimate_all
 from advisor.engine.fit import BudgetError, Interval
+from advisor.engine.hardware import Scopes
 from advisor.measured import MeasurementsError, Row, read
 
 Table = dict[str, dict[str, float]]
@@ -157,7 +158,7 @@ def write(
     as_of = max(facts["to"] + "-28" if len(facts["to"]) == 7 else facts["to"], kernels_as_of())
     fitted_names = {(p.scope, p.name) for p in setup.parameters}
     families = sorted({chip.family for slug, chip in known.accelerators.items() if bases[slug] != "datasheet"})
-    scopes = {f"family:{family}": {} for family in families if family} | dict(found.scopes)
+    scopes: Scopes = {f"family:{family}": {} for family in families if family} | dict(found.scopes)
     for name, values in sorted(scopes.items()):
         free = [key for key in values if (name, key) in fitted_names]
         calibration_files.write_scope(out, name, basis_of(name), as_of, said(name, free, facts, setup), values)

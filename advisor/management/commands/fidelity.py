@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from advisor import disputed, fidelity_report, scoring
+from advisor import calibration_files, disputed, fidelity_report, scoring
 from advisor.engine.case import Case
 from advisor.measured import MeasurementsError, Row, read
 
@@ -45,7 +45,13 @@ class Command(BaseCommand):
         doubts = disputed.find(rows, known) | disputed.read()
         figures = scoring.report(scored, by or ["source_key"], doubts)
         if options["write_docs"]:
-            text = fidelity_report.markdown(scored, doubts, fidelity_report.calibrations())
+            text = fidelity_report.markdown(
+                scored,
+                doubts,
+                fidelity_report.calibrations(),
+                calibration_files.read_report(),
+                calibration_files.digest(),
+            )
             Path(options["write_docs"]).write_text(text, encoding="utf-8")
         if options["format"] == "json":
             self.stdout.write(json.dumps(figures, allow_nan=False))
