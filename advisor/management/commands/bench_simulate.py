@@ -3,8 +3,8 @@
 import json
 import statistics
 import time
-from typing import Any
 from argparse import ArgumentParser
+from typing import Any
 
 import numpy as np
 from django.core.management.base import BaseCommand
