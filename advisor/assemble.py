@@ -36,6 +36,7 @@ from catalog.models import (
 )
 
 GIB, GB, TERA, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e-3, 1e-6
+PER_CHIP = "(per GPU)"  # in an instance's name: the price of one chip out of a larger host
 STALE_DAYS = 365  # an older offer wins no verdict
 RENTED = ("vm", "bare_metal")  # marketplaces and serverless have no comparable service level: only by name
 OWNED = ("system", "server")  # a purchase that includes its host
@@ -311,6 +312,7 @@ def offers_of(taken: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[O
                 kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
                 usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
                 pue=a.pue,
+                joined_accelerators=chips[p["accelerator"]].chips_per_host if PER_CHIP in p["instance"] else 0,
             )
         )
     return tuple(kept)

@@ -222,6 +222,8 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
         f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:g} takes "
         f"{s.utilisation_fraction:.0%} of the capacity",
     ]
+    if c.quantization.quality == "near_lossless":
+        said.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     limits = (
         ("TTFT", v.ttft_p95_s, slo.ttft_p95_s, 0),
         ("TPOT", v.tpot_p95_s, tpot_limit_s(workload), 1),
@@ -244,7 +246,7 @@ def warnings(s: Scored) -> list[str]:
     c = s.lane.choice
     if s.idle_chips:
         said.append(f"{s.idle_chips} of the {s.chips + s.idle_chips} chips in the instances stay idle and are paid for")
-    if c.quantization.quality != "lossless":
+    if c.quantization.quality == "lossy":
         said.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     if c.kv_dtype not in HALF:
         said.append(f"the cache is kept in {c.kv_dtype}: compare long-context answers before shipping")

@@ -155,11 +155,9 @@ def enumerate_lanes(
     """Every layout that is legal: framework x format x cache format x parallel sizes, per accelerator."""
     rejections, wanted = [], []
     formats, needs = formats_for(workload, catalog), mixers_of(catalog.model)
-    sold: dict[str, set[int]] = defaultdict(set)
-    for offer in offers_for(workload, catalog):
-        sold[offer.accelerator].add(offer.accelerators)
+    sold = most_together(workload, catalog)
     for a in chips:
-        sizes = _sizes(a, max(sold[a.slug], default=1))
+        sizes = _sizes(a, sold[a.slug])
         own = [
             lane
             for f in catalog.frameworks
@@ -171,6 +169,14 @@ def enumerate_lanes(
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         wanted += own
     return wanted, rejections
+
+
+def most_together(workload: Workload, catalog: Catalog) -> dict[str, int]:
+    """Per accelerator the most chips that one of its offers joins; 1 where there is none."""
+    sold: dict[str, int] = defaultdict(lambda: 1)
+    for offer in offers_for(workload, catalog):
+        sold[offer.accelerator] = max(sold[offer.accelerator], offer.together)
+    return sold
 
 
 def _sizes(a: Accelerator, sold: int) -> list[int]:

@@ -167,7 +167,7 @@ def best_offers(
     for (slug, stage_chips, stages), members in groups.items():
         rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
         for index, o in offers[slug]:
-            if stage_chips > o.accelerators and not _spans(accelerator, o, stage_chips):
+            if stage_chips > o.together and not _spans(accelerator, o, stage_chips):
                 continue
             cost = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages) * o.usd_per_hour
             grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal

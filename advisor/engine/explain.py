@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .candidates import Catalog, enumerate_lanes
+from .candidates import Catalog, enumerate_lanes, most_together
 from .choose import SHOWN, Found, describe
 from .evaluate import Shortfall, Table
 from .hardware import Accelerator
@@ -185,8 +185,8 @@ def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rej
     if not table.shortfalls:
         return []
     chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
-    fitting = _fitting_formats(workload, catalog, chips)
-    return [_no_room(workload, slug, short, fitting.get(slug)) for slug, short in table.shortfalls.items()]
+    fitting, sold = _fitting_formats(workload, catalog, chips), most_together(workload, catalog)
+    return [_no_room(slug, short, fitting.get(slug), sold[slug]) for slug, short in table.shortfalls.items()]
 
 
 def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
@@ -203,10 +203,11 @@ def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accel
     return {w.choice.accelerator.slug: w for w in found}
 
 
-def _no_room(workload: Workload, slug: str, short: Shortfall, fitting: Lane | None) -> Rejection:
+def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int) -> Rejection:
     needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
     change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
     tail = "" if fitting else "; no weight format of the catalog fits"
+    tail += f"; no offer joins more than {sold} of them" if sold < 8 else ""
     return Rejection(
         accelerator=slug,
         reason="does_not_fit",

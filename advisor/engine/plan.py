@@ -117,7 +117,13 @@ class Offer:
     kgco2e_per_kwh: float | None = None
     usd_per_kwh: float | None = None
     pue: float = 1.0
+    joined_accelerators: int = 0  # sold by the chip out of a host: how many one host joins (0: those of the instance)
     notes: str = ""
+
+    @property
+    def together(self) -> int:
+        """Chips that a tensor-parallel group can have from this offer."""
+        return max(self.accelerators, self.joined_accelerators)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

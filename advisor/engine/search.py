@@ -79,6 +79,24 @@ class Answer:
     scale: Scale
 
 
+REASONS = (
+    "misses_slo",
+    "too_expensive",
+    "too_many",
+    "outranked",
+    "does_not_fit",
+    "unpriced",
+    "unsupported",
+    "excluded",
+)  # what a planner could change first comes first
+
+
+def nearness(r: Rejection) -> tuple[int, float, str]:
+    """Order of the why-not list: by kind of reason, then by how far off."""
+    far = r.reached / r.limit if r.limit and r.reached is not None else math.inf
+    return REASONS.index(r.reason), far, r.accelerator
+
+
 def search(workload: Workload, catalog: Catalog, progress: Progress | None = None) -> Answer:
     """The ranked answer to one serving workload; an infeasible question is an Answer with no ranked entry."""
     tell = progress or (lambda stage, fraction: None)
@@ -94,7 +112,7 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     return Answer(
         ranked=tuple(ranked),
         near_misses=tuple(near),
-        rejections=tuple(sorted(rejections + left, key=lambda r: (r.reason, r.accelerator))),
+        rejections=tuple(sorted(rejections + left, key=nearness)),
         points=tuple(_points(workload, table, ranked, left)),
         evaluated=table.evaluated,
         pruned=table.pruned,
@@ -109,7 +127,7 @@ def unanswered(rejections: Sequence[Rejection]) -> Answer:
     return Answer(
         ranked=(),
         near_misses=(),
-        rejections=tuple(sorted(rejections, key=lambda r: (r.reason, r.accelerator))),
+        rejections=tuple(sorted(rejections, key=nearness)),
         points=(),
         evaluated=0,
         pruned=0,
