@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -35,11 +36,15 @@ from catalog.models import (
     ServedModel,
 )
 
-GIB, GB, TERA, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e-3, 1e-6
+GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
 PER_CHIP = "(per GPU)"  # in an instance's name: the price of one chip out of a larger host
-STALE_DAYS = 365  # an older offer wins no verdict
+RENT_STALE_DAYS = 365  # an older offer wins no verdict
+PURCHASE_STALE_DAYS = 730  # list prices of hardware move slower than rents
+SUPERSEDED_DAYS = 45  # further behind the provider's newest rent of the same chips: an old price list, other names
 RENTED = ("vm", "bare_metal")  # marketplaces and serverless have no comparable service level: only by name
 OWNED = ("system", "server")  # a purchase that includes its host
+CARD = "chip"  # a purchase without a host; only PCI Express cards go into any computer, modules need a baseboard
+CARDS_PER_HOST = (1, 2, 4)
 Json = dict[str, Any]
 
 # assumption rows -> the engine's names; `tco:` in a workload may override them by either name
@@ -54,6 +59,7 @@ ASSUMED = {
     "colocation_usd_per_kw_month": "colocation-usd-per-kw-month",
     "idle_fraction": "idle-power-fraction",
     "host_watts_per_accelerator": "host-watts-per-accelerator",
+    "host_usd_per_accelerator": "host-usd-per-accelerator",
 }
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
 COSTS = {*ASSUMED, *ASSUMED.values(), *STAFF}  # names under `tco:` that the money of an answer reads
@@ -73,7 +79,7 @@ def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
     chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
     served = {chip["slug"] for chip in chips if chip["served"]}
     prices = [_price(p) for p in _current_prices(named, organisation, today) if p.accelerator.slug in served]
-    current = [p for p in prices if not _is_stale(p["as_of"], today)]
+    current = [p for p in prices if not _is_stale(p, today)]
     places = {f"{p['provider']}-{p['region']}" for p in current}
     sold = {p["accelerator"] for p in current}
     taken = {
@@ -103,19 +109,43 @@ def calibrations() -> Json:
 
 
 def _current_prices(named: list[str], organisation: Organisation | None, today: datetime.date) -> list[Price]:
-    """The newest row of each offer; only of kinds with a comparable service, unless the provider is `named`."""
+    """The newest row of each current offer; only of kinds with a comparable service, unless the provider is `named`."""
     rows = (
         Price.objects.filter(Q(organisation=None) | Q(organisation=organisation), as_of__lte=today)
         .filter(
             Q(term="on_demand", kind__in=RENTED)
             | Q(term="on_demand", provider__in=named)
             | Q(term="purchase", kind__in=OWNED)
+            | Q(term="purchase", kind=CARD, accelerator__kind="gpu", accelerator__form_factor__startswith="PCIe")
         )
         .select_related("accelerator")
         .order_by("provider", "instance", "region", "accelerator", "term", "as_of")
     )
     newest = {(p.provider, p.instance, p.region, p.accelerator_id, p.term): p for p in rows}
-    return [p for p in newest.values() if p.usd_per_hour or p.purchase_usd]
+    return _not_superseded([p for p in newest.values() if p.usd_per_hour or p.purchase_usd])
+
+
+def _not_superseded(rows: list[Price]) -> list[Price]:
+    """Without rents that the provider's newer list replaces under another name.
+
+    Newer is what the same provider asks for as many of the same chips in the same region; a rate for every region
+    (`any`) or for every number of chips (per GPU) replaces the older ones of all. Purchases are of many sellers.
+    """
+    newest: dict[tuple[object, ...], datetime.date] = {}
+    for p in rows:
+        key = _list_of(p, 0 if PER_CHIP in p.instance else p.accelerators, p.region or "any")
+        newest[key] = max(newest.get(key, p.as_of), p.as_of)
+
+    def latest(p: Price) -> datetime.date:
+        places = {p.region or "any", "any"}
+        keys = [_list_of(p, count, place) for count in (p.accelerators, 0) for place in places]
+        return max((newest[key] for key in keys if key in newest), default=p.as_of)
+
+    return [p for p in rows if p.term == "purchase" or (latest(p) - p.as_of).days <= SUPERSEDED_DAYS]
+
+
+def _list_of(p: Price, accelerators: int, region: str) -> tuple[object, ...]:
+    return p.organisation_id, p.provider, p.accelerator_id, p.term, accelerators, region
 
 
 def _price(p: Price) -> Json:
@@ -126,6 +156,7 @@ def _price(p: Price) -> Json:
         "accelerator": p.accelerator.slug,
         "accelerators": p.accelerators,
         "term": p.term,
+        "kind": p.kind,
         "usd_per_hour": float(p.usd_per_hour) if p.usd_per_hour is not None else None,
         "purchase_usd": float(p.purchase_usd) if p.purchase_usd is not None else None,
         "as_of": p.as_of.isoformat(),
@@ -140,19 +171,21 @@ def _regions() -> Json:
     }
 
 
-def _is_stale(as_of: str, today: datetime.date) -> bool:
-    return (today - datetime.date.fromisoformat(as_of)).days > STALE_DAYS
+def _is_stale(price: Json, today: datetime.date) -> bool:
+    most = PURCHASE_STALE_DAYS if price["term"] == "purchase" else RENT_STALE_DAYS
+    return (today - datetime.date.fromisoformat(price["as_of"])).days > most
 
 
 def _stale(prices: list[Json], today: datetime.date) -> Json:
     """Accelerators whose every offer is too old, with the date of the newest."""
+    current = {p["accelerator"] for p in prices if not _is_stale(p, today)}
     newest: dict[str, str] = {}
     for p in prices:
         newest[p["accelerator"]] = max(newest.get(p["accelerator"], ""), p["as_of"])
     return {
         slug: f"no current price: the newest offer is of {as_of}"
         for slug, as_of in newest.items()
-        if _is_stale(as_of, today)
+        if slug not in current
     }
 
 
@@ -282,40 +315,71 @@ def assumptions_of(spec: Json, rows: Json) -> Assumptions:
 
 
 def offers_of(taken: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
-    """Current offers in USD per hour of a whole instance; a bought host by its annuity, space and upkeep."""
+    """Current offers in USD per hour of a whole instance; a bought host by its annuity, space, power and upkeep."""
     today = datetime.date.fromisoformat(taken["asked_on"])
-    kept = []
+    kept: list[Offer] = []
     for p in taken["prices"]:
-        if _is_stale(p["as_of"], today):
+        chip = chips[p["accelerator"]]
+        if _is_stale(p, today):
             continue
-        own = p["term"] == "purchase"
-        if own:
-            watts = (chips[p["accelerator"]].watts + a.host_watts_per_accelerator) * p["accelerators"]
-            if watts != watts:
-                continue  # nobody can say what it costs to run
-            hourly = own_usd_per_hour(p["purchase_usd"], p["accelerators"], watts, a)
+        if p["term"] == "purchase":
+            kept += _owned(p, a, chip)
         else:
-            hourly = p["usd_per_hour"]
-        place = taken["regions"].get(f"{p['provider']}-{p['region']}", {})
-        kept.append(
-            Offer(
-                provider="own" if own else p["provider"],
-                instance=p["instance"],
-                region="own-site" if own else p["region"],
-                accelerator=p["accelerator"],
-                accelerators=p["accelerators"],
-                acquisition="own" if own else "rent",
-                term=p["term"],
-                usd_per_hour=hourly,
-                as_of=p["as_of"],
-                source=p["source"],
-                kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
-                usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
-                pue=a.pue,
-                joined_accelerators=chips[p["accelerator"]].chips_per_host if PER_CHIP in p["instance"] else 0,
-            )
-        )
+            kept.append(_rented(p, a, chip, taken["regions"].get(f"{p['provider']}-{p['region']}", {})))
     return tuple(kept)
+
+
+def _rented(p: Json, a: Assumptions, chip: Chip, place: Json) -> Offer:
+    """An instance by the hour, with the grid of its region."""
+    return Offer(
+        provider=p["provider"],
+        instance=p["instance"],
+        region=p["region"],
+        accelerator=chip.slug,
+        accelerators=p["accelerators"],
+        acquisition="rent",
+        term=p["term"],
+        usd_per_hour=p["usd_per_hour"],
+        as_of=p["as_of"],
+        source=p["source"],
+        kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
+        usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
+        pue=a.pue,
+        joined_accelerators=chip.chips_per_host if PER_CHIP in p["instance"] else 0,
+    )
+
+
+def _owned(p: Json, a: Assumptions, chip: Chip) -> list[Offer]:
+    """A bought host; cards that are sold alone in hosts of several sizes, whose own price is an assumption."""
+    if p.get("kind") != CARD:
+        return _owned_host(p, a, chip, p["instance"], p["accelerators"], p["purchase_usd"])
+    each = p["purchase_usd"] / p["accelerators"] + a.host_usd_per_accelerator
+    sizes = [n for n in CARDS_PER_HOST if n <= chip.chips_per_host]
+    named = [(n, f"{n} x {chip.name} in an own host (host estimated)") for n in sizes]
+    return [offer for n, name in named for offer in _owned_host(p, a, chip, name, n, each * n)]
+
+
+def _owned_host(p: Json, a: Assumptions, chip: Chip, instance: str, accelerators: int, usd: float) -> list[Offer]:
+    """None where no power is published: nobody can say what it costs to run."""
+    watts = (chip.watts + a.host_watts_per_accelerator) * accelerators
+    if math.isnan(watts):
+        return []
+    offer = Offer(
+        provider="own",
+        instance=instance,
+        region="own-site",
+        accelerator=chip.slug,
+        accelerators=accelerators,
+        acquisition="own",
+        term=p["term"],
+        usd_per_hour=own_usd_per_hour(usd, accelerators, watts, a),
+        as_of=p["as_of"],
+        source=p["source"],
+        kgco2e_per_kwh=a.kgco2e_per_kwh,
+        usd_per_kwh=a.usd_per_kwh,
+        pue=a.pue,
+    )
+    return [offer]
 
 
 def lengths_of(section: Json) -> Lengths:
@@ -359,6 +423,7 @@ def workload_of(spec: Json) -> Workload:
             quality=c["quality"],
             max_accelerators=c["max_accelerators"],
             max_usd_per_month=c["max_usd_per_month"],
+            max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
         ),
         objective=spec["objective"],
         horizon_months=spec["tco"]["horizon_months"],

@@ -28,7 +28,6 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
     ),
     ("owned", lambda spec: spec["owned"], "accelerators that you own are priced like any others"),
     ("inventory", lambda spec: spec["inventory"], "any number of accelerators may be recommended"),
-    ("constraints.site.max_kw", lambda spec: spec["constraints"]["site"]["max_kw"], "power is shown, not limited"),
     ("constraints.site.kw_per_rack", lambda spec: spec["constraints"]["site"]["kw_per_rack"], "racks are not planned"),
     (
         "constraints.site.cooling",

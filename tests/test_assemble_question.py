@@ -41,7 +41,6 @@ def test_a_plain_question_is_used_whole() -> None:
         ("traffic.growth_fraction_per_year=0.5", "traffic.growth_fraction_per_year"),
         ("owned={a100-80gb-sxm: 16}", "owned"),
         ("inventory={l40s: 8}", "inventory"),
-        ("constraints.site={max_kw: 20}", "constraints.site.max_kw"),
         ("constraints.site={kw_per_rack: 20}", "constraints.site.kw_per_rack"),
         ("constraints.site={cooling: air}", "constraints.site.cooling"),
         ("weights={cost: 1}", "weights"),
@@ -76,6 +75,13 @@ def test_a_changed_cost_is_used(change: str) -> None:
     assert (first["usd_per_month"], first["tco_usd"], first["watts"]) != (
         second["usd_per_month"], second["tco_usd"], second["watts"],
     )  # fmt: skip
+
+
+def test_the_power_of_the_site_is_a_limit_in_watts() -> None:
+    spec = asked("constraints.site={max_kw: 20}")
+    assert assemble.workload_of(spec).constraints.max_watts == 20_000
+    assert assemble.workload_of(asked()).constraints.max_watts is None
+    assert not_used(spec, assemble.COSTS) == []
 
 
 def test_hosted_apis_alone_are_refused_and_beside_others_said() -> None:

@@ -28,6 +28,7 @@ class Assumptions:
     staff_usd_per_accelerator_year: float
     idle_fraction: float  # idle power as a share of TDP where the chip's own is unknown
     host_watts_per_accelerator: float
+    host_usd_per_accelerator: float  # of the computer around a card that is bought alone
     months: float  # horizon
 
     @staticmethod
@@ -47,18 +48,20 @@ def present_value(usd_per_month: float, months: float, discount_fraction: float)
 
 
 def own_usd_per_hour(purchase_usd: float, accelerators: int, watts: float, a: Assumptions) -> float:
-    """All-in hourly cost of a bought host running around the clock: capital, space, power is in the colocation rate.
+    """All-in hourly cost of a bought host running around the clock: capital, space, electricity, upkeep, people.
 
-    The annuity recovers the purchase less the discounted residual over life_years; colocation per kW-month includes
-    power at list, so electricity is not added again.
+    The annuity recovers the purchase less the discounted residual over life_years. Wholesale colocation is quoted per
+    kW-month of contracted IT load without metered power (CBRE North America Data Center Trends, average asking rates),
+    so electricity is added: `watts` of the host at full load, with cooling (PUE), at the price of a kWh.
     """
     capital = purchase_usd * (1.0 + a.network_fraction)
     rate, months = monthly_rate(a.discount_fraction), a.life_years * 12.0
     recovered = capital - capital * a.residual_fraction * (1.0 + rate) ** -months
     annuity = recovered / months if rate == 0 else recovered * rate / (1.0 - (1.0 + rate) ** -months)
     colocation = a.colocation_usd_per_kw_month * watts / 1000.0
+    electricity = watts / 1000.0 * a.pue * a.usd_per_kwh * HOURS_PER_MONTH
     upkeep = purchase_usd * a.maintenance_fraction / 12.0 + a.staff_usd_per_accelerator_year * accelerators / 12.0
-    return float(annuity + colocation + upkeep) / HOURS_PER_MONTH
+    return float(annuity + colocation + electricity + upkeep) / HOURS_PER_MONTH
 
 
 def watts_per_chip(tdp: Array, idle: Array, busy_fraction: Array, a: Assumptions) -> Array:

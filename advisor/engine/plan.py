@@ -37,6 +37,7 @@ class Constraints:
     quality: str = "near_lossless"  # lossless | near_lossless | any
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
+    max_watts: float | None = None  # of the site, all chips busy, PUE included
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
