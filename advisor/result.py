@@ -9,7 +9,14 @@ from advisor.engine.choose import describe
 from advisor.engine.evaluate import tpot_limit_s
 from advisor.engine.launch import launch
 from advisor.engine.layout import HALF
-from advisor.engine.ledger import Line, decode_ledger, prefill_ledger
+from advisor.engine.ledger import (
+    Line,
+    context_tokens,
+    decode_ledger,
+    prefill_fraction,
+    prefill_ledger,
+    prompt_tokens,
+)
 from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.plan import Rejection, Workload
 from advisor.engine.search import Answer, Catalog, Point, Scored, frontier
@@ -138,7 +145,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     }
     r["interval"] = intervals(r, half)
     r["reasons"] = reasons(workload, s, r)
-    r["warnings"] = warnings(s)
+    r["warnings"] = warnings(workload, s, r)
     return r
 
 
@@ -162,14 +169,11 @@ def token_costs(usd_per_hour: float, rates: dict[str, float], prefill_share: flo
 def ledger(catalog: Catalog, answer: Answer, s: Scored, workload: Workload) -> tuple[list[Json], float]:
     """Operators of one prefill and one decode step at the load, and prefill's share of a request's time."""
     assert answer.built is not None
-    prompt = max(workload.input_tokens.mean_tokens * (1 - workload.prefix_cache_hit_fraction), 1.0)
-    context = workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens / 2
     running = max(s.verified.running_requests_mean, 1.0)
-    prefill = prefill_ledger(catalog.model, answer.built, s.row_index, prompt)
-    decode = decode_ledger(catalog.model, answer.built, s.row_index, running, context)
-    prefill_s = sum(line.time_s for line in prefill)
-    decode_s = sum(line.time_s for line in decode) * workload.output_tokens.mean_tokens / running
-    return [line_json(line) for line in prefill + decode], prefill_s / (prefill_s + decode_s)
+    prefill = prefill_ledger(catalog.model, answer.built, s.row_index, prompt_tokens(workload))
+    decode = decode_ledger(catalog.model, answer.built, s.row_index, running, context_tokens(workload))
+    share = prefill_fraction(workload, answer.built, s.row_index, running)
+    return [line_json(line) for line in prefill + decode], share
 
 
 def bound_of(steps: list[Json]) -> str:
@@ -241,7 +245,7 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
 
 
-def warnings(s: Scored) -> list[str]:
+def warnings(workload: Workload, s: Scored, r: Json) -> list[str]:
     said = []
     c = s.lane.choice
     if s.idle_chips:
@@ -256,8 +260,15 @@ def warnings(s: Scored) -> list[str]:
         said.append(
             f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's cache"
         )
-    if s.utilisation_fraction < 0.25:
-        said.append("less than a quarter utilised at the mean load: smaller or shared hardware may be cheaper")
+    for name, limit in (("TTFT", workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
+        high = (r["interval"].get(f"{name.lower()}_ms_p95") or (None, None))[1]
+        if limit is not None and high is not None and high > limit * 1e3:
+            said.append(
+                f"the 90 % interval of p95 {name} reaches {high:.0f} ms, beyond the limit of {limit * 1e3:.0f} ms: "
+                "load-test before signing"
+            )
+    if s.capacity_requests_per_s > 2 * workload.requests_per_s_peak:
+        said.append("less than half used even at the peak: smaller or shared hardware may be cheaper")
     return said
 
 
@@ -303,11 +314,12 @@ def pareto_json(workload: Workload, answer: Answer) -> list[Json]:
 
 
 def point_json(p: Point, output_tokens_per_s: float, on_frontier: bool) -> Json:
+    bill = np.array(p.usd_per_hour * (1 - p.prefill_fraction))  # the output's part, as in an option's own cost
     return {
         "label": p.label,
         "accelerator": p.accelerator,
         "accelerator_count": p.chips,
-        "usd_per_mtok_output": number(float(usd_per_mtok(np.array(p.usd_per_hour), output_tokens_per_s))),
+        "usd_per_mtok_output": number(float(usd_per_mtok(bill, output_tokens_per_s))),
         "tpot_ms": number(p.tpot_s * 1e3),
         "output_tokens_per_s_per_user": number(1.0 / p.tpot_s if p.tpot_s else math.inf),
         "rank": p.rank,
@@ -328,7 +340,9 @@ def sensitivity(workload: Workload, answer: Answer) -> list[Json]:
             "assumption": f"price of {first.lane.choice.accelerator.name} at {first.offer.provider}",
             "winner_after": second.lane.choice.accelerator.slug,
             "at_change_fraction": number(change, 3),
-            "detail": f"{second.lane.choice.accelerator.name} wins once it is {change:.0%} dearer",
+            "detail": f"{second.lane.choice.accelerator.name} wins once it is {change:.1%} dearer"
+            if change >= 0.001
+            else f"{second.lane.choice.accelerator.name} costs the same",
         }
     ]
 
@@ -344,15 +358,19 @@ def interval_fractions(taken: Json, basis: str) -> dict[str, tuple[float, float]
 
 
 def intervals(r: Json, half: dict[str, tuple[float, float]]) -> dict[str, list[float | None]]:
-    """[low, high] of each headline figure; cost moves with the throughput that the same chips give."""
+    """[low, high] of each headline figure; cost moves with the whole replicas that the same service then needs."""
     if not half:
         return {}
     low, high = half["throughput"]
+    carrying = r["replicas"] - r["spare_replicas"]
+    fewer, more = ((math.ceil(carrying / f) + r["spare_replicas"]) / r["replicas"] for f in (high, low))
     return {
+        "ttft_ms_p95": [number(r["ttft_ms"]["p95"] * f) for f in half["ttft"]],
+        "tpot_ms_p95": [number(r["tpot_ms"]["p95"] * f) for f in half["tpot"]],
         "ttft_ms": [number(r["ttft_ms"]["mean"] * f) for f in half["ttft"]],
         "tpot_ms": [number(r["tpot_ms"]["mean"] * f) for f in half["tpot"]],
         "output_tokens_per_s_at_capacity": [number(r["output_tokens_per_s_at_capacity"] * f) for f in (low, high)],
-        "usd_per_mtok_output": [number(r["usd_per_mtok_output"] / high), number(r["usd_per_mtok_output"] / low)],
+        "usd_per_mtok_output": [number(r["usd_per_mtok_output"] * share) for share in (fewer, more)],
     }
 
 

@@ -16,6 +16,7 @@ SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
 # a chip's designs are its best within each slack, of so many kinds (chips of a replica, framework): estimates of a
 # p95 are rough
 KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
+SAME_SPEED = 1.03  # TPOTs this close are a tie under `latency`
 SHOWN = 10  # accelerators that are ranked
 
 Progress = Callable[[str, float], None]
@@ -48,7 +49,8 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     watts = np.where(np.isfinite(f.watts), f.watts, 1e12)  # unknown power is never greenest
     grid = np.where(np.isfinite(f.kgco2e_per_kwh), f.kgco2e_per_kwh, 1.0)
     if workload.objective == "latency":
-        return np.asarray(f.tpot_p95_s + tie)
+        # within SAME_SPEED nobody notices: then the cheaper one
+        return np.asarray(np.floor(np.log(np.maximum(f.tpot_p95_s, 1e-9)) / math.log(SAME_SPEED)) + tie)
     if workload.objective == "throughput":
         return np.asarray(-f.capacity_requests_per_s / f.chips + tie)
     if workload.objective in ("energy", "carbon"):
@@ -56,7 +58,8 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     if workload.objective == "balanced":
         cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s
         return np.asarray(cost + speed + 0.5 * watts / scale.watts)
-    return f.usd_per_hour
+    # designs on one bought host cost the same: the quicker one, then the one with room
+    return np.asarray(f.usd_per_hour * (1 + 1e-6 * f.tpot_p95_s))
 
 
 def scale_of(workload: Workload, table: Table) -> Scale:

@@ -41,11 +41,13 @@ class Table:
     chips: Array  # of one replica, shape (lanes, 1)
     replicas: Array  # that carry the peak; spares not included
     capacity_requests_per_s: Array  # of one replica
+    busy_tpot_s: Array  # mean, with every seat taken
     ttft_p95_s: Array  # planning estimates
     tpot_p95_s: Array
     usd_per_hour: Array  # spares included
     offer: Array  # its index
     watts: Array
+    full_watts: Array
     kgco2e_per_kwh: Array  # where the offer is
     evaluated: int
     pruned: int
@@ -68,7 +70,7 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     kept = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
     built = lanes(catalog.model, kept) if kept else None
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
-    capacity, replicas, ttft, tpot = _served(workload, kept, built)
+    capacity, busy_tpot, replicas, ttft, tpot = _served(workload, kept, built)
     spares = workload.slo.spare_replicas
     usd, offer, priced = best_offers(workload, catalog, kept, replicas + spares)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
@@ -78,11 +80,13 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         chips=chips,
         replicas=replicas,
         capacity_requests_per_s=capacity,
+        busy_tpot_s=busy_tpot,
         ttft_p95_s=ttft,
         tpot_p95_s=tpot,
         usd_per_hour=usd,
         offer=offer,
-        watts=_watts(workload, catalog, kept, chips * (replicas + spares), capacity * (replicas + spares)),
+        watts=_watts(catalog, kept, chips * (replicas + spares), _load(workload, capacity * (replicas + spares))),
+        full_watts=_watts(catalog, kept, chips * (replicas + spares), np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
         pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
@@ -90,18 +94,18 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     )
 
 
-def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tuple[Array, Array, Array, Array]:
-    """(requests/s of one replica, replicas for the peak, TTFT p95, TPOT p95) by lane and concurrency."""
+def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tuple[Array, ...]:
+    """(requests/s of one full replica, its TPOT, replicas for the peak, TTFT p95, TPOT p95) by lane and concurrency."""
     shape = (len(kept), len(CONCURRENCY))
     capacity, replicas = np.zeros(shape), np.ones(shape)
-    ttft, tpot = np.full(shape, np.inf), np.full(shape, np.inf)
+    ttft, tpot, busy_tpot = np.full(shape, np.inf), np.full(shape, np.inf), np.full(shape, np.inf)
     demand = demand_of(workload)
     parallel = np.array([w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     for scheduler, rows in _by_scheduler(kept).items():
         assert built is not None
         times = take(built.times, rows)
         busy = closed_loop(times, np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0), demand, scheduler)
-        capacity[rows] = busy.requests_per_s * parallel[rows]
+        capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
         with np.errstate(divide="ignore", invalid="ignore"):
             n = np.ceil(workload.requests_per_s_peak / (capacity[rows] * HEADROOM_FRACTION))
         replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
@@ -109,16 +113,19 @@ def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tu
         loaded = open_loop(take(built.times, np.repeat(rows, shape[1])), rate.ravel(), demand, scheduler)
         ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
         tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
-    return capacity, replicas, ttft, tpot
+    return capacity, busy_tpot, replicas, ttft, tpot
 
 
-def _watts(workload: Workload, catalog: Catalog, kept: Sequence[Lane], chips: Array, capacity: Array) -> Array:
-    """Mean draw of all replicas, which share the mean load."""
+def _load(workload: Workload, capacity: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(workload.requests_per_s_mean / capacity)
+
+
+def _watts(catalog: Catalog, kept: Sequence[Lane], chips: Array, busy_fraction: Array) -> Array:
+    """Draw of all replicas at this load."""
     tdp = np.array([w.choice.accelerator.watts for w in kept], dtype=float)[:, None]
     idle = np.array([w.choice.accelerator.idle_watts for w in kept], dtype=float)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        load = workload.requests_per_s_mean / capacity
-    return np.asarray(chips * watts_per_chip(tdp, idle, load, catalog.assumptions) * catalog.assumptions.pue)
+    return np.asarray(chips * watts_per_chip(tdp, idle, busy_fraction, catalog.assumptions) * catalog.assumptions.pue)
 
 
 def _shortfalls(wanted: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
@@ -221,13 +228,15 @@ def estimated_excess(workload: Workload, table: Table) -> Array:
 
 
 def affordable(workload: Workload, table: Table) -> Array:
-    """Candidates within the budget of chips and money."""
+    """Candidates within the budget of chips, money and power; unknown power is not within it."""
     c = workload.constraints
     ok = np.isfinite(table.usd_per_hour)
     if c.max_accelerators is not None:
         ok &= table.chips * (table.replicas + workload.slo.spare_replicas) <= c.max_accelerators
     if c.max_usd_per_month is not None:
         ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month
+    if c.max_watts is not None:
+        ok &= table.full_watts <= c.max_watts
     return np.asarray(ok)
 
 

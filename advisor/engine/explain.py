@@ -12,7 +12,7 @@ from .lane import Lane, memory
 from .layout import layouts
 from .money import HOURS_PER_MONTH
 from .plan import Rejection, Workload
-from .trials import Scored, Trial, Trials, over_budget
+from .trials import Scored, Trial, Trials, budget_excess, over_budget
 from .verify import Verified
 
 Ask = Callable[[Workload], Found]  # a chip's best design under other limits, from the same simulations
@@ -89,18 +89,29 @@ def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
 
 
 def unlimited(workload: Workload) -> Workload:
-    """The same question without a budget of chips or money."""
-    return replace(workload, constraints=replace(workload.constraints, max_accelerators=None, max_usd_per_month=None))
+    """The same question without a budget of chips, money or power."""
+    c = workload.constraints
+    return replace(workload, constraints=replace(c, max_accelerators=None, max_usd_per_month=None, max_watts=None))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Near:
+    """A simulated design that misses, and by how much of its worst limit (latency, chips, money or power)."""
+
+    scored: Scored
+    excess_fraction: float
 
 
 def explain(
     workload: Workload, trials: Trials, slug: str, ask: Ask, candidates: Candidates
-) -> tuple[Rejection, Trial | None]:
-    """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its latencies."""
+) -> tuple[Rejection, Near | None]:
+    """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its limits."""
     free = unlimited(workload)
     found = ask(free)
     if found.best is not None:
-        return _too_much(workload, found.best), None
+        return _too_much(workload, found.best), Near(
+            scored=replace(found.best, meets_slo=False), excess_fraction=budget_excess(workload, found.best)
+        )
     if found.nearest is None:
         detail = "no offer has enough chips joined for a layout that fits"
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
@@ -116,7 +127,9 @@ def explain(
         reached=worst.reached_s * 1e3,
         smallest_change=_checked(workload, trials, nearest, missed, candidates),
     )
-    return rejection, nearest
+    scored = trials.scored(workload, nearest)
+    worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
+    return rejection, Near(scored=scored, excess_fraction=worst_fraction)
 
 
 def _checked(workload: Workload, trials: Trials, nearest: Trial, missed: Sequence[Miss], candidates: Candidates) -> str:
@@ -139,6 +152,10 @@ def _budget_changes(workload: Workload, s: Scored) -> list[str]:
         changes.append(f"max_accelerators >= {s.chips}")
     if c.max_usd_per_month is not None and monthly > c.max_usd_per_month:
         changes.append(f"max_usd_per_month >= {math.ceil(monthly)}")
+    if c.max_watts is not None and not s.full_watts <= c.max_watts:
+        changes.append(
+            f"site.max_kw >= {math.ceil(s.full_watts / 100) / 10:g}" if math.isfinite(s.full_watts) else "no max_kw"
+        )
     return changes
 
 
@@ -148,6 +165,18 @@ def _too_much(workload: Workload, s: Scored) -> Rejection:
     c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
     change = f"passes with {' and '.join(_budget_changes(workload, s))}"
     slug = s.lane.choice.accelerator.slug
+    if c.max_watts is not None and not s.full_watts <= c.max_watts:
+        known = math.isfinite(s.full_watts)
+        return Rejection(
+            accelerator=slug,
+            reason="too_much_power",
+            detail=f"{s.full_watts / 1e3:.1f} kW at full load > {c.max_watts / 1e3:g} kW ({describe(s.lane)})"
+            if known
+            else "its power is not published, so the site's limit cannot be checked",
+            limit=c.max_watts / 1e3,
+            reached=s.full_watts / 1e3 if known else None,
+            smallest_change=change if known else "",
+        )
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
         return Rejection(
             accelerator=slug,
@@ -169,15 +198,15 @@ def _too_much(workload: Workload, s: Scored) -> Rejection:
 
 
 def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:
-    """Feasible, but behind everything that is shown."""
-    how = "holds in simulation" if simulated else "its best estimate holds (not simulated)"
-    monthly = usd_per_hour * HOURS_PER_MONTH
-    return Rejection(
-        accelerator=slug,
-        reason="outranked",
-        detail=f"{how} at ${monthly:,.0f} a month, behind the {SHOWN} shown by {workload.objective}",
-        smallest_change=f"shown with accelerators.allow: [{slug}]",
-    )
+    """Behind everything that is shown: as simulated, or by what its estimates promise at best."""
+    monthly = f"${usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
+    behind = f"behind the {SHOWN} shown by {workload.objective}"
+    if simulated:
+        detail, change = f"holds in simulation at {monthly}, {behind}", f"shown with accelerators.allow: [{slug}]"
+    else:
+        detail = f"estimated to need at least {monthly}, {behind}; not simulated, so it may not hold"
+        change = f"simulated with accelerators.allow: [{slug}]"
+    return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change)
 
 
 def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from .estimate import prefill_s, step_s
 from .lane import Lanes
 from .memory import kv_bytes_per_sequence
 from .model import Attention, LatentAttention, Model, Recurrent
+from .plan import Workload
 from .step import AttentionCost, Layouts, attention_cost, linear_operators
 
 
@@ -31,6 +33,25 @@ def prefill_ledger(model: Model, built: Lanes, index: int, prompt_tokens: float)
 def decode_ledger(model: Model, built: Lanes, index: int, sequences: float, context_tokens: float) -> list[Line]:
     """A step that gives each of `sequences` requests of this context its next token."""
     return _ledger(model, built, index, "decode", sequences, sequences, context_tokens)
+
+
+def prompt_tokens(workload: Workload) -> float:
+    """Tokens of a mean prompt that are computed, not found in the prefix cache."""
+    return max(workload.input_tokens.mean_tokens * (1 - workload.prefix_cache_hit_fraction), 1.0)
+
+
+def context_tokens(workload: Workload) -> float:
+    """Context of a mean request half way through its output."""
+    return workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens / 2
+
+
+def prefill_fraction(workload: Workload, built: Lanes | None, index: int, running: float) -> float:
+    """Prefill's share of a request's time on the device, with `running` requests sharing each decode step."""
+    assert built is not None
+    sequences = max(running, 1.0)
+    first_s = prefill_s(built, index, prompt_tokens(workload))
+    each_s = step_s(built, index, sequences, context_tokens(workload)) / sequences
+    return first_s / (first_s + each_s * workload.output_tokens.mean_tokens)
 
 
 def _ledger(

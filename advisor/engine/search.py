@@ -23,8 +23,9 @@ from .choose import (
     table_scores,
 )
 from .evaluate import HEADROOM_FRACTION, UNSERVED, Table, demand_of, evaluate, instances_needed, meets
-from .explain import does_not_fit, explain, outranked
+from .explain import Near, does_not_fit, explain, outranked
 from .lane import Lanes
+from .ledger import prefill_fraction
 from .plan import Rejection, Workload
 from .trials import Scored, Trials
 
@@ -61,6 +62,7 @@ class Point:
     usd_per_hour: float
     tpot_s: float  # p95
     meets_slo: bool
+    prefill_fraction: float  # of a request's time: how the bill is split between input and output
     rank: int | None = None  # from 1; None: an estimate
 
 
@@ -83,6 +85,7 @@ REASONS = (
     "misses_slo",
     "too_expensive",
     "too_many",
+    "too_much_power",
     "outranked",
     "does_not_fit",
     "unpriced",
@@ -145,7 +148,7 @@ def _decide(
     score, maybe = table_scores(workload, table, scale), meets(workload, table, SLACK)
     promised = {slug: promise(score, maybe, own) for slug, own in rows.items()}
     ranked: list[Scored] = []
-    near: list[Scored] = []
+    near: list[Near] = []
     rejections: list[Rejection] = []
     for done, slug in enumerate(sorted(promised, key=lambda s: (promised[s], s))):
         own, last = rows[slug], ranked[SHOWN - 1] if len(ranked) >= SHOWN else None
@@ -161,14 +164,16 @@ def _decide(
             continue
         ask = partial(best_of_chip, trials=trials, own=own, score=score, scale=scale)
         candidates = partial(designs, table=table, own=own, score=score)
-        rejection, nearest = explain(workload, trials, slug, ask, candidates)
+        rejection, miss = explain(workload, trials, slug, ask, candidates)
         rejections.append(rejection)
-        if nearest is not None and nearest.excess_fraction <= NEAR:
-            near.append(trials.scored(workload, nearest))
+        if miss is not None:
+            near.append(miss)
     rejections += [
         outranked(workload, s.lane.choice.accelerator.slug, s.usd_per_hour, simulated=True) for s in ranked[SHOWN:]
     ]
-    return ranked[:SHOWN], sorted(near, key=lambda s: (s.usd_per_hour, s.row_index)), rejections
+    near.sort(key=lambda n: (n.excess_fraction, n.scored.usd_per_hour, n.scored.row_index))
+    kept = [n.scored for n in near if n.excess_fraction <= NEAR] or [n.scored for n in near[: 0 if ranked else 1]]
+    return ranked[:SHOWN], kept, rejections
 
 
 # --- the picture ------------------------------------------------------------------------------------------------
@@ -191,6 +196,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             usd_per_hour=s.usd_per_hour,
             tpot_s=s.verified.tpot_p95_s,
             meets_slo=True,
+            prefill_fraction=prefill_fraction(workload, table.built, s.row_index, s.verified.running_requests_mean),
             rank=rank,
         )
     good = meets(workload, table)
@@ -209,7 +215,15 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
                 usd_per_hour=float(usd[k, j]),
                 tpot_s=float(table.tpot_p95_s[i, j]),
                 meets_slo=bool(good[i, j]) and float(usd[k, j]) >= held.get(slug, math.inf),
+                prefill_fraction=prefill_fraction(workload, table.built, i, _planned_running(workload, table, i, j)),
             )
+
+
+def _planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
+    """Requests that one lane of a candidate runs at the peak, by Little's law."""
+    c = table.wanted[i].choice
+    rate = workload.requests_per_s_peak / (table.replicas[i, j] * c.pp * c.dp)
+    return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 
 
 def frontier(points: Sequence[Point]) -> set[int]:

@@ -46,6 +46,7 @@ class Scored:
     capacity_requests_per_s: float  # of all replicas
     usd_per_hour: float
     watts: float
+    full_watts: float  # all chips busy, for a site's limit
     utilisation_fraction: float  # mean load over capacity
     memory: MemoryParts
     meets_slo: bool
@@ -92,11 +93,19 @@ def excess(workload: Workload, v: Verified) -> float:
     return max(ratios)
 
 
-def over_budget(workload: Workload, s: Scored) -> bool:
+def budget_excess(workload: Workload, s: Scored) -> float:
+    """How far beyond its budgets of chips, money and power a deployment is; unknown power is infinitely far."""
     c = workload.constraints
-    return (c.max_accelerators is not None and s.chips > c.max_accelerators) or (
-        c.max_usd_per_month is not None and s.usd_per_hour * HOURS_PER_MONTH > c.max_usd_per_month
-    )
+    ratios = [
+        s.chips / c.max_accelerators if c.max_accelerators else 0.0,
+        s.usd_per_hour * HOURS_PER_MONTH / c.max_usd_per_month if c.max_usd_per_month else 0.0,
+        s.full_watts / c.max_watts if c.max_watts else 0.0,
+    ]
+    return max(math.inf if math.isnan(r) else r for r in ratios)
+
+
+def over_budget(workload: Workload, s: Scored) -> bool:
+    return budget_excess(workload, s) > 1.0
 
 
 class Trials:
@@ -173,7 +182,7 @@ class Trials:
         usd, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]))
         offer = self.catalog.offers[int(best[0, 0])]
         instances = int(instances_needed(np.array(float(replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
-        capacity = float(self.table.capacity_requests_per_s[row, trial.design.column]) * replicas
+        capacity = self._capacity(workload, trial.design) * replicas
         load = workload.requests_per_s_mean / capacity
         found = Scored(
             lane=lane,
@@ -186,18 +195,27 @@ class Trials:
             capacity_requests_per_s=capacity,
             usd_per_hour=float(usd[0, 0]),
             watts=math.nan,
+            full_watts=math.nan,
             utilisation_fraction=load,
             memory=_parts(self.table.built, row, lane, trial.verified.running_requests_mean),
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
         )
-        return replace(found, watts=self._watts(found), meets_slo=found.meets_slo and not over_budget(workload, found))
+        found = replace(found, watts=self._watts(found, found.utilisation_fraction), full_watts=self._watts(found, 1.0))
+        return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
 
-    def _watts(self, s: Scored) -> float:
-        """Mean draw with the hosts' share and PUE; the idle chips of a bought host draw too."""
+    def _capacity(self, workload: Workload, design: Design) -> float:
+        """Requests/s that one replica serves at most within the TPOT limit; never less than its simulated share."""
+        limit, row = tpot_limit_s(workload), design.row
+        rates = self.table.capacity_requests_per_s[row, : design.column + 1]
+        within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
+        return max(float(np.max(within, initial=0.0)), workload.requests_per_s_peak / design.replicas)
+
+    def _watts(self, s: Scored, busy_fraction: float) -> float:
+        """Draw at this load with the hosts' share and PUE; the idle chips of a bought host draw too."""
         a, assumed = s.lane.choice.accelerator, self.catalog.assumptions
         tdp, idle = np.array(a.watts), np.array(a.idle_watts)
-        busy = float(watts_per_chip(tdp, idle, np.array(s.utilisation_fraction), assumed)) * s.chips
+        busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed)) * s.chips
         resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed)) * s.idle_chips
         return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * assumed.pue
 

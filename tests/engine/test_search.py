@@ -141,7 +141,8 @@ def test_spare_replicas_are_paid_for_and_share_the_load():
 
 
 def test_idle_chips_of_an_instance_are_counted():
-    (best,) = search(question(), catalog(offers=(offer("big", 30.0, 8),))).ranked
+    few = question(constraints=Constraints(max_accelerators=3))  # of the eight that are sold together
+    (best,) = search(few, catalog(offers=(offer("big", 30.0, 8),))).ranked
     assert best.instances * 8 == best.chips + best.idle_chips and best.idle_chips > 0
     assert best.usd_per_hour == best.instances * 30.0
 
@@ -209,3 +210,23 @@ def test_the_winner_costs_no_more_than_the_best_of_simulating_everything():
             trial = trials.in_full(workload, Design(row=int(i), column=int(j), replicas=n))
             if trial.excess_fraction <= 1:
                 assert trials.scored(workload, trial).usd_per_hour >= best / 1.1
+
+
+def test_a_budget_that_nothing_meets_names_the_nearest_by_its_share():
+    money = question(constraints=Constraints(max_usd_per_month=1.0))
+    answer = search(money, catalog())
+    assert not answer.ranked and answer.near_misses
+    over = [s.usd_per_hour for s in answer.near_misses]
+    assert over == sorted(over)
+
+
+def test_a_site_without_the_power_is_told_how_much_it_takes():
+    answer = search(question(constraints=Constraints(max_watts=1.0)), catalog())
+    assert not answer.ranked
+    told = [r for r in answer.rejections if r.reason == "too_much_power"]
+    assert told and all("kW at full load" in r.detail or "not published" in r.detail for r in told)
+
+
+def test_a_question_that_leaves_no_layout_is_an_answer():
+    answer = search(question(constraints=Constraints(vendors_allow=("nobody",))), catalog())
+    assert not answer.ranked and {r.reason for r in answer.rejections} == {"excluded"}
