@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kombu import Connection
 
+from advisor.broker import Transport
 from advisor.celery import app
 
 WRITERS, READERS, EACH = 3, 2, 60
@@ -42,6 +43,7 @@ def read(folder: Path, found: Any) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "control").mkdir()
+    Transport.global_state.clear()  # it remembers the queues of another test's folder
     return tmp_path
 
 
