@@ -1,12 +1,21 @@
-"""How to start one replica: a command and a script, shell-quoted."""
+"""How to start one replica: a command and the files that it needs, shell-quoted."""
 
+import math
 import shlex
+from dataclasses import dataclass
 from typing import TypedDict
 
 from .layout import HALF
+from .model import Model
+from .plan import Lengths, Workload
+from .simulate import log_normal_sigma
 from .trials import Scored
 
 CONTEXT_STEP_TOKENS = 1024
+Z999 = 3.0902  # of the standard normal: one request in a thousand is longer
+ON_LOAD = {"vllm": ("fp8", "fp8-w8a16"), "sglang": ("fp8",)}  # formats made from a 16-bit checkpoint while it loads
+LISTEN = ("--host", "0.0.0.0", "--port", "8000")
+TRTLLM_OPTIONS = "trtllm-options.yaml"
 
 
 class Launch(TypedDict):
@@ -14,20 +23,65 @@ class Launch(TypedDict):
     files: dict[str, str]
 
 
-def longest_tokens(s: Scored) -> int:
-    """The longest request worth admitting: four mean requests, if the cache holds it; the default may not start."""
-    asked = 4 * s.lane.context_tokens
-    held = s.memory.kv_capacity_tokens * s.lane.choice.pp
-    whole = int(min(asked, held)) // CONTEXT_STEP_TOKENS * CONTEXT_STEP_TOKENS
-    return max(whole, int(min(s.lane.context_tokens, held)))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Longest:
+    """The longest request, prompt and answer, that a lane is started for, and what set it."""
+
+    tokens: int
+    wanted_tokens: int  # one request in a thousand is longer
+    limit: str  # what keeps it below the wanted; empty: nothing
 
 
-def _vllm(model: str, s: Scored) -> list[str]:
-    c = s.lane.choice
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """What the writers of commands read."""
+
+    checkpoint: str  # the model's name, or a placeholder for a checkpoint that somebody must make or find
+    made_on_load: bool
+    cast_dtype: str  # the 16-bit format a wider checkpoint is cast to; empty: none
+    longest: Longest
+    s: Scored
+
+
+def rare_tokens(lengths: Lengths) -> float:
+    """The 99.9th percentile of the log-normal with this mean and p95."""
+    sigma = log_normal_sigma(lengths)
+    return lengths.mean_tokens * math.exp(Z999 * sigma - sigma**2 / 2)
+
+
+def longest(s: Scored, model: Model | None, workload: Workload | None) -> Longest:
+    """p99.9 of the prompt and p99.9 of the answer together, within the model's context and the cache of a lane."""
+    rare = 4 * s.lane.context_tokens
+    if workload is not None:
+        rare = rare_tokens(workload.input_tokens) + rare_tokens(workload.output_tokens)
+    wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
+    limits = [(wanted, ""), (int(s.memory.kv_capacity_tokens * s.lane.choice.pp), "the cache of a replica ends there")]
+    if model is not None:
+        limits.append((model.max_context_tokens, "the model's context ends there"))
+    tokens, limit = min(limits, key=lambda pair: pair[0])
+    return Longest(tokens=tokens, wanted_tokens=wanted, limit=limit)
+
+
+def start_of(name: str, s: Scored, model: Model | None, workload: Workload | None) -> Start:
+    """The published checkpoint where the framework can load it as planned, or else a placeholder."""
+    q, framework = s.lane.choice.quantization, s.lane.framework.slug
+    native = (model.native_dtype if model is not None else "bf16") in (q.slug, q.weights_dtype)
+    on_load = not native and q.slug in ON_LOAD.get(framework, ())
+    cast = q.weights_dtype if not native and q.weights_dtype in HALF and framework != "llama.cpp" else ""
+    if framework == "llama.cpp":
+        checkpoint = f"<GGUF file of {name} in {q.name}>"
+    else:
+        checkpoint = name if native or on_load or cast else f"<checkpoint of {name} in {q.name}>"
+    return Start(checkpoint=checkpoint, made_on_load=on_load, cast_dtype=cast, longest=longest(s, model, workload), s=s)
+
+
+def _vllm(start: Start) -> list[str]:
+    s, c = start.s, start.s.lane.choice
     seats = s.concurrency // c.dp  # vLLM counts per data-parallel rank
-    words = ["vllm", "serve", model, "--tensor-parallel-size", str(c.tp), "--max-num-seqs", str(seats)]
+    words = ["vllm", "serve", start.checkpoint, *LISTEN]
+    words += ["--tensor-parallel-size", str(c.tp), "--max-num-seqs", str(seats)]
     words += ["--max-num-batched-tokens", str(s.lane.max_batched_tokens)]
-    words += ["--max-model-len", str(longest_tokens(s))]
+    words += ["--max-model-len", str(start.longest.tokens)]
     words += ["--gpu-memory-utilization", f"{s.lane.framework.memory_fraction:g}"]
     if c.pp > 1:
         words += ["--pipeline-parallel-size", str(c.pp)]
@@ -37,17 +91,22 @@ def _vllm(model: str, s: Scored) -> list[str]:
         words += ["--enable-expert-parallel"]
     if c.kv_dtype == "fp8":
         words += ["--kv-cache-dtype", "fp8"]
-    if c.quantization.slug == "fp8":
-        words += ["--quantization", "fp8"]
-    return words
+    return words + _loaded_as(start)
 
 
-def _sglang(model: str, s: Scored) -> list[str]:
-    c = s.lane.choice
-    words = ["python", "-m", "sglang.launch_server", "--model-path", model, "--tp-size", str(c.tp * c.dp)]
+def _loaded_as(start: Start) -> list[str]:
+    """Flags of vLLM and SGLang that change the weights while they load."""
+    cast = {"bf16": "bfloat16", "fp16": "float16"}.get(start.cast_dtype)
+    return (["--quantization", "fp8"] if start.made_on_load else []) + (["--dtype", cast] if cast else [])
+
+
+def _sglang(start: Start) -> list[str]:
+    s, c = start.s, start.s.lane.choice
+    words = ["python", "-m", "sglang.launch_server", "--model-path", start.checkpoint, *LISTEN]
+    words += ["--tp-size", str(c.tp * c.dp)]
     words += ["--max-running-requests", str(s.concurrency), "--chunked-prefill-size", str(s.lane.max_batched_tokens)]
     words += ["--mem-fraction-static", f"{s.lane.framework.memory_fraction:g}"]
-    words += ["--context-length", str(longest_tokens(s))]
+    words += ["--context-length", str(start.longest.tokens)]
     if c.dp > 1:
         words += ["--dp-size", str(c.dp), "--enable-dp-attention"]
     if c.ep > 1:
@@ -56,28 +115,42 @@ def _sglang(model: str, s: Scored) -> list[str]:
         words += ["--pp-size", str(c.pp)]
     if c.kv_dtype == "fp8":
         words += ["--kv-cache-dtype", "fp8_e4m3"]
-    if c.quantization.slug == "fp8":
-        words += ["--quantization", "fp8"]
-    return words
+    return words + _loaded_as(start)
 
 
-def _trtllm(model: str, s: Scored) -> list[str]:
-    c = s.lane.choice
-    words = ["trtllm-serve", model, "--tp_size", str(c.tp * c.dp), "--pp_size", str(c.pp)]
+def _trtllm(start: Start) -> list[str]:
+    s, c = start.s, start.s.lane.choice
+    words = ["trtllm-serve", start.checkpoint, *LISTEN, "--tp_size", str(c.tp * c.dp), "--pp_size", str(c.pp)]
     words += ["--max_batch_size", str(s.concurrency // c.dp), "--max_num_tokens", str(s.lane.max_batched_tokens)]
-    words += ["--max_seq_len", str(longest_tokens(s))]
+    words += ["--max_seq_len", str(start.longest.tokens)]
     if c.ep > 1:
         words += ["--ep_size", str(c.ep)]
-    return words
+    return words + ["--extra_llm_api_options", TRTLLM_OPTIONS]
 
 
-def _llama_cpp(model: str, s: Scored) -> list[str]:
-    words = ["llama-server", "--hf-repo", model, "--n-gpu-layers", "999", "--parallel", str(s.concurrency)]
-    return words + ["--ctx-size", str(int(s.lane.context_tokens * s.concurrency)), "--cont-batching"]
+def trtllm_options(s: Scored) -> str:
+    """The YAML file beside a trtllm-serve command: what has no flag, and the whole section of the cache."""
+    c = s.lane.choice
+    lines = ["enable_attention_dp: true"] if c.dp > 1 else []
+    lines += ["kv_cache_config:", f"  dtype: {c.kv_dtype if c.kv_dtype in ('fp8', 'int8') else 'auto'}"]
+    lines += [f"  free_gpu_memory_fraction: {s.lane.framework.memory_fraction:g}"]
+    return "\n".join(lines) + "\n"
 
 
-def _mlx(model: str, s: Scored) -> list[str]:
-    return ["mlx_lm.server", "--model", model]
+def slots(start: Start) -> int:
+    """Requests that llama.cpp runs at once: each slot is as long as the longest request, in use or not."""
+    held = int(start.s.memory.kv_capacity_tokens)
+    return max(min(start.s.concurrency, held // start.longest.tokens), 1)
+
+
+def _llama_cpp(start: Start) -> list[str]:
+    count = slots(start)
+    words = ["llama-server", "--model", start.checkpoint, *LISTEN, "--n-gpu-layers", "999", "--parallel", str(count)]
+    return words + ["--ctx-size", str(start.longest.tokens * count), "--cont-batching"]  # the server divides it
+
+
+def _mlx(start: Start) -> list[str]:
+    return ["mlx_lm.server", "--model", start.checkpoint, *LISTEN]
 
 
 WRITERS = {
@@ -92,21 +165,41 @@ WRITERS = {
 }
 
 
-def checkpoint_note(s: Scored) -> str:
-    """What the weights must be where the command cannot make them from the published checkpoint; empty: nothing."""
-    q = s.lane.choice.quantization
-    if s.lane.framework.slug in ("llama.cpp", "mlx"):
-        return f"# use a checkpoint converted for {s.lane.framework.name} in {q.name}"
-    on_the_fly = q.slug == "fp8" and s.lane.framework.slug != "tensorrt-llm"
-    return "" if on_the_fly or q.weights_dtype in HALF else f"# use a checkpoint published or converted in {q.name}"
+def notes(start: Start) -> list[str]:
+    """What a reader of the script must know before running it."""
+    s, most, framework = start.s, start.longest, start.s.lane.framework
+    said = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
+    if s.replicas > 1:
+        said.append("put a load balancer in front of the replicas; replicas on one host need their own chips and port")
+    if start.checkpoint.startswith("<"):
+        said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
+    if framework.slug != "mlx":
+        said.append(f"requests up to {most.tokens} tokens, prompt and answer together; " + _why(most))
+    if framework.slug == "llama.cpp" and slots(start) < s.concurrency:
+        said.append(
+            f"planned for {s.concurrency} requests at once, the cache has room for {slots(start)} of the longest"
+        )
+    return said
 
 
-def launch(model: str, s: Scored) -> Launch:
-    """The command of one replica and a script that runs it; empty for frameworks without a writer yet."""
+def _why(most: Longest) -> str:
+    if most.limit:
+        return f"{most.limit}, the 99.9th percentiles of both come to {most.wanted_tokens}"
+    return "the 99.9th percentiles of both fit"
+
+
+def launch(name: str, s: Scored, model: Model | None = None, workload: Workload | None = None) -> Launch:
+    """The command of one replica and a script that runs it; empty for frameworks without a writer yet.
+
+    Without a model its checkpoint is taken to be BF16, without a workload the longest request to be four mean ones.
+    """
     writer = WRITERS.get(s.lane.framework.slug)
     if writer is None:
         return {"command": "", "files": {}}
-    command = shlex.join(writer(model, s))
-    about = f"# {s.lane.framework.name} {s.lane.framework.version}, one of {s.replicas} replicas"
-    lines = ["#!/bin/sh", about, checkpoint_note(s), f"exec {command}"]
-    return {"command": command, "files": {"serve.sh": "\n".join(line for line in lines if line) + "\n"}}
+    start = start_of(name, s, model, workload)
+    command = shlex.join(writer(start))
+    lines = ["#!/bin/sh", *(f"# {note}" for note in notes(start)), f"exec {command}"]
+    files = {"serve.sh": "\n".join(lines) + "\n"}
+    if s.lane.framework.slug == "tensorrt-llm":
+        files[TRTLLM_OPTIONS] = trtllm_options(s)
+    return {"command": command, "files": files}
