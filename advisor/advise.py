@@ -155,8 +155,9 @@ def compute(claim: "Claim") -> None:
         claim.report("reading the catalog", 0.0)
         snapshot = assemble.snapshot(advice.workload.spec, advice.organisation)
         claim.write(snapshot=snapshot)
+    begun_s = time.monotonic()
     result = assemble.recommend(advice.workload.spec, snapshot, claim.report)
-    claim.finish(snapshot, result)
+    claim.finish(snapshot, {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)})
 
 
 def lease_end() -> datetime:

@@ -27,6 +27,7 @@ def test_a_run_writes_result_options_and_what_they_rest_on(advice: Advice, engin
     assert (advice.engine_version, advice.catalog_version) == ("test", "test")
     assert [option.rank for option in advice.options.all()] == [1, 2]
     assert advice.result["recommendations"] == [option.detail for option in advice.options.all()]
+    assert advice.result["elapsed_s"] >= 0
 
 
 def test_a_second_delivery_finds_nothing_to_claim(advice: Advice, engine: SimpleNamespace) -> None:

@@ -1,5 +1,6 @@
 import json
 import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--canonical", action="store_true", help="JSON to compare: sorted, 6 digits, no clock values"
         )
-        parser.add_argument("--top", type=int, help="at most so many recommendations")
+        parser.add_argument("--top", type=int, metavar="N", help="at most so many recommendations")
         parser.add_argument("--set", action="append", default=[], metavar="path.to.key=value")
         parser.add_argument("--snapshot", type=Path, help="read the catalog from this file; written when it is absent")
 
@@ -35,13 +36,15 @@ class Command(BaseCommand):
         from advisor import assemble  # here: `advise --help` need not import the engine
 
         require_catalog()
+        if options["top"] is not None and options["top"] < 1:
+            self.refuse(f"--top: {options['top']} recommendations are none; give a whole number from 1")
         try:
             spec = question(options["workload"], options["set"])
             snapshot = kept_snapshot(options["snapshot"], lambda: assemble.snapshot(spec, default_organisation()))
-            result = assemble.recommend(spec, snapshot)
+            result = timed(lambda: assemble.recommend(spec, snapshot))
         except workload.WorkloadError as error:
             self.refuse(*(line(item) for item in error.errors))
-        except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        except BadFile as error:
             self.refuse(str(error))
         result["recommendations"] = result["recommendations"][: options["top"]]
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](result))
@@ -69,9 +72,39 @@ RENDER: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
+class BadFile(Exception):
+    """A file that was named cannot be used; the text names it and says what to do."""
+
+
+def read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise BadFile(f"{path}: there is no such {what}; check the path and the working folder") from None
+    except OSError as error:
+        raise BadFile(f"{path}: this {what} cannot be read: {error.strerror}; check its path and rights") from None
+
+
+def read_json(path: Path, what: str, remedy: str) -> dict[str, Any]:
+    try:
+        found = json.loads(read(path, what))
+    except ValueError as error:
+        raise BadFile(f"{path}: this {what} is not valid JSON ({error}); {remedy}") from None
+    if not isinstance(found, dict):
+        raise BadFile(f"{path}: this {what} is not a JSON object; {remedy}")
+    return found
+
+
+def timed(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `compute` answers, with the seconds that it took."""
+    begun_s = time.monotonic()
+    result = compute()
+    return {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)}
+
+
 def question(path: Path, changes: list[str]) -> dict[str, Any]:
     """The validated workload of the file with each `--set` applied; the files it names are read beside it."""
-    raw = workload.load(path.read_bytes())
+    raw = workload.load(read(path, "workload file"))
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
@@ -85,7 +118,7 @@ def question(path: Path, changes: list[str]) -> dict[str, Any]:
 def with_files(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     model = spec["model"]
     if isinstance(model, dict) and isinstance(model["config"], str):
-        config = json.loads((folder / model["config"]).read_text())
+        config = read_json(folder / model["config"], "model configuration", "give a Hugging Face config.json")
         spec = {**spec, "model": {**model, "config": config}}
     return with_traces(spec, folder)
 
@@ -95,8 +128,16 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
     if path is None:
         return make()
     if not path.exists():
-        path.write_text(json.dumps(make(), sort_keys=True))
-    return dict(json.loads(path.read_text()))
+        text = json.dumps(make(), sort_keys=True)
+        try:
+            path.write_text(text)
+        except OSError as error:
+            raise BadFile(f"{path}: the snapshot cannot be written: {error.strerror}; check the folder") from None
+    remedy = "delete it, and it is written again from today's catalog"
+    found = read_json(path, "snapshot", remedy)
+    if "catalog_version" not in found:
+        raise BadFile(f"{path}: this is no snapshot of the catalog (it has no catalog_version); {remedy}")
+    return found
 
 
 def line(error: dict[str, str]) -> str:
