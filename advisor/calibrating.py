@@ -20,6 +20,7 @@ Estimator = Callable[[Sequence[Case], Resources], Sequence[Estimate]]
 FITTED_FIELDS = tuple(quick.Means.__slots__)
 CORRECTION_MAX = 0.5  # in log; a saturated run whose simulation differs more says little about kernels
 KINDS = ("tpot", "ttft", "throughput", "static", "prefill", "kernel")
+SMALLEST_CLASS = 3  # groups; fewer say nothing of a spread, the figure then has the interval of its kind or none
 LEFT_OUT = ("accelerator", "model", "family", "framework version")
 
 
@@ -332,7 +333,7 @@ def intervals(
                 [unit_of(used, kind, families) for used, _ in members],
             )
             for metric, members in sorted(by_metric.items())
-            if metric and members
+            if metric and len({used.group for used, _ in members}) >= SMALLEST_CLASS
         }
     return result
 

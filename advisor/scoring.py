@@ -115,25 +115,42 @@ def predict(
 
 
 def interval_kind(metric: str, case: Case) -> str:
-    """Which of the calibration's intervals belongs to a metric; empty: none does."""
+    """Which of the calibration's intervals belongs to a metric; empty: none does.
+
+    Waiting differs by situation, so latencies of two pools, of speculation, of an offered rate and of an unknown
+    client each have their own.
+    """
     if case.phase == "kernel":
         return "kernel"
     if case.phase == "fit":
         return ""
     if metric.startswith("ttft"):
-        return "ttft" if case.client.known else "ttft_unknown_client"
+        return f"ttft{situation(case)}"
     if metric.startswith(("tpot", "itl")):
-        return "tpot"
+        return f"tpot{situation(case)}"
     if metric.startswith("prefill"):
         return "prefill"
     return "latency" if metric.startswith("e2e") else "throughput"
+
+
+def situation(case: Case) -> str:
+    """What sets a case apart from an aggregated deployment under a closed loop; empty: nothing."""
+    if case.mode == "disagg":
+        return "_pools"
+    if case.speculative:
+        return "_speculative"
+    if case.client.kind == "poisson":
+        return "_open_loop"
+    return "" if case.client.known else "_unknown_client"
 
 
 def ratios_of(row: Row, case: Case, estimate: Any, scopes: Mapping[str, Mapping[str, Any]]) -> Ratios | None:
     """(low, high) factors of the 90 % interval: what left-out rows of the estimate's basis showed."""
     known = scopes.get(f"interval:{getattr(estimate, 'basis', '')}", {})
     kind = interval_kind(row.metric, case)
-    if f"{kind}_low_ratio" not in known:
+    if f"{kind}_high_ratio" not in known:
+        kind = kind.split("_")[0]
+    if f"{kind}_high_ratio" not in known:
         return None
     return float(known[f"{kind}_low_ratio"]), float(known[f"{kind}_high_ratio"])
 

@@ -14,7 +14,7 @@ from .measured_samples import CATALOG, row
 MEASURED = SimpleNamespace(
     models=CATALOG.models,
     accelerators=CATALOG.accelerators,
-    scopes={"interval:measured": {"tpot_low_ratio": 0.75, "tpot_high_ratio": 1.25, "ttft_low_ratio": 0.5}},
+    scopes={"interval:measured": {"tpot_low_ratio": 0.75, "tpot_high_ratio": 1.25}},
 )
 
 
