@@ -140,7 +140,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "bound": bound_of(steps),
         "basis": c.efficiency.basis,
         "meets_slo": s.meets_slo,
-        "launch": launch(taken["model"]["hf_id"], s),
+        "launch": launch(taken["model"]["hf_id"], s, catalog.model, workload),
         "step": steps,
     }
     r["interval"] = intervals(r, half)
