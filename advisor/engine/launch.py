@@ -139,7 +139,7 @@ def trtllm_options(s: Scored) -> str:
 
 def slots(start: Start) -> int:
     """Requests that llama.cpp runs at once: each slot is as long as the longest request, in use or not."""
-    held = int(start.s.memory.kv_capacity_tokens)
+    held = int(start.s.memory.kv_capacity_tokens * start.s.lane.choice.pp)
     return max(min(start.s.concurrency, held // start.longest.tokens), 1)
 
 

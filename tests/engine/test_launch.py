@@ -99,6 +99,8 @@ def test_llama_cpp_starts_no_more_slots_than_the_cache_holds(best: Scored):
     assert option(shlex.split(found["command"]), "--parallel") == "5"
     assert option(shlex.split(found["command"]), "--ctx-size") == str(5 * 2048)
     assert "planned for 12 requests at once" in found["files"]["serve.sh"]
+    staged = replace(small, lane=replace(small.lane, choice=replace(small.lane.choice, pp=2)))
+    assert option(words(staged, input_tokens=constant, output_tokens=constant), "--parallel") == "10"
 
 
 # --- TensorRT-LLM -----------------------------------------------------------------------------------------------
