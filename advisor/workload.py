@@ -25,12 +25,12 @@ Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "
 Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk"]
 
 
-def number_as(section: Any, *keys: str) -> BeforeValidator:
-    """Lets a section be written as one number: the same value under each of `keys`."""
+def number_as_mean(section: Any) -> BeforeValidator:
+    """Lets a section be written as one number: its mean, and by `fill` what else it has."""
 
     def spread(value: object) -> object:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
-        return dict.fromkeys(keys, value) if plain else value
+        return {"mean": value} if plain else value
 
     return BeforeValidator(spread, json_schema_input_type=Annotated[float, Field(gt=0)] | section)
 
@@ -103,9 +103,9 @@ LoadCurve = Annotated[
 
 
 class Traffic(Section):
-    input_tokens: Annotated[Lengths, number_as(Lengths, "mean", "p95")]
-    output_tokens: Annotated[Lengths, number_as(Lengths, "mean", "p95")]
-    requests_per_s: Annotated[Rate, number_as(Rate, "mean", "peak")] | None = None
+    input_tokens: Annotated[Lengths, number_as_mean(Lengths)]
+    output_tokens: Annotated[Lengths, number_as_mean(Lengths)]
+    requests_per_s: Annotated[Rate, number_as_mean(Rate)] | None = None
     users: Users | None = None
     load_curve: LoadCurve = "flat"
     prefix_cache_hit_rate: Fraction = 0.0
@@ -336,9 +336,26 @@ def dotted(loc: Iterable[Any]) -> str:
 
 def near(given: object, known: Iterable[str], most: int = 1, cutoff: float = 0.65) -> str:
     """'; did you mean x?' for the closest of `known`, or nothing."""
-    by_fold = {name.casefold(): name for name in known}
-    found = difflib.get_close_matches(str(given).casefold()[:200], by_fold, n=most, cutoff=cutoff)
-    return f"; did you mean {' or '.join(by_fold[name] for name in found)}?" if found else ""
+    found = nearest(given, known, most, cutoff)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def nearest(given: object, known: Iterable[str], most: int, cutoff: float) -> list[str]:
+    """The closest of `known` in any case: the name itself, names that begin with or hold it, then similar ones."""
+    by_fold = {name.casefold(): name for name in sorted(known)}
+    typed = str(given).strip().casefold()[:200]
+    holding = [name for name in by_fold if len(typed) > 1 and typed in name]
+    holding.sort(key=lambda name: (not name.startswith(typed), len(name)))
+    similar = difflib.get_close_matches(typed, by_fold, n=most, cutoff=cutoff)
+    return [by_fold[name] for name in dict.fromkeys([*holding, *similar])][:most]
+
+
+def listed(given: object, known: Iterable[str], where: str, most: int = 40) -> str:
+    """Names of `known`, those close to `given` first; a cut list says of how many and where they all stand."""
+    names = sorted(known)
+    shown = list(dict.fromkeys([*nearest(given, names, most=8, cutoff=0.45), *names]))[:most]
+    more = f", ... ({len(names)} in all{f'; see {where}' if where else ''})" if len(shown) < len(names) else ""
+    return ", ".join(shown) + more
 
 
 def allowed_keys(loc: Iterable[Any], root: type[BaseModel]) -> list[str]:
@@ -413,10 +430,28 @@ def region_slugs(region: Any) -> list[str]:
 def unknown(field: str, names: Iterable[str], known: Callable[[], Iterable[str]]) -> list[dict[str, str]]:
     """An error for each of `names` that is not known; the catalog is asked only when there is a name."""
     names = list(names)
-    there = set(known()) if names else set()
-    allowed = ", ".join(sorted(there)[:40]) or "nothing: the catalog is empty, run load_catalog"
+    there = set(filter(None, known())) if names else set()
+    empty = "nothing: the catalog is empty, run load_catalog"
     return [
-        error(field, f"{name} is not in the catalog{near(name, there, most=3, cutoff=0.45)}", allowed)
+        error(
+            field,
+            f"{name} is not in the catalog{near(name, there, most=3, cutoff=0.45)}",
+            listed(name, there, LISTS.get(kind_of(field), "")) or empty,
+        )
         for name in names
         if name not in there
     ]
+
+
+LISTS = {
+    "model": "/api/v1/models",
+    "accelerators": "/api/v1/accelerators",
+    "vendors": "/api/v1/accelerators",
+    "owned": "/api/v1/accelerators",
+    "inventory": "/api/v1/accelerators",
+}
+
+
+def kind_of(field: str) -> str:
+    """accelerators of constraints.accelerators.allow."""
+    return field.removeprefix("constraints.").partition(".")[0]

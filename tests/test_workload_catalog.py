@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from advisor.workload import WorkloadError, check_catalog, parse
+from advisor.workload import WorkloadError, check_catalog, parse, unknown
 from catalog.models import Accelerator, Price, ServedModel
 
 pytestmark = pytest.mark.django_db
@@ -43,12 +43,35 @@ def test_known_names_pass() -> None:
 
 
 def test_an_unknown_model_offers_the_nearest() -> None:
-    assert " or meta-llama/Llama-3.1-8B?" in refused(model="Llama-3.1-8b")["model"]["message"]
+    assert "did you mean meta-llama/Llama-3.1-8B" in refused(model="Llama-3.1-8b")["model"]["message"]
 
 
 @pytest.mark.parametrize("kind", ["accelerators", "vendors", "providers", "regions"])
 def test_unknown_names_in_constraints_are_named(kind: str) -> None:
     assert f"constraints.{kind}.deny" in refused(constraints={kind: {"deny": ["h10-sxm"]}})
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"), [("a100", "a100-80gb-sxm"), ("H100", "h100-sxm"), ("80gb", "a100-80gb-sxm")]
+)
+def test_names_that_hold_what_was_typed_come_first(typed: str, first: str) -> None:
+    slugs = ["a10", "a100-40gb-pcie", "a100-80gb-sxm", "b100", "gh100", "h10", "h100-sxm", "h200-sxm"]
+    (found,) = unknown("owned", [typed], lambda: slugs)
+    assert f"did you mean {first}" in found["message"]
+    assert found["allowed"].startswith(first) and set(found["allowed"].split(", ")) == set(slugs)
+
+
+def test_vendors_are_suggested_whatever_their_case() -> None:
+    assert (
+        "did you mean nvidia?"
+        in refused(constraints={"vendors": {"allow": ["Nvidia"]}})["constraints.vendors.allow"]["message"]
+    )
+
+
+def test_a_list_that_is_cut_says_so() -> None:
+    (found,) = unknown("owned", ["chip-77"], lambda: [f"chip-{number}x" for number in range(100)])
+    assert found["allowed"].startswith("chip-77x, ")
+    assert found["allowed"].endswith(", ... (100 in all; see /api/v1/accelerators)")
 
 
 def test_unknown_chips_that_are_owned_are_named() -> None:
