@@ -49,23 +49,20 @@ def rare_tokens(lengths: Lengths) -> float:
     return lengths.mean_tokens * math.exp(Z999 * sigma - sigma**2 / 2)
 
 
-def longest(s: Scored, model: Model | None, workload: Workload | None) -> Longest:
+def longest(s: Scored, model: Model, workload: Workload) -> Longest:
     """p99.9 of the prompt and p99.9 of the answer together, within the model's context and the cache of a lane."""
-    rare = 4 * s.lane.context_tokens
-    if workload is not None:
-        rare = rare_tokens(workload.input_tokens) + rare_tokens(workload.output_tokens)
+    rare = rare_tokens(workload.input_tokens) + rare_tokens(workload.output_tokens)
     wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
-    limits = [(wanted, ""), (int(s.memory.kv_capacity_tokens * s.lane.choice.pp), "the cache of a replica ends there")]
-    if model is not None:
-        limits.append((model.max_context_tokens, "the model's context ends there"))
-    tokens, limit = min(limits, key=lambda pair: pair[0])
+    held = int(s.memory.kv_capacity_tokens * s.lane.choice.pp)
+    limits = ((model.max_context_tokens, "the model's context ends there"), (held, "the cache of a replica ends there"))
+    tokens, limit = min((wanted, ""), *limits, key=lambda pair: pair[0])
     return Longest(tokens=tokens, wanted_tokens=wanted, limit=limit)
 
 
-def start_of(name: str, s: Scored, model: Model | None, workload: Workload | None) -> Start:
+def start_of(name: str, s: Scored, model: Model, workload: Workload) -> Start:
     """The published checkpoint where the framework can load it as planned, or else a placeholder."""
     q, framework = s.lane.choice.quantization, s.lane.framework.slug
-    native = (model.native_dtype if model is not None else "bf16") in (q.slug, q.weights_dtype)
+    native = model.native_dtype in (q.slug, q.weights_dtype)
     on_load = not native and q.slug in ON_LOAD.get(framework, ())
     cast = q.weights_dtype if not native and q.weights_dtype in HALF and framework != "llama.cpp" else ""
     if framework == "llama.cpp":
@@ -188,11 +185,8 @@ def _why(most: Longest) -> str:
     return "the 99.9th percentiles of both fit"
 
 
-def launch(name: str, s: Scored, model: Model | None = None, workload: Workload | None = None) -> Launch:
-    """The command of one replica and a script that runs it; empty for frameworks without a writer yet.
-
-    Without a model its checkpoint is taken to be BF16, without a workload the longest request to be four mean ones.
-    """
+def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
+    """The command of one replica and a script that runs it; empty for frameworks without a writer yet."""
     writer = WRITERS.get(s.lane.framework.slug)
     if writer is None:
         return {"command": "", "files": {}}
