@@ -47,18 +47,14 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def not_a_number(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON; give a finite number")
-
-
 class StrictJSONParser(parsers.BaseParser):
-    """JSON as its standard says: no NaN, no key twice, UTF-8, bounded."""
+    """JSON, no key twice, UTF-8, bounded. NaN is read, so that validation can refuse it at its field."""
 
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            return json.loads(bounded(stream), object_pairs_hook=unique, parse_constant=not_a_number)
+            return json.loads(bounded(stream), object_pairs_hook=unique)
         except RecursionError:
             raise exceptions.ParseError("Malformed JSON: nested too deeply.") from None
         except ValueError as error:

@@ -91,7 +91,7 @@ QUESTION = (
                 "How it may be had",
                 SOME_OF,
                 "None ticked: any",
-                choices=(("rent", "rent"), ("own", "own"), ("api", "hosted API")),
+                choices=(("rent", "rent"), ("own", "own"), ("api", "hosted API (not compared yet)")),
             ),
             Field(
                 "constraints.quality",
@@ -175,14 +175,25 @@ class WorkloadForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
+        for found in self.faults(cleaned):
+            self.place(found)
+        return cleaned
+
+    def faults(self, cleaned: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Everything that is wrong, at once; none sets `spec`."""
         try:
             raw = self.combined(cleaned)
+        except workload.WorkloadError as trouble:
+            return trouble.errors
+        try:
             self.spec = workload.parse(raw)
+        except workload.WorkloadError as trouble:
+            return trouble.errors + workload.wrong_names(raw)
+        try:
             workload.check_catalog(self.spec)
         except workload.WorkloadError as trouble:
-            for found in trouble.errors:
-                self.place(found)
-        return cleaned
+            return trouble.errors
+        return []
 
     def combined(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
         """The YAML alone when it is a whole workload (it names a model), else the form with the YAML laid over it."""
@@ -319,10 +330,13 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     return initial
 
 
+COMPARED = ["rent", "own"]  # what a fresh form ticks: hosted APIs are not compared yet
+
+
 def defaults() -> dict[str, Any]:
     """The form before anybody chose anything."""
     found = from_spec(workload.Spec().model_dump(mode="json"))
-    return {path: value for path, value in found.items() if path != "name"}
+    return {path: value for path, value in found.items() if path != "name"} | {"constraints.acquisition": COMPARED}
 
 
 def shown(value: object) -> str:
@@ -384,7 +398,11 @@ def presets() -> list[dict[str, str]]:
 def preset(slug: str) -> dict[str, Any] | None:
     """The workload of a preset, or None when there is none of that name."""
     paths = {path.stem: path for path in preset_folder().glob("*.yaml")}
-    return workload.parse(paths[slug].read_text()) if slug in paths else None
+    if slug not in paths:
+        return None
+    spec = workload.parse(paths[slug].read_text())
+    ways = [way for way in spec["constraints"]["acquisition"] if way in COMPARED]
+    return {**spec, "constraints": {**spec["constraints"], "acquisition": ways or COMPARED}}
 
 
 def preset_folder() -> Path:

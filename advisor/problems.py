@@ -19,6 +19,9 @@ from advisor.workload import WorkloadError
 CONTENT_TYPE = "application/problem+json"
 
 
+NOTHING_HERE = "Nothing is at this address: its id or name may be mistyped, or what it named is gone."
+
+
 class TooLarge(exceptions.APIException):
     status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     default_detail = "The body is larger than 1 MB."
@@ -57,6 +60,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> Response | None:
         return None
     errors = flat(response.data) if isinstance(exc, exceptions.ValidationError) else []
     detail = "Some fields are not valid." if errors else str(getattr(exc, "detail", exc))
+    if response.status_code == HTTPStatus.NOT_FOUND:
+        detail = NOTHING_HERE
     kept = {name: value for name, value in response.headers.items() if name != "Content-Type"}
     return refusal(response.status_code, detail, errors, headers=kept)
 

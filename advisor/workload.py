@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from advisor.workload_text import WorkloadError, check_plain, error, load, set_path
+from advisor.workload_text import WorkloadError, error, load, set_path, unstorable
 
 __all__ = ["WorkloadError", "check_catalog", "error", "load", "parse", "set_path"]
 
@@ -221,21 +221,47 @@ class Spec(Section):
 def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     """The validated workload with every default filled in, JSON-able. Raises WorkloadError."""
     raw = load(data) if isinstance(data, str | bytes) else dict(data)
-    check_plain(raw)
+    found = list(unstorable(raw))
+    if any(item["message"] == "nested too deeply" for item in found):
+        raise WorkloadError(found)
     try:
         spec = Spec.model_validate(raw)
     except ValidationError as trouble:
-        raise WorkloadError([explain(item) for item in trouble.errors(include_url=False)]) from None
+        also = [explain(item) for item in trouble.errors(include_url=False)]
+        found += [item for item in also if not any(within(item["field"], at["field"]) for at in found)]
+        raise WorkloadError(found + missing(raw)) from None
+    if found:
+        raise WorkloadError(found + missing(raw))
     filled = fill(spec)
-    needs = [error(key, f"is required for kind {spec.kind}") for key in NEEDS[spec.kind] if filled[key] is None]
     extra = [
         error(key, f"does not belong to kind {spec.kind}", f"kind: {key}")
         for key in ("batch", "training", "finetuning")
         if key != spec.kind and filled[key] is not None
     ]
-    if found := needs + extra + cross_checks(spec):
+    if found := missing(raw) + extra + cross_checks(spec):
         raise WorkloadError(found)
     return filled
+
+
+def within(field: str, section: str) -> bool:
+    return field == section or field.startswith((f"{section}.", f"{section}["))
+
+
+def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What the kind needs and the file does not have, however wrong the rest of it is."""
+    kind = raw.get("kind", "serving")
+    needs = NEEDS.get(kind, ()) if isinstance(kind, str) else ()
+    found = [error(key, f"is required for kind {kind}") for key in needs if raw.get(key) is None]
+    traffic = raw.get("traffic")
+    rate = ("requests_per_s", "users")
+    if (
+        kind in ("serving", "embedding")
+        and isinstance(traffic, Mapping)
+        and all(traffic.get(key) is None for key in rate)
+    ):
+        allowed = "a number, {mean, peak}, or traffic.users instead"
+        found.append(error("traffic.requests_per_s", "is required", allowed))
+    return found
 
 
 def fill(spec: Spec) -> dict[str, Any]:
@@ -258,8 +284,6 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
     """What no single field can know."""
     found = []
     traffic = spec.traffic
-    if traffic and not traffic.requests_per_s and not traffic.users and spec.kind in ("serving", "embedding"):
-        found.append(error("traffic.requests_per_s", "is required", "a number, {mean, peak}, or traffic.users instead"))
     if traffic and traffic.requests_per_s and traffic.users:
         rate = traffic.users.active / traffic.users.think_s
         if traffic.requests_per_s.mean != rate:
@@ -421,6 +445,18 @@ def unknown_names(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     extra = [key for key in spec["tco"] if key not in Tco.model_fields]
     found += unknown("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
     return found
+
+
+def wrong_names(raw: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Unknown names in those parts of an unusable workload that can be read by themselves."""
+    parts: dict[str, Any] = {}
+    for key in ("model", "constraints", "owned", "inventory", "tco"):
+        try:
+            Spec.model_validate({key: raw[key]} if key in raw else {})
+        except ValidationError:
+            continue
+        parts |= {key: raw[key]} if key in raw else {}
+    return unknown_names(Spec.model_validate(parts).model_dump(mode="json"))
 
 
 def region_slugs(region: Any) -> list[str]:

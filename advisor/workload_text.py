@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -93,23 +93,30 @@ def load(text: str | bytes) -> dict[str, Any]:
     return data
 
 
-def check_plain(value: Any, field: str = "", depth: int = 0) -> None:
+def check_plain(value: Any) -> None:
     """Refuses what cannot be stored: NaN, NUL characters, lone surrogates, keys that are not text, depth."""
+    if found := list(unstorable(value)):
+        raise WorkloadError(found)
+
+
+def unstorable(value: Any, field: str = "", depth: int = 0) -> Iterator[dict[str, str]]:
+    """An error for each value that cannot be stored."""
     if depth > MAX_DEPTH:
-        raise WorkloadError([error(field, "nested too deeply", f"at most {MAX_DEPTH} levels")])
-    if isinstance(value, float) and not math.isfinite(value):
-        raise WorkloadError([error(field, "is not a finite number", "a finite number")])
-    if isinstance(value, str) and ("\x00" in value or not value.isascii() and has_surrogate(value)):
-        raise WorkloadError([error(field, "contains characters that cannot be stored", "plain Unicode text")])
-    if isinstance(value, Mapping):
+        yield error(field, "nested too deeply", f"at most {MAX_DEPTH} levels")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield error(field, "is not a finite number", "a finite number")
+    elif isinstance(value, str) and ("\x00" in value or not value.isascii() and has_surrogate(value)):
+        yield error(field, "contains characters that cannot be stored", "plain Unicode text")
+    elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise WorkloadError([error(field, "keys are words", "a text key")])
-            check_plain(key, field, depth)
-            check_plain(item, f"{field}.{key}".lstrip("."), depth + 1)
+                yield error(field, "keys are words", "a text key")
+            else:
+                yield from unstorable(key, field, depth)
+                yield from unstorable(item, f"{field}.{key}".lstrip("."), depth + 1)
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            check_plain(item, f"{field}[{position}]", depth + 1)
+            yield from unstorable(item, f"{field}[{position}]", depth + 1)
 
 
 def has_surrogate(text: str) -> bool:

@@ -33,8 +33,6 @@ def post(client: Client, body: Any, kind: str = "application/json", **headers: s
     "body",
     [
         "{",
-        '{"a": NaN}',
-        '{"a": Infinity}',
         '{"a": 1, "a": 2}',
         b"\xff",
         "[" * 100_000,
@@ -43,6 +41,14 @@ def post(client: Client, body: Any, kind: str = "application/json", **headers: s
 )
 def test_malformed_json(client: Client, body: Any) -> None:
     assert "Malformed JSON" in problem(post(client, body), 400)["detail"]
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("address", ["advice", "estimate"])
+def test_what_is_no_number_is_named_by_its_field(client: Client, word: str, address: str) -> None:
+    text = '{"model": "m", "traffic": {"input_tokens": {"mean": ' + word + "}}}"
+    errors = problem(client.generic("POST", f"/api/v1/{address}", text, "application/json"), 422)["errors"]
+    assert ("traffic.input_tokens.mean", "is not a finite number") in {(e["field"], e["message"]) for e in errors}
 
 
 def test_malformed_yaml(client: Client) -> None:
@@ -98,7 +104,8 @@ def test_methods_and_addresses_that_do_not_exist(client: Client) -> None:
     assert client.put("/api/v1/advice")["Allow"] == "GET, POST, HEAD, OPTIONS"
     problem(client.put("/api/v1/advice"), 405)
     problem(client.get("/api/v1/advice/" + "0" * 8), 404)
-    problem(client.get("/api/v1/advice/00000000-0000-0000-0000-000000000000"), 404)
+    gone = problem(client.get("/api/v1/advice/00000000-0000-0000-0000-000000000000"), 404)
+    assert "mistyped" in gone["detail"] and "query" not in gone["detail"]
     problem(client.get("/api/nowhere"), 404)
 
 

@@ -11,6 +11,7 @@ from advisor.workload import parse
 from catalog.models import ServedModel
 
 pytestmark = pytest.mark.django_db
+TRAFFIC = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 2}
 GOOD = {
     "name": "my chat",
     "model": "meta-llama/Llama-3.1-8B",
@@ -62,6 +63,23 @@ def test_an_error_stands_at_its_field(field: str, typed: str, says: str) -> None
     errors = errors_of(**{field: typed})
     assert list(errors) == [field]
     assert says in errors[field][0]
+
+
+def test_every_wrong_field_is_told_at_once() -> None:
+    wrong = {
+        "model": "no/such",
+        "traffic.input_tokens.mean": "nan",
+        "traffic.output_tokens.mean": "-1",
+        "constraints.vendors.deny": "nvdia",
+        "traffic.requests_per_s.mean": "",
+    }
+    assert set(errors_of(**wrong)) == set(wrong)
+
+
+def test_a_fresh_form_leaves_hosted_apis_out() -> None:
+    assert defaults()["constraints.acquisition"] == ["rent", "own"]
+    assert forms.preset("support-chat")["constraints"]["acquisition"] == ["rent", "own"]  # type: ignore[index]
+    assert parse({"model": "m", "traffic": TRAFFIC})["constraints"]["acquisition"] == ["rent", "own", "api"]
 
 
 def test_an_empty_form_names_what_is_required() -> None:

@@ -65,3 +65,16 @@ def test_both_allowed_and_denied_is_refused() -> None:
 
 def test_all_errors_come_at_once() -> None:
     assert set(refused({**GOOD, "objective": "x", "slo": {"ttft_ms_p95": -1}})) == {"objective", "slo.ttft_ms_p95"}
+
+
+def test_what_is_not_finite_or_missing_hides_no_other_error() -> None:
+    data = {"objective": "x", "traffic": {"input_tokens": float("nan"), "output_tokens": -1}}
+    wanted = {"objective", "model", "traffic.input_tokens", "traffic.output_tokens.mean", "traffic.requests_per_s"}
+    assert set(refused(data)) == wanted
+
+
+def test_one_number_blames_its_mean_alone() -> None:
+    assert set(refused(with_traffic(input_tokens=-4, requests_per_s=-1))) == {
+        "traffic.input_tokens.mean",
+        "traffic.requests_per_s.mean",
+    }

@@ -42,9 +42,12 @@ def sig(value: object, digits: int = 3) -> str:
 
 @register.filter
 def given(value: object) -> str:
-    """A figure that somebody chose, as it was written: 4, 0.25, 1,000."""
+    """A figure that somebody chose: whole numbers in full, others to three digits: 4, 0.25, 1,000, 0.667."""
     found = number(value)
-    return UNKNOWN if found is None else f"{found:,.10g}"
+    if found is None:
+        return UNKNOWN
+    digits = 10 if found.is_integer() else max(3, len(str(int(abs(found)))))
+    return f"{float(f'{found:.{digits}g}'):,.10g}"
 
 
 def with_unit(value: object, unit: str) -> str:
