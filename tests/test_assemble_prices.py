@@ -1,15 +1,16 @@
-"""Which prices become offers: neither stale nor superseded ones; cards that are sold alone go into hosts of one's own."""
+"""Which prices become offers: neither stale nor superseded ones; cards that are sold alone go into own hosts."""
 
 import datetime
 
 import pytest
+from django.utils import timezone
 
 from advisor import assemble
 from advisor.engine.money import own_usd_per_hour
 from catalog.models import Accelerator, Price
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-TODAY = datetime.date(2026, 11, 21)
+TODAY = timezone.now().date()
 
 
 def add(instance: str, slug: str, days: int, usd_per_hour: float, **changes: object) -> None:
@@ -50,7 +51,7 @@ def test_a_rate_per_gpu_for_every_region_supersedes_every_count_and_region() -> 
 
 
 def test_shipped_price_lists_that_were_replaced_are_no_offers() -> None:
-    current = assemble._current_prices([], None, TODAY)
+    current = assemble._current_prices([], None, datetime.date(2026, 11, 21))
     usd = {(p.provider, p.accelerator.slug): float(p.usd_per_hour) for p in current if p.usd_per_hour}
     assert usd["digitalocean", "mi300x"] == 2.59
     assert usd["digitalocean", "h200-sxm"] == 4.47
