@@ -64,7 +64,8 @@ def option(
         "tco_usd": month * 33, "watts": 2100.0, "joules_per_output_token": 1.7, "kgco2e_per_mtok": 0.12,
         "bound": "memory", "basis": basis,
         "interval": {
-            "tpot_ms": [0.85 * tpot, 1.2 * tpot], "ttft_ms": [110, 230], "output_tokens_per_s": [1000, 1400],
+            "tpot_ms": [0.85 * tpot, 1.2 * tpot], "ttft_ms": [110, 230],
+            "output_tokens_per_s_at_capacity": [3000, 4400], "tpot_ms_p95": [tpot, 1.5 * tpot], "ttft_ms_p95": [300, 700],
             "usd_per_mtok_output": [0.85 * mtok, 1.2 * mtok],
         },
         "launch": {
