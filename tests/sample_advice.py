@@ -65,7 +65,8 @@ def option(
         "bound": "memory", "basis": basis,
         "interval": {
             "tpot_ms": [0.85 * tpot, 1.2 * tpot], "ttft_ms": [110, 230],
-            "output_tokens_per_s_at_capacity": [3000, 4400], "tpot_ms_p95": [tpot, 1.5 * tpot], "ttft_ms_p95": [300, 700],
+            "output_tokens_per_s_at_capacity": [3000, 4400],
+            "tpot_ms_p95": [tpot, 1.5 * tpot], "ttft_ms_p95": [300, 700],
             "usd_per_mtok_output": [0.85 * mtok, 1.2 * mtok],
         },
         "launch": {
