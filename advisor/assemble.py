@@ -288,8 +288,6 @@ def framework_of(row: Json) -> Serving:
         Serving,
         row,
         runtime_bytes=row["runtime_gib"] * GIB,
-        host_s_per_step=row["host_ms_per_step"] * MILLI,
-        host_s_per_request=row["host_ms_per_request"] * MILLI,
     )
 
 

@@ -23,8 +23,6 @@ from catalog.models import Accelerator, Framework, QuantizationMethod, Region, S
 UNITS = {
     "bits_per_weight": "bits",
     "runtime_gib": "GiB",
-    "host_ms_per_step": "ms",
-    "host_ms_per_request": "ms",
     "memory_fraction": "of memory",
 }
 

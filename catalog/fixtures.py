@@ -33,7 +33,7 @@ SCHEDULING = (
     *("scheduler", "default_max_batched_tokens", "max_running_requests", "memory_fraction", "block_tokens"),
     *("graph_max_tokens", "memory_policy"),
 )
-OVERHEAD = ("runtime_gib", "host_ms_per_step", "host_ms_per_request")
+OVERHEAD = ("runtime_gib",)
 ROLES = ("serving", "training", "library")
 FACTS = ("first_release", "releases", "licence", "speculative")
 UNIT_KINDS = ("board", "host", "rack", "slice")

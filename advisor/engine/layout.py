@@ -104,7 +104,6 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "expert_flops_per_s": expert_flops * e.expert_fraction * o.matmul_factor * o.expert_factor,
         "half_flops_per_s": half * e.matmul_16_fraction * o.matmul_factor,
         "attention_flops_per_s": half * e.attention_fraction * o.prefill_factor,
-        "vector_flops_per_s": a.flops_per_s.get("fp32", half / 16),
         "memory_bytes_per_s": a.memory_bytes_per_s * e.memory_fraction * o.memory_factor,
         "cores": a.cores,
         "weight_bytes": weight,

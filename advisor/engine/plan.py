@@ -1,7 +1,6 @@
 """One deployment and one question, as values: what is asked, what could be run, and why a plan is not legal."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,8 +90,6 @@ class Framework:
     memory_fraction: float  # share of memory that the framework may fill, read as memory_policy says
     runtime_bytes: float  # context, graphs, communication buffers per chip
     block_tokens: int
-    host_s_per_step: float
-    host_s_per_request: float
     graph_max_tokens: int
     # total: weights, workspace and cache inside the fraction (vLLM); static: weights and cache inside it, the workspace
     # beside (SGLang); free: the cache gets the fraction of what weights and workspace leave (TensorRT-LLM)
@@ -125,29 +122,6 @@ class Offer:
     def together(self) -> int:
         """Chips that a tensor-parallel group can have from this offer."""
         return max(self.accelerators, self.joined_accelerators)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """Everything a person needs to start one deployment; counts are per replica."""
-
-    accelerator: str
-    quantization: str
-    kv_dtype: str
-    framework: str
-    tp: int = 1
-    pp: int = 1
-    ep: int = 1
-    dp: int = 1  # attention data parallelism inside the replica
-    moe_tp: int = 1
-    max_batched_tokens: int = 8192
-    concurrency: int = 1
-    replicas: int = 1
-    options: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def chips(self) -> int:
-        return self.tp * self.pp * self.dp
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

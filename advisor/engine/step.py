@@ -33,7 +33,6 @@ class Layouts:
     expert_flops_per_s: Array
     half_flops_per_s: Array  # 16-bit matrix rate: lm_head, router, unquantized parts
     attention_flops_per_s: Array
-    vector_flops_per_s: Array
     memory_bytes_per_s: Array
     cores: Array
     weight_bytes: Array  # per weight of attention and dense matrices, scales included
