@@ -243,7 +243,7 @@ def model_of(row: Json) -> Model:
 
 
 def chip_of(row: Json) -> Chip:
-    """Human units to SI; an absent power figure stays NaN and shows as unknown."""
+    """Human units to SI; an absent power or PCIe figure stays NaN: unknown, never guessed."""
     nan = float("nan")
     return Chip(
         slug=row["slug"],
@@ -270,7 +270,7 @@ def chip_of(row: Json) -> Chip:
         ),
         stacks=tuple(row["stacks"]),
         chips_per_host=row["chips_per_host"],
-        pcie_bytes_per_s=(row["pcie_gb_per_s"] or 16.0) * GB,
+        pcie_bytes_per_s=row["pcie_gb_per_s"] * GB if row["pcie_gb_per_s"] else nan,
         served=row["served"],
         not_served_reason=row["not_served_reason"],
     )

@@ -12,7 +12,7 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case, Pool
 from advisor.engine.estimate import Estimate, estimate, offered, prepare
 from advisor.engine.lane import Lane, Lanes, lanes, take
-from advisor.engine.ledger import Line, decode_ledger, prefill_ledger
+from advisor.engine.ledger import decode_ledger, prefill_ledger
 from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, watts_per_chip
 from advisor.engine.plan import Offer
 from advisor.engine.quick import means, prepared
@@ -20,7 +20,7 @@ from advisor.engine.search import describe, instances_needed
 from advisor.engine.serving import open_loop
 from advisor.engine.steptime import Demand
 from advisor.engine.verify import scheduler_of
-from advisor.result import interval_fractions, number, token_costs
+from advisor.result import interval_fractions, line_json, number, token_costs
 from advisor.workload_text import WorkloadError, error
 
 GIB = 2.0**30
@@ -203,17 +203,6 @@ def steps(built: Built, concurrency: int) -> tuple[list[Json], float]:
     prefill_s = sum(line.time_s for line in prefill)
     decode_s = sum(line.time_s for line in decode) * case.osl / at_once
     return [line_json(line) for line in (*prefill, *decode)], prefill_s / (prefill_s + decode_s)
-
-
-def line_json(line: Line) -> Json:
-    return {
-        "phase": line.phase,
-        "operator": line.operator,
-        "time_s": number(line.time_s),
-        "flops": number(line.flops),
-        "bytes": number(line.bytes),
-        "bound": line.bound,
-    }
 
 
 def closed_form(built: Built) -> Json | None:
