@@ -153,6 +153,20 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
 }
 
+# Probes: the pace that agents are given, and how long a silent one keeps its job.
+PROBE_LEASE_S = env.float("ASSAY_PROBE_LEASE_S", default=60.0)
+PROBE_POLL_S = env.int("ASSAY_PROBE_POLL_S", default=5)
+PROBE_POLLS_PER_S = 100  # of all agents together
+PROBE_MAX_ATTEMPTS = 3
+PROBE_BACKOFF_S = (10, 60, 300)
+PROBE_QUEUE_HOURS = 24
+PROBE_MAX_RESULT_BYTES = 4 * 1024 * 1024
+CELERY_BEAT_SCHEDULE["probes"] = {
+    "task": "probes.sweep",
+    "schedule": ADVICE_SWEEP_S,
+    "options": {"expires": ADVICE_SWEEP_S},
+}
+
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
     if REDIS_URL
@@ -177,6 +191,12 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "ENUM_NAME_OVERRIDES": {
+        "AdviceState": "advisor.models.Advice.State",
+        "ProbeJobState": "probes.models.Job.State",
+        "ProbeResultState": "probes.models.Result.State",
+        "ReceivedState": "probes.agent_api.RECEIVED",
+    },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

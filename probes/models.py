@@ -1,19 +1,201 @@
-"""Agents that measure machines, and what they are asked to do."""
+"""Agents that measure machines, what they are asked to do (Job, Lease) and what they found (Result, Measurement)."""
+
+import uuid
 
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
-from catalog.models import Organisation
+from advisor.models import Advice
+from catalog.models import Accelerator, Calibration, Organisation
 
 
 class Agent(models.Model):
     """A registered machine; its token is stored hashed."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    install_id = models.CharField(max_length=80, blank=True)  # made by the agent: registering twice finds it again
     name = models.CharField(max_length=120)
+    agent_version = models.CharField(max_length=40, blank=True)
     token_hash = models.CharField(max_length=64, unique=True)
+    token_prefix = models.CharField(max_length=16, blank=True)
+    old_token_hash = models.CharField(max_length=64, blank=True, db_index=True)  # works a little after a rotation
+    old_token_until = models.DateTimeField(null=True, blank=True)
     labels = models.JSONField(default=dict, blank=True)
     inventory = models.JSONField(default=dict, blank=True)
+    capabilities = models.JSONField(default=dict, blank=True)
     registered_at = models.DateTimeField(default=timezone.now)
-    last_seen_at = models.DateTimeField(null=True, blank=True)
+    last_seen_at = models.DateTimeField(null=True, blank=True, db_index=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["name", "pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organisation", "install_id"], condition=~Q(install_id=""), name="one_agent_an_installation"
+            )
+        ]
+
+
+class Enrolment(models.Model):
+    """Leave to register one agent: a token shown once, good for one agent and one hour."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    token_hash = models.CharField(max_length=64, unique=True)
+    token_prefix = models.CharField(max_length=16)
+    labels = models.JSONField(default=dict, blank=True)  # the agent carries these whatever it says of itself
+    made_by = models.CharField(max_length=150, blank=True)
+    made_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="enrolments")
+
+    class Meta:
+        ordering = ["-made_at"]
+
+
+class Job(models.Model):
+    """One suite to run somewhere. The row is the truth: state, attempt and lease; a finished one is never edited."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        LEASED = "leased"
+        DONE = "done"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    spec = models.JSONField()  # suite, kinds, max_s, max_bytes: data, never code
+    spec_hash = models.CharField(max_length=64)
+    wanted = models.JSONField(default=dict, blank=True)  # labels that the agent must carry
+    wanted_key = models.CharField(max_length=600, blank=True)  # the same as text: what a poll compares
+    wanted_agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="wanted_by")
+    advice = models.ForeignKey(Advice, null=True, blank=True, on_delete=models.CASCADE, related_name="probe_jobs")
+    requested_by = models.CharField(max_length=150, blank=True)
+    requested_at = models.DateTimeField(default=timezone.now)
+    deadline_at = models.DateTimeField()  # nobody took and finished it by then: it fails
+    state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
+    not_before_at = models.DateTimeField(default=timezone.now)
+    attempt = models.PositiveIntegerField(default=0)
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="jobs")
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    stage = models.CharField(max_length=60, blank=True)
+    done_steps = models.PositiveIntegerField(default=0)
+    total_steps = models.PositiveIntegerField(default=0)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-requested_at"]
+        indexes = [
+            models.Index(fields=["state", "not_before_at", "requested_at"]),
+            models.Index(fields=["state", "lease_expires_at"]),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(state="leased") | Q(lease_expires_at__isnull=False, attempt__gt=0),
+                name="leased_has_a_lease",
+            ),
+            models.CheckConstraint(condition=~Q(state="failed") | ~Q(error=""), name="failed_job_has_a_reason"),
+        ]
+
+
+class Lease(models.Model):
+    """One attempt at a job: who had it, until when at most, and how it ended."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="leases")
+    attempt = models.PositiveIntegerField()
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="leases")
+    leased_at = models.DateTimeField(default=timezone.now)
+    deadline_at = models.DateTimeField()  # heartbeats extend the lease no further
+    ended_at = models.DateTimeField(null=True, blank=True)
+    ended = models.CharField(max_length=20, blank=True)  # result | failed | lost | cancelled
+    code = models.CharField(max_length=60, blank=True)
+    log = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["job", "attempt"]
+        constraints = [models.UniqueConstraint(fields=["job", "attempt"], name="one_lease_an_attempt")]
+
+
+class Result(models.Model):
+    """What came back, once for an attempt, or from a file (no job); the document as it was sent."""
+
+    class State(models.TextChoices):
+        ACCEPTED = "accepted"
+        LATE = "late"  # after its lease ran out, before anybody took the job again
+        SUPERSEDED = "superseded"  # a newer attempt had it, or nobody wanted it any more: never used
+        QUARANTINED = "quarantined"
+        REJECTED = "rejected"
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="results")
+    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.CASCADE, related_name="results")
+    attempt = models.PositiveIntegerField(default=0)
+    body_hash = models.CharField(max_length=64, db_index=True)
+    state = models.CharField(max_length=12, choices=State)
+    reasons = models.JSONField(default=list, blank=True)  # why it is not used, in sentences
+    remarks = models.JSONField(default=list, blank=True)  # what a reader should know though it is used
+    received_at = models.DateTimeField(default=timezone.now)
+    released_at = models.DateTimeField(null=True, blank=True)
+    released_by = models.CharField(max_length=150, blank=True)
+    accelerator = models.ForeignKey(
+        Accelerator, null=True, blank=True, on_delete=models.PROTECT, related_name="probe_results"
+    )
+    device_name = models.CharField(max_length=120, blank=True)
+    chips = models.PositiveIntegerField(default=1)
+    backend = models.CharField(max_length=20, blank=True)
+    suite = models.CharField(max_length=20, blank=True)
+    suite_version = models.CharField(max_length=20, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)  # by the agent's clock
+    duration_s = models.FloatField(null=True, blank=True)
+    document = models.JSONField(null=True, blank=True)
+    fit = models.JSONField(null=True, blank=True)  # values, intervals and what they rest on
+    fitted_at = models.DateTimeField(null=True, blank=True)
+    calibration = models.ForeignKey(Calibration, null=True, blank=True, on_delete=models.PROTECT)
+
+    class Meta:
+        ordering = ["-received_at", "-pk"]
+        indexes = [models.Index(fields=["state", "fitted_at"])]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "attempt"], condition=Q(job__isnull=False), name="one_result_an_attempt"
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=["quarantined", "rejected"]) | ~Q(reasons=[]), name="unused_result_has_a_reason"
+            ),
+        ]
+
+
+class Measurement(models.Model):
+    """One entry of a result. SI throughout; rates are computed here, never taken from the agent."""
+
+    result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="measurements")
+    kind = models.CharField(max_length=30)
+    key = models.JSONField(default=dict)
+    path = models.CharField(max_length=12)  # native | reference
+    kernel = models.CharField(max_length=200, blank=True)
+    median_s = models.FloatField()
+    p10_s = models.FloatField()
+    p90_s = models.FloatField()
+    count = models.PositiveIntegerField()
+    flops = models.FloatField(null=True, blank=True)
+    bytes = models.FloatField(null=True, blank=True)
+    check_error_fraction = models.FloatField(null=True, blank=True)
+    check_ok = models.BooleanField(null=True)
+    watts = models.FloatField(null=True, blank=True)
+    throttled = models.BooleanField(null=True)
+    note = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+        indexes = [models.Index(fields=["result", "kind"])]
+
+    @property
+    def flops_per_s(self) -> float | None:
+        return self.flops / self.median_s if self.flops else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        return self.bytes / self.median_s if self.bytes else None

@@ -68,11 +68,13 @@ def engine_names() -> Iterator[tuple[str, str]]:
 
 
 def column_names() -> Iterator[tuple[str, str]]:
+    """Columns of people's units; a measurement keeps SI, as the agent sends it."""
     numeric = (models.FloatField, models.DecimalField, models.IntegerField)
     for app in ("advisor", "catalog", "probes"):
         for model in apps.get_app_config(app).get_models():
             for column in model._meta.concrete_fields:
-                if isinstance(column, numeric) and not column.primary_key and column.name != "id":
+                key = column.primary_key or column.name == "id"
+                if isinstance(column, numeric) and not key and model.__name__ != "Measurement":
                     yield model.__name__, column.name
 
 
@@ -84,6 +86,13 @@ def test_engine_quantities_are_named_in_si() -> None:
 def test_columns_are_named_in_the_units_that_people_read() -> None:
     wrong = [f"{owner}.{name}" for owner, name in column_names() if name not in BARE and not COLUMN_NAME.match(name)]
     assert wrong == []
+
+
+def test_columns_of_a_measurement_are_named_in_si() -> None:
+    numeric = (models.FloatField, models.IntegerField)
+    columns = apps.get_model("probes", "Measurement")._meta.concrete_fields
+    names = [c.name for c in columns if isinstance(c, numeric) and not c.primary_key]
+    assert [name for name in names if name not in BARE and not ENGINE_NAME.match(name)] == []
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from kombu.exceptions import OperationalError
 from advisor.celery import app
 from advisor.models import Advice, Duty
 from catalog.models import CatalogLoad, Price
+from probes import agents
+from probes.models import Job, Result
 
 OLD_PRICES = timedelta(days=90)
 Finding = tuple[bool, str, str]  # fine?, what, how it stands
@@ -34,7 +36,7 @@ def examine() -> Iterator[Finding]:
     yield database
     yield from broker_and_worker()
     if database[0]:
-        yield from (sweep_age(), queue_state(), catalog_age(), price_age())
+        yield from (sweep_age(), queue_state(), catalog_age(), price_age(), agent_state(), result_state())
 
 
 def database_state() -> Finding:
@@ -86,3 +88,18 @@ def price_age() -> Finding:
         return False, "prices", "none: manage.py load_catalog or import_prices"
     age = timezone.now().date() - newest
     return age <= OLD_PRICES, "prices", f"newest of {newest}, {age.days} days old"
+
+
+def agent_state() -> Finding:
+    """Machines that measure are optional; a job that waits while none is online is worth a look."""
+    states = [agents.status(agent) for agent in agents.visible()]
+    counts = ", ".join(f"{states.count(name)} {name}" for name in ("online", "late", "offline", "revoked"))
+    waiting = Job.objects.filter(state=Job.State.QUEUED).count()
+    lost = Job.objects.filter(state=Job.State.LEASED, lease_expires_at__lt=timezone.now()).count()
+    fine = not lost and not (waiting and "online" not in states)
+    return fine, "agents", f"{counts}; {waiting} jobs waiting, {lost} without a live machine"
+
+
+def result_state() -> Finding:
+    held = Result.objects.filter(state=Result.State.QUARANTINED).count()
+    return True, "results", f"{held} in quarantine: a person decides on their pages" if held else "none in quarantine"

@@ -1,0 +1,337 @@
+"""The agents' side of the API, `agent/v1`: register, lease, heartbeat, result. Answers are small and quick."""
+
+import math
+import re
+from http import HTTPStatus
+from typing import Any, cast
+
+from django.conf import settings
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import exceptions, parsers, permissions, serializers, views
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from advisor.api import StrictJSONParser, problems
+from advisor.problems import Conflict, TooLarge
+from probes import agents, jobs, results
+from probes.models import Agent, Result
+
+PROTOCOL = "1"
+LOG_BYTES = 16 * 1024
+LONGEST_WORD = 120
+RECEIVED = [(state.value, state.label) for state in Result.State if state != Result.State.REJECTED]
+
+
+class UpgradeRequired(exceptions.APIException):
+    status_code = HTTPStatus.UPGRADE_REQUIRED
+    default_detail = (
+        f"This server speaks agent protocol {PROTOCOL}: send the header Agent-Protocol: {PROTOCOL}. An agent that "
+        "speaks another is older or newer than the server; fetch /agent.pyz from it."
+    )
+
+
+class Unprocessable(exceptions.ValidationError):
+    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+class AgentToken(BaseAuthentication):
+    """Authorization: Bearer agt_...; revoked or unknown is 401, and the agent stops."""
+
+    def authenticate(self, request: Request) -> tuple[Agent, str] | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.startswith("agt_"):
+            return None
+        agent = agents.by_token(token.strip())
+        if agent is None:
+            raise exceptions.AuthenticationFailed("This token is unknown or revoked. Enrol the machine again.")
+        agents.seen(agent)
+        return agent, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class AgentTokenScheme(OpenApiAuthenticationExtension):
+    target_class = AgentToken
+    name = "agentToken"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "The token that register gave: agt_..."}
+
+
+class IsAgent(permissions.BasePermission):
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return isinstance(request.user, Agent)
+
+
+class BodyParser(parsers.BaseParser):
+    """A result as its bytes: they are hashed before they are read."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        body = stream.read(settings.PROBE_MAX_RESULT_BYTES + 1)
+        if len(body) > settings.PROBE_MAX_RESULT_BYTES:
+            raise TooLarge(f"A result has at most {settings.PROBE_MAX_RESULT_BYTES} bytes.")
+        return bytes(body)
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------
+
+
+class Facts(serializers.JSONField):
+    """A JSON object of bounded size."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, dict) or len(str(data)) > 64 * 1024:
+            raise serializers.ValidationError("must be an object of at most 64 KB")
+        return super().to_internal_value(data)
+
+
+class Labels(serializers.DictField):
+    child = serializers.CharField(max_length=60)
+
+    def to_internal_value(self, data: Any) -> Any:
+        found = super().to_internal_value(data)
+        if len(found) > 16 or any(not re.fullmatch(r"[A-Za-z0-9._-]{1,40}", name) for name in found):
+            raise serializers.ValidationError("at most 16 labels, their names of letters, digits, dots and dashes")
+        return found
+
+
+class RegisterBody(serializers.Serializer[Any]):
+    enrolment_token = serializers.CharField(max_length=100)
+    install_id = serializers.RegexField(r"^[A-Za-z0-9_-]{8,80}$")
+    agent_version = serializers.CharField(max_length=40)
+    name = serializers.CharField(max_length=LONGEST_WORD)
+    labels = Labels(required=False, default=dict)
+    inventory = Facts(required=False, default=dict)
+
+
+class Registered(serializers.Serializer[Any]):
+    agent_id = serializers.IntegerField()
+    token = serializers.CharField()
+    poll_s = serializers.IntegerField()
+    heartbeat_s = serializers.FloatField()
+    lease_s = serializers.FloatField()
+    max_result_bytes = serializers.IntegerField()
+
+
+class Capabilities(serializers.Serializer[Any]):
+    backend = serializers.CharField(max_length=20, required=False, allow_null=True)
+    kinds = serializers.ListField(
+        child=serializers.CharField(max_length=40), max_length=100, required=False, allow_null=True
+    )
+    device = Facts(required=False, allow_null=True)
+
+
+class LeaseBody(serializers.Serializer[Any]):
+    capabilities = Capabilities(required=False)
+    agent_version = serializers.CharField(max_length=40, required=False)
+
+
+class Leased(serializers.Serializer[Any]):
+    job_id = serializers.UUIDField()
+    attempt = serializers.IntegerField()
+    spec = serializers.DictField()
+    lease_s = serializers.FloatField()
+    heartbeat_s = serializers.FloatField()
+    deadline_s = serializers.FloatField(help_text="What the attempt may take in all, from now")
+
+
+class HeartbeatBody(serializers.Serializer[Any]):
+    attempt = serializers.IntegerField(min_value=1, max_value=1_000_000)
+    stage = serializers.CharField(max_length=LONGEST_WORD, required=False, allow_blank=True, default="")
+    done = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False, default=0)
+    total = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False, default=0)
+
+
+class GoOn(serializers.Serializer[Any]):
+    lease_s = serializers.FloatField()
+
+    def get_fields(self) -> Any:
+        return {"continue": serializers.BooleanField(), **super().get_fields()}
+
+
+class FailBody(serializers.Serializer[Any]):
+    code = serializers.CharField(max_length=60)
+    retriable = serializers.BooleanField()
+    log = serializers.CharField(max_length=LOG_BYTES, required=False, allow_blank=True, default="")
+
+
+class Received(serializers.Serializer[Any]):
+    state = serializers.ChoiceField(RECEIVED)
+    reasons = serializers.ListField(child=serializers.CharField())
+
+
+class NewToken(serializers.Serializer[Any]):
+    token = serializers.CharField()
+
+
+class Ended(serializers.Serializer[Any]):
+    state = serializers.CharField(help_text="What the job is now")
+
+
+# --- views ------------------------------------------------------------------------------------------------------
+
+HEADER = OpenApiParameter("Agent-Protocol", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True, enum=[PROTOCOL])
+HASH = OpenApiParameter(
+    "Idempotency-Key", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True, description="SHA-256 of the body, hex"
+)
+RETRY = OpenApiParameter(
+    "Retry-After", OpenApiTypes.INT, OpenApiParameter.HEADER, response=[204], description="Seconds until the next poll"
+)
+
+
+class AgentView(views.APIView):
+    authentication_classes = [AgentToken]
+    permission_classes = [IsAgent]
+    parser_classes = [StrictJSONParser]
+
+    @property
+    def agent(self) -> Agent:
+        return cast(Agent, self.request.user)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if request.headers.get("Agent-Protocol") != PROTOCOL:
+            raise UpgradeRequired
+        super().initial(request, *args, **kwargs)
+
+    def read(self, body: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+        found = body(data=self.request.data)
+        found.is_valid(raise_exception=True)
+        return dict(found.validated_data)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, jobs.NoSuchJob):
+            exc = exceptions.NotFound()
+        if isinstance(exc, jobs.LostJob):
+            exc = Conflict("Another attempt has this job now, or it has ended: stop, and send nothing for it.")
+        return super().handle_exception(exc)
+
+
+class Register(AgentView):
+    authentication_classes = []
+    permission_classes = [permissions.AllowAny]
+
+    @extend_schema(
+        operation_id="registerAgent",
+        summary="Register a machine with an enrolment token",
+        description="Idempotent by install_id: the same installation may ask again with the same token for an hour.",
+        request=RegisterBody,
+        parameters=[HEADER],
+        responses={201: Registered, **problems(400, 401, 413, 415, 426)},
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        facts = self.read(RegisterBody)
+        try:
+            agent, token = agents.register(facts.pop("enrolment_token"), facts.pop("install_id"), facts)
+        except agents.NotEnrolled:
+            raise exceptions.AuthenticationFailed(
+                "This enrolment token is unknown, used or older than an hour: make a new one (manage.py enrol)."
+            ) from None
+        pace = agents.pace()
+        answer = {
+            "agent_id": agent.pk,
+            "token": token,
+            "poll_s": pace.poll_s,
+            "heartbeat_s": pace.heartbeat_s,
+            "lease_s": pace.lease_s,
+            "max_result_bytes": settings.PROBE_MAX_RESULT_BYTES,
+        }
+        return Response(answer, status=201)
+
+    def get_authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class LeaseJob(AgentView):
+    @extend_schema(
+        operation_id="leaseJob",
+        summary="The next job for this machine, or nothing",
+        request=LeaseBody,
+        parameters=[HEADER, RETRY],
+        responses={200: Leased, 204: OpenApiResponse(description="Nothing to do"), **problems(400, 401, 413, 415, 426)},
+    )
+    def post(self, request: Request) -> Response:
+        asked, pace = self.read(LeaseBody), agents.pace()
+        found = jobs.lease(self.agent, (asked.get("capabilities") or {}).get("kinds"))
+        if found is None:
+            return Response(status=204, headers={"Retry-After": str(pace.poll_s)})
+        job = found.job
+        answer = {
+            "job_id": job.pk,
+            "attempt": found.attempt,
+            "spec": job.spec,
+            "lease_s": pace.lease_s,
+            "heartbeat_s": pace.heartbeat_s,
+            "deadline_s": math.floor((found.deadline_at - found.leased_at).total_seconds()),
+        }
+        return Response(answer)
+
+
+class Heartbeat(AgentView):
+    @extend_schema(
+        operation_id="heartbeat",
+        summary="Keep the lease; continue: false means stop",
+        request=HeartbeatBody,
+        parameters=[HEADER],
+        responses={200: GoOn, **problems(400, 401, 404, 409, 413, 415, 426)},
+    )
+    def post(self, request: Request, pk: Any) -> Response:
+        asked = self.read(HeartbeatBody)
+        go_on = jobs.heartbeat(self.agent, pk, **asked)
+        return Response({"continue": go_on, "lease_s": settings.PROBE_LEASE_S})
+
+
+class PutResult(AgentView):
+    parser_classes = [BodyParser]
+
+    @extend_schema(
+        operation_id="putResult",
+        summary="The result of one attempt, once",
+        description="The document `assay-probe/1`. The same body again gives the same answer, another one is 409.",
+        request={"application/json": OpenApiTypes.OBJECT},
+        parameters=[HEADER, HASH],
+        responses={200: Received, **problems(400, 401, 404, 409, 413, 415, 422, 426)},
+    )
+    def put(self, request: Request, pk: Any, attempt: int) -> Response:
+        try:
+            body = cast(bytes, request.data or b"")
+            result = results.receive(self.agent, pk, attempt, body, request.headers.get("Idempotency-Key", ""))
+        except results.WrongHash:
+            raise exceptions.ParseError("Idempotency-Key must be the SHA-256 of the body, in hex.") from None
+        except results.OtherBody:
+            raise Conflict("This attempt has sent another result before; that one counts.") from None
+        if result.state == Result.State.REJECTED:
+            raise Unprocessable({reason.partition(": ")[0]: [reason.partition(": ")[2]] for reason in result.reasons})
+        return Response({"state": result.state, "reasons": result.reasons})
+
+
+class FailAttempt(AgentView):
+    @extend_schema(
+        operation_id="failAttempt",
+        summary="This attempt came to nothing",
+        request=FailBody,
+        parameters=[HEADER],
+        responses={200: Ended, **problems(400, 401, 404, 413, 415, 426)},
+    )
+    def post(self, request: Request, pk: Any, attempt: int) -> Response:
+        asked = self.read(FailBody)
+        jobs.fail(self.agent, pk, attempt, asked["code"], asked["retriable"], asked["log"])
+        return Response({"state": jobs.Job.objects.get(pk=pk).state})
+
+
+class RotateToken(AgentView):
+    @extend_schema(
+        operation_id="rotateToken",
+        summary="A new token; the former works five minutes more",
+        request=None,
+        parameters=[HEADER],
+        responses={200: NewToken, **problems(401, 426)},
+    )
+    def post(self, request: Request) -> Response:
+        return Response({"token": agents.rotate(self.agent)})

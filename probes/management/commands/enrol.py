@@ -1,0 +1,30 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catalog.models import Accelerator
+from probes import agents
+
+
+class Command(BaseCommand):
+    help = "Prints a token that registers one machine within an hour. It is shown once and stored hashed."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="may be given again")
+        parser.add_argument("--accelerator", help="slug in the catalog, where the device's name does not tell")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        labels = dict(pair(text) for text in options["label"])
+        if slug := options["accelerator"]:
+            if not Accelerator.objects.filter(slug=slug).exists():
+                raise CommandError(f"the catalog has no accelerator {slug}")
+            labels["accelerator"] = slug
+        token, _ = agents.enrol(labels, made_by="manage.py")
+        self.stdout.write(token)
+
+
+def pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise CommandError(f"--label {text}: write NAME=VALUE")
+    return name, value
