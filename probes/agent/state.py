@@ -1,0 +1,121 @@
+"""What the agent keeps on disk: who it is, and results that the server has not acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+# Both parts come from the server and become a file's name.
+JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+MOST_WAITING: Final = 8
+
+
+class StateError(Exception):
+    """The agent's own files are not usable; the message says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`enrolment` is the hash of the token that was exchanged: starting again with it does not register again."""
+
+    install_id: str
+    server: str = ""
+    agent_id: str = ""
+    token: str = ""
+    enrolment: str = ""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A result kept until the server acknowledges it."""
+
+    job_id: str
+    attempt: int
+    path: Path
+
+    def body(self) -> bytes:
+        return self.path.read_bytes()
+
+
+def default_folder() -> Path:
+    """systemd names a folder for us; otherwise the user's state folder."""
+    given = os.environ.get("STATE_DIRECTORY")
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(given) if given else Path(base, "assay-agent").expanduser()
+
+
+def write_atomically(path: Path, body: bytes, mode: int = 0o600) -> None:
+    """The whole file or none of it, also when the power goes."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def load(folder: Path) -> Identity:
+    """The identity kept in the folder; a new one, kept at once, where there is none."""
+    path = folder / "agent.json"
+    if not path.exists():
+        return save(folder, Identity(install_id=str(uuid.uuid4())))
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return Identity(**{name: str(kept[name]) for name in asdict(Identity(""))})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{path} cannot be read ({error}). Delete it and register again.") from error
+
+
+def save(folder: Path, identity: Identity) -> Identity:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(folder / "agent.json", json.dumps(asdict(identity), indent=1).encode())
+    except OSError as error:
+        raise StateError(f"{folder} cannot be written ({error.strerror}). Give another folder with --state.") from error
+    return identity
+
+
+def registered(folder: Path, identity: Identity, server: str, agent_id: str, token: str, enrolment: str) -> Identity:
+    fresh = replace(identity, server=server, agent_id=agent_id, token=token, enrolment=fingerprint(enrolment))
+    return save(folder, fresh)
+
+
+def fingerprint(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def keep_result(folder: Path, job_id: str, attempt: int, body: bytes) -> None:
+    outbox = folder / "outbox"
+    outbox.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomically(outbox / f"{job_id}.{attempt}.json", body)
+
+
+def waiting_results(folder: Path) -> Iterator[Waiting]:
+    for path in sorted((folder / "outbox").glob("*.json")):
+        job_id, _, attempt = path.stem.rpartition(".")
+        if JOB_ID.fullmatch(job_id) and attempt.isdecimal():
+            yield Waiting(job_id, int(attempt), path)
+
+
+def drop(result: Waiting) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        result.path.unlink()
+
+
+def set_aside(result: Waiting) -> Path:
+    """The server will not have it: kept under another name for a person to look at."""
+    return result.path.replace(result.path.with_suffix(".refused"))
