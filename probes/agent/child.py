@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,9 +93,11 @@ def ask_suite(request: dict[str, Any], progress: Progress) -> Any:
 
 def load(library: str, device_fraction: float) -> tuple[Any, Any]:
     """The suite of that library and its reader of the device, the share of device memory capped first."""
+    suite, facts = MODULES[library]
+    if find_spec(library) is None:
+        sys.exit(f"{library} is not installed for {sys.executable}: start the agent with the Python that has it.")
     if library == "torch":
         cap_torch(device_fraction)
-    suite, facts = MODULES[library]
     return import_module(f"probes.agent.{suite}"), import_module(f"probes.agent.{facts}")
 
 

@@ -1,0 +1,53 @@
+"""Makes agent.pyz, the agent as one file: `python -m probes.agent.build agent.pyz`.
+
+The same sources give the same bytes, whoever builds it and when: files in order of their names, one date, no
+compression, nothing but this package. So an operator who builds it from the repository can compare checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = Path(__file__).parent
+SHEBANG: Final = b"#!/usr/bin/env python3\n"
+START: Final = "import runpy\n\nrunpy.run_module('probes.agent', run_name='__main__', alter_sys=True)\n"
+WHEN: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def contents() -> Iterator[tuple[str, bytes]]:
+    """Names inside the archive and their bytes."""
+    yield "__main__.py", START.encode()
+    yield "probes/__init__.py", b""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield f"probes/agent/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes()
+
+
+def archive() -> bytes:
+    """The whole file. Only where these sources lie as files, not from inside another archive."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as file:
+        for name, body in contents():
+            entry = zipfile.ZipInfo(name, WHEN)
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            file.writestr(entry, body)
+    return SHEBANG + packed.getvalue()
+
+
+def main(argv: Sequence[str]) -> int:
+    if len(argv) != 1 or argv[0].startswith("-"):
+        print("usage: python -m probes.agent.build OUT.pyz", file=sys.stderr)
+        return 2
+    body = archive()
+    Path(argv[0]).write_bytes(body)
+    print(f"{hashlib.sha256(body).hexdigest()}  {argv[0]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

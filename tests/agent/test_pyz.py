@@ -1,0 +1,79 @@
+"""The agent as one file: the same bytes each time, runs alone, and is Python 3.10."""
+
+import ast
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from probes.agent import build, spec
+from tests.agent import stub_suite
+
+SOURCES = sorted(build.PACKAGE.rglob("*.py"))
+
+
+@pytest.fixture
+def pyz(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.pyz"
+    path.write_bytes(build.archive())
+    return path
+
+
+def start(pyz: Path, *given: str) -> subprocess.CompletedProcess[str]:
+    """From a folder that holds nothing of ours, the archive given by a relative path, as an operator does."""
+    command = [sys.executable, "-I", pyz.name, *given]
+    return subprocess.run(command, cwd=pyz.parent, capture_output=True, text=True, timeout=120)
+
+
+def test_the_same_sources_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build.archive()
+    for path in SOURCES:
+        os.utime(path)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert build.archive() == first
+
+
+def test_it_holds_this_package_and_nothing_else() -> None:
+    names = zipfile.ZipFile(io.BytesIO(build.archive())).namelist()
+    package = [f"probes/agent/{path.relative_to(build.PACKAGE).as_posix()}" for path in SOURCES]
+    assert names == ["__main__.py", "probes/__init__.py", *package]
+
+
+def test_the_command_writes_it_and_prints_its_checksum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.pyz"
+    assert build.main([str(out)]) == 0
+    assert out.read_bytes() == build.archive()
+    assert capsys.readouterr().out.endswith(f"  {out}\n")
+    assert build.main([]) == build.main(["--help"]) == 2
+
+
+def test_it_runs_by_itself(pyz: Path) -> None:
+    done = start(pyz, "--version")
+    assert (done.returncode, done.stdout) == (0, f"assay agent {spec.AGENT_VERSION}\n")
+
+
+def test_its_child_finds_the_code_inside_the_archive(pyz: Path) -> None:
+    """The library is absent or the kind is: either way the child must get as far as asking for it."""
+    code = (
+        f"import sys; sys.path.insert(0, {pyz.name!r})\n"
+        "from probes.agent import sandbox\n"
+        f"outcome = sandbox.run({{'ask': 'facts', 'spec': None, 'library': 'none'}}, sandbox.limits_for(60))\n"
+        "print(outcome.code, outcome.log)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=pyz.parent, capture_output=True, text=True, timeout=120)
+    assert "crashed" in done.stdout and "KeyError: 'none'" in done.stdout, done.stdout + done.stderr
+    assert "agent.pyz/probes/agent/child.py" in done.stdout
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(stub_suite.ROOT)))
+def test_every_file_is_python_3_10(path: Path) -> None:
+    ast.parse(path.read_text(), path.name, feature_version=(3, 10))
+
+
+def test_the_check_of_the_language_can_fail() -> None:
+    with pytest.raises(SyntaxError):
+        ast.parse("try:\n    pass\nexcept* ValueError:\n    pass\n", feature_version=(3, 10))
