@@ -1,0 +1,212 @@
+"""Decode attention: one query for each sequence of a batch, over its whole context of cached keys and values.
+
+Bytes are keys, values, queries and outputs, each once. Every back end of torch is an axis, with the queries that
+share a head of keys given as a group of rows where it helps (`_grouped`), and `split_kv` is our own kernel over a
+cache in pages of 16 tokens, which is what serving frameworks run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..axes import DECODE_BATCH, DECODE_TOKENS, GQA, KV_LIMIT_TOKENS, Heads
+from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error
+from .attention import sdpa
+from .kernels import attend_merge, attend_split, ready
+
+PAGE = 16
+BLOCK = 64
+LIMIT = 1e-2
+BACKENDS = ("flash", "flash_grouped", "cudnn", "efficient", "math")
+LOG2_E = 1.4426950408889634
+K_SCALE, V_SCALE = 0.043, 0.031  # Of an fp8 cache: any values that are not one.
+
+
+@dataclass(frozen=True)
+class Shape:
+    batch: int
+    context: int
+    heads: Heads
+
+    @property
+    def flops(self) -> int:
+        return 4 * self.batch * self.heads.query * self.heads.dim * self.context
+
+    def traffic_bytes(self, width_bytes: int) -> int:
+        cache = 2 * self.batch * self.context * self.heads.kv * self.heads.dim * width_bytes
+        return cache + 2 * 2 * self.batch * self.heads.query * self.heads.dim
+
+
+def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
+    for dtype, backend, shape in _wanted(suite, device):
+        width = 1 if dtype == "fp8" else 2
+        size = shape.traffic_bytes(width)
+        key: dict[str, Scalar] = {
+            "dtype": dtype,
+            "backend": backend,
+            "batch": shape.batch,
+            "context_tokens": shape.context,
+        }
+        key |= {"heads": shape.heads.query, "kv_heads": shape.heads.kv, "head_dim": shape.heads.dim}
+        build = _builder(dtype, backend, shape)
+        yield Case(kind, key, build, shape.flops, size, _needs(backend, shape, size))
+
+
+def _needs(backend: str, shape: Shape, size: int) -> int:
+    """Back ends without grouped queries repeat keys and values for every query head, math in float32 besides."""
+    repeats = shape.heads.query // shape.heads.kv
+    return size * {"math": 4 * repeats, "efficient": 1 + repeats}.get(backend, 2)
+
+
+def _wanted(suite: str, device: Device) -> Iterator[tuple[str, str, Shape]]:
+    if not device.gpu:
+        points = [(1, 512), (4, 1024)] if suite == "quick" else [(1, 512), (4, 1024), (8, 4096)]
+        yield from (("bf16", back, Shape(*at, Heads(8, 2, 64))) for at in points for back in ("flash", "math"))
+        return
+    if suite == "quick":
+        for batch, context in ((64, 2048), (8, 8192), (1, 4096), (256, 1024)):
+            yield from ((dtype, "split_kv", Shape(batch, context, GQA[0])) for dtype in ("bf16", "fp8"))
+        yield from (("bf16", back, Shape(64, 2048, GQA[0])) for back in BACKENDS)
+        return
+    grid = [
+        (batch, context) for batch in DECODE_BATCH for context in DECODE_TOKENS if batch * context <= KV_LIMIT_TOKENS
+    ]
+    for heads in GQA:
+        for dtype in ("bf16", "fp8"):
+            yield from ((dtype, "split_kv", Shape(*at, heads)) for at in grid)
+    some = [(1, 4096), (1, 32768), (8, 8192), (32, 1024), (64, 2048), (64, 8192), (256, 1024)]
+    yield from (("bf16", back, Shape(*at, GQA[0])) for at in some for back in BACKENDS)
+    yield from (("fp8", "flash", Shape(64, 2048, GQA[0])),)
+
+
+def _builder(dtype: str, backend: str, shape: Shape) -> Callable[[Device], Work]:
+    if backend == "split_kv":
+        return lambda device: split_kv(device, shape, dtype)
+    return lambda device: through_torch(device, shape, dtype, backend)
+
+
+def through_torch(device: Device, shape: Shape, dtype: str, backend: str) -> Work:
+    if dtype == "fp8":
+        raise Skip("torch's attention takes no fp8 cache")
+    torch, heads = device.torch, shape.heads
+    size = shape.traffic_bytes(2)
+
+    def one() -> tuple[Any, Any, Any]:
+        query = device.random(shape.batch, heads.query, 1, heads.dim, dtype=torch.bfloat16)
+        k, v = (device.random(shape.batch, heads.kv, shape.context, heads.dim, dtype=torch.bfloat16) for _ in "kv")
+        return query, k, v
+
+    sets = [one() for _ in range(device.sets(size, at_most=32))]
+    calls = [_call(device, shape, backend, *tensors) for tensors in sets]
+    return Work(calls, shape.flops, size, lambda: verify(device, calls[0](), sets[0], heads))
+
+
+def _call(device: Device, shape: Shape, backend: str, q: Any, k: Any, v: Any) -> Callable[[], Any]:
+    heads = shape.heads
+    if backend.endswith("_grouped"):
+        # The queries of one head of keys as rows of one small matrix: the same sums, keys and values read once.
+        q = q.reshape(shape.batch, heads.kv, heads.query // heads.kv, heads.dim)
+    return sdpa(device, backend.removesuffix("_grouped"), q, k, v, causal=False)
+
+
+def verify(device: Device, out: Any, qkv: tuple[Any, Any, Any], heads: Heads) -> Check:
+    """The first and the last sequence, every head, against float64."""
+    torch, (q, k, v) = device.torch, qkv
+    out = out.reshape(len(q), heads.query, heads.dim)
+    if not finite(torch, out):
+        return Check(math.inf, LIMIT)
+    errors = []
+    for at in (0, -1):
+        query = q[at].reshape(heads.kv, -1, heads.dim).cpu().double()
+        keys, values = (side[at].cpu().double() for side in (k, v))
+        weights = torch.softmax(query @ keys.transpose(1, 2) / math.sqrt(heads.dim), dim=-1)
+        errors.append(relative_error(torch, out[at], (weights @ values).reshape(heads.query, heads.dim)))
+    return Check(max(errors), LIMIT)
+
+
+def split_kv(device: Device, shape: Shape, dtype: str) -> Work:
+    ready(device)
+    torch, heads = device.torch, shape.heads
+    element = torch.float8_e4m3fn if dtype == "fp8" else torch.bfloat16
+    if dtype == "fp8" and device.nvidia and device.capability < (8, 9):
+        raise Skip("no fp8 on this device")
+    size = shape.traffic_bytes(element.itemsize)
+    caches = [Paged.random(device, shape, element) for _ in range(device.sets(size, at_most=32))]
+    calls = [decoder(device, cache, split_count(device, shape)) for cache in caches]
+
+    def check() -> Check:
+        return verify(device, calls[0](), (caches[0].q, *caches[0].dense()), heads)
+
+    return Work(calls, shape.flops, size, check, note=f"{split_count(device, shape)} splits of the context")
+
+
+def split_count(device: Device, shape: Shape) -> int:
+    """Enough programs for four on every multiprocessor, each with at least two blocks of tokens."""
+    pairs = shape.batch * shape.heads.kv
+    wanted = math.ceil(4 * device.multiprocessors / pairs)
+    return max(1, min(wanted, math.ceil(shape.context / (2 * BLOCK)), 128))
+
+
+@dataclass(frozen=True)
+class Paged:
+    """Queries, and keys and values in pages scattered over the cache."""
+
+    q: Any
+    k: Any
+    v: Any
+    table: Any
+    shape: Shape
+
+    @classmethod
+    def random(cls, device: Device, shape: Shape, element: Any) -> Paged:
+        torch, heads = device.torch, shape.heads
+        pages = math.ceil(shape.context / PAGE)
+        fp8 = element != torch.bfloat16
+        size = (shape.batch * pages, PAGE, heads.kv, heads.dim)
+        scales = (1 / K_SCALE, 1 / V_SCALE) if fp8 else (1.0, 1.0)
+        sides = [device.random(*size, dtype=torch.bfloat16, scale=scale).to(element) for scale in scales]
+        order = torch.randperm(shape.batch * pages, device=device.device).to(torch.int32).reshape(shape.batch, pages)
+        q = device.random(shape.batch, heads.query, heads.dim, dtype=torch.bfloat16)
+        return cls(q, sides[0], sides[1], order, shape)
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        return (K_SCALE, V_SCALE) if self.k.dtype.itemsize == 1 else (1.0, 1.0)
+
+    def dense(self) -> tuple[Any, Any]:
+        """Keys and values of the first and the last sequence as [heads, tokens, dim], the others left out."""
+        at = self.table[[0, -1]].long()
+
+        def one(side: Any, scale: float) -> Any:
+            pages = side[at.flatten()].float().reshape(2, -1, self.shape.heads.kv, self.shape.heads.dim)
+            return pages[:, : self.shape.context].transpose(1, 2) * scale
+
+        return one(self.k, self.scales[0]), one(self.v, self.scales[1])
+
+
+def decoder(device: Device, cache: Paged, splits: int) -> Callable[[], Any]:
+    """One decode step of attention over a paged cache: out [batch, heads, dim]."""
+    torch, shape, heads = device.torch, cache.shape, cache.shape.heads
+    rows = shape.batch * heads.query
+    part = torch.empty(rows, splits, heads.dim, device=device.device, dtype=torch.float32)
+    stats = torch.empty(rows, splits, 2, device=device.device, dtype=torch.float32)
+    out = device.poisoned(shape.batch, heads.query, heads.dim, dtype=torch.bfloat16)
+    group = heads.query // heads.kv
+    sizes = {"KV_HEADS": heads.kv, "GROUP": group, "ROWS": max(16, group), "DIM": heads.dim, "PAGE": PAGE}
+    k_scale, v_scale = cache.scales
+    scale = LOG2_E / math.sqrt(heads.dim) * k_scale
+    pages = cache.table.shape[1]
+
+    def call() -> Any:
+        attend_split[(shape.batch * heads.kv, splits)](
+            cache.q, cache.k, cache.v, cache.table, part, stats, scale, shape.context, pages, splits,
+            **sizes, BLOCK=BLOCK, num_warps=4, num_stages=3,
+        )  # fmt: skip
+        wide = 1 << (splits - 1).bit_length()
+        attend_merge[(rows,)](part, stats, out, v_scale, splits, DIM=heads.dim, SPLITS=wide, num_warps=4)
+        return out
+
+    return call

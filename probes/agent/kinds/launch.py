@@ -1,0 +1,138 @@
+"""What a kernel costs before it does anything: launches, eager and in graphs, and copies between host and device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..axes import MIB
+from ..measure import Case, Check, Device, Skip, Timing, Work, summary
+
+CHAINS = (100, 1100)  # Kernels in a graph; the slope between the two is one kernel's cost.
+REPEATS = 20
+
+
+def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
+    yield from _launches(kind) if kind == "launch" else _copies(kind, suite, device)
+
+
+def _launches(kind: str) -> Iterator[Case]:
+    for mode, build in (("eager", eager), ("graph", graph), ("round_trip", round_trip)):
+        yield Case(kind, {"mode": mode}, build)
+
+
+def _counter(device: Device) -> Any:
+    return device.torch.zeros(32, device=device.device)
+
+
+def _counted(device: Device, x: Any, times: int) -> Check:
+    """Every launch added one, so none was lost."""
+    return Check(float((x - times).abs().max()), 0.0, against="exact")
+
+
+def eager(device: Device) -> Work:
+    """Seconds from one launch to the next where the host issues them as fast as it can."""
+    x, samples, each = _counter(device), [], 500
+    for _ in range(REPEATS + 1):
+        device.synchronize()
+        start = time.perf_counter()
+        for _ in range(each):
+            x.add_(1.0)
+        device.synchronize()
+        samples.append((time.perf_counter() - start) / each)
+    check = _counted(device, x, (REPEATS + 1) * each)
+    return Work([], check=lambda: check, timing=summary(samples[1:]))
+
+
+def round_trip(device: Device) -> Work:
+    """Seconds from the launch of one kernel to the host knowing that it has ended."""
+    x, samples = _counter(device), []
+    for _ in range(200):
+        start = time.perf_counter()
+        x.add_(1.0)
+        device.synchronize()
+        samples.append(time.perf_counter() - start)
+    check = _counted(device, x, 200)
+    return Work([], check=lambda: check, timing=summary(samples[20:]))
+
+
+def graph(device: Device) -> Work:
+    """Seconds of one more kernel in a graph of dependent ones."""
+    if not device.streams:
+        raise Skip("no graphs on this backend")
+    x = _counter(device)
+    x.add_(1.0)
+    short, long = (_replays(device, x, chain) for chain in CHAINS)
+    slopes = [(b - a) / (CHAINS[1] - CHAINS[0]) for a, b in zip(short, long, strict=True)]
+    check = _counted(device, x, 1 + (REPEATS + 1) * sum(CHAINS))
+    return Work([], check=lambda: check, timing=summary(slopes))
+
+
+def _replays(device: Device, x: Any, chain: int) -> list[float]:
+    cuda = device.torch.cuda
+    found = cuda.CUDAGraph()
+    with cuda.graph(found):
+        for _ in range(chain):
+            x.add_(1.0)
+    seconds = []
+    for _ in range(REPEATS + 1):
+        start, end = (cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        found.replay()
+        end.record()
+        end.synchronize()
+        seconds.append(start.elapsed_time(end) / 1e3)
+    found.reset()
+    return seconds[1:]
+
+
+def _copies(kind: str, suite: str, device: Device) -> Iterator[Case]:
+    sizes = [4096, 65536, MIB, 16 * MIB, 256 * MIB] + ([1024 * MIB] if suite == "full" else [])
+    for size in reversed(sizes):
+        for memory in ("pinned", "pageable"):
+            for direction in ("to_device", "to_host"):
+                key = {"bytes": size, "memory": memory, "direction": direction}
+                yield Case(kind, key, _copy(size, memory, direction), bytes=size, needs_bytes=2 * size)
+
+
+def _copy(size: int, memory: str, direction: str) -> Callable[[Device], Work]:
+    def build(device: Device) -> Work:
+        if not device.gpu:
+            raise Skip("the device is the host")
+        torch = device.torch
+        host = torch.randint(0, 256, (size,), dtype=torch.uint8)
+        if memory == "pinned":
+            host = host.pin_memory()
+        there = host.to(device.device)
+        source, target = (host, there) if direction == "to_device" else (there, host)
+
+        def call() -> Any:
+            return target.copy_(source, non_blocking=True)
+
+        timing = _timed_copies(device, call, size)
+        return Work([], bytes=size, check=lambda: _same(device, call, source, target), timing=timing)
+
+    return build
+
+
+def _same(device: Device, call: Callable[[], Any], source: Any, target: Any) -> Check:
+    """Into a target wiped beforehand."""
+    target.zero_()
+    call()
+    device.synchronize()
+    return Check(float((source.cpu() != target.cpu()).sum()) / len(source), 0.0)
+
+
+def _timed_copies(device: Device, call: Callable[[], Any], size: int) -> Timing:
+    """On the host's clock, to the end of the copy: a copy from pageable memory is partly the host's work."""
+    each = max(1, min(50, 32 * MIB // size))
+    samples = []
+    for _ in range(12 if size < 512 * MIB else 5):
+        device.synchronize()
+        start = time.perf_counter()
+        for _ in range(each):
+            call()
+        device.synchronize()
+        samples.append((time.perf_counter() - start) / each)
+    return summary(samples[1:])

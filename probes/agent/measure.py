@@ -1,0 +1,322 @@
+"""How one kernel is timed: on the device's own clock, from cold caches, warm clocks, and many launches at once.
+
+A work is a tuple of calls that do the same thing over different buffers, together larger than several last-level
+caches, so that no call finds what the one before it read. On CUDA and ROCm rounds of the calls are captured in a
+graph: what is timed is the device's work and the gap between two kernels of a graph, never the host's launch. Each
+replay of the graph, divided by its launches, is one sample.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Scalar = str | int | float | bool
+CACHES = 3  # Buffers together hold this many last-level caches.
+SAMPLE_S = 250e-6  # A sample is at least this long, so that the two events around it weigh under one percent.
+LAUNCHES = 512  # Nodes of a graph at most: instantiating one costs about ten microseconds.
+
+
+class Skip(Exception):
+    """This case cannot be measured here; the message is the reason that the result file states."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """`error` is the norm of the difference over the norm of the reference."""
+
+    error: float
+    limit: float
+    against: str = "float64"
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.limit  # False for NaN.
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to time. `flops` and `bytes` are those of one call, by the definition in docs/probes.md."""
+
+    calls: Sequence[Callable[[], Any]]
+    flops: int | None = None
+    bytes: int | None = None
+    check: Callable[[], Check] | None = None
+    path: str = "native"
+    note: str | None = None
+    capture: bool = True
+    kernel: str | None = None
+    timing: Timing | None = None  # Already timed, where events around calls cannot do it.
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row to be: what it is, what it will take, and how to build it on a device."""
+
+    kind: str
+    key: Mapping[str, Scalar]
+    build: Callable[[Device], Work]
+    flops: int = 0
+    bytes: int = 0
+    needs_bytes: int = 0
+    window_s: float | None = None
+    warm_s: float | None = None
+    setup_s: float = 0.1
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call over `n` samples, and the sensors while they ran."""
+
+    median_s: float
+    p10_s: float
+    p90_s: float
+    n: int
+    sensors: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the kinds need to know of the device, and torch itself."""
+
+    backend: str  # cuda | rocm | mps | cpu
+    torch: Any
+    device: Any
+    memory_bytes: int
+    l2_bytes: int
+    multiprocessors: int
+    capability: tuple[int, int]
+    limit_bytes: int
+    count: int = 1
+    sensors: Callable[[], Mapping[str, float]] | None = None
+
+    @property
+    def gpu(self) -> bool:
+        return self.backend != "cpu"
+
+    @property
+    def streams(self) -> bool:
+        """Events, graphs and streams under torch.cuda, whose names ROCm shares."""
+        return self.backend in ("cuda", "rocm")
+
+    @property
+    def nvidia(self) -> bool:
+        return self.backend == "cuda"
+
+    def synchronize(self) -> None:
+        if self.streams:
+            self.torch.cuda.synchronize()
+        elif self.backend == "mps":
+            self.torch.mps.synchronize()
+
+    def release(self) -> None:
+        """Give freed memory back, so that the next case finds it whole."""
+        if self.streams:
+            self.torch.cuda.empty_cache()
+        elif self.backend == "mps":
+            self.torch.mps.empty_cache()
+
+    def free_bytes(self) -> int:
+        """Memory that a case may take now: what is free, with a tenth left, under the limit of the question."""
+        free = self.torch.cuda.mem_get_info()[0] if self.streams else self.memory_bytes
+        return min(int(free * 0.9), self.limit_bytes)
+
+    def sets(self, set_bytes: int, at_most: int = 512) -> int:
+        """How many sets of buffers of this size leave the caches cold, within the memory limit."""
+        wanted = math.ceil(CACHES * self.l2_bytes / max(set_bytes, 1)) + 1
+        return max(1, min(wanted, at_most, int(self.limit_bytes * 0.8) // max(set_bytes, 1)))
+
+    def random(self, *shape: int, dtype: Any = None, scale: float = 1.0) -> Any:
+        """Normal values of this scale; made in float32 a slice at a time, so that it never exists twice."""
+        dtype = dtype or self.torch.float32
+        if math.prod(shape) <= 1 << 26 or len(shape) < 2 or dtype.itemsize >= 4:
+            return (self.torch.randn(*shape, device=self.device) * scale).to(dtype)
+        out = self.torch.empty(*shape, device=self.device, dtype=dtype)
+        rows = max(1, (1 << 26) // math.prod(shape[1:]))
+        for start in range(0, shape[0], rows):
+            part = out[start : start + rows]
+            part.copy_(self.torch.randn(part.shape, device=self.device) * scale)
+        return out
+
+    def poisoned(self, *shape: int, dtype: Any) -> Any:
+        """An output full of NaN (or of the lowest integer), so that what was not written is seen."""
+        value = math.nan if dtype.is_floating_point else self.torch.iinfo(dtype).min
+        return self.torch.full(shape, value, device=self.device, dtype=dtype)
+
+
+def relative_error(torch: Any, out: Any, reference: Any) -> float:
+    """||out - reference|| / ||reference|| in float64; infinite where the output is not finite."""
+    out, reference = out.cpu().double(), reference.detach().cpu().double()
+    error = float(torch.linalg.vector_norm(out - reference) / torch.linalg.vector_norm(reference))
+    return error if math.isfinite(error) else math.inf
+
+
+def finite(torch: Any, out: Any) -> bool:
+    return bool(torch.isfinite(out).all()) if out.dtype.is_floating_point else True
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear between neighbours of an ordered list."""
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def summary(samples_s: Sequence[float], sensors: Mapping[str, float] | None = None) -> Timing:
+    ordered = sorted(samples_s)
+    at = [quantile(ordered, share) for share in (0.5, 0.1, 0.9)]
+    return Timing(at[0], at[1], at[2], len(ordered), sensors or {})
+
+
+def time_work(device: Device, work: Work, window_s: float, warm_s: float, stop_s: float = math.inf) -> Timing:
+    """Time the calls for about `window_s` after `warm_s` of them.
+
+    stop_s is a moment of time.monotonic(): a call so slow that three would not end before it is skipped.
+    """
+    first_s = _first(device, work)
+    left_s = stop_s - time.monotonic()
+    if first_s * 3 > left_s:
+        raise Skip(f"one call took {first_s:.3g} s, {max(left_s, 0):.3g} s were left")
+    window_s, warm_s = min(window_s, left_s / 2), min(warm_s, left_s / 4)
+    if device.streams:
+        return _time_stream(device, work, window_s, warm_s)
+    return _time_wall(device, work, window_s, warm_s)
+
+
+def _first(device: Device, work: Work) -> float:
+    """Every call once, for compilation and handles; then the seconds of one more."""
+    for call in work.calls:
+        call()
+    device.synchronize()
+    start = time.perf_counter()
+    work.calls[0]()
+    device.synchronize()
+    return time.perf_counter() - start
+
+
+def _time_wall(device: Device, work: Work, window_s: float, warm_s: float) -> Timing:
+    """On the host's clock: for a CPU, whose calls end when they return, and for Metal, synchronised by batch."""
+    turn = _turns(work.calls)
+    one_s = _batch_wall(device, turn, 1)
+    launches = max(1, min(LAUNCHES, math.ceil((SAMPLE_S if device.gpu else 20e-6) / max(one_s, 1e-9))))
+    until = time.perf_counter() + warm_s
+    while time.perf_counter() < until:
+        _batch_wall(device, turn, launches)
+    samples: list[float] = []
+    until = time.perf_counter() + window_s
+    while len(samples) < 3 or (time.perf_counter() < until and len(samples) < 200):
+        samples.append(_batch_wall(device, turn, launches))
+    return summary(samples, device.sensors() if device.sensors else None)
+
+
+def _turns(calls: Sequence[Callable[[], Any]]) -> Iterator[Callable[[], Any]]:
+    while True:
+        yield from calls
+
+
+def _batch_wall(device: Device, turn: Iterator[Callable[[], Any]], launches: int) -> float:
+    start = time.perf_counter()
+    for _ in range(launches):
+        next(turn)()
+    device.synchronize()
+    return (time.perf_counter() - start) / launches
+
+
+def _time_stream(device: Device, work: Work, window_s: float, warm_s: float) -> Timing:
+    calls, cuda = work.calls, device.torch.cuda
+    once = _events(device, lambda: [call() for call in calls], 3)
+    one_s = max(once[1] / len(calls), 1e-7)
+    rounds = max(1, min(math.ceil(SAMPLE_S / (one_s * len(calls))), LAUNCHES // len(calls)))
+    graph = _captured(device, calls, rounds) if work.capture else None
+    replay = graph.replay if graph else lambda: [call() for _ in range(rounds) for call in calls]
+    launches = rounds * len(calls)
+    sample_s = _events(device, replay, 2)[0]
+    for _ in range(math.ceil(warm_s / sample_s)):
+        replay()
+    n = max(5 if sample_s < window_s else 3, min(200, math.ceil(window_s / sample_s)))
+    marks = [cuda.Event(enable_timing=True) for _ in range(n + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        replay()
+        mark.record()
+    sensors = _watch(device, marks[n // 2], marks[-1])
+    marks[-1].synchronize()
+    samples = [a.elapsed_time(b) / 1e3 / launches for a, b in zip(marks[:-1], marks[1:], strict=True)]
+    if graph:
+        graph.reset()
+    return summary(samples, sensors)
+
+
+def _events(device: Device, call: Callable[[], Any], times: int) -> list[float]:
+    """Seconds of each of a few calls, in order of length."""
+    marks = [device.torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        call()
+        mark.record()
+    marks[-1].synchronize()
+    return sorted(max(a.elapsed_time(b) / 1e3, 1e-7) for a, b in zip(marks[:-1], marks[1:], strict=True))
+
+
+def _captured(device: Device, calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
+    """A graph of `rounds` times the calls, or None where one of them cannot be captured."""
+    cuda = device.torch.cuda
+    graph = cuda.CUDAGraph()
+    try:
+        with cuda.graph(graph):
+            for _ in range(rounds):
+                for call in calls:
+                    call()
+    except RuntimeError as error:
+        if "out of memory" in str(error).lower():
+            raise
+        device.synchronize()
+        return None
+    return graph
+
+
+def _watch(device: Device, middle: Any, last: Any) -> Mapping[str, float]:
+    """Sensors read while the device works through the second half of the samples."""
+    if device.sensors is None:
+        return {}
+    while not middle.query():
+        time.sleep(2e-4)
+    seen = dict(device.sensors())
+    while not last.query():
+        time.sleep(5e-3)
+        if not last.query():
+            seen = dict(device.sensors())
+    return seen
+
+
+def kernel_name(device: Device, call: Callable[[], Any]) -> str | None:
+    """The kernel that took longest in one call, as the profiler names it; None where there is none to ask."""
+    if not device.streams:
+        return None
+    try:
+        profiler = device.torch.profiler
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
+            call()
+            device.synchronize()
+        events = seen.profiler.kineto_results.events()
+        spans = [(e.duration_ns(), e.name()) for e in events if "CUDA" in str(e.device_type())]
+        return str(max(spans)[1])[:200] if spans else None
+    except (RuntimeError, AttributeError, ImportError):
+        return None
+
+
+def measure(
+    device: Device, case: Case, window_s: float, warm_s: float, stop_s: float
+) -> tuple[Work, Timing, Check | None]:
+    """Build, time, check. Raises Skip, or torch's own error, with everything freed."""
+    with device.torch.no_grad():
+        work = case.build(device)
+        timing = work.timing or time_work(device, work, case.window_s or window_s, case.warm_s or warm_s, stop_s)
+        check = work.check() if work.check else None
+        if work.kernel is None and work.timing is None:
+            work = replace(work, kernel=kernel_name(device, work.calls[0]))
+    return work, timing, check

@@ -1,0 +1,324 @@
+"""Plan and run the probes of one machine: `run(spec)` gives the result document of docs/probes.md.
+
+    python -m probes.agent.suite --suite full --out FILE.json
+
+A spec is data: {"suite": "quick"|"full"|"custom", "kinds": [...] or null, "max_s": seconds, "max_bytes": bytes}.
+Nothing in it is run, opened or imported. What could not be measured is listed with its reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from . import facts
+from .axes import KINDS, SHARES, SUITE_S, SUITES, WARM_S, WINDOW_S
+from .measure import Case, Check, Device, Skip, Timing, Work, measure, time_work
+
+AGENT_VERSION = "1.0.0"
+SUITE_VERSION = "1"
+SCHEMA = "assay-probe/1"
+SPEC_FIELDS = {"suite", "kinds", "max_s", "max_bytes"}
+# The module that measures a kind; each offers cases(kind, suite, device).
+MODULES = {
+    "known_answer": "answers", "launch": "launch", "host_copy": "launch",
+    "memory_read": "memory", "memory_write": "memory", "memory_copy": "memory", "memory_strided": "memory",
+    "memory_gather": "memory", "l2_read": "memory", "gemm": "gemm", "grouped_gemm": "experts",
+    "attention_prefill": "attention", "attention_decode": "decode",
+    "norm": "layers", "rotary": "layers", "activation": "layers", "softmax": "layers", "mlp": "layers",
+    "block": "network", "decode_step": "network", "compile_gain": "network",
+    "all_reduce": "collectives", "all_gather": "collectives", "all_to_all": "collectives",
+    "point_to_point": "collectives",
+}  # fmt: skip
+
+Progress = Callable[[str, int, int], bool]
+
+
+class BadSpec(ValueError):
+    """The spec is not one that this agent accepts; the message says what to change."""
+
+
+def checked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with its defaults; raises BadSpec naming the wrong field."""
+    if unknown := set(spec) - SPEC_FIELDS:
+        raise BadSpec(f"unknown field of the spec: {', '.join(sorted(map(str, unknown)))}")
+    suite, kinds = spec.get("suite", "quick"), spec.get("kinds")
+    if suite not in SUITES:
+        raise BadSpec(f"suite must be one of {', '.join(SUITES)}, not {suite!r}")
+    if kinds is not None and (not isinstance(kinds, (list, tuple)) or not kinds):
+        raise BadSpec("kinds must be null (every kind) or a list that names at least one")
+    if wrong := [kind for kind in kinds or () if kind not in KINDS]:
+        raise BadSpec(f"unknown kind {wrong[0]!r}; the kinds are {', '.join(KINDS)}")
+    if suite == "custom" and kinds is None:
+        raise BadSpec("a custom suite needs its list of kinds")
+    limits = {name: _positive(spec, name) for name in ("max_s", "max_bytes")}
+    return {"suite": suite, "kinds": list(kinds) if kinds else None, **limits}
+
+
+def _positive(spec: Mapping[str, Any], name: str) -> float | int | None:
+    value = spec.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e15:
+        raise BadSpec(f"{name} must be a positive number, not {value!r}")
+    return int(value) if name == "max_bytes" else value
+
+
+def spec_hash(spec: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def wanted_kinds(spec: Mapping[str, Any]) -> list[str]:
+    return [kind for kind in KINDS if spec["kinds"] is None or kind in spec["kinds"]]
+
+
+def cases_of(kind: str, suite: str, device: Device) -> list[Case]:
+    module = importlib.import_module(f"{__package__}.kinds.{MODULES[kind]}")
+    return list(module.cases(kind, "full" if suite == "custom" else suite, device))
+
+
+def plan(spec: Mapping[str, Any], device: Device | None = None) -> list[dict[str, Any]]:
+    """What `run` will try, in order: {"kind", "key", "estimated_s"}; the last of a kind yield when its time is over."""
+    spec = checked_spec(spec)
+    device = device or facts.detect(spec["max_bytes"])
+    case_s = WINDOW_S[spec["suite"]] + WARM_S[spec["suite"]]
+    return [
+        {"kind": kind, "key": dict(case.key), "estimated_s": round((case.window_s or case_s) + case.setup_s, 3)}
+        for kind in wanted_kinds(spec)
+        for case in cases_of(kind, spec["suite"], device)
+    ]
+
+
+@dataclass
+class _Run:
+    """One run under way: its clock, its limits, and what it has found."""
+
+    spec: dict[str, Any]
+    device: Device
+    progress: Progress
+    start_s: float
+    stop_s: float
+    rates: tuple[float, float]  # FLOP/s and B/s that a first look found: they only foresee what is too slow.
+    results: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    cancelled: bool = False
+
+    def skip(self, case: Case, reason: str) -> None:
+        self.skipped.append({"kind": case.kind, "key": dict(case.key), "reason": reason[:300]})
+
+
+def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, total: True) -> dict[str, Any]:
+    """Measure this machine. `progress(kind, done, total)` is asked before every case; False ends the run there."""
+    start_s, started_at = time.monotonic(), datetime.now(timezone.utc)
+    checked = checked_spec(spec)
+    device = facts.detect(checked["max_bytes"])
+    limit_s = min(checked["max_s"] or SUITE_S[checked["suite"]], SUITE_S[checked["suite"]])
+    state = _Run(checked, device, progress, start_s, start_s + limit_s, _first_look(device))
+    kinds = wanted_kinds(checked)
+    cases = {kind: cases_of(kind, checked["suite"], device) for kind in kinds}
+    total = sum(map(len, cases.values()))
+    for at, kind in enumerate(kinds):
+        _run_kind(state, cases[kind], total, _stop_s(state, kinds[at:]))
+    return {
+        "schema": SCHEMA,
+        "agent_version": AGENT_VERSION,
+        "suite": checked["suite"],
+        "suite_version": SUITE_VERSION,
+        "spec_hash": spec_hash(checked),
+        "spec": checked,
+        "backend": device.backend,
+        "library": "torch",
+        "started_at": started_at.isoformat(timespec="seconds"),
+        "duration_s": round(time.monotonic() - start_s, 3),
+        "device": facts.device_facts(device),
+        "host": facts.host_facts(),
+        "versions": facts.versions(device.torch),
+        "results": state.results,
+        "skipped": state.skipped,
+    }
+
+
+def _stop_s(state: _Run, left: Sequence[str]) -> float:
+    """When the first kind of those left must end: its part of the time that is left."""
+    now_s = time.monotonic()
+    return now_s + max(0.0, state.stop_s - now_s) * SHARES[left[0]] / sum(SHARES[kind] for kind in left)
+
+
+def _first_look(device: Device) -> tuple[float, float]:
+    """Roughly the FLOP/s and B/s of this device, to leave out what would take minutes on it."""
+    torch, side = device.torch, 512 if not device.gpu else 2048
+    a, b = device.random(side, side), device.random(side, side)
+    flops = Work([lambda: torch.mm(a, b)], capture=False)
+    copies = Work([lambda: b.copy_(a)], capture=False)
+
+    rates = [time_work(device, work, 0.01, 0.005).median_s for work in (flops, copies)]
+    return 2 * side**3 / rates[0], 2 * 4 * side**2 / rates[1]
+
+
+def _run_kind(state: _Run, cases: Iterable[Case], total: int, stop_s: float) -> None:
+    """The first case may take what is left in all, so that no kind is without a row for want of a share."""
+    for at, case in enumerate(cases):
+        done = len(state.results) + len(state.skipped)
+        state.cancelled = state.cancelled or not state.progress(case.kind, done, total)
+        if state.cancelled:
+            state.skip(case, "cancelled")
+        elif time.monotonic() > (stop_s if at else state.stop_s):
+            state.skip(case, "time budget")
+        else:
+            _run_case(state, case, stop_s if at else state.stop_s)
+
+
+def _too_much(state: _Run, case: Case, stop_s: float) -> str | None:
+    """Why this case is not even begun."""
+    free_bytes = state.device.free_bytes()
+    if case.needs_bytes > free_bytes:
+        return f"needs {case.needs_bytes / 2**30:.2f} GiB, {free_bytes / 2**30:.2f} GiB may be used"
+    call_s = max(case.flops / state.rates[0], case.bytes / state.rates[1])
+    if not state.device.gpu and 6 * call_s > max(stop_s - time.monotonic(), 0.0):
+        return f"one call would take about {call_s:.2g} s on this device"
+    return None
+
+
+def _run_case(state: _Run, case: Case, stop_s: float) -> None:
+    if reason := _too_much(state, case, stop_s):
+        return state.skip(case, reason)
+    suite = state.spec["suite"]
+    try:
+        work, timing, check = measure(state.device, case, WINDOW_S[suite], WARM_S[suite], stop_s + 1.0)
+        state.results.append(row(case, work, timing, check))
+    except Skip as reason:
+        state.skip(case, str(reason))
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        NotImplementedError,
+        ImportError,
+        AttributeError,
+        AssertionError,
+    ) as error:
+        # A library of another version refuses in many ways; each becomes a stated reason, none ends the suite.
+        state.skip(case, refusal(error))
+    if len(state.results) % 16 == 0 or case.needs_bytes > state.device.memory_bytes // 8:
+        state.device.release()
+
+
+def refusal(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else 'no message'}"
+
+
+def row(case: Case, work: Work, timing: Timing, check: Check | None) -> dict[str, Any]:
+    """One entry of `results`."""
+    throttled, held_back = facts.reasons(timing.sensors.get("reasons"))
+    notes = [text for text in (work.note, held_back) if text]
+    times = {"median": timing.median_s, "p10": timing.p10_s, "p90": timing.p90_s}
+    sensed = {name: timing.sensors.get(name) for name in ("power_w", "clock_hz", "temperature_c")}
+    return {
+        "kind": case.kind,
+        "key": dict(case.key),
+        "path": work.path,
+        "kernel": work.kernel,
+        "time_s": {**{name: float(f"{value:.6g}") for name, value in times.items()}, "n": timing.n},
+        "flops": work.flops,
+        "bytes": work.bytes,
+        "check": _check(check),
+        **sensed,
+        "throttled": throttled,
+        "note": "; ".join(notes) or None,
+    }
+
+
+def _check(check: Check | None) -> dict[str, Any] | None:
+    if check is None:
+        return None
+    error = float(f"{min(check.error, 1e30):.4g}")  # Infinity is no JSON.
+    return {"error": error, "limit": check.limit, "against": check.against, "ok": check.ok}
+
+
+def table(document: Mapping[str, Any], peaks: Mapping[str, float]) -> Iterator[str]:
+    """The best rate of each kind and dtype, as lines; `peaks` holds datasheet rates: dtype -> FLOP/s, memory -> B/s."""
+    best: dict[tuple[str, str], tuple[float, str, Mapping[str, Any]]] = {}
+    for found in document["results"]:
+        rate, unit = rate_of(found)
+        name = (found["kind"], str(found["key"].get("dtype", found["key"].get("backend", ""))))
+        if name not in best or rate > best[name][0]:
+            best[name] = (rate, unit, found)
+    counts = f"{len(document['results'])} measured, {len(document['skipped'])} skipped"
+    yield f"{document['device']['name']}: {counts}, {document['duration_s']:.1f} s"
+    for (kind, axis), (rate, unit, found) in best.items():
+        peak = peaks.get("memory" if kind.startswith("memory_") else axis)
+        share = f" {rate / peak:6.1%} of datasheet" if peak and unit != "calls/s" else ""
+        yield f"{kind:18} {axis:10} {rate / 1e9:12.2f} G{unit}{share}  {_short(found['key'])}"
+    wrong = [found for found in document["results"] if found["check"] and not found["check"]["ok"]]
+    yield f"checks that failed: {len(wrong)}"
+    yield from (f"  {found['kind']} {_short(found['key'])}: {found['check']}" for found in wrong[:20])
+
+
+def rate_of(found: Mapping[str, Any]) -> tuple[float, str]:
+    """FLOP/s where the kind is one of arithmetic, else B/s, else calls per second."""
+    time_s = found["time_s"]["median"]
+    arithmetic = found["kind"] in ("gemm", "grouped_gemm", "attention_prefill", "mlp", "block", "compile_gain")
+    if found["flops"] and (arithmetic or not found["bytes"]):
+        return found["flops"] / time_s, "FLOP/s"
+    return (found["bytes"] / time_s, "B/s") if found["bytes"] else (1 / time_s, "calls/s")
+
+
+def _short(key: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in key.items())
+
+
+def _peaks(texts: Sequence[str]) -> dict[str, float]:
+    return {name: float(value) for name, value in (text.split("=", 1) for text in texts)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m probes.agent.suite", description="Measure this machine.")
+    parser.add_argument("--suite", choices=SUITES, default="quick")
+    parser.add_argument("--kinds", help="comma-separated; every kind without it")
+    parser.add_argument("--max-s", type=float)
+    parser.add_argument("--max-bytes", type=int)
+    parser.add_argument("--out", help="write the result document to this file")
+    parser.add_argument("--dry-run", action="store_true", help="list what would run, with seconds, and stop")
+    parser.add_argument(
+        "--peak", action="append", default=[], metavar="bf16=989e12", help="datasheet rate; memory=4.8e12"
+    )
+    given = parser.parse_args(arguments)
+    kinds = given.kinds.split(",") if given.kinds else None
+    spec = {"suite": given.suite, "kinds": kinds, "max_s": given.max_s, "max_bytes": given.max_bytes}
+    try:
+        if given.dry_run:
+            return _dry_run(spec)
+        document = run(spec, progress=_to_stderr)
+    except BadSpec as error:
+        parser.error(str(error))
+    if given.out:
+        with open(given.out, "w", encoding="utf-8") as file:
+            json.dump(document, file, allow_nan=False, separators=(",", ":"))
+    print("\n".join(table(document, _peaks(given.peak))))
+    return 0
+
+
+def _dry_run(spec: Mapping[str, Any]) -> int:
+    steps = plan(spec)
+    for step in steps:
+        print(f"{step['kind']:18} {step['estimated_s']:6.2f} s  {_short(step['key'])}")
+    print(f"{len(steps)} cases, about {sum(step['estimated_s'] for step in steps):.0f} s before any budget")
+    return 0
+
+
+def _to_stderr(stage: str, done: int, total: int) -> bool:
+    print(f"\r{done}/{total} {stage:20}", end="", file=sys.stderr, flush=True)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
