@@ -203,25 +203,44 @@ def noisy_cases(scored: Sequence[Scored]) -> set[tuple[str, tuple[Any, ...]]]:
     return {key for key, same in values.items() if min(same) > 0 and max(same) > 1.25 * min(same)}
 
 
+# Circumstances that a large error is likely to come from; the first that applies is named, and it proves nothing.
+REASONS: Mapping[str, str] = {
+    "disputed": "disputed",
+    "misfit": "predicted not to fit, but it ran",
+    "noisy": "measured values of this case disagree by > 25 %",
+    "client": "what the client did is not known",
+    "saturated": "saturated: queueing grows with the run, small errors of rate become large",
+    "speculative": "speculative decoding: its acceptance is not stated",
+    "layout": "the source states no layout",
+    "tail": "a 99th percentile of few requests",
+    "tuned": "queueing near the highest rate within limits",
+    "old": "software of 2024 or earlier",
+    "": "none of the known circumstances",
+}
+
+
 def likely_reason(s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]) -> str:
-    """The first of these rules that applies; a rule names a circumstance, it proves nothing."""
+    """The circumstance of a row in words."""
+    name = circumstance(s, disputed, repeats)
+    return f"disputed: {disputed[s.row.id]}" if name == "disputed" else REASONS[name]
+
+
+def circumstance(s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]) -> str:
+    """The first of REASONS that applies."""
     case = s.case
-    rules: tuple[tuple[Any, str], ...] = (
-        (s.row.id in disputed, f"disputed: {disputed.get(s.row.id, '')}"),
-        (s.prediction is not None and s.prediction.value is None, "predicted not to fit, but it ran"),
-        (case and (s.row.accelerator_slug, pair_case(s)) in repeats, "measured values of this case disagree by > 25 %"),
-        (case and not case.client.known, "what the client did is not known"),
-        (s.labels["load"] == "saturating", "saturated: queueing grows with the run, small errors of rate become large"),
-        (case and case.speculative, "speculative decoding: its acceptance is not stated"),
-        (case and case.layout_free, "the source states no layout"),
-        (s.row.metric.endswith("p99"), "a 99th percentile of few requests"),
-        (
-            case and case.client.kind == "poisson" and "ttft" in s.row.metric,
-            "queueing near the highest rate within limits",
-        ),
-        (case and case.year is not None and case.year < 2025, "software of 2024 or earlier"),
-    )
-    return next((reason for applies, reason in rules if applies), "none of the known circumstances")
+    rules: Mapping[str, Any] = {
+        "disputed": s.row.id in disputed,
+        "misfit": s.prediction is not None and s.prediction.value is None,
+        "noisy": case and (s.row.accelerator_slug, pair_case(s)) in repeats,
+        "client": case and not case.client.known,
+        "saturated": s.labels["load"] == "saturating",
+        "speculative": case and case.speculative,
+        "layout": case and case.layout_free,
+        "tail": s.row.metric.endswith("p99"),
+        "tuned": case and case.client.kind == "poisson" and "ttft" in s.row.metric,
+        "old": case and case.year is not None and case.year < 2025,
+    }
+    return next((name for name, applies in rules.items() if applies), "")
 
 
 def _skipped(scored: Sequence[Scored]) -> dict[str, int]:

@@ -1,17 +1,16 @@
 """Predictions against measured figures: metric by metric, errors, intervals, and whether chips are ordered right."""
 
 import math
-import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
+from advisor import figures
 from advisor.engine.case import Case
+from advisor.figures import Point
 from advisor.measured import Catalog, Row, Skip, case_of
 
-PAIR_DIFFERENCE_FRACTION = 0.10  # pairs of chips closer than this are a tie in the measurement
 GIB = 2.0**30
 
 # metric -> (field of an Estimate, factor from SI to the metric's unit)
@@ -219,43 +218,23 @@ def labels_of(row: Row, case: Case | None, estimate: Any, families: Mapping[str,
 # ------------------------------------------------------------------ figures over many rows
 
 
-def quantile(values: Iterable[float], share: float) -> float | None:
-    """The value below which this share of the values lies (linear between neighbours); None of nothing."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    at = share * (len(ordered) - 1)
-    low = math.floor(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+def point_of(s: Scored) -> Point:
+    """A scored row as the statistics see it."""
+    return Point(
+        ape=s.ape,
+        ratio=s.ratio,
+        inside=s.in_interval,
+        group=(s.row.accelerator_slug, s.row.model_id, s.row.source_key),
+        chip=s.row.accelerator_slug,
+        pair=pair_case(s),
+        measured=s.row.value,
+        predicted=s.prediction.value if s.prediction else None,
+    )
 
 
 def summary(scored: Sequence[Scored]) -> dict[str, Any]:
     """n, median and p90 error, bias, coverage of the stated intervals, share of chip pairs ordered right."""
-    apes = [s.ape for s in scored if s.ape is not None]
-    ratios = [s.ratio for s in scored if s.ratio is not None]
-    covered = [s.in_interval for s in scored if s.in_interval is not None]
-    right, pairs = ordered_pairs(scored)
-    bias = quantile(ratios, 0.5)
-    return {
-        "n": len(apes),
-        "median_ape": quantile(apes, 0.5),
-        "p90_ape": quantile(apes, 0.9),
-        "bias": None if bias is None else bias - 1.0,
-        "coverage_90": sum(covered) / len(covered) if covered else None,
-        "pairs_ordered": right / pairs if pairs else None,
-        "pairs": pairs,
-        "group_median_ape": group_median(scored),
-    }
-
-
-def group_median(scored: Sequence[Scored]) -> float | None:
-    """Median over (chip, model, source) groups of each group's median error: correlated rows count once."""
-    groups: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
-    for s in scored:
-        if s.ape is not None:
-            groups[s.row.accelerator_slug, s.row.model_id, s.row.source_key].append(s.ape)
-    return quantile((statistics.median(group) for group in groups.values()), 0.5)
+    return figures.summary([point_of(s) for s in scored])
 
 
 def pair_case(s: Scored) -> tuple[Any, ...] | None:
@@ -278,22 +257,7 @@ def pair_case(s: Scored) -> tuple[Any, ...] | None:
 
 def ordered_pairs(scored: Sequence[Scored]) -> tuple[int, int]:
     """(pairs ordered right, pairs) of chips measured on the same case that differ by more than 10 %."""
-    cases: defaultdict[tuple[Any, ...], defaultdict[str, list[tuple[float, float]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for s in scored:
-        key = pair_case(s)
-        if key is not None and s.prediction is not None:
-            predicted = s.prediction.value if s.prediction.value is not None else math.nan
-            cases[key][s.row.accelerator_slug].append((s.row.value, predicted))
-    right = pairs = 0
-    for chips in cases.values():
-        medians = [tuple(map(statistics.median, zip(*values, strict=True))) for values in chips.values()]
-        for (measured, predicted), (other, other_predicted) in combinations(medians, 2):
-            if abs(measured - other) > PAIR_DIFFERENCE_FRACTION * min(measured, other):
-                pairs += 1
-                right += (predicted - other_predicted) * (measured - other) > 0
-    return right, pairs
+    return figures.ordered_pairs([point_of(s) for s in scored])
 
 
 def grouped(scored: Sequence[Scored], by: Sequence[str]) -> list[dict[str, Any]]:

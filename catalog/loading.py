@@ -8,7 +8,7 @@ from typing import Any
 from django.db import models, transaction
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
-from catalog import fixtures
+from catalog import fixtures, scored
 from catalog.fixtures import FixtureError, Row
 from catalog.models import (
     Accelerator,
@@ -67,6 +67,8 @@ def load(directory: Path) -> dict[str, Counts]:
     counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
     counts["benchmarks"] = append_benchmarks(directory / "measurements" / fixtures.BENCHMARKS)
     counts["calibrations"] = append_calibrations(map(fixtures.calibration, each["calibration"]))
+    written, unchanged = scored.load(directory / "fidelity")
+    counts["scored_rows"] = Counts(created=written, unchanged=unchanged)
     remember(fixtures.digest(directory), counts)
     return counts
 

@@ -319,3 +319,54 @@ class CatalogLoad(models.Model):
 
     version = models.CharField(max_length=64)
     loaded_at = models.DateTimeField(auto_now_add=True)
+
+
+class Scorecard(models.Model):
+    """The last scoring of the engine on measured rows: one row, replaced as a whole with its ScoredRows."""
+
+    digest = models.CharField(max_length=64)  # of the files that it was loaded from
+    engine_version = models.CharField(max_length=20)
+    calibration = models.CharField(max_length=64)
+    as_of = models.DateField()
+    skipped = models.JSONField(default=dict)  # {why a measured row has no prediction: rows}
+    left_out = models.JSONField(default=dict)  # {what was left out of the fit: {kind of figure: error}}
+    intervals = models.JSONField(default=list)  # coverage by groups that had no part in the interval
+    sources = models.JSONField(default=dict)  # {source_key: {name, address, licence, as_of, meaning}}
+
+
+class ScoredRow(models.Model):
+    """One measured figure with its prediction, both in the unit that the metric's name ends in."""
+
+    key = models.CharField(max_length=160, unique=True)
+    source_key = models.CharField(max_length=60)
+    metric = models.CharField(max_length=40)
+    measured = models.FloatField(null=True)  # None: the source's licence keeps the figure out; `bias_fraction` is there
+    predicted = models.FloatField(null=True)  # None: predicted not to fit, or kept out like the measured one
+    low = models.FloatField(null=True)  # of the 90 % interval
+    high = models.FloatField(null=True)
+    bias_fraction = models.FloatField(null=True)  # predicted / measured - 1; None: predicted not to fit
+    inside = models.BooleanField(null=True)  # the interval holds the measured figure; None: no interval
+    accelerator = models.CharField(max_length=80)
+    family = models.CharField(max_length=60, blank=True)
+    chips = models.PositiveIntegerField()
+    model = models.CharField(max_length=200, blank=True)
+    framework = models.CharField(max_length=60)
+    framework_version = models.CharField(max_length=80, blank=True)
+    weights_dtype = models.CharField(max_length=40, blank=True)
+    mode = models.CharField(max_length=10)
+    layout = models.CharField(max_length=120, blank=True)  # empty: the source does not say
+    replica_chips = models.PositiveIntegerField(null=True)
+    isl = models.FloatField()
+    osl = models.FloatField()
+    concurrency = models.FloatField(null=True)  # of the whole deployment; None: as many as fit, or an open loop
+    client = models.CharField(max_length=20)
+    client_known = models.BooleanField()
+    phase = models.CharField(max_length=20)
+    basis = models.CharField(max_length=20, blank=True)
+    measured_on = models.CharField(max_length=10, blank=True)  # as the source dates it: a year, a month or a day
+    pair_index = models.IntegerField(null=True)  # rows of different chips with the same number compare
+    circumstance = models.CharField(max_length=20, blank=True)  # advisor.fidelity_report.REASONS
+    note = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["pk"]

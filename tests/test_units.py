@@ -37,7 +37,7 @@ BARE |= {"isl", "osl", "fits", "kv_limited", "saturating", "window_pattern", "op
 # Numbers of candidates, and positions in a table.
 BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer"}
 # A bound and what was reached, in the unit that the row beside them states.
-BARE |= {"limit", "reached", "value", "low", "high"}
+BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
 
 
 def pattern(units: str) -> re.Pattern[str]:

@@ -7,9 +7,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from advisor import calibration_files, disputed, fidelity_report, scoring
+from advisor import calibration_files, disputed, fidelity_report, score_files, scoring
 from advisor.engine.case import Case
 from advisor.measured import MeasurementsError, Row, read
+from catalog.fixtures import FixtureError
 
 
 def catalog_estimator() -> tuple[Any, scoring.Estimator, dict[str, str]]:
@@ -33,7 +34,10 @@ class Command(BaseCommand):
         parser.add_argument("--by", default="", help="columns to group by, comma-separated; derived: family, phase ...")
         parser.add_argument("--format", choices=("table", "json"), default="table")
         parser.add_argument("--limit", type=int, help="only the first N rows (for debugging)")
-        parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report as Markdown")
+        parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report, and the scored rows for the pages")
+        parser.add_argument(
+            "--rows-to", type=Path, default=score_files.DIRECTORY, metavar="DIR", help="where --write-docs puts the rows"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         by = [name.strip() for name in options["by"].split(",") if name.strip()]
@@ -45,14 +49,7 @@ class Command(BaseCommand):
         doubts = disputed.find(rows, known) | disputed.read()
         figures = scoring.report(scored, by or ["source_key"], doubts)
         if options["write_docs"]:
-            text = fidelity_report.markdown(
-                scored,
-                doubts,
-                fidelity_report.calibrations(),
-                calibration_files.read_report(),
-                calibration_files.digest(),
-            )
-            Path(options["write_docs"]).write_text(text, encoding="utf-8")
+            write_docs(Path(options["write_docs"]), options["rows_to"], scored, doubts)
         if options["format"] == "json":
             self.stdout.write(json.dumps(figures, allow_nan=False))
         else:
@@ -66,6 +63,17 @@ class Command(BaseCommand):
         if len({row.id for row in rows}) != len(rows):
             raise CommandError("the files share row ids")
         return rows[:limit] if limit else rows
+
+
+def write_docs(document: Path, rows_to: Path, scored: Sequence[scoring.Scored], doubts: Mapping[str, str]) -> None:
+    """The report, and beside it the rows that `load_catalog` takes in."""
+    validation, calibration = calibration_files.read_report(), calibration_files.digest()
+    try:
+        score_files.write(scored, doubts, validation, calibration, rows_to)
+    except FixtureError as error:
+        raise CommandError(str(error)) from error
+    text = fidelity_report.markdown(scored, doubts, fidelity_report.calibrations(), validation, calibration)
+    document.write_text(text, encoding="utf-8")
 
 
 HEADS = ("n", "skipped", "median", "groups", "p90", "bias", "in 90 %", "pairs")
