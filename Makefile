@@ -38,7 +38,8 @@ check: $(ALL)
 	$(ASK) spectacular --validate --fail-on-warn --file /dev/null
 	$(PY) -m pytest -q tests/test_layers.py tests/test_units.py tests/test_lock.py
 
-# Measured rows are facts of many sources and not part of this repository: give their files.
+# Measured rows are facts of many sources: give their files. What was scored last is in fixtures/fidelity, which
+# FIDELITY_ARGS='--write-docs docs/fidelity.md' writes together with the report.
 MEASUREMENTS ?= $(wildcard ../shared/data/measured_open.csv ../shared/data/h200_vllm_open.csv)
 fidelity: data
 	@test -n "$(MEASUREMENTS)" || { echo "No measured rows here. Give them: make fidelity MEASUREMENTS='FILE.csv ...'" \

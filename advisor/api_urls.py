@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor import api
+from advisor import accuracy, api
 
 urlpatterns = [
     path("advice", api.AdviceList.as_view(), name="api-advice-list"),
@@ -8,4 +8,6 @@ urlpatterns = [
     path("advice/<uuid:pk>/cancel", api.CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", api.AdviceResult.as_view(), name="api-advice-result"),
     path("estimate", api.EstimateOne.as_view(), name="api-estimate"),
+    path("fidelity", accuracy.Fidelity.as_view(), name="api-fidelity"),
+    path("fidelity/rows", accuracy.FidelityRows.as_view(), name="api-fidelity-rows"),
 ]

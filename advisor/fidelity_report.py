@@ -90,6 +90,7 @@ def markdown(
     fits: Sequence[Fit],
     validation: Mapping[str, Any] | None = None,
     digest: str = "",
+    targets: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The whole report; `validation` is what the fit found with whole groups left out."""
     parts = [
@@ -98,6 +99,7 @@ def markdown(
         HOW,
         "## Overall",
         _overall(scored, disputed),
+        *(("## Targets", UNSEEN, _targets(targets)) if targets else ()),
         *_sections(scored),
         "## Worst rows",
         _worst(scored, disputed),
@@ -127,6 +129,27 @@ def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
     )
     lines = [_line(name, summary([s for s in scored if wanted(s)])) for name, wanted in sets]
     return _table(("rows", *HEADS), lines) + "\n\n" + OFFERED
+
+
+UNSEEN = (
+    "Medians over groups where nothing else is said. *Unseen* is the largest error when the fit saw no row of one "
+    "chip, model, family or framework version; a target is met only when that is within the limit too."
+)
+
+
+def _targets(targets: Iterable[Mapping[str, Any]]) -> str:
+    lines = [
+        (
+            f"{t['name']}: {t['rows']}",
+            "-" if t["n"] is None else t["n"],
+            f"{'at least' if t['at_least'] else 'at most'} {_percent(t['limit'])}",
+            _percent(t["reached"]),
+            _percent(t["validated"]),
+            {True: "met", False: "missed", None: "-"}[t["met"]],
+        )
+        for t in targets
+    ]
+    return _table(("figure", "rows", "target", "reached", "unseen", "verdict"), lines)
 
 
 def _is_throughput(s: Scored) -> bool:

@@ -1,5 +1,6 @@
 """Scored rows as the files of the catalog's scorecard: what `fidelity --write-docs` leaves for the pages to show."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -11,9 +12,11 @@ import yaml
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case, Pool
 from advisor.fidelity_report import circumstance, noisy_cases
+from advisor.scorecard import TARGETS, Card, held, line_of
 from advisor.scoring import Scored, pair_case
 from catalog import scored as files
 from catalog.fixtures import FixtureError
+from catalog.models import Scorecard, ScoredRow
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "fixtures" / "fidelity"
 KEPT_OUT = ("measured", "predicted", "low", "high", "pair_index")  # each of them would give the figure away
@@ -42,6 +45,8 @@ def write(
         keep_out = known[s.row.source_key]["figures"] == "kept out"
         by_source.setdefault(s.row.source_key, []).append(without_figures(row) if keep_out else row)
     directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / files.SOURCES).exists():
+        shutil.copyfile(source_list(directory), directory / files.SOURCES)
     for path in directory.glob("*.csv"):
         if path.name != files.SOURCES and path.stem not in by_source:
             path.unlink()
@@ -79,9 +84,19 @@ def rows_of(shown: Sequence[Scored], disputed: Mapping[str, str]) -> list[dict[s
     """The columns of each row, in order."""
     pairs = pair_numbers(shown)
     repeats = noisy_cases(shown)
-    return [
-        row_of(s, s.case, pairs.get(pair_case(s))) | why(s, disputed, repeats) for s in shown if s.case is not None
-    ]
+    return [row_of(s, s.case, pairs.get(pair_case(s))) | why(s, disputed, repeats) for s in shown if s.case is not None]
+
+
+def against_targets(
+    scored: Sequence[Scored], disputed: Mapping[str, str], validation: Mapping[str, Any] | None
+) -> list[Mapping[str, Any]]:
+    """The targets of the scorecard over rows that are not in the catalog yet."""
+    shown = [s for s in scored if s.ape is not None and s.case is not None]
+    rows = (
+        ScoredRow(source_key=s.row.source_key, **row) for s, row in zip(shown, rows_of(shown, disputed), strict=True)
+    )
+    found = Card(head=Scorecard(left_out=(validation or {}).get("errors") or {}), lines=tuple(map(line_of, rows)))
+    return [held(target, found) for target in TARGETS]
 
 
 def pair_numbers(shown: Sequence[Scored]) -> dict[Any, int]:

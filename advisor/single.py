@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from advisor import assemble, deployment
+from advisor import assemble, deployment, evidence
 from advisor.deployment import Deployment, Fixed
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case, Pool
 from advisor.engine.estimate import Estimate, estimate, offered, prepare
 from advisor.engine.lane import Lane, Lanes, lanes, take
 from advisor.engine.ledger import decode_ledger, prefill_ledger
+from advisor.engine.model import active_parameters, parameters
 from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, watts_per_chip
 from advisor.engine.plan import Offer
 from advisor.engine.quick import means, prepared
@@ -56,7 +57,10 @@ def answer(d: Deployment) -> Json:
     else:
         known = deployment.with_config(assemble.resources([]), "own-model", d.model.config)
     fixed = deployment.fixed(d, known)
-    return answer_of(fixed)
+    said = answer_of(fixed)
+    sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
+    asked = evidence.asked_for(said, fixed.case.model_id, sizes, fixed.case.isl, fixed.case.osl)
+    return said | {"evidence": evidence.evidence(asked)}
 
 
 def answer_of(fixed: Fixed) -> Json:

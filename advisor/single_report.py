@@ -9,7 +9,7 @@ def table(said: Mapping[str, Any]) -> str:
     lines = [said["label"], *memory_lines(said), ""]
     if not said["fits"]:
         lines += ["DOES NOT FIT", *(f"  fits with {change}" for change in said["smallest_change"])]
-        return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"])])
+        return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"]), "", *evidence_lines(said["evidence"])])
     lines += [
         latency("TTFT", said["ttft_ms"]),
         latency("TPOT", said["tpot_ms"]),
@@ -20,7 +20,25 @@ def table(said: Mapping[str, Any]) -> str:
     lines += money_lines(said) + [""] + step_lines(said["step"]) + [""]
     lines += [f"90 %: {name} {shown(low)} to {shown(high)}" for name, (low, high) in said["interval"].items()]
     lines.append(f"basis: {said['basis']}; decode is {said['bound']}-bound")
-    return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"])])
+    return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"]), "", *evidence_lines(said["evidence"])])
+
+
+def evidence_lines(items: list[Mapping[str, Any]]) -> list[str]:
+    """The nearest measured rows, and plainly when nothing is near."""
+    if not items:
+        return ["nearest measured rows: no scorecard is loaded"]
+    near = any(item["near"] for item in items)
+    lines = ["nearest measured rows:" if near else "nothing measured is near this; the least far:"]
+    for item in items:
+        measured, predicted = shown(item["measured"]), shown(item["predicted"])
+        error = "does not fit" if item["error_fraction"] is None else f"{item['error_fraction']:.1%} off"
+        lines.append(
+            f"  {item['distance']:5.2f}  {item['accelerator_count']} x {item['accelerator']}, {item['model']}, "
+            f"{item['framework']} {item['framework_version']}, {item['weights_dtype']} {item['layout']}, "
+            f"{item['isl']:g}/{item['osl']:g}, {item['concurrency'] or 'any number of'} users: {item['metric']} "
+            f"measured {measured}, predicted {predicted} ({error})"
+        )
+    return lines
 
 
 def shown(value: float | None) -> str:

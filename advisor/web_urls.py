@@ -1,9 +1,10 @@
 from django.urls import path
 
-from advisor import views
+from advisor import accuracy, views
 
 urlpatterns = [
     path("", views.ask, name="ask"),
+    path("fidelity", accuracy.page, name="fidelity"),
     path("advice", views.advice_list, name="advice-list"),
     path("advice/<uuid:pk>", views.advice, name="advice"),
     path("advice/<uuid:pk>/cancel", views.cancel, name="advice-cancel"),

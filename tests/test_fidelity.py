@@ -82,10 +82,12 @@ def test_a_bad_file_is_refused(engine, tmp_path):
 
 def test_the_document_says_what_is_wrong_and_why(engine, measurements, tmp_path):
     path = tmp_path / "fidelity.md"
-    run("--measurements", measurements, "--write-docs", path)
+    run("--measurements", measurements, "--write-docs", path, "--rows-to", tmp_path / "rows")
     text = path.read_text()
+    assert (tmp_path / "rows" / "serving_nightly.csv").exists()
     for heading in (
         "## Overall",
+        "## Targets",
         "## By source",
         "## Worst rows",
         "## Skipped",

@@ -34,9 +34,9 @@ class Command(BaseCommand):
         parser.add_argument("--by", default="", help="columns to group by, comma-separated; derived: family, phase ...")
         parser.add_argument("--format", choices=("table", "json"), default="table")
         parser.add_argument("--limit", type=int, help="only the first N rows (for debugging)")
-        parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report, and the scored rows for the pages")
+        parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report, and the rows for the pages")
         parser.add_argument(
-            "--rows-to", type=Path, default=score_files.DIRECTORY, metavar="DIR", help="where --write-docs puts the rows"
+            "--rows-to", type=Path, default=score_files.DIRECTORY, metavar="DIR", help="of --write-docs: where rows go"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -72,7 +72,8 @@ def write_docs(document: Path, rows_to: Path, scored: Sequence[scoring.Scored], 
         score_files.write(scored, doubts, validation, calibration, rows_to)
     except FixtureError as error:
         raise CommandError(str(error)) from error
-    text = fidelity_report.markdown(scored, doubts, fidelity_report.calibrations(), validation, calibration)
+    targets = score_files.against_targets(scored, doubts, validation)
+    text = fidelity_report.markdown(scored, doubts, fidelity_report.calibrations(), validation, calibration, targets)
     document.write_text(text, encoding="utf-8")
 
 
