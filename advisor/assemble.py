@@ -20,7 +20,7 @@ from advisor.engine.model import Model, from_shape
 from advisor.engine.money import Assumptions, own_usd_per_hour
 from advisor.engine.plan import Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
-from advisor.engine.search import Catalog, search
+from advisor.engine.search import Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
 from advisor.result import answer_json
 from catalog.models import (
@@ -87,7 +87,7 @@ def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
         "catalog_version": newest.version if newest else "",
         "asked_on": today.isoformat(),
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
-        "model": _model(spec["model"]),
+        "model": model_row(spec["model"]),
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}} for chip in chips],
         "prices": current,
         "stale": _stale(prices, today),
@@ -189,7 +189,7 @@ def _stale(prices: list[Json], today: datetime.date) -> Json:
     }
 
 
-def _model(wanted: str | Json) -> Json:
+def model_row(wanted: str | Json) -> Json:
     if isinstance(wanted, str):
         row = ServedModel.objects.get(Q(hf_id=wanted) | Q(slug=wanted))
         return {
@@ -449,7 +449,7 @@ def resources(models: list[str] | None = None) -> Resources:
     """The whole catalog as engine values, for single deployments and for scoring."""
     rows = ServedModel.objects.all() if models is None else ServedModel.objects.filter(hf_id__in=models)
     return Resources(
-        models={r.hf_id: model_of(_model(r.hf_id)) for r in rows},
+        models={r.hf_id: model_of(model_row(r.hf_id)) for r in rows},
         accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
         quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
         frameworks=tuple(framework_of(_framework(f)) for f in Framework.objects.order_by("slug", "version")),
@@ -482,7 +482,7 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
 def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | None = None) -> Json:
     """Runs the engine on a snapshot; the JSON of `advise`."""
     taken = unpacked(taken)
-    workload, catalog = workload_of(spec), catalog_of(spec, taken)
+    workload, catalog = posed_in(workload_of(spec), catalog_of(spec, taken))
     answer = answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))
     if "api" in spec["constraints"]["acquisition"]:
         answer["assumptions"].append(NO_APIS)

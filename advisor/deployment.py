@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from advisor.engine.candidates import able as serves
 from advisor.engine.case import Case, Pool, Protocol
+from advisor.engine.encoder import decoding, has_decoder_beside
 from advisor.engine.estimate import Resources, find_framework, quantization_for
 from advisor.engine.hardware import Accelerator
 from advisor.engine.hf_config import from_hf_config
@@ -58,8 +60,8 @@ class Deployment(Section):
     kv: Annotated[Name | None, Field(description="Default: the framework's habit")] = None
     framework: Annotated[Name | None, Field(description="Default: the first that runs this")] = None
     framework_version: Name | None = None
-    isl: Tokens
-    osl: Tokens
+    isl: Annotated[Tokens, Field(description="Tokens of a request; of speech: positions of one window, 50 a second")]
+    osl: Annotated[int, Field(ge=0, le=1_000_000, description="0 or 1 for an embedding model, which generates none")]
     concurrency: Annotated[
         Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | Literal["max"],
         Field(description="Requests in flight in the whole deployment; max: as many as fit"),
@@ -158,6 +160,7 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
         length_low_fraction=low,
         length_high_fraction=high,
     )
+    check_lengths(d, model)
     layout, notes = pools_of(d, model)
     case = Case(
         model_id=model_id,
@@ -167,7 +170,7 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
         framework=framework.slug,
         framework_version=framework.version,
         isl=float(d.isl),
-        osl=float(d.osl),
+        osl=float(max(d.osl, 1)),
         phase="static" if kind == "static" else "serving",
         client=client,
         mode="agg" if "pool" in layout else "disagg",
@@ -180,7 +183,22 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
     notes += doubts(case, model, chip, framework, quantization)
     if framework.version not in {f.version for f in known.frameworks if f.slug == framework.slug}:
         notes.append(f"the catalog has no {framework.name} {framework.version}: the figures of its newest are used")
-    return Fixed(case=case, resources=known, framework=framework, quantization=quantization, doubts=tuple(notes))
+    return Fixed(
+        case=decoding(case, model), resources=known, framework=framework, quantization=quantization, doubts=tuple(notes)
+    )
+
+
+def check_lengths(d: Deployment, model: Model) -> None:
+    """Raises WorkloadError where the kind of model does not have such requests."""
+    if model.encoder_only and d.osl > 1:
+        raise refused("osl", "the model makes one vector of a request and generates no tokens", "0 or 1")
+    if not model.encoder_only and d.osl < 1:
+        raise refused("osl", "must be at least 1", ">= 1")
+    if model.source_s and d.isl > model.source_tokens:
+        window = f"a request is one window of {model.source_s:g} s: count longer audio as several requests"
+        raise refused("isl", window, f"at most {model.source_tokens:,} (50 a second)")
+    if (model.encoder_only or has_decoder_beside(model)) and (d.prefill_pool or d.decode_pool):
+        raise refused("prefill_pool", "two pools are estimated for decoders only", "leave both pools out")
 
 
 def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
@@ -210,8 +228,7 @@ def framework_of(
     """The named framework, or the first of the catalog that runs this chip, model and format."""
     able = {f.slug: f for f in known if runs_on(f, chip)}
     if d.framework is None:
-        needs = mixers_of(model)
-        ready = [f for f in able.values() if needs <= set(f.mixers) and quantization.slug in f.quantizations]
+        ready = [f for f in able.values() if serves(f, model) and quantization.slug in f.quantizations]
         ready.sort(key=lambda f: LAUNCHABLE.index(f.slug) if f.slug in LAUNCHABLE else len(LAUNCHABLE))
         if ready or able:
             slug = (ready or list(able.values()))[0].slug
@@ -320,8 +337,14 @@ def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, qu
         said.append(f"{chip.name} multiplies {case.weights_dtype} weights in 16 bits")
     if case.kv_dtype and case.kv_dtype not in (*framework.kv_dtypes, "bf16", "fp16"):
         said.append(f"{framework.name} is not known to keep its cache in {case.kv_dtype}")
-    if case.isl + case.osl > model.max_context_tokens:
-        said.append(f"{case.isl + case.osl:,.0f} tokens exceed the model's context of {model.max_context_tokens:,}")
+    beside = has_decoder_beside(model)
+    if beside and case.isl > model.source_tokens:
+        said.append(f"{case.isl:,.0f} tokens exceed the longest source it was trained on, {model.source_tokens:,}")
+    held = (model.start_tokens if beside else case.isl) + (0 if model.encoder_only else case.osl)
+    if held > model.max_context_tokens:
+        said.append(f"{held:,.0f} tokens exceed the model's context of {model.max_context_tokens:,}")
+    if beside and case.pool is not None and case.pool.pp > 1:
+        said.append("no framework of the catalog is known to pipeline an encoder-decoder")
     return said
 
 

@@ -38,6 +38,16 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
     ("team", lambda spec: spec["team"], "experience with a stack changes neither rank nor cost"),
     ("probe", lambda spec: spec["probe"] != "no", "nothing was measured for this answer: see each option's basis"),
     (
+        "slo.tpot_ms_p95",
+        lambda spec: spec["kind"] == "embedding" and spec["slo"]["tpot_ms_p95"],
+        "an embedding generates no tokens: e2e_ms_p95 limits its latency",
+    ),
+    (
+        "slo.tokens_per_s_per_user",
+        lambda spec: spec["kind"] == "embedding" and spec["slo"]["tokens_per_s_per_user"],
+        "an embedding generates no tokens: e2e_ms_p95 limits its latency",
+    ),
+    (
         "slo.availability",
         lambda spec: spec["slo"]["availability"] == "2n",
         "2n is computed as n+1: one spare replica",

@@ -42,12 +42,21 @@ QUESTION = (
         (
             Field("name", "Name of this workload", TEXT, "How you will find it again"),
             Field("model", "Model", TEXT, "An id of the catalog; type to search", suggestions="models"),
+            Field(
+                "kind",
+                "What it does",
+                ONE_OF,
+                "An embedding has no output tokens; its limit is that of the whole answer",
+                choices=(("serving", "generates tokens"), ("embedding", "makes embeddings")),
+            ),
         ),
     ),
     Group(
         "Traffic",
         (
-            Field("traffic.input_tokens.mean", "Input tokens, mean"),
+            Field(
+                "traffic.input_tokens.mean", "Input tokens, mean", help="Of speech: positions, 50 a second, one window"
+            ),
             Field("traffic.input_tokens.p95", "Input tokens, 95th percentile", help="Empty: always the mean"),
             Field("traffic.output_tokens.mean", "Output tokens, mean"),
             Field("traffic.output_tokens.p95", "Output tokens, 95th percentile", help="Empty: always the mean"),

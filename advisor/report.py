@@ -38,11 +38,20 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("load", lambda r: "-" if r["utilisation"] is None else f"{r['utilisation']:.0%}"),
     ("basis", lambda r: r["basis"]),
 )
+VECTOR_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    *COLUMNS[:4],
+    ("USD/M tokens", lambda r: figure(r["usd_per_mtok_input"])),
+    ("latency p95 ms", lambda r: figure(r["latency_ms"]["p95"])),
+    ("tokens/s", lambda r: figure(r["input_tokens_per_s"])),
+    ("sequences/s", lambda r: figure(r["sequences_per_s"])),
+    *COLUMNS[-2:],
+)  # of embeddings, which have no output tokens
 WORDS = 3  # so many leading columns are text, the rest are numbers and align right
 
 
 def cells(recommendations: list[Row]) -> list[list[str]]:
-    return [[name for name, _ in COLUMNS]] + [[show(r) for _, show in COLUMNS] for r in recommendations]
+    columns = VECTOR_COLUMNS if any("latency_ms" in r for r in recommendations) else COLUMNS
+    return [[name for name, _ in columns]] + [[show(r) for _, show in columns] for r in recommendations]
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
@@ -159,14 +168,15 @@ def percentiles(values: Row) -> str:
 
 
 def first_in_full(r: Row) -> list[str]:
-    usd = figure(r["usd_per_mtok_output"]) + between(r["interval"].get("usd_per_mtok_output"))
+    token = "input" if "latency_ms" in r else "output"
+    usd = figure(r[f"usd_per_mtok_{token}"]) + between(r["interval"].get(f"usd_per_mtok_{token}"))
+    latencies = [("latency", "ttft")] if token == "input" else [("TTFT", "ttft"), ("TPOT", "tpot")]
     memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r["memory"].items())
     rows = [
         ("figure", "value (90 % interval)"),
         ("---", "---"),
-        ("USD per million output tokens", usd),
-        ("TTFT p50 / p95 / p99 (ms)", percentiles(r["ttft_ms"])),
-        ("TPOT p50 / p95 / p99 (ms)", percentiles(r["tpot_ms"])),
+        (f"USD per million {token} tokens", usd),
+        *((f"{name} p50 / p95 / p99 (ms)", percentiles(r[f"{key}_ms"])) for name, key in latencies),
         ("memory per chip (GiB)", memory),
         ("power (W)", figure(r["watts"])),
         ("bound by", str(r["bound"])),

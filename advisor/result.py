@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from advisor.embedding import makes_vectors, vectors
 from advisor.engine.choose import describe
+from advisor.engine.encoder import NO_CACHE_TOKENS
 from advisor.engine.evaluate import tpot_limit_s
 from advisor.engine.launch import launch
 from advisor.engine.layout import HALF
@@ -63,9 +65,12 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     """One R of the JSON of `advise`."""
     c, v, a = s.lane.choice, s.verified, s.lane.choice.accelerator
     rates = {
-        "input": workload.requests_per_s_mean * workload.input_tokens.mean_tokens,
+        "input": workload.requests_per_s_mean * workload.given_tokens,
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens,
     }
+    if makes_vectors(workload):
+        rates["output"] = 0.0
+    counted_s = rates["output"] or rates["input"]  # tokens per second that energy and carbon are told by
     steps, prefill_share = ledger(catalog, answer, s, workload)
     costs = token_costs(s.usd_per_hour, rates, prefill_share)
     full = s.capacity_requests_per_s / workload.requests_per_s_mean
@@ -104,12 +109,13 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "disaggregated": None,
         "memory": {
             "weights_gib": number(s.memory.weights_bytes / GIB),
-            "kv_gib": number(s.memory.kv_bytes / GIB),
+            "kv_gib": number((s.memory.kv_bytes - s.memory.source_kv_bytes) / GIB),
+            **({"source_kv_gib": number(s.memory.source_kv_bytes / GIB)} if s.memory.source_kv_bytes else {}),
             "activations_gib": number(s.memory.activations_bytes / GIB),
             "overhead_gib": number(s.memory.overhead_bytes / GIB),
             "free_gib": number(s.memory.free_bytes / GIB),
         },
-        "kv_capacity_tokens": number(s.memory.kv_capacity_tokens),
+        "kv_capacity_tokens": number(s.memory.kv_capacity_tokens) if keeps_cache(s) else None,
         "ttft_ms": {k: number(getattr(v, f"ttft_{k}_s") * 1e3) for k in ("mean", "p50", "p95", "p99")},
         "tpot_ms": {k: number(getattr(v, f"tpot_{k}_s") * 1e3) for k in ("mean", "p50", "p95", "p99")},
         "simulation": {
@@ -135,15 +141,18 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "usd_per_mtok_blended_at_capacity": number(ceiling["blended"]),
         "tco_usd": number(float(present_value(monthly, workload.horizon_months, workload.discount_fraction))),
         "watts": number(s.watts),
-        "joules_per_output_token": number(s.watts / rates["output"]),
-        "kgco2e_per_mtok": number(s.watts / rates["output"] * 1e6 / JOULES_PER_KWH * grid if grid else math.nan),
+        "joules_per_output_token": number(s.watts / counted_s),
+        "kgco2e_per_mtok": number(s.watts / counted_s * 1e6 / JOULES_PER_KWH * grid if grid else math.nan),
         "bound": bound_of(steps),
         "basis": c.efficiency.basis,
         "meets_slo": s.meets_slo,
         "launch": launch(taken["model"]["hf_id"], s, catalog.model, workload),
         "step": steps,
     }
-    r["interval"] = intervals(r, half)
+    if makes_vectors(workload):
+        r = vectors(r, number(rates["input"]), number(s.watts))
+        r["input_tokens_per_s_at_capacity"] = number(rates["input"] * full)
+    r["interval"] = (vector_intervals if makes_vectors(workload) else intervals)(r, half)
     r["reasons"] = reasons(workload, s, r)
     r["warnings"] = warnings(workload, s, r)
     return r
@@ -171,16 +180,19 @@ def ledger(catalog: Catalog, answer: Answer, s: Scored, workload: Workload) -> t
     assert answer.built is not None
     running = max(s.verified.running_requests_mean, 1.0)
     prefill = prefill_ledger(catalog.model, answer.built, s.row_index, prompt_tokens(workload))
+    if makes_vectors(workload):
+        return [line_json(line) for line in prefill], 1.0
     decode = decode_ledger(catalog.model, answer.built, s.row_index, running, context_tokens(workload))
     share = prefill_fraction(workload, answer.built, s.row_index, running)
     return [line_json(line) for line in prefill + decode], share
 
 
 def bound_of(steps: list[Json]) -> str:
-    """What a decode step spends most of its time waiting for."""
+    """What a decode step spends most of its time waiting for; where nothing is decoded, a prefill step."""
     waits: Json = {}
+    phase = "decode" if any(line["phase"] == "decode" for line in steps) else "prefill"
     for line in steps:
-        if line["phase"] == "decode":
+        if line["phase"] == phase:
             waits[line["bound"]] = waits.get(line["bound"], 0.0) + line["time_s"]
     return str(max(waits, key=lambda bound: waits[bound]))
 
@@ -205,23 +217,33 @@ def verdict(workload: Workload, ranked: tuple[Scored, ...], options: list[Json],
         tail = f" The nearest miss is {near[0]['label']}: {near[0]['detail']}." if near else ""
         return f"Nothing in the catalog meets this workload: see why each accelerator was left out.{tail}"
     r, s = options[0], ranked[0]
-    between = r["interval"].get("usd_per_mtok_output")
-    spread = f" ({between[0]:.2f} to {between[1]:.2f})" if between else ""
+    token = "input" if makes_vectors(workload) else "output"
+    between = r["interval"].get(f"usd_per_mtok_{token}")
+    spread = f" ({dollars(between[0])[1:]} to {dollars(between[1])[1:]})" if between else ""
+    latency = f"p95 latency {s.verified.ttft_p95_s * 1e3:.0f} ms"
+    if token == "output":
+        latency = f"p95 TTFT {s.verified.ttft_p95_s * 1e3:.0f} ms and p95 TPOT {s.verified.tpot_p95_s * 1e3:.1f} ms"
     return (
-        f"{r['label']} at {r['provider']}: ${r['usd_per_month']:,.0f} a month, ${r['usd_per_mtok_output']:.2f}{spread} "
-        f"per million output tokens, p95 TTFT {s.verified.ttft_p95_s * 1e3:.0f} ms and p95 TPOT "
-        f"{s.verified.tpot_p95_s * 1e3:.1f} ms at the peak of {workload.requests_per_s_peak:g} requests/s."
+        f"{r['label']} at {r['provider']}: ${r['usd_per_month']:,.0f} a month, "
+        f"{dollars(r[f'usd_per_mtok_{token}'])}{spread} per million {token} tokens, {latency} at the peak of "
+        f"{workload.requests_per_s_peak:g} requests/s."
     )
+
+
+def dollars(usd: float) -> str:
+    """$1.23, and $0.0012: two digits that say something."""
+    return f"${usd:.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
 
 
 def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
     slo, v = workload.slo, s.verified
     c, carrying = s.lane.choice, s.replicas - s.spare_replicas
     spare = f", {counted(s.spare_replicas, 'spare replica')} beside" if s.spare_replicas else ""
+    cache = f"{s.memory.kv_capacity_tokens * c.pp * c.dp:,.0f} tokens of cache fit into a replica"
     said = [
         f"weights take {s.memory.weights_bytes / GIB:.1f} GiB of {c.accelerator.memory_bytes / GIB:.1f} GiB per chip; "
-        f"{s.memory.kv_capacity_tokens * c.pp * c.dp:,.0f} tokens of cache fit into a replica",
-        f"a decode step waits longest for {WAITS[r['bound']]}",
+        + (cache if keeps_cache(s) else "no cache is kept"),
+        f"a {'prefill' if makes_vectors(workload) else 'decode'} step waits longest for {WAITS[r['bound']]}",
         f"the peak of {workload.requests_per_s_peak:g} requests/s is simulated on "
         f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:g} takes "
         f"{s.utilisation_fraction:.0%} of the capacity",
@@ -229,7 +251,7 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
     if c.quantization.quality == "near_lossless":
         said.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     limits = (
-        ("TTFT", v.ttft_p95_s, slo.ttft_p95_s, 0),
+        ("latency" if makes_vectors(workload) else "TTFT", v.ttft_p95_s, slo.ttft_p95_s, 0),
         ("TPOT", v.tpot_p95_s, tpot_limit_s(workload), 1),
         ("end-to-end time", v.e2e_p95_s, slo.e2e_p95_s, 0),
     )
@@ -239,6 +261,10 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
         if most is not None
     ]
     return [*said, f"priced as {s.instances} x {s.offer.instance or 'host'} on {s.offer.as_of}"]
+
+
+def keeps_cache(s: Scored) -> bool:
+    return s.memory.kv_capacity_tokens < NO_CACHE_TOKENS
 
 
 def counted(number: int, what: str) -> str:
@@ -260,7 +286,8 @@ def warnings(workload: Workload, s: Scored, r: Json) -> list[str]:
         said.append(
             f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's cache"
         )
-    for name, limit in (("TTFT", workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
+    first = "latency" if makes_vectors(workload) else "TTFT"
+    for name, limit in ((first, workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
         high = (r["interval"].get(f"{name.lower()}_ms_p95") or (None, None))[1]
         if limit is not None and high is not None and high > limit * 1e3:
             said.append(
@@ -297,20 +324,38 @@ def views(options: list[Json]) -> dict[str, int]:
     def carbon(r: Json) -> float:
         return r["kgco2e_per_mtok"] if r["kgco2e_per_mtok"] is not None else math.inf
 
-    usd, tpot = (min(r["usd_per_month"] for r in options), min(r["tpot_ms"]["p95"] for r in options))
+    def slowness(r: Json) -> float:
+        return float(r["tpot_ms"]["p95"] if r["tpot_ms"]["p95"] is not None else r["ttft_ms"]["p95"])
+
+    usd, slow = min(r["usd_per_month"] for r in options), min(map(slowness, options))
     return {
         "cheapest": least(lambda r: r["usd_per_month"]),
-        "fastest": least(lambda r: r["tpot_ms"]["p95"]),
+        "fastest": least(slowness),
         "greenest": least(carbon),
         "simplest": least(lambda r: (r["accelerator_count"], r["instances"], r["usd_per_month"])),
-        "balanced": least(lambda r: r["usd_per_month"] / usd + r["tpot_ms"]["p95"] / max(tpot, 1e-9)),
+        "balanced": least(lambda r: r["usd_per_month"] / usd + slowness(r) / max(slow, 1e-9)),
     }
 
 
 def pareto_json(workload: Workload, answer: Answer) -> list[Json]:
     best = frontier(answer.points)
+    if makes_vectors(workload):
+        rate = workload.requests_per_s_mean * workload.given_tokens
+        return [vector_point_json(p, rate, k in best) for k, p in enumerate(answer.points)]
     output = workload.requests_per_s_mean * workload.output_tokens.mean_tokens
     return [point_json(p, output, k in best) for k, p in enumerate(answer.points)]
+
+
+def vector_point_json(p: Point, tokens_per_s: float, on_frontier: bool) -> Json:
+    """A deployment of an embedding model: what a million tokens cost against how long a request takes."""
+    usd = number(float(usd_per_mtok(np.array(p.usd_per_hour), tokens_per_s)))
+    return point_json(p, tokens_per_s, on_frontier) | {
+        "usd_per_mtok_output": None,
+        "usd_per_mtok_input": usd,
+        "tpot_ms": None,
+        "latency_ms": number(p.tpot_s * 1e3),
+        "output_tokens_per_s_per_user": None,
+    }
 
 
 def point_json(p: Point, output_tokens_per_s: float, on_frontier: bool) -> Json:
@@ -371,6 +416,21 @@ def intervals(r: Json, half: dict[str, tuple[float, float]]) -> dict[str, list[f
         "tpot_ms": [number(r["tpot_ms"]["mean"] * f) for f in half["tpot"]],
         "output_tokens_per_s_at_capacity": [number(r["output_tokens_per_s_at_capacity"] * f) for f in (low, high)],
         "usd_per_mtok_output": [number(r["usd_per_mtok_output"] * share) for share in (fewer, more)],
+    }
+
+
+def vector_intervals(r: Json, half: dict[str, tuple[float, float]]) -> dict[str, list[float | None]]:
+    """The same of an embedding model."""
+    if not half:
+        return {}
+    low, high = half["throughput"]
+    carrying = r["replicas"] - r["spare_replicas"]
+    shares = ((math.ceil(carrying / f) + r["spare_replicas"]) / r["replicas"] for f in (high, low))
+    return {
+        "latency_ms": [number(r["latency_ms"]["mean"] * f) for f in half["ttft"]],
+        "latency_ms_p95": [number(r["latency_ms"]["p95"] * f) for f in half["ttft"]],
+        "input_tokens_per_s_at_capacity": [number(r["input_tokens_per_s_at_capacity"] * f) for f in (low, high)],
+        "usd_per_mtok_input": [number(r["usd_per_mtok_input"] * share) for share in shares],
     }
 
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from advisor import assemble, deployment, evidence
 from advisor.deployment import Deployment, Fixed
+from advisor.embedding import vectors
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case, Pool
+from advisor.engine.encoder import NO_CACHE_TOKENS
 from advisor.engine.estimate import Estimate, estimate, offered, prepare
 from advisor.engine.lane import Lane, Lanes, lanes, take
 from advisor.engine.ledger import decode_ledger, prefill_ledger
@@ -21,7 +23,7 @@ from advisor.engine.search import describe, instances_needed
 from advisor.engine.serving import open_loop
 from advisor.engine.steptime import Demand
 from advisor.engine.verify import scheduler_of
-from advisor.result import interval_fractions, line_json, number, token_costs
+from advisor.result import bound_of, interval_fractions, line_json, number, token_costs
 from advisor.workload_text import WorkloadError, error
 
 GIB = 2.0**30
@@ -78,9 +80,11 @@ def answer_of(fixed: Fixed) -> Json:
         raise WorkloadError([error("", seen.problem)])
     said |= figures(built, seen)
     said["step"], prefill_share = steps(built, said["concurrency"])
-    said["bound"] = next(line["bound"] for line in said["step"] if line["phase"] == "decode")
+    said["bound"] = bound_of(said["step"])
     said |= costs(built, said, prefill_share) | {"closed_form": closed_form(built)}
     said["interval"] = interval(built, said)
+    if built.fixed.model.encoder_only:
+        said = of_vectors(built, said)
     return said | {"warnings": [*fixed.doubts, *warnings(built, said)], **origin(built)}
 
 
@@ -113,7 +117,7 @@ def configuration(built: Built) -> Json:
         "max_batched_tokens": lane.max_batched_tokens,
         "speculative": None,
         "disaggregated": None if case.mode == "agg" else disaggregated(built),
-        "isl": case.isl,
+        "isl": case.source_tokens or case.isl,
         "osl": case.osl,
         "client": case.client.kind,
     }
@@ -149,9 +153,11 @@ def memory(built: Built) -> Json:
     each = float(room.kv_bytes_per_sequence[i])
     there = max(float(room.kv_bytes[i]), 0.0)
     held = min(max(running(built) / pool.dp, 1.0) * each, there) if built.fits else each
+    source = held * float(room.source_bytes_per_sequence[i]) / each if each else 0.0
     parts = {
         "weights_gib": float(room.weights_bytes[i]),
-        "kv_gib": held,
+        "kv_gib": held - source,
+        **({"source_kv_gib": source} if source else {}),
         "activations_gib": float(room.activations_bytes[i]),
         "overhead_gib": float(room.overhead_bytes[i]),
         "free_gib": float(room.kv_bytes[i]) - held,
@@ -161,11 +167,14 @@ def memory(built: Built) -> Json:
 
 def sizes(built: Built) -> Json:
     room, i, pool = built.lanes.memory, len(built.own) - 1, built.fixed.pools[-1]
-    per_token = float(room.kv_bytes_per_sequence[i]) / built.own[-1].context_tokens
+    source = float(room.source_bytes_per_sequence[i])
+    per_token = (float(room.kv_bytes_per_sequence[i]) - source) / built.own[-1].context_tokens
+    capacity = float(room.kv_capacity_tokens[i])
     return {
         "usable_gib": number(float(room.usable_bytes[i]) / GIB),
         "kv_bytes_per_token": number(per_token),
-        "kv_capacity_tokens": number(float(room.kv_capacity_tokens[i]) * pool.pp * pool.dp),
+        "source_kv_bytes_per_sequence": number(source),
+        "kv_capacity_tokens": None if capacity >= NO_CACHE_TOKENS else number(capacity * pool.pp * pool.dp),
     }
 
 
@@ -185,14 +194,28 @@ def figures(built: Built, seen: Estimate) -> Json:
         "e2e_ms_mean": number(seen.e2e_s * 1e3),
         "output_tokens_per_s": number(seen.output_tokens_per_s),
         "output_tokens_per_s_per_accelerator": number(seen.output_tokens_per_s / chips),
-        "total_tokens_per_s": number(total_tokens_per_s(built.fixed.case, seen)),
+        "total_tokens_per_s": number(total_tokens_per_s(built.fixed.case, seen, built.fixed.model.encoder_only)),
         "requests_per_s": number(seen.requests_per_s),
     }
 
 
-def total_tokens_per_s(case: Case, seen: Estimate) -> float:
+def of_vectors(built: Built, said: Json) -> Json:
+    """The same of an embedding model: its tokens are those read, its one latency is the time to the vector."""
+    tokens_per_s, output = said["total_tokens_per_s"], said["output_tokens_per_s"]
+    found = vectors(said, tokens_per_s, said["watts"])
+    ratio = output / tokens_per_s if output and tokens_per_s else math.nan
+    found["kgco2e_per_mtok"] = number((said["kgco2e_per_mtok"] or math.nan) * ratio)
+    interval = said["interval"]
+    found["interval"] = {"latency_ms": interval["ttft_ms"]} if "ttft_ms" in interval else {}
+    if "output_tokens_per_s" in interval:
+        spread = [number(v / ratio) for v in interval["output_tokens_per_s"]]
+        found["interval"]["input_tokens_per_s"] = spread
+    return found
+
+
+def total_tokens_per_s(case: Case, seen: Estimate, vectors_only: bool) -> float:
     if math.isfinite(seen.total_tokens_per_s):
-        return seen.total_tokens_per_s
+        return seen.total_tokens_per_s - (seen.requests_per_s if vectors_only else 0.0)
     mean = (case.client.length_low_fraction + case.client.length_high_fraction) / 2
     return seen.output_tokens_per_s + seen.requests_per_s * case.isl * mean
 
@@ -200,6 +223,8 @@ def total_tokens_per_s(case: Case, seen: Estimate) -> float:
 def steps(built: Built, concurrency: int) -> tuple[list[Json], float]:
     """The ledger of one prefill and one decode step, and the share of a request's time on the chips that is prefill."""
     case, pool, last = built.fixed.case, built.fixed.pools[-1], len(built.own) - 1
+    if built.fixed.model.encoder_only:
+        return [line_json(line) for line in prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)], 1.0
     at_once = max(min(concurrency / (pool.pp * pool.dp), built.own[-1].max_running_requests), 1.0)
     at_once = min(at_once, max(float(built.lanes.times.kv_capacity_tokens[last]) // (case.isl + case.osl), 1.0))
     prefill = prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)
@@ -257,7 +282,7 @@ def costs(built: Built, said: Json, prefill_share: float) -> Json:
     if not priced:
         return power_json(power, said, None) | {"usd_per_hour": None, "price_as_of": None, "price_source": None}
     usd, offer = min(priced, key=lambda found: found[0])
-    output = said["output_tokens_per_s"] or 0.0
+    output = 0.0 if built.fixed.model.encoder_only else said["output_tokens_per_s"] or 0.0
     split = token_costs(usd, {"input": (said["total_tokens_per_s"] or 0.0) - output, "output": output}, prefill_share)
     return power_json(power, said, offer) | {
         "provider": offer.provider,

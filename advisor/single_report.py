@@ -10,17 +10,30 @@ def table(said: Mapping[str, Any]) -> str:
     if not said["fits"]:
         lines += ["DOES NOT FIT", *(f"  fits with {change}" for change in said["smallest_change"])]
         return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"]), "", *evidence_lines(said["evidence"])])
-    lines += [
+    lines += vector_lines(said) if "latency_ms" in said else token_lines(said)
+    lines += money_lines(said) + [""] + step_lines(said["step"]) + [""]
+    lines += [f"90 %: {name} {shown(low)} to {shown(high)}" for name, (low, high) in said["interval"].items()]
+    lines.append(f"basis: {said['basis']}; {'' if 'latency_ms' in said else 'decode is '}{said['bound']}-bound")
+    return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"]), "", *evidence_lines(said["evidence"])])
+
+
+def token_lines(said: Mapping[str, Any]) -> list[str]:
+    return [
         latency("TTFT", said["ttft_ms"]),
         latency("TPOT", said["tpot_ms"]),
         f"{shown(said['output_tokens_per_s'])} output tokens/s, "
         f"{shown(said['output_tokens_per_s_per_accelerator'])} per accelerator",
         f"{shown(said['total_tokens_per_s'])} tokens/s with the prompts, {shown(said['requests_per_s'])} requests/s",
     ]
-    lines += money_lines(said) + [""] + step_lines(said["step"]) + [""]
-    lines += [f"90 %: {name} {shown(low)} to {shown(high)}" for name, (low, high) in said["interval"].items()]
-    lines.append(f"basis: {said['basis']}; decode is {said['bound']}-bound")
-    return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"]), "", *evidence_lines(said["evidence"])])
+
+
+def vector_lines(said: Mapping[str, Any]) -> list[str]:
+    """An embedding model generates no tokens."""
+    return [
+        latency("latency", said["latency_ms"]),
+        f"{shown(said['sequences_per_s'])} sequences/s, {shown(said['input_tokens_per_s'])} tokens/s, "
+        f"{shown(said['input_tokens_per_s_per_accelerator'])} per accelerator",
+    ]
 
 
 def evidence_lines(items: list[Mapping[str, Any]]) -> list[str]:
@@ -51,21 +64,29 @@ def latency(name: str, ms: Mapping[str, float | None]) -> str:
 
 def memory_lines(said: Mapping[str, Any]) -> list[str]:
     parts = ", ".join(f"{name.removesuffix('_gib')} {shown(gib)}" for name, gib in said["memory"].items())
+    source = said["source_kv_bytes_per_sequence"]
+    beside = f", {shown(source)} for the source of each request" if source else ""
+    cache = (
+        f"cache: {shown(said['kv_bytes_per_token'])} bytes per token and chip{beside}, room for "
+        f"{shown(said['kv_capacity_tokens'])} tokens per replica"
+        if said["kv_capacity_tokens"] is not None
+        else "no cache is kept"
+    )
     return [
         f"memory per chip, GiB of {shown(said['usable_gib'])} usable: {parts}",
-        f"cache: {shown(said['kv_bytes_per_token'])} bytes per token and chip, room for "
-        f"{shown(said['kv_capacity_tokens'])} tokens per replica; {said['concurrency']:,} requests in flight on each",
+        f"{cache}; {said['concurrency']:,} requests in flight on each",
     ]
 
 
 def money_lines(said: Mapping[str, Any]) -> list[str]:
-    power = f"{shown(said['watts'])} W at full load, {shown(said['joules_per_output_token'])} J per output token"
+    kind = "input" if "latency_ms" in said else "output"
+    power = f"{shown(said['watts'])} W at full load, {shown(said[f'joules_per_{kind}_token'])} J per {kind} token"
     if said["usd_per_hour"] is None:
         return [power, "no current offer holds it"]
     return [
         power,
         f"${shown(said['usd_per_hour'])} per hour at {said['provider']} ({said['price_as_of']}): "
-        f"${shown(said['usd_per_mtok_output'])} per million output tokens",
+        f"${shown(said[f'usd_per_mtok_{kind}'])} per million {kind} tokens",
     ]
 
 
@@ -73,6 +94,8 @@ def step_lines(steps: list[Mapping[str, Any]]) -> list[str]:
     lines = []
     for phase in ("prefill", "decode"):
         own = [s for s in steps if s["phase"] == phase]
+        if not own:
+            continue
         total = sum(s["time_s"] for s in own)
         lines.append(f"one {phase} step: {shown(total * 1e3)} ms")
         lines += [

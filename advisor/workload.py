@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from advisor.embedding import unsuited_model, with_one_vector
 from advisor.workload_text import WorkloadError, error, load, set_path, unstorable
 
 __all__ = ["WorkloadError", "check_catalog", "error", "load", "parse", "set_path"]
 
 KINDS = ("serving", "batch", "embedding", "training", "finetuning", "portfolio")
-RUNNABLE_KINDS = ("serving",)
+RUNNABLE_KINDS = ("serving", "embedding")
 
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Positive = Annotated[float, Field(gt=0, le=1e15)]
@@ -220,7 +221,7 @@ class Spec(Section):
 
 def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     """The validated workload with every default filled in, JSON-able. Raises WorkloadError."""
-    raw = load(data) if isinstance(data, str | bytes) else dict(data)
+    raw = with_one_vector(load(data) if isinstance(data, str | bytes) else dict(data))
     found = list(unstorable(raw))
     if any(item["message"] == "nested too deeply" for item in found):
         raise WorkloadError(found)
@@ -290,6 +291,8 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
             found.append(error("traffic.users", "contradicts traffic.requests_per_s", "one of the two"))
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
         found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
+    if traffic and spec.kind == "embedding" and (traffic.output_tokens.p95 or traffic.output_tokens.mean) != 1:
+        found.append(error("traffic.output_tokens", "an embedding generates no tokens", "leave it out"))
     for key in ("accelerators", "vendors", "providers", "regions"):
         choice: Choice = getattr(spec.constraints, key)
         if both := sorted(set(choice.allow) & set(choice.deny)):
@@ -402,12 +405,14 @@ def sections_in(annotation: Any) -> list[type[BaseModel]]:
 
 def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
     """Raises WorkloadError unless what the spec names exists; paths are refused unless `files` (the command line)."""
-    found = [error("kind", f"{spec['kind']} is not yet available", "serving")] * (spec["kind"] not in RUNNABLE_KINDS)
-    if not found:
+    found = []
+    if spec["kind"] not in RUNNABLE_KINDS:
+        found.append(error("kind", f"{spec['kind']} is not yet available", ", ".join(RUNNABLE_KINDS)))
+    else:
         found = unknown_names(spec) + ([] if files else paths_in(spec))
         if set(spec["constraints"]["acquisition"]) == {"api"}:
             found.append(error("constraints.acquisition", "hosted APIs alone cannot be compared yet", "rent, own"))
-    if found:
+    if found := found or unsuited_model(spec):
         raise WorkloadError(found)
 
 

@@ -83,7 +83,7 @@ def test_an_unusable_workload_names_the_field(client: Client, changes: Any, fiel
 def test_kinds_that_do_not_exist_yet_are_refused_at_kind(client: Client) -> None:
     body = {"kind": "batch", "model": "m", "traffic": TRAFFIC, "batch": {"requests": 5, "deadline_hours": 1}}
     assert problem(post(client, body), 422)["errors"] == [
-        {"field": "kind", "message": "batch is not yet available", "allowed": "serving"}
+        {"field": "kind", "message": "batch is not yet available", "allowed": "serving, embedding"}
     ]
 
 

@@ -141,6 +141,9 @@ def test_a_list_names_everything_once(name, key):
     assert all(row["as_of"] <= TODAY for row in rows)
 
 
+MIXERS = {"attention", "window", "latent", "recurrent", "encoder", "cross-attention", "speech"}
+
+
 def test_frameworks_name_only_known_methods_vendors_and_stacks():
     methods = {row["slug"] for row in read_list("quantization") if row["settings"]["applies_to"] == "weights"}
     chips = [fixtures.accelerator(param.values[0]) for param in ACCELERATORS]
@@ -151,7 +154,7 @@ def test_frameworks_name_only_known_methods_vendors_and_stacks():
         assert settings["kinds"] or settings["role"] != "serving", row["slug"]
         assert set(settings["stacks"]) <= {stack for chip in chips for stack in chip["stacks"]}
         assert set(settings["kinds"]) <= set(fixtures.KINDS)
-        assert set(settings["mixers"]) <= {"attention", "window", "latent", "recurrent"}
+        assert set(settings["mixers"]) <= MIXERS
         assert settings["scheduler"] in {"chunked", "prefill_first", "static"}
         assert 0 < settings["memory_fraction"] <= 1
 

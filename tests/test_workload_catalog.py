@@ -86,7 +86,7 @@ def test_other_kinds_are_not_yet_available() -> None:
     assert caught.value.errors[0] == {
         "field": "kind",
         "message": "batch is not yet available",
-        "allowed": "serving",
+        "allowed": "serving, embedding",
     }
 
 

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from .encoder import EMBEDDING, computed_source_tokens, unsuited, whole_prompts
 from .hardware import Accelerator, Scopes, efficiency, overhead
 from .lane import Lane
 from .layout import HALF, Choice, rate_of, unsupported
@@ -16,6 +17,8 @@ from .plan import Constraints, Framework, Offer, Quantization, Rejection, Worklo
 
 # frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
 LAUNCHABLE = ("vllm", "sglang", "tensorrt-llm", "vllm-tpu", "vllm-gaudi", "neuron", "llama.cpp", "mlx")
+LAUNCHABLE_CROSS = ("vllm", "tensorrt-llm", "tgi")
+LAUNCHABLE_EMBEDDING = ("vllm", "sglang", "llama.cpp")
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
 QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 TRAINED_ONLY = ("ternary",)  # cannot be made from a 16-bit checkpoint
@@ -101,10 +104,23 @@ def mixers_of(model: Model) -> set[str]:
         elif isinstance(block.mixer, Attention):
             found.add("window" if block.mixer.window_tokens else "attention")
             if block.mixer.cross:
-                found.add("cross-attention")
-    if model.encoder_only:
-        found.add("encoder")  # generates no tokens: not a serving workload
+                found.add("speech" if model.source_s else "cross-attention")
+            if block.stage == "decoder" and not (block.mixer.causal or block.mixer.cross):
+                found.add("encoder")
     return found
+
+
+def able(framework: Framework, model: Model) -> bool:
+    """Whether the framework knows the layers of this model and can give what is asked of it: tokens or vectors."""
+    asked = EMBEDDING in framework.features or not model.encoder_only
+    return asked and mixers_of(model) <= set(framework.mixers)
+
+
+def launchable(framework: Framework, model: Model) -> bool:
+    """Whether launch.py knows how to start it with this model."""
+    if any(isinstance(b.mixer, Attention) and b.mixer.cross for b in model.blocks):
+        return framework.slug in LAUNCHABLE_CROSS
+    return framework.slug in (LAUNCHABLE_EMBEDDING if model.encoder_only else LAUNCHABLE)
 
 
 def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
@@ -145,7 +161,8 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]
             if latent:
                 yield 1, 1, n, n
     most, layers = max(sizes), sum(b.count for b in model.blocks)
-    if most >= accelerator.chips_per_host and not any(h % most for h in heads):
+    plain = not any(b.stage == "encoder" for b in model.blocks)  # no framework pipelines an encoder-decoder
+    if plain and most >= accelerator.chips_per_host and not any(h % most for h in heads):
         yield from ((most, stages, 1, 1) for stages in (2, 4) if layers >= stages)
 
 
@@ -154,18 +171,20 @@ def enumerate_lanes(
 ) -> tuple[list[Lane], list[Rejection]]:
     """Every layout that is legal: framework x format x cache format x parallel sizes, per accelerator."""
     rejections, wanted = [], []
-    formats, needs = formats_for(workload, catalog), mixers_of(catalog.model)
+    if why := unsuited(workload, catalog.model):
+        return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why) for a in chips]
+    formats = formats_for(workload, catalog)
     sold = most_together(workload, catalog)
     for a in chips:
         sizes = _sizes(a, sold[a.slug])
         own = [
             lane
             for f in catalog.frameworks
-            if f.slug in LAUNCHABLE and runs_on(f, a) and needs <= set(f.mixers)
+            if launchable(f, catalog.model) and runs_on(f, a) and able(f, catalog.model)
             for lane in _lanes_of(workload, catalog, a, f, formats, sizes)
         ]
         if not own:
-            detail = _why_unsupported(catalog, a, formats, needs)
+            detail = _why_unsupported(catalog, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         wanted += own
     return wanted, rejections
@@ -196,9 +215,10 @@ def _lanes_of(
     """The lanes of one chip under one framework."""
     reached = efficiency(catalog.scopes, a.slug, a.family, a.kind)
     extra = overhead(catalog.scopes, f.slug, f.version)
-    able = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
+    loaded = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
     layouts = list(_parallel_sizes(catalog.model, a, sizes))
-    for q, kv, (tp, pp, ep, dp) in product(able, _cache_formats(workload, f, a), layouts):
+    source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
+    for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
         yield Lane(
             choice=Choice(
                 accelerator=a,
@@ -215,22 +235,27 @@ def _lanes_of(
             context_tokens=workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens,
             max_batched_tokens=f.default_max_batched_tokens,
             max_running_requests=min(f.max_running_requests, int(CONCURRENCY[-1])),
+            source_tokens=computed_source_tokens(catalog.model, source),
+            whole_prompts=whole_prompts(catalog.model),
         )
 
 
-def _cache_formats(workload: Workload, f: Framework, a: Accelerator) -> list[str]:
+def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerator) -> list[str]:
     kept: list[str] = [d for d in HALF if d in f.kv_dtypes][:1]
+    if whole_prompts(model):
+        return kept  # nothing is cached
     if workload.constraints.quality != "lossless" and "fp8" in f.kv_dtypes and rate_of(a, "fp8"):
         kept.append("fp8")
     return kept
 
 
-def _why_unsupported(catalog: Catalog, a: Accelerator, formats: Sequence[Quantization], needs: set[str]) -> str:
-    able = [f for f in catalog.frameworks if f.slug in LAUNCHABLE and runs_on(f, a)]
-    if not able:
+def _why_unsupported(catalog: Catalog, a: Accelerator, formats: Sequence[Quantization]) -> str:
+    running = [f for f in catalog.frameworks if f.slug in LAUNCHABLE + LAUNCHABLE_CROSS and runs_on(f, a)]
+    if not running:
         return f"no serving framework of the catalog runs on {a.name}"
-    knowing = [f for f in able if needs <= set(f.mixers)]
-    if not knowing:
-        return f"{', '.join(sorted({f.name for f in able}))} cannot run this kind of model ({', '.join(sorted(needs))})"
+    if not any(able(f, catalog.model) and launchable(f, catalog.model) for f in running):
+        kind = ", ".join(sorted(mixers_of(catalog.model) | ({EMBEDDING} if catalog.model.encoder_only else set())))
+        names = ", ".join(sorted({f.name for f in running}))
+        return f"{names}: not known to serve this kind of model ({kind})"
     reasons = [unsupported(a, q) for q in formats]
     return next((r for r in reasons if r), "no allowed weight format is supported by its frameworks")

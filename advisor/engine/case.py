@@ -60,7 +60,7 @@ class Case:
     framework: str  # canonical slug, see advisor.measured.FRAMEWORKS
     framework_version: str  # empty: not stated
     isl: float  # tokens
-    osl: float  # tokens
+    osl: float  # tokens; an embedding model's one result counts as one
     phase: str  # one of PHASES
     client: Protocol = Protocol()
     mode: str = "agg"  # agg | disagg
@@ -78,4 +78,5 @@ class Case:
     ttft_limit_s: float | None = None  # p99 limits that the benchmark imposed on a rate-driven run
     tpot_limit_s: float | None = None
     kernel_shape: tuple[int, int, int] | None = None  # (M, N, K) of the best matrix multiply of a sweep
+    source_tokens: float = 0.0  # of an encoder-decoder: what was asked as isl, which is then the decoder's start
     year: int | None = None  # when it was measured: software moves

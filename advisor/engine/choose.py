@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .encoder import EMBEDDING
 from .evaluate import UNSERVED, Array, Table, affordable, estimated_excess, meets
 from .lane import Lane
 from .plan import Workload
@@ -36,7 +37,7 @@ class Figures:
     """What an objective looks at, of one deployment or of a table of them."""
 
     usd_per_hour: Array
-    tpot_p95_s: Array
+    tpot_p95_s: Array  # of an embedding: its latency
     watts: Array
     kgco2e_per_kwh: Array
     capacity_requests_per_s: Array
@@ -69,7 +70,7 @@ def scale_of(workload: Workload, table: Table) -> Scale:
     watts = np.where(np.isfinite(table.watts), table.watts, 1e12)
     return Scale(
         usd_per_hour=float(table.usd_per_hour[ok].min()),
-        tpot_s=float(table.tpot_p95_s[ok].min()),
+        tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[ok].min()),
         watts=float(watts[ok].min()),
     )
 
@@ -79,7 +80,7 @@ def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
     replicas = table.replicas + workload.slo.spare_replicas
     figures = Figures(
         usd_per_hour=table.usd_per_hour,
-        tpot_p95_s=table.tpot_p95_s,
+        tpot_p95_s=table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s,
         watts=table.watts,
         kgco2e_per_kwh=table.kgco2e_per_kwh,
         capacity_requests_per_s=table.capacity_requests_per_s * replicas,
@@ -92,7 +93,7 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
     """The objective of a simulated deployment."""
     figures = Figures(
         usd_per_hour=np.array(s.usd_per_hour),
-        tpot_p95_s=np.array(s.verified.tpot_p95_s),
+        tpot_p95_s=np.array(s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s),
         watts=np.array(s.watts),
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
         capacity_requests_per_s=np.array(s.capacity_requests_per_s),

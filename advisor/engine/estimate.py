@@ -9,6 +9,7 @@ import numpy as np
 
 from . import disaggregated
 from .case import Case, Pool, Protocol
+from .encoder import decoding, mean_source_tokens, whole_prompts
 from .hardware import Accelerator, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes, take
 from .layout import HALF, Choice, rate_of, unsupported
@@ -74,7 +75,8 @@ def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> 
     """One estimate a case, in order; step times of all cases of a model are computed in one go."""
     results: list[Estimate | None] = [None] * len(cases)
     groups: dict[str, list[tuple[int, Case, tuple[Lane, ...]]]] = defaultdict(list)
-    for index, case in enumerate(cases):
+    for index, asked in enumerate(cases):
+        case = of_decoder(asked, resources)
         prepared = prepare(case, resources)
         if isinstance(prepared, str):
             results[index] = problem(prepared)
@@ -91,6 +93,12 @@ def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> 
     return [r if r is not None else problem("not estimated") for r in results]
 
 
+def of_decoder(case: Case, resources: Resources) -> Case:
+    """The case as a scheduler sees it, whatever stands before or instead of a decoder."""
+    model = resources.models.get(case.model_id)
+    return case if model is None else decoding(case, model)
+
+
 def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
     """The lanes a case runs on (one; prefill and decode pools when disaggregated), or why it cannot be estimated."""
     accelerator = resources.accelerators.get(case.accelerator_slug)
@@ -104,6 +112,8 @@ def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
     framework = find_framework(resources.frameworks, case.framework, case.framework_version)
     if framework is None:
         return f"no such framework: {case.framework}"
+    if case.mode == "disagg" and (model.encoder_only or model.source_tokens):
+        return "two pools are estimated for decoders only"
     dtype = "fp8-block" if case.block_scaled and case.weights_dtype == "fp8" else case.weights_dtype
     quantization = quantization_for(dtype, accelerator, resources.quantizations)
     if isinstance(quantization, str):
@@ -160,6 +170,7 @@ def _lane(
 ) -> Lane:
     cap = case.max_batch or pool.max_batch or framework.max_running_requests
     running = min(cap, math.ceil(case.concurrency / _lane_count(pool))) if case.concurrency else cap
+    model = resources.models.get(case.model_id)
     return Lane(
         choice=Choice(
             accelerator=accelerator,
@@ -176,6 +187,8 @@ def _lane(
         context_tokens=max(case.isl + case.osl, 1.0),
         max_batched_tokens=case.max_batched_tokens or framework.default_max_batched_tokens,
         max_running_requests=max(int(running), 1),
+        source_tokens=mean_source_tokens(case, model) if model else 0.0,
+        whole_prompts=model is not None and whole_prompts(model),
     )
 
 
@@ -228,7 +241,7 @@ def prefill_s(built: Lanes, i: int, tokens: float) -> float:
     pairs, window = tokens * (tokens + 1) / 2, t.window_tokens[i]
     window_pairs = pairs if tokens <= window else window * (window + 1) / 2 + (tokens - window) * window
     device = linear + pairs * t.prefill_s_per_pair[i] + window_pairs * t.window_prefill_s_per_pair[i]
-    device += t.sample_s_per_sequence[i]
+    device += t.sample_s_per_sequence[i] + t.source_s_per_sequence[i]
     if tokens > t.graph_max_tokens[i]:
         device = max(device, t.eager_floor_s[i])
     return float(max(device, t.host_s[i]) + t.serial_s[i])
@@ -241,7 +254,7 @@ def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed:
         return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
     if case.phase == "prefill":
         seconds = prefill_s(built, start, case.isl)
-        return replace(base, prefill_tokens_per_s=case.isl / seconds, ttft_mean_s=seconds)
+        return replace(base, prefill_tokens_per_s=(case.source_tokens or case.isl) / seconds, ttft_mean_s=seconds)
     if case.phase == "decode":
         seconds = step_s(built, start, 1, case.isl + case.osl / 2)
         return replace(base, output_tokens_per_s=1 / seconds, tpot_mean_s=seconds)
@@ -253,10 +266,11 @@ def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed:
 
 def _memory_figures(own: tuple[Lane, ...], built: Lanes, start: int) -> Estimate:
     room, i = built.memory, start + len(own) - 1
+    growing = room.kv_bytes_per_sequence - room.source_bytes_per_sequence
     return Estimate(
         fits=float(all(room.fits[start : start + len(own)])),
         kv_capacity_tokens=float(room.kv_capacity_tokens[i] * own[-1].choice.pp),
-        kv_bytes_per_token=float(room.kv_bytes_per_sequence[i] / own[-1].context_tokens),
+        kv_bytes_per_token=float(growing[i] / own[-1].context_tokens),
         weights_bytes_per_chip=float(room.weights_bytes[i]),
         peak_memory_bytes=float(room.weights_bytes[i] + room.activations_bytes[i] + room.overhead_bytes[i]),
         basis=own[-1].choice.efficiency.basis,
@@ -299,6 +313,9 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
     )
     scale = min(users / per_lane, pool_lanes) if case.concurrency else pool_lanes
     served = _first_chunk(_served(result, base, scale), case.client.first_chunk_steps, case.osl)
+    if case.source_tokens:
+        given = case.source_tokens * (client.length_low_fraction + client.length_high_fraction) / 2
+        served = replace(served, total_tokens_per_s=served.output_tokens_per_s + served.requests_per_s * given)
     return replace(served, e2e_s=result.mean("e2e_s") if not static else float(result.e2e_s.max()))
 
 

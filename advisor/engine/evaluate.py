@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .candidates import CONCURRENCY, Catalog, offers_for
+from .encoder import EMBEDDING
 from .hardware import Accelerator
 from .lane import Lane, Lanes, lanes, memory, take
 from .layout import layouts
@@ -205,7 +206,9 @@ def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
 
 
 def tpot_limit_s(workload: Workload) -> float | None:
-    """The tighter of the TPOT limit and the speed asked for each user."""
+    """The tighter of the TPOT limit and the speed asked for each user; none where no tokens are generated."""
+    if workload.kind == EMBEDDING:
+        return None
     limits = [workload.slo.tpot_p95_s]
     if workload.slo.tokens_per_s_per_user:
         limits.append(1.0 / workload.slo.tokens_per_s_per_user)
@@ -221,7 +224,8 @@ def estimated_excess(workload: Workload, table: Table) -> Array:
     if limit is not None:
         worst = np.maximum(worst, table.tpot_p95_s / limit)
     if slo.e2e_p95_s is not None:
-        e2e_s = table.ttft_p95_s + table.tpot_p95_s * workload.output_tokens.p95_tokens
+        after_first = workload.output_tokens.p95_tokens - 1
+        e2e_s = table.ttft_p95_s + (table.tpot_p95_s * after_first if after_first > 0 else 0.0)
         worst = np.maximum(worst, e2e_s / slo.e2e_p95_s)
     serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
     return np.where(serves, worst, np.inf)

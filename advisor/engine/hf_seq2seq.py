@@ -12,6 +12,7 @@ from typing import Any
 from advisor.engine.model import Attention, Block, Ffn, Model
 
 Config = Mapping[str, Any]
+POSITION_S = 0.02  # of audio, Whisper
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +38,8 @@ class Shape:
     source_tokens: int
     target_tokens: int
     tied: bool
+    source_s: float = 0.0
+    start_tokens: int = 1
 
 
 def need(config: Config, name: str) -> int:
@@ -59,6 +62,8 @@ def from_config(config: Config, slug: str, native_dtype: str) -> Model:
         native_dtype=native_dtype,
         max_context_tokens=shape.target_tokens,
         source_tokens=shape.source_tokens,
+        source_s=shape.source_s,
+        start_tokens=shape.start_tokens,
     )
 
 
@@ -109,33 +114,38 @@ def t5(config: Config) -> Shape:
     )
 
 
-def sides(config: Config, hidden: int) -> dict[str, Stack]:
-    """Encoder and decoder as BART and Whisper name them."""
-    return {
-        side: Stack(
-            layers=need(config, f"{side}_layers"),
-            heads=need(config, f"{side}_attention_heads"),
-            head_dim=hidden // need(config, f"{side}_attention_heads"),
-            ffn=Ffn(inner=need(config, f"{side}_ffn_dim"), matrices=2, bias=True),
-            bias=True,
-        )
-        for side in ("encoder", "decoder")
-    }
+def side_of(config: Config, hidden: int, side: str) -> Stack:
+    """Encoder or decoder as BART and Whisper name them."""
+    heads = need(config, f"{side}_attention_heads")
+    return Stack(
+        layers=need(config, f"{side}_layers"),
+        heads=heads,
+        head_dim=hidden // heads,
+        ffn=Ffn(inner=need(config, f"{side}_ffn_dim"), matrices=2, bias=True),
+        bias=True,
+    )
 
 
 def whisper(config: Config) -> Shape:
-    """Whisper (arXiv 2212.04356): two convolutions over mel bins, learned positions on both sides."""
+    """Whisper (arXiv 2212.04356): two convolutions over mel bins, learned positions on both sides.
+
+    A spectrum comes every 10 ms and the second convolution takes every other one: a position is 20 ms. The decoder
+    is started with four tokens: start, language, task, no timestamps.
+    """
     hidden = need(config, "d_model")
     source, target = need(config, "max_source_positions"), need(config, "max_target_positions")
     convolutions = 3 * need(config, "num_mel_bins") + 1 + 3 * hidden + 1
     return Shape(
         hidden=hidden,
-        **sides(config, hidden),
+        encoder=side_of(config, hidden, "encoder"),
+        decoder=side_of(config, hidden, "decoder"),
         norm_bias=True,
         rows=source + target + convolutions + 2,
         source_tokens=source,
         target_tokens=target,
         tied=True,
+        source_s=source * POSITION_S,
+        start_tokens=4,
     )
 
 
@@ -145,7 +155,8 @@ def bart(config: Config) -> Shape:
     embedding_norms, final_norm = 4, 2
     return Shape(
         hidden=hidden,
-        **sides(config, hidden),
+        encoder=side_of(config, hidden, "encoder"),
+        decoder=side_of(config, hidden, "decoder"),
         norm_bias=True,
         rows=2 * (tokens + 2) + embedding_norms - final_norm,
         source_tokens=tokens,

@@ -10,9 +10,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from .encoder import NO_CACHE_TOKENS, source_s
 from .layout import Choice, layouts
-from .memory import Array, Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
-from .model import Model
+from .memory import (
+    Array,
+    Memory,
+    activations_bytes,
+    kv_bytes_per_sequence,
+    source_bytes_per_sequence,
+    weights_bytes,
+)
+from .model import Model, decoder_blocks
 from .plan import Framework
 from .step import Layouts, attention_cost, linear_s
 from .steptime import StepTimes
@@ -29,6 +37,8 @@ class Lane:
     context_tokens: float  # of a full request, for the cache's size per token
     max_batched_tokens: int
     max_running_requests: int  # per lane
+    source_tokens: float = 0.0  # that the encoder beside a decoder computes for a mean request
+    whole_prompts: bool = False  # tokens look at those behind them: a prompt is computed in one step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,13 +48,18 @@ class Lanes:
     layouts: Layouts
     times: StepTimes
     memory: Memory
+    source_tokens: Array
 
 
 def lanes(model: Model, wanted: Sequence[Lane]) -> Lanes:
     """Step times and memory of N lanes of one model; everything has shape (N,) or (N, tokens)."""
     x = layouts(model, [w.choice for w in wanted])
     room = memory(model, x, wanted)
-    return Lanes(layouts=x, times=step_times(model, x, wanted, room), memory=room)
+    return Lanes(layouts=x, times=step_times(model, x, wanted, room), memory=room, source_tokens=_sources(wanted))
+
+
+def _sources(wanted: Sequence[Lane]) -> Array:
+    return np.array([w.source_tokens for w in wanted])
 
 
 def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
@@ -55,7 +70,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     work = activations_bytes(
         model,
         x,
-        np.array([float(w.max_batched_tokens) for w in wanted]),
+        np.maximum([float(w.max_batched_tokens) for w in wanted], _sources(wanted)),
         np.array([float(w.max_running_requests) for w in wanted]),
         np.full(len(x), 4.0),
     )
@@ -66,8 +81,9 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     of_rest = (total - weights - work - overhead) * fraction
     left = np.where(policy == "static", beside, np.where(policy == "free", of_rest, inside))
     context = np.array([w.context_tokens for w in wanted])
-    sequence = kv_bytes_per_sequence(model, x, context)
-    capacity = np.floor(np.maximum(left, 0.0) / (sequence / context) / x.pp)
+    sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted))
+    each = np.where(sequence > 0, sequence / context, 1.0)
+    capacity = np.where(sequence > 0, np.floor(np.maximum(left, 0.0) / each / x.pp), NO_CACHE_TOKENS)
     return Memory(
         weights_bytes=weights,
         activations_bytes=work,
@@ -75,6 +91,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
         kv_bytes=left,
         kv_capacity_tokens=capacity,
         kv_bytes_per_sequence=sequence,
+        source_bytes_per_sequence=source_bytes_per_sequence(model, x, _sources(wanted)),
         usable_bytes=left + weights + work + overhead,
     )
 
@@ -83,13 +100,13 @@ def _eager_s(model: Model, w: Lane) -> float:
     """Host time to launch every layer outside captured graphs."""
     o = w.choice.overhead
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
-    layers = sum(b.count for b in model.blocks)
+    layers = sum(b.count for b in decoder_blocks(model))
     return (layers - experts) * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
 
 
 def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
     """Device time from the operators, host time from the framework's overhead."""
-    cost = attention_cost(model, x)
+    cost = attention_cost(model, x, _sources(wanted))
 
     def host(name: str) -> Array:
         return np.array([getattr(w.choice.overhead, name) for w in wanted])
@@ -102,6 +119,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         window_s_per_context_token=cost.window_s_per_context_token,
         window_tokens=cost.window_tokens,
         decode_s_per_sequence=cost.decode_s_per_sequence,
+        source_s_per_sequence=source_s(model, x, _sources(wanted)),
         prefill_s_per_pair=cost.prefill_s_per_pair,
         window_prefill_s_per_pair=cost.window_prefill_s_per_pair,
         host_s=host("host_s"),

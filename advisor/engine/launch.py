@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TypedDict
 
+from .encoder import EMBEDDING
 from .layout import HALF
 from .model import Model
 from .plan import Lengths, Workload
@@ -12,6 +13,7 @@ from .simulate import log_normal_sigma
 from .trials import Scored
 
 CONTEXT_STEP_TOKENS = 1024
+SOURCE_STEP_TOKENS = 128
 Z999 = 3.0902  # of the standard normal: one request in a thousand is longer
 ON_LOAD = {"vllm": ("fp8", "fp8-w8a16"), "sglang": ("fp8",)}  # formats made from a 16-bit checkpoint while it loads
 LISTEN = ("--host", "0.0.0.0", "--port", "8000")
@@ -40,6 +42,8 @@ class Start:
     made_on_load: bool
     cast_dtype: str  # the 16-bit format a wider checkpoint is cast to; empty: none
     longest: Longest
+    longest_source_tokens: int  # of an encoder-decoder; 0: no encoder beside the decoder
+    makes_vectors: bool
     s: Scored
 
 
@@ -51,7 +55,8 @@ def rare_tokens(lengths: Lengths) -> float:
 
 def longest(s: Scored, model: Model, workload: Workload) -> Longest:
     """p99.9 of the prompt and p99.9 of the answer together, within the model's context and the cache of a lane."""
-    rare = rare_tokens(workload.input_tokens) + rare_tokens(workload.output_tokens)
+    rare = rare_tokens(workload.input_tokens)
+    rare += 0 if workload.kind == EMBEDDING else rare_tokens(workload.output_tokens)
     wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     held = int(s.memory.kv_capacity_tokens * s.lane.choice.pp)
     limits = ((model.max_context_tokens, "the model's context ends there"), (held, "the cache of a replica ends there"))
@@ -69,7 +74,24 @@ def start_of(name: str, s: Scored, model: Model, workload: Workload) -> Start:
         checkpoint = f"<GGUF file of {name} in {q.name}>"
     else:
         checkpoint = name if native or on_load or cast else f"<checkpoint of {name} in {q.name}>"
-    return Start(checkpoint=checkpoint, made_on_load=on_load, cast_dtype=cast, longest=longest(s, model, workload), s=s)
+    return Start(
+        checkpoint=checkpoint,
+        made_on_load=on_load,
+        cast_dtype=cast,
+        longest=longest(s, model, workload),
+        longest_source_tokens=longest_source(model, workload),
+        makes_vectors=workload.kind == EMBEDDING,
+        s=s,
+    )
+
+
+def longest_source(model: Model, workload: Workload) -> int:
+    """p99.9 of the sources in whole steps; of speech always the window."""
+    if workload.source_tokens is None:
+        return 0
+    if model.source_s:
+        return model.source_tokens
+    return math.ceil(rare_tokens(workload.source_tokens) / SOURCE_STEP_TOKENS) * SOURCE_STEP_TOKENS
 
 
 def _vllm(start: Start) -> list[str]:
@@ -79,7 +101,10 @@ def _vllm(start: Start) -> list[str]:
     words += ["--tensor-parallel-size", str(c.tp), "--max-num-seqs", str(seats)]
     words += ["--max-num-batched-tokens", str(s.lane.max_batched_tokens)]
     words += ["--max-model-len", str(start.longest.tokens)]
-    words += ["--gpu-memory-utilization", f"{s.lane.framework.memory_fraction:g}"]
+    if c.accelerator.kind != "cpu":
+        words += ["--gpu-memory-utilization", f"{s.lane.framework.memory_fraction:g}"]
+    if start.makes_vectors:
+        words += ["--runner", "pooling"]
     if c.pp > 1:
         words += ["--pipeline-parallel-size", str(c.pp)]
     if c.dp > 1:
@@ -104,6 +129,10 @@ def _sglang(start: Start) -> list[str]:
     words += ["--max-running-requests", str(s.concurrency), "--chunked-prefill-size", str(s.lane.max_batched_tokens)]
     words += ["--mem-fraction-static", f"{s.lane.framework.memory_fraction:g}"]
     words += ["--context-length", str(start.longest.tokens)]
+    if start.makes_vectors:
+        words += ["--is-embedding"]
+    if c.accelerator.kind == "cpu":
+        words += ["--device", "cpu"]
     if c.dp > 1:
         words += ["--dp-size", str(c.dp), "--enable-dp-attention"]
     if c.ep > 1:
@@ -119,18 +148,23 @@ def _trtllm(start: Start) -> list[str]:
     s, c = start.s, start.s.lane.choice
     words = ["trtllm-serve", start.checkpoint, *LISTEN, "--tp_size", str(c.tp * c.dp), "--pp_size", str(c.pp)]
     words += ["--max_batch_size", str(s.concurrency // c.dp), "--max_num_tokens", str(s.lane.max_batched_tokens)]
-    words += ["--max_seq_len", str(start.longest.tokens)]
+    words += ["--max_seq_len", str(max(start.longest.tokens, start.longest_source_tokens))]
     if c.ep > 1:
         words += ["--ep_size", str(c.ep)]
     return words + ["--extra_llm_api_options", TRTLLM_OPTIONS]
 
 
-def trtllm_options(s: Scored) -> str:
+def trtllm_options(s: Scored, source_tokens: int = 0) -> str:
     """The YAML file beside a trtllm-serve command: what has no flag, and the whole section of the cache."""
     c = s.lane.choice
     lines = ["enable_attention_dp: true"] if c.dp > 1 else []
+    if source_tokens:
+        lines += ["attn_backend: TRTLLM", "enable_chunked_prefill: false", f"max_input_len: {source_tokens}"]
     lines += ["kv_cache_config:", f"  dtype: {c.kv_dtype if c.kv_dtype in ('fp8', 'int8') else 'auto'}"]
     lines += [f"  free_gpu_memory_fraction: {s.lane.framework.memory_fraction:g}"]
+    if source_tokens:
+        share = s.memory.source_kv_bytes / s.memory.kv_bytes
+        lines += ["  enable_block_reuse: false", f"  cross_kv_cache_fraction: {share:.2f}"]
     return "\n".join(lines) + "\n"
 
 
@@ -142,8 +176,23 @@ def slots(start: Start) -> int:
 
 def _llama_cpp(start: Start) -> list[str]:
     count = slots(start)
+    if start.makes_vectors:  # a prompt is computed in one physical batch
+        words = ["llama-server", "--model", start.checkpoint, *LISTEN, "--n-gpu-layers", "999", "--embedding"]
+        batch = str(start.s.lane.max_batched_tokens)
+        words += ["--parallel", str(count), "--ctx-size", str(start.longest.tokens * count)]
+        return words + ["--batch-size", batch, "--ubatch-size", batch]
     words = ["llama-server", "--model", start.checkpoint, *LISTEN, "--n-gpu-layers", "999", "--parallel", str(count)]
     return words + ["--ctx-size", str(start.longest.tokens * count), "--cont-batching"]  # the server divides it
+
+
+def _tgi(start: Start) -> list[str]:
+    s, source = start.s, start.longest_source_tokens
+    words = ["text-generation-launcher", "--model-id", start.checkpoint, "--hostname", "0.0.0.0", "--port", "8000"]
+    words += ["--num-shard", str(s.lane.choice.tp), "--max-concurrent-requests", str(s.concurrency)]
+    words += ["--max-input-tokens", str(source), "--max-total-tokens", str(source + start.longest.tokens)]
+    words += ["--max-batch-prefill-tokens", str(max(s.lane.max_batched_tokens, source))]
+    dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(s.lane.choice.quantization.weights_dtype)
+    return words + (["--dtype", dtype] if dtype else [])
 
 
 def _mlx(start: Start) -> list[str]:
@@ -159,6 +208,7 @@ WRITERS = {
     "tensorrt-llm": _trtllm,
     "llama.cpp": _llama_cpp,
     "mlx": _mlx,
+    "tgi": _tgi,
 }
 
 
@@ -171,7 +221,10 @@ def notes(start: Start) -> list[str]:
     if start.checkpoint.startswith("<"):
         said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
     if framework.slug != "mlx":
-        said.append(f"requests up to {most.tokens} tokens, prompt and answer together; " + _why(most))
+        parts = "each" if start.makes_vectors else "prompt and answer together"
+        if start.longest_source_tokens:
+            parts = f"start and answer together, after sources up to {start.longest_source_tokens} tokens"
+        said.append(f"requests up to {most.tokens} tokens, {parts}; " + _why(most))
     if framework.slug == "llama.cpp" and slots(start) < s.concurrency:
         said.append(
             f"planned for {s.concurrency} requests at once, the cache has room for {slots(start)} of the longest"
@@ -195,5 +248,5 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     lines = ["#!/bin/sh", *(f"# {note}" for note in notes(start)), f"exec {command}"]
     files = {"serve.sh": "\n".join(lines) + "\n"}
     if s.lane.framework.slug == "tensorrt-llm":
-        files[TRTLLM_OPTIONS] = trtllm_options(s)
+        files[TRTLLM_OPTIONS] = trtllm_options(s, start.longest_source_tokens)
     return {"command": command, "files": files}

@@ -1,16 +1,17 @@
 """The ledger of one step: which operator takes how long, moves and multiplies how much, and what it waits for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+from .encoder import EMBEDDING, cross_read, source_operators
 from .estimate import prefill_s, step_s
 from .lane import Lanes
 from .memory import kv_bytes_per_sequence
-from .model import Attention, LatentAttention, Model, Recurrent
+from .model import Attention, LatentAttention, Model, Recurrent, decoder_blocks
 from .plan import Workload
-from .step import AttentionCost, Layouts, attention_cost, linear_operators
+from .step import Array, AttentionCost, Layouts, Operator, attention_cost, linear_operators
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +49,8 @@ def context_tokens(workload: Workload) -> float:
 def prefill_fraction(workload: Workload, built: Lanes | None, index: int, running: float) -> float:
     """Prefill's share of a request's time on the device, with `running` requests sharing each decode step."""
     assert built is not None
+    if workload.kind == EMBEDDING:
+        return 1.0
     sequences = max(running, 1.0)
     first_s = prefill_s(built, index, prompt_tokens(workload))
     each_s = step_s(built, index, sequences, context_tokens(workload)) / sequences
@@ -60,6 +63,7 @@ def _ledger(
     x = Layouts(**{f.name: getattr(built.layouts, f.name)[index : index + 1] for f in fields(Layouts)})
     lines = list(_linear(model, x, phase, tokens))
     lines.append(_attention(model, x, attention_cost(model, x), phase, sequences, context))
+    lines += _source(model, x, phase, sequences, built.source_tokens[index : index + 1])
     sampled_s = sequences * float(built.times.sample_s_per_sequence[index])
     moved = sampled_s * float(x.memory_bytes_per_s[0])
     lines.append(Line(phase=phase, operator="sampling", time_s=sampled_s, flops=0.0, bytes=moved, bound="memory"))
@@ -69,10 +73,27 @@ def _ledger(
     return sorted((line for line in lines if line.time_s > 0), key=lambda line: -line.time_s)
 
 
+def _source(model: Model, x: Layouts, phase: str, sequences: float, source_tokens: Array) -> Iterator[Line]:
+    """An encoder beside the decoder: all of it with the prompt, then the reading of what it left in every step."""
+    if not source_tokens[0]:
+        return
+    if phase == "prefill":
+        yield from _together(phase, source_operators(model, x, source_tokens))
+        return
+    time_s, flops, moved = (sequences * float(value[0]) for value in cross_read(model, x, source_tokens))
+    slower = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
+    bound = "compute" if slower else "memory"
+    yield Line(phase=phase, operator="cross_attention/kv_read", time_s=time_s, flops=flops, bytes=moved, bound=bound)
+
+
 def _linear(model: Model, x: Layouts, phase: str, tokens: float) -> Iterator[Line]:
+    return _together(phase, linear_operators(model, x, np.array([max(tokens, 1.0)])))
+
+
+def _together(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:
     """Operators of one name from all kinds of layers together, bound by what binds the slowest of them."""
     found: dict[str, list[tuple[float, float, float, str]]] = {}
-    for op in linear_operators(model, x, np.array([max(tokens, 1.0)])):
+    for op in operators:
         time_s, flops, moved = (float(np.ravel(v)[0]) for v in (op.time_s, op.flops, op.bytes))
         found.setdefault(op.name, []).append((time_s, flops, moved, op.bound))
     for name, parts in found.items():
@@ -99,9 +120,20 @@ def _attention(model: Model, x: Layouts, cost: AttentionCost, phase: str, sequen
         name = "attention/scores"
     flops = sequences * _attention_flops(model, float(x.tp[0]), phase, context)
     moved = sequences * float((kv_bytes_per_sequence(model, x, context) * x.pp)[0])
+    if phase == "prefill":
+        moved += _uncached_bytes(model, float(x.tp[0]), context)
     slower = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
     bound = "compute" if slower else "memory"
     return Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=bound)
+
+
+def _uncached_bytes(model: Model, tp: float, tokens: float) -> float:
+    """Keys and values (16 bits) that attention both ways reads once and no cache keeps, on one chip."""
+    return sum(
+        block.count * 2.0 * tokens * mixer.kv_heads / tp * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
+        for block in decoder_blocks(model)
+        if isinstance(mixer := block.mixer, Attention) and not mixer.causal and not mixer.cross
+    )
 
 
 def _pairs(tokens: float, window: float | None) -> float:
@@ -114,15 +146,17 @@ def _pairs(tokens: float, window: float | None) -> float:
 def _attention_flops(model: Model, tp: float, phase: str, context: float) -> float:
     """FLOPs of scores and values of one sequence on one chip; decode of a latent cache runs in its absorbed form."""
     total = 0.0
-    for block in model.blocks:
+    for block in decoder_blocks(model):
         mixer = block.mixer
-        if mixer is None or isinstance(mixer, Recurrent):
+        if mixer is None or isinstance(mixer, Recurrent) or isinstance(mixer, Attention) and mixer.cross:
             continue
         if isinstance(mixer, Attention):
             width, window = mixer.head_dim + (mixer.v_head_dim or mixer.head_dim), mixer.window_tokens
         else:
             width, window = _latent_width(mixer, phase), mixer.index_top_k or None
         met = _pairs(context, window) if phase == "prefill" else min(context, window or context)
+        if phase == "prefill" and isinstance(mixer, Attention) and not mixer.causal:
+            met = context**2
         total += block.count * 2.0 * mixer.heads / tp * width * met
     return total
 

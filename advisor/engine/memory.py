@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent
+from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent, decoder_blocks
 from .step import Layouts, recurrent_width, state_bytes
 
 Array = NDArray[np.float64]
@@ -21,6 +21,7 @@ class Memory:
     kv_bytes: Array  # what is left for the cache
     kv_capacity_tokens: Array  # per lane (one TP group), at the asked context length
     kv_bytes_per_sequence: Array
+    source_bytes_per_sequence: Array  # of those: keys and values of the source, written once
     usable_bytes: Array
 
     @property
@@ -59,7 +60,8 @@ def weights_bytes(model: Model, x: Layouts) -> Array:
         total += block.count * 2.0 * block.norms * model.hidden
         if block.ffn is not None:
             total += block.count * _ffn_bytes(model, block.ffn, x)
-    embeddings = model.vocab * model.hidden * 2.0 * (1 if model.tied_embeddings else 2) / x.tp
+    tables = 1 if model.tied_embeddings or model.encoder_only else 2  # no output head without tokens to choose
+    embeddings = (model.vocab * tables / x.tp + model.position_embeddings) * model.hidden * 2.0
     ends = np.where(x.pp > 1, 0.5 if not model.tied_embeddings else 1.0, 1.0)  # first and last stage hold one each
     return total / x.pp + embeddings * ends
 
@@ -77,23 +79,38 @@ def kv_bytes_per_token(model: Model, x: Layouts) -> Array:
     return _sequence_bytes(model, x, None)
 
 
-def kv_bytes_per_sequence(model: Model, x: Layouts, context_tokens: Array | float) -> Array:
-    """Bytes of the cache and states of one sequence at this context length, on one chip."""
-    return _sequence_bytes(model, x, context_tokens)
+def kv_bytes_per_sequence(
+    model: Model, x: Layouts, context_tokens: Array | float, source_tokens: Array | float = 0.0
+) -> Array:
+    """Bytes of the cache and states of one sequence of this context and source, on one chip."""
+    return _sequence_bytes(model, x, context_tokens) + source_bytes_per_sequence(model, x, source_tokens)
+
+
+def source_bytes_per_sequence(model: Model, x: Layouts, source_tokens: Array | float) -> Array:
+    """Bytes of the keys and values of one source in all cross-attention layers, on one chip."""
+    total = np.zeros(len(x))
+    for block in model.blocks:
+        if isinstance(block.mixer, Attention) and block.mixer.cross:
+            total = total + block.count * _token_bytes(block.mixer, x) * source_tokens
+    return total / x.pp
+
+
+def _token_bytes(mixer: Attention, x: Layouts) -> Array:
+    """Keys and values of one token in one layer."""
+    return np.maximum(mixer.kv_heads / x.tp, 1.0) * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)) * x.kv_bytes
 
 
 def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float | None) -> Array:
     total = np.zeros(len(x))
-    for block in model.blocks:
+    for block in decoder_blocks(model):
         mixer = block.mixer
         if isinstance(mixer, Recurrent):
             total = total + (0.0 if context_tokens is None else block.count * state_bytes(mixer) / x.tp)
             continue
-        if mixer is None:
+        if mixer is None or isinstance(mixer, Attention) and not mixer.causal:
             continue
         if isinstance(mixer, Attention):
-            v_dim = mixer.v_head_dim or mixer.head_dim
-            per_token = np.maximum(mixer.kv_heads / x.tp, 1.0) * (mixer.head_dim + v_dim) * x.kv_bytes
+            per_token = _token_bytes(mixer, x)
             window = mixer.window_tokens
         else:
             per_token = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes + mixer.index_dim + 0 * x.tp

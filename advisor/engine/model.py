@@ -88,6 +88,8 @@ class Model:
     max_context_tokens: int = 131072
     encoder_only: bool = False
     source_tokens: int = 0  # the longest source of an encoder-decoder (0: no encoder beside the decoder)
+    source_s: float = 0.0  # seconds of audio in one source, padded to all its tokens (0: the source is text)
+    start_tokens: int = 1  # what an encoder-decoder's decoder is given before it generates
 
 
 Mixer = Attention | LatentAttention | Recurrent
@@ -200,7 +202,7 @@ def mixer_kv_elements(mixer: Mixer | None) -> int:
     """How many cache elements does one more token add to one layer?"""
     match mixer:
         case Attention():
-            return 0 if mixer.cross else attention_kv_elements(mixer)
+            return attention_kv_elements(mixer) if mixer.causal else 0
         case LatentAttention():
             return mixer.kv_rank + mixer.rope_dim + mixer.index_dim
         case _:

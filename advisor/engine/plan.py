@@ -53,6 +53,12 @@ class Workload:
     objective: str = "cost"
     horizon_months: int = 36
     discount_fraction: float = 0.08
+    source_tokens: Lengths | None = None  # of an encoder-decoder; its input tokens are then the decoder's start
+
+    @property
+    def given_tokens(self) -> float:
+        """Mean tokens that a request brings, whichever part of the model reads them."""
+        return (self.source_tokens or self.input_tokens).mean_tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +89,7 @@ class Framework:
     kinds: tuple[str, ...]  # accelerator kinds
     quantizations: tuple[str, ...]
     kv_dtypes: tuple[str, ...]
-    mixers: tuple[str, ...]  # attention | latent | recurrent | window
+    mixers: tuple[str, ...]  # attention | latent | recurrent | window | encoder | cross-attention | speech
     scheduler: str  # chunked | prefill_first | static
     default_max_batched_tokens: int
     max_running_requests: int

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,7 @@ from .choose import (
     scale_of,
     table_scores,
 )
+from .encoder import EMBEDDING, posed
 from .evaluate import HEADROOM_FRACTION, UNSERVED, Table, demand_of, evaluate, instances_needed, meets
 from .explain import Near, does_not_fit, explain, outranked
 from .lane import Lanes
@@ -47,6 +48,7 @@ __all__ = [
     "mixers_of",
     "offers_for",
     "runs_on",
+    "posed_in",
     "search",
 ]
 NEAR = 1.2  # a design this far beyond a limit is a near miss
@@ -60,7 +62,7 @@ class Point:
     accelerator: str
     chips: int
     usd_per_hour: float
-    tpot_s: float  # p95
+    tpot_s: float  # p95; of an embedding: its latency
     meets_slo: bool
     prefill_fraction: float  # of a request's time: how the bill is split between input and output
     rank: int | None = None  # from 1; None: an estimate
@@ -103,6 +105,7 @@ def nearness(r: Rejection) -> tuple[int, float, str]:
 def search(workload: Workload, catalog: Catalog, progress: Progress | None = None) -> Answer:
     """The ranked answer to one serving workload; an infeasible question is an Answer with no ranked entry."""
     tell = progress or (lambda stage, fraction: None)
+    workload, catalog = posed_in(workload, catalog)
     rejections, chips = admissible(workload, catalog)
     wanted, refused = enumerate_lanes(workload, catalog, chips)
     if not wanted:
@@ -123,6 +126,12 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         built=table.built,
         scale=scale,
     )
+
+
+def posed_in(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
+    """The question as the engine computes it: see encoder.py."""
+    workload, model = posed(workload, catalog.model)
+    return workload, replace(catalog, model=model)
 
 
 def unanswered(rejections: Sequence[Rejection]) -> Answer:
@@ -194,7 +203,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             accelerator=a.slug,
             chips=s.chips,
             usd_per_hour=s.usd_per_hour,
-            tpot_s=s.verified.tpot_p95_s,
+            tpot_s=s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s,
             meets_slo=True,
             prefill_fraction=prefill_fraction(workload, table.built, s.row_index, s.verified.running_requests_mean),
             rank=rank,
@@ -213,7 +222,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
                 accelerator=slug,
                 chips=chips,
                 usd_per_hour=float(usd[k, j]),
-                tpot_s=float(table.tpot_p95_s[i, j]),
+                tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[i, j]),
                 meets_slo=bool(good[i, j]) and float(usd[k, j]) >= held.get(slug, math.inf),
                 prefill_fraction=prefill_fraction(workload, table.built, i, _planned_running(workload, table, i, j)),
             )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent
+from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent, decoder_blocks
 
 Array = NDArray[np.float64]
 EXPERT_TILE_ROWS = 64  # of grouped GEMM kernels (64 to 128 in DeepGEMM, CUTLASS and Triton)
@@ -99,7 +99,7 @@ def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner
     kernels = 1.0 + (x.quantize_kernels if quantized else 0.0)
     time_s = count * (_roof(flops_s, bytes_s, x.roof_exponent) + kernels * x.kernel_s)
     return Operator(
-        name=name, flops=count * flops, bytes=count * moved, time_s=time_s, bound=_bound(flops_s, bytes_s, x.kernel_s)
+        name=name, flops=count * flops, bytes=count * moved, time_s=time_s, bound=bound_of(flops_s, bytes_s, x.kernel_s)
     )
 
 
@@ -112,11 +112,11 @@ def elementwise(x: Layouts, name: str, count: float, moved: Array, kernels: floa
         flops=zero,
         bytes=count * moved,
         time_s=count * (bytes_s + kernels * x.kernel_s),
-        bound=_bound(zero, bytes_s, x.kernel_s),
+        bound=bound_of(zero, bytes_s, x.kernel_s),
     )
 
 
-def _bound(flops_s: Array, bytes_s: Array, kernel_s: Array) -> str:
+def bound_of(flops_s: Array, bytes_s: Array, kernel_s: Array) -> str:
     """What the first layout waits for most (a word for people; the sums use the times)."""
     parts = {"compute": flops_s, "memory": bytes_s, "launch": np.asarray(kernel_s)}
     return max(parts, key=lambda k: float(np.ravel(parts[k])[0]))
@@ -156,20 +156,23 @@ def linear_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[
     """Everything whose cost depends only on the tokens in the step, on one pipeline pass.
 
     tokens: shape (G,), per attention-DP rank; yields operators of shape (N, G). The step of a pipeline is the sum
-    over its stages (a micro-batch passes them all), so pp adds transfers but divides nothing here.
+    over its stages (a micro-batch passes them all), so pp adds transfers but divides nothing here. The encoder beside
+    a decoder does not run in these steps: see encoder.py.
     """
     x, m = layouts.column(), np.asarray(tokens, dtype=float)[None, :]
-    for block in model.blocks:
-        yield from _block(model, block, x, m)
+    for block in decoder_blocks(model):
+        yield from block_operators(model, block, x, m)
     vocab = np.ceil(model.vocab / x.tp)
     yield elementwise(x, "embedding", 1, m * model.hidden * 4.0 + 0 * x.tp, 2)
-    yield gemm(x, "lm_head", 1, np.minimum(m, 1.0) + 0 * x.tp, vocab, float(model.hidden), "half")
+    if not model.encoder_only:
+        yield gemm(x, "lm_head", 1, np.minimum(m, 1.0) + 0 * x.tp, vocab, float(model.hidden), "half")
     yield all_reduce(x, "pipeline/transfer", 1, np.where(x.pp > 1, (x.pp - 1) * m * model.hidden, 0.0), x.pp)
     stage = np.where(x.pp > 1, x.pp - 1, 0.0) * x.kernel_s * 4 + 0 * m
     yield Operator(name="pipeline/launch", flops=0 * stage, bytes=0 * stage, time_s=stage, bound="launch")
 
 
-def _block(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Operator]:
+def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Operator]:
+    """What depends only on the tokens in the layers of one block; x and m broadcast."""
     if isinstance(block.mixer, Attention):
         yield from _attention(model, block.mixer, block.count, x, m)
     elif isinstance(block.mixer, LatentAttention):
@@ -184,13 +187,14 @@ def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> 
     h, v_dim = float(model.hidden), a.v_head_dim or a.head_dim
     heads, kv_heads = a.heads / x.tp, np.maximum(a.kv_heads / x.tp, 1.0)  # KV heads are replicated beyond their number
     gate = heads * a.head_dim if a.output_gate else 0.0
-    width = heads * a.head_dim + gate + kv_heads * (a.head_dim + v_dim)
-    yield elementwise(x, "attention/norm", count, 6.0 * m * h + 0 * x.tp, 1)
-    yield gemm(x, "attention/qkv", count, m, width, h, "quantized")
-    yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * width, 2 + a.qk_norm)
-    yield gemm(x, "attention/output", count, m, h + 0 * x.tp, heads * v_dim, "quantized")
-    yield elementwise(x, "attention/kernel", count, 2.0 * m * heads * (a.head_dim + v_dim), 2.5)
-    yield all_reduce(x, "attention/all_reduce", count, 2.0 * m * h, x.tp)
+    kv = 0.0 if a.cross else kv_heads * (a.head_dim + v_dim)  # those of a source are projected once: encoder.py
+    width, name = heads * a.head_dim + gate + kv, "cross_attention" if a.cross else "attention"
+    yield elementwise(x, f"{name}/norm", count, 6.0 * m * h + 0 * x.tp, 1)
+    yield gemm(x, f"{name}/qkv", count, m, width, h, "quantized")
+    yield elementwise(x, f"{name}/rotary_and_cache", count, 4.0 * m * width, 2 + a.qk_norm)
+    yield gemm(x, f"{name}/output", count, m, h + 0 * x.tp, heads * v_dim, "quantized")
+    yield elementwise(x, f"{name}/kernel", count, 2.0 * m * heads * (a.head_dim + v_dim), 2.5)
+    yield all_reduce(x, f"{name}/all_reduce", count, 2.0 * m * h, x.tp)
 
 
 def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
@@ -242,7 +246,7 @@ def _recurrent(model: Model, r: Recurrent, count: int, x: Layouts, m: Array) -> 
         flops=count * 6.0 * m * inner * r.state,
         bytes=count * moved,
         time_s=count * (_roof(scan_s, moved / x.memory_bytes_per_s, x.roof_exponent) + 6 * x.kernel_s),
-        bound=_bound(scan_s, moved / x.memory_bytes_per_s, x.kernel_s),
+        bound=bound_of(scan_s, moved / x.memory_bytes_per_s, x.kernel_s),
     )
     yield gemm(x, "recurrent/output", count, m, h + 0 * x.tp, inner, "quantized")
     yield all_reduce(x, "recurrent/all_reduce", count, 2.0 * m * h, x.tp)
@@ -292,7 +296,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
         flops=count * flops,
         bytes=count * moved,
         time_s=time_s,
-        bound=_bound(flops_s, bytes_s, x.kernel_s),
+        bound=bound_of(flops_s, bytes_s, x.kernel_s),
     )
 
 
@@ -318,20 +322,29 @@ class AttentionCost:
     sample_s_per_sequence: Array
 
 
-def attention_cost(model: Model, x: Layouts) -> AttentionCost:
-    """Decode reads the cache of every running sequence; prefill multiplies queries with keys pair by pair."""
+def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0) -> AttentionCost:
+    """Decode reads the cache of every running sequence; prefill multiplies queries with keys pair by pair.
+
+    Where attention is not causal a token meets those behind it too: twice the pairs. Keys and values of a source are
+    as long for every token of a sequence, so their reading is part of a sequence's fixed cost.
+    """
     zero = np.zeros(len(x))
     full, windowed, sequence, pair, window_pair = zero, zero, zero, zero, zero
     window = 0.0
-    for block in model.blocks:
+    for block in decoder_blocks(model):
         mixer = block.mixer
         if isinstance(mixer, Recurrent):
             sequence = sequence + block.count * 2.0 * state_bytes(mixer) / x.tp / x.memory_bytes_per_s
             continue
         if mixer is None:
             continue
-        read_s, pair_s, heads = _context_token(mixer, x)
+        read_s, pair_s, heads = context_token(mixer, x)
         sequence = sequence + block.count * heads * x.sequence_head_bytes / x.memory_bytes_per_s
+        if isinstance(mixer, Attention) and not mixer.causal:
+            if mixer.cross:
+                sequence = sequence + block.count * read_s * source_tokens
+                continue
+            pair_s = 2.0 * pair_s
         limit = mixer.window_tokens if isinstance(mixer, Attention) else (mixer.index_top_k or None)
         if limit:
             windowed, window_pair, window = (
@@ -346,6 +359,8 @@ def attention_cost(model: Model, x: Layouts) -> AttentionCost:
             pair = pair + block.count * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
     sample = model.vocab / x.tp * (2.0 * model.hidden / x.half_flops_per_s)
     sample = sample + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s
+    if model.encoder_only:
+        sample = zero  # a vector is pooled, no token is chosen
     return AttentionCost(
         decode_s_per_context_token=full,
         window_s_per_context_token=windowed,
@@ -357,7 +372,7 @@ def attention_cost(model: Model, x: Layouts) -> AttentionCost:
     )
 
 
-def _context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array, Array, Array]:
+def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array, Array, Array]:
     """(decode s per cached token, prefill s per pair, heads per chip) of one layer."""
     heads = mixer.heads / x.tp
     if isinstance(mixer, Attention):

@@ -24,6 +24,7 @@ class Costs(NamedTuple):
     window_s_per_context_token: float
     window_tokens: int
     decode_s_per_sequence: float
+    source_s_per_sequence: float
     prefill_s_per_pair: float
     window_prefill_s_per_pair: float
     host_s: float
@@ -213,7 +214,7 @@ def _fill(
 @njit(cache=True)
 def _step_s(costs: Costs, table: Requests, running: np.ndarray, scheduled: np.ndarray, state: np.ndarray) -> float:
     """How long the chosen step lasts."""
-    tokens = sequences = decodes = sampled = context = windowed = 0
+    tokens = sequences = decodes = sampled = sources = context = windowed = 0
     pairs = window_pairs = 0.0
     for slot in range(state[RUNNING]):
         q = scheduled[slot]
@@ -230,12 +231,14 @@ def _step_s(costs: Costs, table: Requests, running: np.ndarray, scheduled: np.nd
             context += target
             windowed += min(target, costs.window_tokens)
         else:
+            sources += start <= table.cached[r]
             pairs += q * start + q * (q + 1) / 2
             window_pairs += _window_pairs(start, q, costs.window_tokens)
     device_s = (
         _linear(costs, tokens)
         + sampled * costs.sample_s_per_sequence
         + decodes * costs.decode_s_per_sequence
+        + sources * costs.source_s_per_sequence
         + context * costs.decode_s_per_context_token
         + windowed * costs.window_s_per_context_token
         + pairs * costs.prefill_s_per_pair

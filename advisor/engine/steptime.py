@@ -27,6 +27,7 @@ class StepTimes:
     window_s_per_context_token: np.ndarray  # (N,) the same of windowed layers, context capped at window_tokens
     window_tokens: np.ndarray  # (N,)
     decode_s_per_sequence: np.ndarray  # (N,)
+    source_s_per_sequence: np.ndarray  # (N,) an encoder beside the decoder, once, when a prompt's first tokens run
     prefill_s_per_pair: np.ndarray  # (N,) full layers, per (query, key) pair: q*p + q*(q+1)/2 for q tokens after p
     window_prefill_s_per_pair: np.ndarray  # (N,) the same of windowed layers, keys capped at window_tokens
     host_s: np.ndarray  # (N,) host time per step that overlaps the device
@@ -162,7 +163,10 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
         + windowed * t["window_s_per_context_token"]
     )
     prompt_s = (
-        t["sample_s_per_sequence"] + pairs * t["prefill_s_per_pair"] + window_pairs * t["window_prefill_s_per_pair"]
+        t["sample_s_per_sequence"]
+        + t["source_s_per_sequence"]
+        + pairs * t["prefill_s_per_pair"]
+        + window_pairs * t["window_prefill_s_per_pair"]
     )
     names = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence", "graph_max_tokens", "eager_floor_s")
     return Load(

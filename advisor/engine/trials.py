@@ -26,6 +26,7 @@ class MemoryParts:
 
     weights_bytes: float
     kv_bytes: float  # of the requests that run at the peak
+    source_kv_bytes: float  # of those: keys and values of the sources of an encoder-decoder
     activations_bytes: float
     overhead_bytes: float
     free_bytes: float
@@ -225,9 +226,12 @@ def _parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryP
     assert built is not None
     room: Memory = built.memory
     kv = min(running * lane.choice.pp * float(room.kv_bytes_per_sequence[row]), float(room.kv_bytes[row]))
+    source = float(room.source_bytes_per_sequence[row])
+    share = source / float(room.kv_bytes_per_sequence[row]) if source else 0.0
     return MemoryParts(
         weights_bytes=float(room.weights_bytes[row]),
         kv_bytes=kv,
+        source_kv_bytes=kv * share,
         activations_bytes=float(room.activations_bytes[row]),
         overhead_bytes=float(room.overhead_bytes[row]),
         free_bytes=float(room.kv_bytes[row]) - kv,

@@ -38,11 +38,18 @@ class Verified:
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
     """The framework's policy; in-flight batching of TensorRT-LLM reserves the whole output before it admits."""
     policy = lane.framework.scheduler
+    if lane.whole_prompts and not static:
+        return Scheduler(
+            policy=MIXED,
+            max_batched_tokens=lane.max_batched_tokens,
+            max_running_requests=lane.max_running_requests,
+            chunked_prefill=False,
+        )
     return Scheduler(
         policy=STATIC if static else POLICIES[policy],
         max_batched_tokens=lane.max_batched_tokens,
         max_running_requests=lane.max_running_requests,
-        reserve_full=policy == "mixed",
+        reserve_full=policy == "mixed" or lane.source_tokens > 0,  # a source's whole cache is there from the start
     )
 
 

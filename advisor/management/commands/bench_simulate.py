@@ -28,6 +28,7 @@ def example_times() -> StepTimes:
         "decode_s_per_sequence": 1e-6,
         "prefill_s_per_pair": 1e-9,
         "window_prefill_s_per_pair": 2e-10,
+        "source_s_per_sequence": 0,
         "host_s": 2e-3,
         "host_s_per_sequence": 1e-5,
         "serial_s": 2e-4,
