@@ -61,7 +61,7 @@ def answer(d: Deployment) -> Json:
     fixed = deployment.fixed(d, known)
     said = answer_of(fixed)
     sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
-    asked = evidence.asked_for(said, fixed.case.model_id, sizes, fixed.case.isl, fixed.case.osl)
+    asked = evidence.asked_for(said, fixed.case.model_id, sizes, said["isl"], fixed.case.osl)
     return said | {"evidence": evidence.evidence(asked)}
 
 
