@@ -35,6 +35,7 @@ WIDTH = 0.75
 OTHER_MODE = 1.5  # pools apart against one pool
 OTHER_PHASE = 0.5  # a batch run to its end against users that come and go
 UNKNOWN_LAYOUT = 0.5
+ONE_PART = 1.0  # only the prompt or only the answer was measured
 BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
 
 
@@ -68,8 +69,8 @@ def distance(asked: Situation, measured: Situation) -> float:
         + OTHER_MODE * (asked.mode != measured.mode)
         + OTHER_PHASE * (asked.phase != measured.phase)
         + doublings(asked.replica_chips, measured.replica_chips, UNKNOWN_LAYOUT)
-        + doublings(asked.isl, measured.isl)
-        + doublings(asked.osl, measured.osl)
+        + lengths_apart(asked.isl, measured.isl)
+        + lengths_apart(asked.osl, measured.osl)
         + doublings(asked.concurrency_per_replica, measured.concurrency_per_replica, UNKNOWN_LAYOUT)
     )
 
@@ -105,8 +106,15 @@ def bits(weights: str) -> int:
     return int(found[1]) if found and 0 < int(found[1]) <= 32 else 16
 
 
+def lengths_apart(a: float, b: float) -> float:
+    """A run without a prompt, or without an answer, shows the other part only: that has its own price."""
+    if min(a, b) <= 1 < max(a, b):
+        return ONE_PART
+    return doublings(a, b)
+
+
 def doublings(a: float | None, b: float | None, unknown: float = DOUBLING) -> float:
-    """DOUBLING for each factor of two between them; lengths of zero count as one."""
+    """DOUBLING for each factor of two between them; less than one counts as one."""
     if a is None or b is None:
         return 0.0 if a is b else unknown
     return abs(math.log2(max(a, 1.0) / max(b, 1.0))) * DOUBLING

@@ -83,6 +83,11 @@ def test_a_larger_difference_is_farther(small, large):
     assert 0 < distance(HERE, replace(HERE, **small)) < distance(HERE, replace(HERE, **large))
 
 
+def test_a_prompt_measured_alone_is_no_hundred_doublings_away():
+    assert distance(replace(HERE, osl=300), replace(HERE, osl=0)) == evidence.ONE_PART
+    assert distance(replace(HERE, osl=1), replace(HERE, osl=0)) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "bits"), [("bf16", 16), ("fp8", 8), ("nvfp4", 4), ("mxfp4-w4a8", 4), ("q4_k_m", 4), ("int8-w8a16", 8)]
 )
