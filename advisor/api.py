@@ -297,7 +297,8 @@ class EstimateOne(views.APIView):
     @extend_schema(
         operation_id="estimateDeployment",
         summary="One fixed deployment, nothing searched",
-        description="Answers at once. `fits` false: it cannot be loaded; smallest_change says what would help.",
+        description="Answers at once. `fits` false: it cannot be loaded; smallest_change says what would help. "
+        "`evidence`: the measured figures nearest to it, with what is predicted there; `near` false: nothing is.",
         request={kind: deployment.Deployment for kind in ("application/json", "application/yaml")},
         responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 406, 413, 415, 422)},
         examples=[ESTIMATE_EXAMPLE],

@@ -36,6 +36,10 @@ OTHER_MODE = 1.5  # pools apart against one pool
 OTHER_PHASE = 0.5  # a batch run to its end against users that come and go
 UNKNOWN_LAYOUT = 0.5
 ONE_PART = 1.0  # only the prompt or only the answer was measured
+RUN = (  # what the figures of one run share
+    *("distance", "source", "accelerator", "accelerator_count", "model", "framework", "framework_version"),
+    *("weights_dtype", "layout", "isl", "osl", "concurrency"),
+)
 BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
 
 
@@ -282,9 +286,12 @@ def address(ids: Iterable[str]) -> str:
 
 
 def shown(items: Sequence[Mapping[str, Any]]) -> Json:
-    """The same for a page or a table: near or not in words, and one address for all."""
+    """The same for a page: the figures of a run together, one address for all, and whether nothing is near."""
+    runs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for item in items:
+        runs.setdefault(tuple(item[name] for name in RUN), []).append(item)
     return {
-        "items_shown": items,
+        "runs": [{"run": own[0], "figures": own, "url": address(item["id"] for item in own)} for own in runs.values()],
         "none_near": bool(items) and not any(item["near"] for item in items),
         "url": address(item["id"] for item in items) if items else "",
     }

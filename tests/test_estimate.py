@@ -185,3 +185,32 @@ def test_a_missing_flag_is_refused() -> None:
 
 def test_only_paths_are_read_as_files() -> None:
     assert model("org/name") == "org/name"
+
+
+def test_the_nearest_measured_rows_stand_beside_the_estimate(run: Run) -> None:
+    measured = ["--model", "Qwen/Qwen3-8B", "--accelerator", "h200-sxm", "--weights", "bf16", "--framework", "vllm"]
+    args = [*measured, "--isl", "1024", "--osl", "256", "--concurrency", "16"]
+    items = said(run, *args)["evidence"]
+    assert {
+        "id",
+        "accelerator",
+        "model",
+        "framework",
+        "distance",
+        "metric",
+        "measured",
+        "predicted",
+        "source",
+        "url",
+    } <= (set(items[0]))
+    assert items[0]["near"] and (items[0]["accelerator"], items[0]["model"]) == ("h200-sxm", "Qwen/Qwen3-8B")
+    assert [item["distance"] for item in items] == sorted(item["distance"] for item in items)
+    assert "nearest measured rows:" in run(*args)[1]
+
+
+def test_it_is_said_when_nothing_measured_is_near(run: Run) -> None:
+    code, output, errors = run(
+        *["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "tpu-v5e", "--weights", "bf16", *LENGTHS]
+    )
+    assert (code, errors) == (0, "")
+    assert "nothing measured is near this" in output

@@ -122,6 +122,8 @@ def test_evidence_lists_the_figures_of_the_nearest_runs_without_disputed_ones(lo
     assert first["near"] is True and items[-1]["near"] is False
     assert first["url"] == "/fidelity?id=near%3Atpot"
     assert "AIConfigurator" in first["source"]
+    runs = evidence.shown(items)["runs"]
+    assert [[item["id"] for item in run["figures"]] for run in runs] == [["near:ttft", "near:tpot"], ["far:tpot"]]
 
 
 def test_it_is_said_plainly_that_nothing_is_near(loaded):
