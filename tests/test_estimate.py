@@ -210,7 +210,7 @@ def test_the_nearest_measured_rows_stand_beside_the_estimate(run: Run) -> None:
 
 def test_it_is_said_when_nothing_measured_is_near(run: Run) -> None:
     code, output, errors = run(
-        *["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "tpu-v5e", "--weights", "bf16", *LENGTHS]
+        *["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "tpu-v5e", "--weights", "bf16", "--tp", "4", *LENGTHS]
     )
     assert (code, errors) == (0, "")
     assert "nothing measured is near this" in output
