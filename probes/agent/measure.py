@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,6 +93,7 @@ class Device:
     limit_bytes: int
     count: int = 1
     sensors: Callable[[], Mapping[str, float]] | None = None
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False)  # What one case leaves for the next.
 
     @property
     def gpu(self) -> bool:
@@ -105,6 +107,21 @@ class Device:
     @property
     def nvidia(self) -> bool:
         return self.backend == "cuda"
+
+    @property
+    def version(self) -> tuple[int, int]:
+        major, minor = str(self.torch.__version__).split(".")[:2]
+        return int(major), int(minor)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """A stream of the suite's own: work is built, captured and replayed on it, since the default one cannot be
+        captured, and a library's workspace for it is there before the first capture."""
+        if not self.streams:
+            return nullcontext()
+        if "stream" not in self.kept:
+            self.kept["stream"] = self.torch.cuda.Stream()
+        found: AbstractContextManager[Any] = self.torch.cuda.stream(self.kept["stream"])
+        return found
 
     def synchronize(self) -> None:
         if self.streams:
@@ -121,8 +138,11 @@ class Device:
 
     def free_bytes(self) -> int:
         """Memory that a case may take now: what is free, with a tenth left, under the limit of the question."""
-        free = self.torch.cuda.mem_get_info()[0] if self.streams else self.memory_bytes
-        return min(int(free * 0.9), self.limit_bytes)
+        if not self.streams:
+            return self.limit_bytes
+        cuda = self.torch.cuda
+        idle_bytes = cuda.memory_reserved() - cuda.memory_allocated()
+        return min(int((cuda.mem_get_info()[0] + idle_bytes) * 0.9), self.limit_bytes)
 
     def sets(self, set_bytes: int, at_most: int = 512) -> int:
         """How many sets of buffers of this size leave the caches cold, within the memory limit."""
@@ -152,6 +172,13 @@ def relative_error(torch: Any, out: Any, reference: Any) -> float:
     out, reference = out.cpu().double(), reference.detach().cpu().double()
     error = float(torch.linalg.vector_norm(out - reference) / torch.linalg.vector_norm(reference))
     return error if math.isfinite(error) else math.inf
+
+
+def taken(torch: Any, values: Any, at: Any) -> Any:
+    """values[at] in float32; by way of bytes where they are fp8, which not every torch can index."""
+    if values.dtype.is_floating_point and values.dtype.itemsize == 1:
+        return values.view(torch.uint8)[at].view(values.dtype).float()
+    return values[at].float()
 
 
 def finite(torch: Any, out: Any) -> bool:
@@ -231,7 +258,7 @@ def _time_stream(device: Device, work: Work, window_s: float, warm_s: float) -> 
     once = _events(device, lambda: [call() for call in calls], 3)
     one_s = max(once[1] / len(calls), 1e-7)
     rounds = max(1, min(math.ceil(SAMPLE_S / (one_s * len(calls))), LAUNCHES // len(calls)))
-    graph = _captured(device, calls, rounds) if work.capture else None
+    graph = captured(device, calls, rounds) if work.capture else None
     replay = graph.replay if graph else lambda: [call() for _ in range(rounds) for call in calls]
     launches = rounds * len(calls)
     sample_s = _events(device, replay, 2)[0]
@@ -262,15 +289,20 @@ def _events(device: Device, call: Callable[[], Any], times: int) -> list[float]:
     return sorted(max(a.elapsed_time(b) / 1e3, 1e-7) for a, b in zip(marks[:-1], marks[1:], strict=True))
 
 
-def _captured(device: Device, calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
+def captured(device: Device, calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
     """A graph of `rounds` times the calls, or None where one of them cannot be captured."""
     cuda = device.torch.cuda
     graph = cuda.CUDAGraph()
+    device.synchronize()
     try:
-        with cuda.graph(graph):
+        # Not torch.cuda.graph: that collects garbage and empties the allocator first, a tenth of a second each time.
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
             for _ in range(rounds):
                 for call in calls:
                     call()
+        finally:
+            graph.capture_end()
     except RuntimeError as error:
         if "out of memory" in str(error).lower():
             raise
@@ -313,7 +345,7 @@ def measure(
     device: Device, case: Case, window_s: float, warm_s: float, stop_s: float
 ) -> tuple[Work, Timing, Check | None]:
     """Build, time, check. Raises Skip, or torch's own error, with everything freed."""
-    with device.torch.no_grad():
+    with device.torch.no_grad(), device.stream():
         work = case.build(device)
         timing = work.timing or time_work(device, work, case.window_s or window_s, case.warm_s or warm_s, stop_s)
         check = work.check() if work.check else None

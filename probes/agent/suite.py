@@ -159,7 +159,8 @@ def _first_look(device: Device) -> tuple[float, float]:
     flops = Work([lambda: torch.mm(a, b)], capture=False)
     copies = Work([lambda: b.copy_(a)], capture=False)
 
-    rates = [time_work(device, work, 0.01, 0.005).median_s for work in (flops, copies)]
+    with device.stream():
+        rates = [time_work(device, work, 0.01, 0.005).median_s for work in (flops, copies)]
     return 2 * side**3 / rates[0], 2 * 4 * side**2 / rates[1]
 
 
@@ -170,10 +171,13 @@ def _run_kind(state: _Run, cases: Iterable[Case], total: int, stop_s: float) -> 
         state.cancelled = state.cancelled or not state.progress(case.kind, done, total)
         if state.cancelled:
             state.skip(case, "cancelled")
-        elif time.monotonic() > (stop_s if at else state.stop_s):
+            continue
+        until_s = stop_s if at else state.stop_s
+        # Without a setup a case costs nothing: it was answered together with another.
+        if case.setup_s and time.monotonic() + case.setup_s > until_s:
             state.skip(case, "time budget")
         else:
-            _run_case(state, case, stop_s if at else state.stop_s)
+            _run_case(state, case, until_s)
 
 
 def _too_much(state: _Run, case: Case, stop_s: float) -> str | None:

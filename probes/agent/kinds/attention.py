@@ -75,7 +75,7 @@ def sdpa(device: Device, backend: str, q: Any, k: Any, v: Any, causal: bool) -> 
         raise Skip(f"this torch has no back end {name}")
     only = getattr(attention.SDPBackend, name)
     more = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
-    if more and (backend == "efficient" or torch.__version__ < "2.5"):
+    if more and (backend == "efficient" or device.version < (2, 5)):
         # No grouped queries there: keys and values are repeated beforehand, outside what is timed.
         k, v = (side.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for side in (k, v))
         more = {}
@@ -97,16 +97,10 @@ def flex(device: Device, backend: str, q: Any, k: Any, v: Any, causal: bool) -> 
     flexible = import_module("torch.nn.attention.flex_attention")
     tokens = q.shape[2]
     mask = flexible.create_block_mask(lambda b, h, i, j: i >= j, None, None, tokens, tokens, device=device.device)
-    compiled = _compiled(torch, flexible.flex_attention)
+    if "flex" not in device.kept:
+        device.kept["flex"] = torch.compile(flexible.flex_attention, dynamic=False)
+    compiled = device.kept["flex"]
     return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=True)
-
-
-_kept: dict[str, Any] = {}
-
-
-def _compiled(torch: Any, attention: Any) -> Any:
-    """Compiled once for every length: a compilation takes seconds."""
-    return _kept.setdefault("flex", torch.compile(attention, dynamic=False))
 
 
 def verify(device: Device, out: Any, qkv: tuple[Any, Any, Any]) -> Check:

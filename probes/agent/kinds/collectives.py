@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -22,59 +22,59 @@ from ..axes import MIB
 from ..measure import Case, Check, Device, Scalar, Skip, Timing, Work, summary
 
 QUICK = (4096, MIB, 64 * MIB)
+CPU = (4096, 65536, MIB)
 FULL = tuple(4096 << (2 * power) for power in range(9))  # 4 KiB .. 256 MiB
-JOIN_S = 90.0  # To start every process, and to end them.
+MEET_S = 120.0  # From the first process started to the last answer.
+END_S = 10.0  # For the processes to end once they have answered; then they are killed.
 STEP_S = 60.0  # NCCL gives up a collective after this.
-Answer = dict[str, Any]
+LOOK_S = 0.05
+Job = dict[str, Any]
+Answers = dict[str, dict[str, Any]]
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
-    sizes = QUICK if suite == "quick" else FULL
+    sizes = (QUICK if suite == "quick" else FULL) if device.gpu else CPU
     backend, most = ("nccl", device.count) if device.streams else ("gloo", 2)
     counts = [count for count in (2, 4, 8) if count <= most] or [2]
-    if kind == "point_to_point":
-        counts = [2]
-    if suite == "quick":
-        counts = counts[-1:]
-    # One meeting of the processes measures every size: starting them takes longer than measuring.
-    for count in counts:
-        meeting = Meeting(kind, backend, count, sizes)
-        for size in sizes:
-            key: dict[str, Scalar] = {"dtype": "bf16", "bytes": size, "devices": count, "backend": backend}
-            yield Case(kind, key, meeting.answer(size), needs_bytes=4 * max(sizes), setup_s=30.0 / len(sizes))
+    for count in counts[-1:] if suite == "quick" else counts:
+        job = {"backend": backend, "count": count, "sizes": list(sizes), "graphs": suite != "quick"}
+        if kind == "point_to_point" and count > 2:
+            continue
+        for mode in ("eager", "graph") if device.streams and job["graphs"] else ("eager",):
+            for size in sizes:
+                key: dict[str, Scalar] = {"dtype": "bf16", "bytes": size, "devices": count, "mode": mode}
+                first = (mode, size) == ("eager", sizes[0])
+                build = _builder(job, kind, mode, size, first)
+                setup_s = 20.0 if first else 0.0  # The others are answered with it.
+                yield Case(kind, {**key, "backend": backend}, build, needs_bytes=8 * max(sizes), setup_s=setup_s)
 
 
-class Meeting:
-    """One start of the processes, whose answers serve a case for each size."""
+def _builder(job: Job, kind: str, mode: str, size: int, first: bool) -> Callable[[Device], Work]:
+    """One meeting of the processes answers for every kind, mode and size: starting them takes longer than measuring."""
 
-    def __init__(self, kind: str, backend: str, count: int, sizes: Sequence[int]) -> None:
-        self.job = {"kind": kind, "backend": backend, "count": count, "sizes": list(sizes)}
-        self.answers: dict[int, Answer] | None = None
-        self.refusal = ""
-
-    def answer(self, size: int) -> Callable[[Device], Work]:
-        return lambda device: self._work(device, size)
-
-    def _work(self, device: Device, size: int) -> Work:
+    def build(device: Device) -> Work:
         if device.gpu and device.count < 2:
             raise Skip("one device only")
-        if self.answers is None and not self.refusal:
+        kept = ("meeting", job["count"], len(job["sizes"]))
+        if kept not in device.kept:
+            if not first:
+                raise Skip("time budget")
             device.release()
-            try:
-                self.answers = meet(self.job)
-            except Skip as reason:
-                self.refusal = str(reason)
-        if not self.answers or size not in self.answers:
-            raise Skip(self.refusal or "no answer from the other processes")
-        found = self.answers[size]
+            device.kept[kept] = meet(job)
+        answers, reason = device.kept[kept]
+        found = answers.get(_name(kind, mode, size))
+        if found is None:
+            raise Skip(reason)
         timing = Timing(found["median_s"], found["p10_s"], found["p90_s"], found["n"])
-        check = Check(found["error"], found["limit"])
-        return Work(
-            [],
-            bytes=bus_bytes(str(self.job["kind"]), size, int(str(self.job["count"]))),
-            check=lambda: check,
-            timing=timing,
-        )
+        limit = 1e-2 if kind == "all_reduce" else 0.0
+        check = Check(found["error"], limit, "float32" if limit else "exact")
+        return Work([], bytes=bus_bytes(kind, size, job["count"]), check=lambda: check, timing=timing)
+
+    return build
+
+
+def _name(kind: str, mode: str, size: int) -> str:
+    return f"{kind} {mode} {size}"
 
 
 def bus_bytes(kind: str, size: int, count: int) -> int:
@@ -82,8 +82,11 @@ def bus_bytes(kind: str, size: int, count: int) -> int:
     return size * share // count
 
 
-def meet(job: Mapping[str, Any]) -> dict[int, Answer]:
-    """Start a process for each device, wait for them with a limit, and read what the first wrote down."""
+def meet(job: Job) -> tuple[Answers, str]:
+    """Start a process for each device and wait with a limit: the answers, and why others are missing.
+
+    Answers are written as they come, so that what hangs late, a graph or an exit, loses nothing before it.
+    """
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
         spawn = multiprocessing.get_context("spawn")
         processes = [
@@ -91,42 +94,42 @@ def meet(job: Mapping[str, Any]) -> dict[int, Answer]:
         ]
         for process in processes:
             process.start()
-        _end(processes, time.monotonic() + JOIN_S)
-        written = Path(folder) / "answers.json"
-        if written.exists():
-            return {int(size): found for size, found in json.loads(written.read_text()).items()}
+        _end(processes, Path(folder, "done"))
+        answers: Answers = {}
+        if (written := Path(folder, "answers.json")).exists():
+            answers = json.loads(written.read_text())
         reasons = [file.read_text() for file in sorted(Path(folder).glob("refusal-*"))]
-        codes = [process.exitcode for process in processes]
-        raise Skip(reasons[0] if reasons else f"the processes ended with {codes} and without an answer")
+        return answers, reasons[0] if reasons else f"no answer within {MEET_S:.0f} s"
 
 
-def _end(processes: Sequence[Any], stop_s: float) -> None:
+def _end(processes: Sequence[Any], done: Path) -> None:
     """No process outlives its time, whatever it hangs in."""
+    stop_s = time.monotonic() + MEET_S
+    while time.monotonic() < stop_s and not done.exists() and all(process.is_alive() for process in processes):
+        time.sleep(LOOK_S)
+    stop_s = time.monotonic() + END_S
     for process in processes:
         process.join(max(0.1, stop_s - time.monotonic()))
     for process in processes:
         if process.is_alive():
             process.kill()
-            process.join(10)
+            process.join(END_S)
 
 
-def member(job: Mapping[str, Any], rank: int, folder: str) -> None:
+def member(job: Job, rank: int, folder: str) -> None:
     """What each process does."""
     import torch
 
     distributed: Any = import_module("torch.distributed")
-    gpu = job["backend"] == "nccl"
-    where = torch.device("cuda", rank) if gpu else torch.device("cpu")
-    if gpu:
-        torch.cuda.set_device(rank)
     try:
+        where = torch.device("cuda", rank) if job["backend"] == "nccl" else torch.device("cpu")
+        if where.type == "cuda":
+            torch.cuda.set_device(where)
         store = distributed.FileStore(os.path.join(folder, "store"), job["count"])
         limit = timedelta(seconds=STEP_S)
         distributed.init_process_group(job["backend"], store=store, rank=rank, world_size=job["count"], timeout=limit)
-        answers = {size: measured(torch, distributed, job["kind"], size, where) for size in job["sizes"]}
-        if rank == 0:
-            Path(folder, "writing").write_text(json.dumps(answers))
-            os.replace(os.path.join(folder, "writing"), os.path.join(folder, "answers.json"))
+        _answer(torch, distributed, job, where, folder)
+        Path(folder, "done").touch()
         distributed.barrier()
         distributed.destroy_process_group()
     except (RuntimeError, ValueError, OSError) as error:
@@ -134,35 +137,60 @@ def member(job: Mapping[str, Any], rank: int, folder: str) -> None:
     os._exit(0)  # A communicator that hangs in its destructor must not hold the others.
 
 
-def measured(torch: Any, distributed: Any, kind: str, size: int, where: Any) -> Answer:
+def _answer(torch: Any, distributed: Any, job: Job, where: Any, folder: str) -> None:
+    """Everything once eagerly, then again in graphs; rank 0 writes after each."""
+    answers: Answers = {}
+    for mode in ("eager", "graph") if where.type == "cuda" and job["graphs"] else ("eager",):
+        for kind in OPERATIONS:
+            if kind == "point_to_point" and job["count"] > 2:
+                continue
+            for size in job["sizes"]:
+                answers[_name(kind, mode, size)] = measured(torch, distributed, kind, size, where, mode)
+                if distributed.get_rank() == 0:
+                    Path(folder, "writing").write_text(json.dumps(answers))
+                    os.replace(os.path.join(folder, "writing"), os.path.join(folder, "answers.json"))
+
+
+def measured(torch: Any, distributed: Any, kind: str, size: int, where: Any, mode: str) -> dict[str, Any]:
     rank, count = distributed.get_rank(), distributed.get_world_size()
     call, check = OPERATIONS[kind](torch, distributed, size, where, rank, count)
-    samples = _samples(torch, distributed, call, where)
+    samples = _samples(torch, distributed, call, where, mode)
     error = torch.tensor([check()], device=where, dtype=torch.float32)
     distributed.all_reduce(error, op=distributed.ReduceOp.MAX)
     # A collective is over when its last member is: the slowest of each sample.
     times = torch.tensor(samples, device=where, dtype=torch.float32)
     distributed.all_reduce(times, op=distributed.ReduceOp.MAX)
     found = summary(times.tolist())
-    limit = 1e-2 if kind == "all_reduce" else 0.0
     timing = {"median_s": found.median_s, "p10_s": found.p10_s, "p90_s": found.p90_s, "n": found.n}
-    return {**timing, "error": float(error), "limit": limit}
+    return {**timing, "error": float(error)}
 
 
-def _samples(torch: Any, distributed: Any, call: Callable[[], Any], where: Any) -> list[float]:
+def _samples(torch: Any, distributed: Any, call: Callable[[], Any], where: Any, mode: str) -> list[float]:
     """Seconds of one call, of batches issued together; every member makes the same number of calls."""
     gpu = where.type == "cuda"
     for _ in range(5):
         call()
     one_s = torch.tensor([_batch(torch, call, gpu, 3)], device=where)
     distributed.all_reduce(one_s, op=distributed.ReduceOp.MAX)
-    each = max(1, min(200, int(2e-3 / max(float(one_s), 1e-6))))
-    batches = 20 if gpu else 5
+    each = max(1, min(100, int(2e-3 / max(float(one_s), 1e-6))))
+    run = _graph(torch, call, each) if mode == "graph" else None
     found = []
-    for _ in range(batches):
+    for _ in range(20 if gpu else 5):
         distributed.barrier()
-        found.append(_batch(torch, call, gpu, each))
+        found.append(_batch(torch, run, gpu, 1) / each if run else _batch(torch, call, gpu, each))
     return found
+
+
+def _graph(torch: Any, call: Callable[[], Any], each: int) -> Callable[[], Any]:
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for _ in range(each):
+            call()
+    graph.replay()
+    torch.cuda.synchronize()
+    replay: Callable[[], Any] = graph.replay
+    return replay
 
 
 def _batch(torch: Any, call: Callable[[], Any], gpu: bool, times: int) -> float:
@@ -182,8 +210,8 @@ def _batch(torch: Any, call: Callable[[], Any], gpu: bool, times: int) -> float:
 
 def _message(torch: Any, size: int, where: Any, rank: int) -> Any:
     """Values that tell which member they are of and that the others can make again."""
-    values = torch.randn(size // 2, generator=torch.Generator().manual_seed(rank + 1))
-    return values.to(torch.bfloat16).to(where)
+    generator = torch.Generator(device=where).manual_seed(rank + 1)
+    return torch.randn(size // 2, generator=generator, device=where).to(torch.bfloat16)
 
 
 def _wrong(found: Any, expected: Any) -> float:
@@ -191,18 +219,17 @@ def _wrong(found: Any, expected: Any) -> float:
 
 
 def _all_reduce(torch: Any, distributed: Any, size: int, where: Any, rank: int, count: int) -> Any:
-    """In place: repeated sums grow, so each call starts from a value that was divided by the number of members."""
+    """In place. The mean is timed where NCCL gives it, since sums of sums overflow; the sum is what is checked."""
     x = _message(torch, size, where, rank)
+    operation = distributed.ReduceOp.AVG if where.type == "cuda" else distributed.ReduceOp.MAX
 
     def check() -> float:
         mine = _message(torch, size, where, rank)
         distributed.all_reduce(mine)
-        expected = sum(_message(torch, size, "cpu", other).double() for other in range(count))
-        return float(torch.linalg.vector_norm(mine.cpu().double() - expected) / torch.linalg.vector_norm(expected))
+        expected = sum(_message(torch, size, where, other).float() for other in range(count))
+        return float(torch.linalg.vector_norm(mine.float() - expected) / torch.linalg.vector_norm(expected))
 
-    return lambda: distributed.all_reduce(
-        x, op=distributed.ReduceOp.AVG if where.type == "cuda" else distributed.ReduceOp.MAX
-    ), check
+    return lambda: distributed.all_reduce(x, op=operation), check
 
 
 def _all_gather(torch: Any, distributed: Any, size: int, where: Any, rank: int, count: int) -> Any:
@@ -210,8 +237,8 @@ def _all_gather(torch: Any, distributed: Any, size: int, where: Any, rank: int, 
     out = torch.full((len(x) * count,), float("nan"), device=where, dtype=x.dtype)
 
     def check() -> float:
-        expected = torch.cat([_message(torch, size // count, "cpu", other) for other in range(count)])
-        return _wrong(out.cpu(), expected)
+        expected = torch.cat([_message(torch, size // count, where, other) for other in range(count)])
+        return _wrong(out, expected)
 
     return lambda: distributed.all_gather_into_tensor(out, x), check
 
@@ -222,8 +249,8 @@ def _all_to_all(torch: Any, distributed: Any, size: int, where: Any, rank: int, 
     part = len(x) // count
 
     def check() -> float:
-        sent = [_message(torch, size, "cpu", other)[rank * part : (rank + 1) * part] for other in range(count)]
-        return _wrong(out.cpu(), torch.cat(sent))
+        sent = [_message(torch, size, where, other)[rank * part : (rank + 1) * part] for other in range(count)]
+        return _wrong(out, torch.cat(sent))
 
     return lambda: distributed.all_to_all_single(out, x), check
 
@@ -239,7 +266,7 @@ def _point_to_point(torch: Any, distributed: Any, size: int, where: Any, rank: i
     def call() -> Any:
         return distributed.send(x, 1) if rank == 0 else distributed.recv(x, 0)
 
-    return call, lambda: _wrong(x.cpu(), _message(torch, size, "cpu", 0))
+    return call, lambda: _wrong(x, _message(torch, size, where, 0))
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

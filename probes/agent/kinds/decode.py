@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..axes import DECODE_BATCH, DECODE_TOKENS, GQA, KV_LIMIT_TOKENS, Heads
-from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error
+from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error, taken
 from .attention import sdpa
 from .kernels import attend_merge, attend_split, ready
 
@@ -159,6 +159,7 @@ class Paged:
     v: Any
     table: Any
     shape: Shape
+    torch: Any
 
     @classmethod
     def random(cls, device: Device, shape: Shape, element: Any) -> Paged:
@@ -170,7 +171,7 @@ class Paged:
         sides = [device.random(*size, dtype=torch.bfloat16, scale=scale).to(element) for scale in scales]
         order = torch.randperm(shape.batch * pages, device=device.device).to(torch.int32).reshape(shape.batch, pages)
         q = device.random(shape.batch, heads.query, heads.dim, dtype=torch.bfloat16)
-        return cls(q, sides[0], sides[1], order, shape)
+        return cls(q, sides[0], sides[1], order, shape, torch)
 
     @property
     def scales(self) -> tuple[float, float]:
@@ -181,7 +182,7 @@ class Paged:
         at = self.table[[0, -1]].long()
 
         def one(side: Any, scale: float) -> Any:
-            pages = side[at.flatten()].float().reshape(2, -1, self.shape.heads.kv, self.shape.heads.dim)
+            pages = taken(self.torch, side, at.flatten()).reshape(2, -1, self.shape.heads.kv, self.shape.heads.dim)
             return pages[:, : self.shape.context].transpose(1, 2) * scale
 
         return one(self.k, self.scales[0]), one(self.v, self.scales[1])

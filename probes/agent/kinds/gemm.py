@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..axes import CPU_LAYERS, LAYERS, M_FULL, M_QUICK, M_SOME, OFF_BY, QUICK_LAYERS, SQUARES, Layer
-from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error
+from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error, taken
 
 WIDTH_BYTES = {
     "fp32": 4.0,
@@ -228,10 +228,7 @@ def fp8_operands(device: Device, shape: Shape, scaling: str) -> Operands:
     make = {"tensor": _tensor_scales, "row": _row_scales, "block128": _block_scales}[scaling]
     call, scale_x, scale_w = make(device, x, w)
 
-    def as_float(values: Any, scales: Any) -> Any:
-        return values.to(torch.float32) * scales
-
-    return Operands(call, lambda rows: as_float(x[rows], scale_x(rows)), lambda at: as_float(w[at], scale_w(at)))
+    return Operands(call, lambda at: taken(torch, x, at) * scale_x(at), lambda at: taken(torch, w, at) * scale_w(at))
 
 
 def _tensor_scales(device: Device, x: Any, w: Any) -> Any:
@@ -286,7 +283,7 @@ def fp8_dequantised(device: Device, shape: Shape) -> Operands:
     def call() -> Any:
         return torch.mm(x, w.to(torch.bfloat16).t())
 
-    return Operands(call, lambda rows: x[rows], lambda columns: w[columns].to(torch.float32))
+    return Operands(call, lambda rows: x[rows], lambda columns: taken(torch, w, columns))
 
 
 def int8_operands(device: Device, shape: Shape) -> Operands:
@@ -373,4 +370,4 @@ def _fp4_side(device: Device, rows: int, k: int) -> Any:
 
 def _fp8_side(device: Device, rows: int, k: int) -> Any:
     values = fp8_values(device, rows, k)
-    return values, lambda at: values[at].float()
+    return values, lambda at: taken(device.torch, values, at)

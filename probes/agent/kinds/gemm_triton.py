@@ -21,7 +21,6 @@ class Tiles:
 
 
 SETTINGS = (Tiles(16, 256, 1, 4, 4), Tiles(32, 128, 2, 4, 5), Tiles(32, 256, 4, 4, 3), Tiles(64, 128, 4, 4, 4))
-_chosen: dict[tuple[int, ...], Tiles] = {}
 
 
 def thin(device: Device, x: Any, w: Any, out: Any) -> Callable[[], Any]:
@@ -30,11 +29,12 @@ def thin(device: Device, x: Any, w: Any, out: Any) -> Callable[[], Any]:
     (m, k), n = x.shape, len(w)
     if m > 64 or k % 256:
         raise Skip("our thin product takes at most 64 rows and a k that is a multiple of 256")
-    if (m, n, k) not in _chosen:
+    kept = ("thin", m, n, k)
+    if kept not in device.kept:
         calls = {tiles: _call(device, x, w, out, tiles) for tiles in SETTINGS}
         times = {tiles: time_work(device, Work([call]), 2e-3, 1e-3).median_s for tiles, call in calls.items()}
-        _chosen[m, n, k] = min(times, key=lambda tiles: times[tiles])
-    return _call(device, x, w, out, _chosen[m, n, k])
+        device.kept[kept] = min(times, key=lambda tiles: times[tiles])
+    return _call(device, x, w, out, device.kept[kept])
 
 
 def _call(device: Device, x: Any, w: Any, out: Any, tiles: Tiles) -> Callable[[], Any]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..axes import EXPERTS, Experts, Heads
-from ..measure import Case, Check, Device, Skip, Work, finite, relative_error
+from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error
 from . import decode, kernels
 from .layers import compiled
 
 LIMIT = 3e-2  # A block rounds to bf16 about ten times in a row.
+CHECKED_TOKENS, CHECKED_SEQUENCES = 1024, 16
 
 
 @dataclass(frozen=True)
@@ -46,34 +48,47 @@ TINY = Net("tiny", 256, Heads(8, 2, 32), 512)
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
+    """Eager throughout, then compiled; in the quick suite nothing is compiled."""
+    compiles = suite == "full" and device.streams
+    yield from (_case(kind, *given, "eager") for given in _wanted(kind, suite, device))
+    if compiles:
+        # The few points of the quick suite: each is a compilation of seconds.
+        yield from (_case(kind, *given, "compiled") for given in _wanted(kind, "quick", device))
+    if kind == "compile_gain" and not compiles:
+        yield _refused(kind, "compiled on a GPU, in the full suite only")
+
+
+def _wanted(kind: str, suite: str, device: Device) -> Iterator[tuple[Net, str, int, int]]:
+    """(net, phase, batch, context) of each case."""
+    quick = suite == "quick"
+    nets = NETS if device.gpu else (TINY,)
     if kind == "decode_step":
         net = SMALL_MODEL if device.gpu else replace(TINY, layers=2, vocab=4096)
-        for batch, context in (
-            ((1, 1024), (64, 1024)) if suite == "quick" else ((1, 1024), (8, 1024), (64, 1024), (256, 1024), (16, 8192))
-        ):
-            yield _case(kind, net, "decode", batch, context, {})
-        return
-    nets = NETS if device.gpu else (TINY,)
-    if kind == "compile_gain":
-        for mode in ("eager", "compiled"):
-            for tokens in (64, 4096) if suite == "full" else (64,):
-                yield _case(kind, nets[0], "prefill", 1, tokens, {"mode": mode})
-        return
-    for net in nets:
-        for batch in (1, 64) if suite == "quick" else (1, 8, 32, 64, 128, 256):
-            yield _case(kind, net, "decode", batch, 2048, {})
-        for tokens in (2048,) if suite == "quick" else (512, 2048, 8192):
-            yield _case(kind, net, "prefill", 1, tokens, {})
+        steps = ((1, 1024), (64, 1024)) if quick else ((1, 1024), (8, 1024), (64, 1024), (256, 1024), (16, 8192))
+        yield from ((net, "decode", *step) for step in steps)
+    elif kind == "compile_gain":
+        yield from ((nets[0], "prefill", 1, tokens) for tokens in ((64,) if quick else (64, 4096)))
+    else:
+        for net in nets:
+            yield from ((net, "decode", batch, 2048) for batch in ((1, 64) if quick else (1, 8, 64, 256)))
+            yield from ((net, "prefill", 1, tokens) for tokens in ((2048,) if quick else (512, 2048, 8192)))
 
 
-def _case(kind: str, net: Net, phase: str, batch: int, context: int, more: dict[str, Any]) -> Case:
+def _refused(kind: str, reason: str) -> Case:
+    def build(device: Device) -> Work:
+        raise Skip(reason)
+
+    return Case(kind, {"mode": "compiled"}, build, setup_s=0.0)
+
+
+def _case(kind: str, net: Net, phase: str, batch: int, context: int, mode: str) -> Case:
     tokens = batch if phase == "decode" else context
     flops, size = cost(net, phase, batch, context)
-    key = {"dtype": "bf16", "model": net.name, "phase": phase, "batch": batch, "context_tokens": context, **more}
-    needs = 2 * weight_bytes(net) + 4 * size + 40 * tokens * max(net.hidden, net.inner)
-    setup_s = 10.0 if more.get("mode") == "compiled" else 0.5
-    build = _builder(net, phase, batch, context, str(more.get("mode", "eager")), flops, size)
-    return Case(kind, key, build, flops, size, needs, setup_s=setup_s)
+    key: dict[str, Scalar] = {"dtype": "bf16", "model": net.name, "phase": phase, "mode": mode}
+    key |= {"batch": batch, "context_tokens": context}
+    needs = 4 * (weight_bytes(net) + size) + 40 * tokens * max(net.hidden, net.inner)
+    build = _builder(net, phase, batch, context, mode)
+    return Case(kind, key, build, flops, size, needs, setup_s=6.0 if mode == "compiled" else 0.5)
 
 
 def weight_bytes(net: Net) -> int:
@@ -108,6 +123,7 @@ class Layer:
     router: Any
     routing: Any
     norms: Any
+    turns: Any
     cache: decode.Paged | None
 
 
@@ -126,8 +142,15 @@ def _layer(device: Device, net: Net, tokens: int, shape: decode.Shape | None) ->
         router=weight(net.experts.count, net.hidden) if net.experts else None,
         routing=_routing(device, net.experts, tokens) if net.experts else None,
         norms=device.random(2, net.hidden, dtype=torch.bfloat16, scale=0.1) + 1,
+        turns=_turns(device, heads, tokens),
         cache=decode.Paged.random(device, shape, torch.bfloat16) if shape else None,
     )
+
+
+def _turns(device: Device, heads: Heads, tokens: int) -> Any:
+    """Cosine and sine of each token's angles, made beforehand as serving does."""
+    angles = device.random(2, tokens, 1, heads.dim // 2)
+    return device.torch.stack([angles[0].cos(), angles[0].sin()]).to(device.torch.bfloat16)
 
 
 def _routing(device: Device, experts: Experts, tokens: int) -> Any:
@@ -137,89 +160,107 @@ def _routing(device: Device, experts: Experts, tokens: int) -> Any:
     return flat.scatter_(1, chosen, 0.0)
 
 
-def _builder(
-    net: Net, phase: str, batch: int, context: int, mode: str, flops: int, size: int
-) -> Callable[[Device], Work]:
+def _builder(net: Net, phase: str, batch: int, context: int, mode: str) -> Callable[[Device], Work]:
+    flops, size = cost(net, phase, batch, context)
+
     def build(device: Device) -> Work:
-        torch = device.torch
-        shape = decode.Shape(batch, context, net.heads) if phase == "decode" else None
-        tokens = batch if phase == "decode" else context
-        layers = [_layer(device, net, tokens, shape) for _ in range(net.layers)]
-        head = (
-            device.random(net.vocab, net.hidden, dtype=torch.bfloat16, scale=1 / math.sqrt(net.hidden))
-            if net.vocab
-            else None
-        )
-        x = device.random(tokens, net.hidden, dtype=torch.bfloat16)
-        attends = [attention(device, net, layer, phase) for layer in layers]
-        step = compiled(device, forward) if mode == "compiled" else forward
-
-        def call() -> Any:
-            return step(device, net, layers, attends, head, x)
-
-        path = "native" if not net.experts or hasattr(torch, "_grouped_mm") else "reference"
-        return Work([call], flops, size, lambda: verify(device, net, layers, head, x, phase, call()), path)
+        parts = halves(device, net)
+        if mode == "compiled":
+            parts = tuple(compiled(device, part) for part in parts)
+        passes = [Pass.random(device, net, phase, batch, context) for _ in range(device.sets(size, at_most=4))]
+        calls = [partial(forward, net, one, parts) for one in passes]
+        path = "native" if not net.experts or hasattr(device.torch, "_grouped_mm") else "reference"
+        exact = device.backend != "mps"  # Metal has no float64.
+        check = (lambda: verify(device, net, passes[0], calls[0]())) if exact else None
+        return Work(calls, flops, size, check, path)
 
     return build
 
 
-def forward(device: Device, net: Net, layers: list[Layer], attends: list[Any], head: Any, x: Any) -> Any:
-    """One pass: every block, then the logits where the net has a vocabulary."""
+@dataclass(frozen=True)
+class Pass:
+    """All that one pass reads; `attends` turns queries, keys and values into the heads' output, layer by layer."""
+
+    layers: list[Layer]
+    attends: list[Callable[[Any], Any]]
+    head: Any
+    x: Any
+
+    @classmethod
+    def random(cls, device: Device, net: Net, phase: str, batch: int, context: int) -> Pass:
+        dtype, scale = device.torch.bfloat16, 1 / math.sqrt(net.hidden)
+        shape = decode.Shape(batch, context, net.heads) if phase == "decode" else None
+        tokens = batch if phase == "decode" else context
+        layers = [_layer(device, net, tokens, shape) for _ in range(net.layers)]
+        head = device.random(net.vocab, net.hidden, dtype=dtype, scale=scale) if net.vocab else None
+        attends = [attention(device, net.heads, layer.cache) for layer in layers]
+        return cls(layers, attends, head, device.random(tokens, net.hidden, dtype=dtype))
+
+
+def forward(net: Net, given: Pass, parts: tuple[Any, ...]) -> Any:
+    """Every block, then the logits where the net has a vocabulary."""
+    x, (before, after) = given.x, parts
+    for layer, attend in zip(given.layers, given.attends, strict=True):
+        turned = before(x, layer.norms[0], layer.qkv, layer.turns[0], layer.turns[1])
+        weights = (layer.out, layer.norms[1], layer.gate_up, layer.down, layer.router, layer.routing)
+        x = after(x, attend(turned), *weights)
+    return x if given.head is None else x @ given.head.t()
+
+
+def halves(device: Device, net: Net) -> tuple[Any, ...]:
+    """The block before its attention and after it, as functions of tensors alone, which torch.compile takes whole."""
+    torch, heads, top = device.torch, net.heads, net.experts.top_k if net.experts else 0
+    rms_norm, silu = torch.nn.functional.rms_norm, torch.nn.functional.silu
+    multiply = product(device)
+
+    def before(x: Any, norm: Any, qkv: Any, cos: Any, sin: Any) -> Any:
+        values = (rms_norm(x, (net.hidden,), norm, 1e-6) @ qkv.t()).reshape(len(x), -1, heads.dim)
+        first, second = values[:, : heads.query + heads.kv].chunk(2, dim=-1)
+        mixed = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return torch.cat([mixed, values[:, heads.query + heads.kv :]], dim=1)
+
+    def dense(x: Any, gate_up: Any, down: Any, router: Any, routing: Any) -> Any:
+        gate, up = (x @ gate_up.t()).chunk(2, dim=-1)
+        return (silu(gate) * up) @ down.t()
+
+    def experts(x: Any, gate_up: Any, down: Any, router: Any, routing: Any) -> Any:
+        """Each token by its top experts: sorted by expert, one grouped product up and one down, summed by weight."""
+        weights, chosen = torch.topk(torch.softmax(x @ router.t() + routing, dim=-1), top)
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+        order = chosen.flatten().argsort()
+        one_hot = chosen.flatten()[:, None] == torch.arange(len(router), device=x.device)
+        ends = one_hot.sum(0).cumsum(0).to(torch.int32)
+        gate, up = multiply(x[order // top], gate_up, ends).chunk(2, dim=-1)
+        found = multiply(silu(gate) * up, down, ends) * weights.flatten()[order][:, None]
+        return torch.zeros_like(x).index_add_(0, order // top, found)
+
+    def after(x: Any, attended: Any, out: Any, norm: Any, *weights: Any) -> Any:
+        x = x + attended @ out.t()
+        return x + (experts if top else dense)(rms_norm(x, (net.hidden,), norm, 1e-6), *weights)
+
+    return before, after
+
+
+def product(device: Device) -> Callable[[Any, Any, Any], Any]:
+    """x of each expert's tokens, which end at `ends`, by its weights: torch's grouped kernel where it is there."""
     torch = device.torch
-    for layer, attend in zip(layers, attends, strict=True):
-        hidden = torch.nn.functional.rms_norm(x, (net.hidden,), layer.norms[0], 1e-6)
-        x = x + attend(turn(torch, net, hidden @ layer.qkv.t())) @ layer.out.t()
-        hidden = torch.nn.functional.rms_norm(x, (net.hidden,), layer.norms[1], 1e-6)
-        x = x + (experts(device, net, layer, hidden) if net.experts else feed(torch, layer, hidden))
-    return x if head is None else x @ head.t()
 
-
-def turn(torch: Any, net: Net, qkv: Any) -> Any:
-    """Queries and keys turned as by their positions; angles of a ramp, since only the work matters here."""
-    heads = net.heads
-    values = qkv.reshape(len(qkv), -1, heads.dim)
-    turned = values[:, : heads.query + heads.kv]
-    angles = torch.arange(heads.dim // 2, device=qkv.device, dtype=torch.float32) / heads.dim
-    cos, sin = angles.cos().to(qkv.dtype), angles.sin().to(qkv.dtype)
-    first, second = turned.chunk(2, dim=-1)
-    mixed = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-    return torch.cat([mixed, values[:, heads.query + heads.kv :]], dim=1)
-
-
-def feed(torch: Any, layer: Layer, x: Any) -> Any:
-    gate, up = (x @ layer.gate_up.t()).chunk(2, dim=-1)
-    return (torch.nn.functional.silu(gate) * up) @ layer.down.t()
-
-
-def experts(device: Device, net: Net, layer: Layer, x: Any) -> Any:
-    """Each token by its top experts: sorted by expert, one grouped product up and one down, summed by weight."""
-    torch, top = device.torch, net.experts.top_k if net.experts else 1
-    weights, chosen = torch.topk(torch.softmax(x @ layer.router.t() + layer.routing, dim=-1), top)
-    weights = weights / weights.sum(dim=-1, keepdim=True)
-    order = chosen.flatten().argsort()
-    count = len(layer.router)
-    one_hot = chosen.flatten()[:, None] == torch.arange(count, device=x.device)
-    ends = one_hot.sum(0).cumsum(0).to(torch.int32)
-    gate, up = product(device, x[order // top], layer.gate_up, ends).chunk(2, dim=-1)
-    found = product(device, torch.nn.functional.silu(gate) * up, layer.down, ends)
-    found = found * weights.flatten()[order][:, None]
-    return torch.zeros_like(x).index_add_(0, order // top, found)
-
-
-def product(device: Device, x: Any, w: Any, ends: Any) -> Any:
-    torch = device.torch
-    if hasattr(torch, "_grouped_mm") and x.dtype == torch.bfloat16 and device.gpu:
+    def native(x: Any, w: Any, ends: Any) -> Any:
         return torch._grouped_mm(x, w.transpose(1, 2), offs=ends)
-    parts = x.split(ends.diff(prepend=ends.new_zeros(1)).tolist())
-    return torch.cat([part @ w[at].t() for at, part in enumerate(parts)])
+
+    def looped(x: Any, w: Any, ends: Any) -> Any:
+        parts = x.split(ends.diff(prepend=ends.new_zeros(1)).tolist())
+        return torch.cat([part @ w[at].t() for at, part in enumerate(parts)])
+
+    if not (hasattr(torch, "_grouped_mm") and device.gpu):
+        return looped
+    return lambda x, w, ends: native(x, w, ends) if x.dtype == torch.bfloat16 else looped(x, w, ends)
 
 
-def attention(device: Device, net: Net, layer: Layer, phase: str) -> Callable[[Any], Any]:
+def attention(device: Device, heads: Heads, cache: decode.Paged | None) -> Callable[[Any], Any]:
     """From turned q, k, v of the tokens to the heads' output: causal among them, or over the cache."""
-    heads = net.heads
-    if phase == "prefill" or layer.cache is None:
+    if cache is None:
         return lambda qkv: causal(device, heads, qkv)
-    cache = layer.cache
     try:
         kernels.ready(device)
     except Skip:
@@ -245,7 +286,7 @@ def write(cache: decode.Paged, heads: Heads, qkv: Any) -> None:
 def causal(device: Device, heads: Heads, qkv: Any) -> Any:
     torch = device.torch
     q, k, v = (side.transpose(0, 1)[None] for side in qkv.split([heads.query, heads.kv, heads.kv], dim=1))
-    if torch.__version__ < "2.5":
+    if device.version < (2, 5):
         k, v = (side.repeat_interleave(heads.query // heads.kv, dim=1) for side in (k, v))
         out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     else:
@@ -265,30 +306,28 @@ def over_cache(device: Device, heads: Heads, cache: decode.Paged, qkv: Any) -> A
     return torch.nn.functional.scaled_dot_product_attention(grouped, *sides).reshape(len(qkv), -1)
 
 
-def verify(device: Device, net: Net, layers: list[Layer], head: Any, x: Any, phase: str, out: Any) -> Check:
-    """The same pass in float64 on the device, a layer's weights at a time."""
-    torch = device.torch
-    if not finite(torch, out):
-        return Check(math.inf, LIMIT)
-    if device.backend == "mps":
-        raise Skip("Metal has no float64")
-    exact = x.double()
-    for layer in layers:
-        doubled = replace(
-            layer,
-            **{name: _double(getattr(layer, name)) for name in ("qkv", "out", "gate_up", "down", "router", "norms")},
-        )
-        exact = forward(device, net, [doubled], [_exact_attention(device, net.heads, layer.cache)], None, exact)
-    if head is not None:
-        exact = exact @ head.double().t()
-    return Check(relative_error(torch, out, exact), LIMIT)
+def verify(device: Device, net: Net, given: Pass, out: Any) -> Check:
+    """Some rows of the same pass in float64 on the device, a layer's weights at a time: the first sequences of a
+    batch, or the first tokens of a prompt, which do not see those after them."""
+    rows = min(len(given.x), CHECKED_TOKENS if given.layers[0].cache is None else CHECKED_SEQUENCES)
+    parts, exact = halves(device, net), given.x[:rows].double()
+    for layer in given.layers:
+        attend = _exact_attention(device, net.heads, layer.cache, rows)
+        exact = forward(net, Pass([_doubled(layer, rows)], [attend], None, exact), parts)
+    if given.head is not None:
+        exact = exact @ given.head.double().t()
+    error = relative_error(device.torch, out[:rows], exact) if finite(device.torch, out) else math.inf
+    return Check(error, LIMIT)
 
 
-def _exact_attention(device: Device, heads: Heads, cache: decode.Paged | None) -> Callable[[Any], Any]:
+def _exact_attention(device: Device, heads: Heads, cache: decode.Paged | None, rows: int) -> Callable[[Any], Any]:
     if cache is None:
         return lambda qkv: causal(device, heads, qkv)
-    return lambda qkv: over_cache(device, heads, cache, qkv)
+    some = replace(cache, table=cache.table[:rows], shape=replace(cache.shape, batch=rows))
+    return lambda qkv: over_cache(device, heads, some, qkv)
 
 
-def _double(weight: Any) -> Any:
-    return None if weight is None else weight.double()
+def _doubled(layer: Layer, rows: int) -> Layer:
+    wide = {name: getattr(layer, name) for name in ("qkv", "out", "gate_up", "down", "router", "norms")}
+    wide |= {"turns": layer.turns[:, :rows], "routing": None if layer.routing is None else layer.routing[:rows]}
+    return replace(layer, **{name: None if weight is None else weight.double() for name, weight in wide.items()})
