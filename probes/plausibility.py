@@ -20,6 +20,7 @@ PEERS = 3
 MAD_TO_SIGMA = 1.4826
 FLOOR = 0.02  # of the median: peers that agree better than this are not made a stick to beat others with
 MEMORY_KINDS = ("memory_read", "memory_write", "memory_copy", "memory_strided", "memory_gather")
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "point_to_point")
 WIDTH = {"fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4}
 TRIVIAL_S = 50e-6  # shorter runs say more of the clock than of the chip
 
@@ -57,7 +58,7 @@ def examine(
             Finding(False, "no chip of the catalog has this name and memory: shown, but it calibrates nothing")
         )
     else:
-        found += [f for e in document["results"] for f in too_fast(e, chip, document["device"]["count"])]
+        found += [f for e in document["results"] for f in too_fast(e, chip)]
         found += too_slow(document["results"], chip)
         found += outliers(document["results"], peers or {})
     return [*found, *precision_order(document["results"])]
@@ -115,14 +116,14 @@ def peak_of(e: Json, chip: Chip) -> float:
     return known or max(rates.values(), default=float("inf"))
 
 
-def too_fast(e: Json, chip: Chip, chips: int) -> Iterator[Finding]:
+def too_fast(e: Json, chip: Chip) -> Iterator[Finding]:
     """More than the data sheet allows, by what it says that it computed and moved."""
     median_s, kind = e["time_s"]["median"], e["kind"]
     if e["flops"]:
-        rate, most = e["flops"] / median_s, peak_of(e, chip) * chips
+        rate, most = e["flops"] / median_s, peak_of(e, chip)
         if rate > ABOVE * most:
             yield Finding(True, f"{named(e)}: {rate / 1e12:.4g} TFLOP/s, the data sheet allows {most / 1e12:.4g}")
-    if e["bytes"] and (most := most_bytes_per_s(e, chip, chips)):
+    if e["bytes"] and (most := most_bytes_per_s(e, chip)):
         rate = e["bytes"] / median_s
         if rate > ABOVE * most:
             yield Finding(True, f"{named(e)}: {rate / 1e9:.4g} GB/s, at most {most / 1e9:.4g} are possible")
@@ -131,14 +132,12 @@ def too_fast(e: Json, chip: Chip, chips: int) -> Iterator[Finding]:
             yield Finding(True, f"{named(e)}: larger than the memory of the chip")
 
 
-def most_bytes_per_s(e: Json, chip: Chip, chips: int) -> float:
+def most_bytes_per_s(e: Json, chip: Chip) -> float:
     """The bound on bytes/time; what fits the caches may be read from them. 0: none is known."""
     if e["kind"] == "host_copy":
         return chip.host_bytes_per_s
-    if e["kind"] in ("all_reduce", "point_to_point"):
-        return chip.link_bytes_per_s * 2  # both directions at once
-    if e["kind"] in ("all_gather", "all_to_all"):
-        return chip.link_bytes_per_s * 2 * chips
+    if e["kind"] in COLLECTIVES:  # bytes that cross one chip's link; switches that add up themselves save some
+        return chip.link_bytes_per_s * 2
     cached = e["kind"] == "l2_read" or e["bytes"] < 4 * chip.cache_bytes
     return chip.memory_bytes_per_s * (CACHE_TIMES if cached else 1.0)
 

@@ -68,7 +68,8 @@ def gemm(dtype: str, m: int, n: int, k: int, width: int, sustained_s: float | No
 
     tiles = float(waves(np.array(float(m)), np.array(float(n)), np.array(132.0)))
     seconds = roof(flops * tiles / rate, moved / (MEMORY * TRUE["memory_fraction"])) + TRUE["kernel_s"]
-    key = {"dtype": dtype, "m": m, "n": n, "k": k} | ({"sustained_s": sustained_s} if sustained_s else {})
+    key = {"dtype": dtype, "m": m, "n": n, "k": k} | ({"scaling": "tensor"} if dtype == "fp8" else {})
+    key |= {"sustained_s": sustained_s} if sustained_s else {}
     return entry("gemm", key, seconds, flops, moved)
 
 
@@ -110,25 +111,27 @@ def experts() -> list[Any]:
         count, n, k = 8, 4096, 4096
         flops, moved = 2.0 * count * rows * n * k, count * n * k * 2.0 + count * rows * (n + k) * 2.0
         rate = PEAK["bf16"] * TRUE["matmul_16_fraction"] * TRUE["expert_fraction"]
-        seconds = roof(flops / rate, moved / (MEMORY * TRUE["memory_fraction"])) + 3e-6
-        key = {"dtype": "bf16", "experts": count, "rows": rows, "n": n, "k": k}
+        padded = flops * (rows + 32) / rows  # half a tile for each expert
+        seconds = roof(padded / rate, moved / (MEMORY * TRUE["memory_fraction"])) + 3e-6
+        key = {"dtype": "bf16", "layer": "sample.up", "experts": count, "n": n, "k": k, "tokens_per_expert": rows}
         found.append(entry("grouped_gemm", key, seconds, flops, moved))
     return found
 
 
 def launches() -> list[Any]:
-    chain = [entry("launch", {"mode": "graph", "kernels": k}, k * TRUE["kernel_s"] + 8e-6) for k in (1, 10, 100, 1000)]
-    return chain + [entry("launch", {"mode": "eager", "kernels": k}, k * 6e-6 + 8e-6) for k in (1, 10, 100, 1000)]
+    times = {"eager": 6e-6, "graph": TRUE["kernel_s"], "round_trip": 1.2e-5}
+    return [entry("launch", {"mode": mode}, seconds) for mode, seconds in times.items()]
 
 
 def all_reduces(chips: int) -> list[Any]:
     found = []
-    for size in [2**10 * 4**k for k in range(10)]:
+    for size in [2**10 * 4**k for k in range(11)]:
         volume = 2.0 * size * (chips - 1) / chips
         knee = np.sqrt(min(volume, 4e6) * TRUE["collective_knee_bytes"])
         fixed = TRUE["collective_s"] + TRUE["hop_s"] * np.log2(chips)
         seconds = float((volume + knee) / (LINK * TRUE["link_fraction"]) + fixed)
-        found.append(entry("all_reduce", {"bytes": size, "chips": chips, "dtype": "bf16"}, seconds, 0, size))
+        key = {"dtype": "bf16", "bytes": size, "devices": chips, "backend": "nccl"}
+        found.append(entry("all_reduce", key, seconds, 0, volume))
     return found
 
 

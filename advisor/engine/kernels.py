@@ -1,0 +1,396 @@
+"""Kernels timed alone -> the Efficiency figures of their chip that they determine, each with its interval.
+
+Every estimate inverts the formula with which `step.py` predicts the same kernel, so that a prediction of the measured
+kernel comes out as it was measured. What the measurements do not determine is left out, never guessed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .hardware import Accelerator
+from .step import EXPERT_TILE_ROWS, KNEE_END_BYTES, waves
+
+Array = NDArray[np.float64]
+LOW, HIGH = 0.05, 0.95  # quantiles of an interval
+STEADY_FRACTION = 0.15  # (p90 - p10) / median of a run that may count
+LARGE_ROWS = 2048  # of a matrix multiply that shows what the chip sustains
+LARGE_BYTES = 2.0**28  # of a read, or of a collective, that shows the rate of the memory or the link
+LONG_TOKENS = 4096  # of a prefill whose attention is more than its start
+FULL_EXPERT_ROWS = 128
+SIXTEEN, EIGHT, FOUR = ("bf16", "fp16"), ("fp8", "int8"), ("fp4", "nvfp4")
+PLAIN_SCALES = (None, "tensor", "row")
+EXPONENTS = np.geomspace(1.0, 8.0, 61)
+ROUNDS = 200
+# Where a figure is needed to invert a formula and was not measured: the engine's defaults.
+KNOWN = {"roof_exponent": 2.0, "kernel_s": 3e-6, "hop_s": 1.5e-6}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One kernel as it was timed; flops and bytes are what it must compute and move at least."""
+
+    kind: str
+    key: Mapping[str, Any]
+    time_s: float
+    flops: float
+    bytes: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """One field of Efficiency; `low` and `high` hold nine tenths of what single kernels (or refits) say."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    count: int  # of the kernels that it rests on
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    figures: tuple[Figure, ...]
+
+    def __getitem__(self, name: str) -> Figure:
+        return next(f for f in self.figures if f.name == name)
+
+    def __contains__(self, name: str) -> bool:
+        return any(f.name == name for f in self.figures)
+
+    def as_values(self) -> dict[str, float]:
+        return {f.name: f.value for f in self.figures}
+
+
+def samples(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
+    """The entries of result documents that may count: native, checked, steady, not throttled."""
+    return [
+        Sample(
+            kind=r["kind"],
+            key=r["key"],
+            time_s=r["time_s"]["median"],
+            low_s=r["time_s"]["p10"],
+            high_s=r["time_s"]["p90"],
+            flops=float(r["flops"] or 0),
+            bytes=float(r["bytes"] or 0),
+        )
+        for r in results
+        if r["path"] == "native" and r["check"] and r["check"]["ok"] and not r.get("throttled") and _steady(r)
+    ]
+
+
+def _steady(r: Mapping[str, Any]) -> bool:
+    """Launches and collectives wait for hosts and for each other: a long tail is theirs, their median still counts."""
+    t = r["time_s"]
+    return bool(r["kind"] in ("launch", "all_reduce") or t["p90"] - t["p10"] <= STEADY_FRACTION * t["median"])
+
+
+def efficiency_of(results: Iterable[Mapping[str, Any]], a: Accelerator, known: Mapping[str, float] = KNOWN) -> Fitted:
+    """What result entries (`assay-probe/1`) say of the chip `a`; `known`: figures taken for what they do not say."""
+    found, these = dict(KNOWN) | dict(known), samples(results)
+    figures: dict[str, Figure] = {}
+
+    def note(*new: Figure | None) -> None:
+        for figure in new:
+            if figure is not None:
+                figures[figure.name] = figure
+                found[figure.name] = figure.value
+
+    note(kernel(these))
+    note(*memory(these, a, found))
+    for _ in range(2):  # rates and the exponent of the roof depend on each other
+        note(*(matmul(these, a, found, dtypes, name) for dtypes, name in _CLASSES))
+        note(roof_exponent(these, a, found))
+    note(block_scales(these), experts(these, a, found), attention(these, a, found))
+    note(*collectives(these, a, found))
+    return Fitted(tuple(figures.values()))
+
+
+_CLASSES = ((SIXTEEN, "matmul_16_fraction"), (EIGHT, "matmul_8_fraction"), (FOUR, "matmul_4_fraction"))
+
+
+# ------------------------------------------------------------------ how figures are put together
+
+
+def _of(name: str, estimates: Sequence[float] | Array, source: str) -> Figure | None:
+    """The median of what single kernels say, with their spread."""
+    values = np.asarray([e for e in estimates if np.isfinite(e) and e > 0])
+    if not len(values):
+        return None
+    low, middle, high = np.quantile(values, [LOW, 0.5, HIGH])
+    return Figure(name=name, value=float(middle), low=float(low), high=float(high), count=len(values), source=source)
+
+
+def _fastest(these: Iterable[Sample], *axes: str) -> list[Sample]:
+    """The best back end of each shape: the one that a framework would pick."""
+    best: dict[tuple[Any, ...], Sample] = {}
+    for s in these:
+        shape = tuple(s.key.get(axis) for axis in axes)
+        if shape not in best or s.time_s < best[shape].time_s:
+            best[shape] = s
+    return list(best.values())
+
+
+def _lines(columns: Array, time_s: Array) -> tuple[Array, Array]:
+    """(coefficients, those of resampled fits) of time = columns @ coefficients, errors counted as shares of the time.
+
+    Coefficients are costs, so none is below zero.
+    """
+    chance = np.random.default_rng(1)
+    draws = chance.integers(0, len(time_s), (ROUNDS, len(time_s)))
+    scaled, one = columns / time_s[:, None], np.ones(len(time_s))
+    return _positive(scaled, one), np.array([_positive(scaled[d], one[d]) for d in draws])
+
+
+def _positive(columns: Array, target: Array) -> Array:
+    """Least squares without negative coefficients: those are left out one by one."""
+    kept = list(range(columns.shape[1]))
+    while kept:
+        solved, *_ = np.linalg.lstsq(columns[:, kept], target, rcond=None)
+        if (solved >= 0).all():
+            whole = np.zeros(columns.shape[1])
+            whole[kept] = solved
+            return whole
+        del kept[int(np.argmin(solved))]
+    return np.zeros(columns.shape[1])
+
+
+def _from_line(name: str, value: float, resampled: Array, count: int, source: str) -> Figure | None:
+    """A coefficient that the resampled fits agree on; None when they do not even agree that there is one."""
+    usable = resampled[np.isfinite(resampled)]
+    if not np.isfinite(value) or value <= 0 or not len(usable):
+        return None
+    low, high = np.quantile(usable, [LOW, HIGH])
+    if low <= 0:
+        return None
+    return Figure(name=name, value=float(value), low=float(low), high=float(high), count=count, source=source)
+
+
+# ------------------------------------------------------------------ one chip
+
+
+def kernel(these: Sequence[Sample]) -> Figure | None:
+    """Start and tail of one more kernel in a graph."""
+    chains = [s for s in these if s.kind == "launch" and s.key.get("mode") == "graph"]
+    if not chains:
+        return None
+    middle = float(np.median([s.time_s for s in chains]))
+    low, high = min(s.low_s for s in chains), max(s.high_s for s in chains)
+    return Figure(
+        name="kernel_s", value=middle, low=low, high=high, count=len(chains), source="one more kernel in a graph"
+    )
+
+
+def memory(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> list[Figure | None]:
+    """Large reads, and what decode attention reaches on long contexts beside its fixed cost per sequence and head."""
+    least = max(LARGE_BYTES, 4 * a.sram_bytes)
+    reads = [s for s in these if s.kind == "memory_read" and s.bytes >= least]
+    shares = [s.bytes / (s.time_s - found["kernel_s"]) / a.memory_bytes_per_s for s in reads]
+    read = _of("memory_fraction", shares, f"{len(reads)} reads of {least / 2**20:.0f} MiB and more")
+    axes = ("dtype", "batch", "context_tokens", "heads", "kv_heads", "head_dim")
+    decode = _fastest((s for s in these if s.kind == "attention_decode" and s.key.get("dtype") in SIXTEEN), *axes)
+    if len(decode) < 4:
+        return [read]
+    columns = np.array([[s.bytes, float(s.key["batch"]) * float(s.key["heads"])] for s in decode])
+    (per_byte, per_head), draws = _lines(columns, np.array([s.time_s - found["kernel_s"] for s in decode]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share, each_share = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
+        fixed, each_fixed = per_head / per_byte, draws[:, 1] / draws[:, 0]
+    source = f"decode attention, {len(decode)} shapes, the best back end of each"
+    seen = _from_line("memory_fraction", share, each_share, len(decode), source)
+    return [_together(read, seen), _from_line("sequence_head_bytes", fixed, each_fixed, len(decode), source)]
+
+
+def _together(one: Figure | None, other: Figure | None) -> Figure | None:
+    """The geometric mean of two ways to measure the same, whose interval holds both."""
+    if one is None or other is None:
+        return one or other
+    return Figure(
+        name=one.name,
+        value=float(np.sqrt(one.value * other.value)),
+        low=min(one.low, other.low),
+        high=max(one.high, other.high),
+        count=one.count + other.count,
+        source=f"{one.source}; {other.source}",
+    )
+
+
+def _multiplies(these: Iterable[Sample], dtypes: Sequence[str]) -> list[Sample]:
+    """Plain matrix multiplies of these dtypes, the best kernel of each shape."""
+    plain = (
+        s
+        for s in these
+        if s.kind == "gemm"
+        and s.key.get("dtype") in dtypes
+        and s.key.get("scaling") in PLAIN_SCALES
+        and "off" not in s.key
+    )
+    return _fastest(plain, "dtype", "m", "n", "k", "sustained_s")
+
+
+def peak_of(a: Accelerator, dtype: str) -> float:
+    """FLOP/s of the data sheet; NaN where the chip has none in this dtype."""
+    name = {"nvfp4": "fp4"}.get(dtype, dtype)
+    return float(a.flops_per_s.get(name, float("nan")))
+
+
+def _compute_s(time_s: float, bytes_s: float, found: Mapping[str, float]) -> float:
+    """The arithmetic's own part of a kernel's time under the smooth roof; NaN where the memory explains all of it."""
+    p, rest = found["roof_exponent"], time_s - found["kernel_s"]
+    left = rest**p - bytes_s**p if rest > 0 else 0.0
+    return float(left ** (1 / p)) if left > 0 else float("nan")
+
+
+def matmul(
+    these: Sequence[Sample], a: Accelerator, found: Mapping[str, float], dtypes: Sequence[str], name: str
+) -> Figure | None:
+    """Of the dense peak. Runs of a second decide where there are any: short ones end before the power limit bites."""
+    every = _multiplies(these, dtypes)
+    lasting = [s for s in every if s.key.get("sustained_s")]
+    large = [s for s in every if float(s.key["m"]) >= LARGE_ROWS and _bytes_s(s, a, found) < _flops_s(s, a) / 3]
+    shares = [_share(s, a, found) for s in lasting or large]
+    what = "sustained for a second" if lasting else f"of {LARGE_ROWS} rows and more, in short bursts"
+    figure = _of(name, shares, f"{len(lasting or large)} matrix multiplies {what}")
+    if figure is None or not lasting or not large:
+        return figure
+    burst = _of(name, [_share(s, a, found) for s in large], "")
+    low, high = (burst.low, burst.high) if burst else (figure.low, figure.high)
+    return Figure(
+        name=name,
+        value=figure.value,
+        low=min(figure.low, low),
+        high=max(figure.high, high),
+        count=figure.count,
+        source=figure.source,
+    )
+
+
+def _share(s: Sample, a: Accelerator, found: Mapping[str, float]) -> float:
+    padded = s.flops * float(waves(np.array(float(s.key["m"])), np.array(float(s.key["n"])), np.array(float(a.cores))))
+    return padded / _compute_s(s.time_s, _bytes_s(s, a, found), found) / peak_of(a, str(s.key["dtype"]))
+
+
+def _flops_s(s: Sample, a: Accelerator) -> float:
+    return s.flops / peak_of(a, str(s.key["dtype"]))
+
+
+def _bytes_s(s: Sample, a: Accelerator, found: Mapping[str, float]) -> float:
+    return s.bytes / (a.memory_bytes_per_s * found.get("memory_fraction", 0.9))
+
+
+def roof_exponent(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> Figure | None:
+    """How sharp the roof is, from 16-bit multiplies near its ridge: there neither bound explains the time alone."""
+    rate = found.get("matmul_16_fraction")
+    if rate is None or "memory_fraction" not in found:
+        return None
+    near = []
+    for s in _multiplies(these, SIXTEEN):
+        rows, columns = np.array(float(s.key["m"])), np.array(float(s.key["n"]))
+        flops_s = _flops_s(s, a) / rate * float(waves(rows, columns, np.array(float(a.cores))))
+        bytes_s, rest = _bytes_s(s, a, found), s.time_s - found["kernel_s"]
+        if 0.25 < flops_s / bytes_s < 4 and rest > 0 and not s.key.get("sustained_s"):
+            near.append((flops_s, bytes_s, rest))
+    if len(near) < 8:
+        return None
+    flops, moved, rest_s = np.array(near).T
+    p = EXPONENTS[:, None]
+    top = np.maximum(flops, moved)
+    errors = np.log(top * ((flops / top) ** p + (moved / top) ** p) ** (1 / p) / rest_s) ** 2
+    draws = np.random.default_rng(1).integers(0, len(near), (ROUNDS, len(near)))
+    each = EXPONENTS[np.argmin(errors[:, draws].sum(axis=2), axis=0)]
+    low, high = np.quantile(each, [LOW, HIGH])
+    best = float(EXPONENTS[np.argmin(errors.sum(axis=1))])
+    if best in (EXPONENTS[0], EXPONENTS[-1]):  # at the end of its range it explains something else
+        return None
+    return Figure(
+        name="roof_exponent",
+        value=best,
+        low=float(low),
+        high=float(high),
+        count=len(near),
+        source=f"{len(near)} 16-bit matrix multiplies near the ridge",
+    )
+
+
+def block_scales(these: Sequence[Sample]) -> Figure | None:
+    """FP8 with a scale for each 128 x 128 block against one for the matrix or the row, shape by shape."""
+    wide = [s for s in these if s.kind == "gemm" and s.key.get("dtype") == "fp8" and float(s.key["m"]) >= 1024]
+    axes = ("m", "n", "k")
+    plain = {tuple(s.key[x] for x in axes): s.time_s for s in _fastest(_multiplies(wide, ("fp8",)), *axes)}
+    pairs = [(tuple(s.key[x] for x in axes), s.time_s) for s in wide if s.key.get("scaling") == "block128"]
+    ratios = [plain[shape] / time_s for shape, time_s in pairs if shape in plain]
+    return _of("block_8_fraction", ratios, f"{len(ratios)} shapes with both kinds of scales")
+
+
+def experts(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> Figure | None:
+    """Grouped against dense, where every expert has rows enough to be bound by its arithmetic."""
+    if "matmul_16_fraction" not in found:
+        return None
+    shares = []
+    for s in _fastest(
+        (s for s in these if s.kind == "grouped_gemm" and s.key.get("dtype") in SIXTEEN),
+        "dtype", "experts", "tokens_per_expert", "n", "k",
+    ):  # fmt: skip
+        rows = float(s.key["tokens_per_expert"])
+        padded = s.flops * (rows + EXPERT_TILE_ROWS / 2) / rows
+        if rows >= FULL_EXPERT_ROWS and _bytes_s(s, a, found) < padded / peak_of(a, str(s.key["dtype"])):
+            reached = padded / _compute_s(s.time_s, _bytes_s(s, a, found), found)
+            shares.append(reached / peak_of(a, str(s.key["dtype"])) / found["matmul_16_fraction"])
+    return _of("expert_fraction", shares, f"{len(shares)} grouped multiplies of {FULL_EXPERT_ROWS} rows and more each")
+
+
+def attention(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> Figure | None:
+    """Long causal prefill with the best back end, of the dense 16-bit peak."""
+    axes = ("dtype", "tokens", "batch", "heads", "kv_heads", "head_dim")
+    best = _fastest((s for s in these if s.kind == "attention_prefill" and s.key.get("dtype") in SIXTEEN), *axes)
+    long = [s for s in best if float(s.key["tokens"]) >= LONG_TOKENS]
+    shares = [s.flops / (s.time_s - found["kernel_s"]) / peak_of(a, "bf16") for s in long]
+    backends = ", ".join(sorted({str(s.key.get("backend")) for s in long}))
+    return _of(
+        "attention_fraction", shares, f"{len(long)} causal prefills of {LONG_TOKENS} tokens and more ({backends})"
+    )
+
+
+# ------------------------------------------------------------------ several chips of a host
+
+
+def collectives(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> list[Figure | None]:
+    """All-reduces by size: the link's rate from the largest, then the knee, the fixed cost and (from several counts
+    of chips) the cost of a hop. `bytes` is what crosses the link: 2 (n-1)/n of the message."""
+    sums = [s for s in these if s.kind == "all_reduce" and s.bytes > 0]
+    peak = a.links[0].bytes_per_s if a.links else a.pcie_bytes_per_s
+    large = [s for s in sums if s.bytes >= LARGE_BYTES]
+    link = _of(
+        "link_fraction", [s.bytes / s.time_s / peak for s in large], f"{len(large)} all-reduces of 256 MiB and more"
+    )
+    if link is None or len(sums) < 6:
+        return [link]
+    volume = np.array([s.bytes for s in sums])
+    hops = np.log2([float(s.key["devices"]) for s in sums])
+    several = len(set(hops)) > 1
+    rest_s = np.array([s.time_s for s in sums])
+    columns = [volume, np.sqrt(np.minimum(volume, KNEE_END_BYTES)), np.ones(len(sums))]
+    table = np.stack([*columns, hops] if several else columns, axis=1)
+    line, draws = _lines(table, rest_s)
+    latency_s = a.links[0].latency_s if a.links else 0.0
+    unseen_s = latency_s + (0.0 if several else found["hop_s"] * float(hops[0]))
+    source = f"{len(sums)} all-reduces over {', '.join(sorted({str(s.key['devices']) for s in sums}))} chips"
+
+    def figure(name: str, values: Array) -> Figure | None:
+        return _from_line(name, float(values[0]), values[1:], len(sums), source)
+
+    every = np.concatenate([line[None, :], draws])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate, knee = 1 / every[:, 0] / peak, (every[:, 1] / every[:, 0]) ** 2
+    return [
+        figure("link_fraction", rate) or link,
+        figure("collective_knee_bytes", knee),
+        figure("collective_s", every[:, 2] - unseen_s),
+        figure("hop_s", every[:, 3]) if several else None,
+    ]
