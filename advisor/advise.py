@@ -25,6 +25,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from advisor.celery import app
+from advisor.extent import with_probes
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.workload import WorkloadError, check_catalog
 from catalog.models import Organisation
@@ -86,16 +87,42 @@ def _queue_new(spec: dict[str, Any], organisation: Organisation, key: str, super
 
 
 def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | None = None) -> Advice:
-    """A queued advice of this workload; a worker is woken when the row is committed."""
+    """A queued advice of this workload; a worker is woken when the row is committed.
+
+    A question that asks for probes is held first: those who run probes know of it and release it, or its time ends.
+    A successor is not held again: it is asked because something was measured.
+    """
+    wants_probes = supersedes is None and workload.spec.get("probe", "no") != "no"
+    held_until = timezone.now() + timedelta(seconds=settings.ADVICE_PROBE_WAIT_S) if wants_probes else None
     with transaction.atomic():
         advice = Advice.objects.create(
             organisation=workload.organisation,
             workload=workload,
             idempotency_key=idempotency_key,
             supersedes=supersedes,
+            held_until=held_until,
         )
-        transaction.on_commit(partial(wake, advice.pk))
+        if held_until is None:
+            transaction.on_commit(partial(wake, advice.pk))
     return advice
+
+
+def ready(now: datetime) -> QuerySet[Advice]:
+    """The queued advices that nobody has to wait for."""
+    return Advice.objects.filter(Q(held_until=None) | Q(held_until__lte=now), state=State.QUEUED)
+
+
+def held(now: datetime) -> QuerySet[Advice]:
+    """Those for which machines may still measure."""
+    return Advice.objects.filter(state=State.QUEUED, held_until__gt=now)
+
+
+def release(pk: UUID, probed: dict[str, Any]) -> bool:
+    """Machines have measured, or cannot: compute it now, and let the answer say what they did."""
+    done = bool(held(timezone.now()).filter(pk=pk).update(held_until=None, probed=probed))
+    if done:
+        wake(pk)
+    return done
 
 
 def rescore(advice: Advice) -> Advice:
@@ -157,7 +184,17 @@ def compute(claim: "Claim") -> None:
         claim.write(snapshot=snapshot)
     begun_s = time.monotonic()
     result = assemble.recommend(advice.workload.spec, snapshot, claim.report)
+    if advice.held_until or advice.probed:
+        result |= with_probes(result, advice.probed or nobody_measured())
     claim.finish(snapshot, {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)})
+
+
+def nobody_measured() -> dict[str, Any]:
+    limit_s = settings.ADVICE_PROBE_WAIT_S
+    return {
+        "measured": [],
+        "said": f"no machine measured within {limit_s:g} s: each option says what its figures rest on",
+    }
 
 
 def lease_end() -> datetime:
@@ -166,10 +203,11 @@ def lease_end() -> datetime:
 
 def claimed(pk: UUID | str) -> "Claim | None":
     """queued -> running with the next attempt; None when it is not queued or another worker was faster."""
-    attempt = Advice.objects.filter(pk=pk, state=State.QUEUED).values_list("attempt", flat=True).first()
+    free = ready(timezone.now()).filter(pk=pk)
+    attempt = free.values_list("attempt", flat=True).first()
     if attempt is None:
         return None
-    won = Advice.objects.filter(pk=pk, state=State.QUEUED, attempt=attempt).update(
+    won = free.filter(attempt=attempt).update(
         state=State.RUNNING,
         attempt=attempt + 1,
         lease_until=lease_end(),
@@ -282,7 +320,7 @@ def sweep() -> dict[str, int]:
 def send_waiting(now: datetime) -> int:
     """Wake a worker for every advice whose last message is too old to be still on its way."""
     late = now - timedelta(seconds=settings.ADVICE_RESEND_S)
-    waiting = Advice.objects.filter(state=State.QUEUED, sent_at__lt=late).order_by("sent_at")
+    waiting = ready(now).filter(sent_at__lt=late).order_by("sent_at")
     sent = []
     for pk in waiting.values_list("pk", flat=True)[:SWEEP_BATCH]:
         if not wake(pk):  # the broker is away: the rest would wait for its time-out too

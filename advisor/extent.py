@@ -71,6 +71,13 @@ def not_used(spec: Json, tco_used: set[str]) -> list[Json]:
     return found
 
 
+def with_probes(result: Json, probed: Json) -> Json:
+    """What an answer says of the probes that its question asked for, when machines were waited for."""
+    kept = [item for item in result.get("not_used", []) if item["field"] != "probe"]
+    unmet = [{**item, "instead": probed["said"]} for item in result.get("not_used", []) if item["field"] == "probe"]
+    return {"probes": probed, "not_used": kept if probed["measured"] else [*kept, *unmet]}
+
+
 def dig(spec: Mapping[str, Any], path: str) -> Any:
     value: Any = spec
     for key in path.split("."):

@@ -39,6 +39,8 @@ class Advice(models.Model):
     attempt = models.PositiveIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+    held_until = models.DateTimeField(null=True, blank=True)  # machines may measure until then; nobody computes it yet
+    probed = models.JSONField(null=True, blank=True)  # what they did for this question
     sent_at = models.DateTimeField(default=timezone.now)  # last time a worker was woken for it
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -62,6 +64,11 @@ class Advice(models.Model):
                 condition=~Q(state="running") | Q(lease_until__isnull=False, attempt__gt=0), name="running_has_a_lease"
             ),
         ]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether machines may still measure for it."""
+        return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > timezone.now()
 
 
 class Option(models.Model):

@@ -47,6 +47,7 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
             "progress_fraction",
             "attempt",
             "created_at",
+            "held_until",
             "started_at",
             "finished_at",
             "error",

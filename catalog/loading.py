@@ -31,6 +31,7 @@ from catalog.models import (
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price: never changed
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
 API_FIGURES = ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output")
+PROBED = "probe result"  # how `fitted_on` of a calibration begins that an accepted probe made
 API_OFFER = ("provider", "name", "as_of")
 
 
@@ -188,12 +189,13 @@ def append(
 
 
 def append_calibrations(given: Iterable[Row]) -> Counts:
-    """Adds a calibration unless the newest of its name says the same."""
+    """Adds a calibration unless the newest of its name from a file says the same; machines measure beside the files."""
     rows = list(given)
     fixtures.refuse_duplicates("calibration", rows, ("name",))
     created = 0
     for row in rows:
-        newest = Calibration.objects.filter(name=row["name"]).order_by("-created_at", "-pk").first()
+        from_files = Calibration.objects.filter(name=row["name"]).exclude(fitted_on__startswith=PROBED)
+        newest = from_files.order_by("-created_at", "-pk").first()
         if newest is None or any(getattr(newest, name) != value for name, value in row.items()):
             Calibration.objects.create(**row)
             created += 1

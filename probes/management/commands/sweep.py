@@ -3,7 +3,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from advisor import advise
-from probes import jobs
+from probes import duties
 
 
 class Command(BaseCommand):
@@ -12,5 +12,5 @@ class Command(BaseCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        counts = advise.sweep() | jobs.sweep()
+        counts = advise.sweep() | duties.sweep()
         self.stdout.write(", ".join(f"{name} {count}" for name, count in counts.items()))

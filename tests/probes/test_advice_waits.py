@@ -1,0 +1,139 @@
+"""A question that asks for probes waits for machines, with a limit, and its answer says what they did."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from advisor import advise
+from advisor.models import Advice, Workload
+from catalog.models import Accelerator
+from probes import calibrate, duties, jobs
+from probes.models import Job, Lease, Result
+from tests import answers
+from tests.probes import samples
+from tests.probes.client import FakeAgent
+
+pytestmark = pytest.mark.django_db
+Later = Callable[[float], None]
+
+
+def asked(probe: str, **values: Any) -> Advice:
+    spec = answers.spec(probe=probe, **values)
+    workload = Workload.objects.create(organisation=advise.default_organisation(), name="small", spec=spec)
+    return advise.queue(workload)
+
+
+def answered(advice: Advice) -> dict[str, Any]:
+    advise.run(advice.pk)
+    advice.refresh_from_db()
+    assert advice.state == "done", advice.error
+    return advice.result or {}
+
+
+def measures(agent: FakeAgent, body: bytes | None = None) -> None:
+    given = agent.lease().json()
+    Lease.objects.update(leased_at=jobs.timezone.now() - jobs.timedelta(seconds=600))
+    document = samples.document(Job.objects.get(pk=given["job_id"]).spec)
+    agent.send(given["job_id"], given["attempt"], body or samples.body(document))
+    for result in Result.objects.filter(fitted_at=None):
+        calibrate.run(result.pk)
+
+
+def test_no_is_not_held_and_runs_at_once(h200: Accelerator, engine: Any) -> None:
+    assert "probes" not in answered(asked("no"))
+
+
+def test_a_required_probe_holds_the_advice_until_a_machine_has_measured(h200: Accelerator, engine: Any) -> None:
+    agent, advice = FakeAgent(), asked("required")
+    advise.run(advice.pk)
+    advice.refresh_from_db()
+    assert advice.state == "queued" and advice.is_held
+    assert duties.attend() == 0 and Job.objects.get().advice == advice
+    assert duties.attend() == 0
+    measures(agent)
+    assert duties.attend() == 1
+    result = answered(advice)
+    assert result["probes"]["measured"] == ["h200-sxm"] and "new figures of h200-sxm" in result["probes"]["said"]
+
+
+def test_a_result_that_waits_for_its_fit_still_holds(h200: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, advice = FakeAgent(), asked("required")
+    duties.attend()
+    with monkeypatch.context() as slow:
+        slow.setattr(calibrate, "run", lambda pk: None)
+        measures(agent)
+    assert duties.attend() == 0 and advice.pk in advise.held(jobs.timezone.now()).values_list("pk", flat=True)
+
+
+def test_required_waits_for_a_machine_to_come_and_goes_on_at_the_limit(
+    h200: Accelerator, engine: Any, later: Later
+) -> None:
+    advice = asked("required")
+    assert duties.attend() == 0
+    later(601)
+    assert duties.attend() == 0
+    assert "no machine measured within 600 s" in answered(advice)["probes"]["said"]
+
+
+def test_preferred_does_not_wait_when_no_machine_is_there(h200: Accelerator, engine: Any) -> None:
+    advice = asked("preferred")
+    assert duties.attend() == 1
+    assert "online and free" in answered(advice)["probes"]["said"]
+
+
+def test_preferred_waits_for_a_machine_that_is_there(h200: Accelerator) -> None:
+    FakeAgent()
+    asked("preferred")
+    assert duties.attend() == 0 and Job.objects.count() == 1
+
+
+def test_a_chip_that_the_question_bars_is_not_measured(h200: Accelerator) -> None:
+    FakeAgent()
+    asked("preferred", constraints={"accelerators": {"deny": ["h200-sxm"]}})
+    assert duties.attend() == 1 and not Job.objects.exists()
+
+
+def test_a_chip_measured_this_week_is_not_measured_again(h200: Accelerator, engine: Any) -> None:
+    agent = FakeAgent()
+    asked("required")
+    duties.attend()
+    measures(agent)
+    second = asked("required")
+    assert duties.attend() == 2
+    assert "in the last 7 days" in answered(second)["probes"]["said"]
+
+
+def test_a_machine_that_fails_lets_the_advice_go_on_and_say_so(h200: Accelerator, engine: Any) -> None:
+    agent, advice = FakeAgent(), asked("required")
+    duties.attend()
+    given = agent.lease().json()
+    agent.fail(given["job_id"], given["attempt"], retriable=False)
+    assert duties.attend() == 1
+    result = answered(advice)
+    assert result["probes"]["measured"] == [] and "1 jobs without a result" in result["probes"]["said"]
+
+
+def test_a_result_in_quarantine_is_said(h200: Accelerator, engine: Any) -> None:
+    agent, advice = FakeAgent(), asked("required")
+    duties.attend()
+    measures(agent, samples.body(samples.document(Job.objects.get().spec, duration_s=0.001)))
+    duties.attend()
+    assert "1 results in quarantine" in answered(advice)["probes"]["said"]
+
+
+def test_cancelling_the_advice_cancels_its_jobs(h200: Accelerator) -> None:
+    FakeAgent()
+    advice = asked("required")
+    duties.attend()
+    advise.cancel(advice)
+    duties.attend()
+    assert Job.objects.get().state == "cancelled"
+
+
+def test_the_sweep_sends_a_held_advice_only_when_its_time_is_over(woken: list[str], later: Later) -> None:
+    advice = asked("required")
+    later(30)
+    assert advise.sweep()["sent"] == 0
+    later(600)
+    assert advise.sweep()["sent"] == 1 and woken == [str(advice.pk)]
