@@ -75,7 +75,16 @@ def in_view(
     return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
 
 
-def pareto(points: Sequence[Mapping[str, Any]], slo_tpot_ms: float | None = None, base: str = "") -> str:
+TOKEN_AXES = ("time per output token", "USD per M output tokens")
+VECTOR_AXES = ("latency", "USD per M tokens")  # of embeddings
+
+
+def pareto(
+    points: Sequence[Mapping[str, Any]],
+    slo_tpot_ms: float | None = None,
+    base: str = "",
+    names: tuple[str, str] = TOKEN_AXES,
+) -> str:
     """Price per million output tokens against time per output token; `base` + rank is a ranked point's address."""
     slo = number(slo_tpot_ms)
     shown, left_out = in_view(points, slo)
@@ -87,8 +96,8 @@ def pareto(points: Sequence[Mapping[str, Any]], slo_tpot_ms: float | None = None
     marks = "".join(mark(point, x, y, base) for point in layered(shown))
     frontier = sum(bool(point.get("frontier")) for point in shown)
     summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be drawn."
-    parts = [axes(x, y), slo_line(x, slo) if slo else "", frontier_line(shown, x, y), marks]
-    title = "Price against speed: USD per million output tokens over time per output token"
+    parts = [axes(x, y, names), slo_line(x, slo) if slo else "", frontier_line(shown, x, y), marks]
+    title = f"Price against speed: {names[1]} over {names[0]}"
     return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
 
 
@@ -136,7 +145,7 @@ def slo_line(x: LogScale, slo: float) -> str:
     return f'<path class="slo-line" d="M{at} {TOP - 6}V{HEIGHT - BOTTOM}"/>{text}'
 
 
-def axes(x: LogScale, y: LogScale) -> str:
+def axes(x: LogScale, y: LogScale, names: tuple[str, str]) -> str:
     """Grid, ticks and axis names."""
     floor, parts = HEIGHT - BOTTOM, []
     for value in x.ticks():
@@ -145,11 +154,11 @@ def axes(x: LogScale, y: LogScale) -> str:
         parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
         parts.append(label(LEFT - 8, y(value) + 4, f"${sig_short(value)}", anchor="end"))
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "time per output token, ms (log)", "name"))
+    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, f"{names[0]}, ms (log)", "name"))
     middle = (TOP + floor) / 2
     parts.append(
         f'<text class="name" text-anchor="middle" transform="translate(16 {middle}) rotate(-90)">'
-        "USD per M output tokens (log)</text>"
+        f"{names[1]} (log)</text>"
     )
     return "".join(parts)
 

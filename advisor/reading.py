@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from advisor import charts
+from advisor.engine.encoder import EMBEDDING
 from advisor.templatetags.units import number
 
 VIEWS = ("cheapest", "fastest", "simplest", "greenest", "balanced")
@@ -16,7 +17,7 @@ CSV_COLUMNS = (
     "concurrency", "max_batched_tokens", "ttft_ms.p95", "tpot_ms.p95", "output_tokens_per_s", "requests_per_s",
     "utilisation", "usd_per_hour", "usd_per_month", "usd_per_mtok_input", "usd_per_mtok_output",
     "usd_per_mtok_blended", "tco_usd", "watts", "joules_per_output_token", "kgco2e_per_mtok", "bound", "basis",
-    "price_as_of", "price_source",
+    "price_as_of", "price_source", "latency_ms.p95", "input_tokens_per_s", "sequences_per_s",
 )  # fmt: skip
 SORTS: dict[str, tuple[str, str]] = {
     "rank": ("Rank", "rank"),
@@ -29,6 +30,17 @@ SORTS: dict[str, tuple[str, str]] = {
 }
 
 
+VECTOR_SORTS: dict[str, tuple[str, str]] = {
+    "rank": ("Rank", "rank"),
+    "month": ("USD per month", "usd_per_month"),
+    "mtok": ("USD per M tokens", "usd_per_mtok_input"),
+    "latency": ("Latency p95", "latency_ms.p95"),
+    "tokens": ("Tokens/s", "input_tokens_per_s"),
+    "sequences": ("Sequences/s", "sequences_per_s"),
+    "power": ("Power", "watts"),
+}  # of embeddings, which have no output tokens
+
+
 def dig(value: Any, path: str) -> Any:
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -38,16 +50,20 @@ def dig(value: Any, path: str) -> Any:
 def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
     """Everything that the advice page shows of a result; `base` + rank is an option's address."""
     options = result.get("recommendations") or []
-    points = ranked_once(result.get("pareto") or [], options)
+    embedding = spec.get("kind") == EMBEDDING
+    sorts, axes = (VECTOR_SORTS, charts.VECTOR_AXES) if embedding else (SORTS, charts.TOKEN_AXES)
+    points = result.get("pareto") or []
+    points = ranked_once([of_vectors(point) for point in points] if embedding else points, options)
     best = options[0] if options else None
-    slo_tpot_ms = number(dig(spec, "slo.tpot_ms_p95"))
+    slo_tpot_ms = number(dig(spec, "slo.e2e_ms_p95" if embedding else "slo.tpot_ms_p95"))
     return {
         "result": result,
-        "options": ordered(options, sort),
-        "headers": headers(sort),
+        "embedding": embedding,
+        "options": ordered(options, sort, sorts),
+        "headers": headers(sort, sorts),
         "cards": cards(result),
         "best": option_context(best) if best else None,
-        "pareto_svg": charts.pareto(points, slo_tpot_ms, base),
+        "pareto_svg": charts.pareto(points, slo_tpot_ms, base, axes),
         "pareto_rows": notable(points),
         "left_out": charts.in_view(points, slo_tpot_ms)[1],
         "price_dates": price_dates(options),
@@ -56,10 +72,16 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
     }
 
 
+def of_vectors(point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point of embeddings with its two figures where the picture looks for them."""
+    return {**point, "tpot_ms": point.get("latency_ms"), "usd_per_mtok_output": point.get("usd_per_mtok_input")}
+
+
 def option_context(option: Mapping[str, Any]) -> dict[str, Any]:
     """One option with its pictures."""
     return {
         "option": option,
+        "embedding": "latency_ms" in option,
         "memory_svg": charts.memory_bar(option.get("memory") or {}),
         "memory_rows": charts.memory_parts(option.get("memory") or {}),
         "steps": [steps for phase in ("prefill", "decode") if (steps := step_context(option, phase))],
@@ -115,22 +137,24 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def ordered(options: Sequence[Mapping[str, Any]], sort: str) -> list[Mapping[str, Any]]:
-    """By a column of SORTS, '-' before it for downwards; what is unknown comes last."""
+def ordered(
+    options: Sequence[Mapping[str, Any]], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS
+) -> list[Mapping[str, Any]]:
+    """By a column of `sorts`, '-' before it for downwards; what is unknown comes last."""
     name = sort.removeprefix("-")
-    if name not in SORTS:
+    if name not in sorts:
         return list(options)
-    known: Callable[[Mapping[str, Any]], float | None] = lambda option: number(dig(option, SORTS[name][1]))  # noqa: E731
+    known: Callable[[Mapping[str, Any]], float | None] = lambda option: number(dig(option, sorts[name][1]))  # noqa: E731
     there = [option for option in options if known(option) is not None]
     there.sort(key=lambda option: known(option) or 0.0, reverse=sort.startswith("-"))
     return there + [option for option in options if known(option) is None]
 
 
-def headers(sort: str) -> dict[str, dict[str, str]]:
+def headers(sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> dict[str, dict[str, str]]:
     """For each sortable column: its title, the link's next value and aria-sort."""
-    current = sort if sort.removeprefix("-") in SORTS else "rank"
+    current = sort if sort.removeprefix("-") in sorts else "rank"
     found = {}
-    for name, (title, _) in SORTS.items():
+    for name, (title, _) in sorts.items():
         here = current.removeprefix("-") == name
         state = ("descending" if current.startswith("-") else "ascending") if here else "none"
         found[name] = {"title": title, "next": f"-{name}" if state == "ascending" else name, "aria": state}
@@ -151,6 +175,8 @@ def ranked_once(points: Sequence[Mapping[str, Any]], options: Sequence[Mapping[s
 def distance(point: Mapping[str, Any], option: Mapping[str, Any]) -> float:
     """How far a point is from an option, as a sum of ratios."""
     pairs = [("usd_per_mtok_output", "usd_per_mtok_output"), ("tpot_ms", "tpot_ms.mean")]
+    if "latency_ms" in option:
+        pairs = [("usd_per_mtok_input", "usd_per_mtok_input"), ("latency_ms", "latency_ms.mean")]
     values = [(number(point.get(mine)), number(dig(option, theirs))) for mine, theirs in pairs]
     ratios = [max(a / b, b / a) for a, b in values if a and b and a > 0 and b > 0]
     return sum(ratios) if len(ratios) == len(pairs) else float("inf")
