@@ -130,6 +130,12 @@ def rescore(advice: Advice) -> Advice:
     return queue(advice.workload, supersedes=advice) if advice.state in FINISHED else advice
 
 
+def again_at_its_prices(advice: Advice) -> Advice:
+    """The same question with today's engine and the prices that were known when it was answered."""
+    day = (advice.snapshot or {}).get("asked_on") or timezone.localdate(advice.created_at).isoformat()
+    return request({**advice.workload.spec, "prices_as_of": day}, advice.organisation, supersedes=advice)
+
+
 def cancel(advice: Advice) -> bool:
     """True when it was still open; a worker that runs it notices at its next write and stops."""
     still_open = Advice.objects.filter(pk=advice.pk, state__in=[State.QUEUED, State.RUNNING])

@@ -2,8 +2,7 @@
 
 import datetime
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,14 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
+from advisor import hosted, offers
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.hardware import Link
 from advisor.engine.hf_config import from_hf_config
 from advisor.engine.model import Model, from_shape
-from advisor.engine.money import Assumptions, own_usd_per_hour
+from advisor.engine.money import Assumptions
 from advisor.engine.plan import Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.search import Catalog, posed_in, search
@@ -30,21 +30,11 @@ from catalog.models import (
     CatalogLoad,
     Framework,
     Organisation,
-    Price,
     QuantizationMethod,
-    Region,
     ServedModel,
 )
 
 GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
-PER_CHIP = "(per GPU)"  # in an instance's name: the price of one chip out of a larger host
-RENT_STALE_DAYS = 365  # an older offer wins no verdict
-PURCHASE_STALE_DAYS = 730  # list prices of hardware move slower than rents
-SUPERSEDED_DAYS = 45  # further behind the provider's newest rent of the same chips: an old price list, other names
-RENTED = ("vm", "bare_metal")  # marketplaces and serverless have no comparable service level: only by name
-OWNED = ("system", "server")  # a purchase that includes its host
-CARD = "chip"  # a purchase without a host; only PCI Express cards go into any computer, modules need a baseboard
-CARDS_PER_HOST = (1, 2, 4)
 Json = dict[str, Any]
 
 # assumption rows -> the engine's names; `tco:` in a workload may override them by either name
@@ -59,45 +49,59 @@ ASSUMED = {
     "colocation_usd_per_kw_month": "colocation-usd-per-kw-month",
     "idle_fraction": "idle-power-fraction",
     "host_watts_per_accelerator": "host-watts-per-accelerator",
-    "host_usd_per_accelerator": "host-usd-per-accelerator",
+    "small_host_watts": "small-host-watts",
+    "small_host_usd": "small-host-usd",
 }
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
-COSTS = {*ASSUMED, *ASSUMED.values(), *STAFF}  # names under `tco:` that the money of an answer reads
-
-
-NO_APIS = {"name": "hosted APIs", "value": "not compared", "unit": "", "source": "this engine version"}
+SOFTWARE = "software-usd-per-accelerator-year"
+COSTS = {*ASSUMED, *ASSUMED.values(), *STAFF, SOFTWARE}  # names under `tco:` that the money of an answer reads
 
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
 
 
 def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
-    """What the engine will read for this question, JSON-able; a re-run from it gives the same answer."""
-    today = timezone.now().date()
+    """What the engine will read for this question, JSON-able; a re-run from it gives the same answer.
+
+    Prices, discounts and licences are those known on the day that the question names, else today.
+    """
+    day = asked_on(spec)
     newest = CatalogLoad.objects.order_by("-pk").first()
     named = spec["constraints"]["providers"]["allow"]
     chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
     served = {chip["slug"] for chip in chips if chip["served"]}
-    prices = [_price(p) for p in _current_prices(named, organisation, today) if p.accelerator.slug in served]
-    current = [p for p in prices if not _is_stale(p, today)]
-    places = {f"{p['provider']}-{p['region']}" for p in current}
+    prices = [p for p in offers.prices(named, organisation, day) if p["accelerator"] in served]
+    current = [p for p in prices if not offers.is_stale(p, day)]
+    site = spec["constraints"]["site"].get("region") or ""
+    places = {f"{p['provider']}-{p['region']}" for p in current} | {site}
+    model = model_row(spec["model"])
     sold = {p["accelerator"] for p in current}
     taken = {
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
-        "asked_on": today.isoformat(),
+        "asked_on": day.isoformat(),
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
-        "model": model_row(spec["model"]),
+        "model": model,
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}} for chip in chips],
         "prices": current,
-        "stale": _stale(prices, today),
-        "frameworks": [_framework(f) for f in Framework.objects.order_by("slug", "version")],
+        "hosted": hosted.rows(model["hf_id"], organisation, day),
+        "stale": offers.stale(prices, day),
+        "licences": offers.licences(organisation, day),
+        "units": [u for u in offers.units() if u["accelerator"] in sold],
+        "frameworks": _frameworks(),
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
-        "regions": {slug: figures for slug, figures in _regions().items() if slug in places},
+        "regions": {slug: figures for slug, figures in offers.regions().items() if slug in places},
+        "site": site,
         "assumptions": {a.key: _assumption(a) for a in Assumption.objects.order_by("key")},
         "calibrations": calibrations(),
     }
     return packed(taken)
+
+
+def asked_on(spec: Json) -> datetime.date:
+    """The day whose prices count."""
+    named = spec.get("prices_as_of")
+    return datetime.date.fromisoformat(named) if named else timezone.localdate()
 
 
 def calibrations() -> Json:
@@ -106,87 +110,6 @@ def calibrations() -> Json:
     for c in Calibration.objects.order_by("name", "created_at", "pk"):
         found[c.name] = c.values | {"basis": c.basis, "source": c.fitted_on}
     return found
-
-
-def _current_prices(named: list[str], organisation: Organisation | None, today: datetime.date) -> list[Price]:
-    """The newest row of each current offer; only of kinds with a comparable service, unless the provider is `named`."""
-    rows = (
-        Price.objects.filter(Q(organisation=None) | Q(organisation=organisation), as_of__lte=today)
-        .filter(
-            Q(term="on_demand", kind__in=RENTED)
-            | Q(term="on_demand", provider__in=named)
-            | Q(term="purchase", kind__in=OWNED)
-            | Q(term="purchase", kind=CARD, accelerator__kind="gpu", accelerator__form_factor__startswith="PCIe")
-        )
-        .select_related("accelerator")
-        .order_by("provider", "instance", "region", "accelerator", "term", "as_of")
-    )
-    newest = {(p.provider, p.instance, p.region, p.accelerator_id, p.term): p for p in rows}
-    return _not_superseded([p for p in newest.values() if p.usd_per_hour or p.purchase_usd])
-
-
-def _not_superseded(rows: list[Price]) -> list[Price]:
-    """Without rents that the provider's newer list replaces under another name.
-
-    Newer is what the same provider asks for as many of the same chips in the same region; a rate for every region
-    (`any`) or for every number of chips (per GPU) replaces the older ones of all. Purchases are of many sellers.
-    """
-    newest: dict[tuple[object, ...], datetime.date] = {}
-    for p in rows:
-        key = _list_of(p, 0 if PER_CHIP in p.instance else p.accelerators, p.region or "any")
-        newest[key] = max(newest.get(key, p.as_of), p.as_of)
-
-    def latest(p: Price) -> datetime.date:
-        places = {p.region or "any", "any"}
-        keys = [_list_of(p, count, place) for count in (p.accelerators, 0) for place in places]
-        return max((newest[key] for key in keys if key in newest), default=p.as_of)
-
-    return [p for p in rows if p.term == "purchase" or (latest(p) - p.as_of).days <= SUPERSEDED_DAYS]
-
-
-def _list_of(p: Price, accelerators: int, region: str) -> tuple[object, ...]:
-    return p.organisation_id, p.provider, p.accelerator_id, p.term, accelerators, region
-
-
-def _price(p: Price) -> Json:
-    return {
-        "provider": p.provider,
-        "instance": p.instance,
-        "region": p.region,
-        "accelerator": p.accelerator.slug,
-        "accelerators": p.accelerators,
-        "term": p.term,
-        "kind": p.kind,
-        "usd_per_hour": float(p.usd_per_hour) if p.usd_per_hour is not None else None,
-        "purchase_usd": float(p.purchase_usd) if p.purchase_usd is not None else None,
-        "as_of": p.as_of.isoformat(),
-        "source": p.source,
-    }
-
-
-def _regions() -> Json:
-    return {
-        r.slug: {"usd_per_kwh": r.electricity_usd_per_kwh, "kgco2e_per_kwh": r.grid_kgco2e_per_kwh}
-        for r in Region.objects.order_by("slug")
-    }
-
-
-def _is_stale(price: Json, today: datetime.date) -> bool:
-    most = PURCHASE_STALE_DAYS if price["term"] == "purchase" else RENT_STALE_DAYS
-    return (today - datetime.date.fromisoformat(price["as_of"])).days > most
-
-
-def _stale(prices: list[Json], today: datetime.date) -> Json:
-    """Accelerators whose every offer is too old, with the date of the newest."""
-    current = {p["accelerator"] for p in prices if not _is_stale(p, today)}
-    newest: dict[str, str] = {}
-    for p in prices:
-        newest[p["accelerator"]] = max(newest.get(p["accelerator"], ""), p["as_of"])
-    return {
-        slug: f"no current price: the newest offer is of {as_of}"
-        for slug, as_of in newest.items()
-        if slug not in current
-    }
 
 
 def model_row(wanted: str | Json) -> Json:
@@ -212,6 +135,12 @@ def _accelerator(a: Accelerator) -> Json:
         "chips_per_host tdp_watts idle_watts stacks served not_served_reason sources"
     ).split()
     return {name: getattr(a, name) for name in columns}
+
+
+def _frameworks() -> list[Json]:
+    """Every version of what serves; training and libraries are catalogued beside it."""
+    rows = Framework.objects.order_by("slug", "version")
+    return [_framework(f) for f in rows if f.settings.get("role", "serving") == "serving"]
 
 
 def _framework(f: Framework) -> Json:
@@ -299,9 +228,12 @@ def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
     return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
 
 
-def assumptions_of(spec: Json, rows: Json) -> Assumptions:
-    tco = spec.get("tco", {})
-    values = {name: float(tco.get(name, tco.get(key, rows[key]["value"]))) for name, key in ASSUMED.items()}
+def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumptions:
+    """The planner's own figure first, then that of the `place`, then the default."""
+    tco, there = spec.get("tco", {}), place or {}
+    values = {
+        name: float(tco.get(name, tco.get(key, there.get(name, rows[key]["value"])))) for name, key in ASSUMED.items()
+    }
     year, each = (tco.get(key, rows[key]["value"]) for key in STAFF)
     staff = year / each
     return Assumptions(
@@ -310,74 +242,6 @@ def assumptions_of(spec: Json, rows: Json) -> Assumptions:
         staff_usd_per_accelerator_year=float(tco.get("staff_usd_per_accelerator_year", staff)),
         months=float(tco.get("horizon_months", 36)),
     )
-
-
-def offers_of(taken: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
-    """Current offers in USD per hour of a whole instance; a bought host by its annuity, space, power and upkeep."""
-    today = datetime.date.fromisoformat(taken["asked_on"])
-    kept: list[Offer] = []
-    for p in taken["prices"]:
-        chip = chips[p["accelerator"]]
-        if _is_stale(p, today):
-            continue
-        if p["term"] == "purchase":
-            kept += _owned(p, a, chip)
-        else:
-            kept.append(_rented(p, a, chip, taken["regions"].get(f"{p['provider']}-{p['region']}", {})))
-    return tuple(kept)
-
-
-def _rented(p: Json, a: Assumptions, chip: Chip, place: Json) -> Offer:
-    """An instance by the hour, with the grid of its region."""
-    return Offer(
-        provider=p["provider"],
-        instance=p["instance"],
-        region=p["region"],
-        accelerator=chip.slug,
-        accelerators=p["accelerators"],
-        acquisition="rent",
-        term=p["term"],
-        usd_per_hour=p["usd_per_hour"],
-        as_of=p["as_of"],
-        source=p["source"],
-        kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
-        usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
-        pue=a.pue,
-        joined_accelerators=chip.chips_per_host if PER_CHIP in p["instance"] else 0,
-    )
-
-
-def _owned(p: Json, a: Assumptions, chip: Chip) -> list[Offer]:
-    """A bought host; cards that are sold alone in hosts of several sizes, whose own price is an assumption."""
-    if p.get("kind") != CARD:
-        return _owned_host(p, a, chip, p["instance"], p["accelerators"], p["purchase_usd"])
-    each = p["purchase_usd"] / p["accelerators"] + a.host_usd_per_accelerator
-    sizes = [n for n in CARDS_PER_HOST if n <= chip.chips_per_host]
-    named = [(n, f"{n} x {chip.name} in an own host (host estimated)") for n in sizes]
-    return [offer for n, name in named for offer in _owned_host(p, a, chip, name, n, each * n)]
-
-
-def _owned_host(p: Json, a: Assumptions, chip: Chip, instance: str, accelerators: int, usd: float) -> list[Offer]:
-    """None where no power is published: nobody can say what it costs to run."""
-    watts = (chip.watts + a.host_watts_per_accelerator) * accelerators
-    if math.isnan(watts):
-        return []
-    offer = Offer(
-        provider="own",
-        instance=instance,
-        region="own-site",
-        accelerator=chip.slug,
-        accelerators=accelerators,
-        acquisition="own",
-        term=p["term"],
-        usd_per_hour=own_usd_per_hour(usd, accelerators, watts, a),
-        as_of=p["as_of"],
-        source=p["source"],
-        kgco2e_per_kwh=a.kgco2e_per_kwh,
-        usd_per_kwh=a.usd_per_kwh,
-        pue=a.pue,
-    )
-    return [offer]
 
 
 def lengths_of(section: Json) -> Lengths:
@@ -433,16 +297,23 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
     taken = unpacked(taken)
     chips = {row["slug"]: chip_of(row) for row in taken["accelerators"]}
     assumptions = assumptions_of(spec, taken["assumptions"])
+    site = assumptions_of(spec, taken["assumptions"], taken["regions"].get(taken["site"]))
     return Catalog(
         model=model_of(taken["model"]),
         accelerators=tuple(chips.values()),
-        offers=offers_of(taken, assumptions, chips),
+        offers=offers.offers_of(taken, assumptions, site, chips),
         quantizations=quantizations_of(taken["quantizations"]),
         frameworks=tuple(framework_of(row) for row in taken["frameworks"]),
         scopes=taken["calibrations"],
         assumptions=assumptions,
         stale=taken["stale"],
+        licences=offers.licences_of(taken["licences"], _software(spec, taken["assumptions"])),
+        hosted=hosted.by_maker(taken["hosted"]),
     )
+
+
+def _software(spec: Json, rows: Json) -> float:
+    return float(spec.get("tco", {}).get(SOFTWARE, rows[SOFTWARE]["value"]))
 
 
 def resources(models: list[str] | None = None) -> Resources:
@@ -452,7 +323,7 @@ def resources(models: list[str] | None = None) -> Resources:
         models={r.hf_id: model_of(model_row(r.hf_id)) for r in rows},
         accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
         quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
-        frameworks=tuple(framework_of(_framework(f)) for f in Framework.objects.order_by("slug", "version")),
+        frameworks=tuple(framework_of(row) for row in _frameworks()),
         scopes=calibrations(),
     )
 
@@ -469,11 +340,11 @@ def model_ids() -> list[str]:
 
 def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     """Today's offers of one chip, and what turns a purchase and a watt into dollars."""
-    today = timezone.now().date()
-    prices = [_price(p) for p in _current_prices([], None, today) if p.accelerator.slug == chip.slug]
+    day = timezone.localdate()
+    found = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
     assumptions = assumptions_of({}, {a.key: _assumption(a) for a in Assumption.objects.order_by("key")})
-    taken = {"asked_on": today.isoformat(), "prices": prices, "regions": _regions()}
-    return offers_of(taken, assumptions, {chip.slug: chip}), assumptions
+    taken = {"prices": found, "regions": offers.regions(), "units": offers.units(), "site": ""}
+    return offers.offers_of(taken, assumptions, assumptions, {chip.slug: chip}), assumptions
 
 
 # --- the whole road ---------------------------------------------------------------------------------------------
@@ -484,6 +355,6 @@ def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
     taken = unpacked(taken)
     workload, catalog = posed_in(workload_of(spec), catalog_of(spec, taken))
     answer = answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))
-    if "api" in spec["constraints"]["acquisition"]:
-        answer["assumptions"].append(NO_APIS)
-    return {**answer, "not_used": not_used(spec, COSTS)}
+    bought = hosted.hosted(spec, taken["hosted"], answer["recommendations"])
+    verdict = hosted.verdict(spec, bought, answer["verdict"], bool(answer["recommendations"]))
+    return {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS)}

@@ -18,8 +18,9 @@ from advisor.engine.model import Attention, LatentAttention, Model
 from advisor.engine.plan import Framework, Quantization
 from advisor.engine.search import LAUNCHABLE, mixers_of, runs_on
 from advisor.measured import KV, WEIGHTS
-from advisor.workload import ModelRef, Name, Section, explain, near
-from advisor.workload_text import WorkloadError, check_plain, error
+from advisor.workload import ModelRef, Name, Section
+from advisor.workload_errors import explain
+from advisor.workload_text import WorkloadError, check_plain, error, near
 
 Ways = Annotated[int, Field(ge=1, le=4096)]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]

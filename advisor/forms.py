@@ -11,7 +11,7 @@ from django import forms
 from django.conf import settings
 
 from advisor import workload
-from catalog.models import Accelerator, ServedModel
+from catalog.models import Accelerator, Region, ServedModel
 
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
@@ -100,7 +100,7 @@ QUESTION = (
                 "How it may be had",
                 SOME_OF,
                 "None ticked: any",
-                choices=(("rent", "rent"), ("own", "own"), ("api", "hosted API (not compared yet)")),
+                choices=(("rent", "rent"), ("own", "own"), ("api", "hosted API, by the token")),
             ),
             Field(
                 "constraints.quality",
@@ -156,6 +156,14 @@ ADVANCED = (
                 choices=(("any", "any"), ("air", "air"), ("liquid", "liquid")),
             ),
             Field("traffic.growth_fraction_per_year", "Growth of the traffic", help="0.5 is half as much again a year"),
+            Field(
+                "constraints.site.region",
+                "Region of the site",
+                TEXT,
+                "Electricity, carbon, PUE and colocation of owned hosts, such as grid-fra",
+                suggestions="regions",
+            ),
+            Field("prices_as_of", "Prices as known on", TEXT, "A day such as 2026-10-21; empty: today"),
             Field("tco.horizon_months", "Horizon, months", WHOLE),
             Field("tco.discount_rate", "Discount rate", help="0 to 1, per year"),
             Field("team.cuda", "Team's CUDA experience", WHOLE, "0 none to 5 expert"),
@@ -246,6 +254,7 @@ class WorkloadForm(forms.Form):
         return {
             "models": list(ServedModel.objects.values_list("hf_id", flat=True)),
             "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
+            "regions": list(Region.objects.values_list("slug", flat=True)),
             "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),
         }
 
@@ -339,13 +348,10 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     return initial
 
 
-COMPARED = ["rent", "own"]  # what a fresh form ticks: hosted APIs are not compared yet
-
-
 def defaults() -> dict[str, Any]:
     """The form before anybody chose anything."""
     found = from_spec(workload.Spec().model_dump(mode="json"))
-    return {path: value for path, value in found.items() if path != "name"} | {"constraints.acquisition": COMPARED}
+    return {path: value for path, value in found.items() if path != "name"}
 
 
 def shown(value: object) -> str:
@@ -409,9 +415,7 @@ def preset(slug: str) -> dict[str, Any] | None:
     paths = {path.stem: path for path in preset_folder().glob("*.yaml")}
     if slug not in paths:
         return None
-    spec = workload.parse(paths[slug].read_text())
-    ways = [way for way in spec["constraints"]["acquisition"] if way in COMPARED]
-    return {**spec, "constraints": {**spec["constraints"], "acquisition": ways or COMPARED}}
+    return workload.parse(paths[slug].read_text())
 
 
 def preset_folder() -> Path:

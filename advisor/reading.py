@@ -60,6 +60,7 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
         "result": result,
         "embedding": embedding,
         "options": ordered(options, sort, sorts),
+        "by_token_alone": bool(result.get("hosted")) and dig(result, "workload.constraints.acquisition") == ["api"],
         "headers": headers(sort, sorts),
         "cards": cards(result),
         "best": option_context(best) if best else None,

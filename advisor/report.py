@@ -68,9 +68,12 @@ def aligned(rows: list[list[str]]) -> list[str]:
 
 def head(result: Row) -> str:
     counts, catalog = result["candidates"], result["catalog"]
+    workload = result["workload"]
+    known = workload.get("prices_as_of") if isinstance(workload, dict) else None
     return (
         f"{counts['evaluated']:,} plans evaluated, {counts['feasible']:,} feasible; "
-        f"catalog {catalog['version'][:12]}, prices as of {catalog['prices_as_of']}, engine {result['engine_version']}"
+        f"catalog {catalog['version'][:12]}, prices as of {catalog['prices_as_of']}"
+        f"{f' as known on {known}' if known else ''}, engine {result['engine_version']}"
     )
 
 
@@ -90,7 +93,7 @@ def table(result: Row, top: int | None = None) -> str:
         lines += [f"warning: {warning}" for warning in shown[0]["warnings"]]
     else:
         lines += nearest(result)
-    return "\n".join([*lines, *not_chosen(result), *unused(result), head(result)])
+    return "\n".join([*lines, *by_token(result), *not_chosen(result), *unused(result), head(result)])
 
 
 def launch(r: Row) -> str:
@@ -130,6 +133,48 @@ def unused(result: Row) -> list[str]:
     return [f"not used: {item['field']}: {item['instead']}" for item in result.get("not_used", [])]
 
 
+HOSTED: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("buying it by the token", lambda h: f"{h['provider']} {h['name']}"),
+    ("on", lambda h: h["accelerator"] or ""),
+    ("price of", lambda h: h["as_of"]),
+    ("USD/month", lambda h: figure(h["usd_per_month"])),
+    ("by cost", lambda h: str(h["rank_by_cost"] or "-")),
+    ("USD/M input", lambda h: figure(h["usd_per_mtok_input"])),
+    ("cached", lambda h: figure(h["usd_per_mtok_cached_input"])),
+    ("USD/M output", lambda h: figure(h["usd_per_mtok_output"])),
+    ("published tok/s", lambda h: figure(h["published_output_tokens_per_s"])),
+    ("break-even Mtok/month", lambda h: figure(in_millions(h["break_even_tokens_per_month"]))),
+)
+
+
+def in_millions(tokens: float | None) -> float | None:
+    return None if tokens is None else tokens / 1e6
+
+
+def hosted_cells(offers: list[Row]) -> list[list[str]]:
+    return [[name for name, _ in HOSTED]] + [[show(offer) for _, show in HOSTED] for offer in offers]
+
+
+def by_token(result: Row, most: int = 5) -> list[str]:
+    """Hosted endpoints of the model, the cheapest first: published prices, no estimate."""
+    offers = result.get("hosted") or []
+    if not offers:
+        return []
+    rows = aligned([[shortened(cell, 50) for cell in row] for row in hosted_cells(offers[:most])])
+    more = [f"... and {len(offers) - most} more (--format json lists all)"] if len(offers) > most else []
+    return [*rows, *more, "published prices and speeds, not estimated; your service levels are not verified", ""]
+
+
+def hosted(result: Row) -> list[str]:
+    offers = result.get("hosted") or []
+    if not offers:
+        return []
+    first, *rest = hosted_cells(offers)
+    said = "Prices and speeds as published, not estimated; the service levels are not verified."
+    table = [markdown_row(first), markdown_row("---" for _ in first), *map(markdown_row, rest)]
+    return ["## Buying it by the token", "", said, "", *table, ""]
+
+
 def markdown_row(row: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
@@ -145,6 +190,7 @@ def markdown(result: Row, top: int | None = None) -> str:
     else:
         lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
     notes = [f"- {text}" for text in unused(result)]
+    lines += hosted(result)
     return "\n".join([*lines, *rejections(result), *([*notes, ""] if notes else []), *sources(result), head(result)])
 
 

@@ -19,7 +19,7 @@ from advisor.engine.ledger import (
     prefill_ledger,
     prompt_tokens,
 )
-from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
+from advisor.engine.money import HOURS_PER_MONTH, HOURS_PER_YEAR, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.plan import Rejection, Workload
 from advisor.engine.search import Answer, Catalog, Point, Scored, frontier
 
@@ -132,6 +132,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "output_tokens_per_s_at_capacity": number(rates["output"] * full),
         "utilisation": number(s.utilisation_fraction),
         "usd_per_hour": number(s.usd_per_hour),
+        "licence_usd_per_hour": number(s.licence_usd_per_hour),
         "usd_per_month": number(monthly),
         "usd_per_mtok_input": number(costs["input"]),
         "usd_per_mtok_output": number(costs["output"]),
@@ -141,6 +142,8 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "usd_per_mtok_blended_at_capacity": number(ceiling["blended"]),
         "tco_usd": number(float(present_value(monthly, workload.horizon_months, workload.discount_fraction))),
         "watts": number(s.watts),
+        "pue": number(s.offer.pue),
+        "usd_per_kwh": number(s.offer.usd_per_kwh) if s.offer.usd_per_kwh is not None else None,
         "joules_per_output_token": number(s.watts / counted_s),
         "kgco2e_per_mtok": number(s.watts / counted_s * 1e6 / JOULES_PER_KWH * grid if grid else math.nan),
         "bound": bound_of(steps),
@@ -153,7 +156,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         r = vectors(r, number(rates["input"]), number(s.watts))
         r["input_tokens_per_s_at_capacity"] = number(rates["input"] * full)
     r["interval"] = (vector_intervals if makes_vectors(workload) else intervals)(r, half)
-    r["reasons"] = reasons(workload, s, r)
+    r["reasons"] = [*reasons(workload, s, r), *terms(catalog, s)]
     r["warnings"] = warnings(workload, s, r)
     return r
 
@@ -265,6 +268,24 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
 
 def keeps_cache(s: Scored) -> bool:
     return s.memory.kv_capacity_tokens < NO_CACHE_TOKENS
+
+
+def terms(catalog: Catalog, s: Scored) -> list[str]:
+    """What is particular to the price: an organisation's own terms, licences, where a bought host stands."""
+    c, chips = s.lane.choice, s.instances * s.offer.accelerators
+    said = [f"price: {s.offer.notes}"] if s.offer.notes else []
+    said += [
+        f"{li.name}: ${li.usd_per_accelerator_year:,.0f} a year for each of {counted(chips, 'accelerator')}, "
+        f"${li.usd_per_accelerator_year * chips / HOURS_PER_YEAR:,.2f} an hour in the price ({li.source})"
+        for li in catalog.licences
+        if li.covers(c.accelerator.vendor, s.lane.framework.slug)
+    ]
+    if s.offer.acquisition == "own" and s.offer.usd_per_kwh is not None:
+        said.append(
+            f"stands at {s.offer.region}: {s.offer.usd_per_kwh:.3g} USD/kWh, PUE {s.offer.pue:.3g}, "
+            f"{s.offer.kgco2e_per_kwh or math.nan:.3g} kgCO2e/kWh"
+        )
+    return said
 
 
 def counted(number: int, what: str) -> str:

@@ -277,14 +277,17 @@ def open_form(built: Built, rate_per_s: float) -> Json:
 def costs(built: Built, said: Json, prefill_share: float) -> Json:
     """The cheapest current offer that can hold it, and its power at full load."""
     offers, a = assemble.market(built.fixed.accelerator)
-    power = watts(built, a)
     priced = [(usd, o) for o in offers if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
     if not priced:
-        return power_json(power, said, None) | {"usd_per_hour": None, "price_as_of": None, "price_source": None}
+        return power_json(watts(built, a, None), said, None) | {
+            "usd_per_hour": None,
+            "price_as_of": None,
+            "price_source": None,
+        }
     usd, offer = min(priced, key=lambda found: found[0])
     output = 0.0 if built.fixed.model.encoder_only else said["output_tokens_per_s"] or 0.0
     split = token_costs(usd, {"input": (said["total_tokens_per_s"] or 0.0) - output, "output": output}, prefill_share)
-    return power_json(power, said, offer) | {
+    return power_json(watts(built, a, offer), said, offer) | {
         "provider": offer.provider,
         "instance": offer.instance,
         "region": offer.region,
@@ -305,10 +308,12 @@ def usd_per_hour(pools: tuple[Pool, ...], offer: Offer) -> float | None:
     return float(sum(counts)) * offer.usd_per_hour
 
 
-def watts(built: Built, a: Assumptions) -> float:
-    chip = built.fixed.accelerator
-    each = watts_per_chip(np.array(chip.watts), np.array(chip.idle_watts), np.array(1.0), a)
-    return float(each) * built.fixed.case.chips * a.pue
+def watts(built: Built, a: Assumptions, offer: Offer | None) -> float:
+    """All chips busy, in the hosts and the building of the offer."""
+    chip, share = built.fixed.accelerator, offer.host_watts_per_accelerator if offer else None
+    host = None if share is None else np.array(share)
+    each = watts_per_chip(np.array(chip.watts), np.array(chip.idle_watts), np.array(1.0), a, host)
+    return float(each) * built.fixed.case.chips * (offer.pue if offer else a.pue)
 
 
 def power_json(watts: float, said: Json, offer: Offer | None) -> Json:

@@ -157,7 +157,10 @@ def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
 
 @require_POST
 def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
-    return redirect("advice", advise.rescore(get_object_or_404(visible(), pk=pk)).pk)
+    found = get_object_or_404(visible(), pk=pk)
+    if request.POST.get("prices") == "then" and found.state in advise.FINISHED:
+        return redirect("advice", advise.again_at_its_prices(found).pk)
+    return redirect("advice", advise.rescore(found).pk)
 
 
 @require_POST

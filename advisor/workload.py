@@ -1,15 +1,33 @@
 """The workload file: what a planner may ask, read safely, with errors that name the field and what is allowed."""
 
-import difflib
-import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from advisor.embedding import unsuited_model, with_one_vector
-from advisor.workload_text import WorkloadError, error, load, set_path, unstorable
+from advisor.workload_errors import explain
+from advisor.workload_text import (
+    WorkloadError,
+    error,
+    listed,
+    load,
+    near,
+    past_day,
+    set_path,
+    unstorable,
+)
 
 __all__ = ["WorkloadError", "check_catalog", "error", "load", "parse", "set_path"]
 
@@ -132,6 +150,7 @@ class Site(Section):
     max_kw: Positive | None = None
     kw_per_rack: Positive | None = None
     cooling: Literal["air", "liquid", "any"] = "any"
+    region: Name | None = None  # of the catalog: electricity, carbon, PUE and colocation of owned hosts
 
 
 class Constraints(Section):
@@ -196,6 +215,17 @@ def probe_word(value: object) -> object:
     return "no" if value is False else value
 
 
+def named_day(value: str) -> str:
+    try:
+        return past_day(value)
+    except ValueError as trouble:
+        message, allowed = trouble.args
+        raise PydanticCustomError("day", message, {"expected": allowed}) from None
+
+
+Day = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date"}), AfterValidator(named_day)]
+
+
 class Spec(Section):
     name: Name = "untitled"
     kind: Kind = "serving"
@@ -214,6 +244,7 @@ class Spec(Section):
     tco: Tco = Field(default_factory=lambda: Tco.model_validate({}))
     team: dict[Stack, Annotated[int, Field(ge=0, le=5)]] = {}
     probe: Annotated[Literal["no", "preferred", "required"], BeforeValidator(probe_word)] = "no"
+    prices_as_of: Day | None = None  # prices, discounts and licences as they were known on that day
 
 
 # --- validating -------------------------------------------------------------------------------------------------
@@ -228,7 +259,7 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     try:
         spec = Spec.model_validate(raw)
     except ValidationError as trouble:
-        also = [explain(item) for item in trouble.errors(include_url=False)]
+        also = [explain(item, Spec) for item in trouble.errors(include_url=False)]
         found += [item for item in also if not any(within(item["field"], at["field"]) for at in found)]
         raise WorkloadError(found + missing(raw)) from None
     if found:
@@ -302,104 +333,6 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
     return found
 
 
-BOUNDS = {
-    "greater_than": ("gt", "must be greater than {}", "> {}"),
-    "greater_than_equal": ("ge", "must be at least {}", ">= {}"),
-    "less_than_equal": ("le", "must be at most {}", "<= {}"),
-    "literal_error": ("expected", "is not one of the choices", "{}"),
-    "string_pattern_mismatch": ("pattern", "contains characters that are not accepted", "printable text"),
-    "string_too_long": ("max_length", "is too long", "at most {} characters"),
-    "string_too_short": ("min_length", "is empty", "at least {} character"),
-    "too_long": ("max_length", "has too many entries", "at most {}"),
-    "too_short": ("min_length", "has too few entries", "at least {}"),
-    "one_of": ("expected", "needs exactly one of its forms", "{}"),
-}
-TYPES = {
-    "float_type": "a number",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "string_type": "text",
-    "list_type": "a list",
-    "dict_type": "a section of keys",
-    "model_type": "a section of keys",
-    "model_attributes_type": "a section of keys",
-    "finite_number": "a finite number",
-}
-
-FORMS = {
-    "input_tokens": "a number or {mean, p95}",
-    "output_tokens": "a number or {mean, p95}",
-    "requests_per_s": "a number or {mean, peak}",
-}
-
-
-def explain(item: Any, root: type[BaseModel] | None = None) -> dict[str, str]:
-    """A pydantic error as field, message and what is allowed in a section like `root` (a workload)."""
-    loc = tuple(part for part in item["loc"] if not str(part).startswith(("~", "[key]")))
-    kind, context, given = item["type"], item.get("ctx", {}), item["input"]
-    field = dotted(loc)
-    if kind == "missing":
-        return error(field, "is required")
-    if kind == "extra_forbidden":
-        keys = allowed_keys(loc[:-1], root or Spec)
-        return error(field, f"unknown key{near(str(loc[-1]), keys)}", ", ".join(keys))
-    if kind == "below_mean":
-        return error(f"{field}.{context['at']}", item["msg"], f">= {context['mean']:g}")
-    if kind in BOUNDS:
-        key, message, allowed = BOUNDS[kind]
-        limit = context.get(key, "")
-        limit = f"{limit:g}" if isinstance(limit, float) else limit
-        hint = near(given, str(limit).replace("'", "").replace(" or ", ", ").split(", ")) if key == "expected" else ""
-        return error(field, message.format(limit) + hint, allowed.format(limit).replace("'", ""))
-    wanted = FORMS.get(str(loc[-1]) if loc else "", TYPES.get(kind, ""))
-    shown = json.dumps(given, default=str)[:60]
-    return error(field, f"must be {wanted}, not {shown}" if wanted else item["msg"], wanted)
-
-
-def dotted(loc: Iterable[Any]) -> str:
-    """traffic.load_curve[3] from its parts."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
-
-
-def near(given: object, known: Iterable[str], most: int = 1, cutoff: float = 0.65) -> str:
-    """'; did you mean x?' for the closest of `known`, or nothing."""
-    found = nearest(given, known, most, cutoff)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
-
-
-def nearest(given: object, known: Iterable[str], most: int, cutoff: float) -> list[str]:
-    """The closest of `known` in any case: the name itself, names that begin with or hold it, then similar ones."""
-    by_fold = {name.casefold(): name for name in sorted(known)}
-    typed = str(given).strip().casefold()[:200]
-    holding = [name for name in by_fold if len(typed) > 1 and typed in name]
-    holding.sort(key=lambda name: (not name.startswith(typed), len(name)))
-    similar = difflib.get_close_matches(typed, by_fold, n=most, cutoff=cutoff)
-    return [by_fold[name] for name in dict.fromkeys([*holding, *similar])][:most]
-
-
-def listed(given: object, known: Iterable[str], where: str, most: int = 40) -> str:
-    """Names of `known`, those close to `given` first; a cut list says of how many and where they all stand."""
-    names = sorted(known)
-    shown = list(dict.fromkeys([*nearest(given, names, most=8, cutoff=0.45), *names]))[:most]
-    more = f", ... ({len(names)} in all{f'; see {where}' if where else ''})" if len(shown) < len(names) else ""
-    return ", ".join(shown) + more
-
-
-def allowed_keys(loc: Iterable[Any], root: type[BaseModel]) -> list[str]:
-    """The keys of the section at `loc` in `root`."""
-    section = root
-    for part in loc:
-        field = section.model_fields.get(str(part))
-        section = next(iter(sections_in(field.annotation)), section) if field else section
-    return list(section.model_fields)
-
-
-def sections_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in sections_in(part)]
-
-
 # --- against the catalog ----------------------------------------------------------------------------------------
 
 
@@ -410,8 +343,6 @@ def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
         found.append(error("kind", f"{spec['kind']} is not yet available", ", ".join(RUNNABLE_KINDS)))
     else:
         found = unknown_names(spec) + ([] if files else paths_in(spec))
-        if set(spec["constraints"]["acquisition"]) == {"api"}:
-            found.append(error("constraints.acquisition", "hosted APIs alone cannot be compared yet", "rent, own"))
     if found := found or unsuited_model(spec):
         raise WorkloadError(found)
 
@@ -447,6 +378,8 @@ def unknown_names(spec: Mapping[str, Any]) -> list[dict[str, str]]:
             found += unknown(f"constraints.{field}.{side}", chosen[field][side], source)
     for field in ("owned", "inventory"):
         found += unknown(field, list(spec[field]), slugs)
+    site = spec["constraints"]["site"].get("region")
+    found += unknown("constraints.site.region", [site] if site else [], lambda: region_slugs(Region))
     extra = [key for key in spec["tco"] if key not in Tco.model_fields]
     found += unknown("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
     return found

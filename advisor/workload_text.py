@@ -1,9 +1,11 @@
 """YAML or JSON text as plain values, safely: bounded, no aliases, no duplicate keys, errors that name the field."""
 
+import datetime
+import difflib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -139,3 +141,43 @@ def set_path(spec: Mapping[str, Any], path: str, value: str) -> dict[str, Any]:
 def load_value(path: str, value: str) -> Any:
     """The value of one `--set`, read by the same YAML rules as the file."""
     return load("value: " + value if value.strip() else "value: ''")["value"]
+
+
+def past_day(value: str) -> str:
+    """A real day that is not ahead; ValueError with the reason and, after it, what is allowed."""
+    try:
+        day = datetime.date.fromisoformat(value)
+    except ValueError:
+        raise ValueError("is not a day", "a day such as 2026-10-21") from None
+    if day > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):
+        raise ValueError("lies ahead: its prices are not known", "a day up to today")
+    return day.isoformat()
+
+
+def near(given: object, known: Iterable[str], most: int = 1, cutoff: float = 0.65) -> str:
+    """'; did you mean x?' for the closest of `known`, or nothing."""
+    found = nearest(given, known, most, cutoff)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def nearest(given: object, known: Iterable[str], most: int, cutoff: float) -> list[str]:
+    """The closest of `known` in any case: the name itself, names that begin with or hold it, then similar ones."""
+    by_fold = {name.casefold(): name for name in sorted(known)}
+    typed = str(given).strip().casefold()[:200]
+    holding = [name for name in by_fold if len(typed) > 1 and typed in name]
+    holding.sort(key=lambda name: (not name.startswith(typed), len(name)))
+    similar = difflib.get_close_matches(typed, by_fold, n=most, cutoff=cutoff)
+    return [by_fold[name] for name in dict.fromkeys([*holding, *similar])][:most]
+
+
+def listed(given: object, known: Iterable[str], where: str, most: int = 40) -> str:
+    """Names of `known`, those close to `given` first; a cut list says of how many and where they all stand."""
+    names = sorted(known)
+    shown = list(dict.fromkeys([*nearest(given, names, most=8, cutoff=0.45), *names]))[:most]
+    more = f", ... ({len(names)} in all{f'; see {where}' if where else ''})" if len(shown) < len(names) else ""
+    return ", ".join(shown) + more
+
+
+def dotted(loc: Iterable[Any]) -> str:
+    """traffic.load_curve[3] from its parts."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from statistics import median
 from typing import Any
 
-from django.db.models import Exists, F, FloatField, Max, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, F, FloatField, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
-from catalog.models import Accelerator, Price
+from catalog.models import Accelerator, CatalogLoad, Price
 
 AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an offer that has expired wins no verdict
 NO_CURRENT_PRICE = "no current price"
@@ -26,11 +26,11 @@ def today() -> date:
     return timezone.localdate()
 
 
-def age(as_of: date | None) -> str:
-    """How old is a figure: fresh, ageing after 30 days, stale after 90, expired after twelve months?"""
+def age(as_of: date | None, on: date | None = None) -> str:
+    """How old is a figure on a day: fresh, ageing after 30 days, stale after 90, expired after twelve months?"""
     if as_of is None:
         return "unknown"
-    days = (today() - as_of).days
+    days = ((on or today()) - as_of).days
     limits = ((AGEING_DAYS, "fresh"), (STALE_DAYS, "ageing"), (EXPIRED_DAYS, "stale"))
     return next((word for limit, word in limits if days <= limit), "expired")
 
@@ -138,6 +138,19 @@ def spread(term: str, priced: list[tuple[float, Any]]) -> Spread:
     )
 
 
-def has_expired(newest_offer: date | None) -> bool:
-    """Whether no offer is younger than twelve months."""
-    return age(newest_offer) in ("unknown", "expired")
+def has_expired(newest_offer: date | None, on: date | None = None) -> bool:
+    """Whether no offer is younger than twelve months on a day: the one rule of lists, pages and advice."""
+    return age(newest_offer, on) in ("unknown", "expired")
+
+
+def known_on(rows: QuerySet[Any], day: date) -> QuerySet[Any]:
+    """Of append-only rows those that were known on a day: true by then, and recorded by then.
+
+    A day from before this catalog was first loaded could not be asked about; there the dates of the rows decide alone.
+    """
+    known = rows.filter(as_of__lte=day)
+    first = CatalogLoad.objects.order_by("loaded_at").values_list("loaded_at", flat=True).first()
+    over = timezone.make_aware(datetime.combine(day + timedelta(days=1), time.min))
+    if first is None or first >= over:
+        return known
+    return known.filter(Q(recorded_at=None) | Q(recorded_at__lt=over))

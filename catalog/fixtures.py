@@ -28,6 +28,7 @@ API_PRICE_COLUMNS = (
     *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
     *("max_input_tokens", "as_of", "source"),
 )
+API_SPEED = ("output_tokens_per_s", "speed_source")  # columns that a file may have besides: as published, with its date
 SUPPORT = ("stacks", "vendors", "kinds", "quantizations", "kv_dtypes", "mixers", "features")
 SCHEDULING = (
     *("scheduler", "default_max_batched_tokens", "max_running_requests", "memory_fraction", "block_tokens"),
@@ -42,6 +43,7 @@ BENCHMARKS = "chips.csv"
 BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
 DISCOUNT_COLUMNS = ("provider", "accelerator", "term", "discount_fraction", "as_of", "source")
 LICENCE_COLUMNS = ("name", "vendor", "usd_per_accelerator_per_year", "as_of", "source")
+LICENCE_FOR = ("framework",)  # a column that a file of licences may have besides
 META = ("source", "as_of", "basis")
 
 
@@ -324,22 +326,34 @@ def prices(path: Path) -> Iterator[Row]:
 
 def api_prices(path: Path) -> Iterator[Row]:
     """What hosted models cost."""
-    return table(path, API_PRICE_COLUMNS, api_price) if path.exists() else iter(())
+    return table(path, API_PRICE_COLUMNS, api_price, API_SPEED) if path.exists() else iter(())
 
 
 def api_price(where: str, given: Mapping[str, Any]) -> Row:
     """What one hosted model costs."""
-    optional = ("usd_per_mtok_cached_input", "max_input_tokens")
+    optional = ("usd_per_mtok_cached_input", "max_input_tokens", *API_SPEED)
     check_keys(where, given, [column for column in API_PRICE_COLUMNS if column not in optional], optional)
     row: Row = dict(given)
     try:
         for key in ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"):
             row[key] = Decimal(given[key]).quantize(Decimal("0.000001")) if given[key] else None
         row["max_input_tokens"] = int(given["max_input_tokens"]) if given["max_input_tokens"] else None
+        if "output_tokens_per_s" in given:  # a list without the column leaves what is known of speed
+            row |= _speed(where, given["output_tokens_per_s"] or "", given.get("speed_source") or "")
         row["as_of"] = date.fromisoformat(given["as_of"])
     except (ValueError, InvalidOperation) as error:
         raise FixtureError(f"{where}: {error}") from error
     return row
+
+
+def _speed(where: str, tokens_per_s: str, source: str) -> Row:
+    """What one request gets of an endpoint, as published: both or neither."""
+    if bool(tokens_per_s) != bool(source):
+        raise FixtureError(f"{where}: output_tokens_per_s and speed_source come together")
+    if not tokens_per_s:
+        return {"output_tokens_per_s": None, "speed_source": ""}
+    check_number(f"{where}: output_tokens_per_s", float(tokens_per_s))
+    return {"output_tokens_per_s": float(tokens_per_s), "speed_source": source}
 
 
 def numbered(where: str, given: Mapping[str, Any], columns: tuple[str, ...], number: str, optional: str = "") -> Row:
@@ -373,9 +387,16 @@ def discount(where: str, given: Mapping[str, Any]) -> Row:
 
 def licence(where: str, given: Mapping[str, Any]) -> Row:
     """What an organisation pays a year for software or support of each of its chips."""
-    row = numbered(where, given, LICENCE_COLUMNS, "usd_per_accelerator_per_year")
+    row = numbered(
+        where,
+        {"framework": "", **given},
+        (*LICENCE_COLUMNS, *LICENCE_FOR),
+        "usd_per_accelerator_per_year",
+        "vendor framework",
+    )
     return row | {
-        "usd_per_accelerator_per_year": Decimal(str(row["usd_per_accelerator_per_year"])).quantize(Decimal("0.01"))
+        "framework": row["framework"] or "",
+        "usd_per_accelerator_per_year": Decimal(str(row["usd_per_accelerator_per_year"])).quantize(Decimal("0.01")),
     }
 
 

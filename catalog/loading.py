@@ -129,7 +129,9 @@ def append_licences(given: Iterable[Row], organisation: Organisation) -> Counts:
     """Adds what an organisation pays for software and support."""
     rows = [row | {"organisation": organisation} for row in given]
     stored = SupportLicence.objects.filter(organisation=organisation)
-    return append(SupportLicence, rows, ("name", "vendor", "as_of"), ("usd_per_accelerator_per_year",), stored)
+    return append(
+        SupportLicence, rows, ("name", "vendor", "framework", "as_of"), ("usd_per_accelerator_per_year",), stored
+    )
 
 
 def append_benchmarks(path: Path) -> Counts:

@@ -2,6 +2,7 @@
 
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.utils import timezone
 from simple_history.models import HistoricalRecords
 
 
@@ -87,6 +88,7 @@ class Price(models.Model):
     as_of = models.DateField()
     source = models.TextField()
     notes = models.TextField(blank=True)
+    recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
 
     class Meta:
         ordering = ["provider", "instance", "region", "term", "-as_of"]
@@ -129,8 +131,11 @@ class ApiPrice(models.Model):
     usd_per_mtok_cached_input = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
     usd_per_mtok_output = models.DecimalField(max_digits=12, decimal_places=6)
     max_input_tokens = models.IntegerField(null=True, blank=True)
+    output_tokens_per_s = models.FloatField(null=True, blank=True)  # that one request gets, as published
+    speed_source = models.TextField(blank=True)  # with its date
     as_of = models.DateField()
     source = models.TextField()
+    recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
 
     class Meta:
         ordering = ["model", "provider", "name", "-as_of"]
@@ -242,6 +247,7 @@ class Discount(models.Model):
     discount_fraction = models.FloatField()
     as_of = models.DateField()
     source = models.TextField()
+    recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
 
     class Meta:
         ordering = ["organisation", "provider", "-as_of"]
@@ -267,15 +273,19 @@ class SupportLicence(models.Model):
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="support_licences")
     name = models.CharField(max_length=120)
-    vendor = models.CharField(max_length=40)  # whose chips need it
+    vendor = models.CharField(max_length=40, blank=True)  # whose chips need it; empty: everyone's
+    framework = models.CharField(max_length=60, blank=True)  # slug of the one that needs it; empty: whatever runs
     usd_per_accelerator_per_year = models.DecimalField(max_digits=12, decimal_places=2)
     as_of = models.DateField()
     source = models.TextField()
+    recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
 
     class Meta:
         ordering = ["organisation", "name", "-as_of"]
         constraints = [
-            models.UniqueConstraint(fields=["organisation", "name", "vendor", "as_of"], name="one_licence_a_day"),
+            models.UniqueConstraint(
+                fields=["organisation", "name", "vendor", "framework", "as_of"], name="one_licence_a_day"
+            ),
             models.CheckConstraint(
                 condition=models.Q(usd_per_accelerator_per_year__gte=0), name="licence_not_negative"
             ),

@@ -84,13 +84,6 @@ def test_the_power_of_the_site_is_a_limit_in_watts() -> None:
     assert not_used(spec, assemble.COSTS) == []
 
 
-def test_hosted_apis_alone_are_refused_and_beside_others_said() -> None:
-    with pytest.raises(workload.WorkloadError, match="hosted APIs"):
-        asked("constraints.acquisition=[api]")
-    names = [item["name"] for item in answer("constraints.acquisition=[rent, api]")["assumptions"]]
-    assert "hosted APIs" in names
-
-
 def test_a_model_by_its_slug_is_the_model() -> None:
     by_slug = asked("model=meta-llama-llama-3-3-70b-instruct")
     assert assemble.snapshot(by_slug)["model"]["hf_id"] == "meta-llama/Llama-3.3-70B-Instruct"

@@ -76,9 +76,8 @@ def test_every_wrong_field_is_told_at_once() -> None:
     assert set(errors_of(**wrong)) == set(wrong)
 
 
-def test_a_fresh_form_leaves_hosted_apis_out() -> None:
-    assert defaults()["constraints.acquisition"] == ["rent", "own"]
-    assert forms.preset("support-chat")["constraints"]["acquisition"] == ["rent", "own"]  # type: ignore[index]
+def test_a_fresh_form_asks_for_every_way_of_paying() -> None:
+    assert defaults()["constraints.acquisition"] == ["rent", "own", "api"]
     assert parse({"model": "m", "traffic": TRAFFIC})["constraints"]["acquisition"] == ["rent", "own", "api"]
 
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -12,7 +12,7 @@ from .hardware import Accelerator, Scopes, efficiency, overhead
 from .lane import Lane
 from .layout import HALF, Choice, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, Recurrent
-from .money import Assumptions
+from .money import Assumptions, Licence
 from .plan import Constraints, Framework, Offer, Quantization, Rejection, Workload
 
 # frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
@@ -37,6 +37,8 @@ class Catalog:
     scopes: Scopes
     assumptions: Assumptions
     stale: Mapping[str, str]  # accelerator -> why its offers do not count
+    licences: tuple[Licence, ...] = ()  # paid besides every offer
+    hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model
 
 
 def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:
@@ -61,7 +63,7 @@ def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], l
         if _outside(a, workload.constraints):
             rejections.append(Rejection(accelerator=a.slug, reason="excluded", detail="left out by your constraints"))
         elif not a.served:
-            rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=a.not_served_reason))
+            rejections.append(_not_served(a, catalog))
         elif a.slug not in priced:
             rejections.append(_unpriced(a, catalog))
         else:
@@ -75,6 +77,17 @@ def _outside(a: Accelerator, c: Constraints) -> bool:
         or a.slug in c.accelerators_deny
         or (c.vendors_allow and a.vendor not in c.vendors_allow)
         or a.vendor in c.vendors_deny
+    )
+
+
+def _not_served(a: Accelerator, catalog: Catalog) -> Rejection:
+    """What runs no framework; bought by the token where its maker hosts this model."""
+    hosted = catalog.hosted.get(a.slug)
+    return Rejection(
+        accelerator=a.slug,
+        reason="unsupported",
+        detail=f"{a.not_served_reason}; {hosted}" if hosted else a.not_served_reason,
+        smallest_change="bought by the token: see hosted" if hosted else "",
     )
 
 

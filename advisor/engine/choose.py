@@ -17,6 +17,7 @@ SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
 # a chip's designs are its best within each slack, of so many kinds (chips of a replica, framework): estimates of a
 # p95 are rough
 KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
+SAFE = 0.75  # an estimate this far within its limits mostly holds: the best of every size of replica is tried last
 SAME_SPEED = 1.03  # TPOTs this close are a tie under `latency`
 SHOWN = 10  # accelerators that are ranked
 
@@ -120,17 +121,21 @@ def designs(workload: Workload, table: Table, own: Array, score: Array) -> list[
     found: set[tuple[int, int]] = set()
     for slack, kinds in KINDS_BY_SLACK.items():
         found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
+    found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
     quickness = np.where(np.isfinite(excess), table.ttft_p95_s[own] * table.tpot_p95_s[own], np.inf)
     found |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
     return sorted(found, key=lambda cell: (float(score[cell]), cell))
 
 
-def _best_of_kinds(table: Table, own: Array, score: Array, allowed: Array, kinds: int) -> Iterator[tuple[int, int]]:
+def _best_of_kinds(
+    table: Table, own: Array, score: Array, allowed: Array, kinds: int, by_size: bool = False
+) -> Iterator[tuple[int, int]]:
+    """The best of so many kinds; of each size of replica, whatever the framework, when `by_size`."""
     i, j = np.nonzero(allowed)
     seen: set[tuple[float, str]] = set()
     for k in np.argsort(score[i, j], kind="stable"):
         row, column = int(own[i[k]]), int(j[k])
-        kind = (float(table.chips[row, 0]), table.wanted[row].framework.slug)
+        kind = (float(table.chips[row, 0]), "" if by_size else table.wanted[row].framework.slug)
         if kind not in seen:
             seen.add(kind)
             yield row, column

@@ -13,7 +13,7 @@ from .hardware import Accelerator
 from .lane import Lane, Lanes, lanes, memory, take
 from .layout import layouts
 from .memory import Memory
-from .money import HOURS_PER_MONTH, watts_per_chip
+from .money import HOURS_PER_MONTH, licence_usd_per_hour, watts_per_chip
 from .plan import Offer, Workload
 from .serving import closed_loop, open_loop
 from .steptime import Demand, Scheduler
@@ -86,8 +86,10 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         tpot_p95_s=tpot,
         usd_per_hour=usd,
         offer=offer,
-        watts=_watts(catalog, kept, chips * (replicas + spares), _load(workload, capacity * (replicas + spares))),
-        full_watts=_watts(catalog, kept, chips * (replicas + spares), np.ones(1)),
+        watts=_watts(
+            catalog, kept, offer, chips * (replicas + spares), _load(workload, capacity * (replicas + spares))
+        ),
+        full_watts=_watts(catalog, kept, offer, chips * (replicas + spares), np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
         pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
@@ -122,11 +124,19 @@ def _load(workload: Workload, capacity: Array) -> Array:
         return np.asarray(workload.requests_per_s_mean / capacity)
 
 
-def _watts(catalog: Catalog, kept: Sequence[Lane], chips: Array, busy_fraction: Array) -> Array:
-    """Draw of all replicas at this load."""
+def _watts(catalog: Catalog, kept: Sequence[Lane], offer: Array, chips: Array, busy_fraction: Array) -> Array:
+    """Draw of all replicas at this load, in the hosts and the building of the offer at this index."""
+    host = np.array([host_watts(o, catalog) for o in catalog.offers] + [math.nan])[offer]
+    pue = np.array([o.pue for o in catalog.offers] + [math.nan])[offer]
     tdp = np.array([w.choice.accelerator.watts for w in kept], dtype=float)[:, None]
     idle = np.array([w.choice.accelerator.idle_watts for w in kept], dtype=float)[:, None]
-    return np.asarray(chips * watts_per_chip(tdp, idle, busy_fraction, catalog.assumptions) * catalog.assumptions.pue)
+    return np.asarray(chips * watts_per_chip(tdp, idle, busy_fraction, catalog.assumptions, host) * pue)
+
+
+def host_watts(offer: Offer, catalog: Catalog) -> float:
+    """Each chip's share of the host, W."""
+    share = offer.host_watts_per_accelerator
+    return catalog.assumptions.host_watts_per_accelerator if share is None else share
 
 
 def _shortfalls(wanted: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
@@ -174,10 +184,12 @@ def best_offers(
         groups[(w.choice.accelerator.slug, w.choice.tp * w.choice.dp, w.choice.pp)].append(row)
     for (slug, stage_chips, stages), members in groups.items():
         rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
+        licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
         for index, o in offers[slug]:
             if stage_chips > o.together and not _spans(accelerator, o, stage_chips):
                 continue
-            cost = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages) * o.usd_per_hour
+            instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
+            cost = instances * (o.usd_per_hour + o.accelerators * licence)
             grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal
             first = np.full(cost.shape, grid) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
@@ -186,6 +198,11 @@ def best_offers(
             best[rows] = np.where(better, index, best[rows])
             priced += len(rows)
     return usd, best, priced
+
+
+def licence_of(catalog: Catalog, lane: Lane) -> float:
+    """Licences of one chip in an instance that runs this lane, USD an hour."""
+    return licence_usd_per_hour(catalog.licences, lane.choice.accelerator.vendor, lane.framework.slug)
 
 
 def _offers_by_chip(workload: Workload, catalog: Catalog) -> Mapping[str, list[tuple[int, Offer]]]:

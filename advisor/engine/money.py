@@ -1,6 +1,6 @@
 """Dollars, watts and carbon of a deployment: rent by the hour, or own over its life."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,13 +28,33 @@ class Assumptions:
     staff_usd_per_accelerator_year: float
     idle_fraction: float  # idle power as a share of TDP where the chip's own is unknown
     host_watts_per_accelerator: float
-    host_usd_per_accelerator: float  # of the computer around a card that is bought alone
+    small_host_watts: float  # of a computer for up to four cards, without them
+    small_host_usd: float
     months: float  # horizon
 
     @staticmethod
     def of(values: Mapping[str, float]) -> "Assumptions":
         """From a mapping with exactly these keys; a missing or unknown one is an error."""
         return Assumptions(**values)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Licence:
+    """Software or support that is paid for each chip in an instance, by the year."""
+
+    name: str
+    usd_per_accelerator_year: float
+    source: str
+    vendor: str = ""  # whose chips it is for; empty: everyone's
+    framework: str = ""  # what it is for; empty: whatever runs
+
+    def covers(self, vendor: str, framework: str) -> bool:
+        return self.vendor in ("", vendor) and self.framework in ("", framework)
+
+
+def licence_usd_per_hour(licences: Sequence[Licence], vendor: str, framework: str) -> float:
+    """All licences of one chip of this vendor under this framework, USD an hour."""
+    return sum(li.usd_per_accelerator_year for li in licences if li.covers(vendor, framework)) / HOURS_PER_YEAR
 
 
 def monthly_rate(discount_fraction: float) -> float:
@@ -64,10 +84,11 @@ def own_usd_per_hour(purchase_usd: float, accelerators: int, watts: float, a: As
     return float(annuity + colocation + electricity + upkeep) / HOURS_PER_MONTH
 
 
-def watts_per_chip(tdp: Array, idle: Array, busy_fraction: Array, a: Assumptions) -> Array:
-    """Mean draw of one chip with its share of the host, before PUE; NaN where no TDP is published."""
+def watts_per_chip(tdp: Array, idle: Array, busy_fraction: Array, a: Assumptions, host: Array | None = None) -> Array:
+    """Mean draw of one chip with its share of the `host`, before PUE; NaN where no TDP is published."""
     floor = np.where(np.isfinite(idle), idle, tdp * a.idle_fraction)
-    return floor + (tdp - floor) * np.clip(busy_fraction, 0.0, 1.0) + a.host_watts_per_accelerator
+    share = a.host_watts_per_accelerator if host is None else host
+    return floor + (tdp - floor) * np.clip(busy_fraction, 0.0, 1.0) + share
 
 
 def usd_per_mtok(usd_per_hour: Array, tokens_per_s: Array | float) -> Array:

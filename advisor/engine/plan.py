@@ -121,6 +121,7 @@ class Offer:
     kgco2e_per_kwh: float | None = None
     usd_per_kwh: float | None = None
     pue: float = 1.0
+    host_watts_per_accelerator: float | None = None  # each chip's share of the host; None: the default of servers
     joined_accelerators: int = 0  # sold by the chip out of a host: how many one host joins (0: those of the instance)
     notes: str = ""
 

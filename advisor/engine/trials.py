@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .candidates import CONCURRENCY, Catalog
-from .evaluate import Table, best_offers, instances_needed, tpot_limit_s
+from .evaluate import Table, best_offers, host_watts, instances_needed, licence_of, tpot_limit_s
 from .lane import Lane, Lanes
 from .memory import Memory
 from .money import HOURS_PER_MONTH, watts_per_chip
@@ -46,6 +46,7 @@ class Scored:
     verified: Verified
     capacity_requests_per_s: float  # of all replicas
     usd_per_hour: float
+    licence_usd_per_hour: float  # within it
     watts: float
     full_watts: float  # all chips busy, for a site's limit
     utilisation_fraction: float  # mean load over capacity
@@ -195,6 +196,7 @@ class Trials:
             verified=trial.verified,
             capacity_requests_per_s=capacity,
             usd_per_hour=float(usd[0, 0]),
+            licence_usd_per_hour=licence_of(self.catalog, lane) * instances * offer.accelerators,
             watts=math.nan,
             full_watts=math.nan,
             utilisation_fraction=load,
@@ -216,9 +218,10 @@ class Trials:
         """Draw at this load with the hosts' share and PUE; the idle chips of a bought host draw too."""
         a, assumed = s.lane.choice.accelerator, self.catalog.assumptions
         tdp, idle = np.array(a.watts), np.array(a.idle_watts)
-        busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed)) * s.chips
-        resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed)) * s.idle_chips
-        return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * assumed.pue
+        host = np.array(host_watts(s.offer, self.catalog))
+        busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host)) * s.chips
+        resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed, host)) * s.idle_chips
+        return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
 
 
 def _parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryParts:

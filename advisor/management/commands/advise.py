@@ -30,6 +30,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--top", type=int, metavar="N", help="at most so many recommendations")
         parser.add_argument("--set", action="append", default=[], metavar="path.to.key=value")
+        parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
         parser.add_argument("--snapshot", type=Path, help="read the catalog from this file; written when it is absent")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,7 +40,7 @@ class Command(BaseCommand):
         if options["top"] is not None and options["top"] < 1:
             self.refuse(f"--top: {options['top']} recommendations are none; give a whole number from 1")
         try:
-            spec = question(options["workload"], options["set"])
+            spec = question(options["workload"], options["set"], options["prices_as_of"])
             snapshot = kept_snapshot(options["snapshot"], lambda: assemble.snapshot(spec, default_organisation()))
             result = timed(lambda: assemble.recommend(spec, snapshot))
         except workload.WorkloadError as error:
@@ -48,7 +49,7 @@ class Command(BaseCommand):
             self.refuse(str(error))
         result["recommendations"] = result["recommendations"][: options["top"]]
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](result))
-        sys.exit(OK if result["recommendations"] else NOTHING_FEASIBLE)
+        sys.exit(OK if result["recommendations"] or bought(result) else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -102,9 +103,16 @@ def timed(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)}
 
 
-def question(path: Path, changes: list[str]) -> dict[str, Any]:
+def bought(result: dict[str, Any]) -> bool:
+    """Whether tokens are for sale to somebody who asked for nothing else."""
+    return result["workload"]["constraints"]["acquisition"] == ["api"] and bool(result["hosted"])
+
+
+def question(path: Path, changes: list[str], prices_as_of: str | None = None) -> dict[str, Any]:
     """The validated workload of the file with each `--set` applied; the files it names are read beside it."""
     raw = workload.load(read(path, "workload file"))
+    if prices_as_of is not None:
+        raw = {**raw, "prices_as_of": prices_as_of}
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
@@ -137,6 +145,8 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
     found = read_json(path, "snapshot", remedy)
     if "catalog_version" not in found:
         raise BadFile(f"{path}: this is no snapshot of the catalog (it has no catalog_version); {remedy}")
+    if "prices" in found and "hosted" not in found:
+        raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
     return found
 
 

@@ -107,7 +107,8 @@ def add(
     if owner is not None and form == "discounts":
         return loading.append_discounts(fixtures.table(path, fixtures.DISCOUNT_COLUMNS, fixtures.discount), owner)
     if owner is not None:
-        return loading.append_licences(fixtures.table(path, fixtures.LICENCE_COLUMNS, fixtures.licence), owner)
+        rows = fixtures.table(path, fixtures.LICENCE_COLUMNS, fixtures.licence, fixtures.LICENCE_FOR)
+        return loading.append_licences(rows, owner)
     if form == "litellm":
         models = ServedModel.objects.values_list("hf_id", "slug")
         hosted = litellm.read(path, models, as_of, skipped)
