@@ -5,7 +5,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """When a price was recorded (of the rows that are there: not known), speeds of endpoints, licences of frameworks."""
 
-    dependencies = [("catalog", "0006_purchase_range")]
+    dependencies = [("catalog", "0007_scored_rows")]
 
     operations = [
         migrations.AddField("apiprice", "recorded_at", models.DateTimeField(default=None, editable=False, null=True)),
