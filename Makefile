@@ -46,8 +46,11 @@ fidelity: data
 	  "(columns: fixtures/README.md; the last published scores: docs/fidelity.md)" >&2; exit 1; }
 	@$(ASK) fidelity $(MEASUREMENTS:%=--measurements %) $(FIDELITY_ARGS)
 
+# The probes are measured by the Python that has torch and the GPU: make bench BENCH_PYTHON=python3.
+BENCH_PYTHON ?= $(PY)
 bench: data
 	@$(ASK) bench_search
+	@$(BENCH_PYTHON) -m probes.bench_ceiling
 
 soak: $(ALL)
 	@$(PY) -m tests.soak docs/reliability.md

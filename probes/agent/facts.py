@@ -41,8 +41,8 @@ def detect(max_bytes: int | None = None) -> Device:
 
 def _gpu(torch: Any, backend: str, max_bytes: int | None) -> Device:
     about = torch.cuda.get_device_properties(0)
-    if max_bytes and max_bytes < about.total_memory:
-        torch.cuda.set_per_process_memory_fraction(max_bytes / about.total_memory)
+    if max_bytes:
+        torch.cuda.set_per_process_memory_fraction(min(0.9, max_bytes / about.total_memory))
     return Device(
         backend=backend,
         torch=torch,

@@ -9,7 +9,6 @@ Nothing in it is run, opened or imported. What could not be measured is listed w
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib
 import json
 import sys
@@ -22,11 +21,9 @@ from typing import Any
 from . import facts
 from .axes import KINDS, SHARES, SUITE_S, SUITES, WARM_S, WINDOW_S
 from .measure import Case, Check, Device, Skip, Timing, Work, measure, time_work
+from .spec import AGENT_VERSION, SCHEMA, SpecError, checked, spec_hash
 
-AGENT_VERSION = "1.0.0"
 SUITE_VERSION = "1"
-SCHEMA = "assay-probe/1"
-SPEC_FIELDS = {"suite", "kinds", "max_s", "max_bytes"}
 # The module that measures a kind; each offers cases(kind, suite, device).
 MODULES = {
     "known_answer": "answers", "launch": "launch", "host_copy": "launch",
@@ -42,40 +39,6 @@ MODULES = {
 Progress = Callable[[str, int, int], bool]
 
 
-class BadSpec(ValueError):
-    """The spec is not one that this agent accepts; the message says what to change."""
-
-
-def checked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with its defaults; raises BadSpec naming the wrong field."""
-    if unknown := set(spec) - SPEC_FIELDS:
-        raise BadSpec(f"unknown field of the spec: {', '.join(sorted(map(str, unknown)))}")
-    suite, kinds = spec.get("suite", "quick"), spec.get("kinds")
-    if suite not in SUITES:
-        raise BadSpec(f"suite must be one of {', '.join(SUITES)}, not {suite!r}")
-    if kinds is not None and (not isinstance(kinds, (list, tuple)) or not kinds):
-        raise BadSpec("kinds must be null (every kind) or a list that names at least one")
-    if wrong := [kind for kind in kinds or () if kind not in KINDS]:
-        raise BadSpec(f"unknown kind {wrong[0]!r}; the kinds are {', '.join(KINDS)}")
-    if suite == "custom" and kinds is None:
-        raise BadSpec("a custom suite needs its list of kinds")
-    limits = {name: _positive(spec, name) for name in ("max_s", "max_bytes")}
-    return {"suite": suite, "kinds": list(kinds) if kinds else None, **limits}
-
-
-def _positive(spec: Mapping[str, Any], name: str) -> float | int | None:
-    value = spec.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e15:
-        raise BadSpec(f"{name} must be a positive number, not {value!r}")
-    return int(value) if name == "max_bytes" else value
-
-
-def spec_hash(spec: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
 def wanted_kinds(spec: Mapping[str, Any]) -> list[str]:
     return [kind for kind in KINDS if spec["kinds"] is None or kind in spec["kinds"]]
 
@@ -87,7 +50,7 @@ def cases_of(kind: str, suite: str, device: Device) -> list[Case]:
 
 def plan(spec: Mapping[str, Any], device: Device | None = None) -> list[dict[str, Any]]:
     """What `run` will try, in order: {"kind", "key", "estimated_s"}; the last of a kind yield when its time is over."""
-    spec = checked_spec(spec)
+    spec = checked(dict(spec))
     device = device or facts.detect(spec["max_bytes"])
     case_s = WINDOW_S[spec["suite"]] + WARM_S[spec["suite"]]
     return [
@@ -118,22 +81,22 @@ class _Run:
 def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, total: True) -> dict[str, Any]:
     """Measure this machine. `progress(kind, done, total)` is asked before every case; False ends the run there."""
     start_s, started_at = time.monotonic(), datetime.now(timezone.utc)
-    checked = checked_spec(spec)
-    device = facts.detect(checked["max_bytes"])
-    limit_s = min(checked["max_s"] or SUITE_S[checked["suite"]], SUITE_S[checked["suite"]])
-    state = _Run(checked, device, progress, start_s, start_s + limit_s, _first_look(device))
-    kinds = wanted_kinds(checked)
-    cases = {kind: cases_of(kind, checked["suite"], device) for kind in kinds}
+    wanted = checked(dict(spec))
+    device = facts.detect(wanted["max_bytes"])
+    limit_s = min(wanted["max_s"] or SUITE_S[wanted["suite"]], SUITE_S[wanted["suite"]])
+    state = _Run(wanted, device, progress, start_s, start_s + limit_s, _first_look(device))
+    kinds = wanted_kinds(wanted)
+    cases = {kind: cases_of(kind, wanted["suite"], device) for kind in kinds}
     total = sum(map(len, cases.values()))
     for at, kind in enumerate(kinds):
         _run_kind(state, cases[kind], total, _stop_s(state, kinds[at:]))
     return {
         "schema": SCHEMA,
         "agent_version": AGENT_VERSION,
-        "suite": checked["suite"],
+        "suite": wanted["suite"],
         "suite_version": SUITE_VERSION,
-        "spec_hash": spec_hash(checked),
-        "spec": checked,
+        "spec_hash": spec_hash(wanted),
+        "spec": wanted,
         "backend": device.backend,
         "library": "torch",
         "started_at": started_at.isoformat(timespec="seconds"),
@@ -302,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.dry_run:
             return _dry_run(spec)
         document = run(spec, progress=_to_stderr)
-    except BadSpec as error:
+    except SpecError as error:
         parser.error(str(error))
     if given.out:
         with open(given.out, "w", encoding="utf-8") as file:

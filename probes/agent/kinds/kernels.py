@@ -26,12 +26,12 @@ def ready(device: Device) -> None:
         raise Skip("Triton kernels need a GPU of compute capability 8.0 or newer")
 
 
-def _jit(*changing: str) -> Callable[[Any], Any]:
+def kernel(*changing: str) -> Callable[[Any], Any]:
     """Compile on first use; the arguments named change from call to call without a new compilation."""
-    return lambda kernel: triton.jit(do_not_specialize=list(changing))(kernel) if triton else kernel
+    return lambda function: triton.jit(do_not_specialize=list(changing))(function) if triton else function
 
 
-@_jit("context", "pages", "splits")
+@kernel("context", "pages", "splits")
 def attend_split(
     q, k, v, table, part, stats, scale, context, pages, splits,
     KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr,
@@ -75,7 +75,7 @@ def attend_split(
     tl.store(stats + place * 2 + 1, total, mask=rows < GROUP)
 
 
-@_jit("splits")
+@kernel("splits")
 def attend_merge(part, stats, out, scale, splits, DIM: tl.constexpr, SPLITS: tl.constexpr):
     """The splits of one query head, weighed by their largest scores; scale is that of v."""
     row = tl.program_id(0)
@@ -90,7 +90,7 @@ def attend_merge(part, stats, out, scale, splits, DIM: tl.constexpr, SPLITS: tl.
     tl.store(out + row * DIM + dims, mixed.to(out.dtype.element_ty))
 
 
-@_jit("m")
+@kernel("m")
 def thin_mm(
     x, w, out, m, n, k,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
@@ -110,7 +110,7 @@ def thin_mm(
     tl.store(out + place, sums.to(out.dtype.element_ty), mask=(rows[:, None] < m) & (columns[None, :] < n))
 
 
-@_jit("count")
+@kernel("count")
 def add_parts(parts, out, count, SPLIT_K: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = at < count

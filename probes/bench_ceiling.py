@@ -1,0 +1,188 @@
+"""How near the suite's products come to the best known ones on this GPU: cuBLAS, torch.compile and Triton.
+
+    python -m probes.bench_ceiling [--shapes 8192x8192x8192,64x28672x4096] [--dtypes bf16,fp8] [--format json]
+
+Each shape is measured by the suite as `run` would, then each rival multiplies operands of the same kind over the same
+rotation of cold buffers, turn by turn with the others, so that a clock that sinks sinks for all. The ratio is the best
+rival's time over the suite's: from 1.0 on it is as fast. triton.testing.do_bench, another's loop, times cuBLAS too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+from probes.agent import facts
+from probes.agent.kinds import gemm
+from probes.agent.measure import Device, Skip, Work, measure, time_work
+from probes.agent.suite import refusal
+
+SHAPES = "8192x8192x8192,4096x4096x4096,4096x28672x4096,512x6144x4096,64x28672x4096,16x6144x4096,1x28672x4096"
+DTYPES = "bf16,fp16,fp8"
+TARGET = 0.97
+WINDOW_S, WARM_S, TURNS = 0.05, 0.05, 3
+Rivals = dict[str, Callable[[Any, Any], Any]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds of one product by whom it was computed; `refused` says why somebody did not."""
+
+    dtype: str
+    m: int
+    n: int
+    k: int
+    suite: str
+    suite_s: float
+    rivals_s: dict[str, float]
+    refused: dict[str, str]
+    ratio: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m probes.bench_ceiling", description=__doc__.splitlines()[0])
+    parser.add_argument("--shapes", default=SHAPES, help="MxNxK, comma-separated")
+    parser.add_argument("--dtypes", default=DTYPES)
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    given = parser.parse_args(arguments)
+    if reason := missing():
+        print(f"probes: not measured: {reason}")
+        return 0
+    device = facts.detect()
+    shapes = [gemm.Shape(*map(int, text.split("x"))) for text in given.shapes.split(",")]
+    found = [compare(device, dtype, shape) for dtype in given.dtypes.split(",") for shape in shapes]
+    print(json.dumps([asdict(one) for one in found]) if given.format == "json" else "\n".join(lines(found)))
+    return int(any(one.ratio < TARGET for one in found))
+
+
+def missing() -> str | None:
+    """Why there is nothing to compare on this machine."""
+    try:
+        import torch
+    except ImportError:
+        return "torch is not installed here"
+    return None if torch.cuda.is_available() else "no GPU that torch sees; run it on a machine with one"
+
+
+def lines(found: Sequence[Outcome]) -> Iterator[str]:
+    yield f"{'dtype':6} {'m x n x k':20} {'suite':>8} {'TFLOP/s':>9} {'ratio':>7}  rivals, TFLOP/s"
+    for one in found:
+        flops = gemm.Shape(one.m, one.n, one.k).flops / 1e12
+        rivals = ", ".join(f"{name} {flops / time_s:.1f}" for name, time_s in one.rivals_s.items())
+        refused = "".join(f"; {name}: {reason}" for name, reason in one.refused.items())
+        shape = f"{one.m}x{one.n}x{one.k}"
+        yield f"{one.dtype:6} {shape:20} {one.suite:>8} {flops / one.suite_s:9.1f} {one.ratio:7.3f}  {rivals}{refused}"
+    short = sum(one.ratio < TARGET for one in found)
+    worst = min(found, key=lambda one: one.ratio)
+    yield f"worst ratio {worst.ratio:.3f}; {short} of {len(found)} under the target of {TARGET:.2f}"
+
+
+def compare(device: Device, dtype: str, shape: gemm.Shape) -> Outcome:
+    """The suite's time is the faster of its rows for this shape: torch's product, and our thin one where it applies."""
+    torch = device.torch
+    refused: dict[str, str] = {}
+    suite: dict[str, float] = {}
+    for name, axes in suite_rows(dtype):
+        seconds = attempt(refused, f"suite {name}", partial(by_suite, device, dtype, shape, axes))
+        suite |= {name: seconds} if seconds else {}
+    with torch.no_grad(), device.stream():
+        rivals = timed_rivals(device, dtype, shape, refused)
+    device.release()
+    best = min(suite, key=lambda name: suite[name])
+    ratio = min(rivals.values()) / suite[best]
+    return Outcome(dtype, shape.m, shape.n, shape.k, best, suite[best], rivals, refused, ratio)
+
+
+def suite_rows(dtype: str) -> list[tuple[str, dict[str, Any]]]:
+    return [("torch", {}), *([("thin", {"backend": "triton"})] if dtype == "bf16" else [])]
+
+
+def by_suite(device: Device, dtype: str, shape: gemm.Shape, axes: dict[str, Any]) -> float:
+    case = gemm.case(dtype, shape, **axes)
+    return median(measure(device, case, WINDOW_S, WARM_S, time.monotonic() + 60)[1].median_s for _ in range(TURNS))
+
+
+def attempt(refused: dict[str, str], name: str, question: Callable[[], float]) -> float | None:
+    try:
+        return question()
+    except (Skip, RuntimeError, ValueError, TypeError, ImportError, AttributeError) as error:
+        refused[name] = refusal(error)
+        return None
+
+
+def operands(device: Device, dtype: str, shape: gemm.Shape) -> list[tuple[Any, Any]]:
+    """As many sets as the suite rotates."""
+    torch = device.torch
+    count = device.sets(gemm.traffic_bytes(dtype, shape), at_most=64)
+    element = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype)
+
+    def side(rows: int) -> Any:
+        return device.random(rows, shape.k, dtype=element) if element else gemm.fp8_values(device, rows, shape.k)
+
+    return [(side(shape.m), side(shape.n)) for _ in range(count)]
+
+
+def timed_rivals(device: Device, dtype: str, shape: gemm.Shape, refused: dict[str, str]) -> dict[str, float]:
+    pairs = operands(device, dtype, shape)
+    found: dict[str, list[float]] = {}
+    rivals = rivals_of(device, dtype, shape)
+    for _ in range(TURNS):
+        for name, rival in rivals.items():
+            if name not in refused:
+                seconds = attempt(refused, name, partial(by_events, device, rival, pairs))
+                found.setdefault(name, []).extend([seconds] if seconds else [])
+    if seconds := attempt(refused, "do_bench", partial(by_do_bench, rivals["cublas"], pairs[0])):
+        found["do_bench"] = [seconds]
+    return {name: median(times) for name, times in found.items() if times}
+
+
+def by_events(device: Device, rival: Callable[[Any, Any], Any], pairs: list[tuple[Any, Any]]) -> float:
+    calls = [lambda pair=pair: rival(*pair) for pair in pairs]
+    return time_work(device, Work(calls), WINDOW_S, WARM_S).median_s
+
+
+def by_do_bench(rival: Callable[[Any, Any], Any], pair: tuple[Any, Any]) -> float:
+    """Triton's own loop, which clears the cache and counts the launch: fair for long products alone."""
+    from importlib import import_module
+
+    testing = import_module("triton.testing")
+    return float(testing.do_bench(lambda: rival(*pair), warmup=50, rep=100, return_mode="median")) / 1e3
+
+
+def rivals_of(device: Device, dtype: str, shape: gemm.Shape) -> Rivals:
+    torch = device.torch
+    if dtype == "fp8":
+        one = torch.tensor(1.0, device=device.device)
+
+        def product(x: Any, w: Any) -> Any:
+            return torch._scaled_mm(x, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+    else:
+
+        def product(x: Any, w: Any) -> Any:
+            return torch.mm(x, w.t())
+
+    torch._dynamo.reset()
+    tuned = torch.compile(product, mode="max-autotune-no-cudagraphs", dynamic=False)
+    found: Rivals = {"cublas": product, "compile": tuned}
+    if dtype != "fp8":
+        found["triton"] = tiled(device, shape)
+    return found
+
+
+def tiled(device: Device, shape: gemm.Shape) -> Callable[[Any, Any], Any]:
+    """A plain tiled Triton product, the fastest of a few settings."""
+    from probes.agent.kinds import tiles
+
+    return tiles.product(device, shape.m, shape.n, shape.k)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
