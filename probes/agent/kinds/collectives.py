@@ -113,7 +113,7 @@ def _end(processes: Sequence[Any], done: Path) -> None:
     for process in processes:
         if process.is_alive():
             process.kill()
-            process.join(END_S)
+            process.join(10)
 
 
 def member(job: Job, rank: int, folder: str) -> None:
@@ -132,7 +132,7 @@ def member(job: Job, rank: int, folder: str) -> None:
         Path(folder, "done").touch()
         distributed.barrier()
         distributed.destroy_process_group()
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, ValueError, OSError, AssertionError, AttributeError) as error:
         Path(folder, f"refusal-{rank}").write_text(f"{type(error).__name__}: {str(error).splitlines()[0]}"[:250])
     os._exit(0)  # A communicator that hangs in its destructor must not hold the others.
 
