@@ -11,7 +11,7 @@ from advisor.deployment import Deployment, Fixed
 from advisor.embedding import vectors
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case, Pool
-from advisor.engine.encoder import NO_CACHE_TOKENS
+from advisor.engine.encoder import NO_CACHE_TOKENS, batch_capacity_requests_per_s
 from advisor.engine.estimate import Estimate, estimate, offered, prepare
 from advisor.engine.lane import Lane, Lanes, lanes, take
 from advisor.engine.ledger import decode_ledger, prefill_ledger
@@ -237,6 +237,8 @@ def steps(built: Built, concurrency: int) -> tuple[list[Json], float]:
 def closed_form(built: Built) -> Json | None:
     """The search's formulas for this deployment, beside the simulation; None where there are none."""
     case, resources = built.fixed.case, built.fixed.resources
+    if built.fixed.model.encoder_only:
+        return {"capacity_requests_per_s": number(vectors_per_s(built))}
     if case.mode != "agg":
         return None
     if case.client.rate_per_s:
@@ -248,6 +250,15 @@ def closed_form(built: Built) -> Json | None:
         "tpot_ms_mean": number(found.tpot_mean_s * 1e3),
         "output_tokens_per_s": number(found.output_tokens_per_s),
     }
+
+
+def vectors_per_s(built: Built) -> float:
+    """What the whole deployment embeds at most: every step full."""
+    lane, case = built.own[0], built.fixed.case
+    demand = Demand(input_tokens=case.isl, output_tokens=1.0)
+    seats = np.array([float(lane.max_running_requests)])
+    each = batch_capacity_requests_per_s(take(built.lanes.times, np.array([0])), seats, demand, scheduler_of(lane))
+    return float(each[0]) * (case.chips // lane.choice.tp)
 
 
 def asked_for(built: Built) -> Case:

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from .encoder import EMBEDDING, computed_source_tokens, unsuited, whole_prompts
+from .encoder import EMBEDDING, computed_source_tokens, has_encoder, unsuited, whole_prompts
 from .hardware import Accelerator, Scopes, efficiency, overhead
 from .lane import Lane
 from .layout import HALF, Choice, rate_of, unsupported
@@ -145,13 +145,19 @@ def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
 
 
 def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
-    """Weight formats within the asked quality; wider than the published checkpoint is never offered."""
+    """Weight formats within the asked quality; wider than the published checkpoint is never offered.
+
+    Encoders stay in 16 bits: the kernels that frameworks document for narrower ones, and what is known of their
+    quality, are of decoders.
+    """
     native = [q for q in catalog.quantizations if catalog.model.native_dtype in (q.slug, q.weights_dtype)]
     most = min((q.bits_per_weight for q in native), default=16.0)
     seen, kept = set(), []
     for q in catalog.quantizations:
         made = q.weights_dtype not in TRAINED_ONLY and q.bits_per_weight < most
         if q not in native and not (made and QUALITY[q.quality] <= ALLOWED[workload.constraints.quality]):
+            continue
+        if q.bits_per_weight < 16 and has_encoder(catalog.model):
             continue
         key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
         if key not in seen:

@@ -21,9 +21,10 @@ from dataclasses import replace
 import numpy as np
 
 from .case import Case
-from .model import Attention, Block, Model
+from .model import Attention, Block, Model, decoder_blocks
 from .plan import Lengths, Workload
 from .step import Array, Layouts, Operator, block_operators, bound_of, context_token, elementwise, gemm
+from .steptime import Demand, Load, Scheduler, StepTimes, load_of
 
 EMBEDDING = "embedding"
 NO_CACHE_TOKENS = 1e12  # room of a server whose requests keep nothing: more than ever run at once
@@ -34,9 +35,14 @@ def has_decoder_beside(model: Model) -> bool:
     return model.source_tokens > 0
 
 
+def has_encoder(model: Model) -> bool:
+    """Beside a decoder or alone."""
+    return has_decoder_beside(model) or whole_prompts(model)
+
+
 def whole_prompts(model: Model) -> bool:
     """Whether a prompt cannot be cut into chunks: some token looks at those behind it."""
-    return model.encoder_only and any(isinstance(b.mixer, Attention) and not b.mixer.causal for b in model.blocks)
+    return any(isinstance(b.mixer, Attention) and not (b.mixer.causal or b.mixer.cross) for b in decoder_blocks(model))
 
 
 def computed_source_tokens(model: Model, asked_tokens: float) -> float:
@@ -160,3 +166,40 @@ def cross_read(model: Model, x: Layouts, source_tokens: Array) -> tuple[Array, A
             flops = flops + block.count * 2.0 * heads * width * source_tokens
             moved = moved + block.count * kv_heads * width * x.kv_bytes * source_tokens
     return time_s, flops, moved
+
+
+# --- encoders alone, under load ---------------------------------------------------------------------------------
+
+
+def full_batch(load: Load, scheduler: Scheduler, seats: Array) -> Array:
+    """Requests of a full step: as many whole prompts as its tokens and seats hold, at least one."""
+    return np.maximum(np.minimum(np.floor(scheduler.max_batched_tokens / load.prompt_tokens), seats), 1.0)
+
+
+def batch_capacity_requests_per_s(times: StepTimes, seats: Array, demand: Demand, scheduler: Scheduler) -> Array:
+    """Requests/s of lanes whose every step is full; seats: (N, C) or (N,)."""
+    seats = np.asarray(seats, float)
+    load = load_of(times, demand, max(seats.ndim - 1, 0))
+    batch = full_batch(load, scheduler, seats)
+    return np.asarray(batch / load.step_s(0.0, batch, batch))
+
+
+def batch_latency_p95_s(
+    times: StepTimes, rate_per_s: Array, seats: Array, demand: Demand, scheduler: Scheduler
+) -> Array:
+    """A planning estimate of requests that come at this rate to each lane (N,) and leave with their step.
+
+    A step takes what came during the one before it, so a request waits for the rest of that step and then for its
+    own; near a full batch it waits for others too. Infinite above capacity; percentiles come from the simulation.
+    """
+    load, rate = load_of(times, demand, 0), np.asarray(rate_per_s, float)
+    most = full_batch(load, scheduler, seats)
+    batch = np.ones(rate.shape)
+    for _ in range(8):  # prompts of a step are those that come during one
+        batch = np.clip(rate * load.step_s(0.0, batch, batch), 1.0, most)
+    step_s, full_s = load.step_s(0.0, batch, batch), load.step_s(0.0, most, most)
+    used = rate * full_s / most
+    busy = np.minimum(rate * load.step_s(0.0, 1.0, 1.0), 1.0)
+    queued_s = full_s * np.minimum(used, 0.97) ** 4 / (2 * (1 - np.minimum(used, 0.97)))
+    latency_s = times.request_s + step_s * (1 + 0.95 * busy) + queued_s
+    return np.where(used < 1, latency_s, np.inf)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .candidates import CONCURRENCY, Catalog, offers_for
-from .encoder import EMBEDDING
+from .encoder import EMBEDDING, batch_capacity_requests_per_s, batch_latency_p95_s
 from .hardware import Accelerator
 from .lane import Lane, Lanes, lanes, memory, take
 from .layout import layouts
@@ -107,13 +107,22 @@ def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tu
     for scheduler, rows in _by_scheduler(kept).items():
         assert built is not None
         times = take(built.times, rows)
-        busy = closed_loop(times, np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0), demand, scheduler)
-        capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
+        seats = np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0)
+        if workload.kind == EMBEDDING:
+            capacity[rows] = batch_capacity_requests_per_s(times, seats, demand, scheduler) * parallel[rows]
+        else:
+            busy = closed_loop(times, seats, demand, scheduler)
+            capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
         with np.errstate(divide="ignore", invalid="ignore"):
             n = np.ceil(workload.requests_per_s_peak / (capacity[rows] * HEADROOM_FRACTION))
         replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
         rate = workload.requests_per_s_peak / replicas[rows] / parallel[rows]
-        loaded = open_loop(take(built.times, np.repeat(rows, shape[1])), rate.ravel(), demand, scheduler)
+        each = take(built.times, np.repeat(rows, shape[1]))
+        if workload.kind == EMBEDDING:
+            latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
+            ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
+            continue
+        loaded = open_loop(each, rate.ravel(), demand, scheduler)
         ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
         tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
     return capacity, busy_tpot, replicas, ttft, tpot

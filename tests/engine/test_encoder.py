@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.engine.candidates import able, mixers_of
-from advisor.engine.encoder import computed_source_tokens, posed, source_operators, source_s, unsuited, whole_prompts
+from advisor.engine.encoder import (
+    batch_capacity_requests_per_s,
+    batch_latency_p95_s,
+    computed_source_tokens,
+    posed,
+    source_operators,
+    source_s,
+    unsuited,
+    whole_prompts,
+)
 from advisor.engine.estimate import prefill_s, step_s
 from advisor.engine.hf_config import from_hf_config
 from advisor.engine.lane import lanes
@@ -18,10 +27,14 @@ from advisor.engine.memory import kv_bytes_per_sequence, source_bytes_per_sequen
 from advisor.engine.model import parameters
 from advisor.engine.plan import Constraints, Lengths, Slo
 from advisor.engine.search import search
+from advisor.engine.serving import closed_loop
+from advisor.engine.simulate import simulate
+from advisor.engine.steptime import POISSON, STATIC, Client, Demand
 from advisor.engine.verify import scheduler_of
 from tests.engine.catalog_sample import BF16, LLAMA_8B, SGLANG, VLLM, catalog, chip, lane, question
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.test_model_seq2seq import BART, FLAN_XXL, WHISPER
+from tests.engine.test_properties import EXTRA, REACHED
 
 T5 = from_hf_config(FLAN_XXL, "t5-xxl")  # 24 + 24 layers of 4096, 64 heads of 64, gated feed-forward of 10240
 SPEECH = from_hf_config(WHISPER, "whisper")  # 32 + 32 layers of 1280, 20 heads of 64, feed-forward of 5120
@@ -249,3 +262,55 @@ def test_the_sum_of_embeddings_served_follows_the_arithmetic():
     flops = 24 * (2 * 256 * 12 * 1024 * 1024 + 4 * 256 * 256 * 1024)
     assert best.lane.choice.quantization == BF16
     assert best.capacity_requests_per_s / best.replicas < 9.89e14 / flops
+
+
+# --- closed forms against the scheduler -------------------------------------------------------------------------
+
+
+def of_tokens(tokens):
+    return Lengths(mean_tokens=float(tokens), p95_tokens=float(tokens))
+
+
+@pytest.mark.parametrize("seats", [4, 64])
+@pytest.mark.parametrize("tokens", [64, 256, 512])
+def test_the_capacity_for_vectors_is_that_of_the_simulation_and_its_p95_is_near(tokens, seats):
+    w = replace(beside(BERT, 0), context_tokens=tokens + 1.0, max_running_requests=seats)
+    w = replace(w, choice=replace(w.choice, efficiency=REACHED, overhead=EXTRA))
+    times, scheduler = lanes(BERT, [w]).times, scheduler_of(w)
+    demand, room = Demand(input_tokens=float(tokens), output_tokens=1.0), np.array([float(seats)])
+    capacity = batch_capacity_requests_per_s(times, room, demand, scheduler)
+    full = simulate(times, 0, scheduler, Client(), of_tokens(tokens), of_tokens(1), concurrency=256, requests=4000)
+    assert full.requests_per_s == pytest.approx(capacity[0], rel=0.02)
+    for used in (0.1, 0.3, 0.6, 0.8):
+        client = Client(kind=POISSON, rate_per_s=float(capacity[0]) * used)
+        seen = simulate(times, 0, scheduler, client, of_tokens(tokens), of_tokens(1), requests=2000)
+        p95_s = batch_latency_p95_s(times, capacity * used, room, demand, scheduler)[0]
+        assert 0.45 < p95_s / seen.percentile("ttft_s", 95) < 1.6
+    assert batch_latency_p95_s(times, capacity * 1.01, room, demand, scheduler)[0] == np.inf
+
+
+@pytest.mark.parametrize(("model", "source", "output"), [(SPEECH, 1500, 90), (T5, 400, 80)])
+def test_the_closed_forms_of_encoder_decoders_agree_with_the_simulation(model, source, output):
+    start = float(model.start_tokens)
+    w = replace(beside(model, source), context_tokens=start + output, max_running_requests=64)
+    w = replace(w, choice=replace(w.choice, efficiency=REACHED, overhead=EXTRA))
+    times, scheduler = lanes(model, [w]).times, scheduler_of(w)
+    demand = Demand(input_tokens=start, output_tokens=float(output))
+    for users in (1, 8, 64):
+        form = closed_loop(times, np.array([float(users)]), demand, scheduler)
+        seen = simulate(
+            times, 0, scheduler, Client(), of_tokens(start), of_tokens(output), concurrency=users, requests=600
+        )
+        assert form.requests_per_s[0] == pytest.approx(seen.requests_per_s, rel=0.06)
+        assert form.tpot_mean_s[0] == pytest.approx(seen.mean("tpot_s"), rel=0.05)
+        assert form.ttft_mean_s[0] == pytest.approx(seen.mean("ttft_s"), rel=0.2)
+
+
+def test_an_encoder_runs_once_for_a_request_whatever_its_answer():
+    """Two requests alone: the longer answer adds decode steps and no second encoder."""
+    w = replace(beside(SPEECH, 1500), context_tokens=104.0)
+    built = lanes(SPEECH, [w])
+    times = replace(built.times, source_s_per_sequence=np.array([5.0]))
+    client = Client(kind=STATIC)
+    short, long = (simulate(times, 0, scheduler_of(w), client, of_tokens(4), of_tokens(n)) for n in (10, 100))
+    assert short.e2e_s[0] == pytest.approx(5, abs=0.1) and long.e2e_s[0] == pytest.approx(5, abs=0.5)
