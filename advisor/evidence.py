@@ -159,7 +159,9 @@ def _runs(digest: str) -> tuple[Run, ...]:
 
 
 def sizes_of(shape: Mapping[str, Any]) -> Sizes:
-    """(all, active) parameters of a catalog model."""
+    """(all, active) parameters of a catalog model; unknown where its layers are."""
+    if not shape.get("blocks"):
+        return None, None
     model = from_shape("", dict(shape))
     return parameters(model), active_parameters(model)
 

@@ -110,6 +110,14 @@ def test_an_option_shows_the_measured_rows_nearest_to_it(client, card):
     assert 'href="/fidelity?id=' in text
 
 
+def test_an_option_of_a_model_whose_layers_are_unknown_is_still_shown(client, card):
+    from catalog.models import ServedModel
+
+    name = "meta-llama/Llama-3.3-70B-Instruct"
+    ServedModel.objects.create(slug="m", hf_id=name, family="f", native_dtype="bf16", shape={}, as_of="2026-01-01")
+    assert "Nearest measured rows" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1")
+
+
 def test_an_option_says_when_there_is_no_scorecard(client):
     assert "No scorecard is loaded" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1")
 
