@@ -20,6 +20,8 @@ urlpatterns = [
     path("", include("advisor.web_urls")),
     path("api/v1/", include("advisor.api_urls")),
     path("api/v1/", include("catalog.api_urls")),
+    path("", include("probes.urls")),
+    path("api/v1/", include("probes.api_urls")),
     path("api/agent/v1/", include("probes.agent_urls")),
     path("catalog/", include("catalog.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),

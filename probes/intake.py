@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from advisor.api import unique
-from probes.spec import KINDS
+from probes.agent.spec import KINDS
 
 MOST_DEPTH = 8
 MOST_ENTRIES = 5000

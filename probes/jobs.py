@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from advisor.advise import default_organisation
-from probes import spec as specs
+from probes.agent import spec as specs
 from probes.models import Agent, Job, Lease
 
 log = structlog.get_logger("assay.probes")
@@ -40,14 +40,14 @@ def visible() -> QuerySet[Job]:
 
 
 def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, **values: Any) -> Job:
-    """Queue a suite for an agent with the labels `wanted` (or for `wanted_agent`)."""
-    spec, now = specs.parse(given), timezone.now()
+    """Queue a suite for an agent with the labels `wanted` (or for `wanted_agent`); SpecError says what is not data."""
+    spec, now = specs.checked(dict(given)), timezone.now()
     return Job.objects.create(
         organisation=values.pop("organisation", None) or default_organisation(),
         spec=spec,
-        spec_hash=specs.digest(spec),
+        spec_hash=specs.spec_hash(spec),
         wanted=dict(wanted or {}),
-        wanted_key=specs.canonical(dict(wanted)) if wanted else "",
+        wanted_key=specs.canonical(dict(wanted)).decode() if wanted else "",
         deadline_at=values.pop("deadline_at", now + timedelta(hours=settings.PROBE_QUEUE_HOURS)),
         **values,
     )
@@ -121,7 +121,7 @@ def lease_end() -> datetime:
 
 def longest(spec: Mapping[str, Any]) -> timedelta:
     """What one attempt may take in all: half as much again as the suite, and time to start and to send."""
-    return timedelta(seconds=1.5 * spec["max_s"] + 120)
+    return timedelta(seconds=1.5 * specs.longest_s(dict(spec)) + 120)
 
 
 def held(agent: Agent, pk: UUID | str, attempt: int) -> Lease:

@@ -1,6 +1,7 @@
 """Agents that measure machines, what they are asked to do (Job, Lease) and what they found (Result, Measurement)."""
 
 import uuid
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -35,6 +36,16 @@ class Agent(models.Model):
                 fields=["organisation", "install_id"], condition=~Q(install_id=""), name="one_agent_an_installation"
             )
         ]
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """What it said of its device when it registered."""
+        found = self.inventory.get("device", self.inventory)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def device_name(self) -> str:
+        return str(self.device.get("name") or "")
 
 
 class Enrolment(models.Model):

@@ -24,7 +24,7 @@ class FakeAgent:
     def register(self, enrolment: str, **changes: Any) -> Any:
         body = {
             "enrolment_token": enrolment,
-            "install_id": f"install-{self.name}",
+            "install_id": samples.digest(self.name.encode()),
             "agent_version": "1.0.0",
             "name": self.name,
             "labels": {},

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from probes import spec as specs
+from probes.agent import spec as specs
 
 H200 = {
     "name": "NVIDIA H200",
@@ -35,7 +35,7 @@ PEAK = {"bf16": 989.4e12, "fp8": 1978.9e12}
 MEMORY = 4800e9
 LINK = 450e9
 SHAPES = ((4096, 4096), (28672, 4096), (4096, 14336), (6144, 4096))
-SPEC = specs.parse({"suite": "full"})
+SPEC = specs.checked({"suite": "full"})
 
 
 def roof(flops_s: float, bytes_s: float) -> float:
@@ -157,7 +157,7 @@ def document(spec: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
         "agent_version": "1.0.0",
         "suite": spec["suite"],
         "suite_version": "1",
-        "spec_hash": specs.digest(spec),
+        "spec_hash": specs.spec_hash(spec),
         "spec": spec,
         "backend": "cuda",
         "library": "torch",

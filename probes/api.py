@@ -1,0 +1,255 @@
+"""REST for people's tools: machines, jobs, results, enrolments. Agents have their own side (agent_api.py)."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from rest_framework import decorators, mixins, permissions, serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from advisor.api import Pages, StrictJSONParser, problems
+from advisor.problems import Conflict
+from probes import agents, jobs, results
+from probes.access import StaffChanges, may_change
+from probes.agent import spec as specs
+from probes.agent_api import Labels, Unprocessable
+from probes.models import Agent, Enrolment, Job, Measurement, Result
+
+
+class Side(viewsets.GenericViewSet[Any]):
+    """Reading follows the installation's rule; changing needs staff as soon as there are users."""
+
+    pagination_class = Pages
+    parser_classes = [StrictJSONParser]
+    filterset_fields: list[str] = []
+
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), StaffChanges()]
+
+    def who(self) -> str:
+        return self.request.user.get_username() or "api"
+
+
+class AgentSerializer(serializers.ModelSerializer[Agent]):
+    status = serializers.SerializerMethodField(help_text="online | late | offline | revoked")
+
+    class Meta:
+        model = Agent
+        fields = [
+            "id", "name", "status", "agent_version", "labels", "inventory", "capabilities", "token_prefix",
+            "registered_at", "last_seen_at", "revoked_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_status(self, agent: Agent) -> str:
+        return agents.status(agent)
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="listAgents", summary="The machines that measure"),
+    retrieve=extend_schema(operation_id="getAgent", summary="One machine"),
+)
+class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+    serializer_class = AgentSerializer
+    queryset = Agent.objects.none()
+
+    def get_queryset(self) -> QuerySet[Agent]:
+        return agents.visible()
+
+    @extend_schema(
+        operation_id="revokeAgent",
+        summary="Take a machine's token back",
+        request=None,
+        responses={200: AgentSerializer, **problems(403, 404)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def revoke(self, request: Request, pk: Any = None) -> Response:
+        agent = self.get_object()
+        agents.revoke(agent)
+        agent.refresh_from_db()
+        return Response(self.get_serializer(agent).data)
+
+
+class JobSerializer(serializers.ModelSerializer[Job]):
+    results: serializers.PrimaryKeyRelatedField[Any] = serializers.PrimaryKeyRelatedField(many=True, read_only=True)
+
+    class Meta:
+        model = Job
+        fields = [
+            "id", "spec", "wanted", "wanted_agent", "advice", "requested_by", "requested_at", "deadline_at", "state",
+            "attempt", "agent", "lease_expires_at", "stage", "done_steps", "total_steps", "finished_at", "error",
+            "results",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class SpecBody(serializers.Serializer[Any]):
+    suite = serializers.ChoiceField(list(specs.SUITE_SECONDS))
+    kinds = serializers.ListField(child=serializers.CharField(max_length=40), required=False, allow_null=True)
+    max_s = serializers.FloatField(required=False, allow_null=True)
+    max_bytes = serializers.IntegerField(required=False, allow_null=True)
+
+
+class JobBody(serializers.Serializer[Any]):
+    spec = SpecBody()
+    wanted = Labels(required=False, default=dict, help_text="Labels that the machine must carry")
+    agent: serializers.PrimaryKeyRelatedField[Agent] = serializers.PrimaryKeyRelatedField(
+        queryset=Agent.objects.filter(revoked_at=None), required=False, allow_null=True, help_text="This machine only"
+    )
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="listProbeJobs", summary="The jobs, newest first"),
+    retrieve=extend_schema(operation_id="getProbeJob", summary="State, lease and results of a job"),
+)
+class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+    serializer_class = JobSerializer
+    queryset = Job.objects.none()
+    filterset_fields = ["state", "agent"]
+
+    def get_queryset(self) -> QuerySet[Job]:
+        return jobs.visible().prefetch_related("results")
+
+    @extend_schema(
+        operation_id="queueProbe",
+        summary="Ask a machine to measure",
+        request=JobBody,
+        responses={201: JobSerializer, **problems(400, 403, 413, 415, 422)},
+    )
+    def create(self, request: Request) -> Response:
+        body = JobBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        try:
+            job = jobs.request(
+                asked["spec"], asked["wanted"], wanted_agent=asked.get("agent"), requested_by=self.who()[:150]
+            )
+        except specs.SpecError as error:
+            raise Unprocessable({"spec": [str(error)]}) from None
+        return Response(self.get_serializer(job).data, status=201)
+
+    @extend_schema(
+        operation_id="cancelProbe",
+        summary="Stop a job that waits or runs",
+        request=None,
+        responses={200: JobSerializer, **problems(403, 404, 409)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: Any = None) -> Response:
+        job = self.get_object()
+        if not jobs.cancel(job) and job.state != Job.State.CANCELLED:
+            raise Conflict(f"This job is {job.state}; only one that waits or runs can be cancelled.")
+        return Response(self.get_serializer(job).data)
+
+
+class MeasurementSerializer(serializers.ModelSerializer[Measurement]):
+    flops_per_s = serializers.FloatField(read_only=True, allow_null=True)
+    bytes_per_s = serializers.FloatField(read_only=True, allow_null=True)
+
+    class Meta:
+        model = Measurement
+        exclude = ("id", "result")
+
+
+class ResultSerializer(serializers.ModelSerializer[Result]):
+    accelerator: serializers.SlugRelatedField[Any] = serializers.SlugRelatedField(slug_field="slug", read_only=True)
+
+    class Meta:
+        model = Result
+        exclude = ("organisation", "document")
+
+
+class WholeResultSerializer(ResultSerializer):
+    measurements = MeasurementSerializer(many=True, read_only=True)
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="listProbeResults", summary="What machines sent, newest first"),
+    retrieve=extend_schema(
+        operation_id="getProbeResult", summary="A result with its measurements", responses=WholeResultSerializer
+    ),
+)
+class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+    serializer_class = ResultSerializer
+    queryset = Result.objects.none()
+    filterset_fields = ["state", "agent", "accelerator__slug", "suite"]
+
+    def get_queryset(self) -> QuerySet[Result]:
+        return results.visible()
+
+    def get_serializer_class(self) -> Any:
+        return WholeResultSerializer if self.action == "retrieve" else ResultSerializer
+
+    @extend_schema(
+        operation_id="releaseProbeResult",
+        summary="Let a result in quarantine count",
+        request=None,
+        responses={200: ResultSerializer, **problems(403, 404, 409)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: Any = None) -> Response:
+        result = self.get_object()
+        if not results.release(result, self.who()):
+            raise Conflict(f"This result is {result.state}, not in quarantine.")
+        return Response(self.get_serializer(result).data)
+
+    @extend_schema(
+        operation_id="getProbeDocument",
+        summary="The document as the machine sent it",
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(404)},
+    )
+    @decorators.action(detail=True, methods=["get"])
+    def document(self, request: Request, pk: Any = None) -> Response:
+        return Response(self.get_object().document or {})
+
+
+class EnrolmentSerializer(serializers.ModelSerializer[Enrolment]):
+    class Meta:
+        model = Enrolment
+        fields = ["id", "token_prefix", "labels", "made_by", "made_at", "expires_at", "used_at", "agent"]
+        read_only_fields = fields
+
+
+class NewEnrolmentSerializer(EnrolmentSerializer):
+    token = serializers.CharField(help_text="Shown once: only its hash is kept")
+
+    class Meta(EnrolmentSerializer.Meta):
+        fields = [*EnrolmentSerializer.Meta.fields, "token"]
+        read_only_fields = fields
+
+
+class EnrolBody(serializers.Serializer[Any]):
+    labels = Labels(required=False, default=dict)
+
+
+class MayEnrol(permissions.BasePermission):
+    """Tokens are nobody else's business, their list neither."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return may_change(request.user)
+
+
+@extend_schema_view(list=extend_schema(operation_id="listEnrolments", summary="Leave to register, newest first"))
+class Enrolments(mixins.ListModelMixin, Side):
+    serializer_class = EnrolmentSerializer
+    queryset = Enrolment.objects.none()
+
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), MayEnrol()]
+
+    def get_queryset(self) -> QuerySet[Enrolment]:
+        return Enrolment.objects.filter(organisation=agents.default_organisation())
+
+    @extend_schema(
+        operation_id="enrol",
+        summary="A token that registers one machine within an hour",
+        request=EnrolBody,
+        responses={201: NewEnrolmentSerializer, **problems(400, 403, 413, 415)},
+    )
+    def create(self, request: Request) -> Response:
+        body = EnrolBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        token, row = agents.enrol(body.validated_data["labels"], made_by=self.who()[:150])
+        return Response({**EnrolmentSerializer(row).data, "token": token}, status=201)

@@ -1,0 +1,61 @@
+"""The forms of the workers' pages."""
+
+from typing import Any
+
+from django import forms
+
+from catalog.models import Accelerator
+from probes import agents
+from probes.agent.spec import KINDS
+from probes.models import Agent
+
+LABEL_HELP = "One a line, name=value. Jobs can ask for machines by them."
+
+
+class EnrolForm(forms.Form):
+    labels = forms.CharField(
+        required=False, max_length=1000, widget=forms.Textarea(attrs={"rows": 3}), help_text=LABEL_HELP
+    )
+    accelerator = forms.ChoiceField(
+        required=False, help_text="Only where the device's name does not tell, as with most CPUs and TPUs."
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        chips = [(chip.slug, chip.name) for chip in Accelerator.objects.order_by("name")]
+        self.fields["accelerator"].choices = [("", "as the device says"), *chips]  # type: ignore[attr-defined]
+
+    def clean_labels(self) -> dict[str, str]:
+        lines = [line.strip() for line in self.cleaned_data["labels"].splitlines() if line.strip()]
+        if wrong := [line for line in lines if not all(map(str.strip, line.partition("=")))]:
+            raise forms.ValidationError(f"{wrong[0]!r}: write name=value")
+        return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+
+    def all_labels(self) -> dict[str, str]:
+        slug = self.cleaned_data["accelerator"]
+        return self.cleaned_data["labels"] | ({"accelerator": slug} if slug else {})
+
+
+class QueueForm(forms.Form):
+    suite = forms.ChoiceField(
+        choices=[("quick", "quick, under a minute"), ("full", "full, under ten minutes"), ("custom", "only some kinds")]
+    )
+    kinds = forms.MultipleChoiceField(
+        required=False, choices=[(kind, kind.replace("_", " ")) for kind in KINDS], widget=forms.CheckboxSelectMultiple
+    )
+    machines = forms.ModelMultipleChoiceField(queryset=Agent.objects.none(), widget=forms.CheckboxSelectMultiple)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["machines"].queryset = agents.visible().filter(revoked_at=None)  # type: ignore[attr-defined]
+        self.fields["machines"].label_from_instance = lambda agent: agent.name  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or {}
+        if found.get("suite") == "custom" and not found.get("kinds"):
+            self.add_error("kinds", "Choose at least one kind.")
+        return found
+
+    def spec(self) -> dict[str, Any]:
+        custom = self.cleaned_data["suite"] == "custom"
+        return {"suite": self.cleaned_data["suite"], "kinds": self.cleaned_data["kinds"] if custom else None}

@@ -1,0 +1,197 @@
+"""What the pages say of results: headline figures, pictures, tables, two results side by side."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.templatetags.units import duration, sig
+from catalog.charts import Roof, roofs
+from catalog.models import Accelerator
+from probes import charts, plausibility
+from probes.models import Agent, Measurement, Result
+from probes.results import USED
+
+ROOF_KINDS = ("gemm", "grouped_gemm", "attention_prefill", "attention_decode", "mlp", "block", "decode_step")
+MOST_RESULTS = 60
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Headline:
+    """The best of one kind and dtype."""
+
+    name: str
+    rate: str
+    share: float | None  # of the data sheet
+    where: str
+
+
+def words(key: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in key.items())
+
+
+def rate_text(kind: str, flops_per_s: float | None, bytes_per_s: float | None) -> str:
+    """TFLOP/s where the kind is one of arithmetic, else GB/s; nothing where only time counts."""
+    arithmetic = flops_per_s and (kind in ROOF_KINDS or not bytes_per_s)
+    if arithmetic and flops_per_s:
+        return f"{sig(flops_per_s / 1e12)} TFLOP/s"
+    return f"{sig(bytes_per_s / 1e9)} GB/s" if bytes_per_s else ""
+
+
+def datasheet(name: str, chip: Accelerator | None) -> float | None:
+    """What a headline figure is a share of, in its own unit per second."""
+    if chip is None:
+        return None
+    kind, _, dtype = name.partition(" ")
+    if kind in plausibility.MEMORY_KINDS:
+        return chip.memory_gb_per_s * 1e9
+    rate = chip.dense_tflops.get(dtype)
+    return rate * 1e12 if rate else None
+
+
+def shares(entries: Iterable[Entry], chip: Accelerator | None) -> dict[str, float]:
+    """{headline: share of the data sheet}, where that is known."""
+    best = plausibility.best(e for e in entries if e["path"] == "native")
+    known = {name: (rate, datasheet(name, chip)) for name, (rate, _) in best.items()}
+    return {name: rate / peak for name, (rate, peak) in known.items() if peak}
+
+
+def headlines(result: Result) -> list[Headline]:
+    entries = (result.document or {}).get("results", [])
+    found = plausibility.best(e for e in entries if e["path"] == "native")
+    part = shares(entries, result.accelerator)
+    return [
+        Headline(
+            name=name,
+            rate=rate_text(e["kind"], e["flops"] and rate, None if e["flops"] else rate),
+            share=part.get(name),
+            where=words(e["key"]),
+        )
+        for name, (rate, e) in sorted(found.items())
+    ]
+
+
+def pictures(result: Result, rows: Sequence[Measurement]) -> list[tuple[str, str, str]]:
+    """(title, SVG, what it shows), those that there is something to draw for."""
+    native = [m for m in rows if m.path == "native"]
+    sizes = by_size(native, plausibility.MEMORY_KINDS, "bytes")
+    links = by_size(native, plausibility.COLLECTIVES, "bytes")
+    roof = over_roof(result.accelerator, native)
+    drawn = [
+        ("Over the roof", roof, "Lines: the data sheet. Points: kernels by what they must compute and move."),
+        ("Matrix multiplies by rows", by_rows(native), "The best shape of each dtype and number of rows."),
+        ("Memory by size", sizes, "What is read and written, over time."),
+        ("Collectives by size", links, "Bytes that cross one chip's link, over time."),
+    ]
+    return [(title, svg, text) for title, svg, text in drawn if svg]
+
+
+def over_roof(chip: Accelerator | None, rows: Sequence[Measurement]) -> str:
+    if chip is None:
+        return ""
+    used = {str(m.key.get("dtype")) for m in rows if m.kind == "gemm"}
+    rates = {dtype: rate for dtype, rate in chip.dense_tflops.items() if dtype in used}
+    lines: list[Roof] = roofs(rates, chip.memory_gb_per_s)
+    points = [
+        (m.flops / m.bytes, m.flops_per_s / 1e12, f"{m.kind} {words(m.key)}: {sig(m.flops_per_s / 1e12)} TFLOP/s")
+        for m in rows
+        if m.kind in ROOF_KINDS and m.flops and m.bytes and m.flops_per_s
+    ]
+    return charts.roofline(lines, points)
+
+
+def by_rows(rows: Sequence[Measurement]) -> str:
+    best: dict[str, dict[float, charts.Point]] = {}
+    for m in rows:
+        if m.kind == "gemm" and m.flops_per_s and "sustained_s" not in m.key:
+            at, rate = float(m.key["m"]), m.flops_per_s / 1e12
+            series = best.setdefault(str(m.key.get("dtype")), {})
+            if at not in series or rate > series[at][1]:
+                series[at] = (at, rate, f"{words(m.key)}: {sig(rate)} TFLOP/s")
+    several = {name: list(points.values()) for name, points in best.items() if len(points) > 1}
+    return charts.curves(several, "Matrix multiplies by rows", "rows, M (log)", "TFLOP/s (log)")
+
+
+def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str:
+    found: dict[str, dict[float, charts.Point]] = {}
+    for m in rows:
+        if m.kind in kinds and m.bytes_per_s and isinstance(m.key.get(axis), int | float):
+            many = f" x {m.key['devices']}" if "devices" in m.key else ""
+            at, rate = m.key[axis] / 2**20, m.bytes_per_s / 1e9
+            series = found.setdefault(f"{m.kind}{many}", {})
+            if at not in series or rate > series[at][1]:
+                series[at] = (at, rate, f"{m.kind} {words(m.key)}: {sig(rate)} GB/s")
+    several = {name: list(points.values()) for name, points in found.items() if len(points) > 1}
+    return charts.curves(several, "Rate by size", "MiB (log)", "GB/s (log)")
+
+
+def table(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": m.kind,
+            "key": words(m.key),
+            "time": duration(m.median_s),
+            "spread": (m.p90_s - m.p10_s) / m.median_s,
+            "rate": rate_text(m.kind, m.flops_per_s, m.bytes_per_s),
+            "watts": m.watts,
+            "kernel": m.kernel,
+            "note": "; ".join(filter(None, remarks(m))),
+        }
+        for m in rows
+    ]
+
+
+def remarks(m: Measurement) -> list[str]:
+    wrong = "" if m.check_ok is not False else "wrong result"
+    reference = "reference path: never calibrates" if m.path == "reference" else ""
+    return [reference, wrong, "throttled" if m.throttled else "", m.note]
+
+
+# --- over time, and side by side --------------------------------------------------------------------------------
+
+
+def drift(agent: Agent) -> str:
+    """Headline figures of this machine over its accepted results of the newest method."""
+    rows = Result.objects.filter(agent=agent, state__in=USED).exclude(document=None).select_related("accelerator")
+    newest = list(rows.order_by("-received_at")[:MOST_RESULTS])
+    series: dict[str, list[tuple[Any, float]]] = {}
+    for result in reversed([r for r in newest if r.suite_version == newest[0].suite_version]):
+        for name, share in shares((result.document or {})["results"], result.accelerator).items():
+            series.setdefault(name, []).append((result.received_at, share))
+    return charts.drift({name: points for name, points in sorted(series.items()) if len(points) > 1})
+
+
+def comparison(one: Result, other: Result) -> dict[str, Any]:
+    """What both measured, entry by entry: a ratio above one means that the second is faster."""
+    first, second = ({(m.kind, m.path, words(m.key)): m for m in result.measurements.all()} for result in (one, other))
+    both = [key for key in first if key in second]
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": key[0],
+            "key": key[2],
+            "path": key[1],
+            "first": duration(first[key].median_s),
+            "second": duration(second[key].median_s),
+            "ratio": first[key].median_s / second[key].median_s,
+        }
+        for key in both
+    ]
+    kinds: dict[str, list[float]] = {}
+    for row in rows:
+        kinds.setdefault(row["kind"], []).append(row["ratio"])
+    summary = [
+        {"kind": kind, "count": len(found), "median": statistics.median(found), "low": min(found), "high": max(found)}
+        for kind, found in kinds.items()
+    ]
+    return {"rows": rows, "summary": summary, "differences": list(differences(one, other))}
+
+
+def differences(one: Result, other: Result) -> Iterable[tuple[str, Any, Any]]:
+    """Device, driver and library versions, side by side."""
+    a, b = one.document or {}, other.document or {}
+    for section in ("device", "versions", "host"):
+        for name in sorted({*a.get(section, {}), *b.get(section, {})} - {"links", "uuid_hash"}):
+            left, right = a.get(section, {}).get(name), b.get(section, {}).get(name)
+            if left != right:
+                yield f"{section} {name}", left, right

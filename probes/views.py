@@ -1,0 +1,215 @@
+"""The pages of workers: who measures, what they found, how it changed; all without scripts."""
+
+from functools import cache
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.paginator import Paginator
+from django.db.models import Count, Prefetch
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from probes import agents, forms, jobs, reading, results
+from probes.access import for_staff, may_change
+from probes.agent import build
+from probes.models import Agent, Job, Result
+
+PAGE_SIZE = 50
+COMPARABLE = 100
+
+
+def who(request: HttpRequest) -> str:
+    return request.user.get_username() if request.user.is_authenticated else "somebody"
+
+
+# --- machines ---------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def workers(request: HttpRequest) -> HttpResponse:
+    """Who is there, what waits and runs, what came last."""
+    return render(request, "probes/workers.html", overview(request, forms.QueueForm()))
+
+
+def overview(request: HttpRequest, form: forms.QueueForm) -> dict[str, Any]:
+    newest = results.visible().order_by("-received_at")
+    rows = agents.visible().prefetch_related(Prefetch("results", newest, to_attr="recent"))
+    now = timezone.now()
+    return {
+        "machines": [(agent, agents.status(agent, now)) for agent in rows[:500]],
+        "jobs": jobs.visible().filter(state__in=jobs.OPEN)[:100],
+        "ended": jobs.visible().exclude(state__in=jobs.OPEN).order_by("-finished_at")[:10],
+        "results": newest.annotate(many=Count("measurements"))[:10],
+        "form": form,
+        "may_change": may_change(request.user),
+    }
+
+
+@require_POST
+@for_staff
+def queue(request: HttpRequest) -> HttpResponse:
+    """A suite for each of the chosen machines."""
+    form = forms.QueueForm(request.POST)
+    if not form.is_valid():
+        return render(request, "probes/workers.html", overview(request, form), status=422)
+    for agent in form.cleaned_data["machines"]:
+        jobs.request(form.spec(), wanted_agent=agent, requested_by=who(request))
+    messages.success(request, f"{len(form.cleaned_data['machines'])} jobs wait for their machines.")
+    return redirect("workers")
+
+
+@require_POST
+@for_staff
+def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
+    done = jobs.cancel(get_object_or_404(jobs.visible(), pk=pk))
+    messages.success(request, "The job was cancelled." if done else "The job had ended already.")
+    return redirect("workers")
+
+
+@never_cache
+@for_staff
+def enrol(request: HttpRequest) -> HttpResponse:
+    """A token for one machine, shown once, with the lines to paste there."""
+    form = forms.EnrolForm(request.POST or None)
+    context: dict[str, Any] = {"form": form}
+    if request.method == "POST" and form.is_valid():
+        token, row = agents.enrol(form.all_labels(), made_by=who(request))
+        context |= {"token": token, "row": row, "server": request.build_absolute_uri("/").rstrip("/")}
+    return render(request, "probes/enrol.html", context, status=422 if form.errors else 200)
+
+
+@never_cache
+@require_safe
+def worker(request: HttpRequest, pk: int) -> HttpResponse:
+    """One machine: what it is, what ran there, how its figures changed."""
+    return render(request, "probes/worker.html", about(request, get_object_or_404(agents.visible(), pk=pk)))
+
+
+def about(request: HttpRequest, agent: Agent) -> dict[str, Any]:
+    return {
+        "agent": agent,
+        "status": agents.status(agent),
+        "facts": facts(agent),
+        "drift": reading.drift(agent),
+        "results": results.visible().filter(agent=agent)[:PAGE_SIZE],
+        "jobs": Job.objects.filter(agent=agent).order_by("-requested_at")[:20],
+        "may_change": may_change(request.user),
+    }
+
+
+def facts(agent: Agent) -> list[tuple[str, Any]]:
+    known, memory = agent.device, agent.device.get("memory_bytes")
+    shown = [
+        ("Device", known.get("name")),
+        ("Count", known.get("count")),
+        ("Memory", f"{memory / 2**30:.1f} GiB" if isinstance(memory, int | float) else None),
+        ("Driver", known.get("driver")),
+        ("Power limit", f"{known['power_limit_w']:.0f} W" if known.get("power_limit_w") else None),
+        ("Agent", agent.agent_version),
+        ("Token", f"{agent.token_prefix}…"),
+        ("Registered", f"{agent.registered_at:%Y-%m-%d %H:%M} UTC"),
+    ]
+    return [(name, value) for name, value in shown if value]
+
+
+@require_POST
+@for_staff
+def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    agents.revoke(get_object_or_404(agents.visible(), pk=pk))
+    messages.success(request, "Revoked: its next call is refused, and what it runs goes back to the queue.")
+    return redirect("worker", pk)
+
+
+@never_cache
+@require_POST
+@for_staff
+def rotate(request: HttpRequest, pk: int) -> HttpResponse:
+    """A new token, shown once; the agent also does this by itself (`rotate`)."""
+    agent = get_object_or_404(agents.visible().filter(revoked_at=None), pk=pk)
+    token = agents.rotate(agent)
+    agent.refresh_from_db()
+    return render(request, "probes/worker.html", about(request, agent) | {"token": token})
+
+
+@login_not_required
+@require_safe
+def agent_file(request: HttpRequest) -> HttpResponse:
+    """The agent as one file, built from the sources that run here."""
+    response = HttpResponse(packed(), content_type="application/zip")
+    response["Content-Disposition"] = 'attachment; filename="agent.pyz"'
+    return response
+
+
+@cache
+def packed() -> bytes:
+    return build.archive()
+
+
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+@require_safe
+def result_list(request: HttpRequest) -> HttpResponse:
+    state = request.GET.get("state", "")
+    rows = results.visible().annotate(many=Count("measurements"))
+    rows = rows.filter(state=state) if state in Result.State.values else rows
+    shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    return render(request, "probes/results.html", {"page": shown, "states": Result.State.values, "state": state})
+
+
+def one(pk: Any) -> Result:
+    return get_object_or_404(results.visible().defer(None).select_related("calibration"), pk=pk)
+
+
+@require_safe
+def result(request: HttpRequest, pk: int) -> HttpResponse:
+    """What one run measured, and whether it counts."""
+    found = one(pk)
+    rows = list(found.measurements.all())
+    document = found.document or {}
+    context = {
+        "result": found,
+        "headlines": reading.headlines(found),
+        "pictures": reading.pictures(found, rows),
+        "rows": reading.table(rows),
+        "skipped": [{**s, "words": reading.words(s["key"])} for s in document.get("skipped", [])],
+        "versions": {k: v for k, v in document.get("versions", {}).items() if v},
+        "device": {k: v for k, v in document.get("device", {}).items() if v not in (None, [], "")},
+        "used": found.state in results.USED,
+        "may_change": may_change(request.user),
+    }
+    return render(request, "probes/result.html", context)
+
+
+@require_POST
+@for_staff
+def release(request: HttpRequest, pk: int) -> HttpResponse:
+    """A person has looked at it: it counts, and calibrates."""
+    done = results.release(get_object_or_404(results.visible(), pk=pk), who(request))
+    messages.success(request, "Released: it calibrates now." if done else "It is not in quarantine.")
+    return redirect("probe-result", pk)
+
+
+@require_safe
+def result_json(request: HttpRequest, pk: int) -> HttpResponse:
+    found = one(pk)
+    response = JsonResponse(found.document or {}, json_dumps_params={"indent": 1})
+    response["Content-Disposition"] = f'attachment; filename="result-{found.pk}.json"'
+    return response
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    """Two results side by side: two machines, or two drivers of one."""
+    every = results.visible().exclude(state=Result.State.REJECTED)[:COMPARABLE]
+    asked = [request.GET.get(side, "") for side in ("a", "b")]
+    context: dict[str, Any] = {"every": every, "asked": asked}
+    if all(text.isascii() and text.isdigit() and len(text) < 18 for text in asked):
+        pair = [one(int(text)) for text in asked]
+        context |= {"pair": pair, **reading.comparison(*pair)}
+    return render(request, "probes/compare.html", context)
