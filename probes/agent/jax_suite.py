@@ -19,6 +19,8 @@ from typing import Any, Final
 from . import facts, suite
 from .axes import SHARES, SUITE_S
 from .measure import CACHES, Case, Check, Skip, Timing, Work, summary
+from .spec import AGENT_VERSION, SCHEMA, spec_hash
+from .spec import checked as checked_spec
 
 LAUNCH_S: Final = 4e-3  # One program is about this long, by a first guess of the device's rates.
 SAMPLE_S: Final = 20e-3  # Programs are queued up to this, and waited for once.
@@ -136,7 +138,7 @@ def cases_of(kind: str, size: str, device: JaxDevice) -> list[Case]:
 
 def plan(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What `run` will try, in order."""
-    checked = suite.checked_spec(spec)
+    checked = checked_spec(dict(spec))
     device = detect(checked["max_bytes"])
     return [
         {"kind": kind, "key": dict(case.key), "estimated_s": COMPILE_S}
@@ -163,7 +165,7 @@ class Run:
 def run(spec: Mapping[str, Any], *, progress: suite.Progress = lambda stage, done, total: True) -> dict[str, Any]:
     """Measure this machine with jax; the document is that of suite.run."""
     start_s, started_at = time.monotonic(), datetime.now(UTC)
-    checked = suite.checked_spec(spec)
+    checked = checked_spec(dict(spec))
     device = detect(checked["max_bytes"])
     end_s = start_s + min(checked["max_s"] or SUITE_S[checked["suite"]], SUITE_S[checked["suite"]])
     state = Run(device, SAMPLES[checked["suite"]] if device.gpu else 5, progress, first_look(device))
@@ -174,11 +176,11 @@ def run(spec: Mapping[str, Any], *, progress: suite.Progress = lambda stage, don
         now_s, left = time.monotonic(), sum(SHARES[one] for one in kinds[at:])
         run_kind(state, cases[kind], total, now_s + max(0.0, end_s - now_s) * SHARES[kind] / left)
     return {
-        "schema": suite.SCHEMA,
-        "agent_version": suite.AGENT_VERSION,
+        "schema": SCHEMA,
+        "agent_version": AGENT_VERSION,
         "suite": checked["suite"],
         "suite_version": suite.SUITE_VERSION,
-        "spec_hash": suite.spec_hash(checked),
+        "spec_hash": spec_hash(checked),
         "spec": checked,
         "backend": device.backend,
         "library": "jax",

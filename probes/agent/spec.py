@@ -6,17 +6,12 @@ import hashlib
 import json
 from typing import Any, Final
 
+from .axes import KINDS as KINDS
+
 AGENT_VERSION: Final = "1.0.0"
 SCHEMA: Final = "assay-probe/1"
 PROTOCOL: Final = "1"
 
-KINDS: Final = tuple(
-    """
-    memory_read memory_write memory_copy memory_strided memory_gather l2_read gemm grouped_gemm attention_prefill
-    attention_decode norm rotary activation softmax mlp launch host_copy compile_gain block decode_step all_reduce
-    all_gather all_to_all point_to_point known_answer
-    """.split()
-)
 SUITE_SECONDS: Final = {"quick": 60, "full": 600, "custom": 600}
 LONGEST_S: Final = 3600
 # A suite never holds more of the device than its free memory; this only bounds what a spec may say.
