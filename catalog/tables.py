@@ -147,16 +147,17 @@ class ApiPriceTable(tables.Table):
     usd_per_mtok_input = Number("usd_per_mtok_input", "Input, USD/Mtok", 4)
     usd_per_mtok_cached_input = Number("usd_per_mtok_cached_input", "Cached input, USD/Mtok", 4)
     usd_per_mtok_output = Number("usd_per_mtok_output", "Output, USD/Mtok", 4)
+    output_tokens_per_s = Number("output_tokens_per_s", "Published speed, tokens/s", 1)
     as_of = Dated(verbose_name="As of")
 
     class Meta:
         model = ApiPrice
         fields = (
             *("model", "provider", "name", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
-            *("as_of", "source", "max_input_tokens"),
+            *("output_tokens_per_s", "as_of", "source", "speed_source", "max_input_tokens"),
         )
 
-    shown = Meta.fields[:-1]
+    shown = Meta.fields[:-2]
 
 
 class ModelTable(tables.Table):

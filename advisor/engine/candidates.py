@@ -16,7 +16,10 @@ from .money import Assumptions, Licence
 from .plan import Constraints, Framework, Offer, Quantization, Rejection, Workload
 
 # frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
-LAUNCHABLE = ("vllm", "sglang", "tensorrt-llm", "vllm-tpu", "vllm-gaudi", "neuron", "llama.cpp", "mlx")
+LAUNCHABLE = (
+    *("vllm", "sglang", "tensorrt-llm", "vllm-tpu", "vllm-gaudi", "neuron", "llama.cpp", "mlx", "vllm-ascend"),
+    *("tt-inference", "qaic", "furiosa-llm", "openvino-npu", "executorch"),
+)
 LAUNCHABLE_CROSS = ("vllm", "tensorrt-llm", "tgi")
 LAUNCHABLE_EMBEDDING = ("vllm", "sglang", "llama.cpp")
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)

@@ -16,6 +16,7 @@ CONTEXT_STEP_TOKENS = 1024
 SOURCE_STEP_TOKENS = 128
 Z999 = 3.0902  # of the standard normal: one request in a thousand is longer
 ON_LOAD = {"vllm": ("fp8", "fp8-w8a16"), "sglang": ("fp8",)}  # formats made from a 16-bit checkpoint while it loads
+FILES = {"llama.cpp": "GGUF file", "executorch": ".pte file", "openvino-npu": "OpenVINO model"}  # made beforehand
 LISTEN = ("--host", "0.0.0.0", "--port", "8000")
 TRTLLM_OPTIONS = "trtllm-options.yaml"
 
@@ -70,8 +71,8 @@ def start_of(name: str, s: Scored, model: Model, workload: Workload) -> Start:
     native = model.native_dtype in (q.slug, q.weights_dtype)
     on_load = not native and q.slug in ON_LOAD.get(framework, ())
     cast = q.weights_dtype if not native and q.weights_dtype in HALF and framework != "llama.cpp" else ""
-    if framework == "llama.cpp":
-        checkpoint = f"<GGUF file of {name} in {q.name}>"
+    if framework in FILES:
+        checkpoint = f"<{FILES[framework]} of {name} in {q.name}>"
     else:
         checkpoint = name if native or on_load or cast else f"<checkpoint of {name} in {q.name}>"
     return Start(
@@ -199,7 +200,47 @@ def _mlx(start: Start) -> list[str]:
     return ["mlx_lm.server", "--model", start.checkpoint, *LISTEN]
 
 
+def _openvino_npu(start: Start) -> list[str]:
+    """As the demonstration of the model server on NPUs starts it (docs.openvino.ai, text generation with NPU)."""
+    prompt = math.ceil(start.longest.tokens)
+    words = ["ovms", "--rest_port", "8000", "--rest_bind_address", "0.0.0.0", "--source_model", start.checkpoint]
+    words += ["--model_repository_path", "models", "--task", "text_generation", "--target_device", "NPU"]
+    return words + ["--enable_prefix_caching", "true", "--max_prompt_len", str(prompt)]
+
+
+def _executorch(start: Start) -> list[str]:
+    """The runner for one user; ExecuTorch has no server of its own."""
+    return ["llama_main", f"--model_path={start.checkpoint}", "--tokenizer_path=tokenizer.json"]
+
+
+def _tenstorrent(start: Start) -> list[str]:
+    device = start.s.lane.choice.accelerator.slug.removeprefix("tenstorrent-").rstrip("ad")
+    model = start.checkpoint if start.checkpoint.startswith("<") else start.checkpoint.rsplit("/", 1)[-1]
+    return ["python3", "run.py", "--model", model, "--tt-device", device, "--workflow", "server", "--docker-server"]
+
+
+def _qaic(start: Start) -> list[str]:
+    """The container of the vendor's vLLM (docs.qualcomm.com, run vLLM)."""
+    words = ["docker", "run", "--rm", "--network", "host", "--device", "/dev/accel/", "--shm-size=2gb"]
+    words += ["ghcr.io/quic/cloud_ai_inference_vllm:1.21.2.0", *LISTEN, "--model", start.checkpoint]
+    return words + ["--max-model-len", str(start.longest.tokens), "--max-num-seq", str(start.s.concurrency)]
+
+
+def _furiosa(start: Start) -> list[str]:
+    return ["furiosa-llm", "serve", start.checkpoint, *LISTEN]
+
+
+ON_DEVICE = {
+    "executorch": "runs on the device for one user and listens on no port: an app calls it",
+    "openvino-npu": "requests are worked off one after another",
+}
 WRITERS = {
+    "vllm-ascend": _vllm,
+    "openvino-npu": _openvino_npu,
+    "executorch": _executorch,
+    "tt-inference": _tenstorrent,
+    "qaic": _qaic,
+    "furiosa-llm": _furiosa,
     "vllm": _vllm,
     "vllm-tpu": _vllm,
     "vllm-gaudi": _vllm,
@@ -218,6 +259,8 @@ def notes(start: Start) -> list[str]:
     said = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
     if s.replicas > 1:
         said.append("put a load balancer in front of the replicas; replicas on one host need their own chips and port")
+    if framework.slug in ON_DEVICE:
+        said.append(ON_DEVICE[framework.slug])
     if start.checkpoint.startswith("<"):
         said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
     if framework.slug != "mlx":

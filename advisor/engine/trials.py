@@ -130,7 +130,8 @@ class Trials:
         """
         lane = self.table.wanted[design.row]
         planned = self.planned(design)
-        return replace(lane, max_running_requests=max(math.ceil(planned + 3 * math.sqrt(planned)), 1))
+        cap = max(math.ceil(planned + 3 * math.sqrt(planned)), 1)
+        return replace(lane, max_running_requests=min(cap, lane.framework.max_running_requests))
 
     def run(self, design: Design, requests: int) -> Verified:
         """Simulate one lane of the design at its share of the peak."""
