@@ -343,6 +343,9 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(spec.get("traffic"), Mapping) and spec["traffic"].get("users"):
         for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
             initial.pop(path, None)  # derived from the users
+    if spec.get("kind") == "embedding":
+        for path in ("traffic.output_tokens.mean", "traffic.output_tokens.p95"):
+            initial.pop(path, None)  # filled in: there are none
     if rest:
         initial[YAML] = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)
     return initial

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import advise, reading, report
-from advisor.forms import WorkloadForm
+from advisor.forms import WorkloadForm, from_spec
 from advisor.models import Advice
 from advisor.workload import WorkloadError, check_catalog, parse
 
@@ -125,5 +125,8 @@ def test_the_form_asks_for_embeddings() -> None:
     form = WorkloadForm(typed)
     assert form.is_valid(), form.errors
     assert form.spec["kind"] == "embedding"
+    again = from_spec(form.spec)
+    assert again["kind"] == "embedding" and not any("output" in path for path in again)
+    assert "output" not in again.get("yaml", "")
     refused = WorkloadForm({**typed, "kind": "serving", "traffic.output_tokens.mean": "5"})
     assert not refused.is_valid() and "ask with kind: embedding" in refused.errors["kind"][0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from .candidates import Catalog, enumerate_lanes, most_together
 from .choose import SHOWN, Found, describe
+from .encoder import EMBEDDING
 from .evaluate import Shortfall, Table
 from .hardware import Accelerator
 from .lane import Lane, memory
@@ -35,12 +36,12 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
     """The limits that these latencies break, worst first, each relaxed to what was reached."""
     slo = workload.slo
     limits = (
-        ("TTFT p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
+        ("latency p95" if workload.kind == EMBEDDING else "TTFT p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
         ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
         ("end-to-end p95", "e2e_ms_p95", slo.e2e_p95_s, v.e2e_p95_s),
     )
     found = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
-    speed = slo.tokens_per_s_per_user
+    speed = None if workload.kind == EMBEDDING else slo.tokens_per_s_per_user
     if speed and v.tpot_p95_s > 1 / speed:
         found.append(_slow(speed, v.tpot_p95_s))
     return sorted(found, key=lambda m: -m.reached_s / m.limit_s)
