@@ -1,12 +1,10 @@
 """The command line: what it prints and writes, what it refuses, and that it keeps no secret where others can read."""
 
 import json
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,14 +20,6 @@ DEVICE = {"name": "stub"}
 def stub_document(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table is the suite's; the stub's document has nothing for it."""
     monkeypatch.setattr("probes.agent.suite.table", lambda document, peaks: ["the table"])
-
-
-@pytest.fixture(autouse=True)
-def handlers() -> Any:
-    kept = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
-    yield
-    for number, handler in kept:
-        signal.signal(number, handler)
 
 
 def run_at(fake: FakeServer, folder: Path, *given: str) -> int:
