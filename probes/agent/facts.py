@@ -93,11 +93,18 @@ def sensors(about: Any) -> Callable[[], Mapping[str, float]] | None:
             "power_w": _asked(module, _instant_power_w, module, handle),
             "clock_hz": _asked(module, lambda: module.nvmlDeviceGetClockInfo(handle, module.NVML_CLOCK_SM) * 1e6),
             "temperature_c": _asked(module, lambda: float(module.nvmlDeviceGetTemperature(handle, 0))),
-            "reasons": _asked(module, lambda: module.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+            "reasons": _asked(module, _reason_bits, module, handle),
         }
         return {name: value for name, value in found.items() if value is not None}
 
     return read
+
+
+def _reason_bits(module: Any, handle: Any) -> int:
+    """By its newer name where there is one."""
+    newer = "nvmlDeviceGetCurrentClocksEventReasons"
+    name = newer if hasattr(module, newer) else "nvmlDeviceGetCurrentClocksThrottleReasons"
+    return int(getattr(module, name)(handle))
 
 
 def _instant_power_w(module: Any, handle: Any) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 Scalar = str | int | float | bool
 CACHES = 3  # Buffers together hold this many last-level caches.
 SAMPLE_S = 250e-6  # A sample is at least this long, so that the two events around it weigh under one percent.
+TILE = 1_000_003
 LAUNCHES = 512  # Nodes of a graph at most: instantiating one costs about ten microseconds.
 
 
@@ -152,6 +153,8 @@ class Device:
     def random(self, *shape: int, dtype: Any = None, scale: float = 1.0) -> Any:
         """Normal values of this scale; made in float32 a slice at a time, so that it never exists twice."""
         dtype = dtype or self.torch.float32
+        if not self.gpu and math.prod(shape) > TILE:
+            return self._tiled(*shape, dtype=dtype, scale=scale)
         if math.prod(shape) <= 1 << 26 or len(shape) < 2 or dtype.itemsize >= 4:
             return (self.torch.randn(*shape, device=self.device) * scale).to(dtype)
         out = self.torch.empty(*shape, device=self.device, dtype=dtype)
@@ -161,15 +164,26 @@ class Device:
             part.copy_(self.torch.randn(part.shape, device=self.device) * scale)
         return out
 
+    def _tiled(self, *shape: int, dtype: Any, scale: float) -> Any:
+        """On a CPU, where drawing numbers takes longer than using them: one draw repeated, at a length that no row
+        length divides."""
+        draw = (self.torch.randn(TILE) * scale).to(dtype)
+        return draw.repeat(math.ceil(math.prod(shape) / TILE))[: math.prod(shape)].reshape(shape)
+
     def poisoned(self, *shape: int, dtype: Any) -> Any:
         """An output full of NaN (or of the lowest integer), so that what was not written is seen."""
         value = math.nan if dtype.is_floating_point else self.torch.iinfo(dtype).min
         return self.torch.full(shape, value, device=self.device, dtype=dtype)
 
 
+def exact(values: Any) -> Any:
+    """In float64 where they are; on the host for Metal, which has none."""
+    return (values.cpu() if values.device.type == "mps" else values).double()
+
+
 def relative_error(torch: Any, out: Any, reference: Any) -> float:
     """||out - reference|| / ||reference|| in float64; infinite where the output is not finite."""
-    out, reference = out.cpu().double(), reference.detach().cpu().double()
+    out, reference = exact(out), exact(reference)
     error = float(torch.linalg.vector_norm(out - reference) / torch.linalg.vector_norm(reference))
     return error if math.isfinite(error) else math.inf
 

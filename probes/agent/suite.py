@@ -73,6 +73,7 @@ class _Run:
     results: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     cancelled: bool = False
+    broken: str | None = None
 
     def skip(self, case: Case, reason: str) -> None:
         self.skipped.append({"kind": case.kind, "key": dict(case.key), "reason": reason[:300]})
@@ -83,6 +84,7 @@ def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, tot
     start_s, started_at = time.monotonic(), datetime.now(timezone.utc)
     wanted = checked(dict(spec))
     device = facts.detect(wanted["max_bytes"])
+    about = facts.device_facts(device)  # First, while a failing kernel cannot have taken the device away.
     limit_s = min(wanted["max_s"] or SUITE_S[wanted["suite"]], SUITE_S[wanted["suite"]])
     state = _Run(wanted, device, progress, start_s, start_s + limit_s, _first_look(device))
     kinds = wanted_kinds(wanted)
@@ -101,7 +103,7 @@ def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, tot
         "library": "torch",
         "started_at": started_at.isoformat(timespec="seconds"),
         "duration_s": round(time.monotonic() - start_s, 3),
-        "device": facts.device_facts(device),
+        "device": about,
         "host": facts.host_facts(),
         "versions": facts.versions(device.torch),
         "results": state.results,
@@ -132,8 +134,8 @@ def _run_kind(state: _Run, cases: Iterable[Case], total: int, stop_s: float) -> 
     for at, case in enumerate(cases):
         done = len(state.results) + len(state.skipped)
         state.cancelled = state.cancelled or not state.progress(case.kind, done, total)
-        if state.cancelled:
-            state.skip(case, "cancelled")
+        if state.cancelled or state.broken:
+            state.skip(case, state.broken or "cancelled")
             continue
         until_s = stop_s if at else state.stop_s
         # Without a setup a case costs nothing: it was answered together with another.
@@ -163,19 +165,22 @@ def _run_case(state: _Run, case: Case, stop_s: float) -> None:
         state.results.append(row(case, work, timing, check))
     except Skip as reason:
         state.skip(case, str(reason))
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        NotImplementedError,
-        ImportError,
-        AttributeError,
-        AssertionError,
-    ) as error:
-        # A library of another version refuses in many ways; each becomes a stated reason, none ends the suite.
+    except Exception as error:
+        # A library of another version, or a compiler, refuses in many ways: each becomes a stated reason.
         state.skip(case, refusal(error))
-    if len(state.results) % 16 == 0 or case.needs_bytes > state.device.memory_bytes // 8:
+        state.broken = _failure(state.device)
+    if not state.broken and (len(state.results) % 16 == 0 or case.needs_bytes > state.device.memory_bytes // 8):
         state.device.release()
+
+
+def _failure(device: Device) -> str | None:
+    """Why nothing more can run: after an illegal access a device refuses everything until the process ends."""
+    try:
+        device.synchronize()
+        device.release()
+    except RuntimeError as error:
+        return f"the device failed before: {refusal(error)}"
+    return None
 
 
 def refusal(error: BaseException) -> str:

@@ -77,6 +77,17 @@ def test_a_refusal_of_the_library_is_a_reason_and_not_the_end(faked: list[Case])
     assert [one["reason"] for one in found["skipped"]] == ["RuntimeError: CUDA out of memory", "no fp4 units"]
 
 
+def test_a_device_that_failed_ends_the_run_with_the_reason(faked: list[Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(device: Device) -> Any:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    faked += [fake("norm", 0), fake("norm", 1, build=fail), fake("norm", 2), fake("norm", 3)]
+    monkeypatch.setattr(Device, "synchronize", fail)
+    found = suite.run(SPEC)
+    assert [row["key"]["at"] for row in found["results"]] == [0]
+    assert ["device failed" in one["reason"] for one in found["skipped"]] == [False, True, True]
+
+
 def test_cancelling_ends_the_run_there_and_names_what_is_left(faked: list[Case]) -> None:
     faked += [fake("norm", at) for at in range(4)]
     asked: list[tuple[str, int, int]] = []

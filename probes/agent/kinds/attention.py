@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..axes import GQA, PREFILL_TOKENS, Heads
-from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error
+from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error
 
 LIMIT = 1e-2
 BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
@@ -110,11 +110,11 @@ def verify(device: Device, out: Any, qkv: tuple[Any, Any, Any]) -> Check:
         return Check(math.inf, LIMIT)
     tokens, group = q.shape[2], q.shape[1] // k.shape[1]
     rows = torch.randperm(tokens, device=device.device)[:SAMPLED].sort().values
-    hidden = torch.arange(tokens)[None, :] > rows.cpu()[:, None]
+    hidden = torch.arange(tokens, device=device.device)[None, :] > rows[:, None]
     errors = []
     for head in (0, q.shape[1] - 1):
-        query = q[0, head, rows].cpu().double()
-        keys, values = (side[0, head // group].cpu().double() for side in (k, v))
-        scores = (query @ keys.T / math.sqrt(q.shape[3])).masked_fill(hidden, -math.inf)
+        query = exact(q[0, head, rows])
+        keys, values = (exact(side[0, head // group]) for side in (k, v))
+        scores = (query @ keys.T / math.sqrt(q.shape[3])).masked_fill(hidden.to(query.device), -math.inf)
         errors.append(relative_error(torch, out[0, head, rows], torch.softmax(scores, dim=-1) @ values))
     return Check(max(errors), LIMIT)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..axes import DECODE_BATCH, DECODE_TOKENS, GQA, KV_LIMIT_TOKENS, Heads
-from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error, taken
+from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error, taken, time_work
 from .attention import sdpa
 from .kernels import attend_merge, attend_split, ready
 
@@ -120,8 +120,8 @@ def verify(device: Device, out: Any, qkv: tuple[Any, Any, Any], heads: Heads) ->
         return Check(math.inf, LIMIT)
     errors = []
     for at in (0, -1):
-        query = q[at].reshape(heads.kv, -1, heads.dim).cpu().double()
-        keys, values = (side[at].cpu().double() for side in (k, v))
+        query = exact(q[at].reshape(heads.kv, -1, heads.dim))
+        keys, values = (exact(side[at]) for side in (k, v))
         weights = torch.softmax(query @ keys.transpose(1, 2) / math.sqrt(heads.dim), dim=-1)
         errors.append(relative_error(torch, out[at], (weights @ values).reshape(heads.query, heads.dim)))
     return Check(max(errors), LIMIT)
@@ -135,12 +135,27 @@ def split_kv(device: Device, shape: Shape, dtype: str) -> Work:
         raise Skip("no fp8 on this device")
     size = shape.traffic_bytes(element.itemsize)
     caches = [Paged.random(device, shape, element) for _ in range(device.sets(size, at_most=32))]
-    calls = [decoder(device, cache, split_count(device, shape)) for cache in caches]
+    splits, block = settings(device, caches[0])
+    calls = [decoder(device, cache, splits, block) for cache in caches]
 
     def check() -> Check:
         return verify(device, calls[0](), (caches[0].q, *caches[0].dense()), heads)
 
-    return Work(calls, shape.flops, size, check, note=f"{split_count(device, shape)} splits of the context")
+    return Work(calls, shape.flops, size, check, note=f"{splits} splits of the context, {block} tokens at a time")
+
+
+def settings(device: Device, cache: Paged) -> tuple[int, int]:
+    """Splits and tokens of a block, tried on the shape itself, as a framework's tuned tables are made."""
+    kept = ("split_kv", cache.shape, str(cache.k.dtype))
+    if kept not in device.kept:
+        fewest = split_count(device, cache.shape)
+        most = math.ceil(cache.shape.context / BLOCK)
+        tried = {(min(most, fewest * times), block) for times in (1, 2) for block in (BLOCK, 2 * BLOCK)}
+        works = {one: Work([decoder(device, cache, *one)]) for one in tried}
+        times_s = {one: time_work(device, work, 3e-3, 2e-3).median_s for one, work in works.items()}
+        device.kept[kept] = min(sorted(times_s), key=lambda one: times_s[one])
+    found: tuple[int, int] = device.kept[kept]
+    return found
 
 
 def split_count(device: Device, shape: Shape) -> int:
@@ -188,7 +203,7 @@ class Paged:
         return one(self.k, self.scales[0]), one(self.v, self.scales[1])
 
 
-def decoder(device: Device, cache: Paged, splits: int) -> Callable[[], Any]:
+def decoder(device: Device, cache: Paged, splits: int, block: int = BLOCK) -> Callable[[], Any]:
     """One decode step of attention over a paged cache: out [batch, heads, dim]."""
     torch, shape, heads = device.torch, cache.shape, cache.shape.heads
     rows = shape.batch * heads.query
@@ -204,7 +219,7 @@ def decoder(device: Device, cache: Paged, splits: int) -> Callable[[], Any]:
     def call() -> Any:
         attend_split[(shape.batch * heads.kv, splits)](
             cache.q, cache.k, cache.v, cache.table, part, stats, scale, shape.context, pages, splits,
-            **sizes, BLOCK=BLOCK, num_warps=4, num_stages=3,
+            **sizes, BLOCK=block, num_warps=4, num_stages=3 if block == BLOCK else 2,
         )  # fmt: skip
         wide = 1 << (splits - 1).bit_length()
         attend_merge[(rows,)](part, stats, out, v_scale, splits, DIM=heads.dim, SPLITS=wide, num_warps=4)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..axes import EXPERTS, TOKENS_PER_EXPERT, Experts
-from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error
+from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error
 
 LIMIT = 1e-2
 CHECKED = 3  # Experts that are compared with float64.
@@ -115,5 +115,5 @@ def verify(device: Device, out: Any, x: Any, w: Any, parts: list[int], scales: A
         left, right = x[rows].float(), w[at].float()
         if scales:
             left, right = left * scales[0][rows, None], right * scales[1][at][:, None]
-        errors.append(relative_error(torch, out[rows], left.cpu().double() @ right.cpu().double().T))
+        errors.append(relative_error(torch, out[rows], exact(left) @ exact(right).T))
     return Check(max(errors), LIMIT)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..axes import CPU_LAYERS, LAYERS, M_FULL, M_QUICK, M_SOME, OFF_BY, QUICK_LAYERS, SQUARES, Layer
-from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_error, taken
+from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error, taken
 
 WIDTH_BYTES = {
     "fp32": 4.0,
@@ -71,7 +71,7 @@ def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
 def _quick(device: Device) -> Iterator[Case]:
     if not device.gpu:
         for dtype in ("fp32", "bf16"):
-            yield from _over(dtype, CPU_LAYERS, (1, 16, 128))
+            yield from _over(dtype, CPU_LAYERS[:1], (1, 16, 128))
         yield case("int8", Shape(64, 2048, 2048))
         return
     for dtype in ("bf16", "fp8"):
@@ -183,9 +183,9 @@ def verify(device: Device, one: Operands, shape: Shape, limit: float) -> Check:
     """Sampled rows against float64; every element of the output finite, and none left as it was before the call."""
     out = one.call()
     rows = device.torch.randperm(shape.m, device=device.device)[:SAMPLED]
-    columns = device.torch.randperm(shape.n, device=device.device)[: 8 * SAMPLED]
+    columns = device.torch.randperm(shape.n, device=device.device)[: 2 * SAMPLED]
     left, right = one.left(rows), one.right(columns)
-    reference = left.cpu().double() @ right.cpu().double().T
+    reference = exact(left) @ exact(right).T
     found = out[rows][:, columns]
     error = relative_error(device.torch, found, reference) if finite(device.torch, out) else math.inf
     return Check(error, limit)

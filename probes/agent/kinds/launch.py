@@ -87,6 +87,9 @@ def _replays(device: Device, x: Any, chain: int) -> list[float]:
 
 
 def _copies(kind: str, suite: str, device: Device) -> Iterator[Case]:
+    if not device.gpu:
+        yield Case(kind, {"memory": "host"}, _no_copies, setup_s=0.0)
+        return
     sizes = [64 * MIB, MIB, 4096] if suite == "quick" else [4096 << 2 * power for power in range(10)]
     for size in sizes:
         for memory in ("pinned", "pageable"):
@@ -95,10 +98,12 @@ def _copies(kind: str, suite: str, device: Device) -> Iterator[Case]:
                 yield Case(kind, key, _copy(size, memory, direction), bytes=size, needs_bytes=2 * size)
 
 
+def _no_copies(device: Device) -> Work:
+    raise Skip("the device is the host")
+
+
 def _copy(size: int, memory: str, direction: str) -> Callable[[Device], Work]:
     def build(device: Device) -> Work:
-        if not device.gpu:
-            raise Skip("the device is the host")
         torch = device.torch
         host = torch.randint(0, 256, (size,), dtype=torch.uint8)
         if memory == "pinned":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..measure import Case, Check, Device, Skip, Work, finite, relative_error
+from ..measure import Case, Check, Device, Skip, Work, exact, finite, relative_error
 
 LIMIT = 1e-2
 # hidden, heads, kv_heads, head_dim, inner, vocab: of Llama 3.1 8B.
@@ -74,10 +74,10 @@ def compiled(device: Device, function: Callable[..., Any]) -> Any:
 def verify(torch: Any, part: Part, out: Any, given: list[Any]) -> Check:
     """The same function of the first rows in float64."""
     rows = min(len(given[0]), 32)
-    exact = [side.cpu().double() for side in given]
-    if len(exact) == 1 or part.key.get("rowwise", True):
-        exact[0] = exact[0][:rows]
-    reference = part.function(*exact)
+    wide = [exact(side) for side in given]
+    if len(wide) == 1 or part.key.get("rowwise", True):
+        wide[0] = wide[0][:rows]
+    reference = part.function(*wide)
     error = relative_error(torch, out[:rows], reference[:rows]) if finite(torch, out) else math.inf
     return Check(error, LIMIT)
 
