@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -164,7 +164,7 @@ class Run:
 
 def run(spec: Mapping[str, Any], *, progress: suite.Progress = lambda stage, done, total: True) -> dict[str, Any]:
     """Measure this machine with jax; the document is that of suite.run."""
-    start_s, started_at = time.monotonic(), datetime.now(UTC)
+    start_s, started_at = time.monotonic(), datetime.now(timezone.utc)
     checked = checked_spec(dict(spec))
     device = detect(checked["max_bytes"])
     end_s = start_s + min(checked["max_s"] or SUITE_S[checked["suite"]], SUITE_S[checked["suite"]])

@@ -77,3 +77,30 @@ def test_every_file_is_python_3_10(path: Path) -> None:
 def test_the_check_of_the_language_can_fail() -> None:
     with pytest.raises(SyntaxError):
         ast.parse("try:\n    pass\nexcept* ValueError:\n    pass\n", feature_version=(3, 10))
+
+
+# What the standard library got in 3.11 and that one is tempted to use.
+LATER = {"UTC", "tomllib", "StrEnum", "Self", "Never", "assert_never", "LiteralString", "TaskGroup", "file_digest"}
+LATER |= {"ExceptionGroup", "BaseExceptionGroup", "chdir", "override", "batched", "add_note"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(stub_suite.ROOT)))
+def test_no_file_uses_what_came_after_3_10(path: Path) -> None:
+    assert names_in(path.read_text()) & LATER == set()
+
+
+def test_later_names_are_seen_however_they_are_written() -> None:
+    text = "import tomllib\nfrom datetime import UTC\nimport enum\nclass A(enum.StrEnum): pass\nraise ExceptionGroup"
+    assert names_in(text) & LATER == {"tomllib", "UTC", "StrEnum", "ExceptionGroup"}
+
+
+def names_in(text: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+    return found
