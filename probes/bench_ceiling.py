@@ -57,9 +57,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     device = facts.detect()
     shapes = [gemm.Shape(*map(int, text.split("x"))) for text in given.shapes.split(",")]
-    found = [compare(device, dtype, shape) for dtype in given.dtypes.split(",") for shape in shapes]
+    found, unmeasured = compared(device, given.dtypes.split(","), shapes)
     print(json.dumps([asdict(one) for one in found]) if given.format == "json" else "\n".join(lines(found)))
+    print("".join(f"not measured: {text}\n" for text in unmeasured), end="", file=sys.stderr)
     return int(any(one.ratio < TARGET for one in found))
+
+
+def compared(device: Device, dtypes: Sequence[str], shapes: Sequence[gemm.Shape]) -> tuple[list[Outcome], list[str]]:
+    """An outcome for each dtype and shape, and those that nobody multiplied, with the reasons."""
+    found, unmeasured = [], []
+    for dtype in dtypes:
+        for shape in shapes:
+            try:
+                found.append(compare(device, dtype, shape))
+            except Skip as reason:
+                unmeasured.append(f"{dtype} {shape.m}x{shape.n}x{shape.k}: {reason}")
+    return found, unmeasured
 
 
 def missing() -> str | None:
@@ -80,6 +93,8 @@ def lines(found: Sequence[Outcome]) -> Iterator[str]:
         shape = f"{one.m}x{one.n}x{one.k}"
         yield f"{one.dtype:6} {shape:20} {one.suite:>8} {flops / one.suite_s:9.1f} {one.ratio:7.3f}  {rivals}{refused}"
     short = sum(one.ratio < TARGET for one in found)
+    if not found:
+        return
     worst = min(found, key=lambda one: one.ratio)
     yield f"worst ratio {worst.ratio:.3f}; {short} of {len(found)} under the target of {TARGET:.2f}"
 
@@ -95,6 +110,8 @@ def compare(device: Device, dtype: str, shape: gemm.Shape) -> Outcome:
     with torch.no_grad(), device.stream():
         rivals = timed_rivals(device, dtype, shape, refused)
     device.release()
+    if not suite or not rivals:
+        raise Skip("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
     best = min(suite, key=lambda name: suite[name])
     ratio = min(rivals.values()) / suite[best]
     return Outcome(dtype, shape.m, shape.n, shape.k, best, suite[best], rivals, refused, ratio)
@@ -112,7 +129,7 @@ def by_suite(device: Device, dtype: str, shape: gemm.Shape, axes: dict[str, Any]
 def attempt(refused: dict[str, str], name: str, question: Callable[[], float]) -> float | None:
     try:
         return question()
-    except (Skip, RuntimeError, ValueError, TypeError, ImportError, AttributeError) as error:
+    except Exception as error:  # Compilers refuse in classes of their own; each is printed with the row.
         refused[name] = refusal(error)
         return None
 

@@ -19,6 +19,7 @@ from .kernels import attend_merge, attend_split, ready
 
 PAGE = 16
 BLOCK = 64
+MOST_SPLITS = 128  # More would not fit the registers of the program that merges them.
 LIMIT = 1e-2
 BACKENDS = ("flash", "flash_grouped", "cudnn", "efficient", "math")
 LOG2_E = 1.4426950408889634
@@ -149,7 +150,7 @@ def settings(device: Device, cache: Paged) -> tuple[int, int]:
     kept = ("split_kv", cache.shape, str(cache.k.dtype))
     if kept not in device.kept:
         fewest = split_count(device, cache.shape)
-        most = math.ceil(cache.shape.context / BLOCK)
+        most = min(math.ceil(cache.shape.context / BLOCK), MOST_SPLITS)
         tried = {(min(most, fewest * times), block) for times in (1, 2) for block in (BLOCK, 2 * BLOCK)}
         works = {one: Work([decoder(device, cache, *one)]) for one in tried}
         times_s = {one: time_work(device, work, 3e-3, 2e-3).median_s for one, work in works.items()}
@@ -162,7 +163,7 @@ def split_count(device: Device, shape: Shape) -> int:
     """Enough programs for four on every multiprocessor, each with at least two blocks of tokens."""
     pairs = shape.batch * shape.heads.kv
     wanted = math.ceil(4 * device.multiprocessors / pairs)
-    return max(1, min(wanted, math.ceil(shape.context / (2 * BLOCK)), 128))
+    return max(1, min(wanted, math.ceil(shape.context / (2 * BLOCK)), MOST_SPLITS))
 
 
 @dataclass(frozen=True)
