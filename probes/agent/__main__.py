@@ -19,7 +19,7 @@ Read it in this order; each file is short and knows only those above it.
     work.py       the loop: lease, run, deliver
     report.py     the table it prints
     cli.py        the command line
-    suite.py ...  the measurements, with torch; jax_suite.py with jax
+    suite.py      the measurements, with torch (kinds/); jax_suite.py with jax (jax_kinds.py, jax_whole.py)
 
 It needs Python 3.10 and torch or jax, nothing else.
 """
