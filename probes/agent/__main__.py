@@ -17,7 +17,6 @@ Read it in this order; each file is short and knows only those above it.
     child.py      the child process: takes its limits upon itself, then measures
     sandbox.py    starts, watches and ends that child
     work.py       the loop: lease, run, deliver
-    report.py     the table it prints
     cli.py        the command line
     suite.py      the measurements, with torch (kinds/); jax_suite.py with jax (jax_kinds.py, jax_whole.py)
 
