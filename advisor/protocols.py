@@ -25,6 +25,8 @@ RUN_FIELDS = (
     "attention_dp_is_tp",
     "cores_per_chip",
     "layers_over_chips",
+    "routing_even",
+    "beams",
 )
 
 
@@ -45,6 +47,8 @@ class Run:
     attention_dp_is_tp: bool = False  # the tp column counts ranks of an attention-data-parallel MoE deployment
     cores_per_chip: int = 1  # the tp and ep columns count cores, not chips
     layers_over_chips: bool = False  # a layer split: pipeline, one request at a time
+    routing_even: bool = False  # dummy weights: the router spreads tokens evenly
+    beams: int = 1  # beam search: sequences decoded for each request
 
 
 class ProtocolError(ValueError):

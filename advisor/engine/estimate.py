@@ -182,6 +182,7 @@ def _lane(
             pp=pool.pp,
             ep=max(pool.ep, 1),
             dp=pool.dp,
+            routing_even=case.routing_even,
         ),
         framework=framework,
         context_tokens=max(case.isl + case.osl, 1.0),
@@ -189,6 +190,7 @@ def _lane(
         max_running_requests=max(int(running), 1),
         source_tokens=mean_source_tokens(case, model) if model else 0.0,
         whole_prompts=model is not None and whole_prompts(model),
+        http=case.client.http,
     )
 
 
@@ -204,9 +206,11 @@ def _free_pool(
     quantization: Quantization,
     resources: Resources,
 ) -> Pool | None:
-    """Where the source does not state the layout: the tensor-parallel size with the best offline throughput."""
+    """Where the source does not state the layout: the one with the best offline throughput."""
     sizes = [n for n in (1, 2, 4, 8, 16) if case.chips % n == 0 or n == case.chips]
     pools = [Pool(tp=n, replicas=case.chips // n) for n in sizes]
+    if any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks):
+        pools += [Pool(dp=n, ep=n, replicas=case.chips // n) for n in sizes if n > 1]
     free = replace(case, concurrency=None)
     built = lanes(model, [_lane(free, p, accelerator, framework, quantization, resources) for p in pools])
     best, best_rate = None, 0.0
@@ -214,7 +218,8 @@ def _free_pool(
         if not built.memory.fits[i]:
             continue
         running = min(built.times.kv_capacity_tokens[i] / max(case.isl + case.osl, 1), framework.max_running_requests)
-        rate = pool.replicas * running / max(case.osl * step_s(built, i, running, case.isl + case.osl / 2), 1e-9)
+        rate = pool.replicas * pool.dp * running
+        rate /= max(case.osl * step_s(built, i, running, case.isl + case.osl / 2), 1e-9)
         rate /= 1 + running * prefill_s(built, i, case.isl) / max(case.osl * step_s(built, i, running, case.isl), 1e-9)
         if rate > best_rate:
             best, best_rate = pool, rate
@@ -306,7 +311,7 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
         scheduler_of(lane, static),
         client,
         Lengths(mean_tokens=case.isl, p95_tokens=case.isl),
-        Lengths(mean_tokens=case.osl, p95_tokens=case.osl),
+        Lengths(mean_tokens=case.osl * case.beams, p95_tokens=case.osl * case.beams),
         concurrency=per_lane,
         requests=_measured(case, per_lane),
         seed=seed,
@@ -316,6 +321,8 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
     if case.source_tokens:
         given = case.source_tokens * (client.length_low_fraction + client.length_high_fraction) / 2
         served = replace(served, total_tokens_per_s=served.output_tokens_per_s + served.requests_per_s * given)
+    if case.beams > 1:  # every beam is decoded, one of them is the output
+        served = replace(served, output_tokens_per_s=served.output_tokens_per_s / case.beams)
     return replace(served, e2e_s=result.mean("e2e_s") if not static else float(result.e2e_s.max()))
 
 
@@ -436,7 +443,7 @@ def _disaggregated(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, 
         ),
         requests_per_user=int(case.client.requests_per_user) if case.client.kind == "burst" else 10,
         output_tokens=case.osl * (case.client.length_low_fraction + case.client.length_high_fraction) / 2,
-        request_s=prefill.choice.overhead.request_s,
+        request_s=prefill.choice.overhead.request_s + prefill.choice.overhead.http_s * prefill.http,
     )
     return replace(
         base,

@@ -23,9 +23,11 @@ class Efficiency:
     matmul_16_fraction: float  # of the dense peak, large sustained matrix multiplies
     matmul_8_fraction: float
     matmul_4_fraction: float
+    matrix_factor: float  # on all three: what a kind of chip keeps of them in whole models
     block_8_fraction: float  # FP8 with 128x128 block scales against one scale per tensor or row
     weight_only_fraction: float  # narrow weights widened before the multiply, against native kernels
     expert_fraction: float  # grouped GEMM against a dense one
+    routing_evenness: float  # how evenly tokens spread over experts: large is even, 1 is strongly uneven
     attention_fraction: float  # prefill attention, of the dense 16-bit peak
     roof_exponent: float  # how well compute and memory overlap inside a kernel (1: not, inf: a sharp roofline)
     kernel_s: float  # start and tail of one kernel inside a captured graph
@@ -50,14 +52,17 @@ class Overhead:
     host_s_per_sequence: float
     serial_s: float  # per step, not hidden
     serial_s_per_sequence: float
-    request_s: float  # tokenizer, HTTP and queue before the scheduler sees a request
+    request_s: float  # from the caller to the scheduler, without a server in front
+    http_s: float  # tokenizer, HTTP server and its queue, where there are such
     eager_s_per_layer: float  # host time to launch one layer outside captured graphs
     eager_s_per_expert_layer: float
     matmul_factor: float
     memory_factor: float
+    core_bytes_per_s: float  # most that its kernels read per core of the chip; large where they fill the memory
     prefill_factor: float  # attention kernels in prefill
     expert_factor: float  # its grouped GEMM at many tokens
     collective_factor: float  # fixed cost of its collectives (fused, one-shot) against the library's
+    one_shot_s: float  # start of its own one-shot all-reduce inside the domain; large: it has none
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
     source: str = ""
 
@@ -89,8 +94,9 @@ def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
 
 
 def overhead(scopes: Scopes, framework: str, version: str) -> Overhead:
-    """The narrowest calibration wins: framework at its version, framework, the default."""
-    names = ("framework", f"framework:{framework}", f"framework:{framework}:{version}")
+    """The narrowest calibration wins: framework at its version, at its major version, framework, the default."""
+    own = f"framework:{framework}"
+    names = ("framework", own, f"{own}:{version.split('.')[0]}", f"{own}:{version}")
     wanted = tuple(f.name for f in fields(Overhead) if f.name != "source")
     source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
     return Overhead(**_merge(scopes, names, wanted), source=source)

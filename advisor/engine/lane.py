@@ -39,6 +39,7 @@ class Lane:
     max_running_requests: int  # per lane
     source_tokens: float = 0.0  # that the encoder beside a decoder computes for a mean request
     whole_prompts: bool = False  # tokens look at those behind them: a prompt is computed in one step
+    http: bool = True  # a server and a tokenizer in front
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +131,7 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         eager_floor_s=np.array([_eager_s(model, w) for w in wanted]),
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
-        request_s=host("request_s"),
+        request_s=host("request_s") + host("http_s") * np.array([w.http for w in wanted]),
     )
 
 

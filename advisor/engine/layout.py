@@ -11,6 +11,8 @@ from .plan import Quantization
 from .step import Layouts
 
 HALF = ("bf16", "fp16")
+EVEN = 1e6  # routing_evenness of a router that draws experts at random
+CORE_SHARPNESS = 4.0  # of the meeting of two roofs; between 2 and 8 the figures of llama.cpp move by a few percent
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "fp32": 4.0}
 
 
@@ -28,6 +30,7 @@ class Choice:
     ep: int = 1
     dp: int = 1
     moe_tp: int | None = None  # None: what is left of tp x dp after ep
+    routing_even: bool = False  # random routers (dummy weights) spread tokens evenly, trained ones do not
     experts: Quantization | None = None  # a checkpoint may keep its experts in another format
 
 
@@ -61,10 +64,11 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
     """(reached FLOP/s, bytes per weight, bytes per activation) of matrices in this format; None: plain 16 bits."""
     a, e = choice.accelerator, choice.efficiency
     if quantization is None:
-        return (rate_of(a, "bf16") or 0.0) * e.matmul_16_fraction, 2.0, 2.0
+        return (rate_of(a, "bf16") or 0.0) * e.matmul_16_fraction * e.matrix_factor, 2.0, 2.0
     dtype = quantization.activations_dtype
     width = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5, "fp32": 4.0}.get(dtype, 2.0)
     fraction = {1.0: e.matmul_8_fraction, 0.5: e.matmul_4_fraction}.get(width, e.matmul_16_fraction)
+    fraction *= e.matrix_factor
     stored = quantization.bits_per_weight / 8.0
     if quantization.slug.endswith("-block"):
         fraction *= e.block_8_fraction
@@ -72,6 +76,12 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
         # widening costs issue slots: the multiply slows down, and the read with it
         fraction *= e.weight_only_fraction
     return (rate_of(a, dtype) or 0.0) * fraction, stored, width
+
+
+def _memory_rate(a: Accelerator, e: Efficiency, o: Overhead) -> float:
+    """Bytes/s that kernels reach: near the memory's rate, or what their cores can ask for where that is less."""
+    memory, cores = a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, max(a.cores, 1) * o.core_bytes_per_s
+    return float((memory**-CORE_SHARPNESS + cores**-CORE_SHARPNESS) ** (-1 / CORE_SHARPNESS))
 
 
 def _read_share(e: Efficiency, quantization: Quantization | None) -> float:
@@ -102,9 +112,9 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "moe_tp": c.moe_tp or max(chips // c.ep, 1),
         "matmul_flops_per_s": flops * o.matmul_factor,
         "expert_flops_per_s": expert_flops * e.expert_fraction * o.matmul_factor * o.expert_factor,
-        "half_flops_per_s": half * e.matmul_16_fraction * o.matmul_factor,
-        "attention_flops_per_s": half * e.attention_fraction * o.prefill_factor,
-        "memory_bytes_per_s": a.memory_bytes_per_s * e.memory_fraction * o.memory_factor,
+        "half_flops_per_s": half * e.matmul_16_fraction * e.matrix_factor * o.matmul_factor,
+        "attention_flops_per_s": half * e.attention_fraction * e.matrix_factor * o.prefill_factor,
+        "memory_bytes_per_s": _memory_rate(a, e, o),
         "cores": a.cores,
         "weight_bytes": weight,
         "weight_read_bytes": weight / _read_share(e, whole),
@@ -113,6 +123,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
+        "routing_evenness": EVEN if c.routing_even else e.routing_evenness,
         "kernel_s": e.kernel_s,
         "roof_exponent": e.roof_exponent,
         "sequence_head_bytes": e.sequence_head_bytes,
@@ -121,6 +132,8 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "near_chips": near.chips if near else 1,
         "far_bytes_per_s": (far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
         "collective_s": e.collective_s * o.collective_factor + (near.latency_s if near else 0.0),
+        "one_shot_s": o.one_shot_s,
+        "exchange_s": e.collective_s + (near.latency_s if near else 0.0),
         "far_collective_s": e.far_collective_s,
         "hop_s": e.hop_s * o.collective_factor,
         "collective_knee_bytes": e.collective_knee_bytes,

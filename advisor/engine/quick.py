@@ -134,7 +134,7 @@ def _loops(
     mean, cv2 = (low + high) / 2, (high - low) ** 2 / 12 / ((low + high) / 2) ** 2
     demand = Demand(
         input_tokens=np.array([c.isl * mean for c in cases]),
-        output_tokens=np.array([c.osl * mean for c in cases]),
+        output_tokens=np.array([c.osl * c.beams * mean for c in cases]),
         input_cv2=cv2,
         output_cv2=cv2,
     )
@@ -162,5 +162,5 @@ def _loops(
         found[members[r]] = Means(
             ttft_mean_s=float(served.ttft_mean_s[k]) + late * tpot,
             tpot_mean_s=tpot * max(1.0 - late / max(case.osl - 1, 1.0), 0.1),
-            output_tokens_per_s=float(served.output_tokens_per_s[k]) * busy,
+            output_tokens_per_s=float(served.output_tokens_per_s[k]) * busy / case.beams,
         )

@@ -6,7 +6,7 @@ optimistic (12 % on the scaling-book serving example).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent, decoder_blocks
 
 Array = NDArray[np.float64]
-EXPERT_TILE_ROWS = 64  # of grouped GEMM kernels (64 to 128 in DeepGEMM, CUTLASS and Triton)
+EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows an expert reach r / (r + 150) of a dense one
+EXPERT_TILE_ROWS_MIN = 16  # the least a tensor core multiplies at once
 TILE_ROWS, TILE_COLUMNS = 128, 128  # the tile most matrix kernels settle on; decides wave quantization
 KNEE_END_BYTES = 4.0e6
+QUANTIZE_BYTES = 3.0  # per activation quantized by a kernel of its own: two read, one written
 STATE_BYTES = 4.0  # recurrent states are kept in fp32 by every framework looked at
 
 
@@ -42,6 +44,7 @@ class Layouts:
     activation_bytes: Array  # per activation entering a quantized matrix
     kv_bytes: Array
     quantize_kernels: Array  # extra kernels a matrix for quantizing its input
+    routing_evenness: Array
     kernel_s: Array
     roof_exponent: Array
     sequence_head_bytes: Array  # decode attention's fixed cost per sequence and head, as bytes read
@@ -49,7 +52,9 @@ class Layouts:
     near_bytes_per_s: Array  # links inside the domain, reached
     near_chips: Array
     far_bytes_per_s: Array
-    collective_s: Array
+    collective_s: Array  # all-reduce of the framework
+    one_shot_s: Array  # start of an all-reduce in which every chip reads the others' data
+    exchange_s: Array  # all-to-all of tokens to their experts
     far_collective_s: Array
     hop_s: Array
     collective_knee_bytes: Array
@@ -96,8 +101,9 @@ def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner
     flops = 2.0 * rows * columns * inner
     moved = columns * inner * weight + rows * inner * entering + rows * columns * 2.0
     flops_s, bytes_s = flops * waves(rows, columns, x.cores) / rate, moved / x.memory_bytes_per_s
-    kernels = 1.0 + (x.quantize_kernels if quantized else 0.0)
-    time_s = count * (_roof(flops_s, bytes_s, x.roof_exponent) + kernels * x.kernel_s)
+    extra = x.quantize_kernels if quantized else 0.0
+    quantize_s = extra * (x.kernel_s + rows * inner * QUANTIZE_BYTES / x.memory_bytes_per_s)
+    time_s = count * (_roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + quantize_s)
     return Operator(
         name=name, flops=count * flops, bytes=count * moved, time_s=time_s, bound=bound_of(flops_s, bytes_s, x.kernel_s)
     )
@@ -122,17 +128,35 @@ def bound_of(flops_s: Array, bytes_s: Array, kernel_s: Array) -> str:
     return max(parts, key=lambda k: float(np.ravel(parts[k])[0]))
 
 
-def distinct_experts(experts: float, top_k: float, tokens: Array) -> Array:
-    """Expected experts touched by `tokens` tokens under even routing: E (1 - (1 - k/E)^T)."""
-    return np.asarray(-experts * np.expm1(tokens * np.log1p(-min(top_k / experts, 1 - 1e-12))))
+def distinct_experts(experts: float, top_k: float, tokens: Array, evenness: Array | float = np.inf) -> Array:
+    """Expected experts touched by `tokens` tokens.
+
+    Even routing touches E (1 - (1 - k/E)^T). Trained routers favour some experts: with loads spread like a gamma
+    distribution of shape `evenness` the untouched share is (1 + g T)^-evenness, g such that one token still touches
+    exactly k; it tends to the even case as evenness grows.
+    """
+    untouched = np.log1p(-min(top_k / experts, 1 - 1e-12))  # by one token, in log
+    shape = np.minimum(np.asarray(evenness, float), 1e6)
+    return np.asarray(-experts * np.expm1(-shape * np.log1p(np.expm1(-untouched / shape) * tokens)))
+
+
+def largest_of(ranks: Array) -> Array:
+    """Expected largest of so many standard normal loads (order statistics; interpolated in log2)."""
+    expected = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.594)
+    return np.asarray(np.interp(np.log2(np.maximum(ranks, 1.0)), np.arange(len(expected)), expected))
 
 
 def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array) -> Operator:
-    """Ring or one-shot all-reduce: a fixed cost, hops, and 2 (n-1)/n of the data over the link."""
-    return _collective(x, name, count, 2.0 * size_bytes, chips)
+    """Ring (fixed cost, hops, 2 (n-1)/n of the data over the link), or one-shot: every chip reads all others' data."""
+    ring = _collective(x, name, count, 2.0 * size_bytes, chips, x.collective_s)
+    direct_s = (
+        x.one_shot_s + x.hop_s * np.log2(np.maximum(chips, 1.0)) + size_bytes * (chips - 1.0) / x.near_bytes_per_s
+    )
+    usable = (chips > 1.0) & (chips <= x.near_chips)
+    return replace(ring, time_s=np.where(usable, np.minimum(ring.time_s, count * direct_s), ring.time_s))
 
 
-def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array) -> Operator:
+def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array, start_s: Array) -> Operator:
     """Fixed cost, volume, and a square-root term between them: messages of a megabyte reach a fraction of the link.
 
     The root replaces a plain latency + volume line, which was 30 % short on NCCL all-reduces of 0.5 to 4 MB on two
@@ -146,7 +170,7 @@ def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: A
     near_s = (volume + knee) / x.near_bytes_per_s
     far_s = np.where(inside, 0.0, volume * share / x.far_bytes_per_s + x.far_collective_s)
     used = chips > 1.0
-    fixed_s = x.collective_s + x.hop_s * np.log2(np.maximum(chips, 1.0))
+    fixed_s = start_s + x.hop_s * np.log2(np.maximum(chips, 1.0))
     time_s = np.where(used, count * (near_s + far_s + fixed_s), 0.0)
     moved = np.where(used, count * volume, 0.0)
     return Operator(name=name, flops=np.zeros_like(time_s), bytes=moved, time_s=time_s, bound="communication")
@@ -279,14 +303,15 @@ def _dense_ffn(
 def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
     """Grouped GEMM of the routed experts on the fullest rank: touched experts are read, tokens padded to tiles."""
     total = m * x.dp  # tokens of all attention-DP ranks meet in the experts
-    touched = distinct_experts(float(f.experts), float(f.top_k), total) / x.ep
+    touched = distinct_experts(float(f.experts), float(f.top_k), total, x.routing_evenness) / x.ep
     pairs = total * f.top_k / x.ep
-    # expected excess of the fullest of ep ranks over the mean (normal tail of a binomial load)
-    spread = np.sqrt(2.0 * np.log(np.maximum(x.ep, 1.0)) / np.maximum(pairs, 1.0))
-    pairs = pairs * (1.0 + np.minimum(spread, 1.0))
+    # the fullest of ep ranks holds more than the mean: chance of few tokens, and experts that are favoured
+    variance = 1.0 / np.maximum(pairs, 1.0) + x.ep / (float(f.experts) * x.routing_evenness)
+    pairs = pairs * (1.0 + np.minimum(largest_of(x.ep) * np.sqrt(variance), 1.0))
     inner = f.inner / x.moe_tp
-    # every touched expert pads its rows to whole tiles: half a tile each on average
-    rows = pairs + np.where(x.cores > 8, touched * EXPERT_TILE_ROWS / 2, 0.0)
+    # a touched expert costs rows beyond its own: part-filled tiles, which kernels choose by the load
+    padding = np.clip(pairs / np.maximum(touched, 1e-9), EXPERT_TILE_ROWS_MIN / 2, EXPERT_PADDING_ROWS)
+    rows = pairs + np.where(x.cores > 8, touched * padding, 0.0)
     flops = 2.0 * rows * h * inner * f.matrices
     moved = touched * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
@@ -306,7 +331,7 @@ def _expert_exchange(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Iter
     ranks = np.where(x.dp > 1, x.ep * x.moe_tp, 1.0)
     copies = np.minimum(float(f.top_k), np.maximum(x.ep, 1.0)) * np.maximum(x.moe_tp, 1.0)
     size = np.where(x.dp > 1, m * h * np.minimum(copies, ranks) * (1.0 + 2.0), 0.0)  # one byte out, two back
-    yield _collective(x, "moe/all_to_all", 2 * count, size / 2.0, ranks)
+    yield _collective(x, "moe/all_to_all", 2 * count, size / 2.0, ranks, x.exchange_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
