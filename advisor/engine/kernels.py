@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .hardware import Accelerator
-from .step import EXPERT_TILE_ROWS, KNEE_END_BYTES, waves
+from .step import EXPERT_PADDING_ROWS, EXPERT_TILE_ROWS_MIN, KNEE_END_BYTES, waves
 
 Array = NDArray[np.float64]
 LOW, HIGH = 0.05, 0.95  # quantiles of an interval
@@ -338,7 +338,7 @@ def experts(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float])
         "dtype", "experts", "tokens_per_expert", "n", "k",
     ):  # fmt: skip
         rows = float(s.key["tokens_per_expert"])
-        padded = s.flops * (rows + EXPERT_TILE_ROWS / 2) / rows
+        padded = s.flops * (rows + min(max(rows, EXPERT_TILE_ROWS_MIN / 2), EXPERT_PADDING_ROWS)) / rows
         if rows >= FULL_EXPERT_ROWS and _bytes_s(s, a, found) < padded / peak_of(a, str(s.key["dtype"])):
             reached = padded / _compute_s(s.time_s, _bytes_s(s, a, found), found)
             shares.append(reached / peak_of(a, str(s.key["dtype"])) / found["matmul_16_fraction"])
