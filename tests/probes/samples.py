@@ -111,7 +111,7 @@ def experts() -> list[Any]:
         count, n, k = 8, 4096, 4096
         flops, moved = 2.0 * count * rows * n * k, count * n * k * 2.0 + count * rows * (n + k) * 2.0
         rate = PEAK["bf16"] * TRUE["matmul_16_fraction"] * TRUE["expert_fraction"]
-        padded = flops * (rows + 32) / rows  # half a tile for each expert
+        padded = flops * (rows + min(max(rows, 8), 150)) / rows  # part-filled tiles of each expert
         seconds = roof(padded / rate, moved / (MEMORY * TRUE["memory_fraction"])) + 3e-6
         key = {"dtype": "bf16", "layer": "sample.up", "experts": count, "n": n, "k": k, "tokens_per_expert": rows}
         found.append(entry("grouped_gemm", key, seconds, flops, moved))
