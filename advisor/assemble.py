@@ -85,7 +85,7 @@ def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}} for chip in chips],
         "prices": current,
         "hosted": hosted.rows(model["hf_id"], organisation, day),
-        "stale": offers.stale(prices, day),
+        "stale": offers.otherwise(day) | offers.stale(prices, day),
         "licences": offers.licences(organisation, day),
         "units": [u for u in offers.units() if u["accelerator"] in sold],
         "frameworks": _frameworks(),

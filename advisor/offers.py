@@ -20,8 +20,19 @@ CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # an organisation's ow
 OWNED = ("system", "server", "rack")  # a purchase that includes its host
 SYSTEM = "system"  # a computer around one chip: no server beside it
 CARD = "chip"  # a purchase without a host; only PCI Express cards go into any computer, modules need a baseboard
+CARDS = ("gpu", "npu")  # kinds of chips that come on such cards
 CARDS_PER_HOST = (1, 2, 4)
 WHOLE = ("host", "rack")  # units whose power is that of everything in them
+WAYS = {
+    "marketplace": "on marketplaces",
+    "serverless": "serverless",
+    "spot": "as spot",
+    "reserved_1y": "for a year",
+    "reserved_3y": "for three years",
+    "capacity_block": "in capacity blocks",
+    "chip": "the chip alone, which goes into no computer by itself",
+    "baseboard": "the board alone",
+}
 OWN_SITE = "own-site"
 Json = dict[str, Any]
 
@@ -41,7 +52,7 @@ def current(named: Sequence[str], organisation: Organisation | None, day: dateti
             | Q(term="on_demand", provider__in=named)
             | Q(term__in=CONTRACTED, organisation__isnull=False)
             | Q(term="purchase", kind__in=OWNED)
-            | Q(term="purchase", kind=CARD, accelerator__kind="gpu", accelerator__form_factor__startswith="PCIe")
+            | Q(term="purchase", kind=CARD, accelerator__kind__in=CARDS, accelerator__form_factor__startswith="PCIe")
         )
         .select_related("accelerator")
         .order_by("provider", "instance", "region", "accelerator", "term", "as_of", "organisation")
@@ -212,6 +223,25 @@ def stale(rows: list[Json], day: datetime.date) -> Json:
         for slug, as_of in newest.items()
         if slug not in still
     }
+
+
+def otherwise(day: datetime.date) -> Json:
+    """Accelerators that are for sale, but not as an advice counts it by itself: how, and by whom."""
+    rows = known_on(Price.objects.filter(organisation=None), day).select_related("accelerator")
+    found: dict[str, dict[str, set[str]]] = {}
+    for p in rows.order_by("provider", "pk"):
+        if not has_expired(p.as_of, day):
+            way = p.kind if p.term in ("on_demand", "purchase") else p.term
+            found.setdefault(p.accelerator.slug, {}).setdefault(WAYS.get(way, way), set()).add(p.provider)
+    return {slug: _only_as(ways) for slug, ways in found.items()}
+
+
+def _only_as(ways: Mapping[str, set[str]]) -> str:
+    """A current price of another kind, in words; the first providers of each."""
+    parts = [f"{way} ({', '.join(sorted(sellers)[:3])})" for way, sellers in ways.items()]
+    named = any(way in ways for way in (WAYS["marketplace"], WAYS["serverless"]))
+    tail = "; such a provider counts when constraints.providers.allow names it" if named else ""
+    return f"{NO_CURRENT_PRICE} of an own instance or host, only {' and '.join(parts)}{tail}"
 
 
 # --- a snapshot to offers ---------------------------------------------------------------------------------------

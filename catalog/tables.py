@@ -186,13 +186,13 @@ class ModelTable(tables.Table):
 
 class FrameworkTable(tables.Table):
     name = tables.LinkColumn("catalog:framework", args=[A("slug"), A("version")])
-    vendors = Words(accessor="settings__vendors", orderable=False)
-    kinds = Words(accessor="settings__kinds", orderable=False)
-    stacks = Words(accessor="settings__stacks", orderable=False)
-    features = Words(accessor="settings__features", orderable=False)
-    scheduler = tables.Column(accessor="settings__scheduler", orderable=False)
-    role = tables.Column(accessor="settings__role", orderable=False, default="serving")
-    licence = tables.Column(accessor="settings__licence", orderable=False)
+    vendors = Words(accessor="settings__vendors", orderable=False, verbose_name="Vendors")
+    kinds = Words(accessor="settings__kinds", orderable=False, verbose_name="Kinds of chips")
+    stacks = Words(accessor="settings__stacks", orderable=False, verbose_name="Stacks")
+    features = Words(accessor="settings__features", orderable=False, verbose_name="Features")
+    scheduler = tables.Column(accessor="settings__scheduler", orderable=False, verbose_name="Scheduler")
+    role = tables.Column(accessor="settings__role", orderable=False, default="serving", verbose_name="Role")
+    licence = tables.Column(accessor="settings__licence", orderable=False, verbose_name="Licence")
     maturity = tables.Column(empty_values=(), orderable=False)
     as_of = Dated(verbose_name="As of")
 
@@ -213,13 +213,13 @@ class FrameworkTable(tables.Table):
 
 class QuantizationTable(tables.Table):
     name = tables.LinkColumn("catalog:quantization", args=[A("slug")])
-    applies_to = tables.Column(accessor="settings__applies_to", orderable=False)
+    applies_to = tables.Column(accessor="settings__applies_to", orderable=False, verbose_name="Applies to")
     weights_dtype = tables.Column(accessor="settings__weights_dtype", orderable=False, verbose_name="Stored in")
     bits = tables.Column(
         accessor="settings__bits_per_weight", orderable=False, verbose_name="Bits with scales", attrs=NUMBER
     )
     activations = tables.Column(accessor="settings__activations_dtype", orderable=False, verbose_name="Multiplied in")
-    quality = tables.Column(accessor="settings__quality", orderable=False)
+    quality = tables.Column(accessor="settings__quality", orderable=False, verbose_name="Quality")
     effort = tables.Column(accessor="settings__effort", orderable=False, verbose_name="To produce")
     as_of = Dated(verbose_name="As of")
 
@@ -257,6 +257,8 @@ class UnitTable(tables.Table):
     instances = Number("instances", "Hosts")
     watts = Number("watts", "Power, W")
     price_usd = Number("price_usd", "Price, USD")
+    price_usd_min = Number("price_usd_min", "Lowest price, USD")
+    price_usd_max = Number("price_usd_max", "Highest price, USD")
     network_gb_per_s = Number("network_gb_per_s", "Network, GB/s a chip", 1)
     as_of = Dated(verbose_name="As of")
 

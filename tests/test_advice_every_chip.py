@@ -52,6 +52,13 @@ def test_nothing_without_a_current_price_is_ranked(answer: dict[str, Any]) -> No
     assert not unpriced & {r["accelerator"] for r in answer["recommendations"]}
 
 
+def test_a_chip_that_is_sold_otherwise_says_how(answer: dict[str, Any]) -> None:
+    why = {item["accelerator"]: item["detail"] for item in answer["rejected"]}
+    assert "only in capacity blocks (aws)" in why["trainium2"]
+    assert "only the chip alone" in why["xeon-6787p"]
+    assert why["gb10-dgx-spark"].startswith("no current price: the newest offer is of 2025-01-01")
+
+
 def test_with_a_price_every_served_chip_is_a_candidate() -> None:
     """What is left out then is left out by physics: too little memory, or no dtype of the model's formats."""
     ours = Organisation.objects.create(slug="ours", name="Ours")

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from catalog import evidence
+from catalog import evidence, tables
 from catalog.models import (
     Accelerator,
     Benchmark,
@@ -187,3 +187,11 @@ def test_a_unit_shows_what_it_needs(client, catalog):
     assert "120,000 W" in text and "liquid" in text and "unknown" in text
     assert "Rack of 72" in page(client, "/catalog/accelerators/large")
     assert client.get("/api/v1/units/rack").json()["lead_time"] == "unknown"
+
+
+def test_no_two_columns_of_a_list_have_the_same_heading():
+    lists = [each for name, each in vars(tables).items() if name.endswith("Table")]
+    assert len(lists) >= 8
+    for each in lists:
+        headings = [str(column.header) for column in each([]).columns if column.name != "compare"]
+        assert len(set(headings)) == len(headings), headings
