@@ -205,6 +205,11 @@ def chip_of(row: Json) -> Chip:
     )
 
 
+def chip(a: Accelerator) -> Chip:
+    """One accelerator of the catalog as an engine value."""
+    return chip_of(_accelerator(a))
+
+
 def _picked(kind: type, row: Json, **converted: object) -> Any:
     """A dataclass from the keys of a row that it has; lists become tuples."""
     names = {f.name for f in fields(kind)}

@@ -9,7 +9,7 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from advisor import advise, assemble
+from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.kernels import Figure, Fitted, efficiency_of
 from advisor.models import Advice, Option
@@ -59,8 +59,10 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
 
 def pool(result: Result) -> list[Fitted]:
     """The figures of each machine with this chip, by the same method: its newest full suite, else a smaller one."""
+    from advisor import assemble  # here: beat and the sweep never pay for the engine
+
     assert result.accelerator
-    chip = assemble.resources(models=[]).accelerators[result.accelerator.slug]
+    chip = assemble.chip(result.accelerator)
     known = {k: float(v) for k, v in _current(f"accelerator:{chip.slug}").items() if isinstance(v, int | float)}
     rows = Result.objects.filter(
         accelerator=result.accelerator,

@@ -1,6 +1,7 @@
 """What becomes of a result: read, examined, stored once for its attempt; released or kept apart by a person."""
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -15,7 +16,6 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from advisor.advise import default_organisation
-from advisor.assemble import GB, GIB, TERA
 from advisor.celery import app
 from catalog.models import Accelerator
 from probes import devices, intake, jobs, plausibility
@@ -159,15 +159,18 @@ def examined(
 
 
 def bounds_of(a: Accelerator) -> plausibility.Chip:
-    """Catalog units to SI."""
+    """The engine's view of the chip, in SI."""
+    from advisor import assemble  # here: the web tier loads the engine with its first result
+
+    chip = assemble.chip(a)
     return plausibility.Chip(
-        slug=a.slug,
-        memory_bytes=a.memory_gib * GIB,
-        memory_bytes_per_s=a.memory_gb_per_s * GB,
-        flops_per_s={dtype: rate * TERA for dtype, rate in a.dense_tflops.items()},
-        cache_bytes=(a.sram_mib or 0) * 2.0**20,
-        link_bytes_per_s=a.links[0]["gb_per_s"] * GB if a.links else 0.0,
-        host_bytes_per_s=(a.pcie_gb_per_s or 0) * GB,
+        slug=chip.slug,
+        memory_bytes=chip.memory_bytes,
+        memory_bytes_per_s=chip.memory_bytes_per_s,
+        flops_per_s=chip.flops_per_s,
+        cache_bytes=chip.sram_bytes,
+        link_bytes_per_s=chip.links[0].bytes_per_s if chip.links else 0.0,
+        host_bytes_per_s=0.0 if math.isnan(chip.pcie_bytes_per_s) else chip.pcie_bytes_per_s,
     )
 
 
@@ -176,8 +179,8 @@ def mismatch(document: Json, agent: Agent) -> list[plausibility.Finding]:
     claimed, device = agent.labels.get("accelerator"), document["device"]
     if not claimed or devices.chip_of(device, claimed):
         return []
-    text = f"{device['name']} with {(device['memory_bytes'] or 0) / GIB:.4g} GiB is not the {claimed} of this machine"
-    return [plausibility.Finding(True, text)]
+    seen = f"{device['name']} with {(device['memory_bytes'] or 0) / devices.GIB:.4g} GiB"
+    return [plausibility.Finding(True, f"{seen} is not the {claimed} of this machine")]
 
 
 def replayed(digest: str) -> list[plausibility.Finding]:

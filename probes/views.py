@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.paginator import Paginator
-from django.db.models import Count, Prefetch
+from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -44,7 +44,7 @@ def overview(request: HttpRequest, form: forms.QueueForm) -> dict[str, Any]:
         "machines": [(agent, agents.status(agent, now)) for agent in rows[:500]],
         "jobs": jobs.visible().filter(state__in=jobs.OPEN)[:100],
         "ended": jobs.visible().exclude(state__in=jobs.OPEN).order_by("-finished_at")[:10],
-        "results": newest.annotate(many=Count("measurements"))[:10],
+        "results": newest[:10],
         "form": form,
         "may_change": may_change(request.user),
     }
@@ -156,7 +156,7 @@ def packed() -> bytes:
 @require_safe
 def result_list(request: HttpRequest) -> HttpResponse:
     state = request.GET.get("state", "")
-    rows = results.visible().annotate(many=Count("measurements"))
+    rows = results.visible()
     rows = rows.filter(state=state) if state in Result.State.values else rows
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "probes/results.html", {"page": shown, "states": Result.State.values, "state": state})
