@@ -137,19 +137,16 @@ def _break_even(usd: float, tokens: Mapping[str, float], rented: Json | None) ->
 
 
 def _warnings(spec: Json, row: Json) -> list[str]:
+    """What the published figures say against this workload."""
     said = []
     slo, speed = spec["slo"], row["published_output_tokens_per_s"]
     limits = [1e3 / slo["tpot_ms_p95"]] if slo["tpot_ms_p95"] else []
     limits += [slo["tokens_per_s_per_user"]] if slo["tokens_per_s_per_user"] else []
-    if speed is None:
-        said.append("no speed is published in the catalog: your service levels are not checked")
-    elif limits and speed < max(limits):
+    if speed is not None and limits and speed < max(limits):
         said.append(f"the published {speed:g} tokens/s are below the {max(limits):.3g} that you ask for each user")
     longest = spec["traffic"]["input_tokens"].get("p95") or spec["traffic"]["input_tokens"]["mean"]
     if row["max_input_tokens"] and longest > row["max_input_tokens"]:
         said.append(f"takes prompts up to {row['max_input_tokens']:,} tokens")
-    if tokens_of(spec)["cached"] and row["usd_per_mtok_cached_input"] is None:
-        said.append("no price for cached input is published: all of the prompt is paid in full")
     return said
 
 

@@ -5,6 +5,7 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from catalog.models import Accelerator, Discount, Organisation, Price, SupportLicence
 
@@ -92,3 +93,19 @@ def test_the_admin_adds_and_never_changes(admin_client, tmp_path, page):
         row = (Price if page == "price" else Discount).objects.get()
         assert admin_client.post(f"/admin/catalog/{page}/{row.pk}/change/", {"source": "x"}).status_code == 403
         assert admin_client.post(f"/admin/catalog/{page}/{row.pk}/delete/", {"post": "yes"}).status_code == 403
+
+
+def test_a_licence_may_be_of_one_framework(tmp_path):
+    text = LICENCES.replace("vendor,", "vendor,framework,").replace("nvidia,", ",vllm,")
+    add(tmp_path, "licences", text)
+    add(tmp_path, "licences", LICENCES)
+    found = SupportLicence.objects.order_by("framework").values_list("vendor", "framework")
+    assert list(found) == [("nvidia", ""), ("", "vllm")]
+
+
+def test_every_private_row_keeps_when_it_was_recorded(tmp_path):
+    add(tmp_path, "csv", OFFERS)
+    add(tmp_path, "discounts", DISCOUNTS)
+    add(tmp_path, "licences", LICENCES)
+    rows = [kind.objects.get() for kind in (Price, Discount, SupportLicence)]
+    assert all((timezone.now() - row.recorded_at).total_seconds() < 3600 for row in rows)
