@@ -18,7 +18,7 @@ from advisor.engine.hardware import Link
 from advisor.engine.hf_config import from_hf_config
 from advisor.engine.model import Model, from_shape
 from advisor.engine.money import Assumptions
-from advisor.engine.plan import Constraints, Lengths, Offer, Quantization, Slo, Workload
+from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.search import Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
@@ -270,7 +270,10 @@ def workload_of(spec: Json) -> Workload:
         requests_per_s_mean=traffic["requests_per_s"]["mean"],
         requests_per_s_peak=traffic["requests_per_s"]["peak"],
         prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
-        slo=Slo(
+        deadline_s=spec["batch"]["deadline_hours"] * 3600 if spec["kind"] == BATCH else None,
+        slo=Slo()
+        if spec["kind"] == BATCH
+        else Slo(
             ttft_p95_s=seconds("ttft_ms_p95"),
             tpot_p95_s=seconds("tpot_ms_p95"),
             e2e_p95_s=seconds("e2e_ms_p95"),

@@ -47,9 +47,17 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
         lambda spec: spec["kind"] == "embedding" and spec["slo"]["tokens_per_s_per_user"],
         "an embedding generates no tokens: e2e_ms_p95 limits its latency",
     ),
+    *(
+        (
+            f"slo.{name}",
+            lambda spec, name=name: spec["kind"] == "batch" and spec["slo"][name] not in (None, "n"),
+            "nobody waits for the answers of a batch: its deadline alone counts",
+        )
+        for name in ("ttft_ms_p95", "tpot_ms_p95", "e2e_ms_p95", "tokens_per_s_per_user", "availability")
+    ),
     (
         "slo.availability",
-        lambda spec: spec["slo"]["availability"] == "2n",
+        lambda spec: spec["slo"]["availability"] == "2n" and spec["kind"] != "batch",
         "2n is computed as n+1: one spare replica",
     ),
 )

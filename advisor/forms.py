@@ -47,7 +47,11 @@ QUESTION = (
                 "What it does",
                 ONE_OF,
                 "An embedding has no output tokens; its limit is that of the whole answer",
-                choices=(("serving", "generates tokens"), ("embedding", "makes embeddings")),
+                choices=(
+                    ("serving", "generates tokens"),
+                    ("embedding", "makes embeddings"),
+                    ("batch", "a batch with a deadline"),
+                ),
             ),
         ),
     ),
@@ -64,6 +68,9 @@ QUESTION = (
             Field("traffic.requests_per_s.peak", "Requests per second, peak", help="What must still meet the SLO"),
             Field("traffic.users.active", "Or: active users", help="Instead of requests per second"),
             Field("traffic.users.think_s", "Seconds between a user's requests", help="With active users only"),
+            Field("batch.requests", "Of a batch: requests", help="Instead of requests per second and users"),
+            Field("batch.deadline_hours", "Of a batch: done within hours"),
+            Field("batch.every_hours", "Of a batch: again every so many hours", help="Empty: one after the other"),
             Field("traffic.prefix_cache_hit_rate", "Prefix cache hit rate", help="0 to 1"),
             Field(
                 "traffic.load_curve",
@@ -340,9 +347,10 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
             continue
         initial[path] = value if field.reads == SOME_OF else shown(value)
         drop(rest, path.split("."))
-    if isinstance(spec.get("traffic"), Mapping) and spec["traffic"].get("users"):
+    derived = spec.get("kind") == "batch" or dig(spec, "traffic.users")
+    if isinstance(spec.get("traffic"), Mapping) and derived:
         for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
-            initial.pop(path, None)  # derived from the users
+            initial.pop(path, None)  # derived from the users or the deadline
     if spec.get("kind") == "embedding":
         for path in ("traffic.output_tokens.mean", "traffic.output_tokens.p95"):
             initial.pop(path, None)  # filled in: there are none

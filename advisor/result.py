@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor import batches
 from advisor.embedding import makes_vectors, vectors
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
@@ -155,6 +156,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     if makes_vectors(workload):
         r = vectors(r, number(rates["input"]), number(s.watts))
         r["input_tokens_per_s_at_capacity"] = number(rates["input"] * full)
+    r |= batches.figures(workload, s)
     r["interval"] = (vector_intervals if makes_vectors(workload) else intervals)(r, half)
     r["reasons"] = [*reasons(workload, s, r), *terms(catalog, s)]
     r["warnings"] = warnings(workload, s, r)
@@ -226,10 +228,10 @@ def verdict(workload: Workload, ranked: tuple[Scored, ...], options: list[Json],
     latency = f"p95 latency {s.verified.ttft_p95_s * 1e3:.0f} ms"
     if token == "output":
         latency = f"p95 TTFT {s.verified.ttft_p95_s * 1e3:.0f} ms and p95 TPOT {s.verified.tpot_p95_s * 1e3:.1f} ms"
+    at_peak = f"{latency} at the peak of {workload.requests_per_s_peak:g} requests/s"
     return (
         f"{r['label']} at {r['provider']}: ${r['usd_per_month']:,.0f} a month, "
-        f"{dollars(r[f'usd_per_mtok_{token}'])}{spread} per million {token} tokens, {latency} at the peak of "
-        f"{workload.requests_per_s_peak:g} requests/s."
+        f"{dollars(r[f'usd_per_mtok_{token}'])}{spread} per million {token} tokens, {batches.verdict(r) or at_peak}."
     )
 
 
@@ -243,13 +245,16 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
     c, carrying = s.lane.choice, s.replicas - s.spare_replicas
     spare = f", {counted(s.spare_replicas, 'spare replica')} beside" if s.spare_replicas else ""
     cache = f"{s.memory.kv_capacity_tokens * c.pp * c.dp:,.0f} tokens of cache fit into a replica"
+    load = [
+        f"the peak of {workload.requests_per_s_peak:g} requests/s is simulated on "
+        f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:g} takes "
+        f"{s.utilisation_fraction:.0%} of the capacity"
+    ]
     said = [
         f"weights take {s.memory.weights_bytes / GIB:.1f} GiB of {c.accelerator.memory_bytes / GIB:.1f} GiB per chip; "
         + (cache if keeps_cache(s) else "no cache is kept"),
         f"a {'prefill' if makes_vectors(workload) else 'decode'} step waits longest for {WAITS[r['bound']]}",
-        f"the peak of {workload.requests_per_s_peak:g} requests/s is simulated on "
-        f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:g} takes "
-        f"{s.utilisation_fraction:.0%} of the capacity",
+        *(batches.reasons(r) or load),
     ]
     if c.quantization.quality == "near_lossless":
         said.append(f"{c.quantization.name}: {c.quantization.quality_note}")
@@ -315,7 +320,7 @@ def warnings(workload: Workload, s: Scored, r: Json) -> list[str]:
                 f"the 90 % interval of p95 {name} reaches {high:.0f} ms, beyond the limit of {limit * 1e3:.0f} ms: "
                 "load-test before signing"
             )
-    if s.capacity_requests_per_s > 2 * workload.requests_per_s_peak:
+    if "batch" not in r and s.capacity_requests_per_s > 2 * workload.requests_per_s_peak:
         said.append("less than half used even at the peak: smaller or shared hardware may be cheaper")
     return said
 
@@ -430,6 +435,8 @@ def intervals(r: Json, half: dict[str, tuple[float, float]]) -> dict[str, list[f
     low, high = half["throughput"]
     carrying = r["replicas"] - r["spare_replicas"]
     fewer, more = ((math.ceil(carrying / f) + r["spare_replicas"]) / r["replicas"] for f in (high, low))
+    if r.get("batch", {}).get("given_back"):
+        fewer, more = 1 / high, 1 / low  # it is paid for as long as it runs
     return {
         "ttft_ms_p95": [number(r["ttft_ms"]["p95"] * f) for f in half["ttft"]],
         "tpot_ms_p95": [number(r["tpot_ms"]["p95"] * f) for f in half["tpot"]],

@@ -32,7 +32,7 @@ from advisor.workload_text import (
 __all__ = ["WorkloadError", "check_catalog", "error", "load", "parse", "set_path"]
 
 KINDS = ("serving", "batch", "embedding", "training", "finetuning", "portfolio")
-RUNNABLE_KINDS = ("serving", "embedding")
+RUNNABLE_KINDS = ("serving", "embedding", "batch")
 
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Positive = Annotated[float, Field(gt=0, le=1e15)]
@@ -179,8 +179,11 @@ class Tco(Section):
 
 
 class Batch(Section):
+    """So many requests, done within the deadline; again every so many hours (without it: as soon as they are done)."""
+
     requests: Positive
-    deadline_hours: Positive
+    deadline_hours: Annotated[float, Field(gt=0, le=1e6)]
+    every_hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
 
 class Training(Section):
@@ -300,6 +303,8 @@ def fill(spec: Spec) -> dict[str, Any]:
     """The file's keys with p95, peak and the rate that users make; users / think time is the most they can ask."""
     filled = spec.model_dump(mode="json")
     traffic = filled["traffic"]
+    if traffic and spec.kind == "batch" and spec.batch:
+        traffic["requests_per_s"] = batch_rate(spec.batch)
     if traffic:
         for key in ("input_tokens", "output_tokens"):
             traffic[key]["p95"] = traffic[key]["p95"] or traffic[key]["mean"]
@@ -312,6 +317,25 @@ def fill(spec: Spec) -> dict[str, Any]:
     return filled
 
 
+def batch_rate(batch: Batch) -> dict[str, float]:
+    """Requests/s over all hours, and those that end it in time."""
+    every_hours = batch.every_hours or batch.deadline_hours
+    return {"mean": batch.requests / every_hours / 3600, "peak": batch.requests / batch.deadline_hours / 3600}
+
+
+def unlike_batch(batch: Batch, traffic: Traffic | None) -> list[dict[str, str]]:
+    """What else the file says of how much is asked when."""
+    found = []
+    if batch.every_hours is not None and batch.every_hours < batch.deadline_hours:
+        allowed = f">= {batch.deadline_hours:g}, the deadline"
+        found.append(error("batch.every_hours", "the next one would start before this one must be done", allowed))
+    if traffic and traffic.users:
+        found.append(error("traffic.users", "does not belong to kind batch", "batch.requests and batch.deadline_hours"))
+    if traffic and traffic.requests_per_s and traffic.requests_per_s.model_dump() != batch_rate(batch):
+        found.append(error("traffic.requests_per_s", "contradicts batch.requests", "leave it out"))
+    return found
+
+
 def cross_checks(spec: Spec) -> list[dict[str, str]]:
     """What no single field can know."""
     found = []
@@ -320,6 +344,8 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
         rate = traffic.users.active / traffic.users.think_s
         if traffic.requests_per_s.mean != rate:
             found.append(error("traffic.users", "contradicts traffic.requests_per_s", "one of the two"))
+    if spec.kind == "batch" and spec.batch:
+        found += unlike_batch(spec.batch, traffic)
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
         found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
     if traffic and spec.kind == "embedding" and (traffic.output_tokens.p95 or traffic.output_tokens.mean) != 1:

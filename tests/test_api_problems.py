@@ -81,9 +81,10 @@ def test_an_unusable_workload_names_the_field(client: Client, changes: Any, fiel
 
 
 def test_kinds_that_do_not_exist_yet_are_refused_at_kind(client: Client) -> None:
-    body = {"kind": "batch", "model": "m", "traffic": TRAFFIC, "batch": {"requests": 5, "deadline_hours": 1}}
+    tuning = {"method": "lora", "tokens": 1e6, "sequence_length": 512, "global_batch_tokens": 1e4}
+    body = {"kind": "finetuning", "model": "m", "finetuning": tuning}
     assert problem(post(client, body), 422)["errors"] == [
-        {"field": "kind", "message": "batch is not yet available", "allowed": "serving, embedding"}
+        {"field": "kind", "message": "finetuning is not yet available", "allowed": "serving, embedding, batch"}
     ]
 
 

@@ -14,7 +14,7 @@ from .lane import Lane, Lanes, lanes, memory, take
 from .layout import layouts
 from .memory import Memory
 from .money import HOURS_PER_MONTH, licence_usd_per_hour, watts_per_chip
-from .plan import Offer, Workload
+from .plan import BATCH, Offer, Workload
 from .serving import closed_loop, open_loop
 from .steptime import Demand, Scheduler
 from .verify import log_normal_cv2, scheduler_of
@@ -22,6 +22,7 @@ from .verify import log_normal_cv2, scheduler_of
 Array = np.ndarray
 HEADROOM_FRACTION = 0.85  # of a lane's capacity: above it queues, not steps, decide latency
 UNSERVED = 1e9  # replicas of a lane that serves nothing
+BY_THE_HOUR = ("on_demand", "spot")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +74,8 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     capacity, busy_tpot, replicas, ttft, tpot = _served(workload, kept, built)
     spares = workload.slo.spare_replicas
-    usd, offer, priced = best_offers(workload, catalog, kept, replicas + spares)
+    load = _load(workload, capacity * (replicas + spares))
+    usd, offer, priced = best_offers(workload, catalog, kept, replicas + spares, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     return Table(
         wanted=tuple(kept),
@@ -86,9 +88,7 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         tpot_p95_s=tpot,
         usd_per_hour=usd,
         offer=offer,
-        watts=_watts(
-            catalog, kept, offer, chips * (replicas + spares), _load(workload, capacity * (replicas + spares))
-        ),
+        watts=_watts(catalog, kept, offer, chips * (replicas + spares), load),
         full_watts=_watts(catalog, kept, offer, chips * (replicas + spares), np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
@@ -182,9 +182,12 @@ def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stag
 
 
 def best_offers(
-    workload: Workload, catalog: Catalog, kept: Sequence[Lane], replicas: Array
+    workload: Workload, catalog: Catalog, kept: Sequence[Lane], replicas: Array, load: Array
 ) -> tuple[Array, Array, int]:
-    """Per candidate the cheapest offer (the greenest under `carbon`): (USD per hour, its index, candidates priced)."""
+    """Per candidate the cheapest offer (the greenest under `carbon`): (USD per hour, its index, candidates priced).
+
+    A batch gives back what is rented without a term when it is done: it pays for its `load`, the share of time it runs.
+    """
     usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
     leading = np.full(replicas.shape, np.inf)
     offers = _offers_by_chip(workload, catalog)
@@ -199,6 +202,8 @@ def best_offers(
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
             cost = instances * (o.usd_per_hour + o.accelerators * licence)
+            if workload.kind == BATCH and o.term in BY_THE_HOUR:
+                cost = cost * np.minimum(load[rows], 1.0)
             grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal
             first = np.full(cost.shape, grid) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))

@@ -44,10 +44,14 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
     speed = None if workload.kind == EMBEDDING else slo.tokens_per_s_per_user
     if speed and v.tpot_p95_s > 1 / speed:
         found.append(_slow(speed, v.tpot_p95_s))
+    if workload.deadline_s is not None and v.late_fraction > 1:
+        found.append(_overdue(workload.deadline_s, workload.deadline_s * v.late_fraction))
     return sorted(found, key=lambda m: -m.reached_s / m.limit_s)
 
 
 def in_ms(seconds: float) -> str:
+    if seconds >= 1000:
+        return f"{seconds / 3600:.3g} h"
     return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
 
 
@@ -60,6 +64,18 @@ def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
         reached_s=reached_s,
         change=f"{key} >= {whole_ms}",
         value=whole_ms / 1e3,
+    )
+
+
+def _overdue(limit_s: float, reached_s: float) -> Miss:
+    hours = math.ceil(reached_s / 360) / 10
+    return Miss(
+        name="the end",
+        key="deadline_hours",
+        limit_s=limit_s,
+        reached_s=reached_s,
+        change=f"batch.deadline_hours >= {hours:g}",
+        value=hours * 3600,
     )
 
 
@@ -86,7 +102,7 @@ def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
         e2e_p95_s=to.get("e2e_ms_p95", slo.e2e_p95_s),
         tokens_per_s_per_user=to.get("tokens_per_s_per_user", slo.tokens_per_s_per_user),
     )
-    return replace(workload, slo=slo)
+    return replace(workload, slo=slo, deadline_s=to.get("deadline_hours", workload.deadline_s))
 
 
 def unlimited(workload: Workload) -> Workload:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+BATCH = "batch"  # kind of a workload that has a deadline and nobody who waits
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lengths:
@@ -53,6 +55,7 @@ class Workload:
     objective: str = "cost"
     horizon_months: int = 36
     discount_fraction: float = 0.08
+    deadline_s: float | None = None  # of a batch, and then its peak rate is what ends in time
     source_tokens: Lengths | None = None  # of an encoder-decoder; its input tokens are then the decoder's start
 
     @property

@@ -10,7 +10,7 @@ from .evaluate import Table, best_offers, host_watts, instances_needed, licence_
 from .lane import Lane, Lanes
 from .memory import Memory
 from .money import HOURS_PER_MONTH, watts_per_chip
-from .plan import Offer, Workload
+from .plan import BATCH, Offer, Workload
 from .verify import REQUESTS, Verified, verify
 
 PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
@@ -91,6 +91,7 @@ def excess(workload: Workload, v: Verified) -> float:
         v.ttft_p95_s / slo.ttft_p95_s if slo.ttft_p95_s else 0.0,
         v.tpot_p95_s / limit if limit else 0.0,
         v.e2e_p95_s / slo.e2e_p95_s if slo.e2e_p95_s else 0.0,
+        v.late_fraction,
     ]
     return max(ratios)
 
@@ -182,11 +183,11 @@ class Trials:
         row, carrying, spares = trial.design.row, trial.design.replicas, workload.slo.spare_replicas
         lane, replicas = self.lane(trial.design), carrying + spares
         c = lane.choice
-        usd, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]))
+        capacity = self._capacity(workload, trial) * replicas
+        load = workload.requests_per_s_mean / capacity
+        usd, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]), np.array([[load]]))
         offer = self.catalog.offers[int(best[0, 0])]
         instances = int(instances_needed(np.array(float(replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
-        capacity = self._capacity(workload, trial.design) * replicas
-        load = workload.requests_per_s_mean / capacity
         found = Scored(
             lane=lane,
             offer=offer,
@@ -208,9 +209,15 @@ class Trials:
         found = replace(found, watts=self._watts(found, found.utilisation_fraction), full_watts=self._watts(found, 1.0))
         return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
 
-    def _capacity(self, workload: Workload, design: Design) -> float:
-        """Requests/s that one replica serves at most within the TPOT limit; never less than its simulated share."""
-        limit, row = tpot_limit_s(workload), design.row
+    def _capacity(self, workload: Workload, trial: Trial) -> float:
+        """Requests/s that one replica serves at most within the TPOT limit; never less than its simulated share.
+
+        Of a batch, which keeps every seat taken: what the simulation finished.
+        """
+        limit, design, row = tpot_limit_s(workload), trial.design, trial.design.row
+        if workload.kind == BATCH:
+            c = self.table.wanted[row].choice
+            return trial.verified.requests_per_s * c.pp * c.dp
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
         return max(float(np.max(within, initial=0.0)), workload.requests_per_s_peak / design.replicas)

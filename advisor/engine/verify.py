@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from .lane import Lane
-from .plan import Lengths, Workload
+from .plan import BATCH, Lengths, Workload
 from .simulate import log_normal_sigma, simulate
-from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, Client, Scheduler, StepTimes
+from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, Client, Scheduler, StepTimes
 
 REQUESTS = 2000
 SEED = 20261121
@@ -33,6 +33,8 @@ class Verified:
     seed: int
     ttft_standard_error_s: float
     tpot_standard_error_s: float
+    requests_per_s: float  # that were finished
+    late_fraction: float = 0.0  # of a batch: the rate it needs over the rate it reached; above 1 it is late
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
@@ -63,14 +65,16 @@ def log_normal_cv2(lengths: Lengths) -> float:
 def verify(
     workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int = REQUESTS
 ) -> Verified:
-    """Simulate one lane of a finalist at `rate_per_s` requests/s."""
+    """Simulate one lane of a finalist at `rate_per_s` requests/s; of a batch, with every seat taken."""
+    batch = workload.kind == BATCH
     result = simulate(
         times,
         index,
         scheduler_of(lane),
-        Client(kind=POISSON, rate_per_s=rate_per_s),
+        Client(kind=STEADY) if batch else Client(kind=POISSON, rate_per_s=rate_per_s),
         workload.input_tokens,
         workload.output_tokens,
+        concurrency=lane.max_running_requests,
         cached_fraction=workload.prefix_cache_hit_fraction,
         requests=requests,
         seed=SEED,
@@ -92,4 +96,6 @@ def verify(
         seed=SEED,
         ttft_standard_error_s=result.standard_error("ttft_s"),
         tpot_standard_error_s=result.standard_error("tpot_s"),
+        requests_per_s=result.requests_per_s,
+        late_fraction=rate_per_s / max(result.requests_per_s, 1e-12) if batch else 0.0,
     )

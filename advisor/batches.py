@@ -1,0 +1,56 @@
+"""A batch in the JSON of `advise`: how long one run takes, what it costs, and until when it is done."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.engine.evaluate import BY_THE_HOUR
+from advisor.engine.plan import BATCH, Workload
+from advisor.engine.trials import Scored
+
+Json = dict[str, Any]
+
+
+def figures(workload: Workload, s: Scored) -> Json:
+    """`batch` of an R: {requests, run_hours, deadline_hours, every_hours, usd_per_run, given_back}; else nothing.
+
+    usd_per_hour is then over all hours: what is rented without a term is given back after each run.
+    """
+    if workload.kind != BATCH or workload.deadline_s is None:
+        return {}
+    requests = workload.requests_per_s_peak * workload.deadline_s
+    every_s = requests / workload.requests_per_s_mean
+    return {
+        "batch": {
+            "requests": round(requests),
+            "run_hours": rounded(requests / s.capacity_requests_per_s / 3600),
+            "deadline_hours": rounded(workload.deadline_s / 3600),
+            "every_hours": rounded(every_s / 3600),
+            "usd_per_run": rounded(s.usd_per_hour * every_s / 3600),
+            "given_back": s.offer.term in BY_THE_HOUR,
+        }
+    }
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def verdict(r: Mapping[str, Any]) -> str:
+    """The end of the sentence that tells the first choice; empty: not a batch."""
+    if "batch" not in r:
+        return ""
+    b = r["batch"]
+    return f"${b['usd_per_run']:,.2f} a run of {b['run_hours']:.2g} h within the {b['deadline_hours']:g} h allowed"
+
+
+def reasons(r: Mapping[str, Any]) -> list[str]:
+    """What the money of a batch rests on."""
+    if "batch" not in r:
+        return []
+    b = r["batch"]
+    paid = "given back after each run" if b["given_back"] else "paid between the runs too"
+    return [
+        f"{b['requests']:,} requests take {b['run_hours']:.3g} h with every seat taken, as simulated; "
+        f"{b['deadline_hours']:g} h are allowed, again every {b['every_hours']:g} h; the machines are {paid}",
+        "the time until a machine is there and has loaded the weights is not counted",
+    ]
