@@ -3,6 +3,8 @@
 `python -m tests.soak docs/reliability.md` writes the table that it measured.
 """
 
+import json
+import os
 import random
 import shutil
 import statistics
@@ -18,10 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests import services
+from tests.soak_agents import AGENTS, LEASE_S, SECONDS, prove
 from tests.world import TIMINGS, World, kill
 
 ROUNDS = 20
 SEED = 1
+RACED = 2000
 BUSY_S = 0.5
 ENDS = "select state, attempt, (select count(*) from advisor_option o where o.advice_id = a.id) from advisor_advice a"
 
@@ -151,7 +155,17 @@ def kinds() -> list[str]:
     return found
 
 
-def page(rows: list[str]) -> str:
+def race(kind: str) -> tuple[str, bool]:
+    """Eight processes that lease 2,000 probe jobs of one database: the line of the table, and whether it holds."""
+    with service(kind) as world:
+        world.extra["DJANGO_SETTINGS_MODULE"] = "advisor.settings"
+        found = json.loads(world.python("-m", "tests.probes.racers", str(RACED)))
+    holds = found["leases"] == RACED and not found["double"] and not found["never"]
+    figures = f"{found['leases']} | {found['double']} | {found['never']} | {found['leases_per_s']}"
+    return f"| {kind.split(',')[0]} | {RACED} | {figures} | {'holds' if holds else 'BROKEN'} |", holds
+
+
+def page(rows: list[str], races: list[str], swarm: list[str]) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     times = ", ".join(f"{name.removeprefix('ASSAY_').lower()} {value}" for name, value in TIMINGS.items())
     return "\n".join(
@@ -171,20 +185,37 @@ def page(rows: list[str]) -> str:
             "The wait includes the start of the new worker process. An advice that is not done here lost three workers",
             "in a row and failed with that reason.",
             "",
+            "## Machines that measure",
+            "",
+            "A probe job is leased to one machine at a time; a result is counted once. Eight processes race for the",
+            "same jobs:",
+            "",
+            "| database | jobs | leases | double | never leased | leases/s | promise |",
+            "|---|---|---|---|---|---|---|",
+            *races,
+            "",
+            "Simulated agents poll one server of two web processes at the pace that it sets; one in twenty dies",
+            f"while it holds a job (leases of {LEASE_S:g} s). Server, database and agents share the processors here.",
+            "",
+            *swarm,
+            "",
         ]
     )
 
 
 def main(target: Path) -> int:
-    proofs = []
-    for kind in kinds():
+    proofs, found = [], kinds()
+    races = [race(kind) for kind in dict.fromkeys([found[0], found[-1]])]
+    swarm = prove(float(os.environ.get("ASSAY_SOAK_S", SECONDS)), int(os.environ.get("ASSAY_SOAK_AGENTS", AGENTS)))
+    print(*[line for line, _ in races], *swarm.lines(), sep="\n", flush=True)
+    for kind in found:
         for fault in FAULTS:
             with service(kind) as world:
                 proofs.append(fault(world, kind))
             print(proofs[-1].row(), flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page([proof.row() for proof in proofs]))
-    return 0 if all(proof.holds for proof in proofs) else 1
+    target.write_text(page([proof.row() for proof in proofs], [line for line, _ in races], swarm.lines()))
+    return 0 if swarm.holds and all(holds for _, holds in races) and all(proof.holds for proof in proofs) else 1
 
 
 if __name__ == "__main__":
