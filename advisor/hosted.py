@@ -21,18 +21,24 @@ Json = dict[str, Any]
 
 def rows(hf_id: str, organisation: Organisation | None, day: datetime.date) -> list[Json]:
     """The newest price of every provider's endpoint of a model, known on a day and not expired by it."""
-    asked = known_on(ApiPrice.objects.filter(model__hf_id=hf_id), day).order_by("as_of", "pk")
+    asked = list(known_on(ApiPrice.objects.filter(model__hf_id=hf_id), day).order_by("as_of", "pk"))
     newest = {(p.provider, p.name): p for p in asked}
+    speeds = {(p.provider, p.name): p for p in asked if p.output_tokens_per_s}  # a newer price list has none
     makers = {a.vendor: a.slug for a in Accelerator.objects.order_by("-slug") if "api" in a.bought_as}
     general = {d.provider: d for d in discounts_of(organisation, day) if not d.accelerator_id and not d.term}
     return [
-        _row(p, makers.get(p.provider), 1.0 - general[p.provider].discount_fraction if p.provider in general else 1.0)
+        _row(
+            p,
+            speeds.get((p.provider, p.name), p),
+            makers.get(p.provider),
+            1.0 - general[p.provider].discount_fraction if p.provider in general else 1.0,
+        )
         for p in sorted(newest.values(), key=lambda p: (p.provider, p.name))
         if not has_expired(p.as_of, day)
     ]
 
 
-def _row(p: ApiPrice, accelerator: str | None, paid: float) -> Json:
+def _row(p: ApiPrice, fast: ApiPrice, accelerator: str | None, paid: float) -> Json:
     def usd(value: Any) -> float | None:
         return None if value is None else float(value) * paid
 
@@ -45,8 +51,8 @@ def _row(p: ApiPrice, accelerator: str | None, paid: float) -> Json:
         "usd_per_mtok_output": usd(p.usd_per_mtok_output),
         "discount_fraction": round(1.0 - paid, 9),
         "max_input_tokens": p.max_input_tokens,
-        "published_output_tokens_per_s": p.output_tokens_per_s,
-        "speed_source": p.speed_source,
+        "published_output_tokens_per_s": fast.output_tokens_per_s,
+        "speed_source": fast.speed_source,
         "as_of": p.as_of.isoformat(),
         "source": p.source,
     }

@@ -1,6 +1,7 @@
 """Every accelerator of the catalog has its place in an advice: ranked, nearly, or with a sentence why not."""
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,3 +100,13 @@ def test_a_phone_that_somebody_prices_is_advised_for_one_user_at_a_time() -> Non
     assert (best["framework"], best["concurrency"]) == ("executorch", 1)
     assert best["replicas"] > 1 and best["launch"]["command"].startswith("llama_main ")
     assert "for one user" in best["launch"]["files"]["serve.sh"]
+
+
+def test_a_larger_replica_that_holds_is_not_passed_over_for_a_dear_one() -> None:
+    """Of the H200 every replica of one chip misses in simulation; two of four chips hold, at a fraction of the price
+    of the quickest design there is (hundreds of chips)."""
+    spec = workload.parse((Path(__file__).parents[1] / "fixtures" / "workloads" / "support-chat.yaml").read_text())
+    spec["constraints"] |= {"acquisition": ["rent"]}
+    spec["constraints"]["accelerators"]["allow"] = ["h200-sxm"]
+    best = assemble.recommend(spec, assemble.snapshot(spec))["recommendations"][0]
+    assert best["tp"] > 1 and best["accelerator_count"] <= 16

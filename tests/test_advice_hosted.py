@@ -96,6 +96,13 @@ def test_a_published_speed_is_told_and_held_against_the_service_level() -> None:
     assert (somehost["published_output_tokens_per_s"], somehost["warnings"]) == (None, [])
 
 
+def test_a_speed_outlives_a_newer_price_without_one() -> None:
+    ApiPrice.objects.filter(provider="cerebras").update(as_of=TODAY - timedelta(5))
+    listed("cerebras", 0.80, 1.10)
+    row = next(r for r in hosted.rows("meta-llama/Llama-3.3-70B-Instruct", None, TODAY) if r["provider"] == "cerebras")
+    assert (row["usd_per_mtok_input"], row["published_output_tokens_per_s"]) == (0.8, 450)
+
+
 def test_a_chip_that_is_sold_as_a_service_says_what_its_maker_asks() -> None:
     why = {item["accelerator"]: item for item in answered("constraints.accelerators={allow: []}")["rejected"]}
     assert "cerebras hosts this model at $0.85 in and $1.2 out" in why["cerebras-wse-3"]["detail"]
