@@ -1,7 +1,8 @@
-"""Dollars, watts and carbon of a deployment: rent by the hour, or own over its life."""
+"""Dollars, watts and carbon of an hour: rent, or own over its life, in named parts that add up. tco.py adds time."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ Array = NDArray[np.float64]
 HOURS_PER_MONTH = 730.0
 HOURS_PER_YEAR = 8760.0
 JOULES_PER_KWH = 3.6e6
+METERED = ("electricity", "cooling")  # parts that follow the load
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +33,16 @@ class Assumptions:
     small_host_watts: float  # of a computer for up to four cards, without them
     small_host_usd: float
     months: float  # horizon
+    storage_fraction: float = 0.0  # added to the purchase
+    spare_fraction: float = 0.0  # added to the purchase: what stands by for what breaks
+    accelerator_fraction: float = 0.65  # of the price of a server: its accelerators
+    prefill_power_fraction: float = 1.0  # of the power limit, drawn while prompts are read
+    decode_power_fraction: float = 1.0  # of the power limit, drawn while answers are written
+    spot_lost_fraction: float = 0.0  # of paid spot hours, lost to interruptions and to starting again
+    cloud_addon_fraction: float = 0.0  # of the instances' rent, for what comes beside them
+    egress_usd_per_byte: float = 0.0
+    egress_bytes_per_output_token: float = 0.0
+    storage_usd_per_byte_month: float = 0.0
 
     @staticmethod
     def of(values: Mapping[str, float]) -> "Assumptions":
@@ -67,28 +79,126 @@ def present_value(usd_per_month: float, months: float, discount_fraction: float)
     return usd_per_month * (months if rate == 0 else float(1.0 - (1.0 + rate) ** -months) / rate)
 
 
-def own_usd_per_hour(purchase_usd: float, accelerators: int, watts: float, a: Assumptions) -> float:
-    """All-in hourly cost of a bought host running around the clock: capital, space, electricity, upkeep, people.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One named share of what an hour costs."""
 
-    The annuity recovers the purchase less the discounted residual over life_years. Wholesale colocation is quoted per
-    kW-month of contracted IT load without metered power (CBRE North America Data Center Trends, average asking rates),
-    so electricity is added: `watts` of the host at full load, with cooling (PUE), at the price of a kWh.
+    name: str
+    usd_per_hour: float
+    group: str  # capital | running | rent | services
+
+
+def total_usd_per_hour(parts: Sequence[Part]) -> float:
+    return math.fsum(part.usd_per_hour for part in parts)
+
+
+def capital_usd(purchase_usd: float, a: Assumptions) -> float:
+    """The purchase with its share of network, storage and spares."""
+    return purchase_usd * (1.0 + a.network_fraction + a.storage_fraction + a.spare_fraction)
+
+
+def life_months(a: Assumptions) -> int:
+    return max(round(a.life_years * 12.0), 1)
+
+
+def annuity_usd_per_month(capital: float, months: int, residual_fraction: float, discount_fraction: float) -> float:
+    """Equal payments over the life that recover the capital less its discounted residual, at the cost of capital."""
+    residual = capital * residual_fraction * (1.0 + monthly_rate(discount_fraction)) ** -months
+    return (capital - residual) / present_value(1.0, months, discount_fraction)
+
+
+def own_parts(
+    purchase_usd: float, accelerators: int, watts: float, a: Assumptions, accelerators_usd: float | None = None
+) -> tuple[Part, ...]:
+    """All-in hourly cost of a bought host running around the clock, by what it pays for.
+
+    Depreciation is straight to the residual over life_years; the cost of capital is what the annuity asks beyond it.
+    Wholesale colocation is quoted per kW-month of contracted IT load without metered power (CBRE North America Data
+    Center Trends, average asking rates), so electricity is added: `watts` of the host at full load, and what cooling
+    takes beside it (PUE), at the price of a kWh. `accelerators_usd` within the purchase; None: the usual share.
     """
-    capital = purchase_usd * (1.0 + a.network_fraction)
-    rate, months = monthly_rate(a.discount_fraction), a.life_years * 12.0
-    recovered = capital - capital * a.residual_fraction * (1.0 + rate) ** -months
-    annuity = recovered / months if rate == 0 else recovered * rate / (1.0 - (1.0 + rate) ** -months)
-    colocation = a.colocation_usd_per_kw_month * watts / 1000.0
-    electricity = watts / 1000.0 * a.pue * a.usd_per_kwh * HOURS_PER_MONTH
-    upkeep = purchase_usd * a.maintenance_fraction / 12.0 + a.staff_usd_per_accelerator_year * accelerators / 12.0
-    return float(annuity + colocation + electricity + upkeep) / HOURS_PER_MONTH
+    capital = capital_usd(purchase_usd, a)
+    months, depreciated = life_months(a), (1.0 - a.residual_fraction) / life_months(a)
+    annuity = annuity_usd_per_month(capital, months, a.residual_fraction, a.discount_fraction)
+    chips = purchase_usd * a.accelerator_fraction if accelerators_usd is None else accelerators_usd
+    kw, kwh_usd = watts / 1000.0, a.usd_per_kwh * HOURS_PER_MONTH
+    monthly = (
+        ("accelerators", chips * depreciated, "capital"),
+        ("host", (purchase_usd - chips) * depreciated, "capital"),
+        ("network", purchase_usd * a.network_fraction * depreciated, "capital"),
+        ("storage", purchase_usd * a.storage_fraction * depreciated, "capital"),
+        ("spares", purchase_usd * a.spare_fraction * depreciated, "capital"),
+        ("cost of capital", annuity - capital * depreciated, "capital"),
+        ("colocation", a.colocation_usd_per_kw_month * kw, "running"),
+        ("electricity", kw * kwh_usd, "running"),
+        ("cooling", kw * (a.pue - 1.0) * kwh_usd, "running"),
+        ("maintenance and support", purchase_usd * a.maintenance_fraction / 12.0, "running"),
+        ("staff", a.staff_usd_per_accelerator_year * accelerators / 12.0, "running"),
+    )
+    return tuple(Part(name=name, usd_per_hour=usd / HOURS_PER_MONTH, group=group) for name, usd, group in monthly)
 
 
-def watts_per_chip(tdp: Array, idle: Array, busy_fraction: Array, a: Assumptions, host: Array | None = None) -> Array:
-    """Mean draw of one chip with its share of the `host`, before PUE; NaN where no TDP is published."""
+def own_usd_per_hour(purchase_usd: float, accelerators: int, watts: float, a: Assumptions) -> float:
+    """The sum of own_parts."""
+    return total_usd_per_hour(own_parts(purchase_usd, accelerators, watts, a))
+
+
+def rent_parts(usd_per_hour: float, term: str, a: Assumptions) -> tuple[Part, ...]:
+    """An hour of a rented instance: its rate, what spot loses to interruptions, what is bought beside it.
+
+    Of spot hours the lost share is paid and serves nothing, so an hour that serves costs rate / (1 - lost).
+    """
+    lost = usd_per_hour * (1.0 / (1.0 - a.spot_lost_fraction) - 1.0) if term == "spot" else 0.0
+    found = (
+        ("instances", usd_per_hour, "rent"),
+        ("interruptions", lost, "rent"),
+        ("cloud services", usd_per_hour * a.cloud_addon_fraction, "services"),
+    )
+    return tuple(Part(name=name, usd_per_hour=usd, group=group) for name, usd, group in found if usd or name == "instances")
+
+
+def at_load(parts: Sequence[Part], instances: float, power_fraction: float) -> tuple[Part, ...]:
+    """Parts of one instance as those of several, their metered power at this share of the full draw."""
+    return tuple(
+        replace(p, usd_per_hour=p.usd_per_hour * instances * (power_fraction if p.name in METERED else 1.0)) for p in parts
+    )
+
+
+def services(output_tokens_per_s: float, stored_bytes: float, a: Assumptions) -> tuple[Part, ...]:
+    """Egress of the answers and storage of the weights, beside rented instances."""
+    sent = output_tokens_per_s * 3600.0 * a.egress_bytes_per_output_token * a.egress_usd_per_byte
+    kept = stored_bytes * a.storage_usd_per_byte_month / HOURS_PER_MONTH
+    found = (("egress", sent), ("storage of weights", kept))
+    return tuple(Part(name=name, usd_per_hour=usd, group="services") for name, usd in found if usd)
+
+
+def busy_power_fraction(prefill_fraction: float, a: Assumptions) -> float:
+    """Of the power limit, drawn by a chip that spends this share of its busy time on prompts."""
+    return prefill_fraction * a.prefill_power_fraction + (1.0 - prefill_fraction) * a.decode_power_fraction
+
+
+def capped_speed_fraction(cap_fraction: float, idle_fraction: float) -> float:
+    """Arithmetic rate left under a power cap: dynamic power goes with clock x voltage^2, and voltage with the clock,
+    so the clock goes with its cube root. Memory keeps its rate. A rule of physics, not a measurement of this chip."""
+    dynamic = max((cap_fraction - idle_fraction) / (1.0 - idle_fraction), 0.0)
+    return float(dynamic ** (1.0 / 3.0))
+
+
+def watts_per_chip(
+    tdp: Array, idle: Array, busy_fraction: Array, a: Assumptions, host: Array | None = None, full: float = 1.0
+) -> Array:
+    """Mean draw of one chip with its share of the `host`, before PUE; NaN where no TDP is published.
+
+    `full`: the share of TDP that a busy chip draws, see busy_power_fraction.
+    """
     floor = np.where(np.isfinite(idle), idle, tdp * a.idle_fraction)
     share = a.host_watts_per_accelerator if host is None else host
-    return floor + (tdp - floor) * np.clip(busy_fraction, 0.0, 1.0) + share
+    return floor + (np.maximum(tdp * full, floor) - floor) * np.clip(busy_fraction, 0.0, 1.0) + share
+
+
+def power_saved_usd_per_hour(idle_watts: Array, usd_per_kwh: float, pue: float) -> Array:
+    """What bought chips do not draw of their full power, at the price of a kWh with cooling; unknown power: nothing."""
+    return np.nan_to_num(idle_watts, nan=0.0) / 1000.0 * pue * usd_per_kwh
 
 
 def usd_per_mtok(usd_per_hour: Array, tokens_per_s: Array | float) -> Array:

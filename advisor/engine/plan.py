@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from .money import Part
+
 BATCH = "batch"  # kind of a workload that has a deadline and nobody who waits
 
 
@@ -127,6 +129,11 @@ class Offer:
     host_watts_per_accelerator: float | None = None  # each chip's share of the host; None: the default of servers
     joined_accelerators: int = 0  # sold by the chip out of a host: how many one host joins (0: those of the instance)
     notes: str = ""
+    parts: tuple[Part, ...] = ()  # of usd_per_hour; empty: one part
+    capital_usd: float = 0.0  # bought, with its share of network, storage and spares
+    purchase_usd: float = 0.0  # within it: the host alone
+    low_ratio: float = 1.0  # 90 % of the price, as factors
+    high_ratio: float = 1.0
 
     @property
     def together(self) -> int:
