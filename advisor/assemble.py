@@ -2,8 +2,9 @@
 
 import datetime
 import json
+import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.hardware import Link
 from advisor.engine.hf_config import from_hf_config
 from advisor.engine.model import Model, from_shape
-from advisor.engine.money import Assumptions
+from advisor.engine.money import Assumptions, capped_speed_fraction
 from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.search import Catalog, posed_in, search
@@ -51,10 +52,32 @@ ASSUMED = {
     "host_watts_per_accelerator": "host-watts-per-accelerator",
     "small_host_watts": "small-host-watts",
     "small_host_usd": "small-host-usd",
+    "storage_fraction": "storage-fraction-of-hardware",
+    "spare_fraction": "spare-fraction",
+    "accelerator_fraction": "accelerator-share-of-server-fraction",
+    "prefill_power_fraction": "prefill-power-fraction",
+    "decode_power_fraction": "decode-power-fraction",
+    "spot_lost_fraction": "spot-lost-fraction",
+    "cloud_addon_fraction": "cloud-addon-fraction",
+    "egress_bytes_per_output_token": "egress-bytes-per-output-token",
 }
+EGRESS, STORAGE = "egress-usd-per-gb", "storage-usd-per-gb-month"
+CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
 SOFTWARE = "software-usd-per-accelerator-year"
-COSTS = {*ASSUMED, *ASSUMED.values(), *STAFF, SOFTWARE}  # names under `tco:` that the money of an answer reads
+SWINGS = ("rent-price-swing-ratio", "purchase-price-swing-ratio", "load-swing-ratio")
+DISCOUNTS = ("spot-discount-fraction", "reserved-discount-fraction")
+COSTS = {
+    *ASSUMED,
+    *ASSUMED.values(),
+    *STAFF,
+    SOFTWARE,
+    EGRESS,
+    STORAGE,
+    CAP,
+    *SWINGS,
+    *DISCOUNTS,
+}  # names under `tco:` that the money of an answer reads
 
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
@@ -70,12 +93,14 @@ def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
     named = spec["constraints"]["providers"]["allow"]
     chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
     served = {chip["slug"] for chip in chips if chip["served"]}
-    prices = [p for p in offers.prices(named, organisation, day) if p["accelerator"] in served]
+    terms = spec["constraints"]["terms"]
+    prices = [p for p in offers.prices(named, organisation, day, terms) if p["accelerator"] in served]
     current = [p for p in prices if not offers.is_stale(p, day)]
     site = spec["constraints"]["site"].get("region") or ""
     places = {f"{p['provider']}-{p['region']}" for p in current} | {site}
     model = model_row(spec["model"])
     sold = {p["accelerator"] for p in current}
+    allowed = set(spec["constraints"]["accelerators"]["allow"]) or sold
     taken = {
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
@@ -84,6 +109,7 @@ def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
         "model": model,
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}} for chip in chips],
         "prices": current,
+        "other_terms": [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in sold & allowed],
         "hosted": hosted.rows(model["hf_id"], organisation, day),
         "stale": offers.otherwise(day) | offers.stale(prices, day),
         "licences": offers.licences(organisation, day),
@@ -210,6 +236,16 @@ def chip(a: Accelerator) -> Chip:
     return chip_of(_accelerator(a))
 
 
+def capped(chip: Chip, cap_fraction: float, taken: Json) -> Chip:
+    """The chip under a power cap; without published power, as it is."""
+    if cap_fraction >= 1.0 or math.isnan(chip.watts):
+        return chip
+    idle = chip.idle_watts if not math.isnan(chip.idle_watts) else chip.watts * taken["assumptions"][IDLE]["value"]
+    speed = capped_speed_fraction(cap_fraction, idle / chip.watts)
+    rates = {dtype: rate * speed for dtype, rate in chip.flops_per_s.items()}
+    return replace(chip, watts=max(chip.watts * cap_fraction, idle), flops_per_s=rates)
+
+
 def _picked(kind: type, row: Json, **converted: object) -> Any:
     """A dataclass from the keys of a row that it has; lists become tuples."""
     names = {f.name for f in fields(kind)}
@@ -239,13 +275,16 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
     values = {
         name: float(tco.get(name, tco.get(key, there.get(name, rows[key]["value"])))) for name, key in ASSUMED.items()
     }
-    year, each = (tco.get(key, rows[key]["value"]) for key in STAFF)
+    year, each, egress, storage = (tco.get(key, rows[key]["value"]) for key in (*STAFF, EGRESS, STORAGE))
     staff = year / each
     return Assumptions(
         **values,
         discount_fraction=float(tco.get("discount_rate", 0.08)),
         staff_usd_per_accelerator_year=float(tco.get("staff_usd_per_accelerator_year", staff)),
         months=float(tco.get("horizon_months", 36)),
+        egress_usd_per_byte=egress / GB,
+        storage_usd_per_byte_month=storage / GB,
+        services_everywhere=EGRESS in tco or STORAGE in tco,
     )
 
 
@@ -303,17 +342,20 @@ def workload_of(spec: Json) -> Workload:
 
 def catalog_of(spec: Json, taken: Json) -> Catalog:
     taken = unpacked(taken)
-    chips = {row["slug"]: chip_of(row) for row in taken["accelerators"]}
+    cap = float(spec["tco"].get(CAP, 1.0))
+    chips = {row["slug"]: capped(chip_of(row), cap, taken) for row in taken["accelerators"]}
     assumptions = assumptions_of(spec, taken["assumptions"])
     site = assumptions_of(spec, taken["assumptions"], taken["regions"].get(taken["site"]))
     return Catalog(
         model=model_of(taken["model"]),
         accelerators=tuple(chips.values()),
         offers=offers.offers_of(taken, assumptions, site, chips),
+        other_offers=offers.offers_of(taken | {"prices": taken.get("other_terms", [])}, assumptions, site, chips),
         quantizations=quantizations_of(taken["quantizations"]),
         frameworks=tuple(framework_of(row) for row in taken["frameworks"]),
         scopes=taken["calibrations"],
         assumptions=assumptions,
+        site_assumptions=site,
         stale=taken["stale"],
         licences=offers.licences_of(taken["licences"], _software(spec, taken["assumptions"])),
         hosted=hosted.by_maker(taken["hosted"]),

@@ -24,7 +24,7 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
     (
         "traffic.growth_fraction_per_year",
         lambda spec: spec["traffic"]["growth_fraction_per_year"],
-        "sized for today's traffic",
+        "options are sized for today's traffic; what growth then costs is under money.growth of each",
     ),
     ("owned", lambda spec: spec["owned"], "accelerators that you own are priced like any others"),
     ("inventory", lambda spec: spec["inventory"], "any number of accelerators may be recommended"),

@@ -8,14 +8,15 @@ from typing import Any
 from django.db.models import Q
 
 from advisor.engine.hardware import Accelerator as Chip
-from advisor.engine.money import Assumptions, Licence, own_usd_per_hour
+from advisor.engine.money import Assumptions, Licence, capital_usd, own_parts, rent_parts, total_usd_per_hour
 from advisor.engine.plan import Offer
 from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 
 PER_CHIP = "(per GPU)"  # in an instance's name: the price of one chip out of a larger host
 SUPERSEDED_DAYS = 45  # further behind the provider's newest rent of the same chips: an old price list, other names
-RENTED = ("vm", "bare_metal")  # marketplaces and serverless have no comparable service level: only by name
+# marketplaces and serverless have no comparable service level: only by name
+COMPARABLE = ("vm", "bare_metal", "capacity_block")
 CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # an organisation's own prices, whatever their kind
 OWNED = ("system", "server", "rack")  # a purchase that includes its host
 SYSTEM = "system"  # a computer around one chip: no server beside it
@@ -34,26 +35,37 @@ WAYS = {
     "baseboard": "the board alone",
 }
 OWN_SITE = "own-site"
+ON_DEMAND = ("on_demand",)
+TERMS = (*ON_DEMAND, "spot", "reserved_1y", "reserved_3y", "capacity_block")  # of rents
 Json = dict[str, Any]
 
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
 
 
-def current(named: Sequence[str], organisation: Organisation | None, day: datetime.date) -> list[Price]:
+def current(
+    named: Sequence[str], organisation: Organisation | None, day: datetime.date, terms: Sequence[str] = ON_DEMAND
+) -> list[Price]:
     """The newest row of each offer that was known on a day, in order; only of kinds with a comparable service, unless
     the provider is `named`. An organisation's own price of an offer stands before the public one until it expires.
+    `terms` of public rents: on demand, and what else the planner takes.
     """
+    return _newest(
+        Q(term__in=terms, kind__in=COMPARABLE)
+        | Q(term__in=terms, provider__in=named)
+        | Q(term__in=CONTRACTED, organisation__isnull=False)
+        | Q(term="purchase", kind__in=OWNED)
+        | Q(term="purchase", kind=CARD, accelerator__kind__in=CARDS, accelerator__form_factor__startswith="PCIe"),
+        organisation,
+        day,
+    )
+
+
+def _newest(wanted: Q, organisation: Organisation | None, day: datetime.date) -> list[Price]:
     rows = (
         known_on(Price.objects.all(), day)
         .filter(Q(organisation=None) | Q(organisation=organisation))
-        .filter(
-            Q(term="on_demand", kind__in=RENTED)
-            | Q(term="on_demand", provider__in=named)
-            | Q(term__in=CONTRACTED, organisation__isnull=False)
-            | Q(term="purchase", kind__in=OWNED)
-            | Q(term="purchase", kind=CARD, accelerator__kind__in=CARDS, accelerator__form_factor__startswith="PCIe")
-        )
+        .filter(wanted)
         .select_related("accelerator")
         .order_by("provider", "instance", "region", "accelerator", "term", "as_of", "organisation")
     )
@@ -93,10 +105,19 @@ def _list_of(p: Price, accelerators: int, region: str) -> tuple[object, ...]:
     return p.organisation_id, p.provider, p.accelerator_id, p.term, accelerators, region
 
 
-def prices(named: Sequence[str], organisation: Organisation | None, day: datetime.date) -> list[Json]:
+def prices(
+    named: Sequence[str], organisation: Organisation | None, day: datetime.date, terms: Sequence[str] = ON_DEMAND
+) -> list[Json]:
     """Every offer as it is paid: an organisation's own price, or the public one less its discount."""
     discounts = discounts_of(organisation, day)
-    return [_price(p, discount_for(p, discounts)) for p in current(named, organisation, day)] + _sold_units(day)
+    return [_price(p, discount_for(p, discounts)) for p in current(named, organisation, day, terms)] + _sold_units(day)
+
+
+def other_terms(organisation: Organisation | None, day: datetime.date, terms: Sequence[str]) -> list[Json]:
+    """Public rents of the terms that are not ranked, to stand beside an option: spot, commitments, capacity blocks."""
+    rest, discounts = [term for term in TERMS if term not in terms], discounts_of(organisation, day)
+    found = _newest(Q(term__in=rest, kind__in=COMPARABLE, organisation=None), organisation, day)
+    return [row for p in found if not is_stale(row := _price(p, discount_for(p, discounts)), day)]
 
 
 def _price(p: Price, discount: Discount | None) -> Json:
@@ -112,10 +133,16 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "kind": p.kind,
         "usd_per_hour": hour * paid if hour is not None else None,
         "purchase_usd": bought * paid if bought is not None else None,
+        **_range(p.purchase_usd_min, p.purchase_usd_max, paid),
         "as_of": p.as_of.isoformat(),
         "source": p.source,
         "notes": _terms_words(p, discount),
     }
+
+
+def _range(low: Any, high: Any, paid: float) -> Json:
+    """The range that the source of a purchase price prints, where it does."""
+    return {"purchase_low_usd": float(low) * paid, "purchase_high_usd": float(high) * paid} if low and high else {}
 
 
 def _sold_units(day: datetime.date) -> list[Json]:
@@ -132,6 +159,7 @@ def _sold_units(day: datetime.date) -> list[Json]:
             "kind": "server" if u.kind == "host" else "rack",
             "usd_per_hour": None,
             "purchase_usd": u.price_usd,
+            **_range(u.price_usd_min, u.price_usd_max, 1.0),
             "as_of": u.sources["price"]["as_of"],
             "source": u.sources["price"]["source"],
             "notes": "",
@@ -273,6 +301,7 @@ def host_watts(chip: Chip, accelerators: int, known: Sequence[Json], a: Assumpti
 
 def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> Offer:
     """An instance by the hour, with the grid of its region."""
+    parts = rent_parts(p["usd_per_hour"], p["term"], a)
     return Offer(
         provider=p["provider"],
         instance=p["instance"],
@@ -281,7 +310,8 @@ def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> O
         accelerators=p["accelerators"],
         acquisition="rent",
         term=p["term"],
-        usd_per_hour=p["usd_per_hour"],
+        usd_per_hour=total_usd_per_hour(parts),
+        parts=parts,
         as_of=p["as_of"],
         source=p["source"],
         kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
@@ -298,7 +328,7 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], site: str
     if p["kind"] != CARD:
         n = p["accelerators"]
         share = 0.0 if p["kind"] == SYSTEM and not known else host_watts(chip, n, known, a)
-        return _owned_host(p, a, chip, site, (p["instance"], n, p["purchase_usd"], share))
+        return _owned_host(p, a, chip, site, (p["instance"], n, p["purchase_usd"], share, None))
     card = p["purchase_usd"] / p["accelerators"]
     sizes = [n for n in CARDS_PER_HOST if n <= chip.chips_per_host]
     hosts = [
@@ -307,6 +337,7 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], site: str
             n,
             card * n + a.small_host_usd,
             host_watts(chip, n, [u for u in known if u["accelerators"] == n], a) if _has(known, n) else small(a, n),
+            card * n,
         )
         for n in sizes
     ]
@@ -321,12 +352,17 @@ def small(a: Assumptions, accelerators: int) -> float:
     return a.small_host_watts / accelerators
 
 
-def _owned_host(p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str, int, float, float]) -> list[Offer]:
-    """`host` is its name, chips, USD and the share of it that each chip draws; empty where no power is published."""
-    instance, accelerators, usd, share = host
+def _owned_host(
+    p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str, int, float, float, float | None]
+) -> list[Offer]:
+    """`host` is its name, chips, USD, the share of its power that each chip draws and, where they are sold alone, the
+    chips' USD within; empty where no power is published."""
+    instance, accelerators, usd, share, chips_usd = host
     watts = (chip.watts + share) * accelerators
     if math.isnan(watts):
         return []
+    parts = own_parts(usd, accelerators, watts, a, chips_usd)
+    low, high = (_scaled(p.get(key), p["purchase_usd"], usd) for key in ("purchase_low_usd", "purchase_high_usd"))
     offer = Offer(
         provider="own",
         instance=instance,
@@ -335,7 +371,12 @@ def _owned_host(p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str,
         accelerators=accelerators,
         acquisition="own",
         term=p["term"],
-        usd_per_hour=own_usd_per_hour(usd, accelerators, watts, a),
+        usd_per_hour=total_usd_per_hour(parts),
+        parts=parts,
+        capital_usd=capital_usd(usd, a),
+        purchase_usd=usd,
+        purchase_low_usd=low,
+        purchase_high_usd=high,
         as_of=p["as_of"],
         source=p["source"],
         kgco2e_per_kwh=a.kgco2e_per_kwh,
@@ -345,6 +386,11 @@ def _owned_host(p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str,
         notes=p.get("notes", ""),
     )
     return [offer]
+
+
+def _scaled(bound: float | None, asked: float, usd: float) -> float:
+    """A printed bound of the price as one of what is bought; 0: none is printed."""
+    return usd * bound / asked if bound and asked else 0.0
 
 
 def licences_of(rows: Sequence[Json], software_usd_per_accelerator_year: float) -> tuple[Licence, ...]:

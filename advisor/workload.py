@@ -41,6 +41,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e8)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
+Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
 Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk"]
 
 
@@ -163,6 +164,7 @@ class Constraints(Section):
         "own",
         "api",
     ]
+    terms: Annotated[list[Term], Field(min_length=1, max_length=5)] = ["on_demand"]  # of rents that are ranked
     quality: Literal["lossless", "near_lossless", "any"] = "near_lossless"
     max_accelerators: Count | None = None
     max_usd_per_month: Positive | None = None
@@ -173,9 +175,10 @@ class Tco(Section):
     """Horizon and discount rate; any further key overrides the catalog's assumption of that name."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, frozen=True)
-    __pydantic_extra__: dict[str, float]
+    __pydantic_extra__: dict[str, NotNegative]
     horizon_months: Annotated[int, Field(ge=1, le=240)] = 36
     discount_rate: Fraction = 0.08
+    power_cap_fraction: Annotated[float, Field(ge=0.3, le=1)] = 1.0  # of TDP: the limit that the chips are set to
 
 
 class Batch(Section):
@@ -203,6 +206,15 @@ class Finetuning(Section):
 
 
 Kind = Literal["serving", "batch", "embedding", "training", "finetuning", "portfolio"]
+RANGES = {  # of assumptions under tco, beside 0 .. 1 for fractions and not negative for the rest
+    "pue": (1.0, 5.0),
+    "depreciation-years": (0.25, 30.0),
+    "accelerators-per-operator": (1.0, 1e9),
+    "spot-lost-fraction": (0.0, 0.95),
+    "rent-price-swing-ratio": (1.0, 100.0),
+    "purchase-price-swing-ratio": (1.0, 100.0),
+    "load-swing-ratio": (1.0, 100.0),
+}
 NEEDS = {
     "serving": ("model", "traffic"),
     "batch": ("model", "traffic", "batch"),
@@ -350,6 +362,10 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
         found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
     if traffic and spec.kind == "embedding" and (traffic.output_tokens.p95 or traffic.output_tokens.mean) != 1:
         found.append(error("traffic.output_tokens", "an embedding generates no tokens", "leave it out"))
+    for key, value in (spec.tco.model_extra or {}).items():
+        low, high = RANGES.get(key, (0.0, 1.0 if key.endswith("-fraction") else 1e15))
+        if not low <= value <= high:
+            found.append(error(f"tco.{key}", f"{value:g} cannot be", f"{low:g} .. {high:g}"))
     for key in ("accelerators", "vendors", "providers", "regions"):
         choice: Choice = getattr(spec.constraints, key)
         if both := sorted(set(choice.allow) & set(choice.deny)):

@@ -47,7 +47,7 @@ def test_a_plain_question_is_used_whole() -> None:
         ("team={cuda: 4}", "team"),
         ("probe=required", "probe"),
         ("slo.availability=2n", "slo.availability"),
-        ("tco.spot-discount-fraction=0.4", "tco.spot-discount-fraction"),
+        ("tco.cluster-utilisation-fraction=0.4", "tco.cluster-utilisation-fraction"),
     ],
 )
 def test_what_the_engine_leaves_out_is_listed_and_printed(change: str, field: str) -> None:

@@ -19,7 +19,7 @@ COLUMN_UNITS = "s ms gib mib gb tflops ghz watts usd kgco2e kwh tokens parameter
 # Counts that name what they count.
 COUNTED = "chips accelerators replicas instances kernels steps layers heads experts index"
 PER = "s sequence token pair layer logit chip accelerator request step hour kwh kw_month month year user weight "
-PER += "mtok_output mtok_input mtok_cached_input context_token expert_layer"
+PER += "byte byte_month output_token mtok_output mtok_input mtok_cached_input context_token expert_layer"
 STATISTICS = "mean peak max min p50 p95 p99"
 # Pure numbers: sizes of a network's parts, degrees of parallelism, ranks and the few ratios that have a name.
 BARE = set(
@@ -35,7 +35,7 @@ BARE = set(
 # Lengths by their usual names, yes/no arrays, and settings keyed by name.
 BARE |= {"isl", "osl", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
 # Numbers of candidates, and positions in a table.
-BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer"}
+BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer", "month"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
 

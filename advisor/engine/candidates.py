@@ -39,6 +39,8 @@ class Catalog:
     frameworks: tuple[Framework, ...]
     scopes: Scopes
     assumptions: Assumptions
+    site_assumptions: Assumptions | None = None  # at the planner's own site; None: the same
+    other_offers: tuple[Offer, ...] = ()  # on terms that are not ranked, to stand beside an option
     stale: Mapping[str, str]  # accelerator -> why its offers do not count
     licences: tuple[Licence, ...] = ()  # paid besides every offer
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model

@@ -13,7 +13,7 @@ from .hardware import Accelerator
 from .lane import Lane, Lanes, lanes, memory, take
 from .layout import layouts
 from .memory import Memory
-from .money import HOURS_PER_MONTH, licence_usd_per_hour, watts_per_chip
+from .money import HOURS_PER_MONTH, Assumptions, licence_usd_per_hour, watts_per_chip
 from .plan import BATCH, Offer, Workload
 from .serving import closed_loop, open_loop
 from .steptime import Demand, Scheduler
@@ -88,7 +88,9 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         tpot_p95_s=tpot,
         usd_per_hour=usd,
         offer=offer,
-        watts=_watts(catalog, kept, offer, chips * (replicas + spares), load),
+        watts=_watts(
+            catalog, kept, offer, chips * (replicas + spares), load, least_power_fraction(catalog.assumptions)
+        ),
         full_watts=_watts(catalog, kept, offer, chips * (replicas + spares), np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
@@ -133,13 +135,15 @@ def _load(workload: Workload, capacity: Array) -> Array:
         return np.asarray(workload.requests_per_s_mean / capacity)
 
 
-def _watts(catalog: Catalog, kept: Sequence[Lane], offer: Array, chips: Array, busy_fraction: Array) -> Array:
+def _watts(
+    catalog: Catalog, kept: Sequence[Lane], offer: Array, chips: Array, busy_fraction: Array, full: float = 1.0
+) -> Array:
     """Draw of all replicas at this load, in the hosts and the building of the offer at this index."""
     host = np.array([host_watts(o, catalog) for o in catalog.offers] + [math.nan])[offer]
     pue = np.array([o.pue for o in catalog.offers] + [math.nan])[offer]
     tdp = np.array([w.choice.accelerator.watts for w in kept], dtype=float)[:, None]
     idle = np.array([w.choice.accelerator.idle_watts for w in kept], dtype=float)[:, None]
-    return np.asarray(chips * watts_per_chip(tdp, idle, busy_fraction, catalog.assumptions, host) * pue)
+    return np.asarray(chips * watts_per_chip(tdp, idle, busy_fraction, catalog.assumptions, host, full) * pue)
 
 
 def host_watts(offer: Offer, catalog: Catalog) -> float:
@@ -186,7 +190,8 @@ def best_offers(
 ) -> tuple[Array, Array, int]:
     """Per candidate the cheapest offer (the greenest under `carbon`): (USD per hour, its index, candidates priced).
 
-    A batch gives back what is rented without a term when it is done: it pays for its `load`, the share of time it runs.
+    A batch gives back what is rented without a term when it is done: it pays for its `load`, the share of time it
+    runs. A bought host pays for the power that it draws at this load.
     """
     usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
     leading = np.full(replicas.shape, np.inf)
@@ -202,6 +207,9 @@ def best_offers(
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
             cost = instances * (o.usd_per_hour + o.accelerators * licence)
+            cost -= power_saved(
+                o, accelerator, catalog.assumptions, instances, replicas[rows] * stage_chips * stages * load[rows]
+            )
             if workload.kind == BATCH and o.term in BY_THE_HOUR:
                 cost = cost * np.minimum(load[rows], 1.0)
             grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal
@@ -212,6 +220,23 @@ def best_offers(
             best[rows] = np.where(better, index, best[rows])
             priced += len(rows)
     return usd, best, priced
+
+
+def power_saved(o: Offer, chip: Accelerator, a: Assumptions, instances: Array, busy_chips: Array) -> Array:
+    """USD an hour that bought instances with so many busy chips do not draw of the full power they are priced with."""
+    if o.acquisition != "own" or o.usd_per_kwh is None or math.isnan(chip.watts):
+        return np.zeros(np.shape(instances))
+    tdp, idle = np.array(chip.watts), np.array(chip.idle_watts)
+    resting = watts_per_chip(tdp, idle, np.zeros(1), a, np.zeros(1))
+    busy = watts_per_chip(tdp, idle, np.ones(1), a, np.zeros(1), least_power_fraction(a))
+    chips = instances * o.accelerators
+    drawn = resting * chips + (busy - resting) * np.minimum(busy_chips, chips)
+    return np.asarray((tdp * chips - drawn) / 1000.0 * o.pue * o.usd_per_kwh)
+
+
+def least_power_fraction(a: Assumptions) -> float:
+    """Of the power limit: the less that a phase draws. Which phase takes how long is known once it is simulated."""
+    return min(a.prefill_power_fraction, a.decode_power_fraction)
 
 
 def licence_of(catalog: Catalog, lane: Lane) -> float:

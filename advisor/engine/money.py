@@ -11,6 +11,7 @@ Array = NDArray[np.float64]
 HOURS_PER_MONTH = 730.0
 HOURS_PER_YEAR = 8760.0
 JOULES_PER_KWH = 3.6e6
+CHARGES_SERVICES = ("aws",)  # the prices of egress and storage in the catalog are theirs
 METERED = ("electricity", "cooling")  # parts that follow the load
 
 
@@ -43,11 +44,12 @@ class Assumptions:
     egress_usd_per_byte: float = 0.0
     egress_bytes_per_output_token: float = 0.0
     storage_usd_per_byte_month: float = 0.0
+    services_everywhere: bool = False  # egress and storage are charged by every provider, not by those known to
 
     @staticmethod
     def of(values: Mapping[str, float]) -> "Assumptions":
         """From a mapping with exactly these keys; a missing or unknown one is an error."""
-        return Assumptions(**values)
+        return Assumptions(**values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,18 +156,23 @@ def rent_parts(usd_per_hour: float, term: str, a: Assumptions) -> tuple[Part, ..
         ("interruptions", lost, "rent"),
         ("cloud services", usd_per_hour * a.cloud_addon_fraction, "services"),
     )
-    return tuple(Part(name=name, usd_per_hour=usd, group=group) for name, usd, group in found if usd or name == "instances")
+    return tuple(
+        Part(name=name, usd_per_hour=usd, group=group) for name, usd, group in found if usd or name == "instances"
+    )
 
 
 def at_load(parts: Sequence[Part], instances: float, power_fraction: float) -> tuple[Part, ...]:
     """Parts of one instance as those of several, their metered power at this share of the full draw."""
     return tuple(
-        replace(p, usd_per_hour=p.usd_per_hour * instances * (power_fraction if p.name in METERED else 1.0)) for p in parts
+        replace(p, usd_per_hour=p.usd_per_hour * instances * (power_fraction if p.name in METERED else 1.0))
+        for p in parts
     )
 
 
-def services(output_tokens_per_s: float, stored_bytes: float, a: Assumptions) -> tuple[Part, ...]:
-    """Egress of the answers and storage of the weights, beside rented instances."""
+def services(output_tokens_per_s: float, stored_bytes: float, provider: str, a: Assumptions) -> tuple[Part, ...]:
+    """Egress of the answers and storage of the weights, beside rented instances of providers known to charge them."""
+    if not (a.services_everywhere or provider in CHARGES_SERVICES):
+        return ()
     sent = output_tokens_per_s * 3600.0 * a.egress_bytes_per_output_token * a.egress_usd_per_byte
     kept = stored_bytes * a.storage_usd_per_byte_month / HOURS_PER_MONTH
     found = (("egress", sent), ("storage of weights", kept))
@@ -193,12 +200,7 @@ def watts_per_chip(
     """
     floor = np.where(np.isfinite(idle), idle, tdp * a.idle_fraction)
     share = a.host_watts_per_accelerator if host is None else host
-    return floor + (np.maximum(tdp * full, floor) - floor) * np.clip(busy_fraction, 0.0, 1.0) + share
-
-
-def power_saved_usd_per_hour(idle_watts: Array, usd_per_kwh: float, pue: float) -> Array:
-    """What bought chips do not draw of their full power, at the price of a kWh with cooling; unknown power: nothing."""
-    return np.nan_to_num(idle_watts, nan=0.0) / 1000.0 * pue * usd_per_kwh
+    return np.asarray(floor + (np.maximum(tdp * full, floor) - floor) * np.clip(busy_fraction, 0.0, 1.0) + share)
 
 
 def usd_per_mtok(usd_per_hour: Array, tokens_per_s: Array | float) -> Array:

@@ -132,8 +132,8 @@ class Offer:
     parts: tuple[Part, ...] = ()  # of usd_per_hour; empty: one part
     capital_usd: float = 0.0  # bought, with its share of network, storage and spares
     purchase_usd: float = 0.0  # within it: the host alone
-    low_ratio: float = 1.0  # 90 % of the price, as factors
-    high_ratio: float = 1.0
+    purchase_low_usd: float = 0.0  # as the source of the price prints a range; 0: it does not
+    purchase_high_usd: float = 0.0
 
     @property
     def together(self) -> int:

@@ -6,10 +6,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .candidates import CONCURRENCY, Catalog
-from .evaluate import Table, best_offers, host_watts, instances_needed, licence_of, tpot_limit_s
+from .evaluate import BY_THE_HOUR, Table, best_offers, host_watts, instances_needed, licence_of, tpot_limit_s
 from .lane import Lane, Lanes
+from .ledger import prefill_fraction
 from .memory import Memory
-from .money import HOURS_PER_MONTH, watts_per_chip
+from .money import (
+    HOURS_PER_MONTH,
+    Part,
+    at_load,
+    busy_power_fraction,
+    rent_parts,
+    services,
+    total_usd_per_hour,
+    watts_per_chip,
+)
 from .plan import BATCH, Offer, Workload
 from .verify import REQUESTS, Verified, verify
 
@@ -45,7 +55,7 @@ class Scored:
     concurrency: int  # per replica
     verified: Verified
     capacity_requests_per_s: float  # of all replicas
-    usd_per_hour: float
+    parts: tuple[Part, ...]  # of an hour
     licence_usd_per_hour: float  # within it
     watts: float
     full_watts: float  # all chips busy, for a site's limit
@@ -53,6 +63,10 @@ class Scored:
     memory: MemoryParts
     meets_slo: bool
     row_index: int  # of its lane in the table
+
+    @property
+    def usd_per_hour(self) -> float:
+        return total_usd_per_hour(self.parts)
 
     @property
     def chips(self) -> int:
@@ -185,7 +199,7 @@ class Trials:
         c = lane.choice
         capacity = self._capacity(workload, trial) * replicas
         load = workload.requests_per_s_mean / capacity
-        usd, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]), np.array([[load]]))
+        _, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]), np.array([[load]]))
         offer = self.catalog.offers[int(best[0, 0])]
         instances = int(instances_needed(np.array(float(replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
         found = Scored(
@@ -197,7 +211,7 @@ class Trials:
             concurrency=lane.max_running_requests * c.pp * c.dp,
             verified=trial.verified,
             capacity_requests_per_s=capacity,
-            usd_per_hour=float(usd[0, 0]),
+            parts=(),
             licence_usd_per_hour=licence_of(self.catalog, lane) * instances * offer.accelerators,
             watts=math.nan,
             full_watts=math.nan,
@@ -206,7 +220,12 @@ class Trials:
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
         )
-        found = replace(found, watts=self._watts(found, found.utilisation_fraction), full_watts=self._watts(found, 1.0))
+        running = max(trial.verified.running_requests_mean, 1.0)
+        full = busy_power_fraction(prefill_fraction(workload, self.table.built, row, running), self.catalog.assumptions)
+        found = replace(
+            found, watts=self._watts(found, found.utilisation_fraction, full), full_watts=self._watts(found, 1.0)
+        )
+        found = replace(found, parts=self._parts_of(workload, found))
         return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
 
     def _capacity(self, workload: Workload, trial: Trial) -> float:
@@ -222,12 +241,29 @@ class Trials:
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
         return max(float(np.max(within, initial=0.0)), workload.requests_per_s_peak / design.replicas)
 
-    def _watts(self, s: Scored, busy_fraction: float) -> float:
+    def _parts_of(self, workload: Workload, s: Scored) -> tuple[Part, ...]:
+        """What an hour is paid for: whole instances, their power at this load, licences, what goes out and is kept."""
+        o, a = s.offer, self.catalog.assumptions
+        full_watts = (
+            (s.lane.choice.accelerator.watts + host_watts(o, self.catalog)) * o.accelerators * s.instances * o.pue
+        )
+        drawn = s.watts / full_watts if o.acquisition == "own" and full_watts > 0 else 1.0
+        found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), s.instances, drawn)
+        if s.licence_usd_per_hour:
+            found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
+        if o.acquisition == "own":
+            return found
+        if workload.kind == BATCH and o.term in BY_THE_HOUR:
+            found = at_load(found, min(s.utilisation_fraction, 1.0), 1.0)
+        sent = workload.requests_per_s_mean * workload.output_tokens.mean_tokens
+        return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
+
+    def _watts(self, s: Scored, busy_fraction: float, full: float = 1.0) -> float:
         """Draw at this load with the hosts' share and PUE; the idle chips of a bought host draw too."""
         a, assumed = s.lane.choice.accelerator, self.catalog.assumptions
         tdp, idle = np.array(a.watts), np.array(a.idle_watts)
         host = np.array(host_watts(s.offer, self.catalog))
-        busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host)) * s.chips
+        busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host, full)) * s.chips
         resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed, host)) * s.idle_chips
         return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
 

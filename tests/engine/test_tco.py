@@ -115,8 +115,9 @@ def test_what_stands_beside_an_instance_is_counted():
         storage_usd_per_byte_month=2.3e-11,
     )  # fmt: skip
     assert [p.name for p in rent_parts(4.0, "on_demand", a)] == ["instances", "cloud services"]
-    egress, kept = services(1000.0, 1e11, a)
+    egress, kept = services(1000.0, 1e11, "aws", a)
     assert egress.usd_per_hour == pytest.approx(1000 * 3600 * 200 / 1e9 * 0.09)
+    assert services(1000.0, 1e11, "elsewhere", a) == ()
     assert kept.usd_per_hour * HOURS_PER_MONTH == pytest.approx(100 * 0.023)
 
 
@@ -124,7 +125,10 @@ def test_nothing_bought_nothing_paid():
     free = replace(ASSUMED, staff_usd_per_accelerator_year=0.0)
     assert own_usd_per_hour(0.0, 8, 0.0, free) == 0.0
     assert net_present_usd(flows(bill_of(0.0, 0.0, free))) == 0.0
-    assert waterfall(own_parts(0.0, 8, 0.0, free), Use(instances_fraction=1, carrying_fraction=1, busy_fraction=1), 1) == []
+    assert (
+        waterfall(own_parts(0.0, 8, 0.0, free), Use(instances_fraction=1, carrying_fraction=1, busy_fraction=1), 1)
+        == []
+    )
 
 
 def test_a_longer_horizon_than_a_life_buys_again():
@@ -178,7 +182,7 @@ def test_extending_later_is_never_dearer_at_the_same_price():
 def test_independent_causes_widen_an_interval_by_their_squares():
     assert together([(1 / 1.2, 1.2)]) == pytest.approx((1 / 1.2, 1.2))
     low, high = together([(0.8, 1.25), (0.8, 1.25)])
-    assert high == pytest.approx(1.25**math.sqrt(2)) and low == pytest.approx(1 / high)
+    assert high == pytest.approx(1.25 ** math.sqrt(2)) and low == pytest.approx(1 / high)
     assert together([]) == (1.0, 1.0)
 
 
