@@ -23,6 +23,7 @@ from advisor.engine.ledger import (
 from advisor.engine.money import HOURS_PER_MONTH, HOURS_PER_YEAR, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.plan import Rejection, Workload
 from advisor.engine.search import Answer, Catalog, Point, Scored, frontier
+from advisor.engine_flags import checked
 
 GIB = 2.0**30
 Json = dict[str, Any]
@@ -150,7 +151,9 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "bound": bound_of(steps),
         "basis": c.efficiency.basis,
         "meets_slo": s.meets_slo,
-        "launch": launch(taken["model"]["hf_id"], s, catalog.model, workload),
+        "launch": checked(
+            s.lane.framework.slug, s.lane.framework.version, launch(taken["model"]["hf_id"], s, catalog.model, workload)
+        ),
         "step": steps,
     }
     if makes_vectors(workload):

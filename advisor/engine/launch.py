@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from .encoder import EMBEDDING
 from .layout import HALF
+from .manifests import Served, kubernetes, systemd
 from .model import Model
 from .plan import Lengths, Workload
 from .simulate import log_normal_sigma
@@ -19,6 +20,20 @@ ON_LOAD = {"vllm": ("fp8", "fp8-w8a16"), "sglang": ("fp8",)}  # formats made fro
 FILES = {"llama.cpp": "GGUF file", "executorch": ".pte file", "openvino-npu": "OpenVINO model"}  # made beforehand
 LISTEN = ("--host", "0.0.0.0", "--port", "8000")
 TRTLLM_OPTIONS = "trtllm-options.yaml"
+FIRST_HOST = "<address of the first host>"
+# devices that a stack counts for one chip: logical NeuronCores, the two halves of a package
+DEVICES = {
+    **{"inferentia2": 2, "trainium1": 2, "trainium2": 4, "trainium3": 4, "tpu-v3": 2, "tpu-v7": 2},
+    **{"mi250": 2, "mi250x": 2, "gpu-max-1550": 2, "arc-pro-b60-dual-48gb": 2},
+}
+INSTALL = {
+    "vllm": "pip install vllm=={}",
+    "vllm-tpu": "pip install vllm-tpu=={}.*",
+    "sglang": "pip install sglang=={}",
+    "tensorrt-llm": "pip install tensorrt-llm=={}.*",
+    "mlx": "pip install mlx-lm=={}.*",
+    "llama.cpp": "the build of tag {}",
+}
 
 
 class Launch(TypedDict):
@@ -45,7 +60,21 @@ class Start:
     longest: Longest
     longest_source_tokens: int  # of an encoder-decoder; 0: no encoder beside the decoder
     makes_vectors: bool
+    shares_prefixes: bool
+    served_name: str  # what clients ask for where the checkpoint is a path; empty: its own name
     s: Scored
+
+    @property
+    def hosts(self) -> int:
+        """Hosts that one replica spans."""
+        c = self.s.lane.choice
+        return math.ceil(c.tp * c.pp * c.dp / max(c.accelerator.chips_per_host, 1))
+
+    @property
+    def tp_devices(self) -> int:
+        """Tensor-parallel ranks as the stack counts them."""
+        c = self.s.lane.choice
+        return c.tp * DEVICES.get(c.accelerator.slug, 1)
 
 
 def rare_tokens(lengths: Lengths) -> float:
@@ -82,6 +111,8 @@ def start_of(name: str, s: Scored, model: Model, workload: Workload) -> Start:
         longest=longest(s, model, workload),
         longest_source_tokens=longest_source(model, workload),
         makes_vectors=workload.kind == EMBEDDING,
+        shares_prefixes=workload.prefix_cache_hit_fraction > 0 and "prefix_caching" in s.lane.framework.features,
+        served_name=name if checkpoint.startswith("<") else "",
         s=s,
     )
 
@@ -99,7 +130,7 @@ def _vllm(start: Start) -> list[str]:
     s, c = start.s, start.s.lane.choice
     seats = s.concurrency // c.dp  # vLLM counts per data-parallel rank
     words = ["vllm", "serve", start.checkpoint, *LISTEN]
-    words += ["--tensor-parallel-size", str(c.tp), "--max-num-seqs", str(seats)]
+    words += ["--tensor-parallel-size", str(start.tp_devices), "--max-num-seqs", str(seats)]
     words += ["--max-num-batched-tokens", str(s.lane.max_batched_tokens)]
     words += ["--max-model-len", str(start.longest.tokens)]
     if c.accelerator.kind != "cpu":
@@ -114,7 +145,17 @@ def _vllm(start: Start) -> list[str]:
         words += ["--enable-expert-parallel"]
     if c.kv_dtype == "fp8":
         words += ["--kv-cache-dtype", "fp8"]
-    return words + _loaded_as(start)
+    if start.shares_prefixes:
+        words += ["--enable-prefix-caching"]
+    if start.hosts > 1 and s.lane.framework.slug != "vllm":
+        words += ["--distributed-executor-backend", "ray"]
+    elif start.hosts > 1:
+        words += ["--nnodes", str(start.hosts), "--node-rank", "0", "--master-addr", FIRST_HOST]
+    return words + _named(start) + _loaded_as(start)
+
+
+def _named(start: Start) -> list[str]:
+    return ["--served-model-name", start.served_name] if start.served_name else []
 
 
 def _loaded_as(start: Start) -> list[str]:
@@ -126,7 +167,7 @@ def _loaded_as(start: Start) -> list[str]:
 def _sglang(start: Start) -> list[str]:
     s, c = start.s, start.s.lane.choice
     words = ["python", "-m", "sglang.launch_server", "--model-path", start.checkpoint, *LISTEN]
-    words += ["--tp-size", str(c.tp * c.dp)]
+    words += ["--tp-size", str(start.tp_devices * c.dp)]
     words += ["--max-running-requests", str(s.concurrency), "--chunked-prefill-size", str(s.lane.max_batched_tokens)]
     words += ["--mem-fraction-static", f"{s.lane.framework.memory_fraction:g}"]
     words += ["--context-length", str(start.longest.tokens)]
@@ -142,7 +183,9 @@ def _sglang(start: Start) -> list[str]:
         words += ["--pp-size", str(c.pp)]
     if c.kv_dtype == "fp8":
         words += ["--kv-cache-dtype", "fp8_e4m3"]
-    return words + _loaded_as(start)
+    if start.hosts > 1:
+        words += ["--nnodes", str(start.hosts), "--node-rank", "0", "--dist-init-addr", f"{FIRST_HOST}:20000"]
+    return words + _named(start) + _loaded_as(start)
 
 
 def _trtllm(start: Start) -> list[str]:
@@ -152,20 +195,30 @@ def _trtllm(start: Start) -> list[str]:
     words += ["--max_seq_len", str(max(start.longest.tokens, start.longest_source_tokens))]
     if c.ep > 1:
         words += ["--ep_size", str(c.ep)]
-    return words + ["--extra_llm_api_options", TRTLLM_OPTIONS]
+    words += ["--extra_llm_api_options", TRTLLM_OPTIONS]
+    if start.hosts == 1:
+        return words
+    ranks = c.tp * c.pp * c.dp
+    spread = ["srun", "--nodes", str(start.hosts), "--ntasks", str(ranks)]
+    spread += ["--ntasks-per-node", str(ranks // start.hosts), "--mpi", "pmix"]
+    return [*spread, "trtllm-llmapi-launch", *words]
 
 
-def trtllm_options(s: Scored, source_tokens: int = 0) -> str:
+def trtllm_options(s: Scored, source_tokens: int = 0, shares_prefixes: bool = False) -> str:
     """The YAML file beside a trtllm-serve command: what has no flag, and the whole section of the cache."""
     c = s.lane.choice
     lines = ["enable_attention_dp: true"] if c.dp > 1 else []
     if source_tokens:
         lines += ["attn_backend: TRTLLM", "enable_chunked_prefill: false", f"max_input_len: {source_tokens}"]
+    else:  # off by default; the estimate has prompts cut at the token budget
+        lines += ["enable_chunked_prefill: true"]
     lines += ["kv_cache_config:", f"  dtype: {c.kv_dtype if c.kv_dtype in ('fp8', 'int8') else 'auto'}"]
     lines += [f"  free_gpu_memory_fraction: {s.lane.framework.memory_fraction:g}"]
     if source_tokens:
         share = s.memory.source_kv_bytes / s.memory.kv_bytes
         lines += ["  enable_block_reuse: false", f"  cross_kv_cache_fraction: {share:.2f}"]
+    elif shares_prefixes:
+        lines += ["  enable_block_reuse: true"]
     return "\n".join(lines) + "\n"
 
 
@@ -234,6 +287,12 @@ ON_DEVICE = {
     "executorch": "runs on the device for one user and listens on no port: an app calls it",
     "openvino-npu": "requests are worked off one after another",
 }
+RAY = "start one Ray cluster over them, then run this on its head"
+SPREAD = {
+    "vllm": "run this on the first and serve-host-N.sh on each of the others, all with the first host's address in < >",
+    "sglang": "run this on the first and serve-host-N.sh on each of the others, all with the first host's address in < >",
+    "tensorrt-llm": "run it within a Slurm allocation of them",
+}
 WRITERS = {
     "vllm-ascend": _vllm,
     "openvino-npu": _openvino_npu,
@@ -256,9 +315,13 @@ WRITERS = {
 def notes(start: Start) -> list[str]:
     """What a reader of the script must know before running it."""
     s, most, framework = start.s, start.longest, start.s.lane.framework
+    how = INSTALL.get(framework.slug, "").format(framework.version)
     said = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
+    said += [f"get it: {how}"] if how else []
     if s.replicas > 1:
         said.append("put a load balancer in front of the replicas; replicas on one host need their own chips and port")
+    if start.hosts > 1:
+        said.append(f"a replica spans {start.hosts} hosts: " + SPREAD.get(framework.slug, RAY))
     if framework.slug in ON_DEVICE:
         said.append(ON_DEVICE[framework.slug])
     if start.checkpoint.startswith("<"):
@@ -282,14 +345,54 @@ def _why(most: Longest) -> str:
 
 
 def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
-    """The command of one replica and a script that runs it; empty for frameworks without a writer yet."""
+    """The command of one replica and files that run it; empty for frameworks without a writer yet."""
     writer = WRITERS.get(s.lane.framework.slug)
     if writer is None:
         return {"command": "", "files": {}}
     start = start_of(name, s, model, workload)
-    command = shlex.join(writer(start))
-    lines = ["#!/bin/sh", *(f"# {note}" for note in notes(start)), f"exec {command}"]
-    files = {"serve.sh": "\n".join(lines) + "\n"}
+    words = writer(start)
+    files = {"serve.sh": script(words, notes(start))}
     if s.lane.framework.slug == "tensorrt-llm":
-        files[TRTLLM_OPTIONS] = trtllm_options(s, start.longest_source_tokens)
-    return {"command": command, "files": files}
+        files[TRTLLM_OPTIONS] = trtllm_options(s, start.longest_source_tokens, start.shares_prefixes)
+    if start.hosts == 1:
+        files |= on_one_host(name, start, words, files.get(TRTLLM_OPTIONS, ""))
+    else:
+        files |= other_hosts(start, words)
+    return {"command": shlex.join(words), "files": files}
+
+
+def script(words: list[str], comments: list[str]) -> str:
+    return "\n".join(["#!/bin/sh", *(f"# {c}" for c in comments), f"exec {shlex.join(words)}"]) + "\n"
+
+
+def other_hosts(start: Start, words: list[str]) -> dict[str, str]:
+    """Scripts of the hosts of a replica after the first; vLLM's serve no API there."""
+    if "--node-rank" not in words:
+        return {}
+    at = words.index("--node-rank") + 1
+    silent = ["--headless"] if start.s.lane.framework.slug == "vllm" else []
+    return {
+        f"serve-host-{rank + 1}.sh": script(
+            [*words[:at], str(rank), *words[at + 1 :], *silent], [f"host {rank + 1} of {start.hosts} of the replica"]
+        )
+        for rank in range(1, start.hosts)
+    }
+
+
+def on_one_host(name: str, start: Start, words: list[str], options: str) -> dict[str, str]:
+    """A systemd unit, and a Kubernetes manifest where the framework's server and the chip's resource are known."""
+    c, framework = start.s.lane.choice, start.s.lane.framework
+    if framework.slug in ON_DEVICE:
+        return {}
+    served = Served(
+        name=name,
+        words=tuple(words),
+        framework=framework.slug,
+        version=framework.version,
+        accelerator=c.accelerator,
+        chips=c.tp * c.pp * c.dp,
+        replicas=start.s.replicas,
+        files={TRTLLM_OPTIONS: options} if options else {},
+    )
+    manifest = kubernetes(served)
+    return {"assay-serve.service": systemd(served), **({"kubernetes.yaml": manifest} if manifest else {})}

@@ -110,7 +110,8 @@ def test_tensorrt_llm_reads_the_cache_format_and_attention_dp_from_its_file(best
     found = launch("m", under(best, "tensorrt-llm", kv_dtype="fp8", dp=4), LLAMA_8B, question())
     options = yaml.safe_load(found["files"][option(shlex.split(found["command"]), "--extra_llm_api_options")])
     assert options == {
-        "enable_attention_dp": True, "kv_cache_config": {"dtype": "fp8", "free_gpu_memory_fraction": 0.9},
+        "enable_attention_dp": True, "enable_chunked_prefill": True,
+        "kv_cache_config": {"dtype": "fp8", "free_gpu_memory_fraction": 0.9},
     }  # fmt: skip
 
 

@@ -1,0 +1,221 @@
+"""A replica as a Kubernetes Deployment and Service, and as a systemd unit; no name can break out of its place."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .hardware import Accelerator
+
+PORT = 8000
+FOLDER = "/opt/assay"  # where a unit or a pod finds the files beside the command
+# the image that the project itself publishes for a release, by framework and vendor; else a placeholder
+IMAGES = {
+    ("vllm", "nvidia"): "vllm/vllm-openai:v{}",
+    ("sglang", "nvidia"): "lmsysorg/sglang:v{}",
+    ("tensorrt-llm", "nvidia"): "nvcr.io/nvidia/tensorrt-llm/release:{}.0",
+    ("llama.cpp", "nvidia"): "ghcr.io/ggml-org/llama.cpp:server-cuda-{}",
+    ("tgi", "nvidia"): "ghcr.io/huggingface/text-generation-inference:{}",
+}
+ENTRYPOINTS = ("llama.cpp",)  # the image starts the server itself, from a folder off the path
+HEALTH = {
+    **dict.fromkeys(("vllm", "vllm-tpu", "vllm-gaudi", "vllm-ascend", "neuron", "sglang"), "/health"),
+    **dict.fromkeys(("tensorrt-llm", "llama.cpp", "tgi"), "/health"),
+}
+# what the vendor's device plugin calls a chip
+RESOURCES = {
+    ("nvidia", "gpu"): "nvidia.com/gpu",
+    ("amd", "gpu"): "amd.com/gpu",
+    ("intel", "gpu"): "gpu.intel.com/xe",
+    ("intel", "npu"): "habana.ai/gaudi",
+    ("google", "tpu"): "google.com/tpu",
+    ("aws", "npu"): "aws.amazon.com/neuron",
+    ("huawei", "npu"): "huawei.com/Ascend910",
+}
+HALVES = ("mi250", "mi250x", "arc-pro-b60-dual-48gb")  # a package that the plugin counts as two
+LABEL_LENGTH = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """What a manifest says of one replica, and how many there are."""
+
+    name: str
+    words: tuple[str, ...]
+    framework: str
+    version: str
+    accelerator: Accelerator
+    chips: int  # of one replica
+    replicas: int
+    files: Mapping[str, str] = field(default_factory=dict)  # beside the command
+
+
+def label(name: str) -> str:
+    """A DNS label made of a model's name."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LABEL_LENGTH].strip("-")
+    return f"assay-{plain}" if plain else "assay-model"
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------
+
+
+def kubernetes(served: Served) -> str:
+    """YAML of a Deployment and a Service; empty where the health address or the resource is not known."""
+    a = served.accelerator
+    resource = RESOURCES.get((a.vendor, a.kind), "")
+    if served.framework not in HEALTH or not (resource or a.kind == "cpu"):
+        return ""
+    objects = [*_config(served), _deployment(served, resource), _service(served)]
+    head = f"# {served.replicas} x {served.chips} x {printable(a.name)}; nodes need the vendor's device plugin\n"
+    return head + "".join(f"---\n{yaml_text(o)}" for o in objects)
+
+
+def _config(served: Served) -> list[dict[str, Any]]:
+    if not served.files:
+        return []
+    meta = {"name": label(served.name)}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(served.files)}]
+
+
+def _deployment(served: Served, resource: str) -> dict[str, Any]:
+    name = label(served.name)
+    volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    if served.files:
+        volumes.append({"name": "files", "configMap": {"name": name}})
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "replicas": served.replicas,
+            # chips are rarely free beside the running replicas: the old one stops before the new one starts
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [_container(served, resource)], "volumes": volumes},
+            },
+        },
+    }
+
+
+def _container(served: Served, resource: str) -> dict[str, Any]:
+    image = IMAGES.get((served.framework, served.accelerator.vendor), f"<image with {served.framework} {{}}>")
+    words = [f"{FOLDER}/{word}" if word in served.files else word for word in served.words]
+    words = [word.replace("$", "$$") for word in words]  # or Kubernetes would put variables in
+    run = {"args": words[1:]} if served.framework in ENTRYPOINTS else {"command": words}
+    probe = {"httpGet": {"path": HEALTH[served.framework], "port": PORT}, "periodSeconds": 10}
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
+    mounts += [{"name": "files", "mountPath": FOLDER}] if served.files else []
+    count = served.chips * (2 if served.accelerator.slug in HALVES else 1)
+    token = {"name": "hugging-face", "key": "token", "optional": True}
+    return {
+        "name": "server",
+        "image": image.format(served.version),
+        **run,
+        "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}}],
+        "ports": [{"containerPort": PORT}],
+        **({"resources": {"limits": {resource: count}}} if resource else {}),
+        "startupProbe": {**probe, "failureThreshold": 360},  # an hour to fetch, load and compile
+        "readinessProbe": {**probe, "failureThreshold": 3},
+        "livenessProbe": {**probe, "failureThreshold": 6},
+        "volumeMounts": mounts,
+    }
+
+
+def _service(served: Served) -> dict[str, Any]:
+    name = label(served.name)
+    ports = [{"port": 80, "targetPort": PORT}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"selector": {"app": name}, "ports": ports},
+    }
+
+
+# --- YAML -------------------------------------------------------------------------------------------------------
+
+
+def quoted(text: str) -> str:
+    """A YAML string in double quotes, all of it printable ASCII."""
+    return '"' + "".join(_escaped(c) for c in text) + '"'
+
+
+def _escaped(c: str) -> str:
+    if c in '"\\':
+        return "\\" + c
+    return c if " " <= c <= "~" else f"\\U{ord(c):08x}"
+
+
+def yaml_text(value: Any, indent: int = 0) -> str:
+    """Block YAML of dicts, lists, strings, whole numbers and truth values."""
+    pad = " " * indent
+    if isinstance(value, dict):
+        return "".join(f"{pad}{_key(k)}:{_below(v, indent + 2)}" for k, v in value.items())
+    if isinstance(value, list):
+        return "".join(f"{pad}-{_item(v, indent + 2)}" for v in value)
+    return f"{pad}{_scalar(value)}\n"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", key) else quoted(key)
+
+
+def _below(value: Any, indent: int) -> str:
+    return f"\n{yaml_text(value, indent)}" if isinstance(value, dict | list) else f" {_scalar(value)}\n"
+
+
+def _item(value: Any, indent: int) -> str:
+    return " " + yaml_text(value, indent).lstrip(" ")
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def printable(text: str) -> str:
+    """For a comment: what is not printable ASCII becomes a question mark."""
+    return "".join(c if " " <= c <= "~" else "?" for c in text)
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------
+
+
+def unit_word(word: str) -> str:
+    """One argument of ExecStart=: quoted, its specifiers (%) and variables ($) taken literally."""
+    escaped = "".join(_unit_escaped(c) for c in word)
+    return f'"{escaped}"'
+
+
+def _unit_escaped(c: str) -> str:
+    if c in "%$":
+        return c + c
+    if c in '"\\':
+        return "\\" + c
+    return c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode())
+
+
+def systemd(served: Served) -> str:
+    """A unit that starts one replica at boot and again after it fails."""
+    lines = [
+        "[Unit]",
+        f"Description=One replica served by {served.framework} {printable(served.version).replace('%', '%%')}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "",
+        "[Service]",
+        f"WorkingDirectory={FOLDER}",
+        "EnvironmentFile=-/etc/assay-serve.env",  # HF_TOKEN and the like, kept out of this file
+        "ExecStart=/usr/bin/env " + " ".join(map(unit_word, served.words)),
+        "Restart=on-failure",
+        "RestartSec=10",
+        "TimeoutStopSec=120",
+        "LimitMEMLOCK=infinity",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return "\n".join(lines) + "\n"
