@@ -110,7 +110,7 @@ def _of_python(text: str, classes: tuple[str, ...]) -> Iterator[str]:
         if isinstance(node, ast.Call) and _called(node) in DEFINES:
             yield from _flags(node)
         elif isinstance(node, ast.ClassDef) and node.name in classes:
-            yield from (_flag_of(a.target.id) for a in node.body if isinstance(a, ast.AnnAssign) and _named(a))
+            yield from map(_flag_of, _fields(node))
         elif isinstance(node, ast.Dict):  # guidellm names the option of a field in its schema
             yield from (f"--{alias}" for alias in _aliases(node))
 
@@ -130,8 +130,9 @@ def _flags(node: ast.Call) -> Iterator[str]:
                 yield f"--no-{word[2:]}"
 
 
-def _named(node: ast.AnnAssign) -> bool:
-    return isinstance(node.target, ast.Name)
+def _fields(node: ast.ClassDef) -> list[str]:
+    targets = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _flag_of(field: str) -> str:
@@ -173,7 +174,9 @@ def options(stem: str) -> Options:
 
 
 def flags_of(words: list[str]) -> list[str]:
-    """The option names in a command, without the values given by `=`."""
+    """The option names in a command, without the values given by `=` and what is Python's own."""
+    if words[:2] == ["python", "-m"]:
+        words = words[3:]
     return [word.partition("=")[0] for word in words if FLAG.fullmatch(word.partition("=")[0])]
 
 
@@ -181,7 +184,11 @@ def check(framework: str, version: str, command: str) -> dict[str, Any]:
     """{checked, unknown, source}: whether every option of a command stands in the lists of that release."""
     stems, why = LISTS.get((framework, version), ((), ""))
     if not stems:
-        return {"checked": False, "unknown": [], "source": f"no released package of {framework} {version} could be read"}
+        return {
+            "checked": False,
+            "unknown": [],
+            "source": f"no released package of {framework} {version} could be read",
+        }
     lists = [options(stem) for stem in stems]
     unknown = [f for f in flags_of(shlex.split(command)) if not all(f in each.names for each in lists)]
     source = "; ".join(each.says for each in lists) + (f" ({why})" if why else "")

@@ -288,9 +288,10 @@ ON_DEVICE = {
     "openvino-npu": "requests are worked off one after another",
 }
 RAY = "start one Ray cluster over them, then run this on its head"
+EACH = "run this on the first and serve-host-N.sh on each other, all with the first host's address in place of < >"
 SPREAD = {
-    "vllm": "run this on the first and serve-host-N.sh on each of the others, all with the first host's address in < >",
-    "sglang": "run this on the first and serve-host-N.sh on each of the others, all with the first host's address in < >",
+    "vllm": EACH,
+    "sglang": EACH,
     "tensorrt-llm": "run it within a Slurm allocation of them",
 }
 WRITERS = {

@@ -1,0 +1,158 @@
+"""Every option of every launch stands in the list of its engine's release, and the lists say where they are from."""
+
+import io
+import re
+import shlex
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from advisor import engine_flags
+from advisor.engine.launch import WRITERS, launch
+from advisor.engine.search import Scored, search
+from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question
+from tests.engine.test_launch import under
+
+FRAMEWORKS = {f["slug"]: f for f in yaml.safe_load((engine_flags.FOLDER.parent / "frameworks.yaml").read_text())}
+LAYOUTS = [
+    {"tp": 1, "pp": 1, "ep": 1, "dp": 1},
+    {"tp": 8, "pp": 1, "ep": 8, "dp": 1},
+    {"tp": 1, "pp": 1, "ep": 8, "dp": 8},
+    {"tp": 8, "pp": 4, "ep": 1, "dp": 1},
+]
+
+
+@pytest.fixture(scope="module")
+def best() -> Scored:
+    return search(question(), catalog()).ranked[0]
+
+
+def launches(best: Scored, slug: str) -> list[tuple[str, dict[str, str]]]:
+    """Many options under one framework: layouts, formats, hosts, chips, prefixes shared or not."""
+    found = []
+    features = tuple(FRAMEWORKS[slug]["support"]["features"])
+    for layout in LAYOUTS:
+        for quantization in (BF16, FP8, INT4):
+            for kv, kind in (("bf16", "gpu"), ("fp8", "gpu"), ("bf16", "cpu")):
+                s = under(best, slug, quantization, kv_dtype=kv, **layout)
+                a = replace(s.lane.choice.accelerator, kind=kind, chips_per_host=8)
+                choice = replace(s.lane.choice, accelerator=a)
+                s = replace(
+                    s, lane=replace(s.lane, choice=choice, framework=replace(s.lane.framework, features=features))
+                )
+                asked = question(prefix_cache_hit_fraction=0.5 if kv == "fp8" else 0.0)
+                given = launch("org/model", s, LLAMA_8B, asked)
+                found.append((given["command"], given["files"]))
+    return found
+
+
+@pytest.mark.parametrize("slug", sorted(WRITERS))
+def test_every_flag_of_every_launch_is_in_the_list_of_the_release_or_says_unchecked(best: Scored, slug: str) -> None:
+    version = FRAMEWORKS[slug]["version"]
+    for command, files in launches(best, slug):
+        scripts = [text.partition("\nexec ")[2] for name, text in files.items() if name.endswith(".sh")]
+        for line in [command, *scripts]:
+            said = engine_flags.check(slug, version, line)
+            assert said["unknown"] == []
+            assert said["checked"] is ((slug, version) in engine_flags.LISTS) and said["source"]
+
+
+def test_the_frameworks_that_most_advice_names_are_checked_at_the_catalog_s_version() -> None:
+    named = ("vllm", "sglang", "llama.cpp", "mlx", "vllm-tpu", "vllm-gaudi", "neuron")
+    assert all((slug, FRAMEWORKS[slug]["version"]) in engine_flags.LISTS for slug in named)
+
+
+def test_an_invented_flag_is_named() -> None:
+    said = engine_flags.check("vllm", "0.24.0", "vllm serve m --port 8000 --make-it-fast --kv-cache-dtype=fp8")
+    assert said["unknown"] == ["--make-it-fast"] and said["checked"] is False
+
+
+def test_a_flag_of_llama_cpp_must_stand_on_both_sides_of_the_build() -> None:
+    sides = [engine_flags.options(f"llama.cpp-0.3.{n}").names for n in (16, 17)]
+    newer = sorted(flag for flag in sides[1] - sides[0] if flag.startswith("--"))[0]
+    assert engine_flags.check("llama.cpp", "b7000", f"llama-server {newer}")["unknown"] == [newer]
+
+
+def test_a_version_without_a_list_is_unchecked() -> None:
+    said = engine_flags.check("vllm", "9.9.9", "vllm serve m --port 8000")
+    assert said["checked"] is False and "no released package" in said["source"]
+
+
+@pytest.mark.parametrize("path", sorted(engine_flags.FOLDER.glob("*.txt")), ids=lambda p: p.stem)
+def test_a_list_says_its_release_its_day_and_the_command_that_wrote_it(path: Path) -> None:
+    found = engine_flags.options(path.stem)
+    assert path.stem.endswith(found.version) and re.fullmatch(r"20\d\d-\d\d-\d\d", found.extracted_on)
+    assert found.command.startswith(f"manage.py extract_flags {path.stem.rsplit('-', 1)[0]} ")
+    assert found.version in found.command and len(found.names) > 10
+
+
+def wheel(folder: Path, files: dict[str, str]) -> Path:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    path = folder / "sglang-9.9-py3-none-any.whl"
+    path.write_bytes(packed.getvalue())
+    return path
+
+
+def test_the_command_writes_a_list_from_a_wheel(tmp_path: Path) -> None:
+    source = 'p.add_argument("--one", "-o", help="not --this")\nprint("--nor-that")\n'
+    source += 'p.add_argument("--two", action=argparse.BooleanOptionalAction)\n'
+    path = wheel(tmp_path, {"sglang/srt/server_args.py": source})
+    call_command("extract_flags", "sglang", str(path), "--out", str(tmp_path))
+    lines = (tmp_path / "sglang-9.9.txt").read_text().splitlines()
+    assert [line for line in lines if line.startswith("-")] == ["--no-two", "--one", "--two", "-o"]
+
+
+def test_a_wheel_without_the_file_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"other.py": ""})
+    with pytest.raises(CommandError, match="holds no sglang/srt/server_args.py"):
+        call_command("extract_flags", "sglang", str(path), "--out", str(tmp_path))
+    assert not list(tmp_path.glob("*.txt"))
+
+
+# --- several hosts ----------------------------------------------------------------------------------------------
+
+
+def spread(best: Scored, slug: str, **choice: Any) -> dict[str, str]:
+    s = under(best, slug, tp=8, pp=4, **choice)
+    a = replace(s.lane.choice.accelerator, chips_per_host=8)
+    s = replace(s, lane=replace(s.lane, choice=replace(s.lane.choice, accelerator=a)))
+    return launch("org/model", s, LLAMA_8B, question())["files"]
+
+
+@pytest.mark.parametrize("slug", ["vllm", "sglang"])
+def test_each_host_of_a_wide_replica_has_a_script_with_its_rank(best: Scored, slug: str) -> None:
+    files = spread(best, slug)
+    assert set(files) == {"serve.sh", "serve-host-2.sh", "serve-host-3.sh", "serve-host-4.sh"}
+    ranks = []
+    for name in sorted(files, key=lambda n: (n != "serve.sh", n)):
+        words = shlex.split(files[name].partition("\nexec ")[2])
+        assert words[words.index("--nnodes") + 1] == "4"
+        ranks.append(words[words.index("--node-rank") + 1])
+        assert ("--headless" in words) is (slug == "vllm" and name != "serve.sh")
+    assert ranks == ["0", "1", "2", "3"]
+
+
+def test_tensorrt_llm_starts_one_rank_a_chip_under_slurm(best: Scored) -> None:
+    words = shlex.split(spread(best, "tensorrt-llm")["serve.sh"].partition("\nexec ")[2])
+    assert words[: words.index("trtllm-llmapi-launch")][1::2] == ["--nodes", "--ntasks", "--ntasks-per-node", "--mpi"]
+    assert words[4] == "32" and words[6] == "8"
+
+
+def test_a_plugin_of_an_older_vllm_spans_hosts_through_ray(best: Scored) -> None:
+    script = spread(best, "vllm-gaudi")["serve.sh"]
+    assert "--distributed-executor-backend ray" in script and "Ray cluster" in script
+
+
+@pytest.mark.parametrize(("slug", "devices"), [("h100-sxm", 4), ("trainium2", 16), ("tpu-v7", 8), ("mi250x", 8)])
+def test_ranks_are_counted_as_the_stack_counts_them(best: Scored, slug: str, devices: int) -> None:
+    a = replace(best.lane.choice.accelerator, slug=slug)
+    words = shlex.split(launch("m", under(best, "vllm", accelerator=a, tp=4), LLAMA_8B, question())["command"])
+    assert words[words.index("--tensor-parallel-size") + 1] == str(devices)
