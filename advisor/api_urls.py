@@ -1,12 +1,13 @@
 from django.urls import path
 
-from advisor import accuracy, api
+from advisor import accuracy, api, finance
 
 urlpatterns = [
     path("advice", api.AdviceList.as_view(), name="api-advice-list"),
     path("advice/<uuid:pk>", api.AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", api.CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", api.AdviceResult.as_view(), name="api-advice-result"),
+    path("advice/<uuid:pk>/documents/<str:name>", finance.Document.as_view(), name="api-advice-document"),
     path("estimate", api.EstimateOne.as_view(), name="api-estimate"),
     path("fidelity", accuracy.Fidelity.as_view(), name="api-fidelity"),
     path("fidelity/rows", accuracy.FidelityRows.as_view(), name="api-fidelity-rows"),

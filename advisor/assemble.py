@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
-from advisor import hosted, offers
+from advisor import bill, hosted, offers
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
@@ -182,7 +182,11 @@ def first_source(sources: Json) -> str:
 
 
 def _assumption(a: Assumption) -> Json:
-    return {"value": a.value, "unit": a.unit, "source": first_source(a.sources)}
+    figure: Json = next(iter(a.sources.values()), {})
+    return {
+        "value": a.value, "unit": a.unit, "source": first_source(a.sources),
+        "low": a.low, "high": a.high, "as_of": figure.get("as_of"),
+    }  # fmt: skip
 
 
 # --- a snapshot to engine values --------------------------------------------------------------------------------
@@ -402,9 +406,13 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
 
 def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | None = None) -> Json:
     """Runs the engine on a snapshot; the JSON of `advise`."""
-    taken = unpacked(taken)
+    taken = unpacked(taken) | {
+        "tco": spec["tco"],
+        "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
+    }
     workload, catalog = posed_in(workload_of(spec), catalog_of(spec, taken))
     answer = answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))
     bought = hosted.hosted(spec, taken["hosted"], answer["recommendations"])
+    answer["recommendations"] = bill.beside_hosted(answer["recommendations"], bought)
     verdict = hosted.verdict(spec, bought, answer["verdict"], bool(answer["recommendations"]))
     return {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS)}

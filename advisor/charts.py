@@ -227,6 +227,30 @@ def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) ->
     return svg("stacked", 1000, 40, title, description, "".join(rects), ' preserveAspectRatio="none"')
 
 
+STEP_HEIGHT, STEP_LEFT, STEP_RIGHT = 26, 250, 70
+UNUSED = ("chips left over in whole instances", "spare replicas", "idle hours and headroom")
+
+
+def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
+    """From the chip to the token: each step begins where the one before ended; the last bar is the sum."""
+    values = [(str(step["name"]), number(step.get("usd_per_mtok")) or 0.0) for step in steps]
+    total = sum(value for _, value in values)
+    if total <= 0:
+        return ""
+    scale, at, parts = (WIDTH - STEP_LEFT - STEP_RIGHT) / total, 0.0, []
+    for row, (name, value) in enumerate([*values, ("a million tokens", total)]):
+        start = 0.0 if row == len(values) else at
+        css = "fall-total" if row == len(values) else "fall-unused" if name in UNUSED else "fall-part"
+        x, y, width = STEP_LEFT + start * scale, row * STEP_HEIGHT, max(value * scale, 1.0)
+        parts.append(label(STEP_LEFT - 8, y + 17, name, "name", "end"))
+        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
+        parts.append(label(x + width + 6, y + 17, usd(value), anchor="start"))
+        at += value
+    words = ", ".join(f"{name} {usd(value)}" for name, value in values)
+    height = (len(values) + 1) * STEP_HEIGHT
+    return svg("waterfall", WIDTH, height, "Cost of a million tokens, step by step", words, "".join(parts))
+
+
 def svg(kind: str, width: int, height: int, title: str, description: str, body: str, extra: str = "") -> str:
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width} {height}" role="{"group" if "<a " in body else "img"}"'

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor import charts
 from advisor.engine.encoder import EMBEDDING
-from advisor.templatetags.units import number
+from advisor.templatetags.units import number, si
 
 VIEWS = ("cheapest", "fastest", "simplest", "greenest", "balanced")
 CSV_COLUMNS = (
@@ -87,7 +87,21 @@ def option_context(option: Mapping[str, Any]) -> dict[str, Any]:
         "memory_rows": charts.memory_parts(option.get("memory") or {}),
         "steps": [steps for phase in ("prefill", "decode") if (steps := step_context(option, phase))],
         "plan": plan_rows(option),
+        "waterfall_svg": charts.waterfall((option.get("money") or {}).get("waterfall") or []),
+        "break_even": [meeting(b) for b in (option.get("money") or {}).get("break_even") or []],
     }
+
+
+def meeting(b: Mapping[str, Any]) -> str:
+    """Where two ways to pay meet, in one line."""
+    one, other = b["between"]
+    said = [f"cheaper from month {b['month']}"] if b["month"] else []
+    if (share := b["share_of_hours"]) is not None:
+        said.append(f"cheaper when more than {share:.0%} of the hours are used" if share < 1 else "dearer at any use")
+    if b["tokens_per_month"]:
+        beyond = ", more than it can serve" if b["within_capacity"] is False else ""
+        said.append(f"cheaper from {si(b['tokens_per_month'])} tokens a month{beyond}")
+    return f"{one} against {other}: {', '.join(said) or 'not cheaper within the life of the hardware'}"
 
 
 def step_context(option: Mapping[str, Any], phase: str) -> dict[str, Any] | None:

@@ -229,7 +229,32 @@ def first_in_full(r: Row) -> list[str]:
     ]
     notes = [f"- {reason}" for reason in r["reasons"]] + [f"- Warning: {warning}" for warning in r["warnings"]]
     launch = ["```sh", str(r["launch"]["command"]), "```"]
+    notes += bill_lines(r)
     return [f"## {r['label']}", "", *map(markdown_row, rows), "", *notes, "", *launch, ""]
+
+
+def bill_lines(r: Row) -> list[str]:
+    """The month's bill by part, and other ways to pay for the same machines."""
+    if "money" not in r:
+        return []
+    m = r["money"]
+    rows = [(part["name"], f"{part['usd_per_month']:,.2f}") for part in m["parts"] if part["usd_per_month"]]
+    table = [("part of the bill", "USD a month"), ("---", "---"), *rows, ("together", f"{m['usd_per_month']:,.2f}")]
+    ways = [
+        (
+            f"{w['acquisition']}, {w['term']}",
+            w["provider"],
+            f"{w['usd_per_month']:,.0f}",
+            f"{w['npv_usd']:,.0f}",
+            w["basis"],
+        )
+        for w in m["ways_to_pay"]
+    ]
+    head = [
+        ("way to pay", "at", "USD a month", f"net present value, {m['horizon_months']} months", "basis"),
+        ["---"] * 5,
+    ]
+    return ["", *map(markdown_row, table), "", *map(markdown_row, [*head, *ways])]
 
 
 def sources(result: Row) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor import batches
+from advisor import batches, bill
 from advisor.embedding import makes_vectors, vectors
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
@@ -24,6 +24,7 @@ from advisor.engine.money import HOURS_PER_MONTH, HOURS_PER_YEAR, JOULES_PER_KWH
 from advisor.engine.plan import Rejection, Workload
 from advisor.engine.search import Answer, Catalog, Point, Scored, frontier
 from advisor.engine_flags import checked
+from advisor.intervals import interval_fractions, intervals
 
 GIB = 2.0**30
 Json = dict[str, Any]
@@ -58,7 +59,7 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
         "rejected": [rejection_json(r) for r in answer.rejections],
         "pareto": pareto_json(workload, answer),
         "sensitivity": sensitivity(workload, answer),
-        "assumptions": assumptions_json(workload, taken),
+        "assumptions": bill.assumptions(spec, taken),
         "sources": sources_json(taken, answer.ranked),
     }
 
@@ -160,7 +161,8 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         r = vectors(r, number(rates["input"]), number(s.watts))
         r["input_tokens_per_s_at_capacity"] = number(rates["input"] * full)
     r |= batches.figures(workload, s)
-    r["interval"] = (vector_intervals if makes_vectors(workload) else intervals)(r, half)
+    r |= bill.money(taken, workload, catalog, s, rates, prefill_share)
+    r["interval"] = intervals(r, half, bill.swings(taken, s))
     r["reasons"] = [*reasons(workload, s, r), *terms(catalog, s)]
     r["warnings"] = warnings(workload, s, r)
     return r
@@ -419,62 +421,6 @@ def sensitivity(workload: Workload, answer: Answer) -> list[Json]:
             else f"{second.lane.choice.accelerator.name} costs the same",
         }
     ]
-
-
-def interval_fractions(taken: Json, basis: str) -> dict[str, tuple[float, float]]:
-    """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class."""
-    row = taken["calibrations"].get(f"interval:{basis}", {})
-    return {
-        name: (float(row[f"{name}_low_ratio"]), float(row[f"{name}_high_ratio"]))
-        for name in ("ttft", "tpot", "throughput")
-        if f"{name}_low_ratio" in row
-    }
-
-
-def intervals(r: Json, half: dict[str, tuple[float, float]]) -> dict[str, list[float | None]]:
-    """[low, high] of each headline figure; cost moves with the whole replicas that the same service then needs."""
-    if not half:
-        return {}
-    low, high = half["throughput"]
-    carrying = r["replicas"] - r["spare_replicas"]
-    fewer, more = ((math.ceil(carrying / f) + r["spare_replicas"]) / r["replicas"] for f in (high, low))
-    if r.get("batch", {}).get("given_back"):
-        fewer, more = 1 / high, 1 / low  # it is paid for as long as it runs
-    return {
-        "ttft_ms_p95": [number(r["ttft_ms"]["p95"] * f) for f in half["ttft"]],
-        "tpot_ms_p95": [number(r["tpot_ms"]["p95"] * f) for f in half["tpot"]],
-        "ttft_ms": [number(r["ttft_ms"]["mean"] * f) for f in half["ttft"]],
-        "tpot_ms": [number(r["tpot_ms"]["mean"] * f) for f in half["tpot"]],
-        "output_tokens_per_s_at_capacity": [number(r["output_tokens_per_s_at_capacity"] * f) for f in (low, high)],
-        "usd_per_mtok_output": [number(r["usd_per_mtok_output"] * share) for share in (fewer, more)],
-    }
-
-
-def vector_intervals(r: Json, half: dict[str, tuple[float, float]]) -> dict[str, list[float | None]]:
-    """The same of an embedding model."""
-    if not half:
-        return {}
-    low, high = half["throughput"]
-    carrying = r["replicas"] - r["spare_replicas"]
-    shares = ((math.ceil(carrying / f) + r["spare_replicas"]) / r["replicas"] for f in (high, low))
-    return {
-        "latency_ms": [number(r["latency_ms"]["mean"] * f) for f in half["ttft"]],
-        "latency_ms_p95": [number(r["latency_ms"]["p95"] * f) for f in half["ttft"]],
-        "input_tokens_per_s_at_capacity": [number(r["input_tokens_per_s_at_capacity"] * f) for f in (low, high)],
-        "usd_per_mtok_input": [number(r["usd_per_mtok_input"] * share) for share in shares],
-    }
-
-
-def assumptions_json(workload: Workload, taken: Json) -> list[Json]:
-    said = [
-        {"name": key, "value": row["value"], "unit": row["unit"], "source": row["source"]}
-        for key, row in taken["assumptions"].items()
-    ]
-    said.append({"name": "horizon", "value": workload.horizon_months, "unit": "months", "source": "the workload"})
-    said.append(
-        {"name": "discount rate", "value": workload.discount_fraction, "unit": "per year", "source": "the workload"}
-    )
-    return said
 
 
 def sources_json(taken: Json, ranked: tuple[Scored, ...]) -> list[Json]:

@@ -23,7 +23,8 @@ from advisor.engine.search import describe, instances_needed
 from advisor.engine.serving import open_loop
 from advisor.engine.steptime import Demand
 from advisor.engine.verify import scheduler_of
-from advisor.result import bound_of, interval_fractions, line_json, number, token_costs
+from advisor.intervals import interval_fractions
+from advisor.result import bound_of, line_json, number, token_costs
 from advisor.workload_text import WorkloadError, error
 
 GIB = 2.0**30

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor import accuracy, views
+from advisor import accuracy, finance, views
 
 urlpatterns = [
     path("", views.ask, name="ask"),
@@ -15,6 +15,7 @@ urlpatterns = [
     path("advice/<uuid:pk>/result.json", views.export_json, name="advice-json"),
     path("advice/<uuid:pk>/options.csv", views.export_csv, name="advice-csv"),
     path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),
+    path("advice/<uuid:pk>/documents/<str:name>", finance.page, name="advice-document"),
     path("s/<str:token>", views.shared, name="shared"),
     path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),
 ]

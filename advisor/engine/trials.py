@@ -59,6 +59,7 @@ class Scored:
     licence_usd_per_hour: float  # within it
     watts: float
     full_watts: float  # all chips busy, for a site's limit
+    busy_power_fraction: float  # of the power limit, drawn while it is busy
     utilisation_fraction: float  # mean load over capacity
     memory: MemoryParts
     meets_slo: bool
@@ -200,32 +201,28 @@ class Trials:
         capacity = self._capacity(workload, trial) * replicas
         load = workload.requests_per_s_mean / capacity
         _, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]), np.array([[load]]))
-        offer = self.catalog.offers[int(best[0, 0])]
-        instances = int(instances_needed(np.array(float(replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
+        running = max(trial.verified.running_requests_mean, 1.0)
+        share = prefill_fraction(workload, self.table.built, row, running)
         found = Scored(
             lane=lane,
-            offer=offer,
+            offer=self.catalog.offers[int(best[0, 0])],
             replicas=replicas,
             spare_replicas=spares,
-            instances=instances,
+            instances=0,
             concurrency=lane.max_running_requests * c.pp * c.dp,
             verified=trial.verified,
             capacity_requests_per_s=capacity,
             parts=(),
-            licence_usd_per_hour=licence_of(self.catalog, lane) * instances * offer.accelerators,
+            licence_usd_per_hour=0.0,
             watts=math.nan,
             full_watts=math.nan,
+            busy_power_fraction=busy_power_fraction(share, self.catalog.assumptions),
             utilisation_fraction=load,
             memory=_parts(self.table.built, row, lane, trial.verified.running_requests_mean),
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
         )
-        running = max(trial.verified.running_requests_mean, 1.0)
-        full = busy_power_fraction(prefill_fraction(workload, self.table.built, row, running), self.catalog.assumptions)
-        found = replace(
-            found, watts=self._watts(found, found.utilisation_fraction, full), full_watts=self._watts(found, 1.0)
-        )
-        found = replace(found, parts=self._parts_of(workload, found))
+        found = repriced(workload, self.catalog, found, found.offer)
         return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
 
     def _capacity(self, workload: Workload, trial: Trial) -> float:
@@ -241,31 +238,45 @@ class Trials:
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
         return max(float(np.max(within, initial=0.0)), workload.requests_per_s_peak / design.replicas)
 
-    def _parts_of(self, workload: Workload, s: Scored) -> tuple[Part, ...]:
-        """What an hour is paid for: whole instances, their power at this load, licences, what goes out and is kept."""
-        o, a = s.offer, self.catalog.assumptions
-        full_watts = (
-            (s.lane.choice.accelerator.watts + host_watts(o, self.catalog)) * o.accelerators * s.instances * o.pue
-        )
-        drawn = s.watts / full_watts if o.acquisition == "own" and full_watts > 0 else 1.0
-        found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), s.instances, drawn)
-        if s.licence_usd_per_hour:
-            found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
-        if o.acquisition == "own":
-            return found
-        if workload.kind == BATCH and o.term in BY_THE_HOUR:
-            found = at_load(found, min(s.utilisation_fraction, 1.0), 1.0)
-        sent = workload.requests_per_s_mean * workload.output_tokens.mean_tokens
-        return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 
-    def _watts(self, s: Scored, busy_fraction: float, full: float = 1.0) -> float:
-        """Draw at this load with the hosts' share and PUE; the idle chips of a bought host draw too."""
-        a, assumed = s.lane.choice.accelerator, self.catalog.assumptions
-        tdp, idle = np.array(a.watts), np.array(a.idle_watts)
-        host = np.array(host_watts(s.offer, self.catalog))
-        busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host, full)) * s.chips
-        resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed, host)) * s.idle_chips
-        return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
+def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
+    """The same deployment under an offer: its instances, its power at the load and what an hour is paid for."""
+    c = s.lane.choice
+    instances = int(instances_needed(np.array(float(s.replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
+    licence = licence_of(catalog, s.lane) * instances * offer.accelerators
+    found = replace(s, offer=offer, instances=instances, licence_usd_per_hour=licence)
+    found = replace(
+        found,
+        watts=_watts(catalog, found, found.utilisation_fraction, found.busy_power_fraction),
+        full_watts=_watts(catalog, found, 1.0, 1.0),
+    )
+    return replace(found, parts=_paid(workload, catalog, found))
+
+
+def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
+    """What an hour is paid for: whole instances, their power at this load, licences, what goes out and is kept."""
+    o, a = s.offer, catalog.assumptions
+    chip_watts = s.lane.choice.accelerator.watts + host_watts(o, catalog)
+    drawn = s.watts / (chip_watts * o.accelerators * s.instances * o.pue) if o.acquisition == "own" else 1.0
+    found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), s.instances, drawn)
+    if s.licence_usd_per_hour:
+        found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
+    if o.acquisition == "own":
+        return found
+    if workload.kind == BATCH and o.term in BY_THE_HOUR:
+        found = at_load(found, min(s.utilisation_fraction, 1.0), 1.0)
+    sent = workload.requests_per_s_mean * workload.output_tokens.mean_tokens
+    return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
+
+
+def _watts(catalog: Catalog, s: Scored, busy_fraction: float, full: float) -> float:
+    """Draw at this load with the hosts' share and PUE; the idle chips of a bought host draw too."""
+    a, assumed = s.lane.choice.accelerator, catalog.assumptions
+    tdp, idle = np.array(a.watts), np.array(a.idle_watts)
+    host = np.array(host_watts(s.offer, catalog))
+    busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host, full)) * s.chips
+    resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed, host)) * s.idle_chips
+    return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
 
 
 def _parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryParts:

@@ -62,6 +62,13 @@ def usd(value: object) -> str:
 
 
 @register.filter
+def usd_cents(value: object) -> str:
+    """Dollars to the cent, as a bill prints them."""
+    found = number(value)
+    return UNKNOWN if found is None else f"-${-found:,.2f}" if found < 0 else f"${found:,.2f}"
+
+
+@register.filter
 def ms(value: object) -> str:
     """Milliseconds; seconds from ten of them."""
     found = number(value)

@@ -1,0 +1,272 @@
+"""Papers for those who pay: decision memo, bill of materials, assumptions, monthly cash flow; on pages and by REST."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.text import slugify
+from django.views.decorators.http import require_safe
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import exceptions
+from rest_framework.request import Request
+
+from advisor.api import OneAdvice, problems
+from advisor.models import Advice
+from advisor.reading import cell, meeting
+from advisor.report import figure
+from advisor.views import finished
+
+Json = Mapping[str, Any]
+MOST_REJECTED = 6
+NO_MONEY = "This advice was computed before its money was kept in parts. Ask again with today's catalog."
+
+
+# --- the memo ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memo:
+    """One page: what to buy, instead of what, at which risk, and what to test before signing."""
+
+    title: str
+    verdict: str
+    dated: str
+    money: list[tuple[str, str]]
+    ways: list[str]
+    others: list[str]
+    risks: list[str]
+    tests: list[str]
+
+
+def memo(result: Json, rank: int = 1) -> Memo:
+    r = chosen(result, rank)
+    m = r["money"]
+    return Memo(
+        title=f"{name_of(result)}: {r['label']}",
+        verdict=result["verdict"] if rank == 1 else f"{r['label']} at {r['provider']}, choice number {rank}.",
+        dated=f"Prices as of {m['prices_as_of']}, {m['currency']}; engine {result['engine_version']}, "
+        f"catalog {result['catalog']['version'][:12]}",
+        money=money_rows(r),
+        ways=[way_text(way) for way in m["ways_to_pay"]] + [meeting(b) for b in m.get("break_even", [])],
+        others=others(result, rank),
+        risks=risks(result, r),
+        tests=tests(result, r),
+    )
+
+
+def chosen(result: Json, rank: int) -> Json:
+    found = [r for r in result["recommendations"] if r["rank"] == rank]
+    if not found:
+        raise Http404("This advice has no option of that rank.")
+    if "money" not in found[0]:
+        raise Http404(NO_MONEY)
+    return found[0]
+
+
+def name_of(result: Json) -> str:
+    workload = result["workload"]
+    return str(workload["name"] if isinstance(workload, Mapping) else workload)
+
+
+def money_rows(r: Json) -> list[tuple[str, str]]:
+    m = r["money"]
+    token = "input" if "latency_ms" in r else "output"
+    return [
+        ("per month", dollars(r["usd_per_month"], r["interval"].get("usd_per_month"))),
+        ("bought today", dollars(m["capital_usd"]) if m["capital_usd"] else "nothing: rented"),
+        (f"net present value over {m['horizon_months']} months", dollars(m["npv_usd"], r["interval"].get("tco_usd"))),
+        (f"per million {token} tokens", price(r, f"usd_per_mtok_{token}")),
+        ("per million tokens, blended", price(r, "usd_per_mtok_blended")),
+        ("the same at full capacity", f"${figure(r['usd_per_mtok_blended_at_capacity'])}"),
+        ("power at the load", f"{figure(r['watts'])} W, {figure(m['energy']['kwh_per_month'])} kWh a month"),
+    ]
+
+
+def price(r: Json, name: str) -> str:
+    low_high = r["interval"].get(name)
+    spread = f" ({figure(low_high[0])} to {figure(low_high[1])})" if low_high else ""
+    return f"${figure(r[name])}{spread}"
+
+
+def dollars(usd: float, low_high: Sequence[float] | None = None) -> str:
+    return f"${usd:,.0f}" + (f" ({low_high[0]:,.0f} to {low_high[1]:,.0f})" if low_high else "")
+
+
+def way_text(way: Json) -> str:
+    bought = f", {dollars(way['capital_usd'])} of it today" if way["capital_usd"] else ""
+    note = " (assumed discount, no price in the catalog)" if way["basis"] == "assumed" else ""
+    term = way["term"].replace("_", " ")
+    return (
+        f"{way['acquisition']} ({term}) at {way['provider']}: {dollars(way['usd_per_month'])} a month, "
+        f"{dollars(way['npv_usd'])} net present value{bought}{note}"
+    )
+
+
+def others(result: Json, rank: int) -> list[str]:
+    """The other options, then the first of what was left out, with its reason."""
+    ranked = [
+        f"{r['label']} ({r['acquisition']}, {r['provider']}): {dollars(r['usd_per_month'])} a month"
+        for r in result["recommendations"]
+        if r["rank"] != rank
+    ][:4]
+    left = [r for r in result["rejected"] if r["reason"] not in ("excluded", "outranked")]
+    return ranked + [f"{r['accelerator']}: {r['detail']}" for r in left[:MOST_REJECTED]]
+
+
+def risks(result: Json, r: Json) -> list[str]:
+    said = list(r["warnings"])
+    m = r["money"]
+    if r["acquisition"] == "own":
+        left = m["cash_flow"][-1]["value_left_usd"]
+        said.append(f"{dollars(left)} of value is counted on at the end: what used hardware then brings is not known")
+    if any(part["name"] == "interruptions" for part in m["parts"]):
+        said.append("spot instances may be taken away at any time: the allowance is an assumption")
+    said += [item["detail"] + f" ({item['assumption']})" for item in result.get("sensitivity", [])]
+    return said
+
+
+def tests(result: Json, r: Json) -> list[str]:
+    """What shows, on the real machines, whether this answer holds."""
+    spec = result["workload"] if isinstance(result["workload"], Mapping) else {}
+    peak = ((spec.get("traffic") or {}).get("requests_per_s") or {}).get("peak")
+    limits = ", ".join(f"{k} {v:g}" for k, v in (spec.get("slo") or {}).items() if isinstance(v, int | float))
+    said = [
+        f"load test one replica at its share of the peak{f' of {peak:g} requests/s' if peak else ''} with your own "
+        f"prompts{f': {limits}' if limits else ''}",
+        f"confirm the price of {r['instance'] or r['accelerator']} at {r['provider']} in writing: it is of "
+        f"{r['money']['prices_as_of']}",
+    ]
+    if r["weights_dtype"] not in ("bf16", "fp16"):
+        said.append(f"compare answers of {r['quantization']} weights with the 16-bit model on your own evaluation")
+    if r["basis"] != "measured":
+        said.append("run the probe on this chip: its efficiency is borrowed, and the interval is wide for that")
+    return said
+
+
+def memo_markdown(found: Memo) -> str:
+    def listed(title: str, items: Iterable[str]) -> list[str]:
+        return [f"## {title}", "", *(f"- {item}" for item in items), ""]
+
+    money = [f"| {name} | {value} |" for name, value in found.money]
+    return "\n".join(
+        [
+            f"# Decision memo: {found.title}", "", found.verdict, "", "## Money", "",
+            "| figure | value (90 % interval) |", "| --- | --- |", *money, "",
+            *listed("Ways to pay, and where they meet", found.ways),
+            *listed("Considered and not chosen", found.others),
+            *listed("Risks", found.risks),
+            *listed("Before signing", found.tests),
+            found.dated, "",
+        ]
+    )  # fmt: skip
+
+
+# --- tables -----------------------------------------------------------------------------------------------------
+
+
+def csv_of(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(head)
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def bill_of_materials(result: Json, rank: int) -> str:
+    """What is bought or rented, one line each, with whom and at what price."""
+    r = chosen(result, rank)
+    m = r["money"]
+    once = m["purchase_usd"] / r["instances"] if m["purchase_usd"] else None
+    hourly = None if once else next(p for p in m["parts"] if p["name"] == "instances")["usd_per_hour"] / r["instances"]
+    first = (
+        r["instances"], r["instance"] or r["accelerator_name"], r["provider"], r["region"], once, hourly,
+        m["currency"], m["prices_as_of"], r["price_source"],
+    )  # fmt: skip
+    beside = []
+    if once:
+        extra = m["capital_usd"] - m["purchase_usd"]
+        beside.append((1, "share of network, storage and spares", "own", r["region"], extra, None, *first[6:8], SHARE))
+    beside += [
+        (1, part["name"], r["provider"], r["region"], None, part["usd_per_hour"], *first[6:8], "assumptions.csv")
+        for part in m["parts"]
+        if part["group"] in ("running", "services") and part["usd_per_hour"]
+    ]
+    software = (r["replicas"], f"{r['framework']} {r['framework_version']}", "", "", 0, 0, *first[6:8], "open source")
+    head = ("quantity", "item", "provider", "region", "unit_usd_once", "unit_usd_per_hour", "currency", "price_as_of")
+    return csv_of((*head, "source"), [first, *beside, software])
+
+
+SHARE = "fractions of the purchase: assumptions.csv"
+
+
+def assumptions_csv(result: Json, rank: int) -> str:
+    head = ("name", "value", "unit", "default", "low", "high", "as_of", "source")
+    return csv_of(head, ([item.get(name) for name in head] for item in result.get("assumptions", [])))
+
+
+def cash_flow_csv(result: Json, rank: int) -> str:
+    """Cash of each month to the cent; what is left in value at the end is a credit."""
+    m = chosen(result, rank)["money"]
+    names = ("month", "capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
+    rows = ([f"{f[n]:.2f}" if n != "month" else f[n] for n in names] for f in m["cash_flow"])
+    return csv_of((*names, "currency", "prices_as_of"), ([*row, m["currency"], m["prices_as_of"]] for row in rows))
+
+
+def memo_text(result: Json, rank: int) -> str:
+    return memo_markdown(memo(result, rank))
+
+
+def memo_html(result: Json, rank: int) -> str:
+    return render_to_string("advisor/memo.html", {"memo": memo(result, rank)})
+
+
+DOCUMENTS: dict[str, tuple[str, Callable[[Json, int], str]]] = {
+    "memo.html": ("text/html", memo_html),
+    "memo.md": ("text/markdown", memo_text),
+    "bill-of-materials.csv": ("text/csv", bill_of_materials),
+    "assumptions.csv": ("text/csv", assumptions_csv),
+    "cash-flow.csv": ("text/csv", cash_flow_csv),
+}
+
+
+def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
+    """One paper of a finished advice; `asked`: the rank in the address, 1 where there is none."""
+    if name not in DOCUMENTS:
+        raise Http404(f"There is no such paper; there are {', '.join(DOCUMENTS)}.")
+    if found.result is None:
+        raise Http404(f"This advice is {found.state}: it has no result to make papers of.")
+    if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
+        raise Http404("rank is a whole number from 1.")
+    kind, make = DOCUMENTS[name]
+    if not found.result["recommendations"] and name != "assumptions.csv":
+        raise Http404("Nothing was recommended, so there is nothing to decide: see why each accelerator was left out.")
+    text = make(found.result, int(asked or 1))
+    file = f"{slugify(found.workload.name) or 'advice'}-{name}"
+    shown = "inline" if name == "memo.html" else "attachment"
+    headers = {"Content-Disposition": f'{shown}; filename="{file}"'}
+    return HttpResponse(text, content_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+@require_safe
+def page(request: HttpRequest, pk: Any, name: str) -> HttpResponse:
+    return document(finished(pk), name, request.GET.get("rank"))
+
+
+class Document(OneAdvice):
+    @extend_schema(
+        operation_id="getAdviceDocument",
+        summary="A paper for finance: memo.html, memo.md, bill-of-materials.csv, assumptions.csv or cash-flow.csv",
+        parameters=[OpenApiParameter("rank", OpenApiTypes.INT, description="which option; 1 without it")],
+        responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR), **problems(404, 406)},
+    )
+    def get(self, request: Request, pk: Any, name: str) -> HttpResponse:
+        found = self.advice(pk)
+        try:
+            return document(found, name, request.query_params.get("rank"))
+        except Http404 as missing:
+            raise exceptions.NotFound(str(missing)) from None
