@@ -60,7 +60,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> Response | None:
         return None
     errors = flat(response.data) if isinstance(exc, exceptions.ValidationError) else []
     detail = "Some fields are not valid." if errors else str(getattr(exc, "detail", exc))
-    if response.status_code == HTTPStatus.NOT_FOUND:
+    said = isinstance(exc, exceptions.NotFound) and exc.detail != exceptions.NotFound.default_detail
+    if response.status_code == HTTPStatus.NOT_FOUND and not said:
         detail = NOTHING_HERE
     kept = {name: value for name, value in response.headers.items() if name != "Content-Type"}
     return refusal(response.status_code, detail, errors, headers=kept)

@@ -1,27 +1,22 @@
 """The money of an answer: parts and cash agree to the cent, terms and knobs change it, papers for finance hold it."""
 
+import copy
 import csv
 import io
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 
 from advisor import assemble, finance, report, workload
 from advisor.advise import default_organisation
 from tests import sample_advice
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[1] / "fixtures" / "workloads" / "support-chat.yaml"
-
-
-@pytest.fixture(scope="module")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    with django_db_blocker.unblock():
-        call_command("load_catalog", verbosity=0)
 
 
 def answer(**changes: str) -> dict[str, Any]:
@@ -32,16 +27,24 @@ def answer(**changes: str) -> dict[str, Any]:
     return assemble.recommend(parsed, assemble.snapshot(parsed, default_organisation()))
 
 
-@pytest.fixture(scope="module")
-def bought(django_db_setup: None, django_db_blocker: Any) -> dict[str, Any]:
-    with django_db_blocker.unblock():
-        return answer(**{"constraints.acquisition": "[own]", "traffic.growth_fraction_per_year": "1.0"})
+@lru_cache
+def owning() -> dict[str, Any]:
+    return answer(**{"constraints.acquisition": "[own]", "traffic.growth_fraction_per_year": "1.0"})
 
 
-@pytest.fixture(scope="module")
-def rented(django_db_setup: None, django_db_blocker: Any) -> dict[str, Any]:
-    with django_db_blocker.unblock():
-        return answer(**{"constraints.acquisition": "[rent, api]"})
+@lru_cache
+def renting() -> dict[str, Any]:
+    return answer(**{"constraints.acquisition": "[rent, api]"})
+
+
+@pytest.fixture
+def bought() -> dict[str, Any]:
+    return copy.deepcopy(owning())
+
+
+@pytest.fixture
+def rented() -> dict[str, Any]:
+    return copy.deepcopy(renting())
 
 
 def cents(values: Any) -> int:
