@@ -2,8 +2,9 @@
 
 import csv
 import hashlib
+import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import yaml
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.fit import Parameter
 from advisor.engine.hardware import Accelerator, Scopes
+from advisor.engine.kernels import efficiency_of
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 CALIBRATION = FIXTURES / "calibration"
 KERNELS = FIXTURES / "measurements" / "h200-kernels.csv"
-LARGE_ROWS = 2048  # rows of a matrix from which its multiply is limited by compute alone
+PROBES = FIXTURES / "measurements" / "probes"
+LARGE_ROWS = 2048  # tokens of a prompt whose attention is more than its start
 META = ("name", "basis", "as_of", "engine_version", "fitted_on")
 DIGITS = 4
 
@@ -38,7 +41,7 @@ class Setup:
     about: Mapping[str, str]  # scope -> where its fixed values come from
 
 
-def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION, kernels: Path = KERNELS) -> Setup:
+def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION, probes: Path = PROBES) -> Setup:
     """Reads the scopes as they are, the free parameters, and the measured kernels."""
     document = yaml.safe_load((directory / "fit" / "parameters.yaml").read_text(encoding="utf-8"))
     groups = tuple(str(entry["group"]) for entry in document["parameters"])
@@ -49,9 +52,9 @@ def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION
     for name, values in (document.get("fixed") or {}).items():
         scopes[name] = {**scopes.get(name, {}), **values}
     measured: dict[str, tuple[str, ...]] = {}
-    for slug, figures in kernel_figures(kernels).items():
+    for slug, results in probed(probes).items():
         chip = accelerators[slug]
-        values = efficiency_of(figures, chip)
+        values = kernel_values(results, chip)
         family, own = f"family:{chip.family}", f"accelerator:{slug}"
         scopes[family] = {**scopes.get(family, {}), **values}
         scopes[own] = dict(scopes[family])
@@ -78,44 +81,38 @@ def read_scopes(directory: Path = CALIBRATION) -> dict[str, dict[str, float]]:
 # ------------------------------------------------------------------ kernels
 
 
-def kernel_figures(path: Path = KERNELS) -> dict[str, list[Mapping[str, str]]]:
-    """Chip -> measured figures of its kernels."""
-    found: dict[str, list[Mapping[str, str]]] = {}
-    with path.open(newline="", encoding="utf-8") as lines:
-        for record in csv.DictReader(lines):
-            found.setdefault(record["accelerator"], []).append(record)
+def probed(directory: Path = PROBES) -> dict[str, list[Mapping[str, Any]]]:
+    """Chip -> entries of the results that the probe suite gave on it, through torch; files `<slug>--<what>.json`."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for path in sorted(directory.glob("*--*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["library"] == "torch":
+            found.setdefault(path.name.split("--")[0], []).extend(document["results"])
     return found
 
 
-def efficiency_of(figures: Sequence[Mapping[str, str]], chip: Accelerator) -> dict[str, float]:
-    """Shares of the datasheet's roofs that kernels reached.
+def probed_on(directory: Path = PROBES) -> str:
+    """The day of the newest of them."""
+    return max(json.loads(path.read_text(encoding="utf-8"))["started_at"][:10] for path in directory.glob("*--*.json"))
 
-    Memory: the fastest read. Matrix multiplies: the median over the shapes of models with at least 2,048 rows.
-    Attention: the harmonic mean over prompts of at least 2,048 tokens (equal work at each length).
+
+def kernel_values(results: Sequence[Mapping[str, Any]], chip: Accelerator, extra: Path = KERNELS) -> dict[str, float]:
+    """What the kernels of a chip determine. Prefill attention is the better of the suite's and a framework's own.
+
+    `extra`: rows of single kernels timed elsewhere (FlashAttention 3 is in no library that the suite may import);
+    harmonic mean over prompts of at least 2,048 tokens, that is equal work at each length.
     """
-    read = max(_values(figures, "read", lambda r: True))
-    half = statistics.median(_values(figures, "matmul bf16", lambda r: int(r["m"]) >= LARGE_ROWS))
-    narrow = statistics.median(_values(figures, "matmul fp8", lambda r: int(r["m"]) >= LARGE_ROWS))
-    attention = statistics.harmonic_mean(_values(figures, "prefill attention", lambda r: int(r["m"]) >= LARGE_ROWS))
-    return {
-        "memory_fraction": read / chip.memory_bytes_per_s,
-        "matmul_16_fraction": half / chip.flops_per_s["bf16"],
-        "matmul_8_fraction": narrow / chip.flops_per_s["fp8"],
-        "attention_fraction": attention / chip.flops_per_s["bf16"],
-    }
-
-
-def _values(
-    figures: Sequence[Mapping[str, str]], kernel: str, wanted: Callable[[Mapping[str, str]], bool]
-) -> list[float]:
-    """Measured rates of one kernel in SI (FLOP/s or bytes/s)."""
-    found = [float(r["value"]) * SI[r["unit"]] for r in figures if r["kernel"] == kernel and wanted(r)]
-    if not found:
-        raise CalibrationFileError(f"no figure of {kernel} among the measured kernels")
-    return found
-
-
-SI = {"TFLOP/s": 1e12, "GB/s": 1e9}
+    values = efficiency_of(results, chip).as_values()
+    with extra.open(newline="", encoding="utf-8") as lines:
+        rates = [
+            float(row["value"]) * 1e12
+            for row in csv.DictReader(lines)
+            if row["accelerator"] == chip.slug and row["kernel"] == "prefill attention" and int(row["m"]) >= LARGE_ROWS
+        ]
+    if rates:
+        other = statistics.harmonic_mean(rates) / chip.flops_per_s["bf16"]
+        values["attention_fraction"] = max(values.get("attention_fraction", 0.0), other)
+    return values
 
 
 # ------------------------------------------------------------------ writing

@@ -1,5 +1,7 @@
 """The calibration: which rows it looks at, what it leaves out, and the files it writes."""
 
+import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +18,9 @@ from advisor.management.commands import calibrate as command
 from advisor.measured import case_of
 from catalog import fixtures
 
+from .engine.test_kernels import CHIP
 from .measured_samples import CATALOG, row
+from .probes import samples
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "fidelity.md"
@@ -127,23 +131,35 @@ def test_a_chip_rests_on_its_kernels_its_family_or_its_datasheet():
     assert bases == {"h200-sxm": "measured", "h100-sxm": "relative", "b200": "datasheet", "mi355x": "datasheet"}
 
 
-def test_shares_of_the_roofs_come_from_the_kernels():
-    def figure(kernel, value, unit, m=""):
-        return {"kernel": kernel, "value": str(value), "unit": unit, "m": str(m)}
+def test_prefill_attention_is_the_better_of_the_suite_and_of_a_framework(tmp_path):
+    chip = replace(CHIP, slug="h200-sxm")
+    rows = tmp_path / "kernels.csv"
+    rows.write_text("accelerator,kernel,value,unit,m\n")
+    alone = calibration_files.kernel_values(samples.results(samples.H200), chip, rows)
+    assert alone["attention_fraction"] == pytest.approx(samples.TRUE["attention_fraction"], rel=0.02)
+    figures = "".join(f"h200-sxm,prefill attention,{rate},TFLOP/s,{m}\n" for rate, m in ((600, 2048), (900, 4096)))
+    rows.write_text(rows.read_text() + figures + "h200-sxm,prefill attention,9999,TFLOP/s,512\n")
+    both = calibration_files.kernel_values(samples.results(samples.H200), chip, rows)
+    assert both["attention_fraction"] == pytest.approx(720e12 / chip.flops_per_s["bf16"])
+    assert {k: v for k, v in both.items() if k != "attention_fraction"} == {
+        k: v for k, v in alone.items() if k != "attention_fraction"
+    }
 
-    chip = SimpleNamespace(memory_bytes_per_s=4e12, flops_per_s={"bf16": 1e15, "fp8": 2e15})
-    figures = [
-        figure("read", 3600, "GB/s"),
-        figure("read", 3000, "GB/s"),
-        *(figure("matmul bf16", value, "TFLOP/s", 4096) for value in (600, 700, 800)),
-        figure("matmul bf16", 100, "TFLOP/s", 512),
-        figure("matmul fp8", 1200, "TFLOP/s", 2048),
-        figure("prefill attention", 400, "TFLOP/s", 2048),
-        figure("prefill attention", 600, "TFLOP/s", 4096),
-    ]
-    assert calibration_files.efficiency_of(figures, chip) == pytest.approx(
-        {"memory_fraction": 0.9, "matmul_16_fraction": 0.7, "matmul_8_fraction": 0.6, "attention_fraction": 0.48}
-    )
+
+def test_results_of_the_suite_are_taken_by_the_chip_that_their_file_names(tmp_path):
+    def write(name, library, *kinds):
+        document = {
+            "library": library,
+            "started_at": "2026-11-21T10:00:00+00:00",
+            "results": [{"kind": k} for k in kinds],
+        }
+        (tmp_path / name).write_text(json.dumps(document))
+
+    write("h200-sxm--one.json", "torch", "gemm")
+    write("h200-sxm--two.json", "torch", "all_reduce")
+    write("h200-sxm--jax.json", "jax", "norm")
+    assert calibration_files.probed(tmp_path) == {"h200-sxm": [{"kind": "gemm"}, {"kind": "all_reduce"}]}
+    assert calibration_files.probed_on(tmp_path) == "2026-11-21"
 
 
 def test_a_written_scope_loads_and_is_the_same_when_written_again(tmp_path):

@@ -172,7 +172,7 @@ def write(
 
 
 def kernels_as_of() -> str:
-    return max(r["as_of"] for figures in calibration_files.kernel_figures().values() for r in figures)
+    return calibration_files.probed_on()
 
 
 def basis_of(scope: str) -> str:
