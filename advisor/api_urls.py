@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor import accuracy, api, finance
+from advisor import accuracy, api, finance, load_test_views
 
 urlpatterns = [
     path("advice", api.AdviceList.as_view(), name="api-advice-list"),
@@ -8,6 +8,7 @@ urlpatterns = [
     path("advice/<uuid:pk>/cancel", api.CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", api.AdviceResult.as_view(), name="api-advice-result"),
     path("advice/<uuid:pk>/documents/<str:name>", finance.Document.as_view(), name="api-advice-document"),
+    path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.LoadTests.as_view(), name="api-load-tests"),
     path("estimate", api.EstimateOne.as_view(), name="api-estimate"),
     path("fidelity", accuracy.Fidelity.as_view(), name="api-fidelity"),
     path("fidelity/rows", accuracy.FidelityRows.as_view(), name="api-fidelity-rows"),

@@ -72,6 +72,7 @@ LISTS: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("guidellm", ""): (("guidellm-0.8.1",), ""),
     ("aiperf", ""): (("aiperf-0.13.0",), ""),
 }
+GENERATORS = {"vllm": "vllm-bench", "guidellm": "guidellm", "aiperf": "aiperf"}
 
 
 # --- reading a package ------------------------------------------------------------------------------------------
@@ -196,5 +197,12 @@ def check(framework: str, version: str, command: str) -> dict[str, Any]:
 
 
 def checked(framework: str, version: str, launch: Launch) -> dict[str, Any]:
-    """A launch with what is known of its flags."""
-    return {**launch, "flags": check(framework, version, launch["command"])} if launch["command"] else dict(launch)
+    """A launch with what is known of its flags, and those of its load test."""
+    found: dict[str, Any] = dict(launch)
+    if launch["command"]:
+        found["flags"] = check(framework, version, launch["command"])
+    if "load_test" in launch:
+        commands = launch["load_test"]["commands"]
+        flags = {tool: check(GENERATORS[tool], "", command) for tool, command in commands.items()}
+        found["load_test"] = {**launch["load_test"], "flags": flags}
+    return found

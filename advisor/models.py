@@ -87,6 +87,21 @@ class Option(models.Model):
         constraints = [models.UniqueConstraint(fields=["advice", "rank"], name="one_option_a_rank")]
 
 
+class LoadTest(models.Model):
+    """What a load generator measured on a deployment that was advised. Never edited but for `calibrates`."""
+
+    option = models.ForeignKey(Option, on_delete=models.CASCADE, related_name="load_tests")
+    created_at = models.DateTimeField(default=timezone.now)
+    file_name = models.CharField(max_length=200, blank=True)
+    file_sha256 = models.CharField(max_length=64)
+    measured = models.JSONField()  # load_results.LoadResult
+    calibrates = models.BooleanField(default=False)  # the planner's word: exported as measured rows
+
+    class Meta:
+        ordering = ["created_at", "id"]
+        constraints = [models.UniqueConstraint(fields=["option", "file_sha256"], name="one_load_test_a_file")]
+
+
 def share_token() -> str:
     return secrets.token_urlsafe(24)
 

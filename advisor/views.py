@@ -21,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from advisor import advise, evidence, forms, reading, report
+from advisor import advise, evidence, forms, load_test_views, reading, report
 from advisor.models import Advice, Option, Share
 from advisor.problems import problem_response, queue_is_full
 
@@ -140,6 +140,7 @@ def option_context(found: Advice, rank: int) -> dict[str, Any]:
         raise Http404("This advice has no option of that rank.")
     return {
         **reading.option_context(options[0]),
+        **load_test_views.shown(found.pk, rank),
         "evidence": evidence.shown(evidence.of_option(options[0], found.workload.spec)),
         "ranks": [option["rank"] for option in ranked],
         "spec": found.workload.spec,

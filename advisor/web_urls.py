@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor import accuracy, finance, views
+from advisor import accuracy, finance, load_test_views, views
 
 urlpatterns = [
     path("", views.ask, name="ask"),
@@ -12,6 +12,8 @@ urlpatterns = [
     path("advice/<uuid:pk>/share", views.share, name="advice-share"),
     path("advice/<uuid:pk>/unshare", views.unshare, name="advice-unshare"),
     path("advice/<uuid:pk>/options/<int:rank>", views.option, name="advice-option"),
+    path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.upload, name="load-test-upload"),
+    path("advice/<uuid:pk>/options/<int:rank>/load-tests/<int:test>", load_test_views.switch, name="load-test-switch"),
     path("advice/<uuid:pk>/result.json", views.export_json, name="advice-json"),
     path("advice/<uuid:pk>/options.csv", views.export_csv, name="advice-csv"),
     path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),

@@ -73,6 +73,12 @@ def option(
             "command": "vllm serve meta-llama/Llama-3.3-70B-Instruct --quantization fp8 --tensor-parallel-size 2 "
             "--max-num-seqs 64 --max-num-batched-tokens 8192",
             "files": {"serve.sh": "#!/bin/sh\nexec vllm serve ...\n"},
+            "flags": {"checked": True, "unknown": [], "source": "vllm 0.24.0, options read on 2026-11-21"},
+            "load_test": {
+                "requests": 2000, "requests_per_s": 6.0, "concurrency": None, "input_tokens_mean": 2000.0,
+                "output_tokens_mean": 300.0, "duration_s": 333.0, "flags": {},
+                "commands": {"vllm": "vllm bench serve --num-prompts 2000", "aiperf": "aiperf profile --streaming"},
+            },
         },
         "reasons": ["the cheapest deployment that meets both service levels at peak"],
         "warnings": ["one replica less misses TTFT p95 at peak"],

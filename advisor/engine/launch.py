@@ -3,10 +3,11 @@
 import math
 import shlex
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from .encoder import EMBEDDING
 from .layout import HALF
+from .load_test import LoadTest, load_test
 from .manifests import Served, kubernetes, systemd
 from .model import Model
 from .plan import Lengths, Workload
@@ -39,6 +40,7 @@ INSTALL = {
 class Launch(TypedDict):
     command: str
     files: dict[str, str]
+    load_test: NotRequired[LoadTest]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -359,7 +361,9 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
         files |= on_one_host(name, start, words, files.get(TRTLLM_OPTIONS, ""))
     else:
         files |= other_hosts(start, words)
-    return {"command": shlex.join(words), "files": files}
+    found: Launch = {"command": shlex.join(words), "files": files}
+    test, beside = load_test(name, s, workload, start.longest.tokens)
+    return {**found, "files": files | beside, "load_test": test} if test else found
 
 
 def script(words: list[str], comments: list[str]) -> str:

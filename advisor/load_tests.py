@@ -1,0 +1,240 @@
+"""Predicted against measured: results of load tests kept beside their option, compared, and given on as evidence."""
+
+import csv
+import hashlib
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from advisor.load_results import LoadResultError, parse
+from advisor.measured import COLUMNS
+from advisor.models import LoadTest, Option
+
+Json = dict[str, Any]
+SAME_FRACTION = 0.10  # a load further from the predicted one is another load
+FAILED_FRACTION = 0.01  # more failures than this and the served requests are not those that were sent
+DRIFT_FRACTION = 0.10  # a change beyond this between two runs is told
+SOURCE_KEY = "load_test"
+FIGURES = (  # metric, where the option has it, its key, key of its interval
+    ("TTFT mean", "ttft_ms", "mean", "ttft_ms"),
+    ("TTFT p50", "ttft_ms", "p50", ""),
+    ("TTFT p95", "ttft_ms", "p95", "ttft_ms_p95"),
+    ("TTFT p99", "ttft_ms", "p99", ""),
+    ("TPOT mean", "tpot_ms", "mean", "tpot_ms"),
+    ("TPOT p50", "tpot_ms", "p50", ""),
+    ("TPOT p95", "tpot_ms", "p95", "tpot_ms_p95"),
+    ("TPOT p99", "tpot_ms", "p99", ""),
+)
+VECTORS = (
+    ("latency mean", "latency_ms", "mean", "latency_ms"),
+    ("latency p50", "latency_ms", "p50", ""),
+    ("latency p95", "latency_ms", "p95", "latency_ms_p95"),
+    ("latency p99", "latency_ms", "p99", ""),
+)
+
+
+# --- recording --------------------------------------------------------------------------------------------------
+
+
+def record(option: Option, content: bytes, file_name: str, calibrates: bool = False) -> tuple[LoadTest, bool]:
+    """(the row, whether it is new): a file given twice for an option is one result. LoadResultError: unreadable."""
+    measured = parse(content).as_json()
+    if calibrates and (why := compare(option.detail, measured)["differences"]):
+        raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
+    digest = hashlib.sha256(content).hexdigest()
+    name = "".join(c for c in file_name if c.isprintable())[:200]
+    with transaction.atomic():
+        return LoadTest.objects.get_or_create(
+            option=option,
+            file_sha256=digest,
+            defaults={"file_name": name, "measured": measured, "calibrates": calibrates},
+        )
+
+
+def set_calibrates(test: LoadTest, wanted: bool) -> None:
+    """The planner's switch; LoadResultError where the run was of another load than the prediction."""
+    if wanted and (why := compare(test.option.detail, test.measured)["differences"]):
+        raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
+    LoadTest.objects.filter(pk=test.pk).update(calibrates=wanted)
+
+
+# --- comparing --------------------------------------------------------------------------------------------------
+
+
+def compare(option: Mapping[str, Any], measured: Mapping[str, Any]) -> Json:
+    """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [why another]}.
+
+    `inside` is None where the prediction has no interval of that figure; the figures are of one replica.
+    """
+    planned = (option.get("launch") or {}).get("load_test")
+    if not planned:
+        return {"rows": [], "differences": ["this option has no load test: nothing says which load was predicted"]}
+    vectors = "latency_ms" in option
+    rows = []
+    if planned["concurrency"] is None:  # of a batch the latencies are not what is promised
+        for name, part, key, interval in VECTORS if vectors else FIGURES:
+            predicted = (option.get(part) or {}).get(key)
+            seen = (measured["e2e_ms"] if vectors else measured[part]).get(key)
+            rows.append(row(name, "ms", predicted, (option.get("interval") or {}).get(interval), seen))
+    rows += _throughput(option, planned, measured)
+    return {"rows": [r for r in rows if r], "differences": differences(planned, measured)}
+
+
+def row(
+    metric: str, unit: str, predicted: float | None, interval: Sequence[float | None] | None, measured: float | None
+) -> Json | None:
+    """One line of the table; nothing where either side has no figure."""
+    if predicted is None or measured is None:
+        return None
+    low, high = interval or (None, None)
+    known = low is not None and high is not None
+    return {
+        "metric": metric,
+        "unit": unit,
+        "predicted": predicted,
+        "low": low,
+        "high": high,
+        "measured": measured,
+        "error_fraction": predicted / measured - 1 if measured else None,
+        "inside": low <= measured <= high if low is not None and high is not None and known else None,
+    }
+
+
+def _throughput(
+    option: Mapping[str, Any], planned: Mapping[str, Any], measured: Mapping[str, Any]
+) -> list[Json | None]:
+    """Requests and output tokens a second of one replica: what was offered, or of a batch what its seats give."""
+    carrying = max(option["replicas"] - (option.get("spare_replicas") or 0), 1)
+    if planned["requests_per_s"] is not None:
+        rate = planned["requests_per_s"]
+        tokens = rate * planned["output_tokens_mean"] or None
+        return [
+            row("requests/s", "1/s", rate, None, measured["requests_per_s"]),
+            row("output tokens/s", "1/s", tokens, None, measured["output_tokens_per_s"]),
+        ]
+    most = option.get("output_tokens_per_s_at_capacity")
+    between = [v / carrying for v in (option.get("interval") or {}).get("output_tokens_per_s_at_capacity") or []]
+    tokens = most / carrying if most else None
+    return [row("output tokens/s", "1/s", tokens, between or None, measured["output_tokens_per_s"])]
+
+
+def differences(planned: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:
+    """Why the run was of another load than the predicted one; empty: it was that load."""
+    said = []
+    seats, wanted = measured["concurrency"], planned["concurrency"]
+    if (seats is None) != (wanted is None):
+        kinds = ("requests that arrive by themselves", "a closed loop")
+        said.append(f"the run was {kinds[seats is not None]}, the prediction is of {kinds[wanted is not None]}")
+    pairs = [("input tokens a request", "input_tokens_mean"), ("output tokens a request", "output_tokens_mean")]
+    if wanted is None and seats is None:
+        pairs.insert(0, ("requests/s", "requests_per_s"))
+    elif wanted is not None and seats is not None:
+        pairs.insert(0, ("seats", "concurrency"))
+    for name, key in pairs:
+        planned_value, seen = planned[key], measured[key]
+        if planned_value and seen is not None and abs(seen / planned_value - 1) > SAME_FRACTION:
+            said.append(f"{name}: {seen:.4g} measured, {planned_value:.4g} predicted for")
+    sent = measured["completed"] + measured["failed"]
+    if measured["failed"] > FAILED_FRACTION * sent:
+        said.append(f"{measured['failed']:,} of {sent:,} requests failed")
+    return said
+
+
+def drift(option: Mapping[str, Any], tests: Sequence[LoadTest]) -> list[Json]:
+    """Per figure its first and last value over the runs of the predicted load, where it moved by more than a tenth."""
+    same = [c["rows"] for t in tests if not (c := compare(option, t.measured))["differences"]]
+    if len(same) < 2:
+        return []
+    first, last = ({r["metric"]: r for r in rows} for rows in (same[0], same[-1]))
+    moved = []
+    for metric in first.keys() & last.keys():
+        before, after = first[metric]["measured"], last[metric]["measured"]
+        change = after / before - 1 if before else math.inf
+        if abs(change) > DRIFT_FRACTION:
+            moved.append({"metric": metric, "first": before, "last": after, "change_fraction": change})
+    order = list(first)
+    return sorted(moved, key=lambda m: order.index(m["metric"]))
+
+
+def shown(option: Option) -> Json:
+    """What the page and the API say of an option's load tests."""
+    tests = list(option.load_tests.all())
+    return {
+        "tests": [
+            {
+                "id": t.pk,
+                "created_at": t.created_at,
+                "file_name": t.file_name,
+                "calibrates": t.calibrates,
+                "measured": t.measured,
+                **compare(option.detail, t.measured),
+            }
+            for t in tests
+        ],
+        "drift": drift(option.detail, tests),
+    }
+
+
+# --- giving on --------------------------------------------------------------------------------------------------
+
+METRICS = {  # of the measured rows
+    **{f"ttft_ms_{key}": ("ttft_ms", key) for key in ("mean", "p50", "p99")},
+    **{f"tpot_ms_{key}": ("tpot_ms", key) for key in ("mean", "p50", "p99")},
+}
+
+
+def measured_rows(tests: Iterable[LoadTest]) -> list[dict[str, str]]:
+    """Rows as `fidelity` and `calibrate` read them, of one replica; lengths are told by their means."""
+    return [line for t in tests for line in _rows_of(t)]
+
+
+def _rows_of(test: LoadTest) -> list[dict[str, str]]:
+    r, m = test.option.detail, test.measured
+    values = {metric: m[part].get(key) for metric, (part, key) in METRICS.items()}
+    values["output_tokens_per_s"] = m["output_tokens_per_s"]
+    chips = r["tp"] * r["pp"] * r["dp"]
+    seats = f"{m['concurrency']:g}" if m["concurrency"] else f"qps={m['requests_per_s']:.6g}"
+    model = str(test.option.advice.workload.spec["model"])
+    common = {
+        "task": "server_throughput",
+        "model": model,
+        "model_id": model,
+        "accelerator": r["accelerator"],
+        "accelerator_slug": r["accelerator"],
+        "n_accelerators": str(chips),
+        "mode": "agg",
+        **{key: str(r[key]) for key in ("tp", "pp", "ep")},
+        "attention_dp": str(r["dp"]),
+        "weights_dtype": r["weights_dtype"],
+        "kv_dtype": r["kv_dtype"],
+        "framework": f"{r['framework']} {r['framework_version']}",
+        "isl": _text(m["input_tokens_mean"]),
+        "osl": _text(m["output_tokens_mean"]),
+        "concurrency_or_batch": seats,
+        "params_note": f"tool={m['tool']} {m['tool_version']}".strip(),
+        "date": test.created_at.date().isoformat(),
+        "source_key": SOURCE_KEY,
+        "confidence": "B",
+        "notes": "own load test; lengths vary about these means",
+    }
+    return [
+        {**dict.fromkeys(COLUMNS, ""), **common, "id": f"{SOURCE_KEY}_{test.pk}:{metric}", "metric": metric}
+        | {"value": f"{value:.6g}"}
+        for metric, value in values.items()
+        if value is not None
+    ]
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def csv_text(rows: Sequence[Mapping[str, str]]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,28 @@
+"""Write the load tests that a planner took as calibration in the columns that `fidelity` and `calibrate` read."""
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from advisor import load_tests
+from advisor.models import LoadTest
+
+
+class Command(BaseCommand):
+    help = "Measured rows of the load tests marked `use as calibration`, as CSV."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--out", type=Path, metavar="FILE.csv", help="default: the terminal")
+
+    def handle(self, *args: Any, out: Path | None, **options: Any) -> None:
+        tests = LoadTest.objects.filter(calibrates=True).select_related("option__advice__workload")
+        rows = load_tests.measured_rows(tests)
+        if not rows:
+            raise CommandError("No load test is marked as calibration: switch it on at its option's page.")
+        text = load_tests.csv_text(rows)
+        if out is None:
+            self.stdout.write(text, ending="")
+        else:
+            out.write_text(text)
+            self.stdout.write(f"{out}: {len(rows)} rows")
