@@ -133,8 +133,10 @@ def held(agent: Agent, pk: UUID | str, attempt: int) -> Lease:
 
 def heartbeat(agent: Agent, pk: UUID | str, attempt: int, stage: str = "", done: int = 0, total: int = 0) -> bool:
     """True: go on. False: cancelled or out of time. A job that waits again after a silence is taken back."""
-    found, now = held(agent, pk, attempt), timezone.now()
-    if found.deadline_at <= now:
+    found = held(agent, pk, attempt)
+    if found.job.attempt != attempt:
+        raise LostJob
+    if found.deadline_at <= timezone.now():
         return False
     mine = Job.objects.filter(pk=pk, attempt=attempt, state__in=OPEN)
     kept = mine.update(

@@ -4,6 +4,7 @@ A wrong calibration is worse than none: a grave finding puts the whole result in
 looked at it; a remark only stands beside it. Pure: from a document and what the catalog says of the chip.
 """
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,14 +173,16 @@ def precision_order(entries: Sequence[Json]) -> Iterator[Finding]:
     for e in entries:
         dtype = str(e["key"].get("dtype", ""))
         if e["kind"] == "gemm" and e["path"] == "native" and dtype in WIDTH and e["time_s"]["median"] > TRIVIAL_S:
-            shape = tuple(e["key"].get(axis) for axis in "mnk")
-            shapes.setdefault(shape, {})[dtype] = e["time_s"]["median"]
-    for shape, times in shapes.items():
+            times = shapes.setdefault(tuple(e["key"].get(axis) for axis in "mnk"), {})
+            times[dtype] = min(times.get(dtype, math.inf), e["time_s"]["median"])
+    slower: dict[tuple[str, str], list[float]] = {}
+    for times in shapes.values():
         for narrow, wide in ((a, b) for a in times for b in times if WIDTH[a] < WIDTH[b]):
             if times[narrow] > 2 * times[wide]:
-                yield Finding(
-                    False, f"gemm {shape}: {narrow} is {times[narrow] / times[wide]:.1f} times slower than {wide}"
-                )
+                slower.setdefault((narrow, wide), []).append(times[narrow] / times[wide])
+    for (narrow, wide), found in slower.items():
+        text = f"{narrow} is up to {max(found):.1f} times slower than {wide} in {len(found)} matrix multiplies"
+        yield Finding(False, text)
 
 
 def outliers(entries: Sequence[Json], peers: Mapping[str, Sequence[float]]) -> Iterator[Finding]:

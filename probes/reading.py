@@ -14,6 +14,7 @@ from probes.results import USED
 
 ROOF_KINDS = ("gemm", "grouped_gemm", "attention_prefill", "attention_decode", "mlp", "block", "decode_step")
 MOST_RESULTS = 60
+BOUNDS = ("value", "low", "high")
 Entry = Mapping[str, Any]
 
 
@@ -124,6 +125,14 @@ def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str
                 series[at] = (at, rate, f"{m.kind} {words(m.key)}: {sig(rate)} GB/s")
     several = {name: list(points.values()) for name, points in found.items() if len(points) > 1}
     return charts.curves(several, "Rate by size", "MiB (log)", "GB/s (log)")
+
+
+def figures(fit: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The efficiencies of a fit as text: times as times, shares and sizes as numbers."""
+    return [
+        {"name": name, "from": f["from"]} | {k: duration(f[k]) if name.endswith("_s") else sig(f[k]) for k in BOUNDS}
+        for name, f in fit.items()
+    ]
 
 
 def table(rows: Iterable[Measurement]) -> list[dict[str, Any]]:

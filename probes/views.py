@@ -176,6 +176,7 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
         "result": found,
         "headlines": reading.headlines(found),
         "pictures": reading.pictures(found, rows),
+        "figures": reading.figures(found.fit or {}),
         "rows": reading.table(rows),
         "skipped": [{**s, "words": reading.words(s["key"])} for s in document.get("skipped", [])],
         "versions": {k: v for k, v in document.get("versions", {}).items() if v},

@@ -253,6 +253,8 @@ def test_a_killed_agents_job_goes_to_another_and_the_old_attempt_is_told(later: 
     given = alive.lease().json()
     assert (given["job_id"], given["attempt"]) == (job, 2)
     assert dead.heartbeat(job, attempt).status_code == 409
+    later(3600)  # long after its own deadline, too
+    assert dead.heartbeat(job, attempt).status_code == 409
     late = dead.send(job, attempt, samples.body(samples.document()))
     assert late.json()["state"] == "superseded"
     assert state(job) == "leased"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.utils import timezone
+from hypothesis import Phase
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -36,7 +37,7 @@ class Protocol(RuleBasedStateMachine):
         timezone.now = lambda: self.real() + timedelta(seconds=self.moved)  # type: ignore[assignment]
         make_h200()
         self.machines = [self.machine(n) for n in range(3)]
-        self.held: dict[int, list[tuple[Any, int]]] = {n: [] for n in range(3)}
+        self.held: list[tuple[int, Any, int]] = []  # agent, job, attempt: what each believes to be its own
         self.ended: dict[Any, str] = {}
         self.answers: dict[tuple[Any, int], tuple[str, str]] = {}
 
@@ -58,7 +59,7 @@ class Protocol(RuleBasedStateMachine):
     def an_agent_polls(self, n: int) -> None:
         lease = jobs.lease(Agent.objects.get(pk=self.machines[n].pk))
         if lease:
-            self.held[n].append((lease.job_id, lease.attempt))
+            self.held.append((n, lease.job_id, lease.attempt))
 
     @rule(seconds=st.sampled_from([1, 15, 61, 400]))
     def time_passes(self, seconds: int) -> None:
@@ -68,12 +69,10 @@ class Protocol(RuleBasedStateMachine):
     def the_sweep_comes_by(self) -> None:
         jobs.sweep()
 
-    @precondition(lambda self: any(self.held.values()))
-    @rule(n=st.integers(0, 2), pick=st.integers(0, ROUND))
-    def an_agent_is_alive(self, n: int, pick: int) -> None:
-        job, attempt = self.one_of(n, pick)
-        if job is None:
-            return
+    @precondition(lambda self: self.held)
+    @rule(pick=st.integers(0, ROUND))
+    def an_agent_is_alive(self, pick: int) -> None:
+        n, job, attempt = self.one(pick)
         try:
             go_on = jobs.heartbeat(self.machines[n], job, attempt)
         except jobs.LostJob:
@@ -83,19 +82,24 @@ class Protocol(RuleBasedStateMachine):
         if go_on:
             assert row.state == "leased" and row.agent_id == self.machines[n].pk
 
-    @precondition(lambda self: any(self.held.values()))
-    @rule(n=st.integers(0, 2), pick=st.integers(0, ROUND), retriable=st.booleans())
-    def an_agent_gives_up(self, n: int, pick: int, retriable: bool) -> None:
-        job, attempt = self.one_of(n, pick)
-        if job is not None:
-            jobs.fail(self.machines[n], job, attempt, "crashed", retriable)
+    @precondition(lambda self: self.held)
+    @rule(pick=st.integers(0, ROUND), retriable=st.booleans())
+    def an_agent_gives_up(self, pick: int, retriable: bool) -> None:
+        n, job, attempt = self.one(pick)
+        jobs.fail(self.machines[n], job, attempt, "crashed", retriable)
 
-    @precondition(lambda self: any(self.held.values()))
-    @rule(n=st.integers(0, 2), pick=st.integers(0, ROUND), forged=st.booleans(), other=st.booleans())
-    def an_agent_sends(self, n: int, pick: int, forged: bool, other: bool) -> None:
-        job, attempt = self.one_of(n, pick)
-        if job is None:
-            return
+    @precondition(lambda self: self.held)
+    @rule(n=st.integers(0, 2))
+    def an_agent_falls_silent_and_another_takes_over(self, n: int) -> None:
+        self.moved += 61
+        jobs.sweep()
+        self.moved += 301
+        self.an_agent_polls(n)
+
+    @precondition(lambda self: self.held)
+    @rule(pick=st.integers(0, ROUND), forged=st.booleans(), other=st.booleans())
+    def an_agent_sends(self, pick: int, forged: bool, other: bool) -> None:
+        n, job, attempt = self.one(pick)
         row = Job.objects.get(pk=job)
         entries = [samples.known(), *samples.memory()]
         document = samples.document(row.spec, results=entries, started_at=f"2026-01-01T00:00:0{n}+00:00")
@@ -119,9 +123,9 @@ class Protocol(RuleBasedStateMachine):
         if rows:
             jobs.cancel(rows[pick % len(rows)])
 
-    def one_of(self, n: int, pick: int) -> tuple[Any, int]:
-        mine = self.held[n]
-        return mine[pick % len(mine)] if mine else (None, 0)
+    def one(self, pick: int) -> tuple[int, Any, int]:
+        """One of the newest beliefs, half of them the very last."""
+        return self.held[-1 - max(0, pick - ROUND // 2) % min(len(self.held), 4)]
 
     @invariant()
     def what_ended_stays_as_it_ended(self) -> None:
@@ -151,5 +155,8 @@ class Protocol(RuleBasedStateMachine):
 @pytest.mark.django_db
 def test_the_protocol_keeps_its_promises() -> None:
     run_state_machine_as_test(
-        Protocol, settings=limits(max_examples=25, stateful_step_count=40, deadline=None, derandomize=True)
+        Protocol,
+        settings=limits(
+            max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, phases=[Phase.generate]
+        ),
     )
