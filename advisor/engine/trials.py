@@ -24,7 +24,6 @@ from .plan import BATCH, Offer, Workload
 from .verify import REQUESTS, Verified, verify
 
 PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
-STEPS = 1_000_000  # of a full simulation, about: lanes that run few requests at once forget sooner and take fewer
 HOPELESS = 1.5  # a pilot this far beyond a limit is not simulated further
 LOST = 2.5  # beyond this neither a quarter more replicas nor more requests change the verdict
 MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
@@ -168,9 +167,8 @@ class Trials:
         return self.in_full(workload, design)
 
     def in_full(self, workload: Workload, design: Design) -> Trial:
-        """With all its requests: 2,000, or so many that the steps stay within STEPS."""
-        by_steps = STEPS * self.planned(design) / workload.output_tokens.mean_tokens
-        seen = self.run(design, int(min(max(by_steps, PILOT_REQUESTS), REQUESTS)))
+        """With all its requests."""
+        seen = self.run(design, REQUESTS)
         return Trial(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
 
     def fewest(self, workload: Workload, row: int, column: int) -> Trial:

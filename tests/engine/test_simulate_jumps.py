@@ -1,0 +1,50 @@
+"""Equal steps are taken at once, and nothing differs from taking them one by one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from advisor.engine import simulate as simulation
+from advisor.engine.plan import Lengths
+from advisor.engine.simulate import Simulation, simulate
+from advisor.engine.stepping import run_steps
+from advisor.engine.steptime import POISSON, POLICIES, STEADY, Client, Scheduler, StepTimes
+
+from .serving_cases import lane
+
+IN, OUT = Lengths(mean_tokens=90, p95_tokens=300), Lengths(mean_tokens=60, p95_tokens=150)
+
+
+def lanes() -> Iterator[tuple[str, StepTimes]]:
+    attention = {"decode_s_per_context_token": 3e-6, "prefill_s_per_pair": 1e-7, "sample_s_per_sequence": 1e-4}
+    yield "plenty of cache", lane(**attention)
+    yield "little cache", lane(**attention, kv_capacity_tokens=1600)
+    windows = {"window_s_per_context_token": 2e-6, "window_tokens": 128, "window_prefill_s_per_pair": 1e-7}
+    yield "a window", lane(**attention, **windows)
+    yield "host and eager floors", lane(
+        **attention, host_s=0.013, host_s_per_sequence=2e-4, serial_s_per_sequence=1e-5, graph_max_tokens=4,
+        eager_floor_s=0.02, request_s=0.004,
+    )  # fmt: skip
+
+
+def both_ways(monkeypatch: pytest.MonkeyPatch, *args, **options) -> tuple[Simulation, Simulation]:
+    jumped = simulate(*args, **options)
+    monkeypatch.setattr(simulation, "run_steps", lambda *given: run_steps(*given, True))
+    return jumped, simulate(*args, **options)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("kind", [POISSON, STEADY])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("name", "times"), list(lanes()))
+def test_jumps_change_no_bit_of_what_is_simulated(
+    name: str, times: StepTimes, policy: str, kind: str, asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = policy == "mixed"
+    scheduler = Scheduler(policy=policy, reserve_full=reserve, asynchronous=asynchronous, max_running_requests=12)
+    client = Client(kind=kind, rate_per_s=4.0)
+    jumped, stepped = both_ways(monkeypatch, times, 0, scheduler, client, IN, OUT, concurrency=12, requests=300, seed=7)
+    for field in Simulation.__slots__:
+        np.testing.assert_array_equal(getattr(jumped, field), getattr(stepped, field), err_msg=f"{name}: {field}")
+    assert jumped.steps > 300
