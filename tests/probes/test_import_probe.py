@@ -90,3 +90,15 @@ def test_doctor_and_sweep_mention_machines(capsys: pytest.CaptureFixture[str]) -
         call_command("doctor")
     assert "0 online" in capsys.readouterr().out
     assert "probes_requeued 0" in run(capsys, "sweep")
+
+
+REAL = Path(__file__).parents[2] / "fixtures" / "measurements" / "probes"
+
+
+@pytest.mark.parametrize("name", ["one-gpu-torch", "two-gpus-torch", "one-gpu-jax", "two-gpus-jax"])
+def test_what_real_machines_measured_is_doubted_only_for_coming_as_a_file(
+    h200: Accelerator, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "import_probe", REAL / f"h200-sxm--{name}.json")
+    result = Result.objects.get()
+    assert result.accelerator == h200 and result.reasons == [results.UNSIGNED]
