@@ -67,7 +67,7 @@ def set_calibrates(test: LoadTest, wanted: bool) -> None:
 def compare(option: Mapping[str, Any], measured: Mapping[str, Any]) -> Json:
     """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [why another]}.
 
-    `inside` is None where the prediction has no interval of that figure; the figures are of one replica.
+    `inside` is None where the prediction has no interval of that figure, and of another load; all is of one replica.
     """
     planned = (option.get("launch") or {}).get("load_test")
     if not planned:
@@ -80,7 +80,8 @@ def compare(option: Mapping[str, Any], measured: Mapping[str, Any]) -> Json:
             seen = (measured["e2e_ms"] if vectors else measured[part]).get(key)
             rows.append(row(name, "ms", predicted, (option.get("interval") or {}).get(interval), seen))
     rows += _throughput(option, planned, measured)
-    return {"rows": [r for r in rows if r], "differences": differences(planned, measured)}
+    found, why = [r for r in rows if r], differences(planned, measured)
+    return {"rows": [{**r, "inside": None} for r in found] if why else found, "differences": why}
 
 
 def row(

@@ -62,7 +62,8 @@ def test_a_run_of_the_predicted_load_differs_in_nothing(option: Option, found: A
     ],
 )
 def test_a_run_of_another_load_says_so_and_calibrates_nothing(option: Option, found: Any, said: str) -> None:
-    assert any(said in why for why in compared(option, found)["differences"])
+    shown = compared(option, found)
+    assert any(said in why for why in shown["differences"]) and {r["inside"] for r in shown["rows"]} == {None}
     with pytest.raises(LoadResultError, match="cannot be used as calibration"):
         load_tests.record(option, written(found), "r.json", calibrates=True)
     assert not LoadTest.objects.exists()

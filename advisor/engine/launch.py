@@ -22,18 +22,18 @@ FILES = {"llama.cpp": "GGUF file", "executorch": ".pte file", "openvino-npu": "O
 LISTEN = ("--host", "0.0.0.0", "--port", "8000")
 TRTLLM_OPTIONS = "trtllm-options.yaml"
 FIRST_HOST = "<address of the first host>"
-# devices that a stack counts for one chip: logical NeuronCores, the two halves of a package
+# devices that a stack counts for one chip: logical NeuronCores (AWS documentation, two physical ones in each by default
+# from Trainium2), the two halves of a package
 DEVICES = {
     **{"inferentia2": 2, "trainium1": 2, "trainium2": 4, "trainium3": 4, "tpu-v3": 2, "tpu-v7": 2},
     **{"mi250": 2, "mi250x": 2, "gpu-max-1550": 2, "arc-pro-b60-dual-48gb": 2},
 }
-INSTALL = {
-    "vllm": "pip install vllm=={}",
-    "vllm-tpu": "pip install vllm-tpu=={}.*",
-    "sglang": "pip install sglang=={}",
-    "tensorrt-llm": "pip install tensorrt-llm=={}.*",
-    "mlx": "pip install mlx-lm=={}.*",
-    "llama.cpp": "the build of tag {}",
+PACKAGES = {  # of the Python index, with the release that is planned for
+    "vllm": "vllm=={}",
+    "vllm-tpu": "vllm-tpu=={}.*",
+    "sglang": "sglang=={}",
+    "tensorrt-llm": "tensorrt-llm=={}.*",
+    "mlx": "mlx-lm=={}.*",
 }
 
 
@@ -315,12 +315,18 @@ WRITERS = {
 }
 
 
+def install(vendor: str, framework: str, version: str) -> str:
+    """The pinned package; wheels of vLLM and SGLang on the index are of CUDA."""
+    if framework in PACKAGES and (framework not in ("vllm", "sglang") or vendor == "nvidia"):
+        return "pip install " + PACKAGES[framework].format(version)
+    return f"the build of {version} for this chip, from its vendor or the project"
+
+
 def notes(start: Start) -> list[str]:
     """What a reader of the script must know before running it."""
     s, most, framework = start.s, start.longest, start.s.lane.framework
-    how = INSTALL.get(framework.slug, "").format(framework.version)
     said = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
-    said += [f"get it: {how}"] if how else []
+    said.append(f"get it: {install(s.lane.choice.accelerator.vendor, framework.slug, framework.version)}")
     if s.replicas > 1:
         said.append("put a load balancer in front of the replicas; replicas on one host need their own chips and port")
     if start.hosts > 1:

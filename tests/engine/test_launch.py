@@ -183,3 +183,18 @@ def test_the_script_runs_the_command(best: Scored):
 def test_several_replicas_need_a_load_balancer(best: Scored, replicas: int, said: bool):
     script = launch("m", replace(best, replicas=replicas), LLAMA_8B, question())["files"]["serve.sh"]
     assert ("load balancer" in script) is said
+
+
+@pytest.mark.parametrize(
+    ("framework", "vendor", "said"),
+    [
+        ("vllm", "nvidia", "pip install vllm==0.24.0"),
+        ("vllm", "amd", "the build of 0.24.0 for this chip"),
+        ("mlx", "apple", "pip install mlx-lm==0.24.0.*"),
+        ("llama.cpp", "nvidia", "the build of 0.24.0 for this chip"),
+    ],
+)
+def test_the_script_says_which_release_to_get(best: Scored, framework: str, vendor: str, said: str) -> None:
+    a = replace(best.lane.choice.accelerator, vendor=vendor)
+    script = launch("m", under(best, framework, accelerator=a), LLAMA_8B, question())["files"]["serve.sh"]
+    assert f"# get it: {said}" in script
