@@ -17,12 +17,14 @@ from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.hardware import Link
 from advisor.engine.hf_config import from_hf_config
+from advisor.engine.mix import mixed
 from advisor.engine.model import Model, from_shape
 from advisor.engine.money import Assumptions, capped_speed_fraction
 from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.search import Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
+from advisor.mixing import mix_json
 from advisor.result import answer_json
 from catalog.models import (
     Accelerator,
@@ -336,6 +338,7 @@ def workload_of(spec: Json) -> Workload:
             quality=c["quality"],
             max_accelerators=c["max_accelerators"],
             max_usd_per_month=c["max_usd_per_month"],
+            inventory_chips=dict(spec["inventory"]),
             max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
         ),
         objective=spec["objective"],
@@ -411,7 +414,10 @@ def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
         "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
     }
     workload, catalog = posed_in(workload_of(spec), catalog_of(spec, taken))
-    answer = answer_json(spec, taken, workload, catalog, search(workload, catalog, progress))
+    found = search(workload, catalog, progress)
+    answer = answer_json(spec, taken, workload, catalog, found)
+    if workload.kind == "serving":
+        answer["mix"] = mix_json(workload, mixed(workload, catalog, found))
     bought = hosted.hosted(spec, taken["hosted"], answer["recommendations"])
     answer["recommendations"] = bill.beside_hosted(answer["recommendations"], bought)
     verdict = hosted.verdict(spec, bought, answer["verdict"], bool(answer["recommendations"]))

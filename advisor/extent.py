@@ -27,7 +27,6 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
         "options are sized for today's traffic; what growth then costs is under money.growth of each",
     ),
     ("owned", lambda spec: spec["owned"], "accelerators that you own are priced like any others"),
-    ("inventory", lambda spec: spec["inventory"], "any number of accelerators may be recommended"),
     ("constraints.site.kw_per_rack", lambda spec: spec["constraints"]["site"]["kw_per_rack"], "racks are not planned"),
     (
         "constraints.site.cooling",

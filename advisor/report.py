@@ -93,7 +93,7 @@ def table(result: Row, top: int | None = None) -> str:
         lines += [f"warning: {warning}" for warning in shown[0]["warnings"]]
     else:
         lines += nearest(result)
-    return "\n".join([*lines, *by_token(result), *not_chosen(result), *unused(result), head(result)])
+    return "\n".join([*lines, *mixed(result), *by_token(result), *not_chosen(result), *unused(result), head(result)])
 
 
 def launch(r: Row) -> str:
@@ -155,6 +155,12 @@ def hosted_cells(offers: list[Row]) -> list[list[str]]:
     return [[name for name, _ in HOSTED]] + [[show(offer) for _, show in HOSTED] for offer in offers]
 
 
+def mixed(result: Row) -> list[str]:
+    """Whether several kinds of machine together are cheaper."""
+    said = (result.get("mix") or {}).get("said")
+    return [said, ""] if said else []
+
+
 def by_token(result: Row, most: int = 5) -> list[str]:
     """Hosted endpoints of the model, the cheapest first: published prices, no estimate."""
     offers = result.get("hosted") or []
@@ -190,7 +196,7 @@ def markdown(result: Row, top: int | None = None) -> str:
     else:
         lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
     notes = [f"- {text}" for text in unused(result)]
-    lines += hosted(result)
+    lines += [*mixed(result), *hosted(result)]
     return "\n".join([*lines, *rejections(result), *([*notes, ""] if notes else []), *sources(result), head(result)])
 
 

@@ -16,7 +16,7 @@ from .memory import Memory
 from .money import HOURS_PER_MONTH, Assumptions, licence_usd_per_hour, watts_per_chip
 from .plan import BATCH, Offer, Workload
 from .serving import closed_loop, open_loop
-from .steptime import Demand, Scheduler
+from .steptime import Demand, Scheduler, StepTimes
 from .verify import log_normal_cv2, scheduler_of
 
 Array = np.ndarray
@@ -72,7 +72,7 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     kept = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
     built = lanes(catalog.model, kept) if kept else None
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
-    capacity, busy_tpot, replicas, ttft, tpot = _served(workload, kept, built)
+    capacity, busy_tpot, replicas, ttft, tpot = served(workload, kept, built.times if built else None)
     spares = workload.slo.spare_replicas
     load = _load(workload, capacity * (replicas + spares))
     usd, offer, priced = best_offers(workload, catalog, kept, replicas + spares, load)
@@ -99,7 +99,7 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     )
 
 
-def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tuple[Array, ...]:
+def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
     """(requests/s of one full replica, its TPOT, replicas for the peak, TTFT p95, TPOT p95) by lane and concurrency."""
     shape = (len(kept), len(CONCURRENCY))
     capacity, replicas = np.zeros(shape), np.ones(shape)
@@ -107,8 +107,8 @@ def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tu
     demand = demand_of(workload)
     parallel = np.array([w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     for scheduler, rows in _by_scheduler(kept).items():
-        assert built is not None
-        times = take(built.times, rows)
+        assert step_times is not None
+        times = take(step_times, rows)
         seats = np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0)
         if workload.kind == EMBEDDING:
             capacity[rows] = batch_capacity_requests_per_s(times, seats, demand, scheduler) * parallel[rows]
@@ -119,7 +119,7 @@ def _served(workload: Workload, kept: Sequence[Lane], built: Lanes | None) -> tu
             n = np.ceil(workload.requests_per_s_peak / (capacity[rows] * HEADROOM_FRACTION))
         replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
         rate = workload.requests_per_s_peak / replicas[rows] / parallel[rows]
-        each = take(built.times, np.repeat(rows, shape[1]))
+        each = take(step_times, np.repeat(rows, shape[1]))
         if workload.kind == EMBEDDING:
             latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
             ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
@@ -273,18 +273,23 @@ def tpot_limit_s(workload: Workload) -> float | None:
 
 def estimated_excess(workload: Workload, table: Table) -> Array:
     """How far beyond its latency limits each candidate is estimated to be; 1: on the limit, infinite: not for sale."""
+    serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
+    return np.where(serves, latency_excess(workload, table.ttft_p95_s, table.tpot_p95_s), np.inf)
+
+
+def latency_excess(workload: Workload, ttft_p95_s: Array, tpot_p95_s: Array) -> Array:
+    """The worst of these latencies over its limit; 0 where nothing is limited."""
     slo, limit = workload.slo, tpot_limit_s(workload)
-    worst = np.zeros(table.usd_per_hour.shape)
+    worst = np.zeros(ttft_p95_s.shape)
     if slo.ttft_p95_s is not None:
-        worst = np.maximum(worst, table.ttft_p95_s / slo.ttft_p95_s)
+        worst = np.maximum(worst, ttft_p95_s / slo.ttft_p95_s)
     if limit is not None:
-        worst = np.maximum(worst, table.tpot_p95_s / limit)
+        worst = np.maximum(worst, tpot_p95_s / limit)
     if slo.e2e_p95_s is not None:
         after_first = workload.output_tokens.p95_tokens - 1
-        e2e_s = table.ttft_p95_s + (table.tpot_p95_s * after_first if after_first > 0 else 0.0)
+        e2e_s = ttft_p95_s + (tpot_p95_s * after_first if after_first > 0 else 0.0)
         worst = np.maximum(worst, e2e_s / slo.e2e_p95_s)
-    serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
-    return np.where(serves, worst, np.inf)
+    return worst
 
 
 def affordable(workload: Workload, table: Table) -> Array:
@@ -293,6 +298,9 @@ def affordable(workload: Workload, table: Table) -> Array:
     ok = np.isfinite(table.usd_per_hour)
     if c.max_accelerators is not None:
         ok &= table.chips * (table.replicas + workload.slo.spare_replicas) <= c.max_accelerators
+    if c.inventory_chips:
+        most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.wanted])
+        ok &= table.chips * (table.replicas + workload.slo.spare_replicas) <= most[:, None]
     if c.max_usd_per_month is not None:
         ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month
     if c.max_watts is not None:

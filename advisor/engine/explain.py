@@ -13,7 +13,7 @@ from .lane import Lane, memory
 from .layout import layouts
 from .money import HOURS_PER_MONTH
 from .plan import Rejection, Workload
-from .trials import Scored, Trial, Trials, budget_excess, over_budget
+from .trials import Scored, Trial, Trials, budget_excess, over_budget, over_inventory
 from .verify import Verified
 
 Ask = Callable[[Workload], Found]  # a chip's best design under other limits, from the same simulations
@@ -108,7 +108,10 @@ def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
 def unlimited(workload: Workload) -> Workload:
     """The same question without a budget of chips, money or power."""
     c = workload.constraints
-    return replace(workload, constraints=replace(c, max_accelerators=None, max_usd_per_month=None, max_watts=None))
+    return replace(
+        workload,
+        constraints=replace(c, max_accelerators=None, max_usd_per_month=None, max_watts=None, inventory_chips={}),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,6 +168,8 @@ def _checked(workload: Workload, trials: Trials, nearest: Trial, missed: Sequenc
 def _budget_changes(workload: Workload, s: Scored) -> list[str]:
     c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
     changes = []
+    if over_inventory(workload, s) > 1:
+        changes.append(f"inventory.{s.lane.choice.accelerator.slug} >= {s.chips}")
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
         changes.append(f"max_accelerators >= {s.chips}")
     if c.max_usd_per_month is not None and monthly > c.max_usd_per_month:
@@ -200,6 +205,16 @@ def _too_much(workload: Workload, s: Scored) -> Rejection:
             reason="too_many",
             detail=f"needs {s.chips} accelerators, {c.max_accelerators} allowed ({describe(s.lane)})",
             limit=float(c.max_accelerators),
+            reached=float(s.chips),
+            smallest_change=change,
+        )
+    if over_inventory(workload, s) > 1:
+        there = c.inventory_chips[slug]
+        return Rejection(
+            accelerator=slug,
+            reason="too_many",
+            detail=f"needs {s.chips} accelerators, {there} can be had ({describe(s.lane)})",
+            limit=float(there),
             reached=float(s.chips),
             smallest_change=change,
         )

@@ -6,7 +6,12 @@ shares of its time that they take add up. What is kept is paid around the clock,
 runs. Rates at the service level come from the caller, who also simulates what comes out.
 """
 
+import ctypes
+import os
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +21,7 @@ from scipy.sparse import coo_array
 TIME_LIMIT_S = 5.0
 NEVER = 0.0  # requests/s of a unit that cannot do a job
 SAME_FRACTION = 1e-6  # plans this close in cost are the same
+_STDOUT = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +73,7 @@ class Limits:
     inventory_chips: Mapping[str, int] = field(default_factory=dict)
     max_chips: int | None = None
     max_usd_per_hour: float | None = None
+    kind_usd_per_hour: float = 0.0  # that one more kind of unit must save at least; no part of the plan's cost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,9 +107,11 @@ class _Model:
     high: list[float] = field(default_factory=list)
 
     def row(self, cells: Mapping[int, float], low: float, high: float) -> None:
-        self.rows.append({c: v for c, v in cells.items() if v})
-        self.low.append(low)
-        self.high.append(high)
+        """One row, scaled so that its largest coefficient is 1."""
+        most = max((abs(v) for v in cells.values()), default=0.0) or 1.0
+        self.rows.append({c: v / most for c, v in cells.items() if v})
+        self.low.append(low / most)
+        self.high.append(high / most)
 
     def constraint(self) -> LinearConstraint:
         triples = [(value, r, c) for r, cells in enumerate(self.rows) for c, value in cells.items()]
@@ -154,16 +163,36 @@ def cheapest(
     cost = _cost(at, machines, units, periods)
     if limits.max_usd_per_hour is not None:
         model.row(dict(enumerate(cost)), -np.inf, limits.max_usd_per_hour)
-    found = milp(
-        cost,
-        constraints=[model.constraint()],
-        integrality=_whole(at, machines, units, jobs),
-        bounds=_bounds(at, machines, units, jobs, periods),
-        options={"time_limit": time_limit_s, "mip_rel_gap": SAME_FRACTION},
-    )
+    kinds = np.zeros(at.total)
+    kinds[at.used(0) :] = limits.kind_usd_per_hour
+    with _quiet():
+        found = milp(
+            cost + kinds,
+            constraints=[model.constraint()],
+            integrality=_whole(at, machines, units, jobs),
+            bounds=_bounds(at, machines, units, jobs, periods, limits),
+            options={"time_limit": time_limit_s, "mip_rel_gap": SAME_FRACTION},
+        )
     if found.x is None:
         return None
     return _fleet(at, found.x, float(cost @ found.x), found.status == 0, machines, units, jobs, periods)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """HiGHS of scipy 1.17 prints lines of its own to the standard output, where an answer in JSON may be going."""
+    with _STDOUT:
+        sys.stdout.flush()
+        libc, kept, sink = ctypes.CDLL(None), os.dup(1), os.open(os.devnull, os.O_WRONLY)
+        libc.fflush(None)
+        os.dup2(sink, 1)
+        try:
+            yield
+        finally:
+            libc.fflush(None)
+            os.dup2(kept, 1)
+            os.close(kept)
+            os.close(sink)
 
 
 def _write(
@@ -178,7 +207,7 @@ def _write(
     """Every constraint."""
     for t in range(len(periods)):
         for u, unit in enumerate(units):
-            busy = {at.rate(u, j, t): 1 / unit.requests_per_s[j] for j in _able(unit)}
+            busy = {at.rate(u, j, t): _demand(jobs[j], t) / unit.requests_per_s[j] for j in _able(unit)}
             spares = max((jobs[j].spare_replicas for j in _able(unit)), default=0) / unit.replicas
             model.row(busy | {at.running(u, t): -1.0, at.used(u): spares}, -np.inf, 0.0)
         for k, machine in enumerate(machines):
@@ -189,11 +218,16 @@ def _write(
     for j, job in enumerate(jobs):
         _done(model, at, units, j, job, periods)
     for u, unit in enumerate(units):
-        if any(jobs[j].spare_replicas for j in _able(unit)):
-            most = _most(unit, jobs, periods)
+        if limits.kind_usd_per_hour or any(jobs[j].spare_replicas for j in _able(unit)):
+            most = _most(unit, machines[unit.machine_index], jobs, periods, limits)
             for t in range(len(periods)):
-                busy = {at.rate(u, j, t): 1 / unit.requests_per_s[j] for j in _able(unit)}
+                busy = {at.rate(u, j, t): _demand(jobs[j], t) / unit.requests_per_s[j] for j in _able(unit)}
                 model.row(busy | {at.used(u): -most}, -np.inf, 0.0)
+
+
+def _demand(job: Job, period: int) -> float:
+    """Requests/s that a rate of 1 stands for: those of a stream in this period, or of work spread over its day."""
+    return job.work_requests / 86400.0 if job.work_requests else job.requests_per_s[period]
 
 
 def _able(unit: Unit) -> Iterator[int]:
@@ -205,11 +239,12 @@ def _done(model: _Model, at: _Columns, units: Sequence[Unit], j: int, job: Job, 
     able = [u for u, unit in enumerate(units) if unit.requests_per_s[j] > NEVER]
     if not job.work_requests:
         for t, rate in enumerate(job.requests_per_s):
-            model.row({at.rate(u, j, t): 1.0 for u in able} or {0: 0.0}, rate, rate)
+            if rate > 0:
+                model.row({at.rate(u, j, t): 1.0 for u in able}, 1.0, 1.0)
         return
     for day in sorted({p.day_index for p in periods}):
         open_ = [t for t, p in enumerate(periods) if p.day_index == day and job.requests_per_s[t]]
-        cells = {at.rate(u, j, t): periods[t].duration_s / job.work_requests for u in able for t in open_}
+        cells = {at.rate(u, j, t): periods[t].duration_s / 86400.0 for u in able for t in open_}
         model.row(cells, 1.0, np.inf)
 
 
@@ -258,22 +293,36 @@ def _whole(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], job
     return whole
 
 
-def _most(unit: Unit, jobs: Sequence[Job], periods: Sequence[Period]) -> float:
-    """Machines of this unit that could at most be busy: with all that it can do at once."""
+def _affordable(machine: Machine, limits: Limits) -> float:
+    """Machines of this kind that all the money would buy."""
+    if limits.max_usd_per_hour is None or machine.hourly or machine.usd_per_hour <= 0:
+        return np.inf
+    return float(np.floor(limits.max_usd_per_hour / machine.usd_per_hour + SAME_FRACTION))
+
+
+def _most(unit: Unit, machine: Machine, jobs: Sequence[Job], periods: Sequence[Period], limits: Limits) -> float:
+    """Machines of this unit that could at most be busy: with all that it can do at once, or with all the money."""
     shortest_s = min(p.duration_s for p in periods)
     peak = (
         jobs[j].work_requests / shortest_s if jobs[j].work_requests else max(jobs[j].requests_per_s)
         for j in _able(unit)
     )
-    return sum(rate / unit.requests_per_s[j] for j, rate in zip(_able(unit), peak, strict=True)) + 1.0
+    needed = sum(rate / unit.requests_per_s[j] for j, rate in zip(_able(unit), peak, strict=True)) + 1.0
+    return min(needed, _affordable(machine, limits))
 
 
 def _bounds(
-    at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], jobs: Sequence[Job], periods: Sequence[Period]
+    at: _Columns,
+    machines: Sequence[Machine],
+    units: Sequence[Unit],
+    jobs: Sequence[Job],
+    periods: Sequence[Period],
+    limits: Limits,
 ) -> Bounds:
     """Nothing is negative; a unit that cannot do a job does not, and what is hourly serves nobody who waits."""
     high = np.full(at.total, np.inf)
     high[at.used(0) :] = 1.0
+    high[: len(machines)] = [_affordable(m, limits) for m in machines]
     for u, unit in enumerate(units):
         hourly = machines[unit.machine_index].hourly
         for j, job in enumerate(jobs):
@@ -299,7 +348,7 @@ def _fleet(
     for u, unit in enumerate(units):
         for j in _able(unit):
             for t in range(len(periods)):
-                rate = float(x[at.rate(u, j, t)])
+                rate = float(x[at.rate(u, j, t)]) * _demand(jobs[j], t)
                 if rate > 1e-9 * unit.requests_per_s[j]:
                     use = Use(
                         unit_index=u,

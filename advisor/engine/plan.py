@@ -1,6 +1,7 @@
 """One deployment and one question, as values: what is asked, what could be run, and why a plan is not legal."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from .money import Part
 
@@ -40,6 +41,7 @@ class Constraints:
     quality: str = "near_lossless"  # lossless | near_lossless | any
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
+    inventory_chips: Mapping[str, int] = field(default_factory=dict)  # accelerator -> what can be had; absent: any
     max_watts: float | None = None  # of the site, all chips busy, PUE included
 
 

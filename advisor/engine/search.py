@@ -81,6 +81,7 @@ class Answer:
     feasible: int
     built: Lanes | None
     scale: Scale
+    table: Table | None = None  # every candidate that fits, for what is asked beyond a single choice
 
 
 REASONS = (
@@ -125,6 +126,7 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         feasible=int(np.count_nonzero(meets(workload, table))),
         built=table.built,
         scale=scale,
+        table=table,
     )
 
 

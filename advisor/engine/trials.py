@@ -115,10 +115,19 @@ def budget_excess(workload: Workload, s: Scored) -> float:
     c = workload.constraints
     ratios = [
         s.chips / c.max_accelerators if c.max_accelerators else 0.0,
+        over_inventory(workload, s),
         s.usd_per_hour * HOURS_PER_MONTH / c.max_usd_per_month if c.max_usd_per_month else 0.0,
         s.full_watts / c.max_watts if c.max_watts else 0.0,
     ]
     return max(math.inf if math.isnan(r) else r for r in ratios)
+
+
+def over_inventory(workload: Workload, s: Scored) -> float:
+    """Chips over what can be had of this accelerator; infinite where there is none."""
+    slug, inventory = s.lane.choice.accelerator.slug, workload.constraints.inventory_chips
+    if slug not in inventory:
+        return 0.0
+    return s.chips / inventory[slug] if inventory[slug] else math.inf
 
 
 def over_budget(workload: Workload, s: Scored) -> bool:
