@@ -1,0 +1,407 @@
+"""One check a claim: the engine's own figure, and what it makes of the stated one."""
+
+import math
+
+import numpy as np
+
+from advisor.claim_training import CHECKS as TRAINING
+from advisor.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding
+from advisor.engine.hardware import overhead
+from advisor.engine.model import kv_elements, parameters
+from catalog.models import ApiPrice, QuantizationMethod
+
+H100, A100, H200, V5E, V6E = "h100-sxm", "a100-80gb-sxm", "h200-sxm", "tpu-v5e", "tpu-v6e"
+GB = 1e9
+BUSY = {"concurrency": 128}
+
+
+def agrees(figure: str, why: str = "") -> Finding:
+    return Finding("agrees", figure, why)
+
+
+def conditional(figure: str, why: str) -> Finding:
+    return Finding("conditional", figure, why)
+
+
+def refuted(figure: str, why: str) -> Finding:
+    return Finding("refuted", figure, why)
+
+
+def unknown(why: str, figure: str = "no figure") -> Finding:
+    return Finding("not judged", figure, why)
+
+
+def rate(r: dict[str, float]) -> float:
+    return r["output_tokens_per_s"]
+
+
+# --- memory and roofline ----------------------------------------------------------------------------------------
+
+
+def weights(desk: Desk) -> Finding:
+    total = parameters(desk.model(LLAMA_70B))
+    return agrees(f"{2 * total / GB:.0f} GB of {total / 1e9:.1f}e9 parameters", "Two bytes a parameter.")
+
+
+def one_pass(slug: str, stated_ms: float) -> Check:
+    def check(desk: Desk) -> Finding:
+        a, size = desk.chip(slug), 2.0 * parameters(desk.model(LLAMA_70B))
+        lower_ms = size / a.memory_bytes_per_s * 1e3
+        said = f"{lower_ms:.0f} ms by arithmetic, but {size / GB:.0f} GB do not fit into {a.memory_bytes / GB:.0f} GB"
+        if desk.run(slug, weights="bf16")["fits"]:
+            return agrees(said)
+        two = desk.run(slug, tp=2, weights="bf16")["tpot_ms"]["mean"]
+        return refuted(
+            f"{said}; on two chips a token takes {two:.0f} ms",
+            f"The division is right ({stated_ms:g} ms); no single chip can do it.",
+        )
+
+    return check
+
+
+def cache_128k(desk: Desk) -> Finding:
+    size = 2.0 * kv_elements(desk.model(LLAMA_70B), 131072)
+    each = size / 131072 / 1e3
+    return conditional(
+        f"{size / GB:.0f} GB, {size / 2**30:.0f} GiB in 16 bits ({each:.0f} KB a token)",
+        "The 40 is right in GiB; the 80 counts it twice, for grouped heads keep an eighth of the keys and values.",
+    )
+
+
+def ridge(desk: Desk) -> Finding:
+    a = desk.chip(H100)
+    here = a.flops_per_s["bf16"] / a.memory_bytes_per_s
+    return refuted(f"{here:.0f} FLOP/byte dense", "The stated rate is that of 2:4 sparsity; dense is half.")
+
+
+def matmul_intensity(desk: Desk) -> Finding:
+    n = 4096
+    return agrees(f"{2 * n**3 / (3 * n**2 * 2):.0f} FLOP/byte", "2 n^3 operations over three matrices of two bytes.")
+
+
+def linear_flops(desk: Desk) -> Finding:
+    return agrees(f"{2 * 512 * 12288**2 / 1e9:.0f} GFLOP", "2 x batch x width squared.")
+
+
+def cpu_against_gpu(desk: Desk) -> Finding:
+    fp32 = desk.chip(H100).flops_per_s["fp32"]
+    return agrees(
+        f"{fp32 / 1e12:.0f} TFLOPS, {fp32 / 640e9:.0f} times 640 GFLOPS",
+        "16 cores x 16 operations x 2.5 GHz make the 640.",
+    )
+
+
+# --- serving ----------------------------------------------------------------------------------------------------
+
+
+def decode_at(concurrency: int, stated: float) -> Check:
+    def check(desk: Desk) -> Finding:
+        two, four = (rate(desk.run(H100, tp=tp, weights="bf16", concurrency=concurrency)) for tp in (2, 4))
+        said = f"{two:,.0f} tokens/s on two H100, {four:,.0f} on four ({two / 2:,.0f} and {four / 4:,.0f} a chip)"
+        why = "The number of chips is not stated, and 16-bit weights do not fit into one."
+        low, high = min(two / 2, four / 4), max(two, four)
+        verdict = conditional if low <= stated <= high else refuted
+        tail = "" if verdict is conditional else " No layout of two or four chips comes near."
+        return verdict(said, why + tail)
+
+    return check
+
+
+def by_format(desk: Desk) -> Finding:
+    said = []
+    for name, dtype in (("16 bits", "bf16"), ("INT8", "int8"), ("INT4", "int4"), ("FP8", "fp8")):
+        chips = next(tp for tp in (1, 2, 4) if desk.run(H100, tp=tp, weights=dtype)["fits"])
+        said.append(f"{name} {rate(desk.run(H100, tp=chips, weights=dtype)):.0f} on {chips}")
+    why = (
+        "Only INT4 fits one H100 with room for a cache; INT8 and FP8 read the same bytes, so "
+        "35 against 40 has no cause."
+    )
+    return refuted(", ".join(said) + " chips, tokens/s", why)
+
+
+def naive_to_optimised(desk: Desk) -> Finding:
+    naive = rate(desk.run(H100, tp=4, weights="bf16")) / 4
+    best = rate(desk.run(H100, tp=1, weights="int4", concurrency=16))
+    why = (
+        "20 to 200 is ten times, the steps told (2 x 2 x 3) make twelve; most of it is "
+        "batching, which has no fixed factor."
+    )
+    return conditional(
+        f"{naive:.0f} a chip alone in 16 bits, {best:.0f} in INT4 with 16 requests ({best / naive:.0f} times)", why
+    )
+
+
+def paging(desk: Desk) -> Finding:
+    mean, reserved, block = 600.0, 2048.0, 16.0
+    waste, paged = 1 - mean / reserved, (block / 2) / (mean + block / 2)
+    said = f"{waste:.0%} and {paged:.1%} at a mean of 600 tokens, 2,048 reserved, blocks of 16"
+    return agrees(said, "Half a block is lost a request; what is reserved and not used depends on the lengths.")
+
+
+def against_naive(desk: Desk) -> Finding:
+    llama = {"model": "meta-llama/Llama-2-70b-hf", "tp": 4, "weights": "bf16"}
+    one, many = (rate(desk.run(A100, **llama, concurrency=c)) for c in (1, "max"))
+    said = f"{many / one:.0f} times one request at a time, on four A100"
+    return conditional(said, "The factor is that of the batch which fits: against a static batch it is far smaller.")
+
+
+def batching(desk: Desk) -> Finding:
+    lengths = np.random.default_rng(0).lognormal(math.log(300) - 0.32, 0.8, (2000, 32))
+    share = float(np.mean(lengths.mean(axis=1) / lengths.max(axis=1)))
+    said = f"{share:.0%} of the seats work in static batches of 32; all of them while requests wait"
+    return agrees(
+        said, "A static batch waits for its longest answer (lengths log-normal, p95 about 2.7 times the mean)."
+    )
+
+
+def frameworks(desk: Desk) -> Finding:
+    vllm, sglang = (
+        rate(desk.run(H100, model=LLAMA_8B, weights="bf16", framework=name, concurrency=256))
+        for name in ("vllm", "sglang")
+    )
+    said = (
+        f"SGLang {sglang:,.0f}, vLLM {vllm:,.0f} tokens/s for 8B on an H100 with 256 requests "
+        f"({sglang / vllm - 1:+.0%})"
+    )
+    return conditional(
+        said, "16,215 is 29 % above 12,553; neither model, chip nor version is stated, and the order turns with each."
+    )
+
+
+def needs_probe(what: str) -> Check:
+    return lambda desk: unknown(f"{what} Measure it with the probes.")
+
+
+def speculation(desk: Desk) -> Finding:
+    def leviathan(a: float, k: int, cost: float) -> float:
+        return (1 - a ** (k + 1)) / (1 - a) / (k * cost + 1)
+
+    low, high = leviathan(0.7, 8, 0.1), leviathan(0.9, 8, 0.05)
+    told = 0.8 * 5 / (0.8 * 5 * 0.1 + 1)
+    said = (
+        f"{low:.1f} to {high:.1f} times by Leviathan et al. 2023 with a draft at 5 to 10 % of "
+        f"the cost; the text's formula gives {told:.2f} where theirs gives {leviathan(0.8, 5, 0.1):.2f}"
+    )
+    return conditional(
+        said,
+        "True alone on the chips; large batches take the gain away. The formula of the text is not that of the paper.",
+    )
+
+
+def speculation_most(desk: Desk) -> Finding:
+    need = next(a for a in np.arange(0.5, 1.0, 0.01) if (1 - a**6) / (1 - a) / (5 * 0.05 + 1) >= 3.6)
+    return conditional(
+        f"needs an acceptance of {need:.0%} with 5 drafted tokens at 5 % of the cost",
+        "Reached for predictable text only; the acceptance is not stated.",
+    )
+
+
+def prompt_caching(desk: Desk) -> Finding:
+    rows = ApiPrice.objects.filter(usd_per_mtok_cached_input__isnull=False, usd_per_mtok_input__gt=0)
+    saved = [1 - float(p.usd_per_mtok_cached_input or 0) / float(p.usd_per_mtok_input) for p in rows]
+    middle, most = float(np.median(saved)), float(np.max(saved))
+    said = f"cached input costs {middle:.0%} less at the median of {len(saved)} endpoints, {most:.0%} at most"
+    return conditional(
+        said,
+        "The 90 is the best of the market. Latency falls by the share of the prompt that is "
+        "cached, which is not stated.",
+    )
+
+
+def tensor_cores(desk: Desk) -> Finding:
+    return agrees(
+        f"{desk.efficiency(H100).matmul_16_fraction:.0%} of the dense peak in large sustained multiplies",
+        "The low end is what small or unaligned shapes leave; see the ledger of a decode step.",
+    )
+
+
+def flash(desk: Desk) -> Finding:
+    new, old = desk.efficiency(H100).attention_fraction, desk.efficiency(A100).attention_fraction
+    return conditional(
+        f"{old:.0%} on A100 and {new:.0%} on H100, as calibrated for serving",
+        "The shares told are of long sequences alone on the chip; FlashAttention 1 is served by nothing here.",
+    )
+
+
+def graphs(desk: Desk) -> Finding:
+    r = desk.run(H100, model="meta-llama/Llama-2-7b-hf", weights="bf16")
+    eager_s = overhead(desk.scopes, r["framework"], r["framework_version"]).eager_s_per_layer * 32
+    ratio = max(eager_s * 1e3 / r["tpot_ms"]["mean"], 1.0)
+    return conditional(
+        f"{ratio:.1f} times: {eager_s * 1e3:.0f} ms to launch 32 layers, "
+        f"{r['tpot_ms']['mean']:.1f} ms a token in graphs on an H100",
+        "Only where the host is the slower one: one request, a small model.",
+    )
+
+
+def int4_8b(desk: Desk) -> Finding:
+    wide, narrow = (desk.run(A100, model=LLAMA_8B, weights=w) for w in ("bf16", "int4"))
+    saved = 1 - narrow["memory"]["weights_gib"] / wide["memory"]["weights_gib"]
+    return conditional(
+        f"{rate(narrow) / rate(wide):.2f} times and {saved:.0%} less memory for weights, one request on an A100",
+        "Holds at batch 1; with a large batch 4-bit weights stop paying, for the multiply runs in 16 bits.",
+    )
+
+
+def int4_warns(desk: Desk) -> Finding:
+    lossy = QuantizationMethod.objects.filter(settings__quality="lossy").count()
+    return agrees(
+        f"{lossy} formats carry the warning",
+        "No figure is stated; every answer in such a format says so, and what to compare before shipping.",
+    )
+
+
+def fused_mlp(desk: Desk) -> Finding:
+    layer = 1024 * 4096 * 4
+    return conditional(
+        f"{layer / 2**20:.0f} MiB a layer and {80 * layer / 2**20:,.0f} over 80 in FP32; half in BF16",
+        "One tensor of 1,024 x 4,096; frameworks free it after its layer, so 80 layers never "
+        "hold it at once when serving.",
+    )
+
+
+def formats_by_hardware(desk: Desk) -> Finding:
+    a, c = desk.chip(A100), desk.chip("rtx-4090")
+    size = 0.5 * parameters(desk.model(LLAMA_8B)) / GB
+    said = (
+        f"A100 multiplies INT8 and has {'an' if 'fp8' in a.flops_per_s else 'no'} FP8; an RTX "
+        f"4090 has {c.memory_bytes / GB:.0f} GB (8B in INT4: {size:.0f} GB)"
+    )
+    return agrees(said, "The rankings of these chips come out so; FP8 on the 4090 is as good where the model is small.")
+
+
+# --- money and energy -------------------------------------------------------------------------------------------
+
+
+def cost_of(slug: str, chips: int, dtype: str, low: float, high: float) -> Check:
+    def check(desk: Desk) -> Finding:
+        full = desk.usd_per_mtok(slug, chips, weights=dtype, **BUSY)
+        third, out = (
+            full / 0.3,
+            desk.rent(slug) * chips / (rate(desk.run(slug, tp=chips, weights=dtype, **BUSY)) * 3600) * 1e6,
+        )
+        said = (
+            f"${full:.2f} a million tokens busy all day, ${third:.2f} at 30 % load, ${out:.2f} "
+            f"by output tokens alone ({chips} chips, {dtype}, a chip {desk.rent_words(slug)})"
+        )
+        why = "The load is not stated, nor whether prompts count: it decides more than the chip."
+        return (conditional if full <= high and out >= low else refuted)(said, why)
+
+    return check
+
+
+def tpu_cheaper(desk: Desk) -> Finding:
+    tpu, gpu = desk.usd_per_mtok(V6E, 8, weights="bf16", **BUSY), desk.usd_per_mtok(H100, 4, weights="bf16", **BUSY)
+    said = (
+        f"TPU v6e ${tpu:.2f} ({desk.rent_words(V6E)}), H100 ${gpu:.2f} ({desk.rent_words(H100)}) a million tokens, 70B "
+        f"in 16 bits, both busy: {gpu / tpu:.2g} times"
+    )
+    good = 2 <= gpu / tpu <= 4
+    return (agrees if good else refuted)(
+        said, "A provider's own chip is sold by that provider alone, at list prices; GPUs have a market."
+    )
+
+
+def hybrid(desk: Desk) -> Finding:
+    return unknown(
+        "Depends on how much is trained and how much served, which is not stated; each half is claims c12 to c14."
+    )
+
+
+def per_watt(desk: Desk) -> Finding:
+    said = []
+    for slug in (A100, H100, "tpu-v5p", "b100"):
+        a = desk.chip(slug)
+        said.append(
+            f"{a.name} {a.flops_per_s['bf16'] / a.watts / 1e12:.2f}" if math.isfinite(a.watts) else f"{a.name} unknown"
+        )
+    return conditional(
+        ", ".join(said), "No power of a TPU v5p is published; its figure rests on the 250 W that the claim supposes."
+    )
+
+
+def h100_rate(desk: Desk) -> Finding:
+    return refuted(
+        f"{desk.chip(H100).flops_per_s['bf16'] / 1e12:.0f} TFLOPS dense",
+        "1,979 is the rate with 2:4 sparsity, which no served model has.",
+    )
+
+
+def v5e_rate(desk: Desk) -> Finding:
+    a = desk.chip(V5E)
+    return refuted(
+        f"{a.flops_per_s['bf16'] / 1e12:.0f} TFLOPS in BF16, {a.flops_per_s['int8'] / 1e12:.0f} in INT8",
+        "197 is its BF16 rate; it has no FP8.",
+    )
+
+
+def v7_power(desk: Desk) -> Finding:
+    watts = desk.chip("tpu-v7").watts
+    return unknown(
+        "Two figures in one text contradict each other, and Google publishes none.",
+        "not published" if math.isnan(watts) else f"{watts:.0f} W",
+    )
+
+
+def v7_tco(desk: Desk) -> Finding:
+    each = {s: desk.rent(s) / desk.chip(s).flops_per_s["fp8"] * 1e15 for s in ("tpu-v7", "gb200")}
+    less = 1 - each["tpu-v7"] / each["gb200"]
+    said = (
+        f"rented, a dense FP8 PFLOP/s costs ${each['tpu-v7']:.2f} an hour on v7 and "
+        f"${each['gb200']:.2f} on GB200 ({less:+.0%} saved)"
+    )
+    return conditional(said, "The claim is of the maker's own cost, which is not public; a customer pays the rent.")
+
+
+def b200_rates(desk: Desk) -> Finding:
+    a = desk.chip("b200").flops_per_s
+    return refuted(
+        f"{a['fp4'] / 1e15:.0f} and {a['fp8'] / 1e15:.1f} PFLOPS dense",
+        "Both figures are with sparsity; compared dense to dense, FP4 is twice FP8, not 2.2 times.",
+    )
+
+
+def million_a_day(desk: Desk) -> Finding:
+    usd = desk.usd_per_mtok(H100, 4, weights="bf16", **BUSY)
+    tokens = 1e6 / usd * 1e6
+    chips = 1e6 / 24 / desk.rent(H100)
+    said = f"true at {tokens / 1e12:.2g} T tokens a day: {tokens / 1200 / 1e9:.2g} G requests on {chips:,.0f} H100"
+    return conditional(
+        said, "No volume is stated. The figure is the bill of a very large service, not of one model at some scale."
+    )
+
+
+def cold_start(desk: Desk) -> Finding:
+    size = 2.0 * parameters(desk.model(LLAMA_70B)) / GB
+    return unknown(
+        "Start-up is not modelled; reading the weights alone is a lower bound.",
+        f"{size / 3:.0f} s to read {size:.0f} GB at 3 GB/s",
+    )
+
+
+def order_of_steps(desk: Desk) -> Finding:
+    return unknown(
+        "Advice on an order of steps, not a figure; the launch files take the steps that the answer rests on."
+    )
+
+
+CHECKS: dict[str, Check] = {
+    **TRAINING,
+    "c01": weights, "c02": one_pass(H100, 42), "c03": one_pass(A100, 70),
+    "c04": decode_at(1, 20), "c05": decode_at(32, 400), "c06": decode_at(128, 800), "c07": by_format,
+    "c08": cost_of(H100, 4, "bf16", 0.5, 1.0), "c09": cost_of(A100, 4, "bf16", 0.8, 1.5),
+    "c10": cost_of(V5E, 8, "int8", 0.3, 0.6), "c11": cost_of(H200, 2, "bf16", 0.4, 0.8),
+    "c12": tpu_cheaper, "c15": hybrid, "c16": per_watt, "c17": h100_rate, "c18": v5e_rate, "c19": v7_power,
+    "c20": v7_tco, "c21": naive_to_optimised, "c22": paging, "c23": cache_128k, "c24": against_naive, "c25": batching,
+    "c26": frameworks, "c27": needs_probe("Contiguous caches are served by nothing here, so there is nothing to "
+"compare."),
+    "c28": speculation, "c29": speculation_most, "c30": prompt_caching, "c31": flash, "c32": tensor_cores,
+    "c33": graphs, "c34": needs_probe("Every framework of the catalog compiles; how much it gains is not separated."),
+    "c35": needs_probe("Start of kernels is part of a calibration, inside captured graphs alone."),
+    "c37": fused_mlp, "c38": int4_8b,
+    "c39": needs_probe("Quality is quoted from its sources, never computed."), "c40": int4_warns, "c41": b200_rates,
+    "c52": ridge, "c53": matmul_intensity, "c54": linear_flops, "c55": cpu_against_gpu,
+    "c56": needs_probe("Shapes of real models are aligned; the engine does not price what misaligned ones lose."),
+    "c57": formats_by_hardware, "c58": order_of_steps, "c59": order_of_steps, "c60": order_of_steps,
+    "c61": order_of_steps, "c62": order_of_steps, "c63": million_a_day, "c64": cold_start,
+}  # fmt: skip

@@ -1,0 +1,36 @@
+"""Claims of the field beside the engine's own figures."""
+
+from argparse import ArgumentParser
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from advisor.management.commands.advise import require_catalog
+from catalog.fixtures import FixtureError
+
+
+class Command(BaseCommand):
+    help = "Computes the engine's own figure for every claim of fixtures/claims.csv and says which hold."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--write-docs", type=Path, metavar="FILE", help="write the page, such as docs/claims.md")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from advisor import claim_checks, claims  # here: `--help` need not import the engine
+
+        require_catalog()
+        try:
+            found = claims.judged(claim_checks.CHECKS)
+        except FixtureError as error:
+            raise CommandError(str(error)) from error
+        if options["write_docs"]:
+            try:
+                options["write_docs"].write_text(claims.page(found, claims.Desk().day), encoding="utf-8")
+            except OSError as error:
+                raise CommandError(f"cannot write {options['write_docs']}: {error}") from error
+        for claim, finding in found:
+            self.stdout.write(f"{claim.id}  {finding.verdict:12}  {claim.claim}: {finding.figure}")
+        counts = Counter(finding.verdict for _, finding in found)
+        self.stdout.write(", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()))
