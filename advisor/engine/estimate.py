@@ -252,6 +252,11 @@ def prefill_s(built: Lanes, i: int, tokens: float) -> float:
     return float(max(device, t.host_s[i]) + t.serial_s[i])
 
 
+def idle_s(built: Lanes, i: int) -> float:
+    """What a request to an idle server waits for before its step: the way in, and host work that nothing hides."""
+    return float(built.times.request_s[i] + built.times.host_s[i])
+
+
 def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:
     lane = own[0]
     base = _memory_figures(own, built, start)
@@ -259,7 +264,8 @@ def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed:
         return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
     if case.phase == "prefill":
         seconds = prefill_s(built, start, case.isl)
-        return replace(base, prefill_tokens_per_s=(case.source_tokens or case.isl) / seconds, ttft_mean_s=seconds)
+        rate = (case.source_tokens or case.isl) / seconds
+        return replace(base, prefill_tokens_per_s=rate, ttft_mean_s=seconds + idle_s(built, start))
     if case.phase == "decode":
         seconds = step_s(built, start, 1, case.isl + case.osl / 2)
         return replace(base, output_tokens_per_s=1 / seconds, tpot_mean_s=seconds)

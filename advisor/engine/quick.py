@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .case import Case
-from .estimate import Resources, drafted, of_decoder, offered, prefill_s, prepare, step_s
+from .estimate import Resources, drafted, idle_s, of_decoder, offered, prefill_s, prepare, step_s
 from .hardware import Efficiency, Overhead, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes, take
 from .layout import HALF, rate_of
@@ -94,7 +94,9 @@ def _kernel(case: Case, lane: Lane) -> Means:
 def _alone(case: Case, built: Lanes, row: int) -> Means:
     if case.phase == "prefill":
         seconds = prefill_s(built, row, case.isl)
-        return Means(ttft_mean_s=seconds, prefill_tokens_per_s=(case.source_tokens or case.isl) / seconds)
+        return Means(
+            ttft_mean_s=seconds + idle_s(built, row), prefill_tokens_per_s=(case.source_tokens or case.isl) / seconds
+        )
     seconds = step_s(built, row, 1, case.isl + case.osl / 2)
     return Means(tpot_mean_s=seconds, output_tokens_per_s=1 / seconds)
 
