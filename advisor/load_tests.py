@@ -42,23 +42,35 @@ VECTORS = (
 def record(option: Option, content: bytes, file_name: str, calibrates: bool = False) -> tuple[LoadTest, bool]:
     """(the row, whether it is new): a file given twice for an option is one result. LoadResultError: unreadable."""
     measured = parse(content).as_json()
-    if calibrates and (why := compare(option.detail, measured)["differences"]):
-        raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
+    if calibrates:
+        refuse_other_loads(option, measured)
     digest = hashlib.sha256(content).hexdigest()
     name = "".join(c for c in file_name if c.isprintable())[:200]
     with transaction.atomic():
-        return LoadTest.objects.get_or_create(
+        test, is_new = LoadTest.objects.get_or_create(
             option=option,
             file_sha256=digest,
             defaults={"file_name": name, "measured": measured, "calibrates": calibrates},
         )
+        if calibrates and not test.calibrates:
+            LoadTest.objects.filter(pk=test.pk).update(calibrates=True)
+    return test, is_new
 
 
 def set_calibrates(test: LoadTest, wanted: bool) -> None:
     """The planner's switch; LoadResultError where the run was of another load than the prediction."""
-    if wanted and (why := compare(test.option.detail, test.measured)["differences"]):
-        raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
+    if wanted:
+        refuse_other_loads(test.option, test.measured)
     LoadTest.objects.filter(pk=test.pk).update(calibrates=wanted)
+
+
+def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
+    """LoadResultError where a measured row could not say what was run: a row knows nothing of shared prefixes."""
+    why = compare(option.detail, measured)["differences"]
+    if option.advice.workload.spec["traffic"].get("prefix_cache_hit_rate"):
+        why = [*why, "its prompts share prefixes, which a measured row cannot say; ask and test with a hit rate of 0"]
+    if why:
+        raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
 
 
 # --- comparing --------------------------------------------------------------------------------------------------
@@ -185,6 +197,8 @@ METRICS = {  # of the measured rows
     **{f"ttft_ms_{key}": ("ttft_ms", key) for key in ("mean", "p50", "p99")},
     **{f"tpot_ms_{key}": ("tpot_ms", key) for key in ("mean", "p50", "p99")},
 }
+# a row tells lengths by their means; where they vary, the spread makes these figures and a row cannot say it
+OF_THE_SPREAD = ("ttft_ms_mean", "ttft_ms_p99", "tpot_ms_p99")
 
 
 def measured_rows(tests: Iterable[LoadTest]) -> list[dict[str, str]]:
@@ -194,11 +208,13 @@ def measured_rows(tests: Iterable[LoadTest]) -> list[dict[str, str]]:
 
 def _rows_of(test: LoadTest) -> list[dict[str, str]]:
     r, m = test.option.detail, test.measured
-    values = {metric: m[part].get(key) for metric, (part, key) in METRICS.items()}
+    spec = test.option.advice.workload.spec
+    kept = [metric for metric in METRICS if is_constant(spec) or metric not in OF_THE_SPREAD]
+    values = {metric: m[METRICS[metric][0]].get(METRICS[metric][1]) for metric in kept}
     values["output_tokens_per_s"] = m["output_tokens_per_s"]
     chips = r["tp"] * r["pp"] * r["dp"]
     seats = f"{m['concurrency']:g}" if m["concurrency"] else f"qps={m['requests_per_s']:.6g}"
-    model = str(test.option.advice.workload.spec["model"])
+    model = str(spec["model"])
     common = {
         "task": "server_throughput",
         "model": model,
@@ -219,7 +235,7 @@ def _rows_of(test: LoadTest) -> list[dict[str, str]]:
         "date": test.created_at.date().isoformat(),
         "source_key": SOURCE_KEY,
         "confidence": "B",
-        "notes": "own load test; lengths vary about these means",
+        "notes": "own load test" if is_constant(spec) else "own load test; lengths vary about these means",
     }
     return [
         {**dict.fromkeys(COLUMNS, ""), **common, "id": f"{SOURCE_KEY}_{test.pk}:{metric}", "metric": metric}
@@ -227,6 +243,12 @@ def _rows_of(test: LoadTest) -> list[dict[str, str]]:
         for metric, value in values.items()
         if value is not None
     ]
+
+
+def is_constant(spec: Mapping[str, Any]) -> bool:
+    """Whether every request has the same lengths."""
+    parts = (spec["traffic"]["input_tokens"], spec["traffic"]["output_tokens"])
+    return all(not isinstance(p, Mapping) or (not p.get("trace") and p.get("p95") in (None, p["mean"])) for p in parts)
 
 
 def _text(value: float | None) -> str:

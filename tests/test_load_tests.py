@@ -103,7 +103,7 @@ def test_the_same_file_is_one_result(option: Option) -> None:
     first, is_new = load_tests.record(option, written(vllm()), "a.json")
     again, is_new_again = load_tests.record(option, written(vllm()), "b.json", calibrates=True)
     assert (first.pk, is_new, is_new_again) == (again.pk, True, False)
-    assert not LoadTest.objects.get().calibrates
+    assert LoadTest.objects.get().calibrates  # the planner said so the second time
 
 
 # --- command line -----------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_marked_results_become_measured_rows_that_fidelity_reads(option: Option,
     call_command("export_loadtests", "--out", str(path))
     found = measured.read(path)
     values = {r.metric: r.value for r in found}
-    assert values["ttft_ms_mean"] == 160 and values["output_tokens_per_s"] == 1800 and len(found) == 7
+    assert values == {"ttft_ms_p50": 144, "tpot_ms_mean": 18, "tpot_ms_p50": 18, "output_tokens_per_s": 1800}
     row = found[0]
     assert (row.n_accelerators, row.tp, row.concurrency_or_batch, row.source_key) == ("2", "2", "qps=6", "load_test")
 
@@ -231,6 +231,28 @@ def test_marked_results_become_measured_rows_that_fidelity_reads(option: Option,
     assert isinstance(case, Case) and case.client.kind == "poisson" and case.client.rate_per_s == 6
     assert (case.framework, case.framework_version, case.chips, case.isl, case.osl) == ("vllm", "0.24.0", 2, 2000, 300)
     assert case.client.known is False
+
+
+def spec_with(option: Option, **traffic: Any) -> None:
+    workload = option.advice.workload
+    workload.spec["traffic"] |= traffic
+    workload.save()
+
+
+def test_of_constant_lengths_means_and_tails_become_rows_too(option: Option) -> None:
+    spec_with(option, input_tokens={"mean": 2000, "p95": 2000}, output_tokens=300)
+    load_tests.record(option, written(vllm()), "r.json", calibrates=True)
+    rows = load_tests.measured_rows(LoadTest.objects.all())
+    assert {r["metric"] for r in rows} == {*load_tests.METRICS, "output_tokens_per_s"}
+    assert rows[0]["notes"] == "own load test"
+
+
+def test_a_run_with_shared_prefixes_is_evidence_yet_no_calibration(option: Option) -> None:
+    spec_with(option, prefix_cache_hit_rate=0.3)
+    with pytest.raises(LoadResultError, match="share prefixes, which a measured row cannot say"):
+        load_tests.record(option, written(vllm()), "r.json", calibrates=True)
+    assert load_tests.record(option, written(vllm()), "r.json")[1]
+    assert load_tests.shown(option)["tests"][0]["differences"] == []
 
 
 def test_nothing_marked_is_told(option: Option) -> None:

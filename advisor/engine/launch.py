@@ -153,7 +153,16 @@ def _vllm(start: Start) -> list[str]:
         words += ["--distributed-executor-backend", "ray"]
     elif start.hosts > 1:
         words += ["--nnodes", str(start.hosts), "--node-rank", "0", "--master-addr", FIRST_HOST]
-    return words + _named(start) + _loaded_as(start)
+    return [*_cache_of_a_cpu(start), *words, *_named(start), *_loaded_as(start)]
+
+
+def _cache_of_a_cpu(start: Start) -> list[str]:
+    """vLLM on CPUs takes the cache's size per rank in whole GiB from the environment, and little without it."""
+    memory = start.s.memory
+    room_gib = int((memory.kv_bytes + memory.free_bytes) / 2.0**30)
+    if start.s.lane.choice.accelerator.kind != "cpu" or start.makes_vectors or room_gib < 1:
+        return []
+    return ["env", f"VLLM_CPU_KVCACHE_SPACE={room_gib}"]
 
 
 def _named(start: Start) -> list[str]:

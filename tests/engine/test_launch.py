@@ -198,3 +198,12 @@ def test_the_script_says_which_release_to_get(best: Scored, framework: str, vend
     a = replace(best.lane.choice.accelerator, vendor=vendor)
     script = launch("m", under(best, framework, accelerator=a), LLAMA_8B, question())["files"]["serve.sh"]
     assert f"# get it: {said}" in script
+
+
+def test_a_cpu_is_told_the_room_of_its_cache(best: Scored):
+    a = replace(best.lane.choice.accelerator, kind="cpu")
+    s = under(best, "vllm", accelerator=a)
+    s = replace(s, memory=replace(s.memory, kv_bytes=30.5 * 2**30, free_bytes=10 * 2.0**30))
+    found = words(s)
+    assert found[:4] == ["env", "VLLM_CPU_KVCACHE_SPACE=40", "vllm", "serve"]
+    assert "--gpu-memory-utilization" not in found and "env" not in words(under(best, "vllm"))
