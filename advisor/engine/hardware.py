@@ -58,7 +58,7 @@ class Overhead:
     eager_s_per_expert_layer: float
     matmul_factor: float
     memory_factor: float
-    core_bytes_per_s: float  # most that its kernels read per core of the chip; large where they fill the memory
+    core_bytes_per_s: float  # most that its kernels read per core of the chip; 0 or large: they fill the memory
     prefill_factor: float  # attention kernels in prefill
     expert_factor: float  # its grouped GEMM at many tokens
     collective_factor: float  # fixed cost of its collectives (fused, one-shot) against the library's

@@ -80,8 +80,8 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
 
 def _memory_rate(a: Accelerator, e: Efficiency, o: Overhead) -> float:
     """Bytes/s that kernels reach: near the memory's rate, or what their cores can ask for where that is less."""
-    memory, cores = a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, max(a.cores, 1) * o.core_bytes_per_s
-    return float((memory**-CORE_SHARPNESS + cores**-CORE_SHARPNESS) ** (-1 / CORE_SHARPNESS))
+    memory, asked = a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, max(a.cores, 1) * o.core_bytes_per_s
+    return memory / (1.0 + (memory / asked) ** CORE_SHARPNESS) ** (1.0 / CORE_SHARPNESS) if asked else memory
 
 
 def _read_share(e: Efficiency, quantization: Quantization | None) -> float:
