@@ -210,7 +210,7 @@ def growth_json(taken: Json, bill: Bill, s: Scored) -> Json | None:
         "npv_all_now_usd": cents_json(found.now_usd),
         "npv_extending_usd": cents_json(found.later_usd),
         "better": "extend when the traffic comes" if found.later_usd < found.now_usd - 0.005 else "no difference",
-        "assumes": "today's price of hardware throughout; the peak grows with the mean",
+        "assumes": "the option is sized for today's traffic; the peak grows with the mean; prices stay",
     }
 
 

@@ -21,11 +21,6 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
         lambda spec: spec["traffic"]["load_curve"] != "flat",
         "sized for the peak and paid around the clock, whatever the hours",
     ),
-    (
-        "traffic.growth_fraction_per_year",
-        lambda spec: spec["traffic"]["growth_fraction_per_year"],
-        "options are sized for today's traffic; what growth then costs is under money.growth of each",
-    ),
     ("owned", lambda spec: spec["owned"], "accelerators that you own are priced like any others"),
     ("constraints.site.kw_per_rack", lambda spec: spec["constraints"]["site"]["kw_per_rack"], "racks are not planned"),
     (

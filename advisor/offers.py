@@ -299,6 +299,11 @@ def host_watts(chip: Chip, accelerators: int, known: Sequence[Json], a: Assumpti
     return max(float(unit["watts"]) / unit["accelerators"] - chip.watts, 0.0)
 
 
+def by_the_chip(p: Json) -> bool:
+    """Whether the price is of one chip out of a larger host or slice, as its name or its source says."""
+    return PER_CHIP in p["instance"] or "(per chip)" in p["instance"] or "per chip-hour" in p["source"]
+
+
 def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> Offer:
     """An instance by the hour, with the grid of its region."""
     parts = rent_parts(p["usd_per_hour"], p["term"], a)
@@ -318,7 +323,7 @@ def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> O
         usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
         pue=place.get("pue") or a.pue,
         host_watts_per_accelerator=watts,
-        joined_accelerators=chip.chips_per_host if PER_CHIP in p["instance"] else 0,
+        joined_accelerators=chip.chips_per_host if by_the_chip(p) else 0,
         notes=p.get("notes", ""),
     )
 

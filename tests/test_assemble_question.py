@@ -38,7 +38,6 @@ def test_a_plain_question_is_used_whole() -> None:
     ("change", "field"),
     [
         ("traffic.load_curve=office_hours", "traffic.load_curve"),
-        ("traffic.growth_fraction_per_year=0.5", "traffic.growth_fraction_per_year"),
         ("owned={a100-80gb-sxm: 16}", "owned"),
         ("constraints.site={kw_per_rack: 20}", "constraints.site.kw_per_rack"),
         ("constraints.site={cooling: air}", "constraints.site.cooling"),
