@@ -234,9 +234,21 @@ def first_in_full(r: Row) -> list[str]:
         ("bound by", str(r["bound"])),
     ]
     notes = [f"- {reason}" for reason in r["reasons"]] + [f"- Warning: {warning}" for warning in r["warnings"]]
-    launch = ["```sh", str(r["launch"]["command"]), "```"]
+    launch = ["```sh", str(r["launch"]["command"]), "```", *ready_lines(r["launch"])]
     notes += bill_lines(r)
     return [f"## {r['label']}", "", *map(markdown_row, rows), "", *notes, "", *launch, ""]
+
+
+def ready_lines(launch: Row) -> list[str]:
+    """What is known of the command's options, and the test of the predicted load."""
+    lines, flags, test = [], launch.get("flags"), launch.get("load_test")
+    if flags:
+        unknown = f"not found: {', '.join(flags['unknown'])}; " if flags["unknown"] else ""
+        state = "Options in the list of" if flags["checked"] else "Options unchecked:"
+        lines += ["", f"{state} {unknown}{flags['source']}."]
+    if test:
+        lines += ["", "The predicted load, after load_trace.py:", "", "```sh", test["commands"]["vllm"], "```"]
+    return lines
 
 
 def bill_lines(r: Row) -> list[str]:

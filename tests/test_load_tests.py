@@ -259,3 +259,9 @@ def test_nothing_marked_is_told(option: Option) -> None:
     load_tests.record(option, written(vllm()), "r.json")
     with pytest.raises(CommandError, match="No load test is marked"):
         call_command("export_loadtests")
+
+
+def test_the_markdown_names_the_list_of_options_and_the_load_test(option: Option, client: Client) -> None:
+    said = client.get(f"/advice/{option.advice_id}/advice.md").content.decode()
+    assert "Options in the list of vllm 0.24.0, options read on 2026-11-21." in said
+    assert "The predicted load, after load_trace.py:\n\n```sh\nvllm bench serve --num-prompts 2000\n```" in said

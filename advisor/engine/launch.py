@@ -377,7 +377,7 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     else:
         files |= other_hosts(start, words)
     found: Launch = {"command": shlex.join(words), "files": files}
-    test, beside = load_test(name, s, workload, start.longest.tokens)
+    test, beside = load_test(name, start.checkpoint, s, workload, start.longest.tokens)
     return {**found, "files": files | beside, "load_test": test} if test else found
 
 

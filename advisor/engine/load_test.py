@@ -37,30 +37,43 @@ class LoadTest(TypedDict):
 class Load:
     """What one replica is sent."""
 
+    model: str  # whose tokenizer counts
+    asked_name: str  # what the server knows it by
     requests: int
     requests_per_s: float | None
     concurrency: int | None
     makes_vectors: bool
 
 
-def load_of(s: Scored, workload: Workload) -> Load:
+def load_of(name: str, asked_name: str, s: Scored, workload: Workload) -> Load:
     """The share of the peak that one of the carrying replicas was simulated with; of a batch all its seats."""
     if workload.kind == BATCH:
-        return Load(requests=REQUESTS, requests_per_s=None, concurrency=s.concurrency, makes_vectors=False)
-    rate = workload.requests_per_s_peak / (s.replicas - s.spare_replicas)
-    count = min(REQUESTS, max(FEWEST, math.ceil(rate * LONGEST_S)))
-    vectors = workload.kind == EMBEDDING
-    return Load(requests=count, requests_per_s=rate, concurrency=None, makes_vectors=vectors)
+        rate, count, seats = None, REQUESTS, s.concurrency
+    else:
+        rate, seats = workload.requests_per_s_peak / (s.replicas - s.spare_replicas), None
+        count = min(REQUESTS, max(FEWEST, math.ceil(rate * LONGEST_S)))
+    return Load(
+        model=name,
+        asked_name=asked_name,
+        requests=count,
+        requests_per_s=rate,
+        concurrency=seats,
+        makes_vectors=workload.kind == EMBEDDING,
+    )
 
 
-def load_test(name: str, s: Scored, workload: Workload, longest_tokens: int) -> tuple[LoadTest | None, dict[str, str]]:
+def load_test(
+    name: str, checkpoint: str, s: Scored, workload: Workload, longest_tokens: int
+) -> tuple[LoadTest | None, dict[str, str]]:
     """The test and its files; nothing for servers that no load generator here can ask, or for sources of encoders."""
     if s.lane.framework.slug in UNHEARD or workload.source_tokens is not None:
         return None, {}
-    load = load_of(s, workload)
-    commands = {"vllm": shlex.join(_vllm(name, load))}
+    # MLX would load another model under any name but that of its checkpoint or this one
+    asked_name = "default_model" if s.lane.framework.slug == "mlx" and checkpoint != name else name
+    load = load_of(name, asked_name, s, workload)
+    commands = {"vllm": shlex.join(_vllm(load))}
     if not load.makes_vectors:
-        commands |= {"guidellm": shlex.join(_guidellm(name, load)), "aiperf": shlex.join(_aiperf(name, load))}
+        commands |= {"guidellm": shlex.join(_guidellm(load)), "aiperf": shlex.join(_aiperf(load))}
     rate = load.requests_per_s
     test: LoadTest = {
         "requests": load.requests,
@@ -77,10 +90,15 @@ def load_test(name: str, s: Scored, workload: Workload, longest_tokens: int) -> 
 # --- the commands -----------------------------------------------------------------------------------------------
 
 
-def _vllm(name: str, load: Load) -> list[str]:
+def _named(load: Load) -> list[str]:
+    words = ["--model", load.asked_name]
+    return words if load.asked_name == load.model else [*words, "--tokenizer", load.model]
+
+
+def _vllm(load: Load) -> list[str]:
     endpoint = ("openai-embeddings", "/v1/embeddings") if load.makes_vectors else ("openai", "/v1/completions")
     words = ["vllm", "bench", "serve", "--backend", endpoint[0], "--base-url", URL, "--endpoint", endpoint[1]]
-    words += ["--model", name, "--dataset-name", "timed_trace", "--dataset-path", TRACE]
+    words += [*_named(load), "--dataset-name", "timed_trace", "--dataset-path", TRACE]
     words += ["--timed-trace-chunk-hash-size", str(BLOCK_TOKENS), "--timed-trace-sec-multiplier", "0.001"]
     words += ["--num-prompts", str(load.requests), "--seed", str(SEED)]
     if load.concurrency:
@@ -91,7 +109,7 @@ def _vllm(name: str, load: Load) -> list[str]:
     return [*words, "--metric-percentiles", "50,95,99", "--save-result", "--result-filename", "load_vllm.json"]
 
 
-def _guidellm(name: str, load: Load) -> list[str]:
+def _guidellm(load: Load) -> list[str]:
     """Its arguments as JSON, so that no name is read as more than a name."""
     source = {"kind": "json_file", "path": TRACE}
     data = {"kind": "mooncake", "source": source, "hash_id_block_size": BLOCK_TOKENS, "time_scale": 0.001}
@@ -99,10 +117,15 @@ def _guidellm(name: str, load: Load) -> list[str]:
     if load.concurrency:
         profile = {"kind": "concurrent", "streams": load.concurrency}
     given = {
-        "--backend": {"kind": "openai_http", "target": URL, "model": name, "request_format": "/v1/completions"},
+        "--backend": {
+            "kind": "openai_http",
+            "target": URL,
+            "model": load.asked_name,
+            "request_format": "/v1/completions",
+        },
         "--profile": profile,
         "--data": data,
-        "--tokenizer": {"kind": "huggingface_auto", "model": name},
+        "--tokenizer": {"kind": "huggingface_auto", "model": load.model},
         "--constraint": {"kind": "max_requests", "count": load.requests},
         "--metrics": {"kind": "generative", "sample_size": 0},  # figures without the texts
         "--output": {"kind": "json", "path": "load_guidellm.json"},
@@ -111,8 +134,8 @@ def _guidellm(name: str, load: Load) -> list[str]:
     return ["guidellm", "run", *words]
 
 
-def _aiperf(name: str, load: Load) -> list[str]:
-    words = ["aiperf", "profile", "--model", name, "--url", URL, "--endpoint-type", "completions", "--streaming"]
+def _aiperf(load: Load) -> list[str]:
+    words = ["aiperf", "profile", *_named(load), "--url", URL, "--endpoint-type", "completions", "--streaming"]
     words += ["--input-file", TRACE, "--custom-dataset-type", "mooncake_trace"]
     words += ["--isl-block-size", str(BLOCK_TOKENS), "--extra-inputs", "ignore_eos:true", "--random-seed", str(SEED)]
     if load.concurrency:

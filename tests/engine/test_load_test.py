@@ -17,7 +17,7 @@ from advisor.engine.launch import launch
 from advisor.engine.load_test import BLOCK_TOKENS
 from advisor.engine.plan import Lengths
 from advisor.engine.search import Scored, search
-from tests.engine.catalog_sample import LLAMA_8B, catalog, question
+from tests.engine.catalog_sample import BF16, INT4, LLAMA_8B, catalog, question
 from tests.engine.test_launch import HOSTILE, option, under
 
 
@@ -124,6 +124,13 @@ def test_a_model_name_stays_one_word_of_each_command(best: Scored) -> None:
         assert len(words) == len(shlex.split(plain[tool]))
         named = json.loads(option(words, "--backend"))["model"] if tool == "guidellm" else option(words, "--model")
         assert named == HOSTILE
+
+
+def test_mlx_is_not_asked_for_a_model_that_it_would_load_instead(best: Scored) -> None:
+    own, converted = (of(under(best, "mlx", q))[0]["commands"]["vllm"] for q in (BF16, INT4))
+    assert option(shlex.split(own), "--model") == "org/model" and "--tokenizer" not in own
+    assert option(shlex.split(converted), "--model") == "default_model"
+    assert option(shlex.split(converted), "--tokenizer") == "org/model"
 
 
 @pytest.mark.parametrize("framework", ["executorch", "openvino-npu"])
