@@ -342,6 +342,8 @@ def workload_of(spec: Json) -> Workload:
             max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
         ),
         objective=spec["objective"],
+        weights=tuple(sorted(spec.get("weights", {}).items())),
+        team=tuple(sorted(spec.get("team", {}).items())),
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
     )

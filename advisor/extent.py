@@ -28,8 +28,6 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
         lambda spec: spec["constraints"]["site"]["cooling"] != "any",
         "any cooling is taken to be there",
     ),
-    ("weights", lambda spec: spec["weights"], "balanced weighs cost, latency and energy in its own way"),
-    ("team", lambda spec: spec["team"], "experience with a stack changes neither rank nor cost"),
     ("probe", lambda spec: spec["probe"] != "no", "nothing was measured for this answer: see each option's basis"),
     (
         "slo.tpot_ms_p95",

@@ -42,7 +42,7 @@ Tokens = Annotated[float, Field(ge=1, le=1e8)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
-Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk"]
+Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk", "lead_time", "lock_in"]
 
 
 def number_as_mean(section: Any) -> BeforeValidator:

@@ -11,6 +11,7 @@ from .encoder import EMBEDDING
 from .evaluate import UNSERVED, Array, Table, affordable, estimated_excess, meets
 from .lane import Lane
 from .plan import Workload
+from .scores import Declared, weights_of
 from .trials import LOST, Scored, Trial, Trials
 
 SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
@@ -31,6 +32,7 @@ class Scale:
     usd_per_hour: float = 1.0
     tpot_s: float = 1.0
     watts: float = 1.0
+    declared: Declared | None = None  # ecosystem, team, lead time, lock-in and risk; None: nothing is compared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,10 +45,14 @@ class Figures:
     kgco2e_per_kwh: Array
     capacity_requests_per_s: Array
     chips: Array
+    lacking: Array | float = 0.0  # of its scores, weighted
 
 
 def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
-    """Lower is better; cost breaks ties. Balanced: cost, TPOT and half of power, each against the least there is."""
+    """Lower is better; cost breaks ties.
+
+    Balanced: cost, TPOT and power against the least there is, and what the scores lack, each by its weight.
+    """
     tie = 1e-9 * f.usd_per_hour
     watts = np.where(np.isfinite(f.watts), f.watts, 1e12)  # unknown power is never greenest
     grid = np.where(np.isfinite(f.kgco2e_per_kwh), f.kgco2e_per_kwh, 1.0)
@@ -58,27 +64,37 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     if workload.objective in ("energy", "carbon"):
         return np.asarray(watts * (grid if workload.objective == "carbon" else 1.0) + tie)
     if workload.objective == "balanced":
+        w = weights_of(workload)
         cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s
-        return np.asarray(cost + speed + 0.5 * watts / scale.watts)
+        figures = w["cost"] * cost + w["latency"] * speed + w["energy"] * watts / scale.watts
+        return np.asarray(figures + f.lacking + tie)
+    if workload.objective == "simplicity":
+        return np.asarray(f.chips + tie)
     # designs on one bought host cost the same: the quicker one, then the one with room
     return np.asarray(f.usd_per_hour * (1 + 1e-6 * f.tpot_p95_s))
 
 
-def scale_of(workload: Workload, table: Table) -> Scale:
+def weighed(workload: Workload, scale: Scale) -> Declared | None:
+    """The scores, where the objective asks for them."""
+    return scale.declared if workload.objective == "balanced" else None
+
+
+def scale_of(workload: Workload, table: Table, declared: Declared | None = None) -> Scale:
     ok = meets(workload, table)
     if not ok.any():
-        return Scale()
+        return Scale(declared=declared)
     watts = np.where(np.isfinite(table.watts), table.watts, 1e12)
     return Scale(
         usd_per_hour=float(table.usd_per_hour[ok].min()),
         tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[ok].min()),
         watts=float(watts[ok].min()),
+        declared=declared,
     )
 
 
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
     """The objective of every candidate by its estimates."""
-    replicas = table.replicas + workload.slo.spare_replicas
+    known, replicas = weighed(workload, scale), table.replicas + workload.slo.spare_replicas
     figures = Figures(
         usd_per_hour=table.usd_per_hour,
         tpot_p95_s=table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s,
@@ -86,12 +102,14 @@ def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
         kgco2e_per_kwh=table.kgco2e_per_kwh,
         capacity_requests_per_s=table.capacity_requests_per_s * replicas,
         chips=table.chips * replicas,
+        lacking=known.table_lacking(table.wanted, table.offer) if known else 0.0,
     )
     return objective(workload, scale, figures)
 
 
 def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
     """The objective of a simulated deployment."""
+    known = weighed(workload, scale)
     figures = Figures(
         usd_per_hour=np.array(s.usd_per_hour),
         tpot_p95_s=np.array(s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s),
@@ -99,6 +117,7 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
         capacity_requests_per_s=np.array(s.capacity_requests_per_s),
         chips=np.array(float(s.chips)),
+        lacking=known.lacking(s.lane, s.offer) if known else 0.0,
     )
     return float(objective(workload, scale, figures))
 

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,6 +96,23 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         evaluated=priced * len(CONCURRENCY),
         pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
         shortfalls=_shortfalls(wanted, room),
+    )
+
+
+def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
+    """The same candidates, each with the offer that this objective takes."""
+    kept, replicas = table.wanted, table.replicas + workload.slo.spare_replicas
+    load = _load(workload, table.capacity_requests_per_s * replicas)
+    usd, offer, _ = best_offers(workload, catalog, kept, replicas, load)
+    grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
+    least = least_power_fraction(catalog.assumptions)
+    return replace(
+        table,
+        usd_per_hour=usd,
+        offer=offer,
+        watts=_watts(catalog, kept, offer, table.chips * replicas, load, least),
+        full_watts=_watts(catalog, kept, offer, table.chips * replicas, np.ones(1)),
+        kgco2e_per_kwh=grid[offer],
     )
 
 

@@ -57,6 +57,8 @@ class Workload:
     slo: Slo
     constraints: Constraints
     objective: str = "cost"
+    weights: tuple[tuple[str, float], ...] = ()  # of `balanced`, over the defaults of scores.py
+    team: tuple[tuple[str, int], ...] = ()  # (stack, level 0..5)
     horizon_months: int = 36
     discount_fraction: float = 0.08
     deadline_s: float | None = None  # of a batch, and then its peak rate is what ends in time
@@ -109,6 +111,8 @@ class Framework:
     memory_policy: str = "total"
     features: tuple[str, ...] = ()
     source: str = ""
+    releases: int | None = None  # that a package index lists; None: not counted
+    first_release: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

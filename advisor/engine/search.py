@@ -1,8 +1,8 @@
 """Which deployments answer the question: enumerate, prune, price, rank, verify, and say why not the others."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -28,7 +28,9 @@ from .explain import Near, does_not_fit, explain, outranked
 from .lane import Lanes
 from .ledger import prefill_fraction
 from .plan import Rejection, Workload
+from .scores import declared
 from .trials import Scored, Trials
+from .viewpoints import winners
 
 __all__ = [
     "CONCURRENCY",
@@ -82,6 +84,7 @@ class Answer:
     built: Lanes | None
     scale: Scale
     table: Table | None = None  # every candidate that fits, for what is asked beyond a single choice
+    views: Mapping[str, Scored] = field(default_factory=dict)  # the best from each point of view, ranked or not
 
 
 REASONS = (
@@ -113,9 +116,11 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         return unanswered(rejections + refused)
     tell("estimating step times", 0.1)
     table = evaluate(workload, catalog, wanted)
-    scale = scale_of(workload, table)
+    scale = scale_of(workload, table, declared(workload, catalog))
     rejections += refused + does_not_fit(workload, catalog, table)
-    ranked, near, left = _decide(workload, Trials(workload, catalog, table), scale, tell)
+    trials = Trials(workload, catalog, table)
+    ranked, near, left = _decide(workload, trials, scale, tell)
+    views = winners(workload, trials, scale) if ranked else {}
     return Answer(
         ranked=tuple(ranked),
         near_misses=tuple(near),
@@ -127,6 +132,7 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         built=table.built,
         scale=scale,
         table=table,
+        views=views,
     )
 
 

@@ -141,6 +141,12 @@ class Trials:
         self.workload, self.catalog, self.table = workload, catalog, table
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
 
+    def among(self, table: Table) -> "Trials":
+        """The same simulations over the same candidates with other offers."""
+        other = Trials(self.workload, self.catalog, table)
+        other._seen = self._seen
+        return other
+
     def planned(self, design: Design) -> float:
         """Requests that one lane of the candidate is to run at once."""
         c = self.table.wanted[design.row].choice

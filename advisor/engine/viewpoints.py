@@ -1,0 +1,54 @@
+"""The best deployment from each of five points of view, over every feasible candidate, simulated before it is named."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .choose import Scale, best_of_chip, final_score, promise, rows_by_chip, table_scores
+from .evaluate import meets, reoffered
+from .plan import Workload
+from .trials import Scored, Trials
+
+OBJECTIVES = {
+    "cheapest": "cost",
+    "fastest": "latency",
+    "greenest": "carbon",
+    "simplest": "simplicity",
+    "balanced": "balanced",
+}
+CARBON = "carbon"  # the one objective that takes another offer than the cheapest
+
+
+def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Scored]:
+    """The winner of each view; none where nothing holds."""
+    found: dict[str, Scored] = {}
+    by_offers = {(workload.objective == CARBON): trials}
+    for view, objective in OBJECTIVES.items():
+        asked, green = replace(workload, objective=objective), objective == CARBON
+        if green not in by_offers:
+            by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
+        best = _winner(asked, by_offers[green], scale)
+        if best is not None:
+            found[view] = best
+    return found
+
+
+def _winner(workload: Workload, trials: Trials, scale: Scale) -> Scored | None:
+    """Chips in the order of what they promise, until none promises more than what was simulated."""
+    table, rows = trials.table, rows_by_chip(trials.table)
+    # an estimate that misses may hold in simulation, but one within its limits sets what is promised
+    score, maybe = table_scores(workload, table, scale), meets(workload, table)
+    promised = {slug: promise(score, maybe, own) for slug, own in rows.items()}
+    best: Scored | None = None
+    for slug in sorted(promised, key=lambda s: (promised[s], s)):
+        if math.isinf(promised[slug]) or (best and final_score(workload, best, scale) <= promised[slug]):
+            break
+        own = best_of_chip(workload, trials, rows[slug], score, scale).best
+        if own and (best is None or final_score(workload, own, scale) < final_score(workload, best, scale)):
+            best = own
+    return best
+
+
+def same(a: Scored, b: Scored) -> bool:
+    """Whether two views name one deployment."""
+    return (a.row_index, a.replicas, a.concurrency, a.offer) == (b.row_index, b.replicas, b.concurrency, b.offer)
