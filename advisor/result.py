@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor import batches, bill
+from advisor import batches, bill, choice
 from advisor.embedding import makes_vectors, vectors
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
@@ -44,7 +44,7 @@ def number(value: float, digits: int = 6) -> float | None:
 
 
 def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, answer: Answer) -> Json:
-    options = [option_json(taken, workload, catalog, answer, s, rank) for rank, s in enumerate(answer.ranked, 1)]
+    options = [option_json(taken, workload, catalog, answer, s, rank) for rank, s in enumerate(answer.shown, 1)]
     near = [near_miss_json(taken, workload, catalog, answer, s) for s in answer.near_misses]
     return {
         "workload": spec,
@@ -54,13 +54,14 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
         "candidates": {"evaluated": answer.evaluated, "pruned": answer.pruned, "feasible": answer.feasible},
         "verdict": verdict(workload, answer.ranked, options, near),
         "recommendations": options,
-        "views": views(options),
+        "views": {view: place + 1 for view, place in answer.views.items()},
+        "weights": choice.weights_json(workload),
         "near_misses": near,
         "rejected": [rejection_json(r) for r in answer.rejections],
         "pareto": pareto_json(workload, answer),
         "sensitivity": sensitivity(workload, answer),
         "assumptions": bill.assumptions(spec, taken),
-        "sources": sources_json(taken, answer.ranked),
+        "sources": sources_json(taken, answer.shown),
     }
 
 
@@ -163,6 +164,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     r |= batches.figures(workload, s)
     r |= bill.money(taken, workload, catalog, s, rates, prefill_share)
     r["interval"] = intervals(r, half, bill.swings(taken, s))
+    r["scores"] = choice.scores_json(answer, s)
     r["reasons"] = [*reasons(workload, s, r), *terms(catalog, s)]
     r["warnings"] = warnings(workload, s, r)
     return r
@@ -342,30 +344,6 @@ def rejection_json(r: Rejection) -> Json:
 
 
 # --- views, picture, sensitivity, sources -----------------------------------------------------------------------
-
-
-def views(options: list[Json]) -> dict[str, int]:
-    """Rank of the best option from each point of view."""
-    if not options:
-        return {}
-
-    def least(key: Any) -> int:
-        return int(min(options, key=key)["rank"])
-
-    def carbon(r: Json) -> float:
-        return r["kgco2e_per_mtok"] if r["kgco2e_per_mtok"] is not None else math.inf
-
-    def slowness(r: Json) -> float:
-        return float(r["tpot_ms"]["p95"] if r["tpot_ms"]["p95"] is not None else r["ttft_ms"]["p95"])
-
-    usd, slow = min(r["usd_per_month"] for r in options), min(map(slowness, options))
-    return {
-        "cheapest": least(lambda r: r["usd_per_month"]),
-        "fastest": least(slowness),
-        "greenest": least(carbon),
-        "simplest": least(lambda r: (r["accelerator_count"], r["instances"], r["usd_per_month"])),
-        "balanced": least(lambda r: r["usd_per_month"] / usd + slowness(r) / max(slow, 1e-9)),
-    }
 
 
 def pareto_json(workload: Workload, answer: Answer) -> list[Json]:

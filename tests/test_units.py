@@ -37,6 +37,8 @@ BARE = set(
 BARE |= {"isl", "osl", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
 # Numbers of candidates, and positions in a table.
 BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer", "month"}
+# Counts of catalog rows, a planner's weights and levels, places in a ranking, and a sum of scores.
+BARE |= {"frameworks", "providers", "vendors", "releases", "weights", "team", "views", "lacking"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
 

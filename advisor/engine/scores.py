@@ -109,7 +109,7 @@ def ecosystem(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
     """How much there is of it, each against the most in the catalog: frameworks, sellers, releases."""
     shares = (
         (counts.frameworks, chip.slug, f"serving frameworks of the catalog run on {chip.name}"),
-        (counts.providers, chip.slug, f"sell {chip.name} at a current price"),
+        (counts.providers, chip.slug, f"sellers of {chip.name} at a current price"),
     )
     parts: list[tuple[float | None, str]] = []
     for counted, slug, what in shares:
@@ -149,7 +149,7 @@ def lead_time(offer: Offer) -> Score:
 
 
 def lock_in(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
-    """What could be left without a change: 1 - 1/n over the sellers of the chip and the makers the framework runs on."""
+    """How free one stays: 1 - 1/n over the sellers of the chip and over the makers whose chips the framework runs on."""
     sellers, makers = max(counts.providers.get(chip.slug, 1), 1), max(counts.vendors.get(framework.slug, 1), 1)
     return mean_of(
         [
@@ -215,5 +215,3 @@ class Declared:
 
 def declared(workload: Workload, catalog: Catalog) -> Declared:
     return Declared(workload=workload, catalog=catalog, counts=counts_of(catalog))
-
-

@@ -30,7 +30,7 @@ from .ledger import prefill_fraction
 from .plan import Rejection, Workload
 from .scores import declared
 from .trials import Scored, Trials
-from .viewpoints import winners
+from .viewpoints import winners, with_winners
 
 __all__ = [
     "CONCURRENCY",
@@ -74,7 +74,7 @@ class Point:
 class Answer:
     """Every accelerator of the catalog is either ranked or rejected; a near miss is rejected too."""
 
-    ranked: tuple[Scored, ...]
+    ranked: tuple[Scored, ...]  # the best design of each chip
     near_misses: tuple[Scored, ...]
     rejections: tuple[Rejection, ...]
     points: tuple[Point, ...]
@@ -84,7 +84,12 @@ class Answer:
     built: Lanes | None
     scale: Scale
     table: Table | None = None  # every candidate that fits, for what is asked beyond a single choice
-    views: Mapping[str, Scored] = field(default_factory=dict)  # the best from each point of view, ranked or not
+    winners: tuple[Scored, ...] = ()  # what wins a view and is not ranked
+    views: Mapping[str, int] = field(default_factory=dict)  # place in `shown` of the best from each point of view
+
+    @property
+    def shown(self) -> tuple[Scored, ...]:
+        return self.ranked + self.winners
 
 
 REASONS = (
@@ -120,12 +125,15 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     rejections += refused + does_not_fit(workload, catalog, table)
     trials = Trials(workload, catalog, table)
     ranked, near, left = _decide(workload, trials, scale, tell)
-    views = winners(workload, trials, scale) if ranked else {}
+    shown, views = with_winners(ranked, winners(workload, trials, scale) if ranked else {})
+    ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
+    left = [r for r in left if r.accelerator not in ranked_slugs]
     return Answer(
         ranked=tuple(ranked),
+        winners=tuple(shown[len(ranked) :]),
         near_misses=tuple(near),
         rejections=tuple(sorted(rejections + left, key=nearness)),
-        points=tuple(_points(workload, table, ranked, left)),
+        points=tuple(_points(workload, table, shown, left)),
         evaluated=table.evaluated,
         pruned=table.pruned,
         feasible=int(np.count_nonzero(meets(workload, table))),
@@ -205,7 +213,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
     held = {r.accelerator: 0.0 for r in left if r.reason == "outranked"}
     for rank, s in enumerate(ranked, 1):
         a = s.lane.choice.accelerator
-        held[a.slug] = s.usd_per_hour
+        held[a.slug] = min(held.get(a.slug, math.inf), s.usd_per_hour)
         yield Point(
             label=f"{s.chips} x {a.name}, {describe(s.lane)}",
             accelerator=a.slug,

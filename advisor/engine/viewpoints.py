@@ -1,7 +1,7 @@
 """The best deployment from each of five points of view, over every feasible candidate, simulated before it is named."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .choose import Scale, best_of_chip, final_score, promise, rows_by_chip, table_scores
@@ -47,6 +47,16 @@ def _winner(workload: Workload, trials: Trials, scale: Scale) -> Scored | None:
         if own and (best is None or final_score(workload, own, scale) < final_score(workload, best, scale)):
             best = own
     return best
+
+
+def with_winners(ranked: Sequence[Scored], found: Mapping[str, Scored]) -> tuple[list[Scored], dict[str, int]]:
+    """The ranked with the winners that are not among them behind, and where each view's winner then is."""
+    shown, places = list(ranked), {}
+    for view, best in found.items():
+        place = next((k for k, s in enumerate(shown) if same(s, best)), len(shown))
+        shown += [best] if place == len(shown) else []
+        places[view] = place
+    return shown, places
 
 
 def same(a: Scored, b: Scored) -> bool:

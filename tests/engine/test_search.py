@@ -163,7 +163,7 @@ def test_the_frontier_has_no_point_that_another_beats(easy: Answer):
 
 def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: Answer):
     ranked = {p.rank: p for p in easy.points if p.rank is not None}
-    assert sorted(ranked) == list(range(1, len(easy.ranked) + 1))
+    assert sorted(ranked) == list(range(1, len(easy.shown) + 1))
     for rank, s in enumerate(easy.ranked, 1):
         assert (ranked[rank].chips, ranked[rank].usd_per_hour) == (s.chips, s.usd_per_hour)
 

@@ -1,0 +1,95 @@
+"""Scores are counted from the catalog, unknown ones widen the risk, and the planner's weights move the balance."""
+
+import pytest
+import yaml
+
+from advisor import assemble, report
+from advisor.engine.choose import final_score
+from advisor.engine.scores import WEIGHTS
+from advisor.engine.search import posed_in, search
+from advisor.workload import parse
+
+pytestmark = pytest.mark.usefixtures("shipped")
+QUESTION = """
+name: scores
+model: meta-llama/Llama-3.1-8B
+traffic: {input_tokens: 500, output_tokens: 100, requests_per_s: {mean: 2, peak: 4}}
+slo: {ttft_ms_p95: 2000, tpot_ms_p95: 60}
+constraints: {accelerators: {allow: [l40s, h100-sxm, mi300x, tpu-v5e, tpu-v7, h200-nvl]}, acquisition: [rent, own]}
+objective: balanced
+"""
+
+
+def answer(**changes):
+    spec = parse({**yaml.safe_load(QUESTION), **changes})
+    return assemble.recommend(spec, assemble.snapshot(spec))
+
+
+def ranks(result) -> dict[str, int]:
+    return {r["accelerator"]: r["rank"] for r in reversed(result["recommendations"])}
+
+
+def test_a_score_shows_the_facts_it_was_counted_from():
+    for r in answer()["recommendations"]:
+        for name in ("ecosystem", "lock_in", "lead_time", "team"):
+            score = r["scores"][name]
+            assert 0 <= score["low"] <= score["high"] <= 1 and score["facts"]
+            assert (score["value"] == "unknown") == (score["low"] < score["high"])
+
+
+def test_an_unknown_score_widens_the_risk():
+    silent, told = answer(), answer(team={"cuda": 5, "rocm": 1})
+    for before, after in zip(silent["recommendations"], told["recommendations"], strict=False):
+        assert before["scores"]["team"]["value"] == "unknown"
+        if before["accelerator"] == after["accelerator"]:
+            assert after["scores"]["risk_fraction"] == pytest.approx(before["scores"]["risk_fraction"] - 0.2, abs=1e-3)
+    bought = [r for r in silent["recommendations"] if r["acquisition"] == "own"]
+    rented = [r for r in silent["recommendations"] if r["acquisition"] == "rent"]
+    assert {r["scores"]["lead_time"]["value"] for r in bought} <= {"unknown"}
+    assert {r["scores"]["lead_time"]["value"] for r in rented} == {1.0}
+
+
+def test_a_team_moves_its_own_stack_up_when_it_weighs():
+    weights = {"cost": 0, "latency": 0, "energy": 0, "ecosystem": 0, "risk": 0, "lead_time": 0, "lock_in": 0, "team": 1}
+    for stack, chip in (
+        ("cuda", {"l40s", "h100-sxm", "h200-nvl"}),
+        ("rocm", {"mi300x"}),
+        ("xla", {"tpu-v5e", "tpu-v7"}),
+    ):
+        result = answer(team={stack: 5}, weights=weights)
+        first = result["recommendations"][0]
+        assert first["accelerator"] in chip and first["scores"]["team"]["value"] == 1
+        assert result["weights"] == WEIGHTS | weights and result["not_used"] == []
+
+
+def test_weights_change_the_ranking():
+    only = dict.fromkeys(WEIGHTS, 0.0)
+    cheap, quick = answer(weights=only | {"cost": 1.0}), answer(weights=only | {"latency": 1.0})
+    first, second = cheap["recommendations"][0], quick["recommendations"][0]
+    assert first["usd_per_month"] < second["usd_per_month"] and first["tpot_ms"]["p95"] > second["tpot_ms"]["p95"]
+    assert ranks(cheap) != ranks(quick)
+
+
+def test_every_view_names_a_simulated_option_and_none_shown_is_better():
+    result = answer(objective="cost")
+    by_rank = {r["rank"]: r for r in result["recommendations"]}
+    assert set(result["views"]) == {"cheapest", "fastest", "greenest", "simplest", "balanced"}
+    named = {view: by_rank[rank] for view, rank in result["views"].items()}
+    assert all(r["simulation"]["requests"] >= 2000 and r["meets_slo"] for r in named.values())
+    assert named["cheapest"]["usd_per_month"] == min(r["usd_per_month"] for r in by_rank.values())
+    assert named["fastest"]["tpot_ms"]["p95"] <= 1.03 * min(r["tpot_ms"]["p95"] for r in by_rank.values())
+    assert named["simplest"]["accelerator_count"] == min(r["accelerator_count"] for r in by_rank.values())
+    greenest = min(r["kgco2e_per_mtok"] for r in by_rank.values() if r["kgco2e_per_mtok"])
+    assert named["greenest"]["kgco2e_per_mtok"] == greenest
+    assert "best by view: cheapest #1" in report.table(result)
+
+
+def test_a_view_looks_at_every_feasible_design_and_not_only_at_the_ranked():
+    spec = parse(yaml.safe_load(QUESTION) | {"objective": "cost"})
+    workload, catalog = posed_in(assemble.workload_of(spec), assemble.catalog_of(spec, assemble.snapshot(spec)))
+    found = search(workload, catalog)
+    ranked = [(s.row_index, s.replicas) for s in found.ranked]
+    fastest = found.shown[found.views["fastest"]]
+    assert (fastest.row_index, fastest.replicas) not in ranked
+    assert fastest.verified.tpot_p95_s < min(s.verified.tpot_p95_s for s in found.ranked)
+    assert final_score(workload, fastest, found.scale) >= final_score(workload, found.ranked[0], found.scale)
