@@ -2,7 +2,10 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +73,20 @@ def test_a_unit_starts_exactly_the_command(best: Scored, framework: str, name: s
         starts = [line for line in unit.splitlines() if line.startswith("ExecStart")]
         assert len(starts) == 1 and unit.count("[Service]\n") == 1
         assert unit_words(starts[0].removeprefix("ExecStart=")) == ["/usr/bin/env", *words]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
+@pytest.mark.parametrize("name", NAMES)
+def test_systemd_itself_reads_the_unit_without_complaint(best: Scored, name: str, tmp_path: Path) -> None:
+    unit = files(name, under(best, "vllm"))[1]["assay-serve.service"]
+    broken = unit.replace('"vllm" "serve"', '"vllm" "serve', 1)
+    for folder, text, is_sound in (("sound", unit, True), ("broken", broken, False)):
+        path = tmp_path / folder / "assay-serve.service"
+        path.parent.mkdir()
+        path.write_text(text)
+        said = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True, timeout=60)
+        about = [line for line in said.stderr.splitlines() if "assay-serve" in line]
+        assert (said.returncode == 0 and not about) is is_sound, said.stderr
 
 
 @pytest.mark.parametrize("framework", SERVED)
