@@ -9,7 +9,7 @@ from advisor.engine.scores import WEIGHTS
 from advisor.engine.search import posed_in, search
 from advisor.workload import parse
 
-pytestmark = pytest.mark.usefixtures("shipped")
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 QUESTION = """
 name: scores
 model: meta-llama/Llama-3.1-8B

@@ -149,7 +149,7 @@ def lead_time(offer: Offer) -> Score:
 
 
 def lock_in(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
-    """How free one stays: 1 - 1/n over the sellers of the chip and over the makers whose chips the framework runs on."""
+    """How free one stays: 1 - 1/n over the sellers of the chip and over the makers the framework runs on."""
     sellers, makers = max(counts.providers.get(chip.slug, 1), 1), max(counts.vendors.get(framework.slug, 1), 1)
     return mean_of(
         [
