@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from advisor import bill, hosted, offers
 from advisor.engine import ENGINE_VERSION
+from advisor.engine.demand import Trace, Users, week_of
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.hardware import Link
@@ -26,6 +27,7 @@ from advisor.engine.search import Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
 from advisor.result import answer_json
+from advisor.traffic import requests_of
 from catalog.models import (
     Accelerator,
     Assumption,
@@ -66,6 +68,7 @@ ASSUMED = {
 EGRESS, STORAGE = "egress-usd-per-gb", "storage-usd-per-gb-month"
 CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
+COLD_START = "cold-start-s"
 SOFTWARE = "software-usd-per-accelerator-year"
 SWINGS = ("rent-price-swing-ratio", "purchase-price-swing-ratio", "load-swing-ratio")
 DISCOUNTS = ("spot-discount-fraction", "reserved-discount-fraction")
@@ -77,6 +80,7 @@ COSTS = {
     EGRESS,
     STORAGE,
     CAP,
+    COLD_START,
     *SWINGS,
     *DISCOUNTS,
 }  # names under `tco:` that the money of an answer reads
@@ -298,6 +302,13 @@ def lengths_of(section: Json) -> Lengths:
     return Lengths(mean_tokens=section["mean"], p95_tokens=section["p95"] if "p95" in section else section["mean"])
 
 
+def trace_of(traffic: Json) -> Trace | None:
+    if not isinstance(traffic.get("trace"), dict):
+        return None
+    columns = zip(*requests_of(traffic["trace"]["csv"]), strict=True)
+    return Trace(**dict(zip(("arrival_s", "input_tokens", "output_tokens"), columns, strict=True)))
+
+
 def workload_of(spec: Json) -> Workload:
     traffic, slo, c = spec["traffic"], spec["slo"], spec["constraints"]
 
@@ -315,6 +326,12 @@ def workload_of(spec: Json) -> Workload:
         requests_per_s_mean=traffic["requests_per_s"]["mean"],
         requests_per_s_peak=traffic["requests_per_s"]["peak"],
         prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
+        users=Users(active_requests=traffic["users"]["active"], think_s=traffic["users"]["think_s"])
+        if traffic.get("users")
+        else None,
+        trace=None if spec["kind"] == BATCH else trace_of(traffic),
+        week=() if spec["kind"] == BATCH else week_of(traffic["load_curve"]),
+        growth_fraction_per_year=traffic["growth_fraction_per_year"],
         deadline_s=spec["batch"]["deadline_hours"] * 3600 if spec["kind"] == BATCH else None,
         slo=Slo()
         if spec["kind"] == BATCH
@@ -323,7 +340,8 @@ def workload_of(spec: Json) -> Workload:
             tpot_p95_s=seconds("tpot_ms_p95"),
             e2e_p95_s=seconds("e2e_ms_p95"),
             tokens_per_s_per_user=slo.get("tokens_per_s_per_user"),
-            spare_replicas={"n": 0, "n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 1),
+            spare_replicas={"n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 0),
+            doubled=slo.get("availability") == "2n",
         ),
         constraints=Constraints(
             accelerators_allow=names("accelerators", "allow"),
@@ -415,7 +433,8 @@ def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
         "tco": spec["tco"],
         "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
     }
-    workload, catalog = posed_in(workload_of(spec), catalog_of(spec, taken))
+    cold_start_s = float(spec["tco"].get(COLD_START, taken["assumptions"][COLD_START]["value"]))
+    workload, catalog = posed_in(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
     found = search(workload, catalog, progress)
     answer = answer_json(spec, taken, workload, catalog, found)
     if workload.kind == "serving":

@@ -62,7 +62,7 @@ def money(
             "split": "input and output share the bill by the time that each phase takes; cached input takes none",
             "cash_flow": [flow_json(flow) for flow in found],
             "ways_to_pay": [way_json(workload, catalog, way) for way in ways(taken, workload, catalog, s)],
-            "growth": growth_json(taken, bill, s),
+            "growth": growth_json(taken, bill, s, workload.slo.doubled),
             "energy": energy_json(catalog, s, rates, prefill_share),
         },
     }
@@ -161,8 +161,9 @@ def cheapest(workload: Workload, catalog: Catalog, s: Scored, group: Sequence[Of
     constraints = replace(workload.constraints, acquisition=("rent", "own"), providers_allow=(), regions_allow=())
     asked = replace(workload, constraints=constraints, objective="cost")
     within = replace(catalog, offers=tuple(group))
-    load = np.array([[s.utilisation_fraction]])
-    usd, index, _ = best_offers(asked, within, [s.lane], np.array([[float(s.replicas)]]), load)
+    load = np.array([[s.utilisation_fraction * s.paid_fraction]])
+    carrying = np.array([[float(s.replicas - s.spare_replicas)]])
+    usd, index, _, _ = best_offers(asked, within, [s.lane], carrying, load)
     return group[int(index[0, 0])] if math.isfinite(float(usd[0, 0])) else None
 
 
@@ -190,7 +191,7 @@ def way_json(workload: Workload, catalog: Catalog, s: Scored) -> Json:
 # --- growth, energy ---------------------------------------------------------------------------------------------
 
 
-def growth_json(taken: Json, bill: Bill, s: Scored) -> Json | None:
+def growth_json(taken: Json, bill: Bill, s: Scored, doubled: bool) -> Json | None:
     """Everything at once, or more of it when the traffic comes; None: no growth was asked for."""
     rate = taken.get("growth_fraction_per_year", 0.0)
     if not rate or bill.months < 2:
@@ -202,7 +203,8 @@ def growth_json(taken: Json, bill: Bill, s: Scored) -> Json | None:
         replicas = np.array(float(round(size * s.replicas)))
         return float(instances_needed(replicas, c.tp * c.pp * c.dp, s.offer.accelerators, c.pp))
 
-    sizes = sizes_under_growth(carrying, s.spare_replicas, rate, bill.months)
+    spares = 0 if doubled else s.spare_replicas  # as many again grow in step
+    sizes = sizes_under_growth(carrying, spares, rate, bill.months)
     found = growth(bill, [instances(size) / s.instances for size in sizes])
     return {
         "growth_fraction_per_year": rate,

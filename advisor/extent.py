@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from advisor.workload import parse
 from advisor.workload_text import WorkloadError, error
 
 Json = dict[str, Any]
@@ -18,8 +19,13 @@ TCO_USED = ("horizon_months", "discount_rate", "staff_usd_per_accelerator_year")
 LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
     (
         "traffic.load_curve",
-        lambda spec: spec["traffic"]["load_curve"] != "flat",
-        "sized for the peak and paid around the clock, whatever the hours",
+        lambda spec: spec["kind"] == "batch" and spec["traffic"]["load_curve"] != "flat",
+        "a batch is worked off as fast as it can be, whatever the hour",
+    ),
+    (
+        "traffic.trace",
+        lambda spec: spec["kind"] == "batch" and spec["traffic"]["trace"],
+        "of a batch the lengths count, not when its requests were recorded",
     ),
     ("owned", lambda spec: spec["owned"], "accelerators that you own are priced like any others"),
     ("constraints.site.kw_per_rack", lambda spec: spec["constraints"]["site"]["kw_per_rack"], "racks are not planned"),
@@ -46,11 +52,6 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
             "nobody waits for the answers of a batch: its deadline alone counts",
         )
         for name in ("ttft_ms_p95", "tpot_ms_p95", "e2e_ms_p95", "tokens_per_s_per_user", "availability")
-    ),
-    (
-        "slo.availability",
-        lambda spec: spec["slo"]["availability"] == "2n" and spec["kind"] != "batch",
-        "2n is computed as n+1: one spare replica",
     ),
 )
 
@@ -89,13 +90,23 @@ def dig(spec: Mapping[str, Any], path: str) -> Any:
 
 
 def with_traces(spec: Json, folder: Path) -> Json:
-    """The workload with mean and p95 of each trace file, read beside the workload's."""
+    """The workload with what each trace file says, read beside the workload's."""
     traffic = dict(spec["traffic"])
+    if isinstance(traffic["trace"], str):
+        text = recorded(folder / traffic["trace"])
+        return parse({**spec, "traffic": {**traffic, "trace": {"csv": text}}})
     for key in COLUMNS:
         if "trace" in traffic[key]:
             field = f"traffic.{key}.trace"
             traffic[key] = {**traffic[key], **lengths(folder / traffic[key]["trace"], COLUMNS[key], field)}
     return {**spec, "traffic": traffic}
+
+
+def recorded(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as trouble:
+        raise WorkloadError([error("traffic.trace", f"cannot be read: {trouble}", "a CSV file")]) from None
 
 
 def lengths(path: Path, column: str, field: str) -> dict[str, float]:

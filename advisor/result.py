@@ -1,11 +1,12 @@
 """Engine values to the JSON of `advise`: human units, reasons in words, where each figure comes from."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from advisor import batches, bill, choice
+from advisor import batches, bill, capacity, choice
 from advisor.embedding import makes_vectors, vectors
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
@@ -67,6 +68,7 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
 
 def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answer, s: Scored, rank: int | None) -> Json:
     """One R of the JSON of `advise`."""
+    workload = replace(workload, requests_per_s_mean=s.requests_per_s_mean, requests_per_s_peak=s.requests_per_s_peak)
     c, v, a = s.lane.choice, s.verified, s.lane.choice.accelerator
     rates = {
         "input": workload.requests_per_s_mean * workload.given_tokens,
@@ -161,11 +163,11 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     if makes_vectors(workload):
         r = vectors(r, number(rates["input"]), number(s.watts))
         r["input_tokens_per_s_at_capacity"] = number(rates["input"] * full)
-    r |= batches.figures(workload, s)
+    r |= batches.figures(workload, s) | capacity.figures(workload, s)
     r |= bill.money(taken, workload, catalog, s, rates, prefill_share)
     r["interval"] = intervals(r, half, bill.swings(taken, s))
     r["scores"] = choice.scores_json(answer, s)
-    r["reasons"] = [*reasons(workload, s, r), *terms(catalog, s)]
+    r["reasons"] = [*reasons(workload, s, r), *capacity.reasons(workload, r), *terms(catalog, s)]
     r["warnings"] = warnings(workload, s, r)
     return r
 
@@ -235,7 +237,7 @@ def verdict(workload: Workload, ranked: tuple[Scored, ...], options: list[Json],
     latency = f"p95 latency {s.verified.ttft_p95_s * 1e3:.0f} ms"
     if token == "output":
         latency = f"p95 TTFT {s.verified.ttft_p95_s * 1e3:.0f} ms and p95 TPOT {s.verified.tpot_p95_s * 1e3:.1f} ms"
-    at_peak = f"{latency} at the peak of {workload.requests_per_s_peak:g} requests/s"
+    at_peak = f"{latency} at the peak of {s.requests_per_s_peak:.4g} requests/s"
     return (
         f"{r['label']} at {r['provider']}: ${r['usd_per_month']:,.0f} a month, "
         f"{dollars(r[f'usd_per_mtok_{token}'])}{spread} per million {token} tokens, {batches.verdict(r) or at_peak}."
@@ -349,10 +351,10 @@ def rejection_json(r: Rejection) -> Json:
 def pareto_json(workload: Workload, answer: Answer) -> list[Json]:
     best = frontier(answer.points)
     if makes_vectors(workload):
-        rate = workload.requests_per_s_mean * workload.given_tokens
-        return [vector_point_json(p, rate, k in best) for k, p in enumerate(answer.points)]
-    output = workload.requests_per_s_mean * workload.output_tokens.mean_tokens
-    return [point_json(p, output, k in best) for k, p in enumerate(answer.points)]
+        given = workload.given_tokens
+        return [vector_point_json(p, p.requests_per_s * given, k in best) for k, p in enumerate(answer.points)]
+    output = workload.output_tokens.mean_tokens
+    return [point_json(p, p.requests_per_s * output, k in best) for k, p in enumerate(answer.points)]
 
 
 def vector_point_json(p: Point, tokens_per_s: float, on_frontier: bool) -> Json:

@@ -1,7 +1,7 @@
 """The workload file: what a planner may ask, read safely, with errors that name the field and what is allowed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -12,11 +12,21 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
-    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from advisor.embedding import unsuited_model, with_one_vector
+from advisor.traffic import (
+    Count,
+    Fraction,
+    Name,
+    NotNegative,
+    Positive,
+    Section,
+    Traffic,
+    contradictions,
+    filled,
+)
 from advisor.workload_errors import explain
 from advisor.workload_text import (
     WorkloadError,
@@ -34,29 +44,9 @@ __all__ = ["WorkloadError", "check_catalog", "error", "load", "parse", "set_path
 KINDS = ("serving", "batch", "embedding", "training", "finetuning", "portfolio")
 RUNNABLE_KINDS = ("serving", "embedding", "batch")
 
-Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Positive = Annotated[float, Field(gt=0, le=1e15)]
-NotNegative = Annotated[float, Field(ge=0, le=1e15)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Tokens = Annotated[float, Field(ge=1, le=1e8)]
-Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
 Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk", "lead_time", "lock_in"]
-
-
-def number_as_mean(section: Any) -> BeforeValidator:
-    """Lets a section be written as one number: its mean, and by `fill` what else it has."""
-
-    def spread(value: object) -> object:
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        return {"mean": value} if plain else value
-
-    return BeforeValidator(spread, json_schema_input_type=Annotated[float, Field(gt=0)] | section)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 class Config(Section):
@@ -73,63 +63,6 @@ ModelRef = Annotated[
     Annotated[Name, Tag("~plain")] | Annotated[Config, Tag("~section")],
     Discriminator(text_or_section),
 ]
-
-
-class Lengths(Section):
-    """Token lengths: one number is constant, mean and p95 a log-normal, trace an empirical file."""
-
-    mean: Tokens | None = None
-    p95: Tokens | None = None
-    trace: Annotated[str, Field(min_length=1, max_length=500)] | None = None
-
-    @model_validator(mode="after")
-    def consistent(self) -> Self:
-        if (self.mean is None) == (self.trace is None):
-            raise PydanticCustomError(
-                "one_of", "give either a mean (with an optional p95) or a trace", {"expected": "mean or trace"}
-            )
-        if self.mean is not None and self.p95 is not None and self.p95 < self.mean:
-            raise PydanticCustomError(
-                "below_mean", "p95 {p95} is below the mean {mean}", {"p95": self.p95, "mean": self.mean, "at": "p95"}
-            )
-        return self
-
-
-class Rate(Section):
-    """Arrivals in requests/s; peak is what must still meet the SLO."""
-
-    mean: Annotated[float, Field(gt=0, le=1e6)]
-    peak: Annotated[float, Field(gt=0, le=1e6)] | None = None
-
-    @model_validator(mode="after")
-    def consistent(self) -> Self:
-        if self.peak is not None and self.peak < self.mean:
-            raise PydanticCustomError(
-                "below_mean", "peak {p95} is below the mean {mean}", {"p95": self.peak, "mean": self.mean, "at": "peak"}
-            )
-        return self
-
-
-class Users(Section):
-    active: Annotated[float, Field(gt=0, le=1e8)]
-    think_s: Annotated[float, Field(gt=0, le=1e6)]
-
-
-WeekCurve = Annotated[list[NotNegative], Field(min_length=168, max_length=168)]
-LoadCurve = Annotated[
-    Annotated[Literal["flat", "office_hours"], Tag("~plain")] | Annotated[WeekCurve, Tag("~section")],
-    Discriminator(lambda value: "~section" if isinstance(value, list) else "~plain"),
-]
-
-
-class Traffic(Section):
-    input_tokens: Annotated[Lengths, number_as_mean(Lengths)]
-    output_tokens: Annotated[Lengths, number_as_mean(Lengths)]
-    requests_per_s: Annotated[Rate, number_as_mean(Rate)] | None = None
-    users: Users | None = None
-    load_curve: LoadCurve = "flat"
-    prefix_cache_hit_rate: Fraction = 0.0
-    growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
 
 
 class Slo(Section):
@@ -279,15 +212,17 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         raise WorkloadError(found + missing(raw)) from None
     if found:
         raise WorkloadError(found + missing(raw))
-    filled = fill(spec)
+    if needed := missing(raw):
+        raise WorkloadError(needed + cross_checks(spec))
+    full = fill(spec)
     extra = [
         error(key, f"does not belong to kind {spec.kind}", f"kind: {key}")
         for key in ("batch", "training", "finetuning")
-        if key != spec.kind and filled[key] is not None
+        if key != spec.kind and full[key] is not None
     ]
-    if found := missing(raw) + extra + cross_checks(spec):
+    if found := extra + cross_checks(spec) + (contradictions(full["traffic"], spec.kind) if spec.traffic else []):
         raise WorkloadError(found)
-    return filled
+    return full
 
 
 def within(field: str, section: str) -> bool:
@@ -300,33 +235,27 @@ def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
     needs = NEEDS.get(kind, ()) if isinstance(kind, str) else ()
     found = [error(key, f"is required for kind {kind}") for key in needs if raw.get(key) is None]
     traffic = raw.get("traffic")
-    rate = ("requests_per_s", "users")
+    if isinstance(traffic, Mapping) and traffic.get("trace") is None:
+        lengths = [key for key in ("input_tokens", "output_tokens") if traffic.get(key) is None]
+        found += [error(f"traffic.{key}", "is required", "a number, {mean, p95}, or traffic.trace") for key in lengths]
+    rate = ("requests_per_s", "users", "trace")
     if (
         kind in ("serving", "embedding")
         and isinstance(traffic, Mapping)
         and all(traffic.get(key) is None for key in rate)
     ):
-        allowed = "a number, {mean, peak}, or traffic.users instead"
+        allowed = "a number, {mean, peak}, or traffic.users or traffic.trace instead"
         found.append(error("traffic.requests_per_s", "is required", allowed))
     return found
 
 
 def fill(spec: Spec) -> dict[str, Any]:
-    """The file's keys with p95, peak and the rate that users make; users / think time is the most they can ask."""
-    filled = spec.model_dump(mode="json")
-    traffic = filled["traffic"]
-    if traffic and spec.kind == "batch" and spec.batch:
-        traffic["requests_per_s"] = batch_rate(spec.batch)
-    if traffic:
-        for key in ("input_tokens", "output_tokens"):
-            traffic[key]["p95"] = traffic[key]["p95"] or traffic[key]["mean"]
-            traffic[key] = {name: value for name, value in traffic[key].items() if value is not None}
-        if traffic["requests_per_s"] is None and traffic["users"]:
-            rate = traffic["users"]["active"] / traffic["users"]["think_s"]
-            traffic["requests_per_s"] = {"mean": rate, "peak": rate}
-        elif traffic["requests_per_s"]:
-            traffic["requests_per_s"]["peak"] = traffic["requests_per_s"]["peak"] or traffic["requests_per_s"]["mean"]
-    return filled
+    """The file's keys with what follows from them: see traffic.filled."""
+    found = spec.model_dump(mode="json")
+    if found["traffic"]:
+        rate = batch_rate(spec.batch) if spec.kind == "batch" and spec.batch else None
+        found["traffic"] = filled(found["traffic"], rate)
+    return found
 
 
 def batch_rate(batch: Batch) -> dict[str, float]:
@@ -352,15 +281,11 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
     """What no single field can know."""
     found = []
     traffic = spec.traffic
-    if traffic and traffic.requests_per_s and traffic.users:
-        rate = traffic.users.active / traffic.users.think_s
-        if traffic.requests_per_s.mean != rate:
-            found.append(error("traffic.users", "contradicts traffic.requests_per_s", "one of the two"))
     if spec.kind == "batch" and spec.batch:
         found += unlike_batch(spec.batch, traffic)
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
         found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
-    if traffic and spec.kind == "embedding" and (traffic.output_tokens.p95 or traffic.output_tokens.mean) != 1:
+    if traffic and spec.kind == "embedding" and traffic.output_tokens and not one_vector(traffic.output_tokens):
         found.append(error("traffic.output_tokens", "an embedding generates no tokens", "leave it out"))
     for key, value in (spec.tco.model_extra or {}).items():
         low, high = RANGES.get(key, (0.0, 1.0 if key.endswith("-fraction") else 1e15))
@@ -389,14 +314,20 @@ def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
         raise WorkloadError(found)
 
 
+def one_vector(output: Any) -> bool:
+    return (output.p95 or output.mean) == 1
+
+
 def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     """Fields that would make the server read its own files."""
     found = []
     if isinstance(spec["model"], Mapping) and isinstance(spec["model"]["config"], str):
         found.append(error("model.config", "paths are not read here", "a catalog id, or the contents of config.json"))
     for key in ("input_tokens", "output_tokens"):
-        if "trace" in spec["traffic"][key]:
+        if "trace" in (spec["traffic"][key] or {}):
             found.append(error(f"traffic.{key}.trace", "paths are not read here", "a number or {mean, p95}"))
+    if isinstance(spec["traffic"]["trace"], str):
+        found.append(error("traffic.trace", "paths are not read here", "the text of the file, as trace: {csv: ...}"))
     return found
 
 

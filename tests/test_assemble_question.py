@@ -37,12 +37,10 @@ def test_a_plain_question_is_used_whole() -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ("traffic.load_curve=office_hours", "traffic.load_curve"),
         ("owned={a100-80gb-sxm: 16}", "owned"),
         ("constraints.site={kw_per_rack: 20}", "constraints.site.kw_per_rack"),
         ("constraints.site={cooling: air}", "constraints.site.cooling"),
         ("probe=required", "probe"),
-        ("slo.availability=2n", "slo.availability"),
         ("tco.cluster-utilisation-fraction=0.4", "tco.cluster-utilisation-fraction"),
     ],
 )

@@ -33,8 +33,8 @@ BARE = set(
     year seed preemptions steps requests
     """.split()
 )
-# Lengths by their usual names, yes/no arrays, and settings keyed by name.
-BARE |= {"isl", "osl", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
+# Lengths by their usual names, yes/no arrays, shares by hour, and settings keyed by name.
+BARE |= {"isl", "osl", "week", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
 # Numbers of candidates, and positions in a table.
 BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer", "month"}
 # Counts of catalog rows, a planner's weights and levels, places in a ranking, and a sum of scores.

@@ -94,7 +94,8 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
 
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
     """The objective of every candidate by its estimates."""
-    known, replicas = weighed(workload, scale), table.replicas + workload.slo.spare_replicas
+    replicas = table.replicas + workload.slo.spares(table.replicas)
+    known = weighed(workload, scale)
     figures = Figures(
         usd_per_hour=table.usd_per_hour,
         tpot_p95_s=table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s,

@@ -2,12 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 
 from .candidates import CONCURRENCY, Catalog, offers_for
+from .demand import Users
 from .encoder import EMBEDDING, batch_capacity_requests_per_s, batch_latency_p95_s
 from .hardware import Accelerator
 from .lane import Lane, Lanes, lanes, memory, take
@@ -42,6 +44,8 @@ class Table:
     built: Lanes | None  # None: nothing fits
     chips: Array  # of one replica, shape (lanes, 1)
     replicas: Array  # that carry the peak; spares not included
+    peak_requests_per_s: Array  # the workload's, or what its users then ask
+    paid_fraction: Array  # of the hours of a week, of the instances for the peak
     capacity_requests_per_s: Array  # of one replica
     busy_tpot_s: Array  # mean, with every seat taken
     ttft_p95_s: Array  # planning estimates
@@ -72,16 +76,18 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     kept = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
     built = lanes(catalog.model, kept) if kept else None
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
-    capacity, busy_tpot, replicas, ttft, tpot = served(workload, kept, built.times if built else None)
-    spares = workload.slo.spare_replicas
-    load = _load(workload, capacity * (replicas + spares))
-    usd, offer, priced = best_offers(workload, catalog, kept, replicas + spares, load)
+    capacity, busy_tpot, replicas, ttft, tpot, peak = served(workload, kept, built.times if built else None)
+    total = replicas + workload.slo.spares(replicas)
+    load = _load(workload, peak, capacity * total)
+    usd, offer, share, priced = best_offers(workload, catalog, kept, replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     return Table(
         wanted=tuple(kept),
         built=built,
         chips=chips,
         replicas=replicas,
+        peak_requests_per_s=peak,
+        paid_fraction=share,
         capacity_requests_per_s=capacity,
         busy_tpot_s=busy_tpot,
         ttft_p95_s=ttft,
@@ -89,9 +95,9 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         usd_per_hour=usd,
         offer=offer,
         watts=_watts(
-            catalog, kept, offer, chips * (replicas + spares), load, least_power_fraction(catalog.assumptions)
+            catalog, kept, offer, chips * total * share, load / share, least_power_fraction(catalog.assumptions)
         ),
-        full_watts=_watts(catalog, kept, offer, chips * (replicas + spares), np.ones(1)),
+        full_watts=_watts(catalog, kept, offer, chips * total, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
         pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
@@ -101,24 +107,28 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
 
 def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
     """The same candidates, each with the offer that this objective takes."""
-    kept, replicas = table.wanted, table.replicas + workload.slo.spare_replicas
-    load = _load(workload, table.capacity_requests_per_s * replicas)
-    usd, offer, _ = best_offers(workload, catalog, kept, replicas, load)
+    total = table.replicas + workload.slo.spares(table.replicas)
+    load = _load(workload, table.peak_requests_per_s, table.capacity_requests_per_s * total)
+    usd, offer, share, _ = best_offers(workload, catalog, table.wanted, table.replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
-    least = least_power_fraction(catalog.assumptions)
+    least, chips = least_power_fraction(catalog.assumptions), table.chips * total
     return replace(
         table,
         usd_per_hour=usd,
+        paid_fraction=share,
         offer=offer,
-        watts=_watts(catalog, kept, offer, table.chips * replicas, load, least),
-        full_watts=_watts(catalog, kept, offer, table.chips * replicas, np.ones(1)),
+        watts=_watts(catalog, table.wanted, offer, chips * share, load / share, least),
+        full_watts=_watts(catalog, table.wanted, offer, chips, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
     )
 
 
 def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
-    """(requests/s of one full replica, its TPOT, replicas for the peak, TTFT p95, TPOT p95) by lane and concurrency."""
+    """(requests/s of one full replica, its TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak), each by lane and
+    concurrency. Of users the peak is what they ask while every seat is taken (Little), then at the latency estimated.
+    """
     shape = (len(kept), len(CONCURRENCY))
+    peak = np.full(shape, workload.requests_per_s_peak)
     capacity, replicas = np.zeros(shape), np.ones(shape)
     ttft, tpot, busy_tpot = np.full(shape, np.inf), np.full(shape, np.inf), np.full(shape, np.inf)
     demand = demand_of(workload)
@@ -133,23 +143,60 @@ def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | Non
             busy = closed_loop(times, seats, demand, scheduler)
             capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
         with np.errstate(divide="ignore", invalid="ignore"):
-            n = np.ceil(workload.requests_per_s_peak / (capacity[rows] * HEADROOM_FRACTION))
+            if workload.users:
+                peak[rows] = _asked(workload.users, seats * parallel[rows] / capacity[rows])
+            n = np.ceil(peak[rows] / (capacity[rows] * HEADROOM_FRACTION))
         replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
-        rate = workload.requests_per_s_peak / replicas[rows] / parallel[rows]
+        rate = peak[rows] / replicas[rows] / parallel[rows]
         each = take(step_times, np.repeat(rows, shape[1]))
         if workload.kind == EMBEDDING:
             latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
             ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
             continue
         loaded = open_loop(each, rate.ravel(), demand, scheduler)
+        if workload.users:
+            e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
+            peak[rows] = _asked(workload.users, e2e_s.reshape(rate.shape))
         ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
         tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
-    return capacity, busy_tpot, replicas, ttft, tpot
+    return capacity, busy_tpot, replicas, ttft, tpot, peak
 
 
-def _load(workload: Workload, capacity: Array) -> Array:
+def _asked(users: Users, e2e_s: Array) -> Array:
+    """Requests/s of the users at this mean latency; where nothing is served, at none: the most they can ask."""
+    return np.asarray(users.active_requests / (users.think_s + np.where(np.isfinite(e2e_s), e2e_s, 0.0)))
+
+
+def _load(workload: Workload, peak: Array, capacity: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(workload.requests_per_s_mean / capacity)
+        return np.asarray(peak * (workload.requests_per_s_mean / workload.requests_per_s_peak) / capacity)
+
+
+def week_share(workload: Workload, carrying: Array, instances: Callable[[Array], Array]) -> Array:
+    """Paid hours of the instances for the peak as a share of all, when each hour has what it needs and no more.
+
+    What an hour needs more than the one before is started in time, and paid while it starts.
+    """
+    counts, place = np.unique(carrying, return_inverse=True)
+    levels, hours, before, after, times = _steps(workload.week)
+    needed = np.where(levels > 0, np.maximum(np.ceil(counts[:, None] * levels - 1e-9), 1.0), 0.0)
+    held = instances(needed + np.where(needed > 0, workload.slo.spares(needed), 0.0))
+    started = np.maximum(held[:, after] - held[:, before], 0.0) @ times
+    paid = (held @ hours + started * workload.cold_start_s / 3600.0) / (held.max(axis=1) * hours.sum())
+    return np.asarray(np.minimum(paid, 1.0)[place].reshape(carrying.shape))
+
+
+@lru_cache(maxsize=8)
+def _steps(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
+    """Levels of a week, hours at each, and how often one level follows another."""
+    levels, place = np.unique(np.array(week), return_inverse=True)
+    pairs, times = np.unique(np.stack([place, np.roll(place, -1)]), axis=1, return_counts=True)
+    return levels, np.bincount(place).astype(float), pairs[0], pairs[1], times.astype(float)
+
+
+def scales(workload: Workload, o: Offer) -> bool:
+    """Whether instances are given back in quiet hours: where the load has such and the bill goes by the hour."""
+    return bool(workload.week) and workload.kind != BATCH and o.term in BY_THE_HOUR
 
 
 def _watts(
@@ -203,14 +250,17 @@ def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stag
 
 
 def best_offers(
-    workload: Workload, catalog: Catalog, kept: Sequence[Lane], replicas: Array, load: Array
-) -> tuple[Array, Array, int]:
-    """Per candidate the cheapest offer (the greenest under `carbon`): (USD per hour, its index, candidates priced).
+    workload: Workload, catalog: Catalog, kept: Sequence[Lane], carrying: Array, load: Array
+) -> tuple[Array, Array, Array, int]:
+    """Per candidate the cheapest offer (the greenest under `carbon`): (USD per hour, its index, paid share of the
+    hours, candidates priced). `carrying`: replicas without spares.
 
     A batch gives back what is rented without a term when it is done: it pays for its `load`, the share of time it
     runs. A bought host pays for the power that it draws at this load.
     """
+    replicas = carrying + workload.slo.spares(carrying)
     usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
+    share = np.ones(replicas.shape)
     leading = np.full(replicas.shape, np.inf)
     offers = _offers_by_chip(workload, catalog)
     groups: dict[tuple[str, int, int], list[int]] = defaultdict(list)
@@ -219,11 +269,20 @@ def best_offers(
     for (slug, stage_chips, stages), members in groups.items():
         rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
+        shares: dict[int, Array] = {}
         for index, o in offers[slug]:
             if stage_chips > o.together and not _spans(accelerator, o, stage_chips):
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
-            cost = instances * (o.usd_per_hour + o.accelerators * licence)
+            paid = np.ones(1)
+            if scales(workload, o):
+                if o.accelerators not in shares:
+                    needs = partial(
+                        instances_needed, replica_chips=stage_chips * stages, offer_chips=o.accelerators, stages=stages
+                    )
+                    shares[o.accelerators] = week_share(workload, carrying[rows], needs)
+                paid = shares[o.accelerators]
+            cost = instances * (o.usd_per_hour * paid + o.accelerators * licence)
             cost -= power_saved(
                 o, accelerator, catalog.assumptions, instances, replicas[rows] * stage_chips * stages * load[rows]
             )
@@ -234,9 +293,10 @@ def best_offers(
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
             leading[rows] = np.where(better, first, leading[rows])
             usd[rows] = np.where(better, cost, usd[rows])
+            share[rows] = np.where(better, paid, share[rows])
             best[rows] = np.where(better, index, best[rows])
             priced += len(rows)
-    return usd, best, priced
+    return usd, best, share, priced
 
 
 def power_saved(o: Offer, chip: Accelerator, a: Assumptions, instances: Array, busy_chips: Array) -> Array:
@@ -314,10 +374,10 @@ def affordable(workload: Workload, table: Table) -> Array:
     c = workload.constraints
     ok = np.isfinite(table.usd_per_hour)
     if c.max_accelerators is not None:
-        ok &= table.chips * (table.replicas + workload.slo.spare_replicas) <= c.max_accelerators
+        ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= c.max_accelerators
     if c.inventory_chips:
         most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.wanted])
-        ok &= table.chips * (table.replicas + workload.slo.spare_replicas) <= most[:, None]
+        ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= most[:, None]
     if c.max_usd_per_month is not None:
         ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month
     if c.max_watts is not None:

@@ -13,7 +13,7 @@ from .lane import Lane, memory
 from .layout import layouts
 from .money import HOURS_PER_MONTH
 from .plan import Rejection, Workload
-from .trials import Scored, Trial, Trials, budget_excess, over_budget, over_inventory
+from .trials import Scored, Trial, Trials, budget_excess, excess, over_budget, over_inventory
 from .verify import Verified
 
 Ask = Callable[[Workload], Found]  # a chip's best design under other limits, from the same simulations
@@ -34,7 +34,9 @@ class Miss:
 
 def misses(workload: Workload, v: Verified) -> list[Miss]:
     """The limits that these latencies break, worst first, each relaxed to what was reached."""
-    slo = workload.slo
+    slo, recorded = workload.slo, v.of_trace
+    if recorded and excess(workload, recorded) > excess(workload, replace(v, of_trace=None)):
+        return misses(workload, recorded)
     limits = (
         ("latency p95" if workload.kind == EMBEDDING else "TTFT p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
         ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),

@@ -126,6 +126,8 @@ def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
         return no_mix(f"a mix is sought for the objective cost, not {workload.objective}", single)
     if workload.constraints.max_watts is not None:
         return no_mix("a mix is not sought where the site's power is limited", single)
+    if why := _not_divided(workload):
+        return no_mix(why, single)
     if workload.input_tokens.p95_tokens <= workload.input_tokens.mean_tokens or workload.source_tokens:
         return no_mix("all prompts are alike, so there is nothing to divide them by", single)
     if table is None or table.built is None:
@@ -156,6 +158,17 @@ def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
             slower = {u: float(np.clip(1 / worst[u], *DERATED)) for u in lines if worst[u] > 1}
             rates = [tuple(slower.get(u, 1.0) * x for x in r) for u, r in enumerate(rates)]
     return no_mix(reason, single)
+
+
+def _not_divided(workload: Workload) -> str:
+    """What of the demand the parts of a mix could not be sized for one by one; empty: nothing."""
+    if workload.users is not None:
+        return "a mix is not sought for users who wait: how often they ask would depend on the part that serves them"
+    if workload.trace is not None:
+        return "a mix is not sought under a recorded trace"
+    if workload.week:
+        return "a mix is not sought over the hours of a week"
+    return "a mix is not sought with as many replicas again" if workload.slo.doubled else ""
 
 
 def length_classes(lengths: Lengths) -> list[LengthClass]:
@@ -197,7 +210,7 @@ def _options(
     rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
     for c, part in enumerate(classes):
         asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE)
-        capacity, _, _, ttft, tpot = served(asked, kept, take(table.built.times, rows))
+        capacity, _, _, ttft, tpot, _ = served(asked, kept, take(table.built.times, rows))
         able = np.where(latency_excess(asked, ttft, tpot) <= slack, capacity * HEADROOM_FRACTION, 0.0)
         able = np.where(np.isfinite(able), able, 0.0)
         best = np.argmax(able, axis=1)
@@ -206,7 +219,8 @@ def _options(
     found: list[Option] = []
     speeds: list[tuple[float, ...]] = []
     counts = np.tile([1.0, 64.0], (len(rows), 1))
-    _, offers, _ = best_offers(workload, catalog, kept, counts, np.ones_like(counts))
+    plain = replace(workload, slo=replace(workload.slo, spare_replicas=0))
+    _, offers, _, _ = best_offers(plain, catalog, kept, counts, np.ones_like(counts))
     for k, row in enumerate(rows):
         own = [catalog.offers[i] for i in sorted(set(offers[k].tolist()) - {-1})]
         for option in _machines(catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), own):

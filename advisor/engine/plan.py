@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from .demand import Trace, Users
 from .money import Part
 
 BATCH = "batch"  # kind of a workload that has a deadline and nobody who waits
@@ -25,6 +27,11 @@ class Slo:
     e2e_p95_s: float | None = None
     tokens_per_s_per_user: float | None = None
     spare_replicas: int = 0  # availability n+1 -> 1
+    doubled: bool = False  # availability 2n: as many again
+
+    def spares(self, carrying: Any) -> Any:
+        """Spare replicas beside so many (a number, or an array of numbers) that carry the peak."""
+        return carrying if self.doubled else self.spare_replicas
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +69,11 @@ class Workload:
     horizon_months: int = 36
     discount_fraction: float = 0.08
     deadline_s: float | None = None  # of a batch, and then its peak rate is what ends in time
+    users: Users | None = None  # then the rates above are their limit, and each design has its own
+    trace: Trace | None = None  # finalists are simulated under it too
+    week: tuple[float, ...] = ()  # load of each hour as a share of the busiest; empty: flat
+    cold_start_s: float = 0.0  # from asking for an instance until it serves
+    growth_fraction_per_year: float = 0.0
     source_tokens: Lengths | None = None  # of an encoder-decoder; its input tokens are then the decoder's start
 
     @property

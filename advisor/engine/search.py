@@ -64,6 +64,7 @@ class Point:
     accelerator: str
     chips: int
     usd_per_hour: float
+    requests_per_s: float  # at the mean load
     tpot_s: float  # p95; of an embedding: its latency
     meets_slo: bool
     prefill_fraction: float  # of a request's time: how the bill is split between input and output
@@ -219,6 +220,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             accelerator=a.slug,
             chips=s.chips,
             usd_per_hour=s.usd_per_hour,
+            requests_per_s=s.requests_per_s_mean,
             tpot_s=s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s,
             meets_slo=True,
             prefill_fraction=prefill_fraction(workload, table.built, s.row_index, s.verified.running_requests_mean),
@@ -232,12 +234,14 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             if not math.isfinite(usd[k, j]):
                 continue
             i = int(own[k])
-            chips = int(table.chips[i, 0] * (table.replicas[i, j] + workload.slo.spare_replicas))
+            chips = int(table.chips[i, 0] * (table.replicas[i, j] + workload.slo.spares(table.replicas[i, j])))
             yield Point(
                 label=f"{chips} x {table.wanted[i].choice.accelerator.name}, {describe(table.wanted[i])}, estimated",
                 accelerator=slug,
                 chips=chips,
                 usd_per_hour=float(usd[k, j]),
+                requests_per_s=float(table.peak_requests_per_s[i, j])
+                * (workload.requests_per_s_mean / workload.requests_per_s_peak),
                 tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[i, j]),
                 meets_slo=bool(good[i, j]) and float(usd[k, j]) >= held.get(slug, math.inf),
                 prefill_fraction=prefill_fraction(workload, table.built, i, _planned_running(workload, table, i, j)),
@@ -247,7 +251,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
 def _planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
     """Requests that one lane of a candidate runs at the peak, by Little's law."""
     c = table.wanted[i].choice
-    rate = workload.requests_per_s_peak / (table.replicas[i, j] * c.pp * c.dp)
+    rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.pp * c.dp)
     return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 
 

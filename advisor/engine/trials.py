@@ -1,12 +1,25 @@
 """The finalists under the scheduler's simulation, each design once, with what it then costs, draws and holds."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from .candidates import CONCURRENCY, Catalog
-from .evaluate import BY_THE_HOUR, Table, best_offers, host_watts, instances_needed, licence_of, tpot_limit_s
+from .demand import Users
+from .evaluate import (
+    BY_THE_HOUR,
+    Table,
+    best_offers,
+    host_watts,
+    instances_needed,
+    licence_of,
+    scales,
+    tpot_limit_s,
+    week_share,
+)
 from .lane import Lane, Lanes
 from .ledger import prefill_fraction
 from .memory import Memory
@@ -21,11 +34,12 @@ from .money import (
     watts_per_chip,
 )
 from .plan import BATCH, Offer, Workload
-from .verify import REQUESTS, Verified, verify
+from .verify import REQUESTS, Verified, verify, verify_trace
 
 PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
 HOPELESS = 1.5  # a pilot this far beyond a limit is not simulated further
 LOST = 2.5  # beyond this neither a quarter more replicas nor more requests change the verdict
+SETTLED_FRACTION = 0.02  # of a rate of users
 MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
 
 
@@ -59,7 +73,10 @@ class Scored:
     watts: float
     full_watts: float  # all chips busy, for a site's limit
     busy_power_fraction: float  # of the power limit, drawn while it is busy
-    utilisation_fraction: float  # mean load over capacity
+    utilisation_fraction: float  # mean load over capacity, of the hours that are paid
+    requests_per_s_mean: float  # of the workload, or what its users ask of this deployment
+    requests_per_s_peak: float
+    paid_fraction: float  # of the hours of a week, of the instances for the peak
     memory: MemoryParts
     meets_slo: bool
     row_index: int  # of its lane in the table
@@ -67,6 +84,13 @@ class Scored:
     @property
     def usd_per_hour(self) -> float:
         return total_usd_per_hour(self.parts)
+
+    @property
+    def around_the_clock_usd_per_hour(self) -> float:
+        """What it would cost if no instance were given back in quiet hours."""
+        hourly = {p.name for p in self.offer.parts} or {"instances", "interruptions", "cloud services"}
+        scaled = total_usd_per_hour([p for p in self.parts if p.name in hourly])
+        return self.usd_per_hour + scaled * (1.0 / self.paid_fraction - 1.0)
 
     @property
     def chips(self) -> int:
@@ -98,10 +122,28 @@ class Trial:
     pilot: bool  # ended by it
 
 
+def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes: int) -> Verified:
+    """The simulation at which users / (think time + latency) is the rate that it was given, to 2 %.
+
+    Beyond capacity there is no such rate for ever: the geometric mean keeps the search from swinging.
+    """
+    rate = peak / lanes
+    seen = see(rate)
+    for _ in range(3):
+        asked = users.requests_per_s(seen.e2e_mean_s) / lanes
+        if abs(asked / rate - 1) <= SETTLED_FRACTION:
+            break
+        rate = asked if asked > rate else math.sqrt(asked * rate)
+        seen = see(rate)
+    return seen
+
+
 def excess(workload: Workload, v: Verified) -> float:
     """How far beyond its latency limits a simulated deployment is; 1: on the limit."""
     slo, limit = workload.slo, tpot_limit_s(workload)
+    recorded = excess(workload, v.of_trace) if v.of_trace else 0.0
     ratios = [
+        recorded,
         v.ttft_p95_s / slo.ttft_p95_s if slo.ttft_p95_s else 0.0,
         v.tpot_p95_s / limit if limit else 0.0,
         v.e2e_p95_s / slo.e2e_p95_s if slo.e2e_p95_s else 0.0,
@@ -140,6 +182,7 @@ class Trials:
     def __init__(self, workload: Workload, catalog: Catalog, table: Table) -> None:
         self.workload, self.catalog, self.table = workload, catalog, table
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
+        self._asked: dict[tuple[int, int, int], float] = {}  # requests/s of users, as last settled
 
     def among(self, table: Table) -> "Trials":
         """The same simulations over the same candidates with other offers."""
@@ -169,8 +212,22 @@ class Trials:
         key = (design.row, lane.max_running_requests, design.replicas, requests)
         if key not in self._seen:
             assert self.table.built is not None
-            rate = self.workload.requests_per_s_peak / (design.replicas * lane.choice.pp * lane.choice.dp)
-            self._seen[key] = verify(self.workload, self.table.built.times, design.row, lane, rate, requests)
+            lanes = design.replicas * lane.choice.pp * lane.choice.dp
+            peak = self._asked.get(key[:3], float(self.table.peak_requests_per_s[design.row, design.column]))
+            see = partial(verify, self.workload, self.table.built.times, design.row, lane, requests=requests)
+            users = self.workload.users
+            seen = see(peak / lanes) if users is None else _settled(see, users, peak, lanes)
+            self._seen[key], self._asked[key[:3]] = seen, seen.offered_requests_per_s * lanes
+        return self._seen[key]
+
+    def recorded(self, design: Design) -> Verified:
+        """Simulate one lane of the design under the trace, dealt to all lanes in turn."""
+        lane, trace = self.lane(design), self.workload.trace
+        assert self.table.built is not None and trace is not None
+        key = (design.row, lane.max_running_requests, design.replicas, 0)
+        if key not in self._seen:
+            share = trace.dealt(design.replicas * lane.choice.pp * lane.choice.dp)
+            self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
         return self._seen[key]
 
     def tried(self, workload: Workload, design: Design) -> Trial:
@@ -182,8 +239,10 @@ class Trials:
         return self.in_full(workload, design)
 
     def in_full(self, workload: Workload, design: Design) -> Trial:
-        """With all its requests."""
+        """With all its requests; under the trace too where there is one."""
         seen = self.run(design, REQUESTS)
+        if workload.trace and excess(workload, seen) <= HOPELESS:
+            seen = replace(seen, of_trace=self.recorded(design))
         return Trial(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
 
     def fewest(self, workload: Workload, row: int, column: int) -> Trial:
@@ -208,12 +267,14 @@ class Trials:
 
     def scored(self, workload: Workload, trial: Trial) -> Scored:
         """Price, power, capacity and memory of a tried design, spares included."""
-        row, carrying, spares = trial.design.row, trial.design.replicas, workload.slo.spare_replicas
+        row, carrying = trial.design.row, trial.design.replicas
+        spares = workload.slo.spares(carrying)
         lane, replicas = self.lane(trial.design), carrying + spares
         c = lane.choice
+        peak, mean = self.asked(trial)
         capacity = self._capacity(workload, trial) * replicas
-        load = workload.requests_per_s_mean / capacity
-        _, best, _ = best_offers(workload, self.catalog, [lane], np.array([[float(replicas)]]), np.array([[load]]))
+        load = mean / capacity
+        _, best, _, _ = best_offers(workload, self.catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
         running = max(trial.verified.running_requests_mean, 1.0)
         share = prefill_fraction(workload, self.table.built, row, running)
         found = Scored(
@@ -231,12 +292,24 @@ class Trials:
             full_watts=math.nan,
             busy_power_fraction=busy_power_fraction(share, self.catalog.assumptions),
             utilisation_fraction=load,
+            requests_per_s_mean=mean,
+            requests_per_s_peak=peak,
+            paid_fraction=1.0,
             memory=_parts(self.table.built, row, lane, trial.verified.running_requests_mean),
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
         )
         found = repriced(workload, self.catalog, found, found.offer)
         return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
+
+    def asked(self, trial: Trial) -> tuple[float, float]:
+        """Requests/s at the peak and on average: of users, what they ask of this design."""
+        peak, mean = self.workload.requests_per_s_peak, self.workload.requests_per_s_mean
+        if self.workload.users is None:
+            return peak, mean
+        c = self.table.wanted[trial.design.row].choice
+        settled = trial.verified.offered_requests_per_s * trial.design.replicas * c.pp * c.dp
+        return settled, settled * mean / peak
 
     def _capacity(self, workload: Workload, trial: Trial) -> float:
         """Requests/s that one replica serves at most within the TPOT limit; never less than its simulated share.
@@ -249,7 +322,7 @@ class Trials:
             return trial.verified.requests_per_s * c.pp * c.dp
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
-        return max(float(np.max(within, initial=0.0)), workload.requests_per_s_peak / design.replicas)
+        return max(float(np.max(within, initial=0.0)), self.asked(trial)[0] / design.replicas)
 
 
 def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
@@ -257,13 +330,30 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
     c = s.lane.choice
     instances = int(instances_needed(np.array(float(s.replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
     licence = licence_of(catalog, s.lane) * instances * offer.accelerators
-    found = replace(s, offer=offer, instances=instances, licence_usd_per_hour=licence)
+    paid = _paid_fraction(workload, s, offer)
+    found = replace(
+        s,
+        offer=offer,
+        instances=instances,
+        licence_usd_per_hour=licence,
+        utilisation_fraction=s.utilisation_fraction * s.paid_fraction / paid,
+        paid_fraction=paid,
+    )
     found = replace(
         found,
-        watts=_watts(catalog, found, found.utilisation_fraction, found.busy_power_fraction),
+        watts=_watts(catalog, found, found.utilisation_fraction, found.busy_power_fraction, paid),
         full_watts=_watts(catalog, found, 1.0, 1.0),
     )
     return replace(found, parts=_paid(workload, catalog, found))
+
+
+def _paid_fraction(workload: Workload, s: Scored, offer: Offer) -> float:
+    """Of the hours of a week, of the instances for the peak: less than 1 where quiet hours give some back."""
+    if not scales(workload, offer):
+        return 1.0
+    c = s.lane.choice
+    needs = partial(instances_needed, replica_chips=c.tp * c.pp * c.dp, offer_chips=offer.accelerators, stages=c.pp)
+    return float(week_share(workload, np.array([float(s.replicas - s.spare_replicas)]), needs)[0])
 
 
 def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
@@ -271,23 +361,23 @@ def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
     o, a = s.offer, catalog.assumptions
     chip_watts = s.lane.choice.accelerator.watts + host_watts(o, catalog)
     drawn = s.watts / (chip_watts * o.accelerators * s.instances * o.pue) if o.acquisition == "own" else 1.0
-    found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), s.instances, drawn)
+    found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), s.instances * s.paid_fraction, drawn)
     if s.licence_usd_per_hour:
         found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
     if o.acquisition == "own":
         return found
     if workload.kind == BATCH and o.term in BY_THE_HOUR:
         found = at_load(found, min(s.utilisation_fraction, 1.0), 1.0)
-    sent = workload.requests_per_s_mean * workload.output_tokens.mean_tokens
+    sent = s.requests_per_s_mean * workload.output_tokens.mean_tokens
     return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 
 
-def _watts(catalog: Catalog, s: Scored, busy_fraction: float, full: float) -> float:
-    """Draw at this load with the hosts' share and PUE; the idle chips of a bought host draw too."""
+def _watts(catalog: Catalog, s: Scored, busy_fraction: float, full: float, there: float = 1.0) -> float:
+    """Draw at this load with hosts and PUE, of what is `there` of the hours; idle chips of a bought host draw too."""
     a, assumed = s.lane.choice.accelerator, catalog.assumptions
     tdp, idle = np.array(a.watts), np.array(a.idle_watts)
     host = np.array(host_watts(s.offer, catalog))
-    busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host, full)) * s.chips
+    busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host, full)) * s.chips * there
     resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed, host)) * s.idle_chips
     return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
 

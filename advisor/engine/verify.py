@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass
 
+from .demand import Trace
 from .lane import Lane
 from .plan import BATCH, Lengths, Workload
 from .simulate import log_normal_sigma, simulate
-from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, Client, Scheduler, StepTimes
+from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
 
 REQUESTS = 2000
 SEED = 20261121
@@ -34,6 +35,9 @@ class Verified:
     ttft_standard_error_s: float
     tpot_standard_error_s: float
     requests_per_s: float  # that were finished
+    e2e_mean_s: float = 0.0
+    offered_requests_per_s: float = 0.0  # to the lane
+    of_trace: "Verified | None" = None  # the same lane under its share of the recorded requests
     late_fraction: float = 0.0  # of a batch: the rate it needs over the rate it reached; above 1 it is late
 
 
@@ -67,11 +71,28 @@ def verify(
 ) -> Verified:
     """Simulate one lane of a finalist at `rate_per_s` requests/s; of a batch, with every seat taken."""
     batch = workload.kind == BATCH
+    client = Client(kind=STEADY) if batch else Client(kind=POISSON, rate_per_s=rate_per_s)
+    return _seen(workload, times, index, lane, client, rate_per_s, requests)
+
+
+def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, trace: Trace) -> Verified:
+    """Simulate one lane of a finalist under recorded arrivals and lengths."""
+    client = Client(
+        kind=TRACE, arrival_s=trace.arrival_s, input_tokens=trace.input_tokens, output_tokens=trace.output_tokens
+    )
+    count = len(trace.arrival_s)
+    span_s = trace.arrival_s[-1] - trace.arrival_s[0]
+    return _seen(workload, times, index, lane, client, count / max(span_s, 1e-9), count)
+
+
+def _seen(
+    workload: Workload, times: StepTimes, index: int, lane: Lane, client: Client, rate_per_s: float, requests: int
+) -> Verified:
     result = simulate(
         times,
         index,
         scheduler_of(lane),
-        Client(kind=STEADY) if batch else Client(kind=POISSON, rate_per_s=rate_per_s),
+        client,
         workload.input_tokens,
         workload.output_tokens,
         concurrency=lane.max_running_requests,
@@ -99,5 +120,7 @@ def verify(
         ttft_standard_error_s=result.standard_error("ttft_s"),
         tpot_standard_error_s=result.standard_error("tpot_s"),
         requests_per_s=result.requests_per_s,
-        late_fraction=rate_per_s / max(result.requests_per_s, 1e-12) if batch else 0.0,
+        e2e_mean_s=result.mean("e2e_s"),
+        offered_requests_per_s=rate_per_s,
+        late_fraction=rate_per_s / max(result.requests_per_s, 1e-12) if client.kind == STEADY else 0.0,
     )
