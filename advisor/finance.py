@@ -22,7 +22,7 @@ from advisor.report import figure
 from advisor.views import finished
 
 Json = Mapping[str, Any]
-MOST_REJECTED = 6
+MOST_OTHERS, MOST_REJECTED = 3, 3
 NO_MONEY = "This advice was computed before its money was kept in parts. Ask again with today's catalog."
 
 
@@ -102,18 +102,22 @@ def way_text(way: Json) -> str:
     note = " (assumed discount, no price in the catalog)" if way["basis"] == "assumed" else ""
     term = way["term"].replace("_", " ")
     return (
-        f"{way['acquisition']} ({term}) at {way['provider']}: {dollars(way['usd_per_month'])} a month, "
+        f"{whence(way)}{'' if bought else f', {term}'}: {dollars(way['usd_per_month'])} a month, "
         f"{dollars(way['npv_usd'])} net present value{bought}{note}"
     )
+
+
+def whence(r: Json) -> str:
+    return "bought" if r["acquisition"] == "own" else f"rented at {r['provider']}"
 
 
 def others(result: Json, rank: int) -> list[str]:
     """The other options, then the first of what was left out, with its reason."""
     ranked = [
-        f"{r['label']} ({r['acquisition']}, {r['provider']}): {dollars(r['usd_per_month'])} a month"
+        f"{r['label']}, {whence(r)}: {dollars(r['usd_per_month'])} a month"
         for r in result["recommendations"]
         if r["rank"] != rank
-    ][:4]
+    ][:MOST_OTHERS]
     left = [r for r in result["rejected"] if r["reason"] not in ("excluded", "outranked")]
     return ranked + [f"{r['accelerator']}: {r['detail']}" for r in left[:MOST_REJECTED]]
 
@@ -135,10 +139,11 @@ def tests(result: Json, r: Json) -> list[str]:
     spec = result["workload"] if isinstance(result["workload"], Mapping) else {}
     peak = ((spec.get("traffic") or {}).get("requests_per_s") or {}).get("peak")
     limits = ", ".join(f"{k} {v:g}" for k, v in (spec.get("slo") or {}).items() if isinstance(v, int | float))
+    seller = "its seller" if r["acquisition"] == "own" else r["provider"]
     said = [
         f"load test one replica at its share of the peak{f' of {peak:g} requests/s' if peak else ''} with your own "
         f"prompts{f': {limits}' if limits else ''}",
-        f"confirm the price of {r['instance'] or r['accelerator']} at {r['provider']} in writing: it is of "
+        f"confirm the price of {r['instance'] or r['accelerator']} with {seller} in writing: ours is of "
         f"{r['money']['prices_as_of']}",
     ]
     if r["weights_dtype"] not in ("bf16", "fp16"):

@@ -94,7 +94,7 @@ def option_context(option: Mapping[str, Any]) -> dict[str, Any]:
 
 def meeting(b: Mapping[str, Any]) -> str:
     """Where two ways to pay meet, in one line."""
-    one, other = b["between"]
+    one, other = (name.replace("_", " ") for name in b["between"])
     said = [f"cheaper from month {b['month']}"] if b["month"] else []
     if (share := b["share_of_hours"]) is not None:
         said.append(f"cheaper when more than {share:.0%} of the hours are used" if share < 1 else "dearer at any use")

@@ -114,7 +114,7 @@ def test_a_power_cap_draws_less_and_computes_more_slowly(bought: dict[str, Any])
     changes = {"constraints.acquisition": "[own]", "tco.power_cap_fraction": "0.6"}
     capped, free = answer(**changes)["recommendations"][0], bought["recommendations"][0]
     assert capped["money"]["energy"]["chip_watts"] == pytest.approx(0.6 * free["money"]["energy"]["chip_watts"])
-    each = [r["capacity_requests_per_s"] / r["replicas"] for r in (capped, free)]
+    each = [r["capacity_requests_per_s"] / r["accelerator_count"] for r in (capped, free)]
     assert each[0] < each[1]
 
 

@@ -1,0 +1,32 @@
+"""The money of an option in a browser: readable on a phone and in the dark; the memo prints on one page."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests import sample_advice, sample_money
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+Open = Callable[..., Any]
+LOOKS = {"desktop": {}, "phone": {"viewport": {"width": 320, "height": 640}}, "dark": {"color_scheme": "dark"}}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_way_from_the_chip_to_the_token_is_seen(open_page: Open, look: str) -> None:
+    advice = sample_advice.advice(sample_money.result())
+    page = open_page(f"/advice/{advice.pk}/options/1", **LOOKS[look])
+    page.get_by_role("heading", name="From the chip to the token").wait_for()
+    assert page.locator("svg.waterfall rect").count() == 3
+    page.get_by_text("Cash by month").first.click()
+    assert page.get_by_role("rowheader", name="36", exact=True).is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_the_memo_is_reached_and_prints_on_one_page(open_page: Open) -> None:
+    advice = sample_advice.advice(sample_money.result())
+    page = open_page(f"/advice/{advice.pk}")
+    page.get_by_role("link", name="memo", exact=True).click()
+    page.get_by_role("heading", name="Before signing").wait_for()
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1
