@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
-from advisor import bill, hosted, offers
+from advisor import bill, hosted, offers, portfolio
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.demand import Trace, Users, week_of
 from advisor.engine.estimate import Resources
@@ -23,7 +23,8 @@ from advisor.engine.model import Model, from_shape
 from advisor.engine.money import Assumptions, capped_speed_fraction
 from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
-from advisor.engine.search import Catalog, posed_in, search
+from advisor.engine.portfolio import Member
+from advisor.engine.search import Answer, Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
 from advisor.result import answer_json
@@ -90,6 +91,13 @@ COSTS = {
 
 
 def snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
+    """What the engine will read for this question, or for each workload of a portfolio."""
+    if spec["kind"] == portfolio.PORTFOLIO:
+        return portfolio.snapshot([_snapshot(part, organisation) for part in spec["workloads"]])
+    return _snapshot(spec, organisation)
+
+
+def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
     """What the engine will read for this question, JSON-able; a re-run from it gives the same answer.
 
     Prices, discounts and licences are those known on the day that the question names, else today.
@@ -429,6 +437,31 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
 
 def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | None = None) -> Json:
     """Runs the engine on a snapshot; the JSON of `advise`."""
+    if spec["kind"] == portfolio.PORTFOLIO:
+        return _portfolio(spec, taken, progress)
+    return _answered(spec, taken, progress)[0]
+
+
+def _portfolio(spec: Json, taken: Json, progress: Callable[[str, float], None] | None) -> Json:
+    """Each workload alone, then all on one fleet."""
+    tell, count = progress or (lambda stage, fraction: None), len(spec["workloads"])
+    answers, members = [], []
+
+    def inside(i: int, name: str) -> Callable[[str, float], None]:
+        return lambda stage, done: tell(f"{name}: {stage}", (i + done) / (count + 1))
+
+    for i, (part, its) in enumerate(zip(spec["workloads"], taken["parts"], strict=True)):
+        answer, workload, catalog, found = _answered(part, its, inside(i, part["name"]))
+        answers.append(answer)
+        members.append(Member(workload=workload, catalog=catalog, answer=found, week=workload.week))
+    tell("sharing one fleet", count / (count + 1))
+    return portfolio.result(spec, taken, answers, members)
+
+
+def _answered(
+    spec: Json, taken: Json, progress: Callable[[str, float], None] | None
+) -> tuple[Json, Workload, Catalog, Answer]:
+    """One workload: the JSON of `advise`, and what it was made from."""
     taken = unpacked(taken) | {
         "tco": spec["tco"],
         "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
@@ -442,4 +475,5 @@ def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
     bought = hosted.hosted(spec, taken["hosted"], answer["recommendations"])
     answer["recommendations"] = bill.beside_hosted(answer["recommendations"], bought)
     verdict = hosted.verdict(spec, bought, answer["verdict"], bool(answer["recommendations"]))
-    return {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS)}
+    result = {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS)}
+    return result, workload, catalog, found

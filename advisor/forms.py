@@ -51,6 +51,7 @@ QUESTION = (
                     ("serving", "generates tokens"),
                     ("embedding", "makes embeddings"),
                     ("batch", "a batch with a deadline"),
+                    ("portfolio", "several workloads on one fleet (as YAML, below)"),
                 ),
             ),
         ),
@@ -426,7 +427,10 @@ def preset(slug: str) -> dict[str, Any] | None:
     paths = {path.stem: path for path in preset_folder().glob("*.yaml")}
     if slug not in paths:
         return None
-    return workload.parse(paths[slug].read_text())
+    raw = workload.load(paths[slug].read_text())
+    if isinstance(raw.get("workloads"), list):  # its files stand beside it
+        raw["workloads"] = [workload.load(preset_folder().joinpath(name).read_text()) for name in raw["workloads"]]
+    return workload.parse(raw)
 
 
 def preset_folder() -> Path:

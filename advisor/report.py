@@ -158,7 +158,22 @@ def hosted_cells(offers: list[Row]) -> list[list[str]]:
 def mixed(result: Row) -> list[str]:
     """Whether several kinds of machine together are cheaper."""
     said = (result.get("mix") or {}).get("said")
-    return [said, ""] if said else []
+    return [said, ""] if said else shared(result)
+
+
+def shared(result: Row) -> list[str]:
+    """Of a portfolio: each alone, and who runs where and when on the shared fleet."""
+    told = result.get("portfolio")
+    if not told:
+        return []
+    lines = [f"- alone {a['name']}: {a['option']['label'] if a['option'] else a['verdict']}" for a in told["alone"]]
+    for r in told["shared"]["runs"] if told["shared"] else []:
+        lines += [
+            f"- {r['workload']} on {r['machine']} ({r['setup']}): {h['when']}, {figure(h['replicas'])} replicas, "
+            f"{figure(h['requests_per_s'])} requests/s"
+            for h in r["hours"]
+        ]
+    return [*lines, ""]
 
 
 def by_token(result: Row, most: int = 5) -> list[str]:

@@ -28,6 +28,7 @@ from advisor.traffic import (
     filled,
 )
 from advisor.workload_errors import explain
+from advisor.workload_parts import check_parts, parts_into
 from advisor.workload_text import (
     WorkloadError,
     error,
@@ -42,7 +43,7 @@ from advisor.workload_text import (
 __all__ = ["WorkloadError", "check_catalog", "error", "load", "parse", "set_path"]
 
 KINDS = ("serving", "batch", "embedding", "training", "finetuning", "portfolio")
-RUNNABLE_KINDS = ("serving", "embedding", "batch")
+RUNNABLE_KINDS = ("serving", "embedding", "batch", "portfolio")
 
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
@@ -61,6 +62,11 @@ def text_or_section(value: object) -> str:
 
 ModelRef = Annotated[
     Annotated[Name, Tag("~plain")] | Annotated[Config, Tag("~section")],
+    Discriminator(text_or_section),
+]
+# a workload of a portfolio: its file, or its contents
+MemberRef = Annotated[
+    Annotated[Name, Tag("~plain")] | Annotated[dict[str, Any], Tag("~section")],
     Discriminator(text_or_section),
 ]
 
@@ -182,7 +188,7 @@ class Spec(Section):
     batch: Batch | None = None
     training: Training | None = None
     finetuning: Finetuning | None = None
-    workloads: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
+    workloads: Annotated[list[MemberRef], Field(min_length=1, max_length=20)] | None = None
     slo: Slo = Slo()
     constraints: Constraints = Constraints()
     owned: Annotated[dict[Name, Count], Field(max_length=200)] = {}
@@ -220,7 +226,8 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         for key in ("batch", "training", "finetuning")
         if key != spec.kind and full[key] is not None
     ]
-    if found := extra + cross_checks(spec) + (contradictions(full["traffic"], spec.kind) if spec.traffic else []):
+    found = extra + cross_checks(spec) + (contradictions(full["traffic"], spec.kind) if spec.traffic else [])
+    if found := found + parts_into(full, parse):
         raise WorkloadError(found)
     return full
 
@@ -306,6 +313,10 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
 def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
     """Raises WorkloadError unless what the spec names exists; paths are refused unless `files` (the command line)."""
     found = []
+    if spec["kind"] == "portfolio":
+        if found := unknown_names(spec) + check_parts(spec, files, check_catalog):
+            raise WorkloadError(found)
+        return
     if spec["kind"] not in RUNNABLE_KINDS:
         found.append(error("kind", f"{spec['kind']} is not yet available", ", ".join(RUNNABLE_KINDS)))
     else:

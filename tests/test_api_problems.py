@@ -84,7 +84,11 @@ def test_kinds_that_do_not_exist_yet_are_refused_at_kind(client: Client) -> None
     tuning = {"method": "lora", "tokens": 1e6, "sequence_length": 512, "global_batch_tokens": 1e4}
     body = {"kind": "finetuning", "model": "m", "finetuning": tuning}
     assert problem(post(client, body), 422)["errors"] == [
-        {"field": "kind", "message": "finetuning is not yet available", "allowed": "serving, embedding, batch"}
+        {
+            "field": "kind",
+            "message": "finetuning is not yet available",
+            "allowed": "serving, embedding, batch, portfolio",
+        }
     ]
 
 

@@ -2,8 +2,9 @@
 
 A job is a stream of requests with a rate in each period of the week, or an amount of work to be done within some of
 them. A unit is a machine set up for some of the jobs; it turns from one job to another within a period, so that the
-shares of its time that they take add up. What is kept is paid around the clock, what is rented by the hour while it
-runs. Rates at the service level come from the caller, who also simulates what comes out.
+shares of its time that they take add up. Units of several jobs may stand in one machine, each on chips of its own.
+What is kept is paid around the clock, what is rented by the hour while it runs. Rates at the service level come from
+the caller, who also simulates what comes out.
 """
 
 import ctypes
@@ -122,7 +123,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where each variable stands: machines kept, machines of a unit in a period, rates, and whether a unit is used."""
+    """Where each variable stands: machines kept, replicas of a unit in a period, rates, and whether a unit is used."""
 
     machines: int
     units: int
@@ -207,12 +208,14 @@ def _write(
     """Every constraint."""
     for t in range(len(periods)):
         for u, unit in enumerate(units):
-            busy = {at.rate(u, j, t): _demand(jobs[j], t) / unit.requests_per_s[j] for j in _able(unit)}
-            spares = max((jobs[j].spare_replicas for j in _able(unit)), default=0) / unit.replicas
+            busy = {at.rate(u, j, t): _demand(jobs[j], t) * unit.replicas / unit.requests_per_s[j] for j in _able(unit)}
+            spares = float(max((jobs[j].spare_replicas for j in _able(unit)), default=0))
             model.row(busy | {at.running(u, t): -1.0, at.used(u): spares}, -np.inf, 0.0)
         for k, machine in enumerate(machines):
             if not machine.hourly:
-                mine = {at.running(u, t): 1.0 for u, unit in enumerate(units) if unit.machine_index == k}
+                mine = {
+                    at.running(u, t): 1.0 / unit.replicas for u, unit in enumerate(units) if unit.machine_index == k
+                }
                 model.row(mine | {at.kept(k): -1.0}, -np.inf, 0.0)
         _within(model, at, machines, units, limits, t)
     for j, job in enumerate(jobs):
@@ -221,7 +224,9 @@ def _write(
         if limits.kind_usd_per_hour or any(jobs[j].spare_replicas for j in _able(unit)):
             most = _most(unit, machines[unit.machine_index], jobs, periods, limits)
             for t in range(len(periods)):
-                busy = {at.rate(u, j, t): _demand(jobs[j], t) / unit.requests_per_s[j] for j in _able(unit)}
+                busy = {
+                    at.rate(u, j, t): _demand(jobs[j], t) * unit.replicas / unit.requests_per_s[j] for j in _able(unit)
+                }
                 model.row(busy | {at.used(u): -most}, -np.inf, 0.0)
 
 
@@ -252,9 +257,9 @@ def _within(
     model: _Model, at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], limits: Limits, t: int
 ) -> None:
     """Chips of each kind, and in all, at any time."""
-    taken = {at.kept(k): m.chips for k, m in enumerate(machines) if not m.hourly}
+    taken = {at.kept(k): float(m.chips) for k, m in enumerate(machines) if not m.hourly}
     taken |= {
-        at.running(u, t): machines[unit.machine_index].chips
+        at.running(u, t): machines[unit.machine_index].chips / unit.replicas
         for u, unit in enumerate(units)
         if machines[unit.machine_index].hourly
     }
@@ -274,7 +279,9 @@ def _cost(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], peri
     for u, unit in enumerate(units):
         if machines[unit.machine_index].hourly:
             for t, period in enumerate(periods):
-                cost[at.running(u, t)] = machines[unit.machine_index].usd_per_hour * period.week_fraction
+                cost[at.running(u, t)] = (
+                    machines[unit.machine_index].usd_per_hour * period.week_fraction / unit.replicas
+                )
     return cost
 
 
@@ -301,14 +308,14 @@ def _affordable(machine: Machine, limits: Limits) -> float:
 
 
 def _most(unit: Unit, machine: Machine, jobs: Sequence[Job], periods: Sequence[Period], limits: Limits) -> float:
-    """Machines of this unit that could at most be busy: with all that it can do at once, or with all the money."""
+    """Replicas of this unit that could at most be busy: with all that it can do at once, or with all the money."""
     shortest_s = min(p.duration_s for p in periods)
     peak = (
         jobs[j].work_requests / shortest_s if jobs[j].work_requests else max(jobs[j].requests_per_s)
         for j in _able(unit)
     )
     needed = sum(rate / unit.requests_per_s[j] for j, rate in zip(_able(unit), peak, strict=True)) + 1.0
-    return min(needed, _affordable(machine, limits))
+    return unit.replicas * min(needed, _affordable(machine, limits))
 
 
 def _bounds(

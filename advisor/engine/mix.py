@@ -7,7 +7,7 @@ requests that they would get, and the percentiles over all of them must hold, as
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import NormalDist
@@ -71,6 +71,7 @@ class Option:
     replicas: int  # in one machine
     lane: Lane
     usd_per_hour: float  # of one machine, licences included
+    ready: bool = False  # the lane has the cap on running requests that it was simulated with
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +125,9 @@ def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
     table = answer.table
     if workload.objective != "cost":
         return no_mix(f"a mix is sought for the objective cost, not {workload.objective}", single)
+    if workload.slo.doubled:
+        return no_mix("a mix is not sought with every replica doubled (2n)", single)
+    workload = replace(workload, users=None, trace=None)  # their peak rate and the lengths drawn for it
     if workload.constraints.max_watts is not None:
         return no_mix("a mix is not sought where the site's power is limited", single)
     if why := _not_divided(workload):
@@ -135,7 +139,7 @@ def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
     classes = length_classes(workload.input_tokens)
     trials, reason = Trials(workload, catalog, table), BY_ESTIMATE
     for slack in (1.0, SLACK):
-        options, rates = _options(workload, catalog, table, classes, slack)
+        options, rates = choices(workload, catalog, table, classes, slack)
         for _ in range(ROUNDS):
             least = _least(workload, options, rates, classes)
             if least > single * (1 - WORTH_FRACTION):
@@ -200,12 +204,24 @@ def length_classes(lengths: Lengths) -> list[LengthClass]:
 # --- what there is to choose from -------------------------------------------------------------------------------
 
 
-def _options(
-    workload: Workload, catalog: Catalog, table: Table, classes: Sequence[LengthClass], slack: float
+def choices(
+    workload: Workload,
+    catalog: Catalog,
+    table: Table,
+    classes: Sequence[LengthClass],
+    slack: float,
+    kinds: int = KINDS,
+    others: Sequence[Offer] = (),
+    seen: Mapping[int, tuple[Lane, float]] | None = None,
 ) -> tuple[list[Option], list[tuple[float, ...]]]:
-    """Machines worth considering, with the requests/s of each class that one serves at the service level."""
+    """Machines worth considering, with the requests/s of each class that one serves at the service level.
+
+    `seen`: of a row, its lane and what one replica was simulated to serve, where that is more (of the only class).
+    `others`: offers that other workloads are considered on, and this one then too.
+    """
     assert table.built is not None
-    rows = np.array(sorted(set(_promising(workload, table))))
+    seen = seen or {}
+    rows = np.array(sorted({*_promising(workload, table), *seen}))
     kept = [table.wanted[i] for i in rows]
     rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
     for c, part in enumerate(classes):
@@ -222,11 +238,17 @@ def _options(
     plain = replace(workload, slo=replace(workload.slo, spare_replicas=0))
     _, offers, _, _ = best_offers(plain, catalog, kept, counts, np.ones_like(counts))
     for k, row in enumerate(rows):
-        own = [catalog.offers[i] for i in sorted(set(offers[k].tolist()) - {-1})]
-        for option in _machines(catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), own):
-            found.append(option)
+        own = {catalog.offers[i]: None for i in sorted(set(offers[k].tolist()) - {-1})}
+        c = kept[k].choice
+        own |= {o: None for o in others if o.accelerator == c.accelerator.slug and c.tp * c.dp <= o.together}
+        lane, simulated = seen.get(int(row), (kept[k], 0.0))
+        ready = simulated > rates[k, 0]
+        rates[k, 0] = max(rates[k, 0], simulated)
+        columns[k, 0] = max(columns[k, 0], 0) if ready else columns[k, 0]
+        for option in _machines(catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), list(own)):
+            found.append(replace(option, lane=lane, ready=True) if ready else option)
             speeds.append(tuple(float(x) * option.replicas for x in rates[k]))
-    kept_indices = _worth(found, speeds)
+    kept_indices = _worth(found, speeds, kinds, {o.accelerator for o in others})
     return [found[i] for i in kept_indices], [speeds[i] for i in kept_indices]
 
 
@@ -270,17 +292,21 @@ def _machines(
         )
 
 
-def _worth(options: Sequence[Option], speeds: Sequence[tuple[float, ...]]) -> list[int]:
-    """For each class the cheapest machine per request of each of so many accelerators."""
+def _worth(options: Sequence[Option], speeds: Sequence[tuple[float, ...]], kinds: int, slugs: set[str]) -> list[int]:
+    """For each class the cheapest machines per request of so many accelerators, and of those that are named."""
     kept: set[int] = set()
-    for c in range(len(AT) - 1):
+    for c in range(len(speeds[0]) if speeds else 0):
         able = [i for i, rates in enumerate(speeds) if rates[c] > 0]
         able.sort(key=lambda i: (options[i].usd_per_hour / speeds[i][c], i))
-        seen: dict[str, int] = {}
+        seen: dict[str, dict[Offer | None, int]] = {}
         for i in able:
             slug = options[i].lane.choice.accelerator.slug
-            if seen.get(slug, 0) < SIZES and (slug in seen or len(seen) < KINDS):
-                seen[slug] = seen.get(slug, 0) + 1
+            offer = options[i].offer if slug in slugs else None  # where others are, each of their offers counts
+            if slug not in seen and slug not in slugs and len(seen) >= kinds:
+                continue
+            mine = seen.setdefault(slug, {})
+            if mine.get(offer, 0) < SIZES:
+                mine[offer] = mine.get(offer, 0) + 1
                 kept.add(i)
     return sorted(kept)
 

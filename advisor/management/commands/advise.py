@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from advisor import report, workload
+from advisor import portfolio, report, workload
 from advisor.advise import default_organisation
 from advisor.extent import with_traces
 from catalog.models import CatalogLoad
@@ -49,7 +49,7 @@ class Command(BaseCommand):
             self.refuse(str(error))
         result["recommendations"] = result["recommendations"][: options["top"]]
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](result))
-        sys.exit(OK if result["recommendations"] or bought(result) else NOTHING_FEASIBLE)
+        sys.exit(OK if result["recommendations"] or bought(result) or portfolio.feasible(result) else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -118,9 +118,20 @@ def question(path: Path, changes: list[str], prices_as_of: str | None = None) ->
         if not equals:
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
-    spec = workload.parse(raw)
+    spec = workload.parse(with_workloads(raw, path.parent))
     workload.check_catalog(spec, files=True)
+    if spec["kind"] == "portfolio":
+        return {**spec, "workloads": [with_files(part, path.parent) for part in spec["workloads"]]}
     return with_files(spec, path.parent)
+
+
+def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The files that a portfolio names, read beside it."""
+    named = raw.get("workloads")
+    if raw.get("kind") != "portfolio" or not isinstance(named, list):
+        return raw
+    read_in = [workload.load(read(folder / part, "workload file")) if isinstance(part, str) else part for part in named]
+    return {**raw, "workloads": read_in}
 
 
 def with_files(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
