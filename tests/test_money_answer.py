@@ -103,6 +103,35 @@ def test_the_interval_of_a_token_holds_prices_load_and_performance(rented: dict[
     assert sure["interval"]["usd_per_mtok_output"][1] / sure["usd_per_mtok_output"] < token
 
 
+BATCH = {
+    "kind": "batch",
+    "batch": "{requests: 200000, deadline_hours: 12}",
+    "slo": "{}",
+    "traffic": "{input_tokens: 2000, output_tokens: 300}",
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"traffic.load_curve": "office_hours", "constraints.acquisition": "[rent]"},
+        {"slo.availability": "2n"},
+        {"constraints.terms": "[on_demand, spot, reserved_1y]", "constraints.acquisition": "[rent]"},
+        {"tco.electricity-usd-per-kwh": "0", "tco.operator-usd-per-year": "0", "constraints.acquisition": "[own]"},
+        BATCH,
+    ],
+    ids=["hours of a week", "2n", "spot", "free power", "batch"],
+)
+def test_parts_and_tokens_agree_however_it_is_paid(changes: dict[str, str]) -> None:
+    for r in answer(**changes)["recommendations"]:
+        m = r["money"]
+        assert cents(part["usd_per_month"] for part in m["parts"]) == round(m["usd_per_month"] * 100)
+        assert m["usd_per_month"] == pytest.approx(r["usd_per_month"], rel=1e-5)
+        steps = sum(step["usd_per_mtok"] for step in m["waterfall"])
+        assert steps == pytest.approx(r["usd_per_mtok_blended"], rel=1e-4)
+        assert m["npv_usd"] == pytest.approx(r["tco_usd"], rel=1e-5)
+
+
 def test_spot_is_ranked_when_it_is_taken_and_carries_its_interruptions() -> None:
     found = answer(**{"constraints.acquisition": "[rent]", "constraints.terms": "[spot]"})["recommendations"][0]
     parts = {part["name"]: part["usd_per_hour"] for part in found["money"]["parts"]}
