@@ -14,6 +14,7 @@ from django.utils import timezone
 from advisor import bill, hosted, offers, portfolio
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.demand import Trace, Users, week_of
+from advisor.engine.drafting import Acceptance
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.hardware import Link
@@ -184,7 +185,8 @@ def _frameworks() -> list[Json]:
 
 
 def _framework(f: Framework) -> Json:
-    return {"slug": f.slug, "name": f.name, "version": f.version, **f.settings}
+    counted = {"facts_as_of": f.sources["facts"]["as_of"]} if "facts" in f.sources else {}
+    return {"slug": f.slug, "name": f.name, "version": f.version, **counted, **f.settings}
 
 
 def _quantization(q: QuantizationMethod) -> Json:
@@ -370,6 +372,7 @@ def workload_of(spec: Json) -> Workload:
         objective=spec["objective"],
         weights=tuple(sorted(spec.get("weights", {}).items())),
         team=tuple(sorted(spec.get("team", {}).items())),
+        task=spec.get("task", "any"),
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
     )
@@ -394,7 +397,31 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
         stale=taken["stale"],
         licences=offers.licences_of(taken["licences"], _software(spec, taken["assumptions"])),
         hosted=hosted.by_maker(taken["hosted"]),
+        acceptances=acceptances_of(taken["assumptions"]),
     )
+
+
+def acceptances_of(rows: Json) -> tuple[Acceptance, ...]:
+    """`acceptance-METHOD-TASK`: share of drafted tokens; `tokens-a-step-METHOD-TASK`: where only that is published."""
+    found = []
+    for key, row in rows.items():
+        kind, _, rest = (
+            key.partition("acceptance-") if key.startswith("acceptance-") else key.partition("tokens-a-step-")
+        )
+        if kind or not rest:
+            continue
+        method, _, task = rest.partition("-")
+        a_step = key.startswith("tokens-a-step-")
+        found.append(
+            Acceptance(
+                method=method,
+                task=task,
+                accepted_fraction=0.0 if a_step else row["value"],
+                shown_tokens=row["value"] if a_step else 0.0,
+                source=row["source"],
+            )
+        )
+    return tuple(found)
 
 
 def _software(spec: Json, rows: Json) -> float:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from advisor import charts
+from advisor import charts, tuning_charts
 from advisor.engine.encoder import EMBEDDING
 from advisor.templatetags.units import number, si
 
@@ -89,6 +89,7 @@ def option_context(option: Mapping[str, Any]) -> dict[str, Any]:
         "plan": plan_rows(option),
         "waterfall_svg": charts.waterfall((option.get("money") or {}).get("waterfall") or []),
         "break_even": [meeting(b) for b in (option.get("money") or {}).get("break_even") or []],
+        **tuning_charts.page(option),
     }
 
 

@@ -251,7 +251,55 @@ def first_in_full(r: Row) -> list[str]:
     notes = [f"- {reason}" for reason in r["reasons"]] + [f"- Warning: {warning}" for warning in r["warnings"]]
     launch = ["```sh", str(r["launch"]["command"]), "```", *ready_lines(r["launch"])]
     notes += bill_lines(r)
-    return [f"## {r['label']}", "", *map(markdown_row, rows), "", *notes, "", *launch, ""]
+    return [f"## {r['label']}", "", *map(markdown_row, rows), "", *notes, "", *launch, "", *how_to_run(r)]
+
+
+def how_to_run(r: Row) -> list[str]:
+    """Optimisation plan, formats, frameworks and pitfalls of the first plan; nothing for answers without them."""
+    found = r.get("tuning")
+    if not found:
+        return []
+    steps = [
+        [
+            s["name"],
+            s["state"].replace("_", " "),
+            ratio(s["gain_ratio"]),
+            "; ".join(filter(None, (s["change"], s["because"]))),
+        ]
+        for s in (found["plan"] or {"steps": []})["steps"]
+    ]
+    formats = [
+        [f["name"], f["state"], ratio(f["gain_ratio"]), f["framework"] or "-", f["why"], f["warning"]]
+        for f in found["formats"]
+        if f["state"] in ("advised", "plan", "possible", "outside")
+    ]
+    frameworks = [
+        [f"{f['name']} {f['version']}", *(figure(f[k]) for k in RIVAL_FIGURES), f["effort"], f["maturity"]]
+        for f in found["frameworks"]
+        if f["output_tokens_per_s_per_accelerator"]
+    ]
+    return [
+        *section("How to get there", ["technique", "state", "gain", "what"], steps),
+        *section("Formats of the weights", ["format", "state", "gain", "under", "why", "warning"], formats),
+        *section(
+            "Frameworks", ["framework", "tokens/s a chip", "TTFT ms", "TPOT ms", "effort", "maturity"], frameworks
+        ),
+        *(["### Under the roofs", "", *(f"- {text}" for text in found["roofline"]["sentences"]), ""]),
+        *(["### Pitfalls", "", *(f"- {p['what']}: {p['remedy']}" for p in found["pitfalls"]), ""]),
+    ]
+
+
+RIVAL_FIGURES = ("output_tokens_per_s_per_accelerator", "ttft_ms", "tpot_ms")
+
+
+def ratio(value: float | None) -> str:
+    return "-" if value is None else f"x{value:.2f}"
+
+
+def section(title: str, columns: list[str], rows: list[list[str]]) -> list[str]:
+    if not rows:
+        return []
+    return [f"### {title}", "", *(markdown_row(row) for row in [columns, ["---"] * len(columns), *rows]), ""]
 
 
 def ready_lines(launch: Row) -> list[str]:

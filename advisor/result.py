@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor import batches, bill, capacity, choice
+from advisor import batches, bill, capacity, choice, tuned
 from advisor.embedding import makes_vectors, vectors
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
@@ -77,7 +77,8 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     if makes_vectors(workload):
         rates["output"] = 0.0
     counted_s = rates["output"] or rates["input"]  # tokens per second that energy and carbon are told by
-    steps, prefill_share = ledger(catalog, answer, s, workload)
+    prefill, decode, prefill_share = ledger(catalog, answer, s, workload)
+    steps = [line_json(line) for line in prefill + decode]
     costs = token_costs(s.usd_per_hour, rates, prefill_share)
     full = s.capacity_requests_per_s / workload.requests_per_s_mean
     ceiling = token_costs(s.usd_per_hour, {k: r * full for k, r in rates.items()}, prefill_share)
@@ -169,6 +170,9 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     r["scores"] = choice.scores_json(answer, s)
     r["reasons"] = [*reasons(workload, s, r), *capacity.reasons(workload, r), *terms(catalog, s)]
     r["warnings"] = warnings(workload, s, r)
+    if rank is not None:
+        assert answer.built is not None
+        r["tuning"] = tuned.of_option(taken, workload, catalog, s, answer.built, prefill, decode)
     return r
 
 
@@ -189,16 +193,15 @@ def token_costs(usd_per_hour: float, rates: dict[str, float], prefill_share: flo
     }
 
 
-def ledger(catalog: Catalog, answer: Answer, s: Scored, workload: Workload) -> tuple[list[Json], float]:
+def ledger(catalog: Catalog, answer: Answer, s: Scored, workload: Workload) -> tuple[list[Line], list[Line], float]:
     """Operators of one prefill and one decode step at the load, and prefill's share of a request's time."""
     assert answer.built is not None
     running = max(s.verified.running_requests_mean, 1.0)
     prefill = prefill_ledger(catalog.model, answer.built, s.row_index, prompt_tokens(workload))
     if makes_vectors(workload):
-        return [line_json(line) for line in prefill], 1.0
+        return prefill, [], 1.0
     decode = decode_ledger(catalog.model, answer.built, s.row_index, running, context_tokens(workload))
-    share = prefill_fraction(workload, answer.built, s.row_index, running)
-    return [line_json(line) for line in prefill + decode], share
+    return prefill, decode, prefill_fraction(workload, answer.built, s.row_index, running)
 
 
 def bound_of(steps: list[Json]) -> str:

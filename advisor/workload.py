@@ -47,6 +47,7 @@ RUNNABLE_KINDS = ("serving", "embedding", "batch", "portfolio")
 
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
+Task = Literal["any", "chat", "code", "maths", "reasoning", "summarisation", "retrieval"]
 Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk", "lead_time", "lock_in"]
 
 
@@ -183,6 +184,7 @@ Day = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date"}),
 class Spec(Section):
     name: Name = "untitled"
     kind: Kind = "serving"
+    task: Task = "any"  # what the tokens are for: how well drafts hold, what a format may cost
     model: ModelRef | None = None
     traffic: Traffic | None = None
     batch: Batch | None = None

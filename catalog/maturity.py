@@ -20,14 +20,17 @@ class Maturity:
 def maturity(row: Framework) -> Maturity:
     """The rule on the dated facts of this row."""
     facts = row.settings
-    first, releases = facts.get("first_release"), facts.get("releases")
-    if not first or not releases:
+    counted = row.sources["facts"]["as_of"] if "facts" in row.sources else ""
+    return judged(facts.get("first_release"), facts.get("releases"), counted)
+
+
+def judged(first_release: str | None, releases: int | None, counted_on: str) -> Maturity:
+    """The rule on facts that were counted on this day; days are ISO dates."""
+    if not first_release or not releases:
         return Maturity(word="unknown", because="the row does not state the first release and the number of releases")
-    counted = date.fromisoformat(row.sources["facts"]["as_of"])
-    years = (counted - date.fromisoformat(first)).days / 365.25
+    years = (date.fromisoformat(counted_on) - date.fromisoformat(first_release)).days / 365.25
     word = next(word for word, least_years, least in RULE if years >= least_years and releases >= least)
-    because = f"{releases} releases in {years:.1f} years, counted {counted}"
-    return Maturity(word=word, because=because)
+    return Maturity(word=word, because=f"{releases} releases in {years:.1f} years, counted {counted_on}")
 
 
 def rule_words() -> str:

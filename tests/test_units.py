@@ -39,6 +39,8 @@ BARE |= {"isl", "osl", "week", "fits", "kv_limited", "saturating", "window_patte
 BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer", "month"}
 # Counts of catalog rows, a planner's weights and levels, places in a ranking, and a sum of scores.
 BARE |= {"frameworks", "providers", "vendors", "releases", "weights", "team", "views", "lacking"}
+# One figure over another of the same unit.
+BARE |= {"gain_ratio", "plan_ratio"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
 

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from .drafting import Acceptance
 from .encoder import EMBEDDING, computed_source_tokens, has_encoder, unsuited, whole_prompts
 from .hardware import Accelerator, Scopes, efficiency, overhead
 from .lane import Lane
@@ -25,6 +26,8 @@ LAUNCHABLE_EMBEDDING = ("vllm", "sglang", "llama.cpp")
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
 QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 TRAINED_ONLY = ("ternary",)  # cannot be made from a 16-bit checkpoint
+RETRAINED = ("int4-qat", "int4-sparse", "bitnet")  # formats that take a training to make
+LEAST_BITS = 4.0  # below it a smaller model is usually better (arXiv 2210.17323): offered in no search
 ALLOWED = {"lossless": 0, "near_lossless": 1, "any": 2}
 
 
@@ -43,6 +46,7 @@ class Catalog:
     other_offers: tuple[Offer, ...] = ()  # on terms that are not ranked, to stand beside an option
     stale: Mapping[str, str]  # accelerator -> why its offers do not count
     licences: tuple[Licence, ...] = ()  # paid besides every offer
+    acceptances: tuple[Acceptance, ...] = ()  # of drafted tokens, as published
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model
 
 
@@ -159,7 +163,8 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
     most = min((q.bits_per_weight for q in native), default=16.0)
     seen, kept = set(), []
     for q in catalog.quantizations:
-        made = q.weights_dtype not in TRAINED_ONLY and q.bits_per_weight < most
+        made = q.weights_dtype not in TRAINED_ONLY and q.slug not in RETRAINED
+        made &= LEAST_BITS <= q.bits_per_weight < most
         if q not in native and not (made and QUALITY[q.quality] <= ALLOWED[workload.constraints.quality]):
             continue
         if q.bits_per_weight < 16 and has_encoder(catalog.model):

@@ -2,9 +2,12 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from .serving import closed_loop
+from .steptime import Array, Demand, Scheduler, StepTimes
 
 GRID_SEQUENCES = tuple(float(2**k) for k in range(13))  # running requests per decode lane at which a step is timed
 
@@ -60,4 +63,32 @@ def serve(
         tpot_mean_s=float(tpot.mean()),
         output_tokens_per_s=total * output_tokens / last,
         requests_per_s=total / last,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Matched:
+    """Two pools of equal lanes whose rates agree, by the requests at once in a decode lane; shape (N, C)."""
+
+    requests_per_s: Array  # of one lane, whichever pool it is in
+    tpot_mean_s: Array
+    ttft_mean_s: Array
+    prefill_fraction: Array  # of the lanes
+
+
+def matched(times: StepTimes, seats: Array, demand: Demand, scheduler: Scheduler, transfer_s: Array) -> Matched:
+    """As many prefill lanes as the decode lanes need, in closed form; whole lanes are left to who sizes the pools.
+
+    seats: requests at once, shape (C,); transfer_s: seconds in which the cache of a prompt moves, shape (N, 1).
+    """
+    wide = np.broadcast_to(seats, (len(times.request_s), len(seats)))
+    first = closed_loop(times, wide, replace(demand, output_tokens=1.0, output_cv2=0.0), scheduler)
+    later = closed_loop(times, wide, replace(demand, cached_fraction=1.0), scheduler)
+    prompts = np.max(first.requests_per_s, axis=1, keepdims=True)
+    share = np.divide(later.requests_per_s, prompts + later.requests_per_s, out=np.zeros(wide.shape), where=prompts > 0)
+    return Matched(
+        requests_per_s=share * prompts,
+        tpot_mean_s=later.tpot_mean_s,
+        ttft_mean_s=first.ttft_mean_s[:, :1] + transfer_s + 0.0 * share,
+        prefill_fraction=share,
     )

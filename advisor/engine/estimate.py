@@ -9,6 +9,7 @@ import numpy as np
 
 from . import disaggregated
 from .case import Case, Pool, Protocol
+from .drafting import drafted
 from .encoder import decoding, mean_source_tokens, whole_prompts
 from .hardware import Accelerator, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes, take
@@ -16,7 +17,7 @@ from .layout import HALF, Choice, rate_of, unsupported
 from .model import Model
 from .plan import Framework, Lengths, Quantization
 from .simulate import Simulation, simulate
-from .steptime import BURST, POISSON, STATIC, STEADY, Client, StepTimes
+from .steptime import BURST, POISSON, STATIC, STEADY, Client
 from .verify import scheduler_of
 
 NAN = math.nan
@@ -341,35 +342,6 @@ def _first_chunk(served: Estimate, steps: float, osl: float) -> Estimate:
         **{f"ttft_{k}_s": getattr(served, f"ttft_{k}_s") + late_s for k in ("mean", "p50", "p95", "p99")},
         **{f"tpot_{k}_s": getattr(served, f"tpot_{k}_s") * left for k in ("mean", "p50", "p95", "p99")},
     )
-
-
-def drafted(times: StepTimes, tokens: int, acceptance_fraction: float) -> StepTimes:
-    """Step times per token shown, when every step verifies `tokens` drafts (Leviathan et al. 2023, arXiv 2211.17192).
-
-    A step works on tokens + 1 positions a sequence and shows (1 - a^(k+1)) / (1 - a) of them. Prompts inside such
-    steps are charged the same way, which overstates them.
-    """
-    shown = (1 - acceptance_fraction ** (tokens + 1)) / (1 - acceptance_fraction)
-    wide = (tokens + 1) * times.grid_tokens
-    linear = np.vstack([_interpolate(wide, times.grid_tokens, row) for row in times.linear_s])
-    return replace(
-        times,
-        linear_s=linear / shown,
-        sample_s_per_sequence=times.sample_s_per_sequence * (tokens + 1) / shown,
-        decode_s_per_context_token=times.decode_s_per_context_token / shown,
-        window_s_per_context_token=times.window_s_per_context_token / shown,
-        decode_s_per_sequence=times.decode_s_per_sequence / shown,
-        host_s=times.host_s / shown,
-        serial_s=times.serial_s / shown,
-    )
-
-
-def _interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Linear, going on with the last slope beyond the grid."""
-    inside = np.interp(at, grid, values)
-    slope = (values[-1] - values[-2]) / (grid[-1] - grid[-2])
-    found: np.ndarray = np.where(at > grid[-1], values[-1] + (at - grid[-1]) * slope, inside)
-    return found
 
 
 def offered(case: Case, lane: Lane, built: Lanes, i: int) -> int:

@@ -75,6 +75,9 @@ class Workload:
     cold_start_s: float = 0.0  # from asking for an instance until it serves
     growth_fraction_per_year: float = 0.0
     source_tokens: Lengths | None = None  # of an encoder-decoder; its input tokens are then the decoder's start
+    task: str = (
+        "any"  # what the tokens are for, see Task of the workload file: how well drafts hold, what a format may cost
+    )
 
     @property
     def given_tokens(self) -> float:
@@ -122,6 +125,7 @@ class Framework:
     # beside (SGLang); free: the cache gets the fraction of what weights and workspace leave (TensorRT-LLM)
     memory_policy: str = "total"
     features: tuple[str, ...] = ()
+    speculative: tuple[str, ...] = ()  # methods of drafting that it documents
     source: str = ""
     releases: int | None = None  # that a package index lists; None: not counted
     first_release: str = ""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .case import Case
-from .estimate import Resources, drafted, idle_s, of_decoder, offered, prefill_s, prepare, step_s
+from .drafting import drafted
+from .estimate import Resources, idle_s, of_decoder, offered, prefill_s, prepare, step_s
 from .hardware import Efficiency, Overhead, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes, take
 from .layout import HALF, rate_of

@@ -1,0 +1,172 @@
+"""Speculative decoding: what drafts tokens, how many of them hold, and what a step then costs for each token shown.
+
+A step verifies k drafts a sequence and shows (1 - a^(k+1)) / (1 - a) tokens (Leviathan et al. 2023, arXiv 2211.17192).
+Drafting costs passes of a smaller network and reads of output heads. Both grow with the batch, so a draft that pays
+for one user stops paying for many.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .layout import HALF, Choice
+from .model import Model, decoder_blocks
+from .plan import Framework
+from .steptime import StepTimes
+
+TOKENS = (1, 2, 3, 5, 7)  # drafted before a verification, that are tried
+EAGLE_VOCAB = 32_000  # EAGLE-3 drafts over a shortened vocabulary (arXiv 2503.01840)
+MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # and the nodes of its tree (arXiv 2401.10774)
+DRAFT_SHARE = (
+    0.1  # of a step of the model: planning assumption; 0.02 in arXiv 2211.17192, without a server's fixed costs
+)
+NAMES = {
+    "eagle": "EAGLE-3 head (one layer on the model's own features)",
+    "medusa": "Medusa heads (four, verified as a tree)",
+    "mtp": "the model's own multi-token prediction layer",
+    "ngram": "n-grams found in the prompt",
+    "draft": "a small model of the same tokenizer",
+}
+# published with a layer that predicts a second token (num_nextn_predict_layers or mtp in their config.json)
+MTP_MODELS = ("deepseek-v3", "deepseek-r1", "glm-4-5", "glm-4-6", "glm-5", "qwen3-next", "mimo-v2")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acceptance:
+    """How well one method's drafts hold in one task: a published figure."""
+
+    method: str
+    task: str  # any: for whatever task has no row of its own
+    accepted_fraction: float  # of drafted tokens, each given that those before it held
+    shown_tokens: float = 0.0  # of a whole step, where the source states only that (trees)
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """One way to draft, sized: tokens are those proposed for a sequence before each verification."""
+
+    method: str
+    name: str
+    tokens: int
+    accepted_fraction: float
+    shown_tokens: float  # by a step, the one that the model itself adds included
+    pass_fraction: float  # of a decode step: the drafting network for one token
+    head_bytes: float  # of output heads read while drafting, all passes, on all chips of a tensor-parallel group
+    task: str
+    source: str
+
+
+def shown(accepted_fraction: float, tokens: int) -> float:
+    """Tokens that a step shows on average."""
+    if accepted_fraction >= 1.0:
+        return tokens + 1.0
+    return float((1.0 - accepted_fraction ** (tokens + 1)) / (1.0 - accepted_fraction))
+
+
+def drafted(
+    times: StepTimes,
+    tokens: int,
+    accepted_fraction: float,
+    *,
+    shown_tokens: float | None = None,
+    pass_fraction: float = 0.0,
+    head_s: float = 0.0,
+    seats: float | None = None,
+) -> StepTimes:
+    """Step times per token shown, when every step verifies `tokens` drafts for each sequence.
+
+    pass_fraction: one drafting pass against a decode step; head_s: seconds of output heads read while drafting.
+    seats: sequences that decode at most; tokens of a step beyond them are prompts, which are not drafted. None:
+    every token of a step is charged as a decode, which overstates prompts.
+    """
+    s = shown(accepted_fraction, tokens) if shown_tokens is None else shown_tokens
+    grid, again = times.grid_tokens, tokens * pass_fraction
+    decodes = grid if seats is None else np.minimum(grid, max(seats, 1.0))
+    wide = (tokens + 1) * decodes + s * (grid - decodes)
+    linear = np.vstack(
+        [interpolate(wide, grid, row) + again * np.interp(decodes, grid, row) + head_s for row in times.linear_s]
+    )
+    again += 1.0
+    return replace(
+        times,
+        linear_s=linear / s,
+        sample_s_per_sequence=times.sample_s_per_sequence * (tokens + 1) / s,
+        decode_s_per_context_token=times.decode_s_per_context_token * again / s,
+        window_s_per_context_token=times.window_s_per_context_token * again / s,
+        decode_s_per_sequence=times.decode_s_per_sequence * again / s,
+        host_s=times.host_s / s,
+        serial_s=times.serial_s / s,
+    )
+
+
+def interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Linear, going on with the last slope beyond the grid."""
+    inside = np.interp(at, grid, values)
+    slope = (values[-1] - values[-2]) / (grid[-1] - grid[-2])
+    found: np.ndarray = np.where(at > grid[-1], values[-1] + (at - grid[-1]) * slope, inside)
+    return found
+
+
+def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float) -> StepTimes:
+    """The step times of one lane when it drafts so."""
+    rate = choice.accelerator.memory_bytes_per_s * choice.efficiency.memory_fraction * choice.overhead.memory_factor
+    positions = MEDUSA_POSITIONS - 1 if draft.method == "medusa" else draft.tokens
+    return drafted(
+        times,
+        positions,
+        draft.accepted_fraction,
+        shown_tokens=draft.shown_tokens,
+        pass_fraction=draft.pass_fraction * draft.tokens / positions,
+        head_s=draft.head_bytes / choice.tp / rate,
+        seats=seats,
+    )
+
+
+def methods_of(framework: Framework, model: Model, acceptances: Sequence[Acceptance], task: str) -> list[Acceptance]:
+    """The methods that this framework documents and this model can have, with their acceptance in this task."""
+    found = []
+    for method in NAMES:
+        rows = {a.task: a for a in acceptances if a.method == method}
+        row = rows.get(task) or rows.get("any") or (rows.get("chat") if task == "any" else None)
+        if row is not None and method in framework.speculative and suits(method, model):
+            found.append(row)
+    return found
+
+
+def suits(method: str, model: Model) -> bool:
+    """Whether there is such a draft for this model. Medusa heads and EAGLE layers have to be trained for most."""
+    if model.encoder_only or model.source_tokens:
+        return False
+    return method != "mtp" or any(name in model.slug for name in MTP_MODELS)
+
+
+def drafts_of(model: Model, row: Acceptance) -> Iterator[Draft]:
+    """The sizes of one method that are worth a look."""
+    layers = sum(b.count for b in decoder_blocks(model))
+    head = model.hidden * 2.0  # bytes of one row of an output head, in 16 bits
+    share, rows_each, sizes = {
+        "eagle": (1.0 / layers, min(EAGLE_VOCAB, model.vocab), TOKENS),
+        "mtp": (1.0 / layers, model.vocab, (1,)),
+        "draft": (DRAFT_SHARE, 0, TOKENS),
+        "ngram": (0.0, 0, TOKENS),
+        "medusa": (0.0, model.vocab + model.hidden, (MEDUSA_HEADS,)),
+    }[row.method]
+    for k in sizes:
+        yield Draft(
+            method=row.method,
+            name=NAMES[row.method],
+            tokens=k,
+            accepted_fraction=row.accepted_fraction,
+            shown_tokens=row.shown_tokens or shown(row.accepted_fraction, k),
+            pass_fraction=share,
+            head_bytes=k * rows_each * head,
+            task=row.task,
+            source=row.source,
+        )
+
+
+def plain(choice: Choice) -> bool:
+    """Layouts that the frameworks draft on: no pipeline (vLLM documentation, speculative decoding), 16-bit or FP8."""
+    return choice.pp == 1 and choice.kv_dtype in (*HALF, "fp8")

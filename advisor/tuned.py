@@ -1,0 +1,218 @@
+"""How to run an option, as JSON: optimisation plan, formats, frameworks, pitfalls, the roofline lesson."""
+
+import math
+from typing import Any
+
+from advisor.engine import tuning
+from advisor.engine.encoder import EMBEDDING
+from advisor.engine.formats import (
+    Bounds,
+    CacheAdvice,
+    FormatAdvice,
+    cache_advice,
+    cache_setups,
+    format_advice,
+    format_setups,
+    made_on,
+)
+from advisor.engine.lane import Lanes, lanes
+from advisor.engine.ledger import Line
+from advisor.engine.lesson import Lesson, lesson
+from advisor.engine.pitfalls import pitfalls
+from advisor.engine.plan import Quantization, Workload
+from advisor.engine.rivals import Rival, rival_setups, rivals
+from advisor.engine.search import Catalog, Scored
+from advisor.engine.tuning import Measured, OptimisationPlan, Setup
+from catalog.maturity import judged
+
+Json = dict[str, Any]
+
+
+def number(value: float, digits: int = 4) -> float | None:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def of_option(
+    taken: Json, workload: Workload, catalog: Catalog, s: Scored, built: Lanes, prefill: list[Line], decode: list[Line]
+) -> Json:
+    """The field `tuning` of one recommendation."""
+    found: Json = {
+        "plan": None,
+        "formats": [],
+        "cache_formats": [],
+        "frameworks": [],
+        "pitfalls": [
+            {"slug": p.slug, "what": p.what, "remedy": p.remedy, "source": p.source}
+            for p in pitfalls(workload, catalog.model, s, built)
+        ],
+        "roofline": lesson_json(lesson(s, built, prefill, decode)),
+    }
+    if workload.kind == EMBEDDING:
+        return found
+    plan = tuning.planned(workload, s)
+    formats, caches, others = (
+        format_setups(catalog, s, plan),
+        cache_setups(catalog, s, plan),
+        rival_setups(catalog, s, plan),
+    )
+    asked = [*formats.values(), *caches.values(), *others.values()]
+    seen = tuning.measured(workload, catalog.model, asked)
+    by_format = dict(zip(formats, seen, strict=False))
+    by_cache = dict(zip(caches, seen[len(formats) :], strict=False))
+    by_framework = dict(zip(others, seen[len(formats) + len(caches) :], strict=True))
+    bounds = Bounds(prefill=longest_wait(prefill), decode=longest_wait(decode))
+    methods = {row["slug"]: row for row in taken["quantizations"]}
+    chain = tuning.optimisation_plan(workload, catalog, s)
+    return found | {
+        "plan": plan_json(chain, methods) if chain else None,
+        "formats": [format_json(a, methods) for a in format_advice(workload, catalog, s, by_format, bounds)],
+        "cache_formats": [cache_json(a) for a in cache_advice(workload, s, by_cache, caches_of(taken))],
+        "frameworks": frameworks_json(taken, rivals(workload, catalog, s, by_framework, room(catalog, others))),
+    }
+
+
+def longest_wait(lines: list[Line]) -> str:
+    waits: dict[str, float] = {}
+    for line in lines:
+        waits[line.bound] = waits.get(line.bound, 0.0) + line.time_s
+    return max(waits, key=lambda bound: waits[bound], default="memory")
+
+
+def room(catalog: Catalog, setups: dict[tuple[str, str], Setup]) -> dict[tuple[str, str], float]:
+    """Tokens of cache that a replica has under each framework."""
+    if not setups:
+        return {}
+    held = lanes(catalog.model, [s.lane for s in setups.values()]).memory.kv_capacity_tokens
+    sizes = [s.lane.choice.pp * s.lane.choice.dp for s in setups.values()]
+    return {key: float(tokens) * n for key, tokens, n in zip(setups, held, sizes, strict=True)}
+
+
+def caches_of(taken: Json) -> list[Quantization]:
+    from advisor.assemble import quantization_of  # here: assemble imports the JSON of answers
+
+    return [quantization_of(row) for row in taken["quantizations"] if row.get("applies_to") == "kv"]
+
+
+# --- one section each -------------------------------------------------------------------------------------------
+
+
+def measured_json(m: Measured | None) -> Json:
+    if m is None or not m.fits:
+        return {"output_tokens_per_s_per_accelerator": None, "tpot_ms": None, "ttft_ms": None, "concurrency": None}
+    return {
+        "output_tokens_per_s_per_accelerator": number(m.output_tokens_per_s_per_chip),
+        "tpot_ms": number(m.tpot_s * 1e3),
+        "ttft_ms": number(m.ttft_s * 1e3),
+        "concurrency": number(m.concurrency),
+        "within_tpot_limit": m.within_limit,
+    }
+
+
+def plan_json(plan: OptimisationPlan, methods: dict[str, Json]) -> Json:
+    steps = []
+    for step in plan.steps:
+        t, effort = step.technique, step.technique.effort
+        if not effort and step.measured:
+            effort = methods[step.measured.setup.lane.choice.quantization.slug].get("effort", "")
+        steps.append(
+            {
+                "technique": t.slug,
+                "name": t.name,
+                "state": step.state,
+                "change": step.change,
+                "gain_ratio": number(step.gain_ratio),
+                "because": step.because,
+                "effort": effort,
+                "risk": t.risk,
+                "needs": t.needs,
+                "source": t.source,
+                **measured_json(step.measured),
+            }
+        )
+    return {"gain_ratio": number(plan.gain_ratio), "steps": steps}
+
+
+def format_json(a: FormatAdvice, methods: dict[str, Json]) -> Json:
+    q = a.quantization
+    effort = methods.get(q.slug, {}).get("effort", "")
+    return {
+        "slug": q.slug,
+        "name": q.name,
+        "state": a.state,
+        "bits_per_weight": q.bits_per_weight,
+        "native": a.native,
+        "framework": f"{a.framework.name} {a.framework.version}" if a.framework else None,
+        "gain_ratio": number(a.gain_ratio),
+        **measured_json(a.measured),
+        "why": a.why,
+        "quality": q.quality,
+        "quality_note": q.quality_note,
+        "quality_source": q.source,
+        "effort": effort,
+        "made_on": made_on(effort),
+        "check": a.check,
+        "warning": a.warning,
+    }
+
+
+def cache_json(a: CacheAdvice) -> Json:
+    return {
+        "dtype": a.dtype,
+        "state": a.state,
+        "framework": f"{a.framework.name} {a.framework.version}" if a.framework else None,
+        "gain_ratio": number(a.gain_ratio),
+        "plan_ratio": number(a.plan_ratio),
+        **measured_json(a.measured),
+        "why": a.why,
+    }
+
+
+def frameworks_json(taken: Json, found: list[Rival]) -> list[Json]:
+    rows = {(row["slug"], row["version"]): row for row in taken["frameworks"]}
+    return [framework_json(r, rows.get((r.framework.slug, r.framework.version), {}), taken) for r in found]
+
+
+def framework_json(r: Rival, row: Json, taken: Json) -> Json:
+    counted = row.get("facts_as_of") or taken["asked_on"]
+    settled = judged(row.get("first_release"), row.get("releases"), counted)
+    return {
+        "slug": r.framework.slug,
+        "name": r.framework.name,
+        "version": r.framework.version,
+        "best": r.best,
+        "plan": r.plan,
+        **measured_json(r.measured),
+        "kv_capacity_tokens": number(r.kv_capacity_tokens),
+        "features": list(r.framework.features),
+        "effort": r.effort,
+        "maturity": settled.word,
+        "maturity_because": settled.because,
+        "licence": row.get("licence"),
+        "because": r.because,
+        "source": r.framework.source,
+    }
+
+
+def lesson_json(found: Lesson) -> Json:
+    return {
+        "dtype": found.dtype,
+        "datasheet_flops_per_s": number(found.datasheet_flops_per_s),
+        "datasheet_bytes_per_s": number(found.datasheet_bytes_per_s),
+        "reached_flops_per_s": number(found.reached_flops_per_s),
+        "reached_bytes_per_s": number(found.reached_bytes_per_s),
+        "ridge_flops_per_byte": number(found.ridge_flops_per_byte),
+        "basis": found.basis,
+        "phases": [
+            {
+                "phase": p.name,
+                "flops": number(p.flops),
+                "bytes": number(p.bytes),
+                "time_s": number(p.time_s),
+                "flops_per_byte": number(p.flops_per_byte),
+                "flops_per_s": number(p.flops_per_s),
+                "sequences": number(p.sequences),
+            }
+            for p in found.phases
+        ],
+        "sentences": list(found.sentences),
+    }
