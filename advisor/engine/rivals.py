@@ -8,7 +8,7 @@ import numpy as np
 from .candidates import Catalog, able, launchable, runs_on
 from .choose import Figures, Scale, objective
 from .formats import under
-from .launch import FILES, INSTALL, ON_LOAD
+from .launch import FILES, ON_LOAD, PACKAGES
 from .layout import unsupported
 from .plan import Framework, Workload
 from .trials import Scored
@@ -128,4 +128,4 @@ def effort_of(catalog: Catalog, s: Scored, f: Framework) -> str:
         return f"compiles its shapes before it serves{made}"
     if not launchable(f, catalog.model):
         return "started by hand: no launch file here"
-    return ("one package and one command" if f.slug in INSTALL else "its own package and one command") + made
+    return ("one package and one command" if f.slug in PACKAGES else "its own package and one command") + made
