@@ -113,6 +113,69 @@ def _none(alone: float, reason: str) -> Shared:
     return Shared(machines=(), runs=(), usd_per_hour=math.nan, alone_usd_per_hour=alone, proven=False, reason=reason)
 
 
+# --- hours ------------------------------------------------------------------------------------------------------
+
+
+def windows(members: Sequence[Member]) -> list[frozenset[int]]:
+    """Hours of the day in which each may run: a batch in the quietest stretch that its deadline allows."""
+    quiet = np.zeros(DAY_HOURS)
+    for m in members:
+        if m.week and math.isfinite(m.alone_usd_per_hour):
+            quiet += np.array(m.week).reshape(7, DAY_HOURS).sum(axis=0) * m.alone_usd_per_hour
+    return [_window(m, quiet) for m in members]
+
+
+def _window(member: Member, quiet: np.ndarray) -> frozenset[int]:
+    w = member.workload
+    if w.kind != BATCH or w.deadline_s is None:
+        return frozenset(range(DAY_HOURS))
+    length = int(w.deadline_s // 3600)
+    daily = w.requests_per_s_mean * 86400 >= 0.999 * w.requests_per_s_peak * w.deadline_s
+    if not daily or not 0 < length < DAY_HOURS:
+        return frozenset(range(DAY_HOURS))
+    starts = [(start + 18) % DAY_HOURS for start in range(DAY_HOURS)]  # of equals the first after 18 o'clock
+    best = min(starts, key=lambda s: round(float(sum(quiet[(s + h) % DAY_HOURS] for h in range(length))), 9))
+    return frozenset((best + h) % DAY_HOURS for h in range(length))
+
+
+def periods_of(members: Sequence[Member], hours: Sequence[frozenset[int]]) -> tuple[list[Period], list[int]]:
+    """Hours that are alike for all members as periods, and the period of each hour of the week."""
+
+    def alike(hour: int) -> tuple[object, ...]:
+        loads = tuple(round(m.week[hour], 6) if m.week else 1.0 for m in members)
+        return loads + tuple(hour % DAY_HOURS in h for h in hours)
+
+    days = [tuple(alike(d * DAY_HOURS + h) for h in range(DAY_HOURS)) for d in range(7)]
+    kinds = sorted(set(days), key=days.index)
+    keys: list[tuple[int, tuple[object, ...]]] = []
+    for d, day in enumerate(kinds):
+        keys += [(d, key) for key in dict.fromkeys(day)]
+    of_hour = [keys.index((kinds.index(days[h // DAY_HOURS]), alike(h))) for h in range(WEEK_HOURS)]
+    periods = []
+    for t, (d, key) in enumerate(keys):
+        periods.append(
+            Period(
+                day_index=d,
+                duration_s=3600.0 * kinds[d].count(key),
+                week_fraction=of_hour.count(t) / WEEK_HOURS,
+            )
+        )
+    return periods, of_hour
+
+
+def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods: int) -> Job:
+    w, first = member.workload, [list(of_hour).index(t) for t in range(periods)]
+    if w.kind == BATCH:
+        opened = tuple(float(h % DAY_HOURS in hours) for h in first)
+        return Job(name=w.name, requests_per_s=opened, work_requests=w.requests_per_s_mean * 86400)
+    loads = [member.week[h] if member.week else 1.0 for h in first]
+    return Job(
+        name=w.name,
+        requests_per_s=tuple(w.requests_per_s_peak * x for x in loads),
+        spare_replicas=w.slo.spare_replicas,
+    )
+
+
 # --- machines ---------------------------------------------------------------------------------------------------
 
 
