@@ -248,8 +248,10 @@ def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
     if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
         raise Http404("rank is a whole number from 1.")
     kind, make = DOCUMENTS[name]
-    if not found.result["recommendations"] and name != "assumptions.csv":
-        raise Http404("Nothing was recommended, so there is nothing to decide: see why each accelerator was left out.")
+    if not found.result.get("recommendations") and name != "assumptions.csv":
+        together = "Papers are made for one workload: ask each of the portfolio by itself."
+        nothing = "Nothing was recommended, so there is nothing to decide: see why each accelerator was left out."
+        raise Http404(together if "portfolio" in found.result else nothing)
     text = make(found.result, int(asked or 1))
     file = f"{slugify(found.workload.name) or 'advice'}-{name}"
     shown = "inline" if name == "memo.html" else "attachment"
