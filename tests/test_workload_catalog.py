@@ -81,12 +81,14 @@ def test_unknown_chips_that_are_owned_are_named() -> None:
 
 
 def test_other_kinds_are_not_yet_available() -> None:
-    with pytest.raises(WorkloadError, match="batch is not yet available") as caught:
-        check_catalog(parse({**GOOD, "kind": "batch", "batch": {"requests": 10, "deadline_hours": 1}}))
+    training = {"tokens": 2.0e12, "sequence_length": 8192, "global_batch_tokens": 4.0e6, "deadline_days": 60}
+    kept = {key: GOOD[key] for key in GOOD if key not in ("traffic", "slo")}
+    with pytest.raises(WorkloadError, match="training is not yet available") as caught:
+        check_catalog(parse({**kept, "kind": "training", "training": training}))
     assert caught.value.errors[0] == {
         "field": "kind",
-        "message": "batch is not yet available",
-        "allowed": "serving, embedding",
+        "message": "training is not yet available",
+        "allowed": "serving, embedding, batch, portfolio",
     }
 
 
