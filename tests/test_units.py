@@ -36,7 +36,9 @@ BARE = set(
 # Lengths by their usual names, yes/no arrays, shares by hour, and settings keyed by name.
 BARE |= {"isl", "osl", "week", "fits", "kv_limited", "saturating", "window_pattern", "options", "scopes"}
 # Numbers of candidates, and positions in a table.
-BARE |= {"evaluated", "pruned", "feasible", "row", "column", "rows", "offer", "month"}
+BARE |= {"evaluated", "pruned", "feasible", "row", "column", "columns", "rows", "offer", "month"}
+# What they count is their name.
+BARE |= {"classes", "hours", "machines"}
 # Counts of catalog rows, a planner's weights and levels, places in a ranking, and a sum of scores.
 BARE |= {"frameworks", "providers", "vendors", "releases", "weights", "team", "views", "lacking"}
 # One figure over another of the same unit.
