@@ -114,7 +114,7 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
     site = spec["constraints"]["site"].get("region") or ""
     places = {f"{p['provider']}-{p['region']}" for p in current} | {site}
     model = model_row(spec["model"])
-    sold = {p["accelerator"] for p in current}
+    sold = {p["accelerator"] for p in current} | set(spec["owned"])
     allowed = set(spec["constraints"]["accelerators"]["allow"]) or sold
     taken = {
         "engine_version": ENGINE_VERSION,
@@ -366,7 +366,9 @@ def workload_of(spec: Json) -> Workload:
             quality=c["quality"],
             max_accelerators=c["max_accelerators"],
             max_usd_per_month=c["max_usd_per_month"],
-            inventory_chips=dict(spec["inventory"]),
+            inventory_chips={slug: n + spec["owned"].get(slug, 0) for slug, n in spec["inventory"].items()},
+            max_rack_watts=c["site"]["kw_per_rack"] * KILO if c["site"]["kw_per_rack"] is not None else None,
+            cooling=c["site"]["cooling"],
             max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
         ),
         objective=spec["objective"],
@@ -387,7 +389,7 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
     return Catalog(
         model=model_of(taken["model"]),
         accelerators=tuple(chips.values()),
-        offers=offers.offers_of(taken, assumptions, site, chips),
+        offers=offers.with_owned(offers.offers_of(taken, assumptions, site, chips), spec["owned"], taken, site, chips),
         other_offers=offers.offers_of(taken | {"prices": taken.get("other_terms", [])}, assumptions, site, chips),
         quantizations=quantizations_of(taken["quantizations"]),
         frameworks=tuple(framework_of(row) for row in taken["frameworks"]),

@@ -54,7 +54,7 @@ def money(
             "horizon_months": bill.months,
             "discount_fraction_per_year": bill.discount_fraction,
             "capital_usd": cents_json(bill.capital_usd),
-            "purchase_usd": cents_json(s.offer.purchase_usd * s.instances),
+            "purchase_usd": cents_json(s.offer.purchase_usd * s.bought_instances),
             "waterfall": [
                 {"name": name, "usd_per_mtok": number(usd)} for name, usd in waterfall(bill.parts, use, mtok_per_hour)
             ],
@@ -74,7 +74,7 @@ def bill_of(workload: Workload, catalog: Catalog, s: Scored) -> Bill:
         parts=s.parts,
         months=workload.horizon_months,
         discount_fraction=workload.discount_fraction,
-        capital_usd=s.offer.capital_usd * s.instances,
+        capital_usd=s.offer.capital_usd * s.bought_instances,
         life_months=life_months(a),
         residual_fraction=a.residual_fraction,
     )
@@ -194,7 +194,7 @@ def way_json(workload: Workload, catalog: Catalog, s: Scored) -> Json:
 def growth_json(taken: Json, bill: Bill, s: Scored, doubled: bool) -> Json | None:
     """Everything at once, or more of it when the traffic comes; None: no growth was asked for."""
     rate = taken.get("growth_fraction_per_year", 0.0)
-    if not rate or bill.months < 2:
+    if not rate or bill.months < 2 or s.offer.held_instances:  # of what is there, only the rest is bought
         return None
     carrying = s.replicas - s.spare_replicas
     c = s.lane.choice

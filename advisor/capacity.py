@@ -7,10 +7,13 @@ import numpy as np
 
 from advisor.engine.demand import mean_fraction, needed_by_hour
 from advisor.engine.evaluate import instances_needed
-from advisor.engine.money import HOURS_PER_MONTH
+from advisor.engine.money import HOURS_PER_MONTH, present_value
 from advisor.engine.plan import BATCH, Workload
+from advisor.engine.search import Answer, Catalog
+from advisor.engine.site import held, racks_of
 from advisor.engine.trials import Scored
 from advisor.engine.verify import Verified
+from advisor.offers import new_usd_per_accelerator
 
 Json = dict[str, Any]
 FIXED_TERMS = {"purchase": "bought hosts are there and paid for around the clock", "owned": "owned hosts stay there"}
@@ -25,6 +28,7 @@ def figures(workload: Workload, s: Scored) -> Json:
         "recorded": recorded(s.verified.of_trace),
         "week": week(workload, s),
         "growth_schedule": growth(workload, s),
+        "site": site(workload, s),
     }
 
 
@@ -133,6 +137,101 @@ def growth(workload: Workload, s: Scored) -> Json | None:
     }
 
 
+def site(workload: Workload, s: Scored) -> Json | None:
+    """Hosts, racks and power of what stands at the planner's own site; null: rented."""
+    c, found = workload.constraints, racks_of(s.offer, s.instances, workload.constraints)
+    if found is None:
+        return None
+    return {
+        "hosts": s.instances,
+        "hosts_there_already": held(s.offer, s.instances),
+        "hosts_to_buy": s.bought_instances,
+        "kw_per_host": number(found.host_watts / 1e3),
+        "kw_per_rack": number(c.max_rack_watts / 1e3) if c.max_rack_watts else None,
+        "hosts_per_rack": found.instances_per_rack,
+        "racks": found.racks_instances,
+        "cooling": s.offer.cooling or "unknown",
+        "kw_with_cooling": number(s.full_watts / 1e3),
+    }
+
+
+def owned(spec: Json, taken: Json, catalog: Catalog, answer: Answer) -> list[Json]:
+    """Of each accelerator that is there: keep it, sell it, or add to it, over the horizon in today's money."""
+    a = catalog.site_assumptions or catalog.assumptions
+    months, rate = int(spec["tco"]["horizon_months"]), float(spec["tco"]["discount_rate"])
+    found = []
+    for slug, count in spec["owned"].items():
+        with_it = next(((k, s) for k, s in enumerate(answer.ranked, 1) if _uses(s, slug)), None)
+        without = next(((k, s) for k, s in enumerate(answer.ranked, 1) if not _uses(s, slug)), None)
+        new = new_usd_per_accelerator(catalog.offers, slug)
+        resale = new * a.residual_fraction * count if new else None
+        keep, sell = (_way(way, months, rate) for way in (with_it, without))
+        if sell and resale is not None:
+            sell["present_usd"] = number(sell["present_usd"] - resale)
+        why = next((r.detail for r in answer.rejections if r.accelerator == slug), "")
+        found.append(
+            {
+                "accelerator": slug,
+                "count": count,
+                "resale_usd": number(resale) if resale is not None else None,
+                "resale_source": f"{a.residual_fraction:.0%} of the least price of a new host; "
+                + taken["assumptions"]["residual-value-fraction"]["source"],
+                "keep": keep,
+                "adds_hosts": with_it[1].bought_instances if with_it else 0,
+                "sell": sell,
+                "said": _advice_of(keep, sell, with_it[1].bought_instances if with_it else 0, resale, why),
+            }
+        )
+    return found
+
+
+def _uses(s: Scored, slug: str) -> bool:
+    return s.lane.choice.accelerator.slug == slug and s.offer.held_instances > 0
+
+
+def _way(ranked: tuple[int, Scored] | None, months: int, discount_fraction: float) -> Json | None:
+    if ranked is None:
+        return None
+    rank, s = ranked
+    monthly = s.usd_per_hour * HOURS_PER_MONTH
+    return {
+        "rank": rank,
+        "accelerator": s.lane.choice.accelerator.slug,
+        "hosts": s.instances,
+        "usd_per_month": number(monthly),
+        "present_usd": number(present_value(monthly, months, discount_fraction)),
+    }
+
+
+def _advice_of(keep: Json | None, sell: Json | None, more: int, resale: float | None, why: str) -> str:
+    """Which of the two costs less, in words."""
+    worth = f"sold for about ${resale:,.0f}" if resale is not None else "sold at a price that nobody states"
+    if keep is None:
+        return f"not among the answers ({why or 'behind those shown'}); {worth}"
+    added = f" with {more} more host{'s' if more != 1 else ''} bought" if more else ""
+    kept = f"kept{added}: ${keep['usd_per_month']:,.0f} a month (rank {keep['rank']})"
+    if sell is None:
+        return f"{kept}; nothing else is among the answers"
+    other = f"{worth}, with {sell['accelerator']} instead: ${sell['usd_per_month']:,.0f} a month"
+    better = "keeping" if keep["present_usd"] <= sell["present_usd"] else "selling"
+    return f"{kept}; {other}; {better} costs less over the horizon"
+
+
+def warnings(workload: Workload, s: Scored) -> list[str]:
+    """What could not be checked."""
+    c, said = workload.constraints, []
+    if s.offer.acquisition == "own" and c.cooling != "any" and not s.offer.cooling:
+        said.append(
+            f"how {s.offer.instance} is cooled is not published: ask before it stands in a site with {c.cooling}"
+        )
+    schedule, slug = growth(workload, s), s.lane.choice.accelerator.slug
+    most = c.inventory_chips.get(slug)
+    if schedule and most is not None and schedule["accelerators_at_end"] > most:
+        month = next(x["month"] for x in schedule["steps"] if x["accelerators"] > most)
+        said.append(f"from month {month} growth takes more than the {most} accelerators that can be had")
+    return said
+
+
 def reasons(workload: Workload, r: Json) -> list[str]:
     """What these figures say, in words."""
     said = []
@@ -155,6 +254,15 @@ def reasons(workload: Workload, r: Json) -> list[str]:
         said.append(
             f"sized for today; in {g['months']} months the peak of {g['peak_requests_per_s_at_end']:.4g} requests/s "
             f"takes {g['replicas_at_end']} replicas ({len(g['steps'])} changes{first})"
+        )
+    if (at := r["site"]) and at["racks"]:
+        said.append(
+            f"{at['hosts']} hosts of {at['kw_per_host']:.3g} kW stand {at['hosts_per_rack']} to a rack of "
+            f"{at['kw_per_rack']:g} kW: {at['racks']} rack{'s' if at['racks'] != 1 else ''}, cooling: {at['cooling']}"
+        )
+    if (at := r["site"]) and at["hosts_there_already"]:
+        said.append(
+            f"{at['hosts_there_already']} of {at['hosts']} hosts are there already, {at['hosts_to_buy']} to buy"
         )
     if r["spare_replicas"]:
         said.append(f"with any {r['spare_replicas']} of {r['replicas']} replicas gone the others carry the peak")

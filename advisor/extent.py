@@ -27,13 +27,6 @@ LEFT_OUT: tuple[tuple[str, Callable[[Mapping[str, Any]], object], str], ...] = (
         lambda spec: spec["kind"] == "batch" and spec["traffic"]["trace"],
         "of a batch the lengths count, not when its requests were recorded",
     ),
-    ("owned", lambda spec: spec["owned"], "accelerators that you own are priced like any others"),
-    ("constraints.site.kw_per_rack", lambda spec: spec["constraints"]["site"]["kw_per_rack"], "racks are not planned"),
-    (
-        "constraints.site.cooling",
-        lambda spec: spec["constraints"]["site"]["cooling"] != "any",
-        "any cooling is taken to be there",
-    ),
     ("probe", lambda spec: spec["probe"] != "no", "nothing was measured for this answer: see each option's basis"),
     (
         "slo.tpot_ms_p95",

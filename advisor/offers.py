@@ -3,13 +3,14 @@
 import datetime
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q
 
 from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.money import Assumptions, Licence, capital_usd, own_parts, rent_parts, total_usd_per_hour
-from advisor.engine.plan import Offer
+from advisor.engine.plan import OWNED, Offer
 from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 
@@ -18,7 +19,7 @@ SUPERSEDED_DAYS = 45  # further behind the provider's newest rent of the same ch
 # marketplaces and serverless have no comparable service level: only by name
 COMPARABLE = ("vm", "bare_metal", "capacity_block")
 CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # an organisation's own prices, whatever their kind
-OWNED = ("system", "server", "rack")  # a purchase that includes its host
+WITH_HOST = ("system", "server", "rack")  # a purchase that includes its host
 SYSTEM = "system"  # a computer around one chip: no server beside it
 CARD = "chip"  # a purchase without a host; only PCI Express cards go into any computer, modules need a baseboard
 CARDS = ("gpu", "npu")  # kinds of chips that come on such cards
@@ -54,7 +55,7 @@ def current(
         Q(term__in=terms, kind__in=COMPARABLE)
         | Q(term__in=terms, provider__in=named)
         | Q(term__in=CONTRACTED, organisation__isnull=False)
-        | Q(term="purchase", kind__in=OWNED)
+        | Q(term="purchase", kind__in=WITH_HOST)
         | Q(term="purchase", kind=CARD, accelerator__kind__in=CARDS, accelerator__form_factor__startswith="PCIe"),
         organisation,
         day,
@@ -231,7 +232,13 @@ def units() -> list[Json]:
     """Hosts and racks whose power is known: what draws besides the chips."""
     rows = Unit.objects.filter(kind__in=WHOLE, watts__isnull=False).select_related("accelerator")
     return [
-        {"name": u.name, "accelerator": u.accelerator.slug, "accelerators": u.accelerators, "watts": u.watts}
+        {
+            "name": u.name,
+            "accelerator": u.accelerator.slug,
+            "accelerators": u.accelerators,
+            "watts": u.watts,
+            "cooling": u.cooling,
+        }
         for u in rows.order_by("accelerator__slug", "accelerators", "slug")
     ]
 
@@ -333,7 +340,7 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], site: str
     if p["kind"] != CARD:
         n = p["accelerators"]
         share = 0.0 if p["kind"] == SYSTEM and not known else host_watts(chip, n, known, a)
-        return _owned_host(p, a, chip, site, (p["instance"], n, p["purchase_usd"], share, None))
+        return _owned_host(p, a, chip, site, (p["instance"], n, p["purchase_usd"], share, None), cooling(known, n))
     card = p["purchase_usd"] / p["accelerators"]
     sizes = [n for n in CARDS_PER_HOST if n <= chip.chips_per_host]
     hosts = [
@@ -346,11 +353,17 @@ def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], site: str
         )
         for n in sizes
     ]
-    return [offer for host in hosts for offer in _owned_host(p, a, chip, site, host)]
+    return [offer for host in hosts for offer in _owned_host(p, a, chip, site, host, cooling(known, host[1]))]
 
 
 def _has(known: Sequence[Json], accelerators: int) -> bool:
     return any(u["accelerators"] == accelerators for u in known)
+
+
+def cooling(known: Sequence[Json], accelerators: int) -> str:
+    """How hosts of so many chips are cooled, as published of the catalog's units; empty: not known."""
+    words = {word for u in known if u["accelerators"] == accelerators for word in u.get("cooling", "").split(" or ")}
+    return " or ".join(sorted(words - {""}))
 
 
 def small(a: Assumptions, accelerators: int) -> float:
@@ -358,7 +371,7 @@ def small(a: Assumptions, accelerators: int) -> float:
 
 
 def _owned_host(
-    p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str, int, float, float, float | None]
+    p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str, int, float, float, float | None], cooled: str
 ) -> list[Offer]:
     """`host` is its name, chips, USD, the share of its power that each chip draws and, where they are sold alone, the
     chips' USD within; empty where no power is published."""
@@ -388,6 +401,8 @@ def _owned_host(
         usd_per_kwh=a.usd_per_kwh,
         pue=a.pue,
         host_watts_per_accelerator=share,
+        full_watts=watts,
+        cooling=cooled,
         notes=p.get("notes", ""),
     )
     return [offer]
@@ -396,6 +411,56 @@ def _owned_host(
 def _scaled(bound: float | None, asked: float, usd: float) -> float:
     """A printed bound of the price as one of what is bought; 0: none is printed."""
     return usd * bound / asked if bound and asked else 0.0
+
+
+def with_owned(
+    found: Sequence[Offer], owned: Mapping[str, int], taken: Json, a: Assumptions, chips: Mapping[str, Chip]
+) -> tuple[Offer, ...]:
+    """The offers, those of hosts that the planner has first: at what they take to run, alone and with more bought.
+
+    Chips stand in hosts of as many as the catalog says of theirs; what is left over is a host of its own only when
+    there is no whole one.
+    """
+    kept = list(found)
+    for slug, count in owned.items():
+        chip, size = chips[slug], min(chips[slug].chips_per_host, count)
+        known = [u for u in taken["units"] if u["accelerator"] == slug]
+        share = host_watts(chip, size, known, a)
+        watts, there = (chip.watts + share) * size, count // size
+        if math.isnan(watts):
+            continue
+        each = new_usd_per_accelerator(found, slug) or 0.0
+        parts = tuple(p for p in own_parts(each * size, size, watts, a) if p.group == "running")
+        same = [o.accelerator == slug and o.term == "purchase" and o.accelerators == size for o in kept]
+        kept = [replace(o, held_instances=there, held_parts=parts) if s else o for o, s in zip(kept, same, strict=True)]
+        mine = Offer(
+            provider="owned",
+            instance=f"owned host of {size} x {chip.name}",
+            region=taken["site"] or OWN_SITE,
+            accelerator=slug,
+            accelerators=size,
+            acquisition="own",
+            term=OWNED,
+            usd_per_hour=total_usd_per_hour(parts),
+            parts=parts,
+            as_of=taken["asked_on"],
+            source="there already: space, power, upkeep and staff by the assumptions of this answer",
+            kgco2e_per_kwh=a.kgco2e_per_kwh,
+            usd_per_kwh=a.usd_per_kwh,
+            pue=a.pue,
+            host_watts_per_accelerator=share,
+            full_watts=watts,
+            cooling=cooling(known, size),
+            held_instances=there,
+        )
+        kept.insert(0, mine)
+    return tuple(kept)
+
+
+def new_usd_per_accelerator(found: Sequence[Offer], slug: str) -> float | None:
+    """The least that a new host costs for each of its chips today; None: nobody states a price."""
+    asked = [o.purchase_usd / o.accelerators for o in found if o.accelerator == slug and o.purchase_usd]
+    return min(asked, default=None)
 
 
 def licences_of(rows: Sequence[Json], software_usd_per_accelerator_year: float) -> tuple[Licence, ...]:

@@ -58,6 +58,7 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
         "views": {view: place + 1 for view, place in answer.views.items()},
         "weights": choice.weights_json(workload),
         "near_misses": near,
+        "owned": capacity.owned(spec, taken, catalog, answer),
         "rejected": [rejection_json(r) for r in answer.rejections],
         "pareto": pareto_json(workload, answer),
         "sensitivity": sensitivity(workload, answer),
@@ -169,7 +170,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     r["interval"] = intervals(r, half, bill.swings(taken, s))
     r["scores"] = choice.scores_json(answer, s)
     r["reasons"] = [*reasons(workload, s, r), *capacity.reasons(workload, r), *terms(catalog, s)]
-    r["warnings"] = warnings(workload, s, r)
+    r["warnings"] = warnings(workload, s, r) + capacity.warnings(workload, s)
     if rank is not None:
         assert answer.built is not None
         r["tuning"] = tuned.of_option(taken, workload, catalog, s, answer.built, prefill, decode)

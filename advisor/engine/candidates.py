@@ -14,7 +14,8 @@ from .lane import Lane
 from .layout import HALF, Choice, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, Recurrent
 from .money import Assumptions, Licence
-from .plan import Constraints, Framework, Offer, Quantization, Rejection, Workload
+from .plan import OWNED, Constraints, Framework, Offer, Quantization, Rejection, Workload
+from .site import near_refusal, refusal
 
 # frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
 LAUNCHABLE = (
@@ -53,15 +54,18 @@ class Catalog:
 def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:
     """The offers that the planner's providers, regions and ways of paying leave."""
     c = workload.constraints
-    return [
-        o
-        for o in catalog.offers
-        if o.acquisition in c.acquisition
+    return [o for o in catalog.offers if _left(o, c) and refusal(o, c) is None]
+
+
+def _left(o: Offer, c: Constraints) -> bool:
+    """Whether the planner's ways of paying, providers and regions leave an offer; what is owned is there anyway."""
+    return o.term == OWNED or (
+        o.acquisition in c.acquisition
         and (not c.providers_allow or o.provider in c.providers_allow)
         and o.provider not in c.providers_deny
         and (not c.regions_allow or o.region in c.regions_allow or o.acquisition == "own")
         and o.region not in c.regions_deny
-    ]
+    )
 
 
 def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], list[Accelerator]]:
@@ -74,7 +78,7 @@ def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], l
         elif not a.served:
             rejections.append(_not_served(a, catalog))
         elif a.slug not in priced:
-            rejections.append(_unpriced(a, catalog))
+            rejections.append(_refused(a, workload.constraints, catalog) or _unpriced(a, catalog))
         else:
             left.append(a)
     return rejections, left
@@ -98,6 +102,13 @@ def _not_served(a: Accelerator, catalog: Catalog) -> Rejection:
         detail=f"{a.not_served_reason}; {hosted}" if hosted else a.not_served_reason,
         smallest_change="bought by the token: see hosted" if hosted else "",
     )
+
+
+def _refused(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection | None:
+    """Where only the site stands against every offer of a chip: the one that is nearest to standing there."""
+    found = [refusal(o, c) for o in catalog.offers if o.accelerator == a.slug and _left(o, c)]
+    refused = [r for r in found if r is not None]
+    return near_refusal(refused) if refused else None
 
 
 def _unpriced(a: Accelerator, catalog: Catalog) -> Rejection:

@@ -15,8 +15,8 @@ from .hardware import Accelerator
 from .lane import Lane, Lanes, lanes, memory, take
 from .layout import layouts
 from .memory import Memory
-from .money import HOURS_PER_MONTH, Assumptions, licence_usd_per_hour, watts_per_chip
-from .plan import BATCH, Offer, Workload
+from .money import HOURS_PER_MONTH, Assumptions, licence_usd_per_hour, total_usd_per_hour, watts_per_chip
+from .plan import BATCH, OWNED, Offer, Workload
 from .serving import closed_loop, open_loop
 from .steptime import Demand, Scheduler, StepTimes
 from .verify import log_normal_cv2, scheduler_of
@@ -283,13 +283,15 @@ def best_offers(
                     shares[o.accelerators] = week_share(workload, carrying[rows], needs)
                 paid = shares[o.accelerators]
             cost = instances * (o.usd_per_hour * paid + o.accelerators * licence)
+            if o.held_instances:
+                cost = _with_held(o, instances, cost)
             cost -= power_saved(
                 o, accelerator, catalog.assumptions, instances, replicas[rows] * stage_chips * stages * load[rows]
             )
             if workload.kind == BATCH and o.term in BY_THE_HOUR:
                 cost = cost * np.minimum(load[rows], 1.0)
             grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal
-            first = np.full(cost.shape, grid) if workload.objective == "carbon" else cost
+            first = np.where(np.isfinite(cost), grid, np.inf) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
             leading[rows] = np.where(better, first, leading[rows])
             usd[rows] = np.where(better, cost, usd[rows])
@@ -297,6 +299,14 @@ def best_offers(
             best[rows] = np.where(better, index, best[rows])
             priced += len(rows)
     return usd, best, share, priced
+
+
+def _with_held(o: Offer, instances: Array, cost: Array) -> Array:
+    """The cost where some of the instances are there already; without an offer to buy, no more than those."""
+    if o.term == OWNED:
+        return np.where(instances <= o.held_instances, cost, np.inf)
+    saved = o.usd_per_hour - total_usd_per_hour(o.held_parts)
+    return np.asarray(cost - np.minimum(instances, o.held_instances) * saved)
 
 
 def power_saved(o: Offer, chip: Accelerator, a: Assumptions, instances: Array, busy_chips: Array) -> Array:

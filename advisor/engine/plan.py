@@ -7,6 +7,7 @@ from typing import Any
 from .demand import Trace, Users
 from .money import Part
 
+OWNED = "owned"  # term of an offer: hosts that are there already, and no more of them
 BATCH = "batch"  # kind of a workload that has a deadline and nobody who waits
 
 
@@ -50,6 +51,8 @@ class Constraints:
     max_usd_per_month: float | None = None
     inventory_chips: Mapping[str, int] = field(default_factory=dict)  # accelerator -> what can be had; absent: any
     max_watts: float | None = None  # of the site, all chips busy, PUE included
+    max_rack_watts: float | None = None  # that one rack feeds, before PUE
+    cooling: str = "any"  # any | air | liquid: what the site has
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,6 +159,10 @@ class Offer:
     purchase_usd: float = 0.0  # within it: the host alone
     purchase_low_usd: float = 0.0  # as the source of the price prints a range; 0: it does not
     purchase_high_usd: float = 0.0
+    full_watts: float | None = None  # of the instance, before PUE; None: not known
+    cooling: str = ""  # air | liquid | air or liquid; empty: not published
+    held_instances: int = 0  # there already: they cost what they draw and take, and are not bought
+    held_parts: tuple[Part, ...] = ()  # of an hour of one of those, where more can be bought
 
     @property
     def together(self) -> int:

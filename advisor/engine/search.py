@@ -98,6 +98,7 @@ REASONS = (
     "too_expensive",
     "too_many",
     "too_much_power",
+    "cooling",
     "outranked",
     "does_not_fit",
     "unpriced",

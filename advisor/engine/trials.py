@@ -33,7 +33,8 @@ from .money import (
     total_usd_per_hour,
     watts_per_chip,
 )
-from .plan import BATCH, Offer, Workload
+from .plan import BATCH, OWNED, Offer, Workload
+from .site import bought, held, merged
 from .verify import REQUESTS, Verified, verify, verify_trace
 
 PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
@@ -91,6 +92,11 @@ class Scored:
         hourly = {p.name for p in self.offer.parts} or {"instances", "interruptions", "cloud services"}
         scaled = total_usd_per_hour([p for p in self.parts if p.name in hourly])
         return self.usd_per_hour + scaled * (1.0 / self.paid_fraction - 1.0)
+
+    @property
+    def bought_instances(self) -> int:
+        """Of a bought host's offer: without those that are there already."""
+        return bought(self.offer, self.instances)
 
     @property
     def chips(self) -> int:
@@ -361,7 +367,10 @@ def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
     o, a = s.offer, catalog.assumptions
     chip_watts = s.lane.choice.accelerator.watts + host_watts(o, catalog)
     drawn = s.watts / (chip_watts * o.accelerators * s.instances * o.pue) if o.acquisition == "own" else 1.0
-    found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), s.instances * s.paid_fraction, drawn)
+    there = 0 if o.term == OWNED else held(o, s.instances)
+    found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), (s.instances - there) * s.paid_fraction, drawn)
+    if there:
+        found = merged(found + at_load(o.held_parts, there, drawn))
     if s.licence_usd_per_hour:
         found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
     if o.acquisition == "own":
