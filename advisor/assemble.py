@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from advisor import bill, hosted, offers, portfolio
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.demand import Trace, Users, week_of
+from advisor.engine.demand import week_of
 from advisor.engine.drafting import Acceptance
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
@@ -29,7 +29,7 @@ from advisor.engine.search import Answer, Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
 from advisor.result import answer_json
-from advisor.traffic import requests_of
+from advisor.traffic import trace_of, users_of
 from catalog.models import (
     Accelerator,
     Assumption,
@@ -312,13 +312,6 @@ def lengths_of(section: Json) -> Lengths:
     return Lengths(mean_tokens=section["mean"], p95_tokens=section["p95"] if "p95" in section else section["mean"])
 
 
-def trace_of(traffic: Json) -> Trace | None:
-    if not isinstance(traffic.get("trace"), dict):
-        return None
-    columns = zip(*requests_of(traffic["trace"]["csv"]), strict=True)
-    return Trace(**dict(zip(("arrival_s", "input_tokens", "output_tokens"), columns, strict=True)))
-
-
 def workload_of(spec: Json) -> Workload:
     traffic, slo, c = spec["traffic"], spec["slo"], spec["constraints"]
 
@@ -336,9 +329,7 @@ def workload_of(spec: Json) -> Workload:
         requests_per_s_mean=traffic["requests_per_s"]["mean"],
         requests_per_s_peak=traffic["requests_per_s"]["peak"],
         prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
-        users=Users(active_requests=traffic["users"]["active"], think_s=traffic["users"]["think_s"])
-        if traffic.get("users")
-        else None,
+        users=users_of(traffic),
         trace=None if spec["kind"] == BATCH else trace_of(traffic),
         week=() if spec["kind"] == BATCH else week_of(traffic["load_curve"]),
         growth_fraction_per_year=traffic["growth_fraction_per_year"],

@@ -16,6 +16,7 @@ from advisor.engine.verify import Verified
 from advisor.offers import new_usd_per_accelerator
 
 Json = dict[str, Any]
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FIXED_TERMS = {"purchase": "bought hosts are there and paid for around the clock", "owned": "owned hosts stay there"}
 
 
@@ -76,7 +77,7 @@ def week(workload: Workload, s: Scored) -> Json | None:
         return None
     carrying, autoscaled = s.replicas - s.spare_replicas, s.paid_fraction < 1
     needed = needed_by_hour(workload.week, carrying)
-    spares = [workload.slo.spares(n) if n else 0 for n in needed]
+    total = [n + workload.slo.spares(n) if n else 0 for n in needed]
     scaled = {"usd_per_month": number(s.usd_per_hour * HOURS_PER_MONTH), "utilisation": number(s.utilisation_fraction)}
     fixed = {
         "usd_per_month": number(s.around_the_clock_usd_per_hour * HOURS_PER_MONTH),
@@ -84,7 +85,8 @@ def week(workload: Workload, s: Scored) -> Json | None:
     }
     return {
         "mean_fraction_of_peak": number(mean_fraction(workload.week)),
-        "replicas_by_hour": [n + m for n, m in zip(needed, spares, strict=True)],
+        "replicas_by_hour": total,
+        "days": [{"name": day, "replicas": total[24 * k : 24 * k + 24]} for k, day in enumerate(DAYS)],
         "paid": "autoscaled" if autoscaled else "fixed",
         "autoscaled": scaled if autoscaled else None,
         "fixed": fixed,
@@ -148,8 +150,8 @@ def site(workload: Workload, s: Scored) -> Json | None:
         "hosts_to_buy": s.bought_instances,
         "kw_per_host": number(found.host_watts / 1e3),
         "kw_per_rack": number(c.max_rack_watts / 1e3) if c.max_rack_watts else None,
-        "hosts_per_rack": found.instances_per_rack,
-        "racks": found.racks_instances,
+        "hosts_per_rack": found.rack_instances,
+        "racks": found.racks,
         "cooling": s.offer.cooling or "unknown",
         "kw_with_cooling": number(s.full_watts / 1e3),
     }
@@ -207,7 +209,7 @@ def _advice_of(keep: Json | None, sell: Json | None, more: int, resale: float | 
     """Which of the two costs less, in words."""
     worth = f"sold for about ${resale:,.0f}" if resale is not None else "sold at a price that nobody states"
     if keep is None:
-        return f"not among the answers ({why or 'behind those shown'}); {worth}"
+        return f"not among the answers ({why or 'what is there does not suffice, or renting ranks before it'}); {worth}"
     added = f" with {more} more host{'s' if more != 1 else ''} bought" if more else ""
     kept = f"kept{added}: ${keep['usd_per_month']:,.0f} a month (rank {keep['rank']})"
     if sell is None:
@@ -232,7 +234,7 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
     return said
 
 
-def reasons(workload: Workload, r: Json) -> list[str]:
+def said_of(r: Json) -> list[str]:
     """What these figures say, in words."""
     said = []
     if r["users"]:

@@ -14,6 +14,7 @@ from advisor import workload
 from catalog.models import Accelerator, Region, ServedModel
 
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
+LINES, COUNTS = "lines", "counts"
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
 
 
@@ -69,6 +70,12 @@ QUESTION = (
             Field("traffic.requests_per_s.peak", "Requests per second, peak", help="What must still meet the SLO"),
             Field("traffic.users.active", "Or: active users", help="Instead of requests per second"),
             Field("traffic.users.think_s", "Seconds between a user's requests", help="With active users only"),
+            Field(
+                "traffic.trace.csv",
+                "Or: a recorded trace",
+                LINES,
+                "Lines of arrival_s,input_tokens,output_tokens under that head line, instead of tokens and requests",
+            ),
             Field("batch.requests", "Of a batch: requests", help="Instead of requests per second and users"),
             Field("batch.deadline_hours", "Of a batch: done within hours"),
             Field("batch.every_hours", "Of a batch: again every so many hours", help="Empty: one after the other"),
@@ -155,6 +162,8 @@ ADVANCED = (
     Group(
         "Site, money, team",
         (
+            Field("owned", "Accelerators there already", COUNTS, "Such as a100-80gb-sxm: 16, h100-sxm: 8"),
+            Field("inventory", "Accelerators that can be had, at most", COUNTS, "Beside those there already"),
             Field("constraints.site.max_kw", "Power of the site, kW"),
             Field("constraints.site.kw_per_rack", "Power per rack, kW"),
             Field(
@@ -181,6 +190,7 @@ ADVANCED = (
         ),
     ),
 )
+RECORDED = tuple(f"traffic.{side}_tokens.{kind}" for side in ("input", "output") for kind in ("mean", "p95"))
 FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields}
 YAML = "yaml"
 
@@ -285,6 +295,9 @@ def form_field(field: Field) -> forms.Field:
             help_text=field.help,
             widget=forms.CheckboxSelectMultiple,
         )
+    if field.reads == LINES:
+        rows = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
+        return forms.CharField(label=field.label, required=False, help_text=field.help, max_length=900_000, widget=rows)
     attrs = {"autocomplete": "off"}
     if field.reads in (NUMBER, WHOLE):
         attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
@@ -310,6 +323,8 @@ def read(text: str, field: Field) -> object:
     """A typed value; what is not a number stays text, and validation says so."""
     if field.reads == LIST:
         return [part.strip() for part in text.split(",") if part.strip()]
+    if field.reads == COUNTS:
+        return counts(text)
     if field.reads not in (NUMBER, WHOLE):
         return text
     if GROUPED.match(text):
@@ -319,6 +334,17 @@ def read(text: str, field: Field) -> object:
         return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else number
     except ValueError:
         return text
+
+
+def counts(text: str) -> object:
+    """a100: 16, h100: 8 as a section; what is not of this form stays text, and validation says so."""
+    found: dict[str, object] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, number = (piece.strip() for piece in part.partition(":"))
+        if not colon:
+            return text
+        found[name] = int(number) if re.fullmatch(r"\d{1,9}", number) else number
+    return found
 
 
 def put(raw: dict[str, Any], keys: list[str], value: object) -> None:
@@ -344,11 +370,18 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
         return {YAML: yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)}
     for path, field in FIELDS.items():
         value = dig(spec, path)
-        if value is None or isinstance(value, Mapping) or (field.reads == ONE_OF and not isinstance(value, str)):
+        if (
+            value is None
+            or (isinstance(value, Mapping) and field.reads != COUNTS)
+            or (field.reads == ONE_OF and not isinstance(value, str))
+        ):
             continue
         initial[path] = value if field.reads == SOME_OF else shown(value)
         drop(rest, path.split("."))
-    derived = spec.get("kind") == "batch" or dig(spec, "traffic.users")
+    recorded = bool(dig(spec, "traffic.trace"))
+    for path in RECORDED if recorded else ():
+        initial.pop(path, None)
+    derived = spec.get("kind") == "batch" or dig(spec, "traffic.users") or recorded
     if isinstance(spec.get("traffic"), Mapping) and derived:
         for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
             initial.pop(path, None)  # derived from the users or the deadline
@@ -367,7 +400,9 @@ def defaults() -> dict[str, Any]:
 
 
 def shown(value: object) -> str:
-    """2000.0 as 2000, a list as comma-separated text."""
+    """2000.0 as 2000, a list as comma-separated text, counts as a100: 16, h100: 8."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {number}" for name, number in value.items())
     if isinstance(value, list):
         return ", ".join(str(item) for item in value)
     return f"{value:.15g}" if isinstance(value, float) else str(value)

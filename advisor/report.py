@@ -90,10 +90,21 @@ def table(result: Row, top: int | None = None) -> str:
             launch(shown[0]),
             "",
         ]
+        lines += [f"of the first: {said}" for said in shown[0].get("demand", [])]
         lines += [f"warning: {warning}" for warning in shown[0]["warnings"]]
     else:
         lines += nearest(result)
-    return "\n".join([*lines, *mixed(result), *by_token(result), *not_chosen(result), *unused(result), head(result)])
+    return "\n".join(
+        [
+            *lines,
+            *already(result),
+            *mixed(result),
+            *by_token(result),
+            *not_chosen(result),
+            *unused(result),
+            head(result),
+        ]
+    )
 
 
 def launch(r: Row) -> str:
@@ -126,6 +137,11 @@ def not_chosen(result: Row, most: int = 8) -> list[str]:
     if len(rejected) > most:
         lines.append(f"... and {len(rejected) - most} more (--format json lists all)")
     return lines + ([f"{excluded} left out by your constraints"] if excluded else [])
+
+
+def already(result: Row) -> list[str]:
+    """What to do with the accelerators that are there."""
+    return [f"owned {o['count']} x {o['accelerator']}: {o['said']}" for o in result.get("owned", [])]
 
 
 def unused(result: Row) -> list[str]:

@@ -169,7 +169,8 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     r |= bill.money(taken, workload, catalog, s, rates, prefill_share)
     r["interval"] = intervals(r, half, bill.swings(taken, s))
     r["scores"] = choice.scores_json(answer, s)
-    r["reasons"] = [*reasons(workload, s, r), *capacity.reasons(workload, r), *terms(catalog, s)]
+    r["demand"] = capacity.said_of(r)
+    r["reasons"] = [*reasons(workload, s, r), *r["demand"], *terms(catalog, s)]
     r["warnings"] = warnings(workload, s, r) + capacity.warnings(workload, s)
     if rank is not None:
         assert answer.built is not None

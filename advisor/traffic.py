@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.demand import mean_fraction, week_of
+from advisor.engine.demand import Trace, Users, mean_fraction, week_of
 from advisor.workload_text import WorkloadError, error
 
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -144,6 +144,11 @@ def contradictions(traffic: Mapping[str, Any], kind: str) -> list[dict[str, str]
     found = []
     rate, users = traffic["requests_per_s"], traffic["users"]
     busiest = 1.0 / mean_fraction(week_of(traffic["load_curve"]))
+    if isinstance(traffic["trace"], Mapping):
+        recorded = filled({**traffic, **dict.fromkeys((*COLUMNS[1:], "requests_per_s"))})
+        for key in (*COLUMNS[1:], *(() if kind == "batch" else ("requests_per_s",))):
+            if traffic[key] != recorded[key] and not (kind == "embedding" and key == "output_tokens"):
+                found.append(error(f"traffic.{key}", "contradicts traffic.trace", "leave it out"))
     if rate and users and traffic["trace"]:
         found.append(error("traffic.users", "contradicts traffic.trace", "one of the two"))
     elif rate and users and not math.isclose(rate["peak"], users["active"] / users["think_s"], rel_tol=1e-9):
@@ -212,3 +217,18 @@ def of_trace(text: str) -> dict[str, Any]:
 def spread(values: list[int]) -> dict[str, float]:
     mean = sum(values) / len(values)
     return {"mean": mean, "p95": max(float(sorted(values)[math.ceil(0.95 * len(values)) - 1]), mean)}
+
+
+# --- as the engine takes it -------------------------------------------------------------------------------------
+
+
+def users_of(traffic: Mapping[str, Any]) -> Users | None:
+    users = traffic.get("users")
+    return Users(active_requests=users["active"], think_s=users["think_s"]) if users else None
+
+
+def trace_of(traffic: Mapping[str, Any]) -> Trace | None:
+    if not isinstance(traffic.get("trace"), Mapping):
+        return None
+    columns = zip(*requests_of(traffic["trace"]["csv"]), strict=True)
+    return Trace(**dict(zip(COLUMNS, columns, strict=True)))

@@ -10,8 +10,9 @@ OWN = "own"
 
 
 def refusal(o: Offer, c: Constraints) -> Rejection | None:
-    """Why a host cannot stand at the site; rented ones stand elsewhere, and what is not published is not held to it."""
-    if o.acquisition != OWN:
+    """Why a host cannot be put up at the site: rented ones stand elsewhere, owned ones stand there already, and what is
+    not published is not held against one."""
+    if o.acquisition != OWN or o.term == OWNED:
         return None
     kw, most_kw = (x / 1e3 if x else None for x in (o.full_watts, c.max_rack_watts))
     if kw and most_kw and kw > most_kw:
@@ -43,8 +44,8 @@ class Racks:
     """Hosts of a deployment in racks of the site."""
 
     host_watts: float  # of one at full load
-    instances_per_rack: int | None  # None: the power of a rack was not stated
-    racks_instances: int | None  # racks
+    rack_instances: int | None  # None: the power of a rack was not stated
+    racks: int | None
 
 
 def racks_of(o: Offer, instances: int, c: Constraints) -> Racks | None:
@@ -53,7 +54,7 @@ def racks_of(o: Offer, instances: int, c: Constraints) -> Racks | None:
         return None
     per_rack = int(c.max_rack_watts // o.full_watts) if c.max_rack_watts else None
     racks = math.ceil(instances / per_rack) if per_rack else None
-    return Racks(host_watts=o.full_watts, instances_per_rack=per_rack, racks_instances=racks)
+    return Racks(host_watts=o.full_watts, rack_instances=per_rack, racks=racks)
 
 
 def held(o: Offer, instances: int) -> int:
