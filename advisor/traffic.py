@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.demand import Trace, Users, mean_fraction, week_of
+from advisor.engine.demand import Trace, mean_fraction, week_of
+from advisor.engine.demand import Users as Population
 from advisor.workload_text import WorkloadError, error
 
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -222,9 +223,9 @@ def spread(values: list[int]) -> dict[str, float]:
 # --- as the engine takes it -------------------------------------------------------------------------------------
 
 
-def users_of(traffic: Mapping[str, Any]) -> Users | None:
+def users_of(traffic: Mapping[str, Any]) -> Population | None:
     users = traffic.get("users")
-    return Users(active_requests=users["active"], think_s=users["think_s"]) if users else None
+    return Population(active_requests=users["active"], think_s=users["think_s"]) if users else None
 
 
 def trace_of(traffic: Mapping[str, Any]) -> Trace | None:
