@@ -170,7 +170,7 @@ def cheapest(
         found = milp(
             cost + kinds,
             constraints=[model.constraint()],
-            integrality=_whole(at, machines, units, jobs),
+            integrality=_whole(at, machines, units),
             bounds=_bounds(at, machines, units, jobs, periods, limits),
             options={"time_limit": time_limit_s, "mip_rel_gap": SAME_FRACTION},
         )
@@ -285,17 +285,13 @@ def _cost(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], peri
     return cost
 
 
-def _streams(unit: Unit, jobs: Sequence[Job]) -> bool:
-    return any(not jobs[j].work_requests for j in _able(unit))
-
-
-def _whole(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], jobs: Sequence[Job]) -> np.ndarray:
-    """Machines are whole; those that only do work that waits run for a part of a period."""
+def _whole(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit]) -> np.ndarray:
+    """Machines and what stands in them are whole; what is rented by the hour runs for a part of a period."""
     whole = np.zeros(at.total)
     whole[: len(machines)] = 1
     for u, unit in enumerate(units):
         whole[at.used(u)] = 1
-        if _streams(unit, jobs) and not machines[unit.machine_index].hourly:
+        if not machines[unit.machine_index].hourly:
             whole[at.running(u, 0) : at.running(u, 0) + at.periods] = 1
     return whole
 

@@ -157,3 +157,21 @@ def test_the_same_question_has_the_same_plan() -> None:
 def test_nothing_to_choose_from_is_no_plan() -> None:
     assert cheapest((), (), streams(1, 1)) is None
     assert cheapest((SLOW,), (Unit(machine_index=0, requests_per_s=(4.0, 0.0)),), streams(1, 1)) is None
+
+
+def test_replicas_of_two_chips_do_not_divide_three_free_ones() -> None:
+    host = Machine(name="host", accelerator="fast", chips=4, usd_per_hour=8.0)
+    chat = Job(name="chat", requests_per_s=(1.0, 1.0))
+    units = (
+        Unit(machine_index=0, requests_per_s=(4.0, 0.0), replicas=4),
+        Unit(machine_index=0, requests_per_s=(0.0, 8.0), replicas=2),
+    )
+
+    def hosts(requests_per_s: float) -> int:
+        work = Job(name="batch", requests_per_s=(0.0, 1.0), work_requests=requests_per_s * 14 * 3600)
+        found = cheapest((host,), units, (chat, work), periods=(WEEK[0], WEEK[1]))
+        assert found is not None
+        return found.kept_instances[0]
+
+    assert hosts(4.0) == 1  # one replica of the batch, one chip idle
+    assert hosts(4.1) == 2
