@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from advisor import bill
+from advisor.engine import odds
 from advisor.engine.plan import Workload
 from advisor.engine.scores import NAMES, Score, weights_of
 from advisor.engine.search import Answer, Scored
+from advisor.engine.tornado import Bar, Ranges, tornado
+from advisor.intervals import interval_fractions
 
 Json = dict[str, Any]
 
@@ -33,3 +37,77 @@ def score_json(score: Score) -> Json:
 def weights_json(workload: Workload) -> Json:
     """Of the balanced view: the planner's own over the defaults."""
     return weights_of(workload)
+
+
+# --- how sure the order is --------------------------------------------------------------------------------------
+
+
+def spread_of(taken: Json, s: Scored) -> odds.Spread:
+    """90 % factors of one option: those that its intervals are made of."""
+    half = interval_fractions(taken, s.lane.choice.efficiency.basis)
+    return odds.Spread(
+        throughput_fraction=half.get("throughput", (1.0, 1.0)),
+        latency_fraction=half.get("tpot", half.get("ttft", (1.0, 1.0))),
+        price_fraction=bill.swings(taken, s)["price"],
+    )
+
+
+def with_odds(taken: Json, workload: Workload, answer: Answer, options: list[Json]) -> list[Json]:
+    """The options, each with its chance to be the best of those shown and to beat each that ranks behind it."""
+    if not options or not interval_fractions(taken, answer.shown[0].lane.choice.efficiency.basis):
+        return options
+    drawn = odds.scores(workload, answer.scale, answer.shown, [spread_of(taken, s) for s in answer.shown])
+    beats, first = odds.beats(drawn), odds.first(drawn)
+    return [
+        r
+        | {
+            "first_probability": rounded(first[i]),
+            "beats": [{"rank": j + 1, "probability": rounded(beats[i, j])} for j in range(i + 1, len(options))],
+        }
+        for i, r in enumerate(options)
+    ]
+
+
+def sensitivity(taken: Json, workload: Workload, answer: Answer) -> list[Json]:
+    """The tornado: each assumption's range, the winner's bill at its ends, and where another wins."""
+    if len(answer.ranked) < 2 or answer.table is None:
+        return []
+    spread = spread_of(taken, answer.ranked[0])
+    ranges = Ranges(
+        price_fraction=spread.price_fraction,
+        performance_fraction=spread.throughput_fraction,
+        load_fraction=bill.swings(taken, answer.ranked[0])["load"],
+    )
+    bars = tornado(workload, answer.scale, answer.table, answer.ranked, ranges)
+    return [bar_json(answer.ranked, b) for b in bars]
+
+
+def bar_json(ranked: tuple[Scored, ...], b: Bar) -> Json:
+    after = None if b.winner_after is None else ranked[b.winner_after].lane.choice.accelerator
+    change = None if b.at is None or not b.value else rounded(b.at / b.value - 1)
+    return {
+        "assumption": b.name,
+        "unit": b.unit,
+        "value": rounded(b.value),
+        "low": rounded(b.low),
+        "high": rounded(b.high),
+        "usd_per_month_low": rounded(b.usd_per_month_low),
+        "usd_per_month_high": rounded(b.usd_per_month_high),
+        "winner_after": after.slug if after else None,
+        "at_value": None if b.at is None else rounded(b.at),
+        "at_change_fraction": change,
+        "within_range": b.at is not None and b.low <= b.at <= b.high,
+        "detail": told(b, after.name if after else ""),
+    }
+
+
+def told(b: Bar, winner: str) -> str:
+    if b.at is None:
+        return f"no value of the {b.name} that was tried changes the winner"
+    side = "below" if b.at < b.value else "above"
+    inside = "" if b.low <= b.at <= b.high else ", beyond its range"
+    return f"{winner} wins {side} {plain(b.at)} {b.unit} (today {plain(b.value)}{inside})"
+
+
+def plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

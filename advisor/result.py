@@ -46,6 +46,7 @@ def number(value: float, digits: int = 6) -> float | None:
 
 def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, answer: Answer) -> Json:
     options = [option_json(taken, workload, catalog, answer, s, rank) for rank, s in enumerate(answer.shown, 1)]
+    options = choice.with_odds(taken, workload, answer, options)
     near = [near_miss_json(taken, workload, catalog, answer, s) for s in answer.near_misses]
     return {
         "workload": spec,
@@ -61,7 +62,7 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
         "owned": capacity.owned(spec, taken, catalog, answer),
         "rejected": [rejection_json(r) for r in answer.rejections],
         "pareto": pareto_json(workload, answer),
-        "sensitivity": sensitivity(workload, answer),
+        "sensitivity": choice.sensitivity(taken, workload, answer),
         "assumptions": bill.assumptions(spec, taken),
         "sources": sources_json(taken, answer.shown),
     }
@@ -388,24 +389,6 @@ def point_json(p: Point, output_tokens_per_s: float, on_frontier: bool) -> Json:
         "meets_slo": p.meets_slo,
         "simulated": p.rank is not None,
     }
-
-
-def sensitivity(workload: Workload, answer: Answer) -> list[Json]:
-    """How far the winner's price may rise before the runner-up is cheaper."""
-    if len(answer.ranked) < 2 or workload.objective != "cost":
-        return []
-    first, second = answer.ranked[0], answer.ranked[1]
-    change = second.usd_per_hour / first.usd_per_hour - 1
-    return [
-        {
-            "assumption": f"price of {first.lane.choice.accelerator.name} at {first.offer.provider}",
-            "winner_after": second.lane.choice.accelerator.slug,
-            "at_change_fraction": number(change, 3),
-            "detail": f"{second.lane.choice.accelerator.name} wins once it is {change:.1%} dearer"
-            if change >= 0.001
-            else f"{second.lane.choice.accelerator.name} costs the same",
-        }
-    ]
 
 
 def sources_json(taken: Json, ranked: tuple[Scored, ...]) -> list[Json]:

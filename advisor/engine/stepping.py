@@ -71,7 +71,7 @@ def _blocks(tokens: int, block_tokens: int) -> int:
     return (tokens + block_tokens - 1) // block_tokens
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _linear(costs: Costs, tokens: int) -> float:
     """Linear interpolation; above the grid the last slope goes on."""
     grid, values = costs.grid_tokens, costs.linear_s
@@ -211,7 +211,7 @@ def _fill(
     return rules.max_batched_tokens - budget
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _step_s(costs: Costs, table: Requests, running: np.ndarray, scheduled: np.ndarray, state: np.ndarray) -> float:
     """How long the chosen step lasts."""
     tokens = sequences = decodes = sampled = sources = context = windowed = 0
@@ -250,7 +250,7 @@ def _step_s(costs: Costs, table: Requests, running: np.ndarray, scheduled: np.nd
     return max(device_s, host_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _advance(
     rules: Rules, table: Requests, running: np.ndarray, scheduled: np.ndarray, state: np.ndarray, totals: np.ndarray
 ) -> tuple[int, int]:
@@ -291,7 +291,7 @@ def _submit(table: Requests, state: np.ndarray, count: int, clock_s: float) -> N
     state[SUBMITTED] = end
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _mark(rules: Rules, table: Requests, totals: np.ndarray, marks: np.ndarray, opened: int) -> int:
     """Note the totals when the first measured request arrives and when the first after the measured ones does."""
     bound = rules.first if opened == 0 else rules.last
@@ -301,7 +301,7 @@ def _mark(rules: Rules, table: Requests, totals: np.ndarray, marks: np.ndarray, 
     return opened
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _awaited_s(costs: Costs, rules: Rules, table: Requests, running: np.ndarray, state: np.ndarray) -> float:
     """When a waiting request may next be admitted while all that run decode; infinite: not before one of them ends.
 
@@ -318,7 +318,7 @@ def _awaited_s(costs: Costs, rules: Rules, table: Requests, running: np.ndarray,
     return -np.inf if again else table.arrival_s[r] + costs.request_s
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _equal_steps(costs: Costs, rules: Rules, table: Requests, running: np.ndarray, state: np.ndarray) -> int:
     """Steps in which every running request decodes, none ends, none reaches a window and none lacks a block."""
     steps = 1 << 60
@@ -342,7 +342,7 @@ def _equal_steps(costs: Costs, rules: Rules, table: Requests, running: np.ndarra
     return steps
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _book_equal(costs: Costs, table: Requests, running: np.ndarray, state: np.ndarray, steps: int) -> None:
     """So many tokens for every running request."""
     for slot in range(state[RUNNING]):
@@ -356,7 +356,7 @@ def _book_equal(costs: Costs, table: Requests, running: np.ndarray, state: np.nd
     state[FREE_MIN] = min(state[FREE_MIN], state[FREE])
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _decode_on(
     costs: Costs,
     rules: Rules,
