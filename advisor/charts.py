@@ -251,6 +251,26 @@ def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
     return svg("waterfall", WIDTH, height, "Cost of a million tokens, step by step", words, "".join(parts))
 
 
+def tornado(bars: Sequence[Mapping[str, Any]]) -> str:
+    """Each assumption's range as the winner's bill at its two ends; a bar with a winner change inside it stands out."""
+    ends = [(number(b.get("usd_per_month_low")), number(b.get("usd_per_month_high"))) for b in bars]
+    known = [(b, low, high) for b, (low, high) in zip(bars, ends, strict=True) if low is not None and high is not None]
+    if not known:
+        return ""
+    least, most = min(min(low, high) for _, low, high in known), max(max(low, high) for _, low, high in known)
+    room = (WIDTH - STEP_LEFT - STEP_RIGHT) / ((most - least) or 1.0)
+    parts = []
+    for row, (b, low, high) in enumerate(known):
+        x, width, y = STEP_LEFT + (min(low, high) - least) * room, max(abs(high - low) * room, 1.0), row * STEP_HEIGHT
+        css = "fall-total" if b.get("within_range") else "fall-part"
+        parts.append(label(STEP_LEFT - 8, y + 17, str(b["assumption"]), "name", "end"))
+        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
+        parts.append(label(x + width + 6, y + 17, f"to {usd(max(low, high))}", anchor="start"))
+    words = ", ".join(f"{b['assumption']} {usd(low)} to {usd(high)}" for b, low, high in known)
+    title = "The first choice's bill a month over the range of each assumption"
+    return svg("tornado", WIDTH, len(known) * STEP_HEIGHT, title, words, "".join(parts))
+
+
 def svg(kind: str, width: int, height: int, title: str, description: str, body: str, extra: str = "") -> str:
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width} {height}" role="{"group" if "<a " in body else "img"}"'

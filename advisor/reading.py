@@ -65,6 +65,7 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
         "cards": cards(result),
         "best": option_context(best) if best else None,
         "pareto_svg": charts.pareto(points, slo_tpot_ms, base, axes),
+        "tornado_svg": charts.tornado([bar for bar in result.get("sensitivity") or [] if "usd_per_month_low" in bar]),
         "pareto_rows": notable(points),
         "left_out": charts.in_view(points, slo_tpot_ms)[1],
         "price_dates": price_dates(options),

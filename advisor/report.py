@@ -85,6 +85,7 @@ def table(result: Row, top: int | None = None) -> str:
             *aligned([[shortened(cell) for cell in row] for row in cells(shown)]),
             "",
             *views(result),
+            *sureness(result),
             "",
             "start the first with:",
             launch(shown[0]),
@@ -114,6 +115,15 @@ def launch(r: Row) -> str:
 def views(result: Row) -> list[str]:
     found = {name: rank for name, rank in result["views"].items() if rank is not None}
     return ["best by view: " + ", ".join(f"{name} #{rank}" for name, rank in found.items())] if found else []
+
+
+def sureness(result: Row, most: int = 3) -> list[str]:
+    """How sure the first is, and what would make another win."""
+    shown = result["recommendations"]
+    rivals = (shown[0].get("beats") or [])[:most] if shown else []
+    lines = [f"#1 beats #{r['rank']} with probability {r['probability']:.0%}" for r in rivals]
+    told = [f"{item['assumption']}: {item['detail']}" for item in result.get("sensitivity") or []]
+    return [*([", ".join(lines)] if lines else []), *(f"would change it: {text}" for text in told)]
 
 
 def nearest(result: Row) -> list[str]:
@@ -224,6 +234,7 @@ def markdown(result: Row, top: int | None = None) -> str:
         first, *rest = cells(shown)
         lines += [markdown_row(first), markdown_row("---" for _ in first), *map(markdown_row, rest), ""]
         lines += first_in_full(shown[0])
+        lines += [*(f"- {text}" for text in (*views(result), *sureness(result))), ""]
     else:
         lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
     notes = [f"- {text}" for text in unused(result)]

@@ -172,7 +172,7 @@ def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
 
 def needed(workload: Workload, field: Field) -> tuple[Array, Array]:
     """(carrying replicas by estimate; infinite: none would hold, TPOT p95) of each contender."""
-    _, _, replicas, ttft, tpot = served(workload, field.lanes, field.times)
+    _, _, replicas, ttft, tpot, _ = served(workload, field.lanes, field.times)
     good = (lateness(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (replicas < UNSERVED)
     best = np.argmin(np.where(good, replicas + 1e-6 * tpot, np.inf), axis=1)
     rows = np.arange(len(best))
@@ -234,7 +234,10 @@ class Ranges:
 
 
 def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], ranges: Ranges) -> list[Bar]:
-    """Price and performance of the winner's chip, load, output length and prefix hits; the widest bar first."""
+    """Price and performance of the winner's chip, load, output length and prefix hits; the widest bar first.
+
+    Users ask at the pace of what answers them and a trace is as it was recorded: of these only the first two.
+    """
     if len(ranked) < 2:
         return []
     field, ones, chip = field_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
@@ -256,9 +259,11 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
     bars = [
         bar(f"price of {chip.name}", "times today's", dearer, 1.0, ranges.price_fraction, reach=FAR),
         bar(f"performance of {chip.name}", "times the estimate", quicker, 1.0, ranges.performance_fraction, reach=FAR),
-        bar("load", "times the requests/s", lambda x: asked(_loaded(workload, x)), 1.0, ranges.load_fraction),
     ]
-    if workload.kind != EMBEDDING:
+    if workload.users is None and workload.trace is None:
+        load = lambda x: asked(_loaded(workload, x))  # noqa: E731
+        bars.append(bar("load", "times the requests/s", load, 1.0, ranges.load_fraction))
+    if workload.users is None and workload.trace is None and workload.kind != EMBEDDING:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
         span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
         bars.append(bar("output length", "tokens", lambda x: asked(_longer(workload, x)), mean, span))
