@@ -40,7 +40,19 @@ BARE |= {"evaluated", "pruned", "feasible", "row", "column", "columns", "rows", 
 # What they count is their name.
 BARE |= {"classes", "hours", "machines"}
 # Counts of catalog rows, a planner's weights and levels, places in a ranking, and a sum of scores.
-BARE |= {"frameworks", "providers", "vendors", "releases", "weights", "team", "views", "lacking"}
+BARE |= {
+    "frameworks",
+    "providers",
+    "vendors",
+    "releases",
+    "weights",
+    "team",
+    "views",
+    "lacking",
+    "score",
+    "at",
+    "winner_after",
+}
 # One figure over another of the same unit.
 BARE |= {"gain_ratio", "plan_ratio"}
 # A bound and what was reached, in the unit that the row beside them states.

@@ -52,8 +52,8 @@ class Bar:
     value: float  # today
     low: float  # of the range that the bar is drawn over
     high: float
-    usd_per_month_low: float  # of today's winner at `low`
-    usd_per_month_high: float
+    low_usd_per_month: float  # of today's winner at `low`
+    high_usd_per_month: float
     at: float | None  # the nearest value at which another wins; None: at none that is looked at
     winner_after: int | None  # its place among the contenders
 
@@ -216,8 +216,8 @@ def bar(
         value=value,
         low=ends[0],
         high=ends[1],
-        usd_per_month_low=low,
-        usd_per_month_high=high,
+        low_usd_per_month=low,
+        high_usd_per_month=high,
         at=found[0] if found else None,
         winner_after=found[1] if found else None,
     )
@@ -270,7 +270,7 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
         span = (0.0, min(max(2 * hits, 0.5), MOST_HIT_FRACTION))
         hit = lambda x: asked(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
         bars.append(bar("prefix cache hit rate", "of the prompt", hit, hits, span, even=True))
-    return sorted(bars, key=lambda b: -abs(b.usd_per_month_high - b.usd_per_month_low))
+    return sorted(bars, key=lambda b: -abs(b.high_usd_per_month - b.low_usd_per_month))
 
 
 def _loaded(workload: Workload, times: float) -> Workload:
