@@ -22,7 +22,8 @@ def figures(workload: Workload, s: Scored) -> Json:
     return {
         "batch": {
             "requests": round(requests),
-            "run_hours": rounded(requests / s.capacity_requests_per_s / 3600),
+            "run_hours": rounded(s.verified.late_fraction * workload.deadline_s / 3600),
+            "start_hours": rounded(workload.cold_start_s / 3600),
             "deadline_hours": rounded(workload.deadline_s / 3600),
             "every_hours": rounded(every_s / 3600),
             "usd_per_run": rounded(s.usd_per_hour * every_s / 3600),
@@ -52,5 +53,6 @@ def reasons(r: Mapping[str, Any]) -> list[str]:
     return [
         f"{b['requests']:,} requests take {b['run_hours']:.3g} h with every seat taken, as simulated; "
         f"{b['deadline_hours']:g} h are allowed, again every {b['every_hours']:g} h; the machines are {paid}",
-        "the time until a machine is there and has loaded the weights is not counted",
+        f"in it a start of {b['start_hours'] * 60:.3g} minutes until the weights are loaded (tco.cold-start-s) "
+        "and the last answers, which leave seats empty",
     ]

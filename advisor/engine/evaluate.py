@@ -194,6 +194,14 @@ def _steps(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
     return levels, np.bincount(place).astype(float), pairs[0], pairs[1], times.astype(float)
 
 
+def started_fraction(workload: Workload) -> float:
+    """Of the hours between the runs of a batch: those in which its instances start, paid and not yet serving."""
+    if workload.deadline_s is None:
+        return 0.0
+    every_s = workload.deadline_s * workload.requests_per_s_peak / workload.requests_per_s_mean
+    return workload.cold_start_s / every_s
+
+
 def scales(workload: Workload, o: Offer) -> bool:
     """Whether instances are given back in quiet hours: where the load has such and the bill goes by the hour."""
     return bool(workload.week) and workload.kind != BATCH and o.term in BY_THE_HOUR
@@ -289,7 +297,7 @@ def best_offers(
                 o, accelerator, catalog.assumptions, instances, replicas[rows] * stage_chips * stages * load[rows]
             )
             if workload.kind == BATCH and o.term in BY_THE_HOUR:
-                cost = cost * np.minimum(load[rows], 1.0)
+                cost = cost * np.minimum(load[rows] + started_fraction(workload), 1.0)
             grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal
             first = np.where(np.isfinite(cost), grid, np.inf) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))

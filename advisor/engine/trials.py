@@ -17,6 +17,7 @@ from .evaluate import (
     instances_needed,
     licence_of,
     scales,
+    started_fraction,
     tpot_limit_s,
     week_share,
 )
@@ -376,7 +377,7 @@ def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
     if o.acquisition == "own":
         return found
     if workload.kind == BATCH and o.term in BY_THE_HOUR:
-        found = at_load(found, min(s.utilisation_fraction, 1.0), 1.0)
+        found = at_load(found, min(s.utilisation_fraction + started_fraction(workload), 1.0), 1.0)
     sent = s.requests_per_s_mean * workload.output_tokens.mean_tokens
     return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 

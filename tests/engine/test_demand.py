@@ -1,14 +1,17 @@
 """Demand over time: a week's hours, users who think, a recorded trace, as many replicas again; worked by hand."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from advisor.engine.candidates import enumerate_lanes
 from advisor.engine.demand import Trace, Users, mean_fraction, needed_by_hour, office_hours, week_of
-from advisor.engine.evaluate import week_share
-from advisor.engine.plan import Constraints, Slo
+from advisor.engine.evaluate import evaluate, week_share
+from advisor.engine.plan import BATCH, Constraints, Slo
 from advisor.engine.search import search
+from advisor.engine.trials import Design, Trials
 from tests.engine.catalog_sample import catalog, offer, question
 
 HALF_DAYS = tuple([1.0] * 12 + [0.5] * 12) * 7
@@ -98,6 +101,42 @@ def test_what_misses_under_the_trace_alone_is_told() -> None:
     found = search(asked, catalog())
     (why,) = [r for r in found.rejections if r.accelerator == "small"]
     assert not found.ranked and why.reason == "misses_slo" and why.reached > why.limit
+
+
+def test_the_start_and_the_last_answers_of_a_batch_count() -> None:
+    """The same lane with the same seats taken: what is added to the share of the deadline is known."""
+    warm = question(kind=BATCH, slo=Slo(), requests_per_s_mean=1.0, requests_per_s_peak=2.0, deadline_s=7200.0)
+    cold = replace(warm, cold_start_s=720.0)
+    lanes, _ = enumerate_lanes(warm, catalog(), catalog().accelerators[:1])
+    design = Design(row=0, column=5, replicas=1)
+    first, second = (Trials(w, catalog(), evaluate(w, catalog(), lanes[:1])).run(design, 500) for w in (warm, cold))
+    assert first.late_fraction == pytest.approx(2.0 / first.requests_per_s + first.e2e_p95_s / 7200.0)
+    assert second.late_fraction - first.late_fraction == pytest.approx(0.1)
+
+
+def test_a_start_is_paid_once_a_run() -> None:
+    """Every four hours a run; its start of 720 s is a twentieth of them."""
+    warm = question(kind=BATCH, slo=Slo(), requests_per_s_mean=1.0, requests_per_s_peak=2.0, deadline_s=7200.0)
+    found = search(replace(warm, cold_start_s=720.0), catalog()).ranked[0]
+    hourly = found.offer.usd_per_hour * found.instances
+    assert found.usd_per_hour == pytest.approx(hourly * (found.utilisation_fraction + 0.05))
+
+
+@pytest.mark.parametrize(
+    ("slo", "figure"),
+    [
+        (Slo(e2e_p95_s=6.0), lambda v: v.e2e_p95_s / 6.0),
+        (Slo(tokens_per_s_per_user=50.0), lambda v: v.tpot_p95_s * 50.0),
+    ],
+)
+def test_whole_answers_and_user_speed_are_held_at_the_95th_percentile(slo: Slo, figure: Any) -> None:
+    found = search(question(slo=slo), catalog())
+    assert found.ranked
+    for s in found.ranked:
+        assert figure(s.verified) <= 1
+        assert s.verified.requests >= 500 and s.verified.e2e_mean_s < s.verified.e2e_p95_s
+    for s in found.near_misses:
+        assert figure(s.verified) > 1
 
 
 def test_dealing_gives_each_lane_its_turn() -> None:
