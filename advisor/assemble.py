@@ -366,6 +366,7 @@ def workload_of(spec: Json) -> Workload:
         weights=tuple(sorted(spec.get("weights", {}).items())),
         team=tuple(sorted(spec.get("team", {}).items())),
         task=spec.get("task", "any"),
+        variants=spec.get("variants", "show"),
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
     )

@@ -305,7 +305,12 @@ def how_to_run(r: Row) -> list[str]:
         for f in found["frameworks"]
         if f["output_tokens_per_s_per_accelerator"]
     ]
+    others = [
+        [v["label"], figure(v["usd_per_month"]), figure(v["ttft_ms"]["p95"]), figure(v["tpot_ms"]["p95"])]
+        for v in r.get("variants", [])
+    ]
     return [
+        *section("Another way, simulated", ["deployment", "USD/month", "TTFT p95 ms", "TPOT p95 ms"], others),
         *section("How to get there", ["technique", "state", "gain", "what"], steps),
         *section("Formats of the weights", ["format", "state", "gain", "under", "why", "warning"], formats),
         *section(

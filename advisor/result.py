@@ -89,7 +89,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     grid = s.offer.kgco2e_per_kwh
     r: Json = {
         "rank": rank,
-        "label": f"{s.chips} x {a.name}, {describe(s.lane)}, {counted(s.replicas, 'replica')}",
+        "label": f"{s.chips} x {a.name}, {describe(s.lane)}, {counted(s.replicas, 'replica')}{tuned.other_way(s)}",
         "accelerator": a.slug,
         "accelerator_name": a.name,
         "accelerator_count": s.chips,
@@ -114,8 +114,8 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "spare_replicas": s.spare_replicas,
         "concurrency": s.concurrency,
         "max_batched_tokens": s.lane.max_batched_tokens,
-        "speculative": None,
-        "disaggregated": None,
+        "speculative": tuned.speculative_json(catalog.model, s),
+        "disaggregated": tuned.disaggregated_json(s),
         "memory": {
             "weights_gib": number(s.memory.weights_bytes / GIB),
             "kv_gib": number((s.memory.kv_bytes - s.memory.source_kv_bytes) / GIB),
@@ -176,6 +176,8 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     if rank is not None:
         assert answer.built is not None
         r["tuning"] = tuned.of_option(taken, workload, catalog, s, answer.built, prefill, decode)
+        others = answer.variants.get(rank - 1, ())
+        r["variants"] = [tuned.variant_json(r, option_json(taken, workload, catalog, answer, v, None)) for v in others]
     return r
 
 
@@ -315,6 +317,7 @@ def counted(number: int, what: str) -> str:
 def warnings(workload: Workload, s: Scored, r: Json) -> list[str]:
     said = []
     c = s.lane.choice
+    said += tuned.variant_warnings(s)
     if s.idle_chips:
         said.append(f"{s.idle_chips} of the {s.chips + s.idle_chips} chips in the instances stay idle and are paid for")
     if c.quantization.quality == "lossy":

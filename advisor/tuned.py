@@ -16,8 +16,10 @@ from advisor.engine.formats import (
     made_on,
 )
 from advisor.engine.lane import Lanes, lanes
+from advisor.engine.launch_variants import checkpoint_of
 from advisor.engine.ledger import Line
 from advisor.engine.lesson import Lesson, lesson
+from advisor.engine.model import Model
 from advisor.engine.pitfalls import pitfalls
 from advisor.engine.plan import Quantization, Workload
 from advisor.engine.rivals import Rival, rival_setups, rivals
@@ -215,4 +217,71 @@ def lesson_json(found: Lesson) -> Json:
             for p in found.phases
         ],
         "sentences": list(found.sentences),
+    }
+
+
+# --- drafts and pools -------------------------------------------------------------------------------------------
+
+
+def other_way(s: Scored) -> str:
+    """What the label adds for a deployment that drafts or works in two pools."""
+    drafts = f", {s.lane.draft.method} drafts of {s.lane.draft.tokens}" if s.lane.draft else ""
+    pools = f", {s.pools.prefill_replicas} for prefill and {s.pools.decode_replicas} for decode" if s.pools else ""
+    return drafts + pools
+
+
+def speculative_json(model: Model, s: Scored) -> Json | None:
+    draft = s.lane.draft
+    if draft is None:
+        return None
+    return {
+        "method": draft.method,
+        "draft": checkpoint_of(draft, model),
+        "k": draft.tokens,
+        "acceptance": number(draft.accepted_fraction),
+        "tokens_shown_per_step": number(draft.shown_tokens),
+        "task": draft.task,
+        "source": draft.source,
+    }
+
+
+def disaggregated_json(s: Scored) -> Json | None:
+    if s.pools is None:
+        return None
+    c = s.lane.choice
+    lane = {"tp": c.tp, "pp": c.pp, "ep": c.ep, "dp": c.dp}
+    return {
+        "prefill": {"replicas": s.pools.prefill_replicas, **lane},
+        "decode": {"replicas": s.pools.decode_replicas, **lane},
+        "kv_transfer_s": number(s.pools.transfer_s),
+    }
+
+
+def variant_warnings(s: Scored) -> list[str]:
+    """What a planner must know before taking it."""
+    said = []
+    if s.lane.draft:
+        said.append(
+            "speculative decoding: acceptance is a published figure of "
+            f"{s.lane.draft.task}, not measured on your traffic; every request is taken to accept alike"
+        )
+    if s.pools:
+        said.append(
+            "two pools: both are simulated apart at the peak; a router and the network between them are yours to size"
+        )
+    return said
+
+
+VARIANT = (
+    *("label", "accelerator_count", "replicas", "spare_replicas", "concurrency", "speculative", "disaggregated"),
+    *("ttft_ms", "tpot_ms", "usd_per_hour", "usd_per_month", "usd_per_mtok_output", "watts", "utilisation"),
+    *("capacity_requests_per_s", "launch", "warnings"),
+)
+
+
+def variant_json(plan: Json, other: Json) -> Json:
+    """A variant beside its option: what differs, and the cost and speed of the one over the other."""
+    return {key: other[key] for key in VARIANT} | {
+        "cost_ratio": number(other["usd_per_hour"] / plan["usd_per_hour"]),
+        "tpot_ratio": number(other["tpot_ms"]["p95"] / plan["tpot_ms"]["p95"]),
     }

@@ -184,6 +184,7 @@ Day = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date"}),
 class Spec(Section):
     name: Name = "untitled"
     kind: Kind = "serving"
+    variants: Literal["show", "adopt", "no"] = "show"  # drafts, pools apart: beside the first options, or as them
     task: Task = "any"  # what the tokens are for: how well drafts hold, what a format may cost
     model: ModelRef | None = None
     traffic: Traffic | None = None

@@ -28,6 +28,8 @@ NAMES = {
     "ngram": "n-grams found in the prompt",
     "draft": "a small model of the same tokenizer",
 }
+# drafts that somebody publishes, by the model's slug: the name of the checkpoint, read on 2026-11-21
+PUBLISHED = {"llama-3-3-70b-instruct": "RedHatAI/Llama-3.3-70B-Instruct-speculator.eagle3"}
 # published with a layer that predicts a second token (num_nextn_predict_layers or mtp in their config.json)
 MTP_MODELS = ("deepseek-v3", "deepseek-r1", "glm-4-5", "glm-4-6", "glm-5", "qwen3-next", "mimo-v2")
 
@@ -170,3 +172,14 @@ def drafts_of(model: Model, row: Acceptance) -> Iterator[Draft]:
 def plain(choice: Choice) -> bool:
     """Layouts that the frameworks draft on: no pipeline (vLLM documentation, speculative decoding), 16-bit or FP8."""
     return choice.pp == 1 and choice.kv_dtype in (*HALF, "fp8")
+
+
+def published(model: Model, method: str) -> str:
+    """What drafts without anybody training it: a checkpoint, the model itself or its prompt; empty: nothing known."""
+    if method == "ngram":
+        return "the prompt"
+    if method == "mtp":
+        return "the model's own layer" if suits(method, model) else ""
+    if method != "eagle":
+        return ""
+    return next((name for slug, name in PUBLISHED.items() if slug in model.slug), "")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from .drafting import Draft, with_draft
 from .encoder import NO_CACHE_TOKENS, source_s
 from .layout import Choice, layouts
 from .memory import (
@@ -40,6 +41,7 @@ class Lane:
     source_tokens: float = 0.0  # that the encoder beside a decoder computes for a mean request
     whole_prompts: bool = False  # tokens look at those behind them: a prompt is computed in one step
     http: bool = True  # a server and a tokenizer in front
+    draft: Draft | None = None  # tokens are proposed and verified; step times are then per token shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +58,14 @@ def lanes(model: Model, wanted: Sequence[Lane]) -> Lanes:
     """Step times and memory of N lanes of one model; everything has shape (N,) or (N, tokens)."""
     x = layouts(model, [w.choice for w in wanted])
     room = memory(model, x, wanted)
-    return Lanes(layouts=x, times=step_times(model, x, wanted, room), memory=room, source_tokens=_sources(wanted))
+    times = step_times(model, x, wanted, room)
+    if any(w.draft for w in wanted):
+        times = joined([_as_drafted(take(times, np.array([i])), w) for i, w in enumerate(wanted)])
+    return Lanes(layouts=x, times=times, memory=room, source_tokens=_sources(wanted))
+
+
+def _as_drafted(times: StepTimes, w: Lane) -> StepTimes:
+    return with_draft(times, w.draft, w.choice, float(w.max_running_requests)) if w.draft else times
 
 
 def _sources(wanted: Sequence[Lane]) -> Array:
@@ -139,3 +148,10 @@ def take(times: StepTimes, rows: NDArray[np.intp]) -> StepTimes:
     """The step times of some lanes."""
     names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")
     return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})
+
+
+def joined(parts: Sequence[StepTimes]) -> StepTimes:
+    """The step times of several groups of lanes together."""
+    names = [f.name for f in fields(StepTimes) if f.name != "grid_tokens"]
+    together = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return StepTimes(grid_tokens=parts[0].grid_tokens, **together)

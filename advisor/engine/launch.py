@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
 from .encoder import EMBEDDING
+from .launch_variants import draft_words, pool_notes, pool_words, trtllm_lines
 from .layout import HALF
 from .load_test import LoadTest, load_test
 from .manifests import Served, kubernetes, systemd
@@ -368,10 +369,14 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     if writer is None:
         return {"command": "", "files": {}}
     start = start_of(name, s, model, workload)
-    words = writer(start)
-    files = {"serve.sh": script(words, notes(start))}
+    plain = [*writer(start), *draft_words(s, model)]
+    words = [*plain, *pool_words(s, "decode")]
+    files = {"serve.sh": script(words, [*notes(start), *pool_notes(s, "decode")])}
+    if s.pools:
+        files["serve-prefill.sh"] = script([*plain, *pool_words(s, "prefill")], pool_notes(s, "prefill"))
     if s.lane.framework.slug == "tensorrt-llm":
-        files[TRTLLM_OPTIONS] = trtllm_options(s, start.longest_source_tokens, start.shares_prefixes)
+        options = trtllm_options(s, start.longest_source_tokens, start.shares_prefixes)
+        files[TRTLLM_OPTIONS] = options + trtllm_lines(s, model)
     if start.hosts == 1:
         files |= on_one_host(name, start, words, files.get(TRTLLM_OPTIONS, ""))
     else:

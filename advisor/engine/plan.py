@@ -78,6 +78,7 @@ class Workload:
     cold_start_s: float = 0.0  # from asking for an instance until it serves
     growth_fraction_per_year: float = 0.0
     source_tokens: Lengths | None = None  # of an encoder-decoder; its input tokens are then the decoder's start
+    variants: str = "show"  # drafts and pools apart: show beside the finalists | adopt what is better | no
     task: str = (
         "any"  # what the tokens are for, see Task of the workload file: how well drafts hold, what a format may cost
     )

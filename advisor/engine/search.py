@@ -30,6 +30,7 @@ from .ledger import prefill_fraction
 from .plan import Rejection, Workload
 from .scores import declared
 from .trials import Scored, Trials
+from .variants import TRIED, variants
 from .viewpoints import winners, with_winners
 
 __all__ = [
@@ -86,6 +87,7 @@ class Answer:
     scale: Scale
     table: Table | None = None  # every candidate that fits, for what is asked beyond a single choice
     winners: tuple[Scored, ...] = ()  # what wins a view and is not ranked
+    variants: Mapping[int, tuple[Scored, ...]] = field(default_factory=dict)  # by place in `ranked`, from 0
     views: Mapping[str, int] = field(default_factory=dict)  # place in `shown` of the best from each point of view
 
     @property
@@ -127,6 +129,11 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     rejections += refused + does_not_fit(workload, catalog, table)
     trials = Trials(workload, catalog, table)
     ranked, near, left = _decide(workload, trials, scale, tell)
+    others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(ranked[:TRIED])}
+    if workload.variants == "adopt":
+        ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
+        ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
+        others = {}
     shown, views = with_winners(ranked, winners(workload, trials, scale) if ranked else {})
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     left = [r for r in left if r.accelerator not in ranked_slugs]
@@ -142,8 +149,18 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         built=table.built,
         scale=scale,
         table=table,
+        variants={k: v for k, v in others.items() if v},
         views=views,
     )
+
+
+def _other_ways(
+    workload: Workload, catalog: Catalog, table: Table, s: Scored, scale: Scale, tell: Progress
+) -> tuple[Scored, ...]:
+    """The finalist with drafts or in two pools, where that is better."""
+    assert table.built is not None
+    tell(f"other ways to run {s.lane.choice.accelerator.slug}", 0.95)
+    return tuple(variants(workload, catalog, table.built, s, scale))
 
 
 def posed_in(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:

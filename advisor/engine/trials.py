@@ -59,6 +59,15 @@ class MemoryParts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Pools:
+    """How the replicas are shared out when prompts and tokens are computed apart; spares included."""
+
+    prefill_replicas: int
+    decode_replicas: int
+    transfer_s: float  # of the cache of a mean prompt, from one pool to the other
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
     """One deployment with its load and its price; latencies come from the simulation."""
 
@@ -82,6 +91,7 @@ class Scored:
     memory: MemoryParts
     meets_slo: bool
     row_index: int  # of its lane in the table
+    pools: Pools | None = None  # replicas that prefill and others that decode
 
     @property
     def usd_per_hour(self) -> float:

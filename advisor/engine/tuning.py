@@ -9,7 +9,7 @@ formulas cannot tell is listed with a cited range and enters no product.
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from .disaggregated import matched
 from .drafting import Draft, drafts_of, methods_of, plain, with_draft
 from .encoder import EMBEDDING
 from .evaluate import demand_of, tpot_limit_s
-from .lane import Lane, Lanes, lanes, take
+from .lane import Lane, Lanes, joined, lanes, take
 from .launch import longest
 from .layout import HALF, KV_BYTES, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, decoder_blocks
@@ -149,13 +149,6 @@ def _best(s: Setup, rate: Array, tpot: Array, ttft: Array, running: Array, limit
         within_limit=bool(len(allowed)),
         setup=s,
     )
-
-
-def joined(parts: Sequence[StepTimes]) -> StepTimes:
-    """The step times of several lanes together."""
-    names = [f.name for f in fields(StepTimes) if f.name != "grid_tokens"]
-    together = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return StepTimes(grid_tokens=parts[0].grid_tokens, **together)
 
 
 def seats_of(s: Setup) -> np.ndarray:
