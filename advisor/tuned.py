@@ -267,7 +267,9 @@ def variant_warnings(s: Scored) -> list[str]:
         )
     if s.pools:
         said.append(
-            "two pools: both are simulated apart at the peak; a router and the network between them are yours to size"
+            "two pools: simulated apart at the peak; a router and the network between them are yours to size. The "
+            "option "
+            "beside it keeps its framework's tokens per step: smaller ones may close part of the gap"
         )
     return said
 

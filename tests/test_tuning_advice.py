@@ -120,6 +120,25 @@ def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, cli
     assert "From naive to this plan" in page and "Pitfalls of this plan" in page and "Format of the cache" in page
 
 
+def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: Client) -> None:
+    """A published head of this model: its acceptance, its source and the option that starts it."""
+    chat = {"task": "chat", "slo": {"tpot_ms_p95": 50}}
+    answer = answered("meta-llama/Llama-3.3-70B-Instruct", "h200-sxm", 2, **chat)
+    plan = answer["recommendations"][0]
+    assert plan["speculative"] is None and plan["disaggregated"] is None
+    (other,) = plan["variants"]
+    assert other["speculative"]["method"] == "eagle" and "eagle3" in other["speculative"]["draft"]
+    assert 0 < other["speculative"]["acceptance"] < 1 and other["speculative"]["source"]
+    assert other["tpot_ms"]["p95"] < plan["tpot_ms"]["p95"] and other["cost_ratio"] <= 1
+    assert "speculat" in other["launch"]["command"] + str(other["launch"]["files"])
+    assert any("acceptance is a published figure" in warning for warning in other["warnings"])
+    assert "### Another way, simulated" in report.markdown(answer)
+    page = client.get(f"/advice/{advice({**result(), **answer}).pk}/options/1").content.decode()
+    assert "Run another way, simulated" in page
+    adopted = answered("meta-llama/Llama-3.3-70B-Instruct", "h200-sxm", 2, variants="adopt", **chat)
+    assert adopted["recommendations"][0]["speculative"]["method"] == "eagle"
+
+
 def test_an_answer_of_an_earlier_version_has_no_such_section() -> None:
     shown = tuning_charts.page({"label": "old"})
     assert (shown["plan_svg"], shown["lesson_svg"], shown["formats"]) == ("", "", [])

@@ -7,7 +7,7 @@ from .model import Model
 from .trials import Scored
 
 DRAFTING = ("vllm", "sglang", "tensorrt-llm")  # frameworks whose options of drafting are written here
-POOLING = ("vllm", "sglang")
+POOLING = ("vllm", "sglang", "tensorrt-llm")
 NGRAM_LONGEST = 4  # tokens that must match before what followed them is proposed
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}  # vLLM's connector over RDMA, the same in both pools
 
@@ -49,10 +49,11 @@ def _sglang(draft: Draft, name: str) -> list[str]:
 
 
 def trtllm_lines(s: Scored, model: Model) -> str:
-    """The section of TensorRT-LLM's options file."""
+    """Sections of TensorRT-LLM's options file: the draft, and what moves caches from pool to pool."""
     draft = s.lane.draft
+    moved = "cache_transceiver_config:\n  backend: UCX\n" if s.pools else ""
     if draft is None:
-        return ""
+        return moved
     kinds = {
         "eagle": ["decoding_type: Eagle", f"max_draft_len: {draft.tokens}"],
         "mtp": ["decoding_type: MTP", f"num_nextn_predict_layers: {draft.tokens}"],
@@ -67,7 +68,7 @@ def trtllm_lines(s: Scored, model: Model) -> str:
     lines = kinds[draft.method]
     if draft.method in ("eagle", "draft", "medusa"):
         lines = [*lines, f"speculative_model_dir: {json.dumps(checkpoint_of(draft, model))}"]
-    return "".join(f"{line}\n" for line in ["speculative_config:", *(f"  {line}" for line in lines)])
+    return moved + "".join(f"{line}\n" for line in ["speculative_config:", *(f"  {line}" for line in lines)])
 
 
 def pool_words(s: Scored, pool: str) -> list[str]:

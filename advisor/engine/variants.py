@@ -97,13 +97,12 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
     transfer_s = moved / links[-1].bytes_per_s
     prefill, decode, seats = sizes
     lane = replace(lane, max_running_requests=seats)
-    for extra in ((0, 0), (1, 0), (0, 1), (1, 1)):
-        p, d = prefill + extra[0], decode + extra[1]
-        if p + d >= s.replicas - s.spare_replicas:
-            continue
-        seen = simulated(workload, built, index, lane, (p, d), transfer_s)
-        if seen is not None and excess(workload, seen) <= 1:
-            return _scored(workload, catalog, s, lane=lane, seen=seen, sizes=(p, d), transfer_s=transfer_s)
+    while prefill + decode < s.replicas - s.spare_replicas:
+        seen = simulated(workload, built, index, lane, (prefill, decode), transfer_s)
+        if excess(workload, seen) <= 1:
+            return _scored(workload, catalog, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s)
+        late = workload.slo.ttft_p95_s is not None and seen.ttft_p95_s > workload.slo.ttft_p95_s
+        prefill, decode = (prefill + 1, decode) if late else (prefill, decode + 1)
     return None
 
 
@@ -124,18 +123,20 @@ def pool_sizes(workload: Workload, built: Lanes, index: int, lane: Lane) -> tupl
 
 def simulated(
     workload: Workload, built: Lanes, index: int, lane: Lane, sizes: tuple[int, int], transfer_s: float
-) -> Verified | None:
-    """Both pools at their shares of the peak, after a pilot; None where that is hopeless."""
+) -> Verified:
+    """Both pools at their shares of the peak; in full only where the pilot may hold."""
     one = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
     kept = replace(workload, prefix_cache_hit_fraction=1.0)
-    peak = workload.requests_per_s_peak
-    for requests in (PILOT_REQUESTS, REQUESTS):
-        first = verify(one, built.times, index, lane, peak / sizes[0], requests)
-        later = verify(kept, built.times, index, lane, peak / sizes[1], requests)
-        seen = joined_pools(first, later, transfer_s)
-        if requests == PILOT_REQUESTS and excess(workload, seen) > HOPELESS:
-            return None
-    return seen
+
+    def run(requests: int) -> Verified:
+        first, later = (
+            verify(asked, built.times, index, lane, workload.requests_per_s_peak / n, requests)
+            for asked, n in zip((one, kept), sizes, strict=True)
+        )
+        return joined_pools(first, later, transfer_s)
+
+    pilot = run(PILOT_REQUESTS)
+    return pilot if excess(workload, pilot) > HOPELESS else run(REQUESTS)
 
 
 def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verified:
