@@ -53,8 +53,8 @@ BARE |= {
     "at",
     "winner_after",
 }
-# One figure over another of the same unit.
-BARE |= {"gain_ratio", "plan_ratio"}
+# One figure over another of the same unit; places in a ranking.
+BARE |= {"gain_ratio", "plan_ratio", "variants"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
 
