@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from django import forms
@@ -81,6 +81,13 @@ QUESTION = (
             Field("batch.every_hours", "Of a batch: again every so many hours", help="Empty: one after the other"),
             Field("traffic.prefix_cache_hit_rate", "Prefix cache hit rate", help="0 to 1"),
             Field(
+                "task",
+                "What the tokens are for",
+                ONE_OF,
+                "How well drafts hold, and what a narrower format may cost",
+                choices=tuple((task, task) for task in get_args(workload.Task)),
+            ),
+            Field(
                 "traffic.load_curve",
                 "Load over the week",
                 ONE_OF,
@@ -122,6 +129,13 @@ QUESTION = (
                 "Quantization may cost quality",
                 ONE_OF,
                 choices=(("lossless", "no"), ("near_lossless", "hardly (near-lossless)"), ("any", "yes")),
+            ),
+            Field(
+                "variants",
+                "Speculative decoding and separate pools",
+                ONE_OF,
+                "Tried on the first options",
+                choices=(("show", "beside the option"), ("adopt", "where they are better"), ("no", "no")),
             ),
         ),
     ),

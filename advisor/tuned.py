@@ -137,6 +137,7 @@ def plan_json(plan: OptimisationPlan, methods: dict[str, Json]) -> Json:
 def format_json(a: FormatAdvice, methods: dict[str, Json]) -> Json:
     q = a.quantization
     effort = methods.get(q.slug, {}).get("effort", "")
+    making = {} if a.state == "cannot" else {"effort": effort, "made_on": made_on(effort), "check": a.check}
     return {
         "slug": q.slug,
         "name": q.name,
@@ -150,9 +151,7 @@ def format_json(a: FormatAdvice, methods: dict[str, Json]) -> Json:
         "quality": q.quality,
         "quality_note": q.quality_note,
         "quality_source": q.source,
-        "effort": effort,
-        "made_on": made_on(effort),
-        "check": a.check,
+        **making,
         "warning": a.warning,
     }
 

@@ -11,7 +11,7 @@ Json = Mapping[str, Any]
 WIDTH, ROW, TOP, BOTTOM = 720, 34, 10, 44
 NAMES, RIGHT = 300, 70  # pixels left and right of the bars
 ROOF_WIDTH, ROOF_HEIGHT, ROOF_LEFT, ROOF_RIGHT, ROOF_BOTTOM = 720, 360, 74, 24, 56
-NAME_LETTERS = 46
+NAME_LETTERS = 42
 
 
 def rate_of(step: Json) -> float | None:

@@ -19,7 +19,7 @@ from .money import HOURS_PER_MONTH, Assumptions, licence_usd_per_hour, total_usd
 from .plan import BATCH, OWNED, Offer, Workload
 from .serving import closed_loop, open_loop
 from .steptime import Demand, Scheduler, StepTimes
-from .verify import log_normal_cv2, scheduler_of
+from .verify import log_normal_cv2, scheduler_of, shares_prefixes
 
 Array = np.ndarray
 HEADROOM_FRACTION = 0.85  # of a lane's capacity: above it queues, not steps, decide latency
@@ -131,10 +131,10 @@ def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | Non
     peak = np.full(shape, workload.requests_per_s_peak)
     capacity, replicas = np.zeros(shape), np.ones(shape)
     ttft, tpot, busy_tpot = np.full(shape, np.inf), np.full(shape, np.inf), np.full(shape, np.inf)
-    demand = demand_of(workload)
     parallel = np.array([w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
-    for scheduler, rows in _by_scheduler(kept).items():
+    for (scheduler, shares), rows in _by_scheduler(kept).items():
         assert step_times is not None
+        demand = demand_of(workload) if shares else replace(demand_of(workload), cached_fraction=0.0)
         times = take(step_times, rows)
         seats = np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0)
         if workload.kind == EMBEDDING:
@@ -238,11 +238,12 @@ def _shortfalls(wanted: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
     return least
 
 
-def _by_scheduler(kept: Sequence[Lane]) -> dict[Scheduler, Array]:
-    groups: dict[Scheduler, list[int]] = defaultdict(list)
+def _by_scheduler(kept: Sequence[Lane]) -> dict[tuple[Scheduler, bool], Array]:
+    """Rows that one call of a closed form can take: same scheduler, and whether it shares prefixes."""
+    groups: dict[tuple[Scheduler, bool], list[int]] = defaultdict(list)
     for i, w in enumerate(kept):
-        groups[scheduler_of(w)].append(i)
-    return {s: np.array(rows) for s, rows in groups.items()}
+        groups[(scheduler_of(w), shares_prefixes(w.framework))].append(i)
+    return {key: np.array(rows) for key, rows in groups.items()}
 
 
 # --- offers -----------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
     replica, which meets every prompt already computed. End to end at p95 is the sum of both, which overstates it.
     """
     links, c = s.lane.choice.accelerator.links, s.lane.choice
-    able = "disaggregation" in s.lane.framework.features and s.lane.framework.slug in POOLING
+    able = {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features) and s.lane.framework.slug in POOLING
     if not able or not links or c.dp > 1 or s.replicas - s.spare_replicas < 3:
         return None
     index, lane = s.row_index, replace(s.lane, max_running_requests=s.lane.framework.max_running_requests)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .demand import Trace
 from .lane import Lane
-from .plan import BATCH, Lengths, Workload
+from .plan import BATCH, Framework, Lengths, Workload
 from .simulate import Simulation, log_normal_sigma, simulate
 from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
 
@@ -59,6 +59,11 @@ def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
     )
 
 
+def shares_prefixes(framework: Framework) -> bool:
+    """Whether it keeps what prompts have in common; hits that a workload states count only where it does."""
+    return "prefix_caching" in framework.features
+
+
 def log_normal_cv2(lengths: Lengths) -> float:
     """Squared coefficient of variation of these lengths."""
     if lengths.p95_tokens <= lengths.mean_tokens:
@@ -107,7 +112,7 @@ def _seen(
         workload.input_tokens,
         workload.output_tokens,
         concurrency=lane.max_running_requests,
-        cached_fraction=workload.prefix_cache_hit_fraction,
+        cached_fraction=workload.prefix_cache_hit_fraction if shares_prefixes(lane.framework) else 0.0,
         requests=requests,
         seed=SEED,
     )

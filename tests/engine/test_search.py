@@ -19,7 +19,7 @@ from advisor.engine.search import Answer, frontier, search
 from advisor.engine.serving import closed_loop, open_loop
 from advisor.engine.trials import Design, Trials
 from advisor.engine.verify import scheduler_of
-from tests.engine.catalog_sample import LLAMA_70B, catalog, offer, question
+from tests.engine.catalog_sample import LLAMA_70B, VLLM, catalog, offer, question
 
 HARD = question(slo=Slo(ttft_p95_s=0.05, tpot_p95_s=0.0018))
 
@@ -230,3 +230,20 @@ def test_a_site_without_the_power_is_told_how_much_it_takes():
 def test_a_question_that_leaves_no_layout_is_an_answer():
     answer = search(question(constraints=Constraints(vendors_allow=("nobody",))), catalog())
     assert not answer.ranked and {r.reason for r in answer.rejections} == {"excluded"}
+
+
+def test_found_prefixes_count_only_for_frameworks_that_share_them():
+    """The same chip needs no less for a stated hit rate where the framework keeps no common prefixes."""
+    hits = question(prefix_cache_hit_fraction=0.8)
+    sharing = replace(VLLM, features=("prefix_caching",))
+    plain, shared = (
+        evaluate(hits, world, lanes_of(hits, world)) for world in (catalog(frameworks=(f,)) for f in (VLLM, sharing))
+    )
+    without = evaluate(question(), catalog(frameworks=(VLLM,)), lanes_of(question(), catalog(frameworks=(VLLM,))))
+    assert np.array_equal(plain.capacity_requests_per_s, without.capacity_requests_per_s)
+    assert shared.capacity_requests_per_s.max() > 1.5 * plain.capacity_requests_per_s.max()
+
+
+def lanes_of(asked, world):
+    _, chips = admissible(asked, world)
+    return enumerate_lanes(asked, world, chips)[0]
