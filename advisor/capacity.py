@@ -8,7 +8,7 @@ import numpy as np
 from advisor.engine.demand import mean_fraction, needed_by_hour
 from advisor.engine.evaluate import instances_needed
 from advisor.engine.money import HOURS_PER_MONTH, present_value
-from advisor.engine.plan import BATCH, Workload
+from advisor.engine.plan import BATCH, OWNED, Offer, Workload
 from advisor.engine.search import Answer, Catalog
 from advisor.engine.site import held, racks_of
 from advisor.engine.trials import Scored
@@ -17,6 +17,7 @@ from advisor.offers import new_usd_per_accelerator
 
 Json = dict[str, Any]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+FEW = 100  # requests, below which a 95th percentile says little
 FIXED_TERMS = {"purchase": "bought hosts are there and paid for around the clock", "owned": "owned hosts stay there"}
 
 
@@ -170,21 +171,28 @@ def owned(spec: Json, taken: Json, catalog: Catalog, answer: Answer) -> list[Jso
         keep, sell = (_way(way, months, rate) for way in (with_it, without))
         if sell and resale is not None:
             sell["present_usd"] = number(sell["present_usd"] - resale)
+        in_hosts = max((o.accelerators * o.held_instances for o in catalog.offers if _there(o, slug)), default=0)
         why = next((r.detail for r in answer.rejections if r.accelerator == slug), "")
         found.append(
             {
                 "accelerator": slug,
                 "count": count,
+                "in_whole_hosts": in_hosts,
                 "resale_usd": number(resale) if resale is not None else None,
                 "resale_source": f"{a.residual_fraction:.0%} of the least price of a new host; "
                 + taken["assumptions"]["residual-value-fraction"]["source"],
                 "keep": keep,
                 "adds_hosts": with_it[1].bought_instances if with_it else 0,
                 "sell": sell,
-                "said": _advice_of(keep, sell, with_it[1].bought_instances if with_it else 0, resale, why),
+                "said": _advice_of(keep, sell, with_it[1].bought_instances if with_it else 0, resale, why)
+                + (f"; {count - in_hosts} of {count} fill no whole host and are left out" if in_hosts < count else ""),
             }
         )
     return found
+
+
+def _there(o: Offer, slug: str) -> bool:
+    return o.accelerator == slug and o.term == OWNED
 
 
 def _uses(s: Scored, slug: str) -> bool:
@@ -226,6 +234,11 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
         said.append(
             f"how {s.offer.instance} is cooled is not published: ask before it stands in a site with {c.cooling}"
         )
+    seen = s.verified.of_trace
+    if seen and seen.rejected_requests:
+        said.append(f"{seen.rejected_requests} of {seen.requests} recorded requests exceed a replica's cache")
+    if seen and seen.requests < FEW:
+        said.append(f"a replica's lane gets {seen.requests} requests of the trace: too few for a 95th percentile")
     schedule, slug = growth(workload, s), s.lane.choice.accelerator.slug
     most = c.inventory_chips.get(slug)
     if schedule and most is not None and schedule["accelerators_at_end"] > most:

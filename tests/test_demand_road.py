@@ -164,6 +164,17 @@ class TestAnswers:
         assert r["money"]["capital_usd"] == pytest.approx(each * (r["instances"] - 1), abs=0.05)
         assert mixed["owned"][0]["adds_hosts"] == r["instances"] - 1
 
+    def test_chips_that_fill_no_host_are_told(self) -> None:
+        (said,) = answer(constraints=BIG, owned={"h100-sxm": 12})["owned"]
+        assert said["in_whole_hosts"] == 8 and "4 of 12" in said["said"]
+
+    def test_an_embedding_under_a_trace_makes_one_vector_a_request(self) -> None:
+        r = answer(
+            kind="embedding", model="BAAI/bge-m3", traffic={"trace": {"csv": TRACE}}, slo={"e2e_ms_p95": 500},
+            constraints={"accelerators": {"allow": ["l4"]}},
+        )["recommendations"][0]  # fmt: skip
+        assert r["recorded"]["tpot_ms"]["p95"] == 0 and 0 < r["recorded"]["e2e_ms_p95"] <= 500
+
     def test_a_host_above_the_rack_is_refused_with_the_figures(self) -> None:
         low = answer(constraints={**BIG, "acquisition": ["own"], "site": {"kw_per_rack": 5}})
         (why,) = [x for x in low["rejected"] if x["accelerator"] == "h100-sxm"]
@@ -195,7 +206,7 @@ class TestAnswers:
             call_command("advise", str(tmp_path / "w.yaml"), "--format", "json")
         r = json.loads(capsys.readouterr().out)["recommendations"][0]
         u = r["users"]
-        assert u["requests_per_s"] == pytest.approx(200 / (20 + u["e2e_ms_mean"] / 1e3), rel=0.025)
+        assert u["requests_per_s"] == pytest.approx(200 / (20 + u["e2e_ms_mean"] / 1e3), rel=0.035)
         assert r["requests_per_s"] == u["requests_per_s"] < 10
 
     def test_a_trace_beside_the_workload_and_the_form(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,12 +81,18 @@ def posed(workload: Workload, model: Model) -> tuple[Workload, Model]:
     if workload.kind == EMBEDDING:
         one = Lengths(mean_tokens=1.0, p95_tokens=1.0)
         cached = 0.0 if whole_prompts(model) else workload.prefix_cache_hit_fraction
-        return replace(workload, output_tokens=one, prefix_cache_hit_fraction=cached), replace(model, encoder_only=True)
+        trace = workload.trace and replace(workload.trace, output_tokens=(1,) * len(workload.trace.arrival_s))
+        asked = replace(workload, output_tokens=one, prefix_cache_hit_fraction=cached, trace=trace)
+        return asked, replace(model, encoder_only=True)
     if workload.source_tokens is not None or not has_decoder_beside(model):
         return workload, model
     start = Lengths(mean_tokens=float(model.start_tokens), p95_tokens=float(model.start_tokens))
     given = workload.input_tokens
-    return replace(workload, input_tokens=start, source_tokens=given, prefix_cache_hit_fraction=0.0), model
+    trace = workload.trace and replace(
+        workload.trace, input_tokens=(int(model.start_tokens),) * len(workload.trace.arrival_s)
+    )  # the source itself is computed at its mean length
+    asked = replace(workload, input_tokens=start, source_tokens=given, prefix_cache_hit_fraction=0.0, trace=trace)
+    return asked, model
 
 
 def unsuited(workload: Workload, model: Model) -> str:

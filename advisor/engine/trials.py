@@ -41,7 +41,7 @@ from .verify import REQUESTS, Verified, verify, verify_trace
 PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
 HOPELESS = 1.5  # a pilot this far beyond a limit is not simulated further
 LOST = 2.5  # beyond this neither a quarter more replicas nor more requests change the verdict
-SETTLED_FRACTION = 0.02  # of a rate of users
+SETTLED_FRACTION = 0.03  # of a rate of users
 MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
 
 
@@ -140,7 +140,7 @@ class Trial:
 
 
 def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes: int) -> Verified:
-    """The simulation at which users / (think time + latency) is the rate that it was given, to 2 %.
+    """The simulation at which users / (think time + latency) is the rate that it was given, to 3 %.
 
     Beyond capacity there is no such rate for ever: the geometric mean keeps the search from swinging.
     """

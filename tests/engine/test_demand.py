@@ -72,7 +72,7 @@ def test_users_ask_as_often_as_they_think_and_wait() -> None:
     users = Users(active_requests=300.0, think_s=10.0)
     found = search(question(users=users, requests_per_s_mean=30.0, requests_per_s_peak=30.0), catalog())
     for s in found.ranked:
-        assert s.requests_per_s_peak == pytest.approx(users.requests_per_s(s.verified.e2e_mean_s), rel=0.025)
+        assert s.requests_per_s_peak == pytest.approx(users.requests_per_s(s.verified.e2e_mean_s), rel=0.035)
         assert s.requests_per_s_peak < 30.0
     slow, fast = (max(found.ranked, key=lambda s, k=k: k * s.verified.e2e_mean_s) for k in (1, -1))
     assert slow is fast or slow.requests_per_s_peak < fast.requests_per_s_peak
