@@ -142,34 +142,38 @@ def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | Non
         else:
             busy = closed_loop(times, seats, demand, scheduler)
             capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if workload.users:
-                peak[rows] = _asked(workload.users, seats * parallel[rows] / capacity[rows])
-            n = np.ceil(peak[rows] / (capacity[rows] * HEADROOM_FRACTION))
-        replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
-        rate = peak[rows] / replicas[rows] / parallel[rows]
-        each = take(step_times, np.repeat(rows, shape[1]))
-        if workload.kind == EMBEDDING:
-            latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
-            ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
-            continue
-        loaded = open_loop(each, rate.ravel(), demand, scheduler)
         if workload.users:
-            e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
-            peak[rows] = _asked(workload.users, e2e_s.reshape(rate.shape))
-        ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
-        tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
+            peak[rows] = _asked(workload.users, _ratio(seats * parallel[rows], capacity[rows]), peak[rows])
+        each = take(step_times, np.repeat(rows, shape[1]))
+        for last in (False, True) if workload.users else (True,):
+            n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
+            replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
+            rate = peak[rows] / replicas[rows] / parallel[rows]
+            if workload.kind == EMBEDDING:
+                latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
+                ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
+                continue
+            loaded = open_loop(each, rate.ravel(), demand, scheduler)
+            if workload.users and not last:
+                e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
+                peak[rows] = _asked(workload.users, e2e_s.reshape(rate.shape), peak[rows])
+            ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
+            tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
     return capacity, busy_tpot, replicas, ttft, tpot, peak
 
 
-def _asked(users: Users, e2e_s: Array) -> Array:
-    """Requests/s of the users at this mean latency; where nothing is served, at none: the most they can ask."""
-    return np.asarray(users.active_requests / (users.think_s + np.where(np.isfinite(e2e_s), e2e_s, 0.0)))
+def _ratio(over: Array, under: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(over / under)
+
+
+def _asked(users: Users, e2e_s: Array, before: Array) -> Array:
+    """Requests/s of the users at this mean latency; as `before` where nothing is served in time."""
+    return np.where(np.isfinite(e2e_s), users.active_requests / (users.think_s + e2e_s), before)
 
 
 def _load(workload: Workload, peak: Array, capacity: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(peak * (workload.requests_per_s_mean / workload.requests_per_s_peak) / capacity)
+    return _ratio(peak * (workload.requests_per_s_mean / workload.requests_per_s_peak), capacity)
 
 
 def week_share(workload: Workload, carrying: Array, instances: Callable[[Array], Array]) -> Array:

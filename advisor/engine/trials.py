@@ -41,7 +41,7 @@ from .verify import REQUESTS, Verified, verify, verify_trace
 PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
 HOPELESS = 1.5  # a pilot this far beyond a limit is not simulated further
 LOST = 2.5  # beyond this neither a quarter more replicas nor more requests change the verdict
-SETTLED_FRACTION = 0.03  # of a rate of users
+SETTLED_FRACTION, PILOT_SETTLED_FRACTION = 0.03, 0.1  # of a rate of users
 MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
 
 
@@ -139,8 +139,8 @@ class Trial:
     pilot: bool  # ended by it
 
 
-def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes: int) -> Verified:
-    """The simulation at which users / (think time + latency) is the rate that it was given, to 3 %.
+def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes: int, near: float) -> Verified:
+    """The simulation at which users / (think time + latency) is the rate that it was given, as near as that.
 
     Beyond capacity there is no such rate for ever: the geometric mean keeps the search from swinging.
     """
@@ -148,7 +148,7 @@ def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes:
     seen = see(rate)
     for _ in range(3):
         asked = users.requests_per_s(seen.e2e_mean_s) / lanes
-        if abs(asked / rate - 1) <= SETTLED_FRACTION:
+        if abs(asked / rate - 1) <= near:
             break
         rate = asked if asked > rate else math.sqrt(asked * rate)
         seen = see(rate)
@@ -233,8 +233,11 @@ class Trials:
             peak = self._asked.get(key[:3], float(self.table.peak_requests_per_s[design.row, design.column]))
             see = partial(verify, self.workload, self.table.built.times, design.row, lane, requests=requests)
             users = self.workload.users
-            seen = see(peak / lanes) if users is None else _settled(see, users, peak, lanes)
-            self._seen[key], self._asked[key[:3]] = seen, seen.offered_requests_per_s * lanes
+            near = SETTLED_FRACTION if requests > PILOT_REQUESTS else PILOT_SETTLED_FRACTION
+            seen = see(peak / lanes) if users is None else _settled(see, users, peak, lanes, near)
+            self._seen[key] = seen
+            if users is not None:
+                self._asked[key[:3]] = users.requests_per_s(seen.e2e_mean_s)
         return self._seen[key]
 
     def recorded(self, design: Design) -> Verified:
