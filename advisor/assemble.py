@@ -30,6 +30,7 @@ from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
 from advisor.result import answer_json
 from advisor.traffic import trace_of, users_of
+from advisor.workload import CHOICES
 from catalog.models import (
     Accelerator,
     Assumption,
@@ -345,14 +346,7 @@ def workload_of(spec: Json) -> Workload:
             doubled=slo.get("availability") == "2n",
         ),
         constraints=Constraints(
-            accelerators_allow=names("accelerators", "allow"),
-            accelerators_deny=names("accelerators", "deny"),
-            vendors_allow=names("vendors", "allow"),
-            vendors_deny=names("vendors", "deny"),
-            providers_allow=names("providers", "allow"),
-            providers_deny=names("providers", "deny"),
-            regions_allow=names("regions", "allow"),
-            regions_deny=names("regions", "deny"),
+            **{f"{key}_{side}": names(key, side) for key in CHOICES if key in c for side in ("allow", "deny")},
             acquisition=tuple(c["acquisition"]),
             quality=c["quality"],
             max_accelerators=c["max_accelerators"],

@@ -1,10 +1,11 @@
 """What the choice itself says in the JSON of `advise`: scores, weights, and how sure the order is."""
 
+import re
 from typing import Any
 
 from advisor import bill
 from advisor.engine import odds
-from advisor.engine.plan import Workload
+from advisor.engine.plan import Rejection, Workload
 from advisor.engine.scores import NAMES, Score, weights_of
 from advisor.engine.search import Answer, Scored
 from advisor.engine.tornado import Bar, Ranges, tornado
@@ -111,3 +112,45 @@ def told(b: Bar, winner: str) -> str:
 
 def plain(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# --- why not the others -----------------------------------------------------------------------------------------
+
+SECTIONS = {"deadline_hours": "batch", "max_kw": "constraints.site"} | {
+    name: "constraints" for name in ("max_accelerators", "max_usd_per_month", "quality")
+}
+CHANGED = re.compile(r"([a-z_.0-9-]+) (?:>=|<=) ([0-9.]+)|(quality): (any)|(constraints\.[a-z]+\.allow): (\[[^]]+\])")
+
+
+def change_of(text: str) -> Json:
+    """The smallest change as paths of the workload file and their values, from what is said of it."""
+    found = {}
+    for key, value, word, what, path, names in CHANGED.findall(text):
+        name = (key or word).removeprefix("site.").removeprefix("batch.")
+        if path:
+            found[path] = names.strip("[]").split(", ")
+        elif name.startswith("inventory."):
+            found[name] = int(value)
+        else:
+            number = float(value) if value else 0.0
+            found[f"{SECTIONS.get(name, 'slo')}.{name}"] = what or (int(number) if number.is_integer() else number)
+    return found
+
+
+def left_out(answer: Answer) -> Json:
+    """Every framework and weight format of the catalog that no option uses, with why and what would change it."""
+    return {
+        kind: [{"name": r.accelerator, **rejection(r)} for r in rejections]
+        for kind, rejections in (("frameworks", answer.frameworks_left), ("formats", answer.formats_left))
+    }
+
+
+def rejection(r: Rejection) -> Json:
+    return {
+        "reason": r.reason,
+        "detail": r.detail,
+        "limit": None if r.limit is None else rounded(r.limit),
+        "reached": None if r.reached is None else rounded(r.reached),
+        "smallest_change": r.smallest_change,
+        "change": change_of(r.smallest_change),
+    }

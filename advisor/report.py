@@ -146,7 +146,13 @@ def not_chosen(result: Row, most: int = 8) -> list[str]:
     lines = [f"not {item['accelerator']}: {item['detail']}" for item in rejected[:most]]
     if len(rejected) > most:
         lines.append(f"... and {len(rejected) - most} more (--format json lists all)")
-    return lines + ([f"{excluded} left out by your constraints"] if excluded else [])
+    near = [
+        f"not {what.removesuffix('s')} {item['name']}: {item['smallest_change']}"
+        for what, items in (result.get("left_out") or {}).items()
+        for item in items
+        if item["smallest_change"]
+    ]
+    return lines + ([f"{excluded} left out by your constraints"] if excluded else []) + near[:most]
 
 
 def already(result: Row) -> list[str]:
@@ -246,9 +252,13 @@ def rejections(result: Row) -> list[str]:
     rejected, excluded = told(result)
     rows = [[r["accelerator"], r["reason"], r["detail"], r["smallest_change"]] for r in rejected]
     rows += [[f"{excluded} others", "excluded", "left out by your constraints", ""]] if excluded else []
+    for what, items in (result.get("left_out") or {}).items():
+        rows += [
+            [f"{what.removesuffix('s')} {r['name']}", r["reason"], r["detail"], r["smallest_change"]] for r in items
+        ]
     if not rows:
         return []
-    head = ["accelerator", "reason", "why", "what would change it"]
+    head = ["what", "reason", "why", "what would change it"]
     return ["## Not chosen", "", *(markdown_row(map(str, row)) for row in [head, ["---"] * 4, *rows]), ""]
 
 

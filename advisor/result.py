@@ -61,6 +61,7 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
         "near_misses": near,
         "owned": capacity.owned(spec, taken, catalog, answer),
         "rejected": [rejection_json(r) for r in answer.rejections],
+        "left_out": choice.left_out(answer),
         "pareto": pareto_json(workload, answer),
         "sensitivity": choice.sensitivity(taken, workload, answer),
         "assumptions": bill.assumptions(spec, taken),
@@ -351,6 +352,7 @@ def rejection_json(r: Rejection) -> Json:
         "limit": number(r.limit) if r.limit is not None else None,
         "reached": number(r.reached) if r.reached is not None else None,
         "smallest_change": r.smallest_change,
+        "change": choice.change_of(r.smallest_change),
     }
 
 

@@ -99,6 +99,8 @@ class Constraints(Section):
     vendors: Choice = Choice()
     providers: Choice = Choice()
     regions: Choice = Choice()
+    frameworks: Choice = Choice()
+    formats: Choice = Choice()  # of weights, by the slug of their quantization method
     acquisition: Annotated[list[Literal["rent", "own", "api"]], Field(min_length=1, max_length=3)] = [
         "rent",
         "own",
@@ -109,6 +111,9 @@ class Constraints(Section):
     max_accelerators: Count | None = None
     max_usd_per_month: Positive | None = None
     site: Site = Site()
+
+
+CHOICES = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")
 
 
 class Tco(Section):
@@ -301,7 +306,7 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
         low, high = RANGES.get(key, (0.0, 1.0 if key.endswith("-fraction") else 1e15))
         if not low <= value <= high:
             found.append(error(f"tco.{key}", f"{value:g} cannot be", f"{low:g} .. {high:g}"))
-    for key in ("accelerators", "vendors", "providers", "regions"):
+    for key in CHOICES:
         choice: Choice = getattr(spec.constraints, key)
         if both := sorted(set(choice.allow) & set(choice.deny)):
             found.append(error(f"constraints.{key}", f"{both[0]} is both allowed and denied", "one of the two"))
@@ -347,7 +352,7 @@ def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def unknown_names(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     """Names that the catalog does not hold, each with its nearest."""
-    from catalog.models import Accelerator, Assumption, Price, Region, ServedModel
+    from catalog.models import Accelerator, Assumption, Framework, Price, QuantizationMethod, Region, ServedModel
 
     found = []
     if isinstance(spec["model"], str):
@@ -360,6 +365,8 @@ def unknown_names(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         ("vendors", lambda: list(Accelerator.objects.values_list("vendor", flat=True).distinct())),
         ("providers", lambda: list(Price.objects.values_list("provider", flat=True).distinct())),
         ("regions", lambda: [*Price.objects.values_list("region", flat=True).distinct(), *region_slugs(Region)]),
+        ("frameworks", lambda: list(Framework.objects.values_list("slug", flat=True).distinct())),
+        ("formats", lambda: list(QuantizationMethod.objects.values_list("slug", flat=True))),
     ):
         for side in ("allow", "deny"):
             found += unknown(f"constraints.{field}.{side}", chosen[field][side], source)

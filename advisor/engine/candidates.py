@@ -180,11 +180,17 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
             continue
         if q.bits_per_weight < 16 and has_encoder(catalog.model):
             continue
+        if not _wanted(q.slug, workload.constraints.formats_allow, workload.constraints.formats_deny):
+            continue
         key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
         if key not in seen:
             seen.add(key)
             kept.append(q)
     return kept
+
+
+def _wanted(slug: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
+    return (not allow or slug in allow) and slug not in deny
 
 
 def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -213,13 +219,14 @@ def enumerate_lanes(
     rejections, wanted = [], []
     if why := unsuited(workload, catalog.model):
         return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why) for a in chips]
-    formats = formats_for(workload, catalog)
+    formats, c = formats_for(workload, catalog), workload.constraints
     sold = most_together(workload, catalog)
     for a in chips:
         sizes = _sizes(a, sold[a.slug])
         own = [
             lane
             for f in catalog.frameworks
+            if _wanted(f.slug, c.frameworks_allow, c.frameworks_deny)
             if launchable(f, catalog.model) and runs_on(f, a) and able(f, catalog.model)
             for lane in _lanes_of(workload, catalog, a, f, formats, sizes)
         ]

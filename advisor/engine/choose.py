@@ -12,7 +12,7 @@ from .evaluate import UNSERVED, Array, Table, affordable, estimated_excess, meet
 from .lane import Lane
 from .plan import Workload
 from .scores import Declared, weights_of
-from .trials import LOST, Scored, Trial, Trials
+from .trials import Scored, Trial, Trials
 
 SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
 # a chip's designs are its best within each slack, of so many kinds (chips of a replica, framework): estimates of a
@@ -174,7 +174,7 @@ class Found:
 def best_of_chip(workload: Workload, trials: Trials, own: Array, score: Array, scale: Scale) -> Found:
     """The best design that holds in simulation; later ones are tried only while their estimate promises more.
 
-    Where none holds, the nearest is simulated in full if it is near: a pilot of few requests may have been unlucky.
+    Where none holds, the nearest is simulated in full: a pilot of few requests may have been unlucky.
     """
     best: Scored | None = None
     nearest: Trial | None = None
@@ -185,7 +185,7 @@ def best_of_chip(workload: Workload, trials: Trials, own: Array, score: Array, s
         if nearest is None or trial.excess_fraction < nearest.excess_fraction:
             nearest = trial
         best = _better(workload, trials, trial, best, scale)
-    if best is None and nearest is not None and nearest.excess_fraction <= LOST:
+    if best is None and nearest is not None and nearest.pilot:
         nearest = trials.in_full(workload, nearest.design)
         best = _better(workload, trials, nearest, best, scale)
     return Found(best=best, nearest=nearest)

@@ -157,14 +157,13 @@ def explain(
 def _checked(workload: Workload, trials: Trials, nearest: Trial, missed: Sequence[Miss], candidates: Candidates) -> str:
     """The change in words, if asking with it would come to the same design; empty: it would not be tried.
 
-    A simulation is repeatable, so the design then holds; after a pilot alone that is only likely.
+    A simulation is repeatable, so the design then holds.
     """
     cell = nearest.design.row, nearest.design.column
     if cell not in candidates(relax(unlimited(workload), missed)):
         return ""
     changes = [m.change for m in missed] + _budget_changes(workload, trials.scored(workload, nearest))
-    said = f"passes with {' and '.join(changes)}"
-    return f"likely {said} (pilot of {nearest.verified.requests} requests)" if nearest.pilot else said
+    return f"passes with {' and '.join(changes)}"
 
 
 def _budget_changes(workload: Workload, s: Scored) -> list[str]:

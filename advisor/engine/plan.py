@@ -45,6 +45,10 @@ class Constraints:
     providers_deny: tuple[str, ...] = ()
     regions_allow: tuple[str, ...] = ()
     regions_deny: tuple[str, ...] = ()
+    frameworks_allow: tuple[str, ...] = ()
+    frameworks_deny: tuple[str, ...] = ()
+    formats_allow: tuple[str, ...] = ()  # of weights
+    formats_deny: tuple[str, ...] = ()
     acquisition: tuple[str, ...] = ("rent",)
     quality: str = "near_lossless"  # lossless | near_lossless | any
     max_accelerators: int | None = None

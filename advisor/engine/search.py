@@ -27,6 +27,7 @@ from .evaluate import HEADROOM_FRACTION, UNSERVED, Table, demand_of, evaluate, i
 from .explain import Near, does_not_fit, explain, outranked
 from .lane import Lanes
 from .ledger import prefill_fraction
+from .left_out import formats, frameworks, narrowed
 from .plan import Rejection, Workload
 from .scores import declared
 from .trials import Scored, Trials
@@ -89,6 +90,8 @@ class Answer:
     winners: tuple[Scored, ...] = ()  # what wins a view and is not ranked
     variants: Mapping[int, tuple[Scored, ...]] = field(default_factory=dict)  # by place in `ranked`, from 0
     views: Mapping[str, int] = field(default_factory=dict)  # place in `shown` of the best from each point of view
+    frameworks_left: tuple[Rejection, ...] = ()  # a framework's or format's slug in the place of the accelerator's
+    formats_left: tuple[Rejection, ...] = ()
 
     @property
     def shown(self) -> tuple[Scored, ...]:
@@ -126,7 +129,7 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     tell("estimating step times", 0.1)
     table = evaluate(workload, catalog, wanted)
     scale = scale_of(workload, table, declared(workload, catalog))
-    rejections += refused + does_not_fit(workload, catalog, table)
+    rejections += refused + narrowed(workload, catalog, scale, does_not_fit(workload, catalog, table))
     trials = Trials(workload, catalog, table)
     ranked, near, left = _decide(workload, trials, scale, tell)
     others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(ranked[:TRIED])}
@@ -137,6 +140,7 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     shown, views = with_winners(ranked, winners(workload, trials, scale) if ranked else {})
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     left = [r for r in left if r.accelerator not in ranked_slugs]
+    tell("saying why not the others", 0.95)
     return Answer(
         ranked=tuple(ranked),
         winners=tuple(shown[len(ranked) :]),
@@ -151,6 +155,8 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         table=table,
         variants={k: v for k, v in others.items() if v},
         views=views,
+        frameworks_left=tuple(frameworks(workload, trials, scale, chips, shown)),
+        formats_left=tuple(formats(workload, trials, scale, chips, shown)),
     )
 
 
