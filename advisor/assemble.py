@@ -481,7 +481,7 @@ def _answered(
         "tco": spec["tco"],
         "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
     }
-    cold_start_s = float(spec["tco"].get(COLD_START, taken["assumptions"][COLD_START]["value"]))
+    cold_start_s = float(spec["tco"].get(COLD_START, taken["assumptions"].get(COLD_START, {"value": 0.0})["value"]))
     workload, catalog = posed_in(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
     found = search(workload, catalog, progress)
     answer = answer_json(spec, taken, workload, catalog, found)

@@ -146,6 +146,8 @@ class TestAnswers:
         assert r["term"] == "owned" and r["money"]["capital_usd"] == 0
         assert r["usd_per_month"] < 0.6 * bought["recommendations"][0]["usd_per_month"]
         assert {p["group"] for p in r["money"]["parts"]} == {"running"}
+        assert "no delivery" in json.dumps(r["scores"]["lead_time"])
+        assert "unknown" in json.dumps(bought["recommendations"][0]["scores"]["lead_time"])
         (said,) = there["owned"]
         assert said["keep"]["rank"] == 1 and said["resale_usd"] > 0 and "kept" in said["said"]
         page = client.get(f"/advice/{sample_advice.advice(result_of(there)).pk}").content.decode()

@@ -14,7 +14,7 @@ import numpy as np
 from .candidates import Catalog, runs_on
 from .hardware import Accelerator
 from .lane import Lane
-from .plan import Framework, Offer, Workload
+from .plan import OWNED, Framework, Offer, Workload
 
 Array = np.ndarray
 NAMES = ("ecosystem", "team", "lead_time", "lock_in")
@@ -81,7 +81,8 @@ def counts_of(catalog: Catalog) -> Counts:
                 running[a.slug].add(f.slug)
                 vendors[f.slug].add(a.vendor)
     for o in (*catalog.offers, *catalog.other_offers):
-        sellers[o.accelerator].add(o.provider if o.acquisition != "own" else "a purchase")
+        if o.term != OWNED:
+            sellers[o.accelerator].add(o.provider if o.acquisition != "own" else "a purchase")
     return Counts(
         frameworks={slug: len(found) for slug, found in running.items()},
         providers={slug: len(found) for slug, found in sellers.items()},
@@ -141,8 +142,14 @@ def team(workload: Workload, chip: Accelerator, framework: Framework) -> Score:
     return mean_of([(levels.get(best, 0) / EXPERT, said)])
 
 
+def to_buy(offer: Offer) -> bool:
+    return offer.acquisition == "own" and offer.term != OWNED
+
+
 def lead_time(offer: Offer) -> Score:
     """Rented capacity starts when the contract does; of a purchase no cited lead time is in the catalog."""
+    if offer.term == OWNED:
+        return mean_of([(1.0, "there already: no delivery")])
     if offer.acquisition == "own":
         return mean_of([(None, f"lead time of {offer.instance or 'the host'}: unknown, no seller's figure is cited")])
     return mean_of([(1.0, f"rented, {offer.term.replace('_', ' ')}: no delivery; whether it is in stock is not known")])
@@ -202,15 +209,15 @@ class Declared:
 
     def table_lacking(self, wanted: Sequence[Lane], offer: Array) -> Array:
         """Of each lane with the offer at this index; infinite: without one."""
-        owned = np.array([o.acquisition == "own" for o in self.catalog.offers] + [False])
-        kinds = [next((o for o in self.catalog.offers if (o.acquisition == "own") == own), None) for own in (0, 1)]
+        bought = np.array([to_buy(o) for o in self.catalog.offers] + [False])
+        kinds = [next((o for o in self.catalog.offers if to_buy(o) == own), None) for own in (0, 1)]
         pairs: dict[tuple[str, str], list[float]] = {}
         for lane in wanted:
             key = (lane.choice.accelerator.slug, lane.framework.slug)
             if key not in pairs:
                 pairs[key] = [math.inf if o is None else self.lacking(lane, o) for o in kinds]
         each = np.array([pairs[(w.choice.accelerator.slug, w.framework.slug)] for w in wanted])
-        return np.where(offer < 0, math.inf, np.where(owned[offer], each[:, 1:], each[:, :1]))
+        return np.where(offer < 0, math.inf, np.where(bought[offer], each[:, 1:], each[:, :1]))
 
 
 def declared(workload: Workload, catalog: Catalog) -> Declared:
