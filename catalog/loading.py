@@ -45,8 +45,8 @@ class Counts:
 
 
 @transaction.atomic
-def load(directory: Path) -> dict[str, Counts]:
-    """Loads a directory of fixtures; says what changed of each kind."""
+def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
+    """Loads a directory of fixtures, with or without the scored rows of the accuracy page; says what changed of each."""
     if not directory.is_dir():
         raise FixtureError(f"{directory}: no such directory")
     each = {folder: sorted((directory / folder).glob("*.yaml")) for folder in ("accelerators", "models", "calibration")}
@@ -68,8 +68,9 @@ def load(directory: Path) -> dict[str, Counts]:
     counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
     counts["benchmarks"] = append_benchmarks(directory / "measurements" / fixtures.BENCHMARKS)
     counts["calibrations"] = append_calibrations(map(fixtures.calibration, each["calibration"]))
-    written, unchanged = scored.load(directory / "fidelity")
-    counts["scored_rows"] = Counts(created=written, unchanged=unchanged)
+    if scores:
+        written, unchanged = scored.load(directory / "fidelity")
+        counts["scored_rows"] = Counts(created=written, unchanged=unchanged)
     remember(fixtures.digest(directory), counts)
     return counts
 

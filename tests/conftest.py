@@ -133,9 +133,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> Ite
 
 
 @pytest.fixture(scope="module")
-def shipped(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """The shipped catalog for all tests of a module, which only read it; taken back after them."""
+def shipped(request: Any, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The shipped catalog for all tests of a module, which only read it; taken back after them.
+
+    Nine thousand scored rows take most of its time: a module that reads them sets SCORES = True.
+    """
     with django_db_blocker.unblock(), transaction.atomic():
-        call_command("load_catalog", verbosity=0)
+        call_command("load_catalog", verbosity=0, no_scores=not getattr(request.module, "SCORES", False))
         yield
         transaction.set_rollback(True)

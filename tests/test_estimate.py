@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 
 from advisor.management.commands.estimate import model
 
+SCORES = True
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 Run = Callable[..., tuple[int, str, str]]
 LLAMA = ["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "h100-sxm", "--weights", "bf16"]

@@ -15,10 +15,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("directory", nargs="?", type=Path, default=Path(settings.BASE_DIR) / "fixtures")
+        parser.add_argument("--no-scores", action="store_true", help="without the rows of the accuracy page: quicker")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            counts = load(options["directory"])
+            counts = load(options["directory"], scores=not options["no_scores"])
         except FixtureError as error:
             raise CommandError(str(error)) from error
         for kind, count in counts.items():
