@@ -1,4 +1,7 @@
-"""The best deployment from each of five points of view, over every feasible candidate, simulated before it is named."""
+"""The best deployment from each of five points of view, over every feasible candidate, simulated before it is named.
+
+All but the cheapest are sought among what costs at most five times as much as that.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,6 +9,7 @@ from dataclasses import replace
 
 from .choose import Scale, best_of_chip, final_score, promise, rows_by_chip, table_scores
 from .evaluate import meets, reoffered
+from .money import HOURS_PER_MONTH
 from .plan import Workload
 from .trials import Scored, Trials
 
@@ -16,20 +20,25 @@ OBJECTIVES = {
     "simplest": "simplicity",
     "balanced": "balanced",
 }
+DEAREST_FACTOR = 5.0  # of the cheapest: nobody pays a hundred times as much for the last milliseconds
 CARBON = "carbon"  # the one objective that takes another offer than the cheapest
 
 
 def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Scored]:
     """The winner of each view; none where nothing holds."""
     found: dict[str, Scored] = {}
+    within = workload.constraints
     by_offers = {(workload.objective == CARBON): trials}
     for view, objective in OBJECTIVES.items():
-        asked, green = replace(workload, objective=objective), objective == CARBON
+        asked, green = replace(workload, objective=objective, constraints=within), objective == CARBON
         if green not in by_offers:
             by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
         best = _winner(asked, by_offers[green], scale)
         if best is not None:
             found[view] = best
+            if view == "cheapest":
+                most = DEAREST_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
+                within = replace(within, max_usd_per_month=min(within.max_usd_per_month or most, most))
     return found
 
 
