@@ -76,7 +76,7 @@ def test_every_view_names_a_simulated_option_and_none_shown_is_better():
     named = {view: by_rank[rank] for view, rank in result["views"].items()}
     most = DEAREST_FACTOR * named["cheapest"]["usd_per_month"]
     by_rank = {rank: r for rank, r in by_rank.items() if r["usd_per_month"] <= most}
-    assert set(result["views"].values()) <= set(by_rank)
+    assert {result["views"][view] for view in ("cheapest", "fastest", "greenest", "simplest")} <= set(by_rank)
     assert all(r["simulation"]["requests"] >= 2000 and r["meets_slo"] for r in named.values())
     assert named["cheapest"]["usd_per_month"] == min(r["usd_per_month"] for r in by_rank.values())
     assert named["fastest"]["tpot_ms"]["p95"] <= 1.03 * min(r["tpot_ms"]["p95"] for r in by_rank.values())

@@ -1,6 +1,6 @@
 """The best deployment from each of five points of view, over every feasible candidate, simulated before it is named.
 
-All but the cheapest are sought among what costs at most five times as much as that.
+Fastest, greenest and simplest are sought among what costs at most five times as much as that.
 """
 
 import math
@@ -30,7 +30,8 @@ def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Sc
     within = workload.constraints
     by_offers = {(workload.objective == CARBON): trials}
     for view, objective in OBJECTIVES.items():
-        asked, green = replace(workload, objective=objective, constraints=within), objective == CARBON
+        bounds = workload.constraints if view == "balanced" else within  # which weighs the price itself
+        asked, green = replace(workload, objective=objective, constraints=bounds), objective == CARBON
         if green not in by_offers:
             by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
         best = _winner(asked, by_offers[green], scale)
