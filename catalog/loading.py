@@ -46,7 +46,7 @@ class Counts:
 
 @transaction.atomic
 def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
-    """Loads a directory of fixtures, with or without the scored rows of the accuracy page; says what changed of each."""
+    """Loads a directory of fixtures (`scores`: those of the accuracy page too); says what changed of each kind."""
     if not directory.is_dir():
         raise FixtureError(f"{directory}: no such directory")
     each = {folder: sorted((directory / folder).glob("*.yaml")) for folder in ("accelerators", "models", "calibration")}
