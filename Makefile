@@ -19,6 +19,8 @@ ASK := $(PY) manage.py
 demo: data
 	@$(ASK) demo
 
+# A file's tests stay together: many share a catalog that is loaded once for them.
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 test: $(ALL)
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
