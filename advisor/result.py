@@ -262,7 +262,7 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
     slo, v = workload.slo, s.verified
     c, carrying = s.lane.choice, s.replicas - s.spare_replicas
     spare = f", {counted(s.spare_replicas, 'spare replica')} beside" if s.spare_replicas else ""
-    cache = f"{s.memory.kv_capacity_tokens * c.pp * c.dp:,.0f} tokens of cache fit into a replica"
+    cache = f"{s.memory.kv_capacity_tokens * c.lanes:,.0f} tokens of cache fit into a replica"
     load = [
         f"the peak of {workload.requests_per_s_peak:g} requests/s is simulated on "
         f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:g} takes "

@@ -85,7 +85,7 @@ def room(catalog: Catalog, setups: dict[tuple[str, str], Setup]) -> dict[tuple[s
     if not setups:
         return {}
     held = lanes(catalog.model, [s.lane for s in setups.values()]).memory.kv_capacity_tokens
-    sizes = [s.lane.choice.pp * s.lane.choice.dp for s in setups.values()]
+    sizes = [s.lane.choice.lanes for s in setups.values()]
     return {key: float(tokens) * n for key, tokens, n in zip(setups, held, sizes, strict=True)}
 
 

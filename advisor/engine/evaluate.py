@@ -131,7 +131,7 @@ def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | Non
     peak = np.full(shape, workload.requests_per_s_peak)
     capacity, replicas = np.zeros(shape), np.ones(shape)
     ttft, tpot, busy_tpot = np.full(shape, np.inf), np.full(shape, np.inf), np.full(shape, np.inf)
-    parallel = np.array([w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
+    parallel = np.array([w.choice.lanes for w in kept], dtype=float)[:, None]
     for (scheduler, shares), rows in _by_scheduler(kept).items():
         assert step_times is not None
         demand = demand_of(workload) if shares else replace(demand_of(workload), cached_fraction=0.0)

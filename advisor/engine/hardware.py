@@ -1,7 +1,7 @@
 """What a chip is: rates, memory and links in SI; and what its kernels and a framework make of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +103,23 @@ def overhead(scopes: Scopes, framework: str, version: str) -> Overhead:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Partition:
+    """One way to cut a chip into equal instances that share nothing; the shares are of the whole chip, of ONE of them.
+
+    What is left over (SMs and memory slices that no instance gets) is lost: instances x share may stay below 1.
+    """
+
+    way: str  # MIG | CPX/NPS4 ...
+    profile: str
+    instances: int
+    memory_bytes: float
+    bandwidth_fraction: float
+    compute_fraction: float
+    cores: int
+    sram_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerator:
     slug: str
     name: str
@@ -122,3 +139,26 @@ class Accelerator:
     pcie_bytes_per_s: float
     served: bool = True  # False: bought as an API or a system, or runs no LLM stack
     not_served_reason: str = ""
+    partitions: tuple[Partition, ...] = ()  # ways in which hardware cuts it
+    cut: Partition | None = None  # then memory, rates and cores above are those of one instance; power of the chip
+
+    @property
+    def instances(self) -> int:
+        return self.cut.instances if self.cut else 1
+
+
+def cut_into(a: Accelerator, p: Partition) -> Accelerator:
+    """One instance of the chip, bought and powered as the whole chip; instances have no links to one another."""
+    return replace(
+        a,
+        name=f"{a.name} cut into {p.instances} x {p.profile}",
+        memory_bytes=p.memory_bytes,
+        memory_bytes_per_s=a.memory_bytes_per_s * p.bandwidth_fraction,
+        flops_per_s={dtype: rate * p.compute_fraction for dtype, rate in a.flops_per_s.items()},
+        cores=p.cores,
+        sram_bytes=a.sram_bytes * p.sram_fraction,
+        links=(),
+        pcie_bytes_per_s=a.pcie_bytes_per_s / p.instances,
+        partitions=(),
+        cut=p,
+    )

@@ -33,6 +33,11 @@ class Choice:
     routing_even: bool = False  # random routers (dummy weights) spread tokens evenly, trained ones do not
     experts: Quantization | None = None  # a checkpoint may keep its experts in another format
 
+    @property
+    def lanes(self) -> int:
+        """Schedulers of one replica: micro-batches of a pipeline, attention-DP ranks, instances of a cut chip."""
+        return self.pp * self.dp * self.accelerator.instances
+
 
 def rate_of(accelerator: Accelerator, dtype: str) -> float | None:
     """Dense FLOP/s of a matmul dtype; 16-bit formats stand in for each other, nothing else does."""

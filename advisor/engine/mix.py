@@ -393,7 +393,7 @@ def _simulate(
     lane = trials.lane(_design(option, fleet, u, replicas))
     c = lane.choice
     uses = {use.job_index: use.requests_per_s for use in fleet.uses if use.unit_index == u}
-    rate = sum(uses.values()) / (replicas * c.pp * c.dp)
+    rate = sum(uses.values()) / (replicas * c.lanes)
     shares = [uses.get(k, 0.0) / workload.requests_per_s_peak / x.share_fraction for k, x in enumerate(classes)]
     prompt, output = _requests(workload, classes, shares)
     arrival = np.cumsum(np.random.default_rng(SEED + 1).exponential(1 / rate, len(prompt)))
@@ -486,7 +486,7 @@ def _part(
         instances=kept * option.instances,
         replicas=kept * option.replicas,
         spare_replicas=kept * option.replicas - replicas,
-        concurrency=lane.max_running_requests * lane.choice.pp * lane.choice.dp,
+        concurrency=lane.max_running_requests * lane.choice.lanes,
         requests_per_s=sum(use.requests_per_s for use in uses),
         usd_per_hour=kept * option.usd_per_hour,
         classes=tuple(

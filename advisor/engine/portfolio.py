@@ -256,7 +256,7 @@ def _tried(
     lane = option.lane if option.ready else Trials(w, members[i].catalog, table).lane(design)
     each = units[u].requests_per_s[i] / option.replicas  # of a busy replica
     rate = each if w.kind == BATCH else busiest.requests_per_s / replicas
-    return lane, verify(w, table.built.times, option.row, lane, rate / (c.pp * c.dp))
+    return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes)
 
 
 def _shared(

@@ -275,7 +275,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
 def _planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
     """Requests that one lane of a candidate runs at the peak, by Little's law."""
     c = table.wanted[i].choice
-    rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.pp * c.dp)
+    rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.lanes)
     return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 
 

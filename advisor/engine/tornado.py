@@ -162,7 +162,7 @@ def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> floa
 def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
     """Whether this many replicas of a deployment keep every limit in simulation; a pilot is enough far off them."""
     assert table.built is not None
-    rate = workload.requests_per_s_peak / (replicas * s.lane.choice.pp * s.lane.choice.dp)
+    rate = workload.requests_per_s_peak / (replicas * s.lane.choice.lanes)
     for requests in (PILOT_REQUESTS, REQUESTS):
         beyond = excess(workload, verify(workload, table.built.times, s.row_index, s.lane, rate, requests))
         if beyond > HOPELESS or beyond < 1 / HOPELESS:

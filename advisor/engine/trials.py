@@ -209,8 +209,7 @@ class Trials:
 
     def planned(self, design: Design) -> float:
         """Requests that one lane of the candidate is to run at once."""
-        c = self.table.wanted[design.row].choice
-        return float(CONCURRENCY[design.column]) / (c.pp * c.dp)
+        return float(CONCURRENCY[design.column]) / self.table.wanted[design.row].choice.lanes
 
     def lane(self, design: Design) -> Lane:
         """The candidate's lane with its server's cap on running requests.
@@ -229,7 +228,7 @@ class Trials:
         key = (design.row, lane.max_running_requests, design.replicas, requests)
         if key not in self._seen:
             assert self.table.built is not None
-            lanes = design.replicas * lane.choice.pp * lane.choice.dp
+            lanes = design.replicas * lane.choice.lanes
             peak = self._asked.get(key[:3], float(self.table.peak_requests_per_s[design.row, design.column]))
             see = partial(verify, self.workload, self.table.built.times, design.row, lane, requests=requests)
             users = self.workload.users
@@ -246,7 +245,7 @@ class Trials:
         assert self.table.built is not None and trace is not None
         key = (design.row, lane.max_running_requests, design.replicas, 0)
         if key not in self._seen:
-            share = trace.dealt(design.replicas * lane.choice.pp * lane.choice.dp)
+            share = trace.dealt(design.replicas * lane.choice.lanes)
             self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
         return self._seen[key]
 
@@ -303,7 +302,7 @@ class Trials:
             replicas=replicas,
             spare_replicas=spares,
             instances=0,
-            concurrency=lane.max_running_requests * c.pp * c.dp,
+            concurrency=lane.max_running_requests * c.lanes,
             verified=trial.verified,
             capacity_requests_per_s=capacity,
             parts=(),
@@ -328,7 +327,7 @@ class Trials:
         if self.workload.users is None:
             return peak, mean
         c = self.table.wanted[trial.design.row].choice
-        settled = trial.verified.offered_requests_per_s * trial.design.replicas * c.pp * c.dp
+        settled = trial.verified.offered_requests_per_s * trial.design.replicas * c.lanes
         return settled, settled * mean / peak
 
     def _capacity(self, workload: Workload, trial: Trial) -> float:
@@ -339,7 +338,7 @@ class Trials:
         limit, design, row = tpot_limit_s(workload), trial.design, trial.design.row
         if workload.kind == BATCH:
             c = self.table.wanted[row].choice
-            return trial.verified.requests_per_s * c.pp * c.dp
+            return trial.verified.requests_per_s * c.lanes
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
         return max(float(np.max(within, initial=0.0)), self.asked(trial)[0] / design.replicas)
