@@ -5,11 +5,13 @@ import shlex
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
+from .compose import compose
 from .encoder import EMBEDDING
 from .launch_variants import draft_words, pool_notes, pool_words, trtllm_lines
 from .layout import HALF
+from .leader_workers import leader_workers
 from .load_test import LoadTest, load_test
-from .manifests import Served, kubernetes, systemd
+from .manifests import FIRST_HOST, Served, kubernetes, systemd
 from .model import Model
 from .plan import Lengths, Workload
 from .simulate import log_normal_sigma
@@ -22,7 +24,6 @@ ON_LOAD = {"vllm": ("fp8", "fp8-w8a16"), "sglang": ("fp8",)}  # formats made fro
 FILES = {"llama.cpp": "GGUF file", "executorch": ".pte file", "openvino-npu": "OpenVINO model"}  # made beforehand
 LISTEN = ("--host", "0.0.0.0", "--port", "8000")
 TRTLLM_OPTIONS = "trtllm-options.yaml"
-FIRST_HOST = "<address of the first host>"
 # devices that a stack counts for one chip: logical NeuronCores (AWS documentation, two physical ones in each by default
 # from Trainium2), the two halves of a package
 DEVICES = {
@@ -377,10 +378,8 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     if s.lane.framework.slug == "tensorrt-llm":
         options = trtllm_options(s, start.longest_source_tokens, start.shares_prefixes)
         files[TRTLLM_OPTIONS] = options + trtllm_lines(s, model)
-    if start.hosts == 1:
-        files |= on_one_host(name, start, words, files.get(TRTLLM_OPTIONS, ""))
-    else:
-        files |= other_hosts(start, words)
+    served = served_of(name, start, words, files.get(TRTLLM_OPTIONS, ""))
+    files |= on_one_host(served) if start.hosts == 1 else on_hosts(served, start, words)
     found: Launch = {"command": shlex.join(words), "files": files}
     test, beside = load_test(name, start.checkpoint, s, workload, start.longest.tokens)
     return {**found, "files": files | beside, "load_test": test} if test else found
@@ -404,12 +403,10 @@ def other_hosts(start: Start, words: list[str]) -> dict[str, str]:
     }
 
 
-def on_one_host(name: str, start: Start, words: list[str], options: str) -> dict[str, str]:
-    """A systemd unit, and a Kubernetes manifest where the framework's server and the chip's resource are known."""
+def served_of(name: str, start: Start, words: list[str], options: str) -> Served:
+    """What manifests say of a replica."""
     c, framework = start.s.lane.choice, start.s.lane.framework
-    if framework.slug in ON_DEVICE:
-        return {}
-    served = Served(
+    return Served(
         name=name,
         words=tuple(words),
         framework=framework.slug,
@@ -419,5 +416,21 @@ def on_one_host(name: str, start: Start, words: list[str], options: str) -> dict
         replicas=start.s.replicas,
         files={TRTLLM_OPTIONS: options} if options else {},
     )
-    manifest = kubernetes(served)
-    return {"assay-serve.service": systemd(served), **({"kubernetes.yaml": manifest} if manifest else {})}
+
+
+def on_one_host(served: Served) -> dict[str, str]:
+    """A systemd unit; Kubernetes and Compose files where the framework's server and the chip's resource are known."""
+    if served.framework in ON_DEVICE:
+        return {}
+    found = {
+        "assay-serve.service": systemd(served),
+        "kubernetes.yaml": kubernetes(served),
+        "compose.yaml": compose(served),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def on_hosts(served: Served, start: Start, words: list[str]) -> dict[str, str]:
+    """A script for each further host, and a LeaderWorkerSet where it is known how the framework spans them."""
+    manifest = leader_workers(served, start.hosts)
+    return other_hosts(start, words) | ({"kubernetes.yaml": manifest} if manifest else {})

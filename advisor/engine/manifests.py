@@ -8,6 +8,7 @@ from typing import Any
 from .hardware import Accelerator
 
 PORT = 8000
+FIRST_HOST = "<address of the first host>"  # in commands of replicas that span hosts
 FOLDER = "/opt/assay"  # where a unit or a pod finds the files beside the command
 # the image that the project itself publishes for a release, by framework and vendor; else a placeholder
 IMAGES = {
@@ -65,7 +66,7 @@ def kubernetes(served: Served) -> str:
     resource = RESOURCES.get((a.vendor, a.kind), "")
     if served.framework not in HEALTH or not (resource or a.kind == "cpu"):
         return ""
-    objects = [*_config(served), _deployment(served, resource), _service(served)]
+    objects = [*_config(served), _deployment(served, resource), service(served)]
     head = f"# {served.replicas} x {served.chips} x {printable(a.name)}; nodes need the vendor's device plugin\n"
     return head + "".join(f"---\n{yaml_text(o)}" for o in objects)
 
@@ -79,9 +80,6 @@ def _config(served: Served) -> list[dict[str, Any]]:
 
 def _deployment(served: Served, resource: str) -> dict[str, Any]:
     name = label(served.name)
-    volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
-    if served.files:
-        volumes.append({"name": "files", "configMap": {"name": name}})
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -93,25 +91,42 @@ def _deployment(served: Served, resource: str) -> dict[str, Any]:
             "selector": {"matchLabels": {"app": name}},
             "template": {
                 "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [_container(served, resource)], "volumes": volumes},
+                "spec": {"containers": [_alone(served, resource)], "volumes": pod_volumes(served)},
             },
         },
     }
 
 
-def _container(served: Served, resource: str) -> dict[str, Any]:
-    image = IMAGES.get((served.framework, served.accelerator.vendor), f"<image with {served.framework} {{}}>")
+def pod_volumes(served: Served) -> list[dict[str, Any]]:
+    """Shared memory for the processes of a server, and the files beside its command."""
+    shm: dict[str, Any] = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    return [shm, *([{"name": "files", "configMap": {"name": label(served.name)}}] if served.files else [])]
+
+
+def _alone(served: Served, resource: str) -> dict[str, Any]:
+    """The container of a replica on one host."""
     words = [f"{FOLDER}/{word}" if word in served.files else word for word in served.words]
     words = [word.replace("$", "$$") for word in words]  # or Kubernetes would put variables in
+    return container(served, resource, words, served.chips)
+
+
+def image_of(served: Served) -> str:
+    """The project's own image of this release, or a placeholder."""
+    known = IMAGES.get((served.framework, served.accelerator.vendor), f"<image with {served.framework} {{}}>")
+    return known.format(served.version)
+
+
+def container(served: Served, resource: str, words: list[str], chips: int) -> dict[str, Any]:
+    """A container that runs these words, variables already taken care of, on so many chips."""
     run = {"args": words[1:]} if served.framework in ENTRYPOINTS else {"command": words}
     probe = {"httpGet": {"path": HEALTH[served.framework], "port": PORT}, "periodSeconds": 10}
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     mounts += [{"name": "files", "mountPath": FOLDER}] if served.files else []
-    count = served.chips * (2 if served.accelerator.slug in HALVES else 1)
+    count = chips * (2 if served.accelerator.slug in HALVES else 1)
     token = {"name": "hugging-face", "key": "token", "optional": True}
     return {
         "name": "server",
-        "image": image.format(served.version),
+        "image": image_of(served),
         **run,
         "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}}],
         "ports": [{"containerPort": PORT}],
@@ -123,7 +138,8 @@ def _container(served: Served, resource: str) -> dict[str, Any]:
     }
 
 
-def _service(served: Served) -> dict[str, Any]:
+def service(served: Served) -> dict[str, Any]:
+    """The address of all replicas together."""
     name = label(served.name)
     ports = [{"port": 80, "targetPort": PORT}]
     return {
@@ -149,7 +165,7 @@ def _escaped(c: str) -> str:
 
 
 def yaml_text(value: Any, indent: int = 0) -> str:
-    """Block YAML of dicts, lists, strings, whole numbers and truth values."""
+    """Block YAML of dicts, lists, strings, whole numbers, truth values and nulls."""
     pad = " " * indent
     if isinstance(value, dict):
         return "".join(f"{pad}{_key(k)}:{_below(v, indent + 2)}" for k, v in value.items())
@@ -163,6 +179,8 @@ def _key(key: str) -> str:
 
 
 def _below(value: Any, indent: int) -> str:
+    if value in ({}, []):  # in a block they would read back as null
+        return " {}\n" if value == {} else " []\n"
     return f"\n{yaml_text(value, indent)}" if isinstance(value, dict | list) else f" {_scalar(value)}\n"
 
 
@@ -171,6 +189,8 @@ def _item(value: Any, indent: int) -> str:
 
 
 def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     return quoted(value) if isinstance(value, str) else str(value)

@@ -1,0 +1,88 @@
+"""The replicas of one host as a Docker Compose file, for a host that neither Kubernetes nor systemd looks after."""
+
+from typing import Any
+
+from .manifests import ENTRYPOINTS, FOLDER, HEALTH, PORT, Served, image_of, printable, yaml_text
+
+STARTS_WITHIN = "3600s"  # an hour to fetch, load and compile, as in the pod's startup probe
+# how a container reaches chips that Compose has no reservation for, as the vendors' own run commands do
+REACHED: dict[str, dict[str, Any]] = {
+    "amd": {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video", "render"]},
+    "intel": {"devices": ["/dev/dri"]},
+    "habana": {"runtime": "habana", "cap_add": ["SYS_NICE"], "environment": {"HABANA_VISIBLE_DEVICES": "all"}},
+    "huawei": {"devices": ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]},
+    "google": {"privileged": True},
+}
+
+
+def compose(served: Served) -> str:
+    """YAML of the replicas that one host takes (NVIDIA: each with its own chips and port; others: one).
+
+    Empty where the server's health address is not known: Compose would call a server sound that is still loading.
+    """
+    if served.framework not in HEALTH or not _reachable(served):
+        return ""
+    count = on_this_host(served)
+    services = {f"replica-{i + 1}": _service(served, i) for i in range(count)}
+    words = f"{count} of {served.replicas} replicas on this host, {served.chips} x {printable(served.accelerator.name)}"
+    found: dict[str, Any] = {"services": services, "volumes": {"hugging-face": {}}}
+    return f"# {words} each; docker compose up --detach\n{yaml_text(found)}"
+
+
+def on_this_host(served: Served) -> int:
+    """Replicas that share a host; where a container cannot be given single chips, one."""
+    a = served.accelerator
+    if a.vendor != "nvidia":
+        return 1
+    return max(min(served.replicas, a.chips_per_host // served.chips), 1)
+
+
+def _reachable(served: Served) -> bool:
+    a = served.accelerator
+    return a.kind == "cpu" or a.vendor in ("nvidia", "aws") or _vendor(served) in REACHED
+
+
+def _vendor(served: Served) -> str:
+    return "habana" if served.framework == "vllm-gaudi" else served.accelerator.vendor
+
+
+def _service(served: Served, index: int) -> dict[str, Any]:
+    words = [f"{FOLDER}/{word}" if word in served.files else word for word in served.words]
+    words = [word.replace("$", "$$") for word in words]  # or Compose would put variables in
+    run = {"command": words[1:]} if served.framework in ENTRYPOINTS else {"entrypoint": words}
+    chips = _chips(served, index)
+    files = [
+        {"type": "bind", "source": f"./{name}", "target": f"{FOLDER}/{name}", "read_only": True}
+        for name in served.files
+    ]
+    health = f"http://127.0.0.1:{PORT}{HEALTH[served.framework]}"
+    return {
+        "image": image_of(served),
+        **run,
+        **chips,
+        # without a value: taken from the shell or from .env beside this file, and never written here
+        "environment": {"HF_TOKEN": None, **chips.get("environment", {})},
+        "ports": [f"{PORT + index}:{PORT}"],
+        "ipc": "host",
+        "volumes": [{"type": "volume", "source": "hugging-face", "target": "/root/.cache/huggingface"}, *files],
+        "healthcheck": {
+            "test": ["CMD", "curl", "--fail", "--silent", health],
+            "interval": "10s",
+            "retries": 6,
+            "start_period": STARTS_WITHIN,
+        },
+        "restart": "unless-stopped",
+    }
+
+
+def _chips(served: Served, index: int) -> dict[str, Any]:
+    a = served.accelerator
+    if a.kind == "cpu":
+        return {}
+    if a.vendor == "nvidia":
+        ids = [str(index * served.chips + i) for i in range(served.chips)]
+        wanted = {"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}
+        return {"deploy": {"resources": {"reservations": {"devices": [wanted]}}}}
+    if a.vendor == "aws":
+        return {"devices": [f"/dev/neuron{i}" for i in range(served.chips)]}
+    return REACHED[_vendor(served)]
