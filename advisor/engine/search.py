@@ -279,11 +279,21 @@ def _planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
     return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 
 
+def output_bill_usd_per_hour(point: Point) -> float:
+    """The output tokens' part of the bill; an embedding has none and pays for its input."""
+    return point.usd_per_hour * (1 - point.prefill_fraction) or point.usd_per_hour
+
+
 def frontier(points: Sequence[Point]) -> set[int]:
-    """Indices of the points within the limits (of all, when none is) that no other beats in both cost and TPOT."""
-    pool = [k for k, p in enumerate(points) if p.meets_slo] or list(range(len(points)))
+    """Indices of the ranked points that no other beats in both the output's cost and TPOT.
+
+    Estimates take no part: they have not waited in a simulated queue, and would lie before those that have. Only when
+    nothing is ranked, the points within the limits are compared, or all when none is.
+    """
+    pool = [k for k, p in enumerate(points) if p.rank is not None]
+    pool = pool or [k for k, p in enumerate(points) if p.meets_slo] or list(range(len(points)))
     kept, least_s = set(), math.inf
-    for k in sorted(pool, key=lambda k: (points[k].usd_per_hour, points[k].tpot_s)):
+    for k in sorted(pool, key=lambda k: (output_bill_usd_per_hour(points[k]), points[k].tpot_s)):
         if points[k].tpot_s < least_s:
             kept.add(k)
             least_s = points[k].tpot_s

@@ -15,7 +15,7 @@ from advisor.engine.choose import Scale, final_score, table_scores
 from advisor.engine.evaluate import demand_of, evaluate
 from advisor.engine.lane import lanes
 from advisor.engine.plan import Constraints, Lengths, Slo
-from advisor.engine.search import Answer, frontier, search
+from advisor.engine.search import Answer, frontier, output_bill_usd_per_hour, search
 from advisor.engine.serving import closed_loop, open_loop
 from advisor.engine.trials import Design, Trials
 from advisor.engine.verify import scheduler_of
@@ -152,15 +152,16 @@ def test_idle_chips_of_an_instance_are_counted():
 def test_the_frontier_has_no_point_that_another_beats(easy: Answer):
     best = frontier(easy.points)
     assert best
-    good = [p for p in easy.points if p.meets_slo]
+    at = {k: (output_bill_usd_per_hour(p), p.tpot_s) for k, p in enumerate(easy.points) if p.rank is not None}
+    assert best <= set(at), "an estimate has not waited in a queue"
     for k in best:
-        p = easy.points[k]
-        assert not any(
-            q.usd_per_hour <= p.usd_per_hour
-            and q.tpot_s <= p.tpot_s
-            and (q.usd_per_hour, q.tpot_s) != (p.usd_per_hour, p.tpot_s)
-            for q in good
-        )
+        assert not any(usd <= at[k][0] and s <= at[k][1] and (usd, s) != at[k] for usd, s in at.values())
+
+
+def test_without_a_ranking_the_frontier_is_that_of_the_estimates(easy: Answer):
+    bare = [replace(p, rank=None) for p in easy.points]
+    best = frontier(bare)
+    assert best and all(bare[k].meets_slo for k in best)
 
 
 def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: Answer):
