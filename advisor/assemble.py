@@ -29,6 +29,7 @@ from advisor.engine.search import Answer, Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
 from advisor.result import answer_json
+from advisor.sharing import partitions_of
 from advisor.traffic import trace_of, users_of
 from advisor.workload import CHOICES
 from catalog.models import (
@@ -174,7 +175,7 @@ def model_row(wanted: str | Json) -> Json:
 def _accelerator(a: Accelerator) -> Json:
     columns = (
         "slug name vendor family kind memory_gib memory_gb_per_s dense_tflops cores sram_mib links pcie_gb_per_s "
-        "chips_per_host tdp_watts idle_watts stacks served not_served_reason sources"
+        "chips_per_host tdp_watts idle_watts stacks partitions served not_served_reason sources"
     ).split()
     return {name: getattr(a, name) for name in columns}
 
@@ -249,6 +250,7 @@ def chip_of(row: Json) -> Chip:
         pcie_bytes_per_s=row["pcie_gb_per_s"] * GB if row["pcie_gb_per_s"] else nan,
         served=row["served"],
         not_served_reason=row["not_served_reason"],
+        partitions=partitions_of(row),
     )
 
 
@@ -349,6 +351,7 @@ def workload_of(spec: Json) -> Workload:
             **{f"{key}_{side}": names(key, side) for key in CHOICES if key in c for side in ("allow", "deny")},
             acquisition=tuple(c["acquisition"]),
             quality=c["quality"],
+            partitions=c.get("partitions", "auto"),
             max_accelerators=c["max_accelerators"],
             max_usd_per_month=c["max_usd_per_month"],
             inventory_chips={slug: n + spec["owned"].get(slug, 0) for slug, n in spec["inventory"].items()},

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor import batches, bill, capacity, choice, tuned
+from advisor import batches, bill, capacity, choice, sharing, tuned
 from advisor.embedding import makes_vectors, vectors
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
@@ -115,6 +115,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "spare_replicas": s.spare_replicas,
         "concurrency": s.concurrency,
         "max_batched_tokens": s.lane.max_batched_tokens,
+        "partition": sharing.partition_json(s.lane.choice.accelerator),
         "speculative": tuned.speculative_json(catalog.model, s),
         "disaggregated": tuned.disaggregated_json(s),
         "memory": {
@@ -262,6 +263,7 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
     slo, v = workload.slo, s.verified
     c, carrying = s.lane.choice, s.replicas - s.spare_replicas
     spare = f", {counted(s.spare_replicas, 'spare replica')} beside" if s.spare_replicas else ""
+    each = "instance" if c.accelerator.cut else "chip"
     cache = f"{s.memory.kv_capacity_tokens * c.lanes:,.0f} tokens of cache fit into a replica"
     load = [
         f"the peak of {workload.requests_per_s_peak:g} requests/s is simulated on "
@@ -269,11 +271,12 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
         f"{s.utilisation_fraction:.0%} of the capacity"
     ]
     said = [
-        f"weights take {s.memory.weights_bytes / GIB:.1f} GiB of {c.accelerator.memory_bytes / GIB:.1f} GiB per chip; "
-        + (cache if keeps_cache(s) else "no cache is kept"),
+        f"weights take {s.memory.weights_bytes / GIB:.1f} GiB of {c.accelerator.memory_bytes / GIB:.1f} GiB "
+        f"per {each}; " + (cache if keeps_cache(s) else "no cache is kept"),
         f"a {'prefill' if makes_vectors(workload) else 'decode'} step waits longest for {WAITS[r['bound']]}",
         *(batches.reasons(r) or load),
     ]
+    said += sharing.said_of_cut(c.accelerator)
     if c.quantization.quality == "near_lossless":
         said.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     limits = (

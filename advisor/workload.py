@@ -94,6 +94,11 @@ class Site(Section):
     region: Name | None = None  # of the catalog: electricity, carbon, PUE and colocation of owned hosts
 
 
+def yes_word(value: object) -> object:
+    """YAML 1.1 reads `yes` and `no` as truth values."""
+    return {False: "no", True: "yes"}.get(value, value) if isinstance(value, bool) else value
+
+
 class Constraints(Section):
     accelerators: Choice = Choice()
     vendors: Choice = Choice()
@@ -108,6 +113,8 @@ class Constraints(Section):
     ]
     terms: Annotated[list[Term], Field(min_length=1, max_length=5)] = ["on_demand"]  # of rents that are ranked
     quality: Literal["lossless", "near_lossless", "any"] = "near_lossless"
+    # hardware instances of a chip (MIG): told beside a small answer, ranked like the rest, or nothing else
+    partitions: Annotated[Literal["no", "auto", "yes", "required"], BeforeValidator(yes_word)] = "auto"
     max_accelerators: Count | None = None
     max_usd_per_month: Positive | None = None
     site: Site = Site()

@@ -89,6 +89,7 @@ def accelerator(chip: Accelerator) -> list[Section]:
             ("Chips in a host", chip.chips_per_host, ""),
             ("PCI Express", chip.pcie_gb_per_s, "GB/s"),
         ),
+        section("Hardware partitions", sources.get("partitions"), *partitions(chip.partitions)),
         section("Power", sources.get("power"), ("TDP", chip.tdp_watts, "W"), ("Idle", chip.idle_watts, "W")),
         section("Price", sources.get("price"), ("Typical", chip.typical_price_usd, "USD")),
         section(
@@ -98,6 +99,20 @@ def accelerator(chip: Accelerator) -> list[Section]:
             ("To be had as", chip.bought_as, ""),
             ("Runs an open framework", "yes" if chip.served else f"no: {chip.not_served_reason}", ""),
         ),
+    ]
+
+
+def partitions(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Ways to cut the chip into instances that share nothing."""
+    return [
+        (
+            f"{found['way']} {p['name']}",
+            f"{p['instances']} instances of {figure(p['gib'])} GiB and {p['cores']} cores, "
+            f"{p['compute_slices']}/{found['compute_slices']} of the compute, "
+            f"{p['memory_slices']}/{found['memory_slices']} of the memory",
+            "",
+        )
+        for p in found.get("profiles", [])
     ]
 
 

@@ -39,6 +39,7 @@ ROLES = ("serving", "training", "library")
 FACTS = ("first_release", "releases", "licence", "speculative")
 UNIT_KINDS = ("board", "host", "rack", "slice")
 COOLINGS = ("air", "liquid", "air or liquid", "passive")
+PROFILE = ("name", "compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
 BENCHMARKS = "chips.csv"
 BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
 DISCOUNT_COLUMNS = ("provider", "accelerator", "term", "discount_fraction", "as_of", "source")
@@ -129,7 +130,7 @@ def accelerator(path: Path) -> Row:
     given, where = read_yaml(path), path.name
     plain = ("slug", "name", "vendor", "family", "kind", "stacks", "bought_as", "served")
     optional = ("architecture", "form_factor", "release_year", "not_served_reason", "notes")
-    groups = ("dense_tflops", "chip", "links", "power", "price")
+    groups = ("dense_tflops", "chip", "links", "power", "price", "partitions")
     check_keys(where, given, (*plain, "memory", "host"), (*optional, *groups))
     check_choice(f"{where}: kind", given["kind"], KINDS)
     if given["slug"] != path.stem:
@@ -154,6 +155,8 @@ def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
         row["links"] = _links(f"{where}: links", given["links"])
     if "power" in given:
         row |= _numbers(f"{where}: power", given["power"], ("tdp_watts",), ("idle_watts",))
+    if "partitions" in given:
+        row["partitions"] = _partitions(f"{where}: partitions", given["partitions"])
     if "price" in given:
         row["typical_price_usd"] = _numbers(f"{where}: price", given["price"], ("typical_usd",))["typical_usd"]
     return row
@@ -167,6 +170,21 @@ def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
         for key in tier.keys() - {"name", "topology"}:
             check_number(f"{where}.{key}", tier[key])
     return list(tiers)
+
+
+def _partitions(where: str, given: Mapping[str, Any]) -> Row:
+    """Ways to cut the chip in hardware; equal instances of one profile never hold more than there is."""
+    found = group(where, given, ("way", "compute_slices", "memory_slices", "profiles"))
+    for profile in found["profiles"]:
+        check_keys(where, profile, PROFILE)
+        for key in profile.keys() - {"name"}:
+            check_number(f"{where}.{profile['name']}.{key}", profile[key])
+        for key in ("compute_slices", "memory_slices"):
+            if profile[key] * profile["instances"] > found[key]:
+                raise FixtureError(
+                    f"{where}: {profile['instances']} x {profile['name']} take more {key} than there are"
+                )
+    return found
 
 
 def served_model(path: Path) -> Row:

@@ -49,6 +49,9 @@ class Accelerator(Sourced):
     chips_per_host = models.IntegerField(default=8)
     tdp_watts = models.FloatField(null=True, blank=True)
     idle_watts = models.FloatField(null=True, blank=True)
+    partitions = models.JSONField(
+        default=dict, blank=True
+    )  # {way, compute_slices, memory_slices, profiles}; empty: none
     stacks = models.JSONField(default=list)
     bought_as = models.JSONField(default=list)  # rent | own | api
     typical_price_usd = models.FloatField(null=True, blank=True)

@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
 
 from .drafting import Acceptance
 from .encoder import EMBEDDING, computed_source_tokens, has_encoder, unsuited, whole_prompts
-from .hardware import Accelerator, Scopes, efficiency, overhead
+from .hardware import Accelerator, Efficiency, Scopes, cut_into, efficiency, overhead
 from .lane import Lane
 from .layout import HALF, Choice, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, Recurrent
@@ -208,7 +208,7 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]
                 yield 1, 1, n, n
     most, layers = max(sizes), sum(b.count for b in model.blocks)
     plain = not any(b.stage == "encoder" for b in model.blocks)  # no framework pipelines an encoder-decoder
-    if plain and most >= accelerator.chips_per_host and not any(h % most for h in heads):
+    if plain and not accelerator.cut and most >= accelerator.chips_per_host and not any(h % most for h in heads):
         yield from ((most, stages, 1, 1) for stages in (2, 4) if layers >= stages)
 
 
@@ -222,19 +222,32 @@ def enumerate_lanes(
     formats, c = formats_for(workload, catalog), workload.constraints
     sold = most_together(workload, catalog)
     for a in chips:
-        sizes = _sizes(a, sold[a.slug])
         own = [
             lane
             for f in catalog.frameworks
             if _wanted(f.slug, c.frameworks_allow, c.frameworks_deny)
             if launchable(f, catalog.model) and runs_on(f, a) and able(f, catalog.model)
-            for lane in _lanes_of(workload, catalog, a, f, formats, sizes)
+            for way in ways_to_cut(a, c.partitions)
+            for lane in _lanes_of(workload, catalog, way, f, formats, [1] if way.cut else _sizes(a, sold[a.slug]))
         ]
         if not own:
-            detail = _why_unsupported(catalog, a, formats)
+            detail = _uncut(a, c.partitions) or _why_unsupported(catalog, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         wanted += own
     return wanted, rejections
+
+
+def ways_to_cut(a: Accelerator, partitions: str) -> list[Accelerator]:
+    """The chip whole, and in hardware instances, as the planner wants it."""
+    whole = [] if partitions == "required" else [a]
+    return whole + ([cut_into(a, p) for p in a.partitions] if partitions in ("yes", "required") else [])
+
+
+def _uncut(a: Accelerator, partitions: str) -> str:
+    """Why a chip cannot be had in isolated instances; empty: it can, or nobody asks for it."""
+    if partitions != "required" or a.partitions:
+        return ""
+    return f"no hardware partitions of {a.name} are known, and constraints.partitions: required asks for them"
 
 
 def most_together(workload: Workload, catalog: Catalog) -> dict[str, int]:
@@ -251,6 +264,12 @@ def _sizes(a: Accelerator, sold: int) -> list[int]:
     return [n for n in (1, 2, 4, 8, 16) if n <= min(sold, max(reach, a.chips_per_host))]
 
 
+def reached_on(scopes: Scopes, a: Accelerator) -> Efficiency:
+    """What kernels reach on the chip; an instance of it is only its relative: nobody measured the slice."""
+    found = efficiency(scopes, a.slug, a.family, a.kind)
+    return replace(found, basis="relative") if a.cut and found.basis == "measured" else found
+
+
 def _lanes_of(
     workload: Workload,
     catalog: Catalog,
@@ -260,7 +279,7 @@ def _lanes_of(
     sizes: Sequence[int],
 ) -> Iterator[Lane]:
     """The lanes of one chip under one framework."""
-    reached = efficiency(catalog.scopes, a.slug, a.family, a.kind)
+    reached = reached_on(catalog.scopes, a)
     extra = overhead(catalog.scopes, f.slug, f.version)
     loaded = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
     layouts = list(_parallel_sizes(catalog.model, a, sizes))

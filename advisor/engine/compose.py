@@ -34,7 +34,7 @@ def on_this_host(served: Served) -> int:
     a = served.accelerator
     if a.vendor != "nvidia":
         return 1
-    return max(min(served.replicas, a.chips_per_host // served.chips), 1)
+    return max(min(served.replicas, a.instances if a.cut else a.chips_per_host // served.chips), 1)
 
 
 def _reachable(served: Served) -> bool:
@@ -80,7 +80,7 @@ def _chips(served: Served, index: int) -> dict[str, Any]:
     if a.kind == "cpu":
         return {}
     if a.vendor == "nvidia":
-        ids = [str(index * served.chips + i) for i in range(served.chips)]
+        ids = [f"0:{index}"] if a.cut else [str(index * served.chips + i) for i in range(served.chips)]
         wanted = {"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}
         return {"deploy": {"resources": {"reservations": {"devices": [wanted]}}}}
     if a.vendor == "aws":

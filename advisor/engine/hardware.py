@@ -158,6 +158,7 @@ def cut_into(a: Accelerator, p: Partition) -> Accelerator:
         cores=p.cores,
         sram_bytes=a.sram_bytes * p.sram_fraction,
         links=(),
+        chips_per_host=1,
         pcie_bytes_per_s=a.pcie_bytes_per_s / p.instances,
         partitions=(),
         cut=p,

@@ -7,6 +7,7 @@ from typing import NotRequired, TypedDict
 
 from .compose import compose
 from .encoder import EMBEDDING
+from .launch_cut import notes_of_cut, one_instance, partition_script
 from .launch_variants import draft_words, pool_notes, pool_words, trtllm_lines
 from .layout import HALF
 from .leader_workers import leader_workers
@@ -337,6 +338,7 @@ def notes(start: Start) -> list[str]:
     """What a reader of the script must know before running it."""
     s, most, framework = start.s, start.longest, start.s.lane.framework
     said = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
+    said += notes_of_cut(s.lane.choice.accelerator)
     said.append(f"get it: {install(s.lane.choice.accelerator.vendor, framework.slug, framework.version)}")
     if s.replicas > 1:
         said.append("put a load balancer in front of the replicas; replicas on one host need their own chips and port")
@@ -369,6 +371,7 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     writer = WRITERS.get(s.lane.framework.slug)
     if writer is None:
         return {"command": "", "files": {}}
+    s = one_instance(s)
     start = start_of(name, s, model, workload)
     plain = [*writer(start), *draft_words(s, model)]
     words = [*plain, *pool_words(s, "decode")]
@@ -378,6 +381,8 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     if s.lane.framework.slug == "tensorrt-llm":
         options = trtllm_options(s, start.longest_source_tokens, start.shares_prefixes)
         files[TRTLLM_OPTIONS] = options + trtllm_lines(s, model)
+    if s.lane.choice.accelerator.cut:
+        files["partition.sh"] = partition_script(s.lane.choice.accelerator)
     served = served_of(name, start, words, files.get(TRTLLM_OPTIONS, ""))
     files |= on_one_host(served) if start.hosts == 1 else on_hosts(served, start, words)
     found: Launch = {"command": shlex.join(words), "files": files}

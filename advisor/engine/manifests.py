@@ -64,6 +64,8 @@ def kubernetes(served: Served) -> str:
     """YAML of a Deployment and a Service; empty where the health address or the resource is not known."""
     a = served.accelerator
     resource = RESOURCES.get((a.vendor, a.kind), "")
+    if a.cut and a.cut.way == "MIG":  # as the device plugin names them under mig.strategy: mixed
+        resource = f"nvidia.com/mig-{a.cut.profile}"
     if served.framework not in HEALTH or not (resource or a.kind == "cpu"):
         return ""
     objects = [*_config(served), _deployment(served, resource), service(served)]

@@ -51,6 +51,7 @@ class Constraints:
     formats_deny: tuple[str, ...] = ()
     acquisition: tuple[str, ...] = ("rent",)
     quality: str = "near_lossless"  # lossless | near_lossless | any
+    partitions: str = "auto"  # hardware instances of a chip: no | auto (told beside) | yes (ranked too) | required
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
     inventory_chips: Mapping[str, int] = field(default_factory=dict)  # accelerator -> what can be had; absent: any

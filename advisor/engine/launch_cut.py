@@ -1,0 +1,39 @@
+"""How a chip is cut into its instances before anything starts, and what then starts on each of them."""
+
+from dataclasses import replace
+
+from .hardware import Accelerator
+from .trials import Scored
+
+VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
+
+
+def one_instance(s: Scored) -> Scored:
+    """A replica that is a cut chip, as its instances: each is started by itself."""
+    n = s.lane.choice.accelerator.instances
+    return replace(s, concurrency=s.concurrency // n, replicas=s.replicas * n, spare_replicas=s.spare_replicas * n)
+
+
+def cutting(a: Accelerator) -> list[str]:
+    """Commands that cut every chip of a host, as the vendors document them; nothing may run on it meanwhile."""
+    assert a.cut is not None
+    if a.vendor == "nvidia":
+        each = ",".join([a.cut.profile] * a.cut.instances)
+        return ["nvidia-smi -mig 1", f"nvidia-smi mig -cgi {each} -C", "nvidia-smi -L  # the UUIDs of the instances"]
+    compute, _, memory = a.cut.profile.partition("/")
+    domains = [f"amd-smi set --memory-partition {memory}"] if memory else []
+    return [f"amd-smi set --compute-partition {compute}", *domains, "amd-smi list"]
+
+
+def partition_script(a: Accelerator) -> str:
+    return "\n".join(["#!/bin/sh", "set -e", *cutting(a)]) + "\n"
+
+
+def notes_of_cut(a: Accelerator) -> list[str]:
+    """What a reader of the start script must know of a cut chip."""
+    if a.cut is None:
+        return []
+    return [
+        f"partition.sh makes {a.cut.instances} x {a.cut.profile} of every card; run this once on each of them",
+        f"with its own port and {VISIBLE[a.vendor]} set to that instance alone",
+    ]
