@@ -9,6 +9,7 @@ from advisor.engine.plan import Rejection, Workload
 from advisor.engine.scores import NAMES, Score, weights_of
 from advisor.engine.search import Answer, Scored
 from advisor.engine.tornado import Bar, Ranges, tornado
+from advisor.engine.viewpoints import DEAREST_FACTOR
 from advisor.intervals import interval_fractions
 
 Json = dict[str, Any]
@@ -33,6 +34,18 @@ def score_json(score: Score) -> Json:
         "high": rounded(score.high_fraction),
         "facts": list(score.facts),
     }
+
+
+def bound_json(workload: Workload, answer: Answer) -> Json | None:
+    """The price beyond which nothing is ranked, where the planner named none and the objective does not look at it."""
+    most = answer.bound_usd_per_month
+    if most is None:
+        return None
+    said = (
+        f"sought among what costs at most ${most:,.0f} a month, {DEAREST_FACTOR:g} times the cheapest that holds: "
+        f"{workload.objective} alone does not look at the price; constraints.max_usd_per_month sets another limit"
+    )
+    return {"usd_per_month": rounded(most), "times_cheapest": DEAREST_FACTOR, "said": said}
 
 
 def weights_json(workload: Workload) -> Json:

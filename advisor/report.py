@@ -114,7 +114,9 @@ def launch(r: Row) -> str:
 
 def views(result: Row) -> list[str]:
     found = {name: rank for name, rank in result["views"].items() if rank is not None}
-    return ["best by view: " + ", ".join(f"{name} #{rank}" for name, rank in found.items())] if found else []
+    bound = result.get("price_bound")
+    lines = ["best by view: " + ", ".join(f"{name} #{rank}" for name, rank in found.items())] if found else []
+    return lines + ([bound["said"]] if bound else [])
 
 
 def sureness(result: Row, most: int = 3) -> list[str]:

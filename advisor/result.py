@@ -57,6 +57,7 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
         "verdict": verdict(workload, answer.ranked, options, near),
         "recommendations": options,
         "views": {view: place + 1 for view, place in answer.views.items()},
+        "price_bound": choice.bound_json(workload, answer),
         "weights": choice.weights_json(workload),
         "near_misses": near,
         "owned": capacity.owned(spec, taken, catalog, answer),

@@ -29,7 +29,7 @@ BARE = set(
     tp pp ep dp moe_tp replicas spare_replicas concurrency max_batch kernel_shape
     cores chips accelerators chips_per_host near_chips vcpus attempt rank racks
     pue input_cv2 output_cv2 roof_exponent matmul_factor memory_factor prefill_factor expert_factor collective_factor
-    matrix_factor routing_evenness beams
+    matrix_factor routing_evenness beams bound_factor
     year seed preemptions steps requests
     """.split()
 )

@@ -29,6 +29,7 @@ QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 TRAINED_ONLY = ("ternary",)  # cannot be made from a 16-bit checkpoint
 RETRAINED = ("int4-qat", "int4-sparse", "bitnet")  # formats that take a training to make
 LEAST_BITS = 4.0  # below it a smaller model is usually better (arXiv 2210.17323): offered in no search
+PIPELINE = "pipeline_parallel"  # feature of a framework
 ALLOWED = {"lossless": 0, "near_lossless": 1, "any": 2}
 
 
@@ -164,6 +165,11 @@ def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
     )
 
 
+def joins_hosts(framework: Framework) -> bool:
+    """Whether its documentation says how one replica spans hosts, layer by layer."""
+    return PIPELINE in framework.features
+
+
 def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
     """Weight formats within the asked quality; wider than the published checkpoint is never offered.
 
@@ -282,7 +288,7 @@ def _lanes_of(
     reached = reached_on(catalog.scopes, a)
     extra = overhead(catalog.scopes, f.slug, f.version)
     loaded = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
-    layouts = list(_parallel_sizes(catalog.model, a, sizes))
+    layouts = [sized for sized in _parallel_sizes(catalog.model, a, sizes) if sized[1] == 1 or joins_hosts(f)]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
     for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
         yield Lane(

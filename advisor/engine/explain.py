@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .candidates import Catalog, enumerate_lanes, most_together
+from .candidates import Catalog, enumerate_lanes, joins_hosts, most_together, runs_on
 from .choose import SHOWN, Found, describe
 from .encoder import EMBEDDING
 from .evaluate import Shortfall, Table
@@ -220,10 +220,11 @@ def _too_much(workload: Workload, s: Scored) -> Rejection:
             smallest_change=change,
         )
     limit = c.max_usd_per_month or 0.0
+    whose = f", {c.bound_factor:g} times the cheapest that holds" if c.bound_factor else ""
     return Rejection(
         accelerator=slug,
         reason="too_expensive",
-        detail=f"${monthly:,.0f} a month > ${limit:,.0f} ({describe(s.lane)})",
+        detail=f"${monthly:,.0f} a month > ${limit:,.0f}{whose} ({describe(s.lane)})",
         limit=limit,
         reached=monthly,
         smallest_change=change,
@@ -248,7 +249,10 @@ def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rej
         return []
     chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
     fitting, sold = _fitting_formats(workload, catalog, chips), most_together(workload, catalog)
-    return [_no_room(slug, short, fitting.get(slug), sold[slug]) for slug, short in table.shortfalls.items()]
+    alone = {a.slug: not any(runs_on(f, a) and joins_hosts(f) for f in catalog.frameworks) for a in chips}
+    return [
+        _no_room(slug, short, fitting.get(slug), sold[slug], alone[slug]) for slug, short in table.shortfalls.items()
+    ]
 
 
 def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
@@ -265,11 +269,12 @@ def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accel
     return {w.choice.accelerator.slug: w for w in found}
 
 
-def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int) -> Rejection:
+def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
     needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
     change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
     tail = "" if fitting else "; no weight format of the catalog fits"
     tail += f"; no offer joins more than {sold} of them" if sold < 8 else ""
+    tail += ", and none of its frameworks documents a replica over several hosts" if alone else ""
     return Rejection(
         accelerator=slug,
         reason="does_not_fit",

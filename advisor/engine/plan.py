@@ -54,6 +54,7 @@ class Constraints:
     partitions: str = "auto"  # hardware instances of a chip: no | auto (told beside) | yes (ranked too) | required
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
+    bound_factor: float | None = None  # the limit above is this many times the cheapest that holds, not the planner's
     inventory_chips: Mapping[str, int] = field(default_factory=dict)  # accelerator -> what can be had; absent: any
     max_watts: float | None = None  # of the site, all chips busy, PUE included
     max_rack_watts: float | None = None  # that one rack feeds, before PUE

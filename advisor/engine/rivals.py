@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .candidates import Catalog, able, launchable, runs_on
+from .candidates import Catalog, able, joins_hosts, launchable, runs_on
 from .choose import Figures, Scale, objective
 from .formats import under
 from .launch import FILES, ON_LOAD, PACKAGES
@@ -49,6 +49,8 @@ def _refused(catalog: Catalog, s: Scored, f: Framework) -> str:
         return "is not known to serve this kind of model"
     if q.slug not in f.quantizations:
         return f"is not known to load {q.name}"
+    if s.lane.choice.pp > 1 and not joins_hosts(f):
+        return "documents no replica over several hosts"
     return unsupported(a, q)
 
 

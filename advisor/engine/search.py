@@ -32,7 +32,7 @@ from .plan import Rejection, Workload
 from .scores import declared
 from .trials import Scored, Trials
 from .variants import TRIED, variants
-from .viewpoints import winners, with_winners
+from .viewpoints import bounded, winners, with_winners
 
 __all__ = [
     "CONCURRENCY",
@@ -92,6 +92,7 @@ class Answer:
     views: Mapping[str, int] = field(default_factory=dict)  # place in `shown` of the best from each point of view
     frameworks_left: tuple[Rejection, ...] = ()  # a framework's or format's slug in the place of the accelerator's
     formats_left: tuple[Rejection, ...] = ()
+    bound_usd_per_month: float | None = None  # beyond it nothing is ranked, though the planner named no budget
 
     @property
     def shown(self) -> tuple[Scored, ...]:
@@ -129,8 +130,9 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     tell("estimating step times", 0.1)
     table = evaluate(workload, catalog, wanted)
     scale = scale_of(workload, table, declared(workload, catalog))
-    rejections += refused + narrowed(workload, catalog, scale, does_not_fit(workload, catalog, table))
     trials = Trials(workload, catalog, table)
+    workload = bounded(workload, trials, scale)
+    rejections += refused + narrowed(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, left = _decide(workload, trials, scale, tell)
     others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(ranked[:TRIED])}
     if workload.variants == "adopt":
@@ -157,6 +159,7 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         views=views,
         frameworks_left=tuple(frameworks(workload, trials, scale, chips, shown)),
         formats_left=tuple(formats(workload, trials, scale, chips, shown)),
+        bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
     )
 
 

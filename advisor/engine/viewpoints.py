@@ -22,6 +22,24 @@ OBJECTIVES = {
 }
 DEAREST_FACTOR = 5.0  # of the cheapest: nobody pays a hundred times as much for the last milliseconds
 CARBON = "carbon"  # the one objective that takes another offer than the cheapest
+PRICED = ("cost", "balanced")  # objectives that weigh the price themselves
+
+
+def bounded(workload: Workload, trials: Trials, scale: Scale) -> Workload:
+    """The question with the price bound of the views, where its objective does not look at the price.
+
+    As it is where the planner named a budget, and where nothing holds.
+    """
+    if workload.objective in PRICED or workload.constraints.max_usd_per_month is not None:
+        return workload
+    asked = replace(workload, objective="cost")
+    table = reoffered(asked, trials.catalog, trials.table) if workload.objective == CARBON else trials.table
+    cheapest = _winner(asked, trials.among(table), scale)
+    if cheapest is None:
+        return workload
+    most = DEAREST_FACTOR * cheapest.usd_per_hour * HOURS_PER_MONTH
+    limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=DEAREST_FACTOR)
+    return replace(workload, constraints=limits)
 
 
 def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Scored]:

@@ -76,7 +76,7 @@ VLLM = Framework(
     slug="vllm", name="vLLM", version="0.24.0", stacks=("cuda",), vendors=(), kinds=("gpu",),
     quantizations=("bf16", "fp8", "awq"), kv_dtypes=("bf16", "fp8"), mixers=("attention", "window"),
     scheduler="chunked", default_max_batched_tokens=8192, max_running_requests=1024, memory_fraction=0.9,
-    runtime_bytes=2 * GIB, block_tokens=16, graph_max_tokens=512,
+    runtime_bytes=2 * GIB, block_tokens=16, graph_max_tokens=512, features=("pipeline_parallel",),
 )  # fmt: skip
 SGLANG = replace(VLLM, slug="sglang", name="SGLang", version="0.5.10", scheduler="prefill_first", memory_fraction=0.88)
 

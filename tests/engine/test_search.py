@@ -238,7 +238,7 @@ def test_a_question_that_leaves_no_layout_is_an_answer():
 def test_found_prefixes_count_only_for_frameworks_that_share_them():
     """The same chip needs no less for a stated hit rate where the framework keeps no common prefixes."""
     hits = question(prefix_cache_hit_fraction=0.8)
-    sharing = replace(VLLM, features=("prefix_caching",))
+    sharing = replace(VLLM, features=(*VLLM.features, "prefix_caching"))
     plain, shared = (
         evaluate(hits, world, lanes_of(hits, world)) for world in (catalog(frameworks=(f,)) for f in (VLLM, sharing))
     )

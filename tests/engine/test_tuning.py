@@ -17,7 +17,9 @@ from advisor.engine.tuning import OptimisationPlan, Setup, measured, optimisatio
 from tests.engine.catalog_sample import LLAMA_8B, LLAMA_70B, SGLANG, VLLM, catalog, question
 
 DRAFTS = (Acceptance(method="eagle", task="chat", accepted_fraction=0.7, source="sample"),)
-ABLE = replace(VLLM, features=("prefix_caching", "speculative", "disaggregation"), speculative=("eagle",))
+ABLE = replace(
+    VLLM, features=(*VLLM.features, "prefix_caching", "speculative", "disaggregation"), speculative=("eagle",)
+)
 WORLD = catalog(acceptances=DRAFTS, frameworks=(ABLE, SGLANG))
 ASKED = question(prefix_cache_hit_fraction=0.3)
 

@@ -15,7 +15,7 @@ from advisor.engine.variants import pool_sizes
 from tests.engine.catalog_sample import LLAMA_8B, SGLANG, VLLM, catalog, offer, question
 
 NGRAM = Acceptance(method="ngram", task="summarisation", accepted_fraction=0.7, source="sample")
-ABLE = replace(VLLM, features=("prefix_caching", "disaggregation"), speculative=("ngram",))
+ABLE = replace(VLLM, features=(*VLLM.features, "prefix_caching", "disaggregation"), speculative=("ngram",))
 ONE_FRAMEWORK = catalog(acceptances=(NGRAM,), frameworks=(ABLE,))
 SUMMARIES = question(task="summarisation", slo=Slo(ttft_p95_s=1.0, tpot_p95_s=0.04))
 EQUAL = Lengths(mean_tokens=4000, p95_tokens=4000)

@@ -1,0 +1,51 @@
+"""An objective that does not look at the price is sought among what costs at most five times the cheapest."""
+
+import pytest
+
+from advisor.engine.money import HOURS_PER_MONTH
+from advisor.engine.plan import Constraints, Slo
+from advisor.engine.search import search
+from advisor.engine.viewpoints import DEAREST_FACTOR
+from tests.engine.catalog_sample import GIB, VLLM, catalog, chip, offer, question
+
+QUICK = chip("quick", memory_bytes=141 * GIB, memory_bytes_per_s=2e13)
+KNOWN = catalog(
+    accelerators=(*catalog().accelerators, QUICK),
+    offers=(*catalog().offers, offer("quick", 400.0)),  # a hundred times the price of `big`, four times as fast
+    frameworks=(VLLM,),
+)
+
+
+def first(**changes):
+    return search(question(variants="no", **changes), KNOWN)
+
+
+def test_the_fastest_at_any_price_is_not_the_answer_to_latency():
+    cheapest, answer = first(), first(objective="latency")
+    bound = DEAREST_FACTOR * cheapest.ranked[0].usd_per_hour * HOURS_PER_MONTH
+    assert answer.bound_usd_per_month == pytest.approx(bound)
+    assert all(s.usd_per_hour * HOURS_PER_MONTH <= bound for s in answer.shown)
+    (why,) = [r for r in answer.rejections if r.accelerator == "quick"]
+    assert why.reason == "too_expensive" and "5 times the cheapest that holds" in why.detail
+    assert answer.views["fastest"] == 0
+
+
+def test_the_planner_sets_another_bound():
+    answer = first(objective="latency", constraints=Constraints(max_usd_per_month=1e7))
+    assert answer.ranked[0].lane.choice.accelerator.slug == "quick" and answer.bound_usd_per_month is None
+
+
+@pytest.mark.parametrize("objective", ["throughput", "energy", "carbon"])
+def test_the_other_objectives_have_the_same_bound(objective):
+    answer = first(objective=objective)
+    assert answer.bound_usd_per_month == pytest.approx(first(objective="latency").bound_usd_per_month)
+
+
+@pytest.mark.parametrize("objective", ["cost", "balanced"])
+def test_an_objective_that_weighs_the_price_has_none(objective):
+    assert first(objective=objective).bound_usd_per_month is None
+
+
+def test_where_nothing_holds_there_is_no_bound():
+    answer = first(objective="latency", slo=Slo(ttft_p95_s=1e-6))
+    assert answer.ranked == () and answer.bound_usd_per_month is None
