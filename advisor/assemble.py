@@ -364,6 +364,8 @@ def workload_of(spec: Json) -> Workload:
         team=tuple(sorted(spec.get("team", {}).items())),
         task=spec.get("task", "any"),
         variants=spec.get("variants", "show"),
+        drafts=spec.get("speculative", "yes") == "yes",
+        apart=spec.get("disaggregated", "yes") == "yes",
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
     )

@@ -2,210 +2,38 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from django import forms
 from django.conf import settings
 
 from advisor import workload
-from catalog.models import Accelerator, Region, ServedModel
+from advisor.form_fields import (
+    ADVANCED,
+    COUNTS,
+    CURVE,
+    FIELDS,
+    FILE,
+    LINES,
+    LIST,
+    NUMBER,
+    ONE_OF,
+    QUESTION,
+    SOME_OF,
+    TRACE_FILE,
+    TRACE_TEXT,
+    VALUES,
+    WHOLE,
+    Field,
+    Group,
+)
+from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
 
-NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
-LINES, COUNTS = "lines", "counts"
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
-
-
-@dataclass(frozen=True)
-class Field:
-    """One form field: its path in the file, its label with the unit, how its text is read."""
-
-    path: str
-    label: str
-    reads: str = NUMBER
-    help: str = ""
-    choices: tuple[tuple[str, str], ...] = ()
-    suggestions: str = ""  # which datalist
-
-
-@dataclass(frozen=True)
-class Group:
-    title: str
-    fields: tuple[Field, ...]
-    help: str = ""
-
-
-QUESTION = (
-    Group(
-        "Model",
-        (
-            Field("name", "Name of this workload", TEXT, "How you will find it again"),
-            Field("model", "Model", TEXT, "An id of the catalog; type to search", suggestions="models"),
-            Field(
-                "kind",
-                "What it does",
-                ONE_OF,
-                "An embedding has no output tokens; its limit is that of the whole answer",
-                choices=(
-                    ("serving", "generates tokens"),
-                    ("embedding", "makes embeddings"),
-                    ("batch", "a batch with a deadline"),
-                    ("portfolio", "several workloads on one fleet (as YAML, below)"),
-                ),
-            ),
-        ),
-    ),
-    Group(
-        "Traffic",
-        (
-            Field(
-                "traffic.input_tokens.mean", "Input tokens, mean", help="Of speech: positions, 50 a second, one window"
-            ),
-            Field("traffic.input_tokens.p95", "Input tokens, 95th percentile", help="Empty: always the mean"),
-            Field("traffic.output_tokens.mean", "Output tokens, mean"),
-            Field("traffic.output_tokens.p95", "Output tokens, 95th percentile", help="Empty: always the mean"),
-            Field("traffic.requests_per_s.mean", "Requests per second, mean"),
-            Field("traffic.requests_per_s.peak", "Requests per second, peak", help="What must still meet the SLO"),
-            Field("traffic.users.active", "Or: active users", help="Instead of requests per second"),
-            Field("traffic.users.think_s", "Seconds between a user's requests", help="With active users only"),
-            Field(
-                "traffic.trace.csv",
-                "Or: a recorded trace",
-                LINES,
-                "Lines of arrival_s,input_tokens,output_tokens under that head line, instead of tokens and requests",
-            ),
-            Field("batch.requests", "Of a batch: requests", help="Instead of requests per second and users"),
-            Field("batch.deadline_hours", "Of a batch: done within hours"),
-            Field("batch.every_hours", "Of a batch: again every so many hours", help="Empty: one after the other"),
-            Field("traffic.prefix_cache_hit_rate", "Prefix cache hit rate", help="0 to 1"),
-            Field(
-                "task",
-                "What the tokens are for",
-                ONE_OF,
-                "How well drafts hold, and what a narrower format may cost",
-                choices=tuple((task, task) for task in get_args(workload.Task)),
-            ),
-            Field(
-                "traffic.load_curve",
-                "Load over the week",
-                ONE_OF,
-                choices=(("flat", "flat"), ("office_hours", "office hours")),
-            ),
-        ),
-        "Tokens of one request and how often requests come. A mean alone is a constant length.",
-    ),
-    Group(
-        "Service levels",
-        (
-            Field("slo.ttft_ms_p95", "Time to first token, p95, ms"),
-            Field("slo.tpot_ms_p95", "Time per output token, p95, ms"),
-            Field("slo.e2e_ms_p95", "Whole answer, p95, ms"),
-            Field("slo.tokens_per_s_per_user", "Tokens per second per user, at least"),
-            Field(
-                "slo.availability",
-                "Spare replicas",
-                ONE_OF,
-                choices=(("n", "none"), ("n+1", "one (n+1)"), ("n+2", "two (n+2)"), ("2n", "as many again (2n)")),
-            ),
-        ),
-        "What 95 of 100 requests must get at peak. Leave empty what does not matter.",
-    ),
-    Group(
-        "Limits",
-        (
-            Field("constraints.max_usd_per_month", "Budget, USD per month"),
-            Field("constraints.max_accelerators", "Accelerators, at most", WHOLE),
-            Field(
-                "constraints.acquisition",
-                "How it may be had",
-                SOME_OF,
-                "None ticked: any",
-                choices=(("rent", "rent"), ("own", "own"), ("api", "hosted API, by the token")),
-            ),
-            Field(
-                "constraints.quality",
-                "Quantization may cost quality",
-                ONE_OF,
-                choices=(("lossless", "no"), ("near_lossless", "hardly (near-lossless)"), ("any", "yes")),
-            ),
-            Field(
-                "variants",
-                "Speculative decoding and separate pools",
-                ONE_OF,
-                "Tried on the first options",
-                choices=(("show", "beside the option"), ("adopt", "where they are better"), ("no", "no")),
-            ),
-        ),
-    ),
-    Group(
-        "Objective",
-        (
-            Field(
-                "objective",
-                "Prefer",
-                ONE_OF,
-                choices=(
-                    ("cost", "lowest cost"),
-                    ("latency", "lowest latency"),
-                    ("throughput", "most throughput per accelerator"),
-                    ("energy", "least energy"),
-                    ("carbon", "least carbon"),
-                    ("balanced", "a balance of all"),
-                ),
-            ),
-        ),
-    ),
-)
-ADVANCED = (
-    Group(
-        "Where and what",
-        (
-            Field("constraints.accelerators.allow", "Only these accelerators", LIST, suggestions="accelerators"),
-            Field("constraints.accelerators.deny", "Not these accelerators", LIST, suggestions="accelerators"),
-            Field("constraints.vendors.allow", "Only these vendors", LIST, suggestions="vendors"),
-            Field("constraints.vendors.deny", "Not these vendors", LIST, suggestions="vendors"),
-            Field("constraints.providers.allow", "Only these providers", LIST),
-            Field("constraints.providers.deny", "Not these providers", LIST),
-            Field("constraints.regions.allow", "Only these regions", LIST),
-            Field("constraints.regions.deny", "Not these regions", LIST),
-        ),
-        "Names as the catalog writes them, separated by commas.",
-    ),
-    Group(
-        "Site, money, team",
-        (
-            Field("owned", "Accelerators there already", COUNTS, "Such as a100-80gb-sxm: 16, h100-sxm: 8"),
-            Field("inventory", "Accelerators that can be had, at most", COUNTS, "Beside those there already"),
-            Field("constraints.site.max_kw", "Power of the site, kW"),
-            Field("constraints.site.kw_per_rack", "Power per rack, kW"),
-            Field(
-                "constraints.site.cooling",
-                "Cooling of the site",
-                ONE_OF,
-                choices=(("any", "any"), ("air", "air"), ("liquid", "liquid")),
-            ),
-            Field("traffic.growth_fraction_per_year", "Growth of the traffic", help="0.5 is half as much again a year"),
-            Field(
-                "constraints.site.region",
-                "Region of the site",
-                TEXT,
-                "Electricity, carbon, PUE and colocation of owned hosts, such as grid-fra",
-                suggestions="regions",
-            ),
-            Field("prices_as_of", "Prices as known on", TEXT, "A day such as 2026-10-21; empty: today"),
-            Field("tco.horizon_months", "Horizon, months", WHOLE),
-            Field("tco.discount_rate", "Discount rate", help="0 to 1, per year"),
-            Field("team.cuda", "Team's CUDA experience", WHOLE, "0 none to 5 expert"),
-            Field("team.rocm", "Team's ROCm experience", WHOLE, "0 none to 5 expert"),
-            Field("team.xla", "Team's XLA experience", WHOLE, "0 none to 5 expert"),
-            Field("team.neuron", "Team's Neuron experience", WHOLE, "0 none to 5 expert"),
-        ),
-    ),
-)
+MOST_TRACE_BYTES = 900_000
 RECORDED = tuple(f"traffic.{side}_tokens.{kind}" for side in ("input", "output") for kind in ("mean", "p95"))
-FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields}
 YAML = "yaml"
 
 
@@ -224,9 +52,27 @@ class WorkloadForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
+        self.read_trace(cleaned)
         for found in self.faults(cleaned):
             self.place(found)
         return cleaned
+
+    def read_trace(self, cleaned: dict[str, Any]) -> None:
+        """A file that was sent, as if its text had been typed: so it is still there when something else is wrong."""
+        sent = cleaned.pop(TRACE_FILE, None)
+        if sent is None:
+            return
+        if (cleaned.get(TRACE_TEXT) or "").strip():
+            self.add_error(TRACE_FILE, "give the file or its text, not both")
+        elif sent.size > MOST_TRACE_BYTES:
+            said = f"is {sent.size:,} bytes; at most {MOST_TRACE_BYTES:,}: send its busiest hours"
+            self.add_error(TRACE_FILE, said)
+        elif (text := utf8(sent.read())) is None:
+            self.add_error(TRACE_FILE, "is not a CSV file of UTF-8 text")
+        else:
+            cleaned[TRACE_TEXT] = text
+            self.data = self.data.copy()
+            self.data[self.add_prefix(TRACE_TEXT)] = text
 
     def faults(self, cleaned: Mapping[str, Any]) -> list[dict[str, str]]:
         """Everything that is wrong, at once; none sets `spec`."""
@@ -288,7 +134,20 @@ class WorkloadForm(forms.Form):
             "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
             "regions": list(Region.objects.values_list("slug", flat=True)),
             "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),
+            "providers": list(Price.objects.values_list("provider", flat=True).distinct().order_by("provider")),
+            "offered": list(Price.objects.values_list("region", flat=True).distinct().order_by("region")),
+            "frameworks": list(Framework.objects.values_list("slug", flat=True).distinct().order_by("slug")),
+            "formats": list(QuantizationMethod.objects.values_list("slug", flat=True).order_by("slug")),
+            "caches": list(workload.CACHE_FORMATS),
+            "curves": list(workload.CURVES),
         }
+
+
+def utf8(sent: bytes) -> str | None:
+    try:
+        return sent.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
 
 
 def sentence(text: str) -> str:
@@ -309,6 +168,9 @@ def form_field(field: Field) -> forms.Field:
             help_text=field.help,
             widget=forms.CheckboxSelectMultiple,
         )
+    if field.reads == FILE:
+        chosen = forms.FileInput(attrs={"accept": ".csv,text/csv"})
+        return forms.FileField(label=field.label, required=False, help_text=field.help, widget=chosen)
     if field.reads == LINES:
         rows = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
         return forms.CharField(label=field.label, required=False, help_text=field.help, max_length=900_000, widget=rows)
@@ -317,8 +179,9 @@ def form_field(field: Field) -> forms.Field:
         attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
     if field.suggestions:
         attrs["list"] = f"{field.suggestions}-list"
+    most = 8000 if field.reads == CURVE else 2000
     return forms.CharField(
-        label=field.label, required=False, help_text=field.help, max_length=2000, widget=forms.TextInput(attrs=attrs)
+        label=field.label, required=False, help_text=field.help, max_length=most, widget=forms.TextInput(attrs=attrs)
     )
 
 
@@ -339,8 +202,15 @@ def read(text: str, field: Field) -> object:
         return [part.strip() for part in text.split(",") if part.strip()]
     if field.reads == COUNTS:
         return counts(text)
-    if field.reads not in (NUMBER, WHOLE):
-        return text
+    if field.reads == VALUES:
+        return values(text)
+    if field.reads == CURVE:
+        parts = [part for part in re.split(r"[,;\s]+", text) if part]
+        return [number_of(part) for part in parts] if len(parts) > 1 else text
+    return number_of(text) if field.reads in (NUMBER, WHOLE) else text
+
+
+def number_of(text: str) -> object:
     if GROUPED.match(text):
         text = re.sub(r"[,_ \u00a0]", "", text)
     try:
@@ -359,6 +229,12 @@ def counts(text: str) -> object:
             return text
         found[name] = int(number) if re.fullmatch(r"\d{1,9}", number) else number
     return found
+
+
+def values(text: str) -> dict[str, object]:
+    """pue: 1.2, spare-fraction: 0.1 as a section; a name without its number is refused by validation."""
+    pairs = (part.partition(":") for part in text.split(",") if part.strip())
+    return {name.strip(): number_of(number.strip()) for name, _, number in pairs}
 
 
 def put(raw: dict[str, Any], keys: list[str], value: object) -> None:
@@ -383,12 +259,8 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(spec.get("model"), Mapping):
         return {YAML: yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)}
     for path, field in FIELDS.items():
-        value = dig(spec, path)
-        if (
-            value is None
-            or (isinstance(value, Mapping) and field.reads != COUNTS)
-            or (field.reads == ONE_OF and not isinstance(value, str))
-        ):
+        value = others(dig(spec, path), path) if field.reads == VALUES else dig(spec, path)
+        if value is None or (isinstance(value, Mapping) and field.reads not in (COUNTS, VALUES)):
             continue
         initial[path] = value if field.reads == SOME_OF else shown(value)
         drop(rest, path.split("."))
@@ -407,6 +279,27 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     return initial
 
 
+def others(section: Any, path: str) -> dict[str, Any]:
+    """What a section holds beside the keys that have fields of their own."""
+    return {key: value for key, value in (section or {}).items() if f"{path}.{key}" not in FIELDS}
+
+
+def as_file(spec: Mapping[str, Any]) -> str:
+    """The workload file of a validated workload: what differs from the defaults and does not follow from the rest."""
+    kept = without_defaults(spec)
+    traffic, derived = kept.get("traffic", {}), []
+    recorded = bool(dig(spec, "traffic.trace"))
+    if recorded or spec["kind"] == "batch" or dig(spec, "traffic.users"):
+        derived.append("requests_per_s")
+    if recorded:
+        derived.append("input_tokens")
+    if recorded or spec["kind"] == "embedding":
+        derived.append("output_tokens")
+    for key in derived:
+        traffic.pop(key, None)
+    return yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=120)
+
+
 def defaults() -> dict[str, Any]:
     """The form before anybody chose anything."""
     found = from_spec(workload.Spec().model_dump(mode="json"))
@@ -419,7 +312,8 @@ def shown(value: object) -> str:
         return ", ".join(f"{name}: {number}" for name, number in value.items())
     if isinstance(value, list):
         return ", ".join(str(item) for item in value)
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+    short = f"{value:.15g}" if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
 def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:

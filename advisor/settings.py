@@ -197,6 +197,8 @@ SPECTACULAR_SETTINGS = {
         "ProbeJobState": "probes.models.Job.State",
         "ProbeResultState": "probes.models.Result.State",
         "ReceivedState": "probes.agent_api.RECEIVED",
+        "CacheFormat": "advisor.workload.CACHE_FORMATS",
+        "Switch": "advisor.workload.SWITCH",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

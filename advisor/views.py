@@ -48,7 +48,7 @@ def result_of(found: Advice) -> dict[str, Any]:
 
 def ask(request: HttpRequest) -> HttpResponse:
     """The form; a valid one becomes a queued advice."""
-    form = forms.WorkloadForm(request.POST) if request.method == "POST" else prefilled(request)
+    form = forms.WorkloadForm(request.POST, request.FILES) if request.method == "POST" else prefilled(request)
     if form.is_bound and form.is_valid():
         if not queue_is_full():
             return redirect("advice", advise.request(form.spec).pk)
@@ -200,6 +200,13 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
     response = JsonResponse(result_of(found), json_dumps_params={"indent": 1})
     response["Content-Disposition"] = f'attachment; filename="{slugify(found.workload.name) or "advice"}.json"'
     return response
+
+
+@require_safe
+def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
+    """The question as a workload file, whatever became of it: `advise` and the form take it again."""
+    found = get_object_or_404(visible(), pk=pk)
+    return download(found, "yaml", "application/yaml; charset=utf-8", forms.as_file(found.workload.spec))
 
 
 @require_safe

@@ -15,6 +15,7 @@ urlpatterns = [
     path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.upload, name="load-test-upload"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests/<int:test>", load_test_views.switch, name="load-test-switch"),
     path("advice/<uuid:pk>/result.json", views.export_json, name="advice-json"),
+    path("advice/<uuid:pk>/workload.yaml", views.export_workload, name="advice-workload"),
     path("advice/<uuid:pk>/options.csv", views.export_csv, name="advice-csv"),
     path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),
     path("advice/<uuid:pk>/documents/<str:name>", finance.page, name="advice-document"),

@@ -1,7 +1,7 @@
 """The workload file: what a planner may ask, read safely, with errors that name the field and what is allowed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -48,6 +48,9 @@ RUNNABLE_KINDS = ("serving", "embedding", "batch", "portfolio")
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
 Task = Literal["any", "chat", "code", "maths", "reasoning", "summarisation", "retrieval"]
+CacheFormat = Literal["bf16", "fp16", "fp8"]
+CACHE_FORMATS: tuple[str, ...] = get_args(CacheFormat)
+CURVES = ("flat", "office_hours")
 Weight = Literal["cost", "latency", "energy", "ecosystem", "team", "risk", "lead_time", "lock_in"]
 
 
@@ -87,6 +90,13 @@ class Choice(Section):
     deny: Annotated[list[Name], Field(max_length=200)] = []
 
 
+class CacheChoice(Section):
+    """Of the formats that a cache is searched in; an empty allow list allows all."""
+
+    allow: Annotated[list[CacheFormat], Field(max_length=20)] = []
+    deny: Annotated[list[CacheFormat], Field(max_length=20)] = []
+
+
 class Site(Section):
     max_kw: Positive | None = None
     kw_per_rack: Positive | None = None
@@ -106,6 +116,7 @@ class Constraints(Section):
     regions: Choice = Choice()
     frameworks: Choice = Choice()
     formats: Choice = Choice()  # of weights, by the slug of their quantization method
+    kv_formats: CacheChoice = CacheChoice()
     acquisition: Annotated[list[Literal["rent", "own", "api"]], Field(min_length=1, max_length=3)] = [
         "rent",
         "own",
@@ -120,7 +131,7 @@ class Constraints(Section):
     site: Site = Site()
 
 
-CHOICES = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats")
+CHOICES = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats", "kv_formats")
 
 
 class Tco(Section):
@@ -182,6 +193,14 @@ def probe_word(value: object) -> object:
     return "no" if value is False else value
 
 
+def yes_or_no(value: object) -> object:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+
+
+SWITCH = ("yes", "no")
+Switch = Annotated[Literal["yes", "no"], BeforeValidator(yes_or_no)]
+
+
 def named_day(value: str) -> str:
     try:
         return past_day(value)
@@ -197,6 +216,8 @@ class Spec(Section):
     name: Name = "untitled"
     kind: Kind = "serving"
     variants: Literal["show", "adopt", "no"] = "show"  # drafts, pools apart: beside the first options, or as them
+    speculative: Switch = "yes"  # whether drafts are among the variants that are tried
+    disaggregated: Switch = "yes"  # whether pools of their own for prefill and decode are
     task: Task = "any"  # what the tokens are for: how well drafts hold, what a format may cost
     model: ModelRef | None = None
     traffic: Traffic | None = None
@@ -314,7 +335,7 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
         if not low <= value <= high:
             found.append(error(f"tco.{key}", f"{value:g} cannot be", f"{low:g} .. {high:g}"))
     for key in CHOICES:
-        choice: Choice = getattr(spec.constraints, key)
+        choice: Choice | CacheChoice = getattr(spec.constraints, key)
         if both := sorted(set(choice.allow) & set(choice.deny)):
             found.append(error(f"constraints.{key}", f"{both[0]} is both allowed and denied", "one of the two"))
     if spec.weights and not sum(spec.weights.values()):

@@ -237,7 +237,7 @@ def enumerate_lanes(
             for lane in _lanes_of(workload, catalog, way, f, formats, [1] if way.cut else _sizes(a, sold[a.slug]))
         ]
         if not own:
-            detail = _uncut(a, c.partitions) or _why_unsupported(catalog, a, formats)
+            detail = _uncut(a, c.partitions) or _why_unsupported(workload, catalog, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         wanted += own
     return wanted, rejections
@@ -313,15 +313,17 @@ def _lanes_of(
 
 
 def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerator) -> list[str]:
-    kept: list[str] = [d for d in HALF if d in f.kv_dtypes][:1]
+    c = workload.constraints
     if whole_prompts(model):
-        return kept  # nothing is cached
-    if workload.constraints.quality != "lossless" and "fp8" in f.kv_dtypes and rate_of(a, "fp8"):
+        return [d for d in HALF if d in f.kv_dtypes][:1]  # nothing is cached
+    wanted = [d for d in f.kv_dtypes if _wanted(d, c.kv_formats_allow, c.kv_formats_deny)]
+    kept = [d for d in HALF if d in wanted][:1]
+    if c.quality != "lossless" and "fp8" in wanted and rate_of(a, "fp8"):
         kept.append("fp8")
     return kept
 
 
-def _why_unsupported(catalog: Catalog, a: Accelerator, formats: Sequence[Quantization]) -> str:
+def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, formats: Sequence[Quantization]) -> str:
     running = [f for f in catalog.frameworks if f.slug in LAUNCHABLE + LAUNCHABLE_CROSS and runs_on(f, a)]
     if not running:
         return f"no serving framework of the catalog runs on {a.name}"
@@ -329,5 +331,7 @@ def _why_unsupported(catalog: Catalog, a: Accelerator, formats: Sequence[Quantiz
         kind = ", ".join(sorted(mixers_of(catalog.model) | ({EMBEDDING} if catalog.model.encoder_only else set())))
         names = ", ".join(sorted({f.name for f in running}))
         return f"{names}: not known to serve this kind of model ({kind})"
+    if not any(_cache_formats(workload, catalog.model, f, a) for f in running):
+        return f"none of the cache formats you allow runs on {a.name}"
     reasons = [unsupported(a, q) for q in formats]
     return next((r for r in reasons if r), "no allowed weight format is supported by its frameworks")

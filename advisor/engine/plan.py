@@ -49,6 +49,8 @@ class Constraints:
     frameworks_deny: tuple[str, ...] = ()
     formats_allow: tuple[str, ...] = ()  # of weights
     formats_deny: tuple[str, ...] = ()
+    kv_formats_allow: tuple[str, ...] = ()
+    kv_formats_deny: tuple[str, ...] = ()
     acquisition: tuple[str, ...] = ("rent",)
     quality: str = "near_lossless"  # lossless | near_lossless | any
     partitions: str = "auto"  # hardware instances of a chip: no | auto (told beside) | yes (ranked too) | required
@@ -85,6 +87,8 @@ class Workload:
     growth_fraction_per_year: float = 0.0
     source_tokens: Lengths | None = None  # of an encoder-decoder; its input tokens are then the decoder's start
     variants: str = "show"  # drafts and pools apart: show beside the finalists | adopt what is better | no
+    drafts: bool = True  # tried among the variants
+    apart: bool = True  # pools of their own for prefill and decode tried among them
     task: str = (
         "any"  # what the tokens are for, see Task of the workload file: how well drafts hold, what a format may cost
     )

@@ -33,7 +33,10 @@ def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scal
         return []
     if has_encoder(catalog.model) or not plain(s.lane.choice):
         return []
-    found = [with_drafts(workload, catalog, s, scale), in_pools(workload, catalog, built, s)]
+    found = [
+        with_drafts(workload, catalog, s, scale) if workload.drafts else None,
+        in_pools(workload, catalog, built, s) if workload.apart else None,
+    ]
     now = final_score(workload, s, scale)
     better = [v for v in found if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
     return sorted(better, key=lambda v: final_score(workload, v, scale))
