@@ -221,6 +221,18 @@ RUN = Group(
         *either_way("formats", "weight formats", "formats"),
         *either_way("kv_formats", "cache formats", "caches"),
         Field(
+            "constraints.partitions",
+            "Chips cut into instances",
+            ONE_OF,
+            "Hardware slices such as MIG",
+            choices=(
+                ("auto", "told beside"),
+                ("yes", "ranked too"),
+                ("required", "only these"),
+                ("no", "no"),
+            ),
+        ),
+        Field(
             "variants",
             "Speculative decoding and separate pools",
             ONE_OF,

@@ -193,12 +193,8 @@ def probe_word(value: object) -> object:
     return "no" if value is False else value
 
 
-def yes_or_no(value: object) -> object:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-
-
 SWITCH = ("yes", "no")
-Switch = Annotated[Literal["yes", "no"], BeforeValidator(yes_or_no)]
+Switch = Annotated[Literal["yes", "no"], BeforeValidator(yes_word)]
 
 
 def named_day(value: str) -> str:
