@@ -116,6 +116,34 @@ class Share(models.Model):
     expires_at = models.DateTimeField()
 
 
+class ApiToken(models.Model):
+    """What a person's tool shows to the API; only its hash is kept."""
+
+    class Scope(models.TextChoices):
+        READ = "read"
+        SUBMIT = "submit"  # and ask for advice
+        ADMIN = "admin"  # and what staff may do: machines, jobs, results, enrolments
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
+    name = models.CharField(max_length=120)
+    scope = models.CharField(max_length=12, choices=Scope)
+    token_hash = models.CharField(max_length=64, unique=True)
+    token_prefix = models.CharField(max_length=16)
+    made_by = models.CharField(max_length=150, blank=True)
+    made_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-made_at"]
+
+    @property
+    def status(self) -> str:
+        """live | ended | revoked"""
+        return "revoked" if self.revoked_at else "live" if self.expires_at > timezone.now() else "ended"
+
+
 class Duty(models.Model):
     """When a background duty (the sweep) last ran: its age tells whether anybody does it."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.db import InterfaceError, OperationalError
-from django.http import JsonResponse
+from django.http import JsonResponse, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -53,6 +53,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> Response | None:
         return refusal(409, str(exc), kind="urn:assay:problem:key-reused", title="Idempotency key reused")
     if isinstance(exc, RequestDataTooBig):
         exc = TooLarge()
+    if isinstance(exc, UnreadablePostError):
+        return refusal(408, "The body did not arrive.")
     if isinstance(exc, OperationalError | InterfaceError):
         return refusal(503, "The database does not answer; try again in a few seconds.", headers={"Retry-After": "5"})
     response = exception_handler(exc, context)

@@ -162,6 +162,11 @@ PROBE_MAX_ATTEMPTS = 3
 PROBE_BACKOFF_S = (10, 60, 300)
 PROBE_QUEUE_HOURS = 24
 PROBE_MAX_RESULT_BYTES = 4 * 1024 * 1024
+PROBE_TOKEN_DAYS = env.int("ASSAY_PROBE_TOKEN_DAYS", default=90)  # agents renew theirs from half of it on
+PROBE_CALLS_PER_MINUTE_AGENT = 120
+PROBE_CALLS_PER_MINUTE_ADDRESS = 2 * 60 * PROBE_POLLS_PER_S  # a whole cluster may come from one address
+PROBE_REFUSALS_PER_MINUTE = 60
+PROXIES = env.int("ASSAY_PROXIES", default=0)  # in front of us, each adding to X-Forwarded-For
 CELERY_BEAT_SCHEDULE["probes"] = {
     "task": "probes.sweep",
     "schedule": ADVICE_SWEEP_S,
@@ -171,16 +176,17 @@ CELERY_BEAT_SCHEDULE["probes"] = {
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
     if REDIS_URL
-    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 20_000}}
 }
 
 REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "advisor.api.problem",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": [
-        "rest_framework.permissions.AllowAny" if OPEN else "rest_framework.permissions.IsAuthenticated"
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "advisor.tokens.PersonToken",
+        "rest_framework.authentication.SessionAuthentication",
     ],
+    "DEFAULT_PERMISSION_CLASSES": ["advisor.tokens.Allowed"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
@@ -192,6 +198,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["advisor.tokens.Allowed"],
     "ENUM_NAME_OVERRIDES": {
         "AdviceState": "advisor.models.Advice.State",
         "ProbeJobState": "probes.models.Job.State",

@@ -131,16 +131,21 @@ class Supervisor:
                 child.process.wait()
 
 
+def web_command(host: str, port: int, processes: int) -> list[str]:
+    """gunicorn's arguments: what answers requests."""
+    shape = ["--workers", str(processes), "--worker-class", "advisor.web_worker.Worker", "--threads", "4"]
+    return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *shape, "--log-level", "warning"]
+
+
 def assay(host: str, port: int, web_processes: int = 2, output: Path | None = None) -> Supervisor:
     """The whole service: web, worker and beat."""
     pool = ["--pool", "prefork", "--concurrency", "2"] if settings.REDIS_URL else ["--pool", "solo"]
-    web = ["--bind", f"{host}:{port}", "--workers", str(web_processes), "--worker-class", "gthread", "--threads", "4"]
     worker = ["--hostname", f"{port}@%h", "--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
     beat = ["--schedule", str(settings.VAR / f"beat-{port}"), "--pidfile", "", "--loglevel", "WARNING"]
     celery = ["celery", "--quiet", "--app", "advisor.celery"]
     return Supervisor(
         [
-            Child("web", ["gunicorn", "advisor.wsgi:application", *web, "--log-level", "warning"], output),
+            Child("web", web_command(host, port, web_processes), output),
             Child("worker", [*celery, "worker", *pool, *worker], output),
             Child("beat", [*celery, "beat", *beat], output),
         ]

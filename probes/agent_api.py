@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from advisor.api import StrictJSONParser, problems
 from advisor.problems import Conflict, TooLarge
-from probes import agents, jobs, results
+from probes import agents, jobs, limits, results
 from probes.models import Agent, Result
 
 PROTOCOL = "1"
@@ -46,9 +46,13 @@ class AgentToken(BaseAuthentication):
             return None
         agent = agents.by_token(token.strip())
         if agent is None:
-            raise exceptions.AuthenticationFailed("This token is unknown or revoked. Enrol the machine again.")
+            limits.refused(request)
+            raise exceptions.AuthenticationFailed(
+                "This token is unknown, revoked or past its end. Enrol the machine again."
+            )
+        limits.of_agent(agent.pk)
         agents.seen(agent)
-        return agent, token
+        return agent, token.strip()
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
@@ -184,6 +188,11 @@ RETRY = OpenApiParameter(
     "Retry-After", OpenApiTypes.INT, OpenApiParameter.HEADER, response=[204], description="Seconds until the next poll"
 )
 
+ROTATE = OpenApiParameter(
+    "Agent-Rotate", OpenApiTypes.STR, OpenApiParameter.HEADER, response=[200, 204], enum=["1"],
+    description="Half of the token's life is over: call token/rotate before the next poll",
+)  # fmt: skip
+
 
 class AgentView(views.APIView):
     authentication_classes = [AgentToken]
@@ -197,6 +206,7 @@ class AgentView(views.APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if request.headers.get("Agent-Protocol") != PROTOCOL:
             raise UpgradeRequired
+        limits.of_address(request)
         super().initial(request, *args, **kwargs)
 
     def read(self, body: type[serializers.Serializer[Any]]) -> dict[str, Any]:
@@ -222,14 +232,16 @@ class Register(AgentView):
         description="Idempotent by install_id: the same installation may ask again with the same token for an hour.",
         request=RegisterBody,
         parameters=[HEADER],
-        responses={201: Registered, **problems(400, 401, 413, 415, 426)},
+        responses={201: Registered, **problems(400, 401, 413, 415, 426, 429)},
         auth=[],
     )
     def post(self, request: Request) -> Response:
+        limits.check_refused(request)
         facts = self.read(RegisterBody)
         try:
             agent, token = agents.register(facts.pop("enrolment_token"), facts.pop("install_id"), facts)
         except agents.NotEnrolled:
+            limits.refused(request)
             raise exceptions.AuthenticationFailed(
                 "This enrolment token is unknown, used or older than an hour: make a new one (manage.py enrol)."
             ) from None
@@ -253,14 +265,14 @@ class LeaseJob(AgentView):
         operation_id="leaseJob",
         summary="The next job for this machine, or nothing",
         request=LeaseBody,
-        parameters=[HEADER, RETRY],
-        responses={200: Leased, 204: OpenApiResponse(description="Nothing to do"), **problems(400, 401, 413, 415, 426)},
+        parameters=[HEADER, RETRY, ROTATE],
+        responses={200: Leased, 204: OpenApiResponse(description="Nothing to do"), **problems(400, 401, 413, 415, 426, 429)},
     )
     def post(self, request: Request) -> Response:
         asked, pace = self.read(LeaseBody), agents.pace()
         found = jobs.lease(self.agent, (asked.get("capabilities") or {}).get("kinds"))
         if found is None:
-            return Response(status=204, headers={"Retry-After": str(pace.poll_s)})
+            return Response(status=204, headers={"Retry-After": str(pace.poll_s), **self.renewal()})
         job = found.job
         answer = {
             "job_id": job.pk,
@@ -270,7 +282,10 @@ class LeaseJob(AgentView):
             "heartbeat_s": pace.heartbeat_s,
             "deadline_s": math.floor((found.deadline_at - found.leased_at).total_seconds()),
         }
-        return Response(answer)
+        return Response(answer, headers=self.renewal())
+
+    def renewal(self) -> dict[str, str]:
+        return {"Agent-Rotate": "1"} if agents.should_rotate(self.agent) else {}
 
 
 class Heartbeat(AgentView):
@@ -279,7 +294,7 @@ class Heartbeat(AgentView):
         summary="Keep the lease; continue: false means stop",
         request=HeartbeatBody,
         parameters=[HEADER],
-        responses={200: GoOn, **problems(400, 401, 404, 409, 413, 415, 426)},
+        responses={200: GoOn, **problems(400, 401, 404, 409, 413, 415, 426, 429)},
     )
     def post(self, request: Request, pk: Any) -> Response:
         asked = self.read(HeartbeatBody)
@@ -296,7 +311,7 @@ class PutResult(AgentView):
         description="The document `assay-probe/1`. The same body again gives the same answer, another one is 409.",
         request={"application/json": OpenApiTypes.OBJECT},
         parameters=[HEADER, HASH],
-        responses={200: Received, **problems(400, 401, 404, 409, 413, 415, 422, 426)},
+        responses={200: Received, **problems(400, 401, 404, 409, 413, 415, 422, 426, 429)},
     )
     def put(self, request: Request, pk: Any, attempt: int) -> Response:
         try:
@@ -317,7 +332,7 @@ class FailAttempt(AgentView):
         summary="This attempt came to nothing",
         request=FailBody,
         parameters=[HEADER],
-        responses={200: Ended, **problems(400, 401, 404, 413, 415, 426)},
+        responses={200: Ended, **problems(400, 401, 404, 413, 415, 426, 429)},
     )
     def post(self, request: Request, pk: Any, attempt: int) -> Response:
         asked = self.read(FailBody)
@@ -331,7 +346,7 @@ class RotateToken(AgentView):
         summary="A new token; the former works five minutes more",
         request=None,
         parameters=[HEADER],
-        responses={200: NewToken, **problems(401, 426)},
+        responses={200: NewToken, **problems(401, 426, 429)},
     )
     def post(self, request: Request) -> Response:
-        return Response({"token": agents.rotate(self.agent)})
+        return Response({"token": agents.rotate(self.agent, self.request.auth)})

@@ -1,8 +1,6 @@
 """The use-cases of agents: enrol, register, recognise, rotate, revoke; and the pace at which they may ask."""
 
-import hashlib
 import math
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +13,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from advisor.advise import default_organisation
+from advisor.tokens import hashed, new_token
 from catalog.models import Organisation
 from probes import devices
 from probes.models import Agent, Enrolment
@@ -29,15 +28,6 @@ PREFIX = 12
 
 class NotEnrolled(Exception):
     """The enrolment token is unknown, used by another installation, or too old."""
-
-
-def hashed(token: str) -> str:
-    """SHA-256: a token is 256 random bits, so nothing slower is needed."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def new_token(kind: str) -> str:
-    return f"{kind}_{secrets.token_urlsafe(32)}"
 
 
 def enrol(labels: Mapping[str, str], made_by: str = "", organisation: Organisation | None = None) -> tuple[str, Any]:
@@ -78,6 +68,7 @@ def _kept(enrolment: Enrolment, install_id: str, facts: Mapping[str, Any]) -> tu
         "labels": labels_of(facts["labels"], enrolment.labels, facts["inventory"]),
         "token_hash": hashed(token),
         "token_prefix": token[:PREFIX],
+        "token_expires_at": token_end(),
         "old_token_hash": "",
         "revoked_at": None,
         "last_seen_at": timezone.now(),
@@ -95,10 +86,15 @@ def labels_of(reported: Mapping[str, str], enrolled: Mapping[str, str], inventor
     return own | dict(enrolled) | ({"accelerator": slug} if slug else {})
 
 
+def token_end() -> datetime:
+    return timezone.now() + timedelta(days=settings.PROBE_TOKEN_DAYS)
+
+
 def by_token(token: str) -> Agent | None:
-    """The agent that this token belongs to, unless it is revoked."""
+    """The agent that this token belongs to, unless it is revoked or past its end."""
     known, now = hashed(token), timezone.now()
-    mine = Q(token_hash=known) | Q(old_token_hash=known, old_token_until__gt=now)
+    mine = Q(token_hash=known) & (Q(token_expires_at=None) | Q(token_expires_at__gt=now))
+    mine |= Q(old_token_hash=known, old_token_until__gt=now)
     return Agent.objects.filter(mine, revoked_at=None).select_related("organisation").first()
 
 
@@ -109,13 +105,20 @@ def seen(agent: Agent) -> None:
         Agent.objects.filter(pk=agent.pk).update(last_seen_at=now)
 
 
-def rotate(agent: Agent) -> str:
-    """A new token; the former works five minutes more, in case this answer is lost."""
+def should_rotate(agent: Agent) -> bool:
+    """Whether half of its token's life is over; the agent renews it by itself."""
+    half = timedelta(days=settings.PROBE_TOKEN_DAYS) / 2
+    return agent.token_expires_at is None or agent.token_expires_at - timezone.now() < half
+
+
+def rotate(agent: Agent, shown: str = "") -> str:
+    """A new token; the one `shown` (else the newest) works five minutes more, in case this answer is lost."""
     token = new_token("agt")
     Agent.objects.filter(pk=agent.pk, revoked_at=None).update(
         token_hash=hashed(token),
         token_prefix=token[:PREFIX],
-        old_token_hash=agent.token_hash,
+        token_expires_at=token_end(),
+        old_token_hash=hashed(shown) if shown else agent.token_hash,
         old_token_until=timezone.now() + timedelta(seconds=OLD_TOKEN_S),
     )
     return token

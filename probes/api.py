@@ -39,7 +39,7 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
         model = Agent
         fields = [
             "id", "name", "status", "agent_version", "labels", "inventory", "capabilities", "token_prefix",
-            "registered_at", "last_seen_at", "revoked_at",
+            "token_expires_at", "registered_at", "last_seen_at", "revoked_at",
         ]  # fmt: skip
         read_only_fields = fields
 

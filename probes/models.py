@@ -22,6 +22,7 @@ class Agent(models.Model):
     token_prefix = models.CharField(max_length=16, blank=True)
     old_token_hash = models.CharField(max_length=64, blank=True, db_index=True)  # works a little after a rotation
     old_token_until = models.DateTimeField(null=True, blank=True)
+    token_expires_at = models.DateTimeField(null=True, blank=True)
     labels = models.JSONField(default=dict, blank=True)
     inventory = models.JSONField(default=dict, blank=True)
     capabilities = models.JSONField(default=dict, blank=True)

@@ -111,10 +111,15 @@ def facts(agent: Agent) -> list[tuple[str, Any]]:
         ("Driver", known.get("driver")),
         ("Power limit", f"{known['power_limit_w']:.0f} W" if known.get("power_limit_w") else None),
         ("Agent", agent.agent_version),
-        ("Token", f"{agent.token_prefix}…"),
+        ("Token", token_words(agent)),
         ("Registered", f"{agent.registered_at:%Y-%m-%d %H:%M} UTC"),
     ]
     return [(name, value) for name, value in shown if value]
+
+
+def token_words(agent: Agent) -> str:
+    ends = f", until {agent.token_expires_at:%Y-%m-%d}, renewed by itself" if agent.token_expires_at else ""
+    return f"{agent.token_prefix}…{ends}"
 
 
 @require_POST

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from advisor.supervise import free_port
+from advisor.supervise import free_port, web_command
 from tests import services
 from tests.probes import samples
 from tests.world import ROOT, World
@@ -31,6 +31,8 @@ MOST_POLLS_PER_S = 120
 LEASE_S = 15.0
 DRAIN_S = 240.0
 SEED = 1
+LAG_EVERY_S = 0.05
+ACCESS = "%(m)s %(U)s %(s)s %(D)s"  # microseconds inside the application
 MAKE = """
 import sys, uuid, django; django.setup()
 from django.utils import timezone
@@ -59,13 +61,21 @@ class Swarm:
     seconds: float
     waits_s: dict[str, list[float]] = field(default_factory=dict)
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    lags_s: list[float] = field(default_factory=list)
     died: int = 0
     retry_s: float = 0.0
 
     async def run(self) -> None:
         self.deadline = time.monotonic() + self.seconds
         chance = random.Random(SEED)
-        await asyncio.gather(*(self.agent(token, random.Random(chance.random())) for token in self.tokens))
+        agents = [self.agent(token, random.Random(chance.random())) for token in self.tokens]
+        await asyncio.gather(self.watch_itself(), *agents)
+
+    async def watch_itself(self) -> None:
+        """How late this process wakes: what it adds to every wait that it measures."""
+        while (begun := time.monotonic()) < self.deadline:
+            await asyncio.sleep(LAG_EVERY_S)
+            self.lags_s.append(time.monotonic() - begun - LAG_EVERY_S)
 
     async def agent(self, token: str, chance: random.Random) -> None:
         """Poll with jitter, measure for a moment, send; now and then die and start again."""
@@ -129,6 +139,8 @@ class Proof:
     p50_ms: float
     p99_ms: float
     result_p99_ms: float
+    server_ms: dict[str, tuple[float, float]]  # p50, p99 inside the web process, by call
+    lag_p99_ms: float  # of the process that plays the agents
     errors: int
 
     @property
@@ -139,11 +151,14 @@ class Proof:
         ends = ", ".join(f"{count} {state}" for state, count in sorted(self.ends.items()))
         return [
             "| agents | seconds | jobs | how they ended | agents that died in a job | lost | double | errors "
-            "| polls/s (told: every) | poll p50 / p99 | result p99 | promise |",
-            "|---|---|---|---|---|---|---|---|---|---|---|---|",
+            "| polls/s (told: every) | poll p50 / p99 | in the server p50 / p99 | result p99 | in the server p99 "
+            "| agents' own lag p99 | promise |",
+            "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
             f"| {self.agents} | {self.seconds:g} | {self.jobs} | {ends} | {self.died} | {self.unended} | {self.double} "
             f"| {self.errors} | {self.polls_per_s:.1f} ({self.poll_s:g} s) | {self.p50_ms:.0f} / {self.p99_ms:.0f} ms "
-            f"| {self.result_p99_ms:.0f} ms | {'holds' if self.holds else 'BROKEN'} |",
+            f"| {self.server_ms['lease'][0]:.0f} / {self.server_ms['lease'][1]:.0f} ms | {self.result_p99_ms:.0f} ms "
+            f"| {self.server_ms['result'][1]:.0f} ms | {self.lag_p99_ms:.0f} ms "
+            f"| {'holds' if self.holds else 'BROKEN'} |",
         ]
 
 
@@ -159,18 +174,9 @@ def service(processes: int = 2) -> Iterator[tuple[World, int]]:
         world.extra |= {"ASSAY_LOG_LEVEL": "ERROR", "ASSAY_SWEEP_S": "5"}
         stack.callback(world.end)
         world.python("manage.py", "migrate", "-v0")
-        web = [
-            "--bind",
-            f"127.0.0.1:{port}",
-            "--workers",
-            str(processes),
-            "--worker-class",
-            "gthread",
-            "--threads",
-            "4",
-        ]
         with (folder / "web").open("ab") as log:
-            command = [sys.executable, "-m", "gunicorn", "advisor.wsgi:application", *web, "--log-level", "warning"]
+            command = [sys.executable, "-m", *web_command("127.0.0.1", port, processes)]
+            command += ["--access-logfile", str(folder / "access"), "--access-logformat", ACCESS]
             process = subprocess.Popen(command, cwd=ROOT, env=world.env, stdout=log, stderr=log, start_new_session=True)
         world.processes.append(process)
         world.until(lambda: services.answers(port))
@@ -180,6 +186,15 @@ def service(processes: int = 2) -> Iterator[tuple[World, int]]:
 def quantile(values: list[float], share: float) -> float:
     ordered = sorted(values) or [float("nan")]
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def inside(access: str) -> dict[str, tuple[float, float]]:
+    """(p50, p99) in ms of the time that each kind of call spent in the application, from lines of ACCESS."""
+    found: dict[str, list[float]] = {}
+    for line in access.splitlines():
+        path, _, micros = line.split()[1:4]
+        found.setdefault(path.rpartition("/")[2], []).append(int(micros) / 1000)
+    return {kind: (quantile(times, 0.5), quantile(times, 0.99)) for kind, times in found.items()}
 
 
 def prove(seconds: float = SECONDS, agents: int = AGENTS) -> Proof:
@@ -192,6 +207,7 @@ def prove(seconds: float = SECONDS, agents: int = AGENTS) -> Proof:
         swarm = Swarm(port, tokens, seconds)
         asyncio.run(swarm.run())
         polls = len(swarm.waits_s["lease"])
+        access = (world.folder / "access").read_text()
         drain(world, port, tokens)
         ends = Counter(state for (state,) in world.rows("select state from probes_job"))
         double = world.rows("select job_id from probes_result where state in ('accepted', 'late', 'quarantined') "
@@ -211,6 +227,8 @@ def prove(seconds: float = SECONDS, agents: int = AGENTS) -> Proof:
             p50_ms=1e3 * quantile(swarm.waits_s["lease"], 0.5),
             p99_ms=1e3 * quantile(swarm.waits_s["lease"], 0.99),
             result_p99_ms=1e3 * quantile(swarm.waits_s.get("result", []), 0.99),
+            server_ms={"result": (float("nan"),) * 2} | inside(access),
+            lag_p99_ms=1e3 * quantile(swarm.lags_s, 0.99),
             errors=sum(count for (_, status), count in swarm.statuses.items() if status not in (200, 204, 409)),
         )
 

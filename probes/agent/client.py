@@ -62,6 +62,7 @@ class Answer:
     status: int
     retry_after_s: float | None
     body: dict[str, Any]
+    rotate: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ def read(response: Any) -> Answer:
         raise Unreachable("The server's answer is no JSON: is this an Assay server?") from None
     if not isinstance(body, dict):
         raise Unreachable("The server's answer is no object: is this an Assay server?")
-    return Answer(response.status, seconds(response.headers.get("Retry-After")), body)
+    rotate = response.headers.get("Agent-Rotate") == "1"
+    return Answer(response.status, seconds(response.headers.get("Retry-After")), body, rotate)
 
 
 def read_error(error: urllib.error.HTTPError) -> Answer:
@@ -207,13 +209,13 @@ def token_in(answer: dict[str, Any]) -> str:
     return token
 
 
-def lease(server: Server, capabilities: dict[str, Any]) -> Job | float:
-    """A job, or the seconds until the server wants to be asked again."""
+def lease(server: Server, capabilities: dict[str, Any]) -> tuple[Job | float, bool]:
+    """(a job, or the seconds until the server wants to be asked again; whether to renew the token before that)."""
     answer = post(server, "lease", {"capabilities": capabilities, "agent_version": AGENT_VERSION})
     if answer.status == 204 or not answer.body:
-        return 10.0 if answer.retry_after_s is None else answer.retry_after_s
+        return (10.0 if answer.retry_after_s is None else answer.retry_after_s), answer.rotate
     try:
-        return job_in(answer.body)
+        return job_in(answer.body), answer.rotate
     except (KeyError, TypeError, ValueError) as error:
         raise Unreachable(f"The server's job cannot be read ({error!r}).") from None
 

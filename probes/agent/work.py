@@ -10,7 +10,7 @@ import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,12 +98,25 @@ def pause(loop: Loop, error: client.Unreachable) -> None:
 def turn(loop: Loop) -> bool:
     """Ask once; true when a job was run, otherwise wait as long as the server says."""
     capabilities = {"backend": loop.facts.get("backend"), "device": loop.facts.get("device") or {}}
-    job = client.lease(loop.server, {**capabilities, "kinds": list(loop.allowed)})
+    job, rotate = client.lease(loop.server, {**capabilities, "kinds": list(loop.allowed)})
+    if rotate:
+        renew(loop)
     if isinstance(job, client.Job):
         run_job(loop, job)
         return True
     loop.stop.wait(job * random.uniform(1.0, 1.2))
     return False
+
+
+def renew(loop: Loop) -> None:
+    """The next token, on disk before it is used; while nothing runs, so that no heartbeat holds the former one."""
+    try:
+        token = client.rotate(loop.server)
+    except client.Unreachable as error:  # there is half of its life left to ask again
+        return loop.say(f"The token was not renewed: {error}")
+    state.save(loop.folder, replace(state.load(loop.folder), token=token))
+    loop.server = replace(loop.server, token=token)
+    loop.say("The token was renewed.")
 
 
 def run_job(loop: Loop, job: client.Job) -> None:

@@ -13,7 +13,7 @@ def server(fake: FakeServer) -> client.Server:
 
 
 def lease(fake: FakeServer) -> client.Job | float:
-    return client.lease(server(fake), CAPABILITIES)
+    return client.lease(server(fake), CAPABILITIES)[0]
 
 
 def test_every_request_names_protocol_version_and_token(fake: FakeServer) -> None:

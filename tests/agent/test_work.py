@@ -374,3 +374,36 @@ def test_the_document_on_disk_is_what_is_sent(fake: FakeServer, tmp_path: Path) 
     (result,) = state.waiting_results(tmp_path)
     assert json.loads(result.body()) == fake.of("result")[0].body
     assert (result.path.stat().st_mode & 0o777, result.path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+# --- the life of a token ----------------------------------------------------------------------------------------
+
+
+def test_the_token_is_renewed_when_the_server_says_so_and_kept_before_it_is_used(
+    fake: FakeServer, tmp_path: Path
+) -> None:
+    fake.replies["lease"] = [Reply(body=JOB, headers={"Agent-Rotate": "1"}), NOTHING]
+    made = loop(fake, tmp_path)
+    assert work.serve(made, once=True) == work.OK
+    assert state.load(tmp_path).token == made.server.token == "agt_next"
+    assert {seen.headers["Authorization"] for seen in fake.of("result")} == {"Bearer agt_next"}
+    assert (tmp_path / "agent.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_that_could_not_be_renewed_is_used_further(fake: FakeServer, tmp_path: Path) -> None:
+    fake.replies["lease"] = [Reply(body=JOB, headers={"Agent-Rotate": "1"}), NOTHING]
+    fake.replies["rotate"] = [Reply(503)]
+    assert work.serve(loop(fake, tmp_path), once=True) == work.OK
+    assert {seen.headers["Authorization"] for seen in fake.of("result")} == {f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize("busy", ["lease", "result"])
+def test_a_server_that_says_too_often_is_left_alone_for_as_long_as_it_says(
+    fake: FakeServer, tmp_path: Path, busy: str
+) -> None:
+    made, waited = loop(fake, tmp_path), list[float]()
+    real = made.stop.wait
+    made.stop.wait = lambda seconds=None: waited.append(seconds or 0) or real(0)  # type: ignore[method-assign,func-returns-value]
+    fake.replies[busy].insert(0, Reply(429, headers={"Retry-After": "37"}))
+    assert work.serve(made, once=True) == work.OK
+    assert any(37 <= seconds <= 38 for seconds in waited), waited

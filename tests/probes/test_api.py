@@ -79,4 +79,4 @@ def test_an_agents_token_opens_nothing_else(client: Client) -> None:
     User.objects.create_user("ada", password="lovelace")
     agent = FakeAgent()
     answer = agent.http.post("/api/v1/enrolments", {}, content_type="application/json", headers=agent.headers())
-    assert answer.status_code == 403 and not Result.objects.exists()
+    assert answer.status_code == 401 and not Result.objects.exists()
