@@ -134,6 +134,7 @@ class Supervisor:
 def web_command(host: str, port: int, processes: int) -> list[str]:
     """gunicorn's arguments: what answers requests."""
     shape = ["--workers", str(processes), "--worker-class", "advisor.web_worker.Worker", "--threads", "4"]
+    shape += ["--preload"]  # imported once, and before anything is accepted
     return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *shape, "--log-level", "warning"]
 
 

@@ -132,6 +132,8 @@ class PersonTokenScheme(OpenApiAuthenticationExtension):
 class Allowed(permissions.BasePermission):
     """Whether this caller may read, or change: by token, by session, or as a visitor where that is open."""
 
+    message = ""
+
     def has_permission(self, request: Request, view: Any) -> bool:
         caller, reads = request.user, request.method in permissions.SAFE_METHODS
         if isinstance(caller, Holder):

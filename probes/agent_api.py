@@ -266,7 +266,11 @@ class LeaseJob(AgentView):
         summary="The next job for this machine, or nothing",
         request=LeaseBody,
         parameters=[HEADER, RETRY, ROTATE],
-        responses={200: Leased, 204: OpenApiResponse(description="Nothing to do"), **problems(400, 401, 413, 415, 426, 429)},
+        responses={
+            200: Leased,
+            204: OpenApiResponse(description="Nothing to do"),
+            **problems(400, 401, 413, 415, 426, 429),
+        },
     )
     def post(self, request: Request) -> Response:
         asked, pace = self.read(LeaseBody), agents.pace()
@@ -349,4 +353,4 @@ class RotateToken(AgentView):
         responses={200: NewToken, **problems(401, 426, 429)},
     )
     def post(self, request: Request) -> Response:
-        return Response({"token": agents.rotate(self.agent, self.request.auth)})
+        return Response({"token": agents.rotate(self.agent, str(self.request.auth))})

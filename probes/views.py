@@ -1,6 +1,8 @@
 """The pages of workers: who measures, what they found, how it changed; all without scripts."""
 
+from base64 import b64encode
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from django.contrib import messages
@@ -79,7 +81,8 @@ def enrol(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"form": form}
     if request.method == "POST" and form.is_valid():
         token, row = agents.enrol(form.all_labels(), made_by=who(request))
-        context |= {"token": token, "row": row, "server": request.build_absolute_uri("/").rstrip("/")}
+        server = request.build_absolute_uri("/").rstrip("/")
+        context |= {"row": row, "lines": build.lines(server, token, packed())}
     return render(request, "probes/enrol.html", context, status=422 if form.errors else 200)
 
 
@@ -147,6 +150,7 @@ def agent_file(request: HttpRequest) -> HttpResponse:
     """The agent as one file, built from the sources that run here."""
     response = HttpResponse(packed(), content_type="application/zip")
     response["Content-Disposition"] = 'attachment; filename="agent.pyz"'
+    response["Repr-Digest"] = f"sha-256=:{b64encode(sha256(packed()).digest()).decode()}:"
     return response
 
 

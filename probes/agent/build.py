@@ -39,6 +39,15 @@ def archive() -> bytes:
     return SHEBANG + packed.getvalue()
 
 
+def lines(server: str, token: str, body: bytes) -> str:
+    """What an operator pastes: fetch; then run, but only what the page that made the token spoke of."""
+    checksum = hashlib.sha256(body).hexdigest()
+    return (
+        f"curl -fsSO {server}/agent.pyz\n"
+        f'echo "{checksum}  agent.pyz" | sha256sum -c && python3 agent.pyz run --server {server} --token {token}'
+    )
+
+
 def main(argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0].startswith("-"):
         print("usage: python -m probes.agent.build OUT.pyz", file=sys.stderr)

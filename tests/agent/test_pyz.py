@@ -104,3 +104,12 @@ def names_in(text: str) -> set[str]:
         elif isinstance(node, ast.Name):
             found.add(node.id)
     return found
+
+
+@pytest.mark.parametrize(("changed", "runs"), [(b"", True), (b"x", False)], ids=["as made", "changed on its way"])
+def test_the_line_to_paste_runs_only_the_file_that_was_meant(pyz: Path, changed: bytes, runs: bool) -> None:
+    line = build.lines("http://127.0.0.1:9", "aet_x", pyz.read_bytes()).splitlines()[1]
+    pyz.write_bytes(pyz.read_bytes() + changed)
+    line = line.replace("python3", sys.executable).split(" run ")[0] + " --version"
+    done = subprocess.run(["sh", "-c", line], cwd=pyz.parent, capture_output=True, text=True, timeout=120)
+    assert (spec.AGENT_VERSION in done.stdout, done.returncode == 0) == (runs, runs)

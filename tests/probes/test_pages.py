@@ -1,5 +1,6 @@
 """The workers' pages: they say what is there, work without scripts, and change nothing for strangers."""
 
+import hashlib
 import re
 import zipfile
 from io import BytesIO
@@ -114,6 +115,8 @@ def test_enrolling_shows_the_token_once_with_two_lines(client: Client, h200: Acc
     page = client.post("/workers/enrol", {"labels": "site=lab\nrack = 7", "accelerator": "h200-sxm"}).content.decode()
     (token,) = re.findall(r"--token (aet_[\w-]+)", page)
     assert "curl -fsSO http://testserver/agent.pyz" in page
+    served = hashlib.sha256(client.get("/agent.pyz").content).hexdigest()
+    assert f"{served}  agent.pyz" in page.replace("&quot;", '"') and "sha256sum -c &amp;&amp; python3 agent.pyz" in page
     assert Enrolment.objects.get().labels == {"site": "lab", "rack": "7", "accelerator": "h200-sxm"}
     assert FakeAgent(token="none").register(token).status_code == 201
     assert token not in text(client, "/workers")

@@ -4,6 +4,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog.models import Accelerator
 from probes import agents
+from probes.agent import build
 
 
 class Command(BaseCommand):
@@ -13,6 +14,10 @@ class Command(BaseCommand):
         parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="may be given again")
         parser.add_argument("--accelerator", help="slug in the catalog, where the device's name does not tell")
 
+        parser.add_argument(
+            "--server", metavar="URL", help="print the two lines to paste on the machine, for this address"
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         labels = dict(pair(text) for text in options["label"])
         if slug := options["accelerator"]:
@@ -20,7 +25,8 @@ class Command(BaseCommand):
                 raise CommandError(f"the catalog has no accelerator {slug}")
             labels["accelerator"] = slug
         token, _ = agents.enrol(labels, made_by="manage.py")
-        self.stdout.write(token)
+        url = (options["server"] or "").rstrip("/")
+        self.stdout.write(build.lines(url, token, build.archive()) if url else token)
 
 
 def pair(text: str) -> tuple[str, str]:
