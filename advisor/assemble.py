@@ -14,7 +14,7 @@ from django.utils import timezone
 from advisor import bill, hosted, offers, portfolio
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.demand import week_of
-from advisor.engine.drafting import Acceptance
+from advisor.engine.drafting import acceptances_of
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.hardware import Link
@@ -22,6 +22,7 @@ from advisor.engine.hf_config import from_hf_config
 from advisor.engine.mix import mixed
 from advisor.engine.model import Model, from_shape
 from advisor.engine.money import Assumptions, capped_speed_fraction
+from advisor.engine.offload import host_copy_of
 from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.portfolio import Member
@@ -332,6 +333,7 @@ def workload_of(spec: Json) -> Workload:
         requests_per_s_mean=traffic["requests_per_s"]["mean"],
         requests_per_s_peak=traffic["requests_per_s"]["peak"],
         prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
+        host_cache_hit_fraction=traffic.get("host_cache_hit_rate"),
         users=users_of(traffic),
         trace=None if spec["kind"] == BATCH else trace_of(traffic),
         week=() if spec["kind"] == BATCH else week_of(traffic["load_curve"]),
@@ -391,30 +393,8 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
         licences=offers.licences_of(taken["licences"], _software(spec, taken["assumptions"])),
         hosted=hosted.by_maker(taken["hosted"]),
         acceptances=acceptances_of(taken["assumptions"]),
+        host_copy=host_copy_of(taken["assumptions"]),
     )
-
-
-def acceptances_of(rows: Json) -> tuple[Acceptance, ...]:
-    """`acceptance-METHOD-TASK`: share of drafted tokens; `tokens-a-step-METHOD-TASK`: where only that is published."""
-    found = []
-    for key, row in rows.items():
-        kind, _, rest = (
-            key.partition("acceptance-") if key.startswith("acceptance-") else key.partition("tokens-a-step-")
-        )
-        if kind or not rest:
-            continue
-        method, _, task = rest.partition("-")
-        a_step = key.startswith("tokens-a-step-")
-        found.append(
-            Acceptance(
-                method=method,
-                task=task,
-                accepted_fraction=0.0 if a_step else row["value"],
-                shown_tokens=row["value"] if a_step else 0.0,
-                source=row["source"],
-            )
-        )
-    return tuple(found)
 
 
 def _software(spec: Json, rows: Json) -> float:

@@ -113,6 +113,12 @@ LENGTHS = Group(
         Field("batch.every_hours", "Of a batch: again every so many hours", NUMBER, "Empty: one after the other"),
         Field("traffic.prefix_cache_hit_rate", "Prefix cache hit rate", NUMBER, "0 to 1: share of input tokens"),
         Field(
+            "traffic.host_cache_hit_rate",
+            "Found in the host's memory besides",
+            NUMBER,
+            "0 to 1 of the input tokens, by a cache in host memory. Empty: offload is not estimated",
+        ),
+        Field(
             "traffic.load_curve",
             "Load over the week",
             CURVE,

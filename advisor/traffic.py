@@ -103,7 +103,18 @@ class Traffic(Section):
     users: Users | None = None
     load_curve: LoadCurve = "flat"
     prefix_cache_hit_rate: Fraction = 0.0
+    host_cache_hit_rate: Fraction | None = None  # of the same prompt, found in the host's memory after leaving the chip
     growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
+
+    @model_validator(mode="after")
+    def found_once(self) -> Self:
+        if self.prefix_cache_hit_rate + (self.host_cache_hit_rate or 0.0) > 1.0:
+            raise PydanticCustomError(
+                "hit_rates",
+                "prefix_cache_hit_rate {chip} and host_cache_hit_rate {host} are shares of one prompt: 1 at most",
+                {"chip": self.prefix_cache_hit_rate, "host": self.host_cache_hit_rate},
+            )
+        return self
 
 
 # --- what follows from it ---------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from .lane import Lane
 from .layout import HALF, Choice, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, Recurrent
 from .money import Assumptions, Licence
+from .offload import HostCopy
 from .plan import OWNED, Constraints, Framework, Offer, Quantization, Rejection, Workload
 from .site import near_refusal, refusal
 
@@ -49,6 +50,7 @@ class Catalog:
     stale: Mapping[str, str]  # accelerator -> why its offers do not count
     licences: tuple[Licence, ...] = ()  # paid besides every offer
     acceptances: tuple[Acceptance, ...] = ()  # of drafted tokens, as published
+    host_copy: HostCopy | None = None
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model
 
 

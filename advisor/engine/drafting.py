@@ -5,8 +5,9 @@ Drafting costs passes of a smaller network and reads of output heads. Both grow 
 for one user stops paying for many.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -124,6 +125,29 @@ def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float) -> 
         head_s=draft.head_bytes / choice.tp / rate,
         seats=seats,
     )
+
+
+def acceptances_of(rows: Mapping[str, Mapping[str, Any]]) -> tuple[Acceptance, ...]:
+    """`acceptance-METHOD-TASK`: share of drafted tokens; `tokens-a-step-METHOD-TASK`: where only that is published."""
+    found = []
+    for key, row in rows.items():
+        kind, _, rest = (
+            key.partition("acceptance-") if key.startswith("acceptance-") else key.partition("tokens-a-step-")
+        )
+        if kind or not rest:
+            continue
+        method, _, task = rest.partition("-")
+        a_step = key.startswith("tokens-a-step-")
+        found.append(
+            Acceptance(
+                method=method,
+                task=task,
+                accepted_fraction=0.0 if a_step else row["value"],
+                shown_tokens=row["value"] if a_step else 0.0,
+                source=row["source"],
+            )
+        )
+    return tuple(found)
 
 
 def methods_of(framework: Framework, model: Model, acceptances: Sequence[Acceptance], task: str) -> list[Acceptance]:

@@ -89,6 +89,7 @@ class Workload:
     variants: str = "show"  # drafts and pools apart: show beside the finalists | adopt what is better | no
     drafts: bool = True  # tried among the variants
     apart: bool = True  # pools of their own for prefill and decode tried among them
+    host_cache_hit_fraction: float | None = None  # of a prompt, beside the share found on the chip; None: not stated
     task: str = (
         "any"  # what the tokens are for, see Task of the workload file: how well drafts hold, what a format may cost
     )

@@ -125,8 +125,8 @@ DISAGGREGATION = Technique(
 )
 OFFLOAD = Technique(
     slug="cache_offload",
-    name="KV cache offloaded to the host's memory or disks",
-    effort="hours: a connector and its memory",
+    name="KV cache offloaded to the host's memory",
+    effort="minutes: one flag and the host's memory; hours for disks or a shared store",
     risk="none for answers; slower where little returns",
     needs="conversations or documents that come back after they were evicted",
     cited="about twice the throughput and half the TTFT in long conversations, nothing where prefixes still fit "

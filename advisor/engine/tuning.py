@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from . import techniques
+from . import offload, techniques
 from .candidates import CONCURRENCY, Catalog
 from .disaggregated import matched
 from .drafting import Draft, drafts_of, methods_of, plain, with_draft
@@ -48,6 +48,8 @@ class Setup:
     reserved_tokens: float = 0.0  # a sequence without paging
     load_requests: float = 1.0  # at once in a lane at the workload's peak
     cached_fraction: float = 0.0  # of a prompt, found in the prefix cache
+    host_cached_fraction: float = 0.0  # of a prompt besides, found in the host's memory
+    host_bytes_per_s: float = math.inf  # from the host to one chip
     draft: Draft | None = None
     disaggregated: bool = False  # prefill and decode in matched pools
 
@@ -105,13 +107,17 @@ def measured(workload: Workload, model: Model, setups: Sequence[Setup]) -> list[
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, s in enumerate(setups):
         if built.memory.fits[i]:
-            groups[(_scheduler(s), s.batching, s.cached_fraction, s.disaggregated, s.lane.max_running_requests)].append(
-                i
-            )
+            groups[_alike(s)].append(i)
     found = {i: _nothing(s) for i, s in enumerate(setups)}
     for members in groups.values():
         found |= _loops(workload, model, setups, built, members)
     return [found[i] for i in range(len(setups))]
+
+
+def _alike(s: Setup) -> tuple[object, ...]:
+    """What setups must share to be computed in one closed loop."""
+    cached = (s.cached_fraction, s.host_cached_fraction)
+    return _scheduler(s), s.batching, cached, s.disaggregated, s.lane.max_running_requests
 
 
 def _loops(
@@ -119,8 +125,12 @@ def _loops(
 ) -> dict[int, Measured]:
     """Setups that are batched alike."""
     s = setups[members[0]]
-    demand, scheduler = replace(demand_of(workload), cached_fraction=s.cached_fraction), _scheduler(s)
+    found = s.cached_fraction + s.host_cached_fraction
+    demand, scheduler = replace(demand_of(workload), cached_fraction=found), _scheduler(s)
     times = joined([times_of(model, setups[i], built, i) for i in members])
+    copies = [host_copies_s(workload, setups[i], built, i) for i in members]
+    loaded_s, busy_s = np.array([c[0] for c in copies]), np.array([max(c) for c in copies])
+    times = replace(times, request_s=times.request_s + loaded_s)
     seats = np.array([1.0]) if s.batching == "one" else seats_of(s)
     if s.disaggregated:
         moved_s = np.array([transfer_s(workload, setups[i].lane, built, i) for i in members])
@@ -130,6 +140,8 @@ def _loops(
     else:
         loop = closed_loop(times, np.broadcast_to(seats, (len(members), len(seats))), demand, scheduler)
         rate, tpot, ttft, running = loop.output_tokens_per_s, loop.tpot_mean_s, loop.ttft_mean_s, loop.running_requests
+        if s.host_cached_fraction:  # the link may be what a lane waits for
+            rate = np.minimum(rate, demand.output_tokens / np.maximum(busy_s[:, None], 1e-12))
     limit = tpot_limit_s(workload) or math.inf
     return {i: _best(setups[i], rate[k], tpot[k], ttft[k], running[k], limit) for k, i in enumerate(members)}
 
@@ -203,8 +215,21 @@ def _scheduler(s: Setup) -> Scheduler:
 def transfer_s(workload: Workload, lane: Lane, built: Lanes, i: int) -> float:
     """Seconds in which the cache of a mean prompt crosses the network, each chip sending its own part."""
     links = lane.choice.accelerator.links
-    each = float(built.memory.kv_bytes_per_sequence[i]) / lane.context_tokens * workload.input_tokens.mean_tokens
-    return each / links[-1].bytes_per_s if links else math.inf
+    return prompt_bytes(workload, lane, built, i) / links[-1].bytes_per_s if links else math.inf
+
+
+def host_copies_s(workload: Workload, s: Setup, built: Lanes, i: int) -> tuple[float, float]:
+    """offload.copies_s of a mean prompt; a request waits for its load while others run on."""
+    if not s.host_cached_fraction:
+        return 0.0, 0.0
+    return offload.copies_s(
+        prompt_bytes(workload, s.lane, built, i), s.host_cached_fraction, s.cached_fraction, s.host_bytes_per_s
+    )
+
+
+def prompt_bytes(workload: Workload, lane: Lane, built: Lanes, i: int) -> float:
+    """Cache of a mean prompt on one chip of a lane."""
+    return float(built.memory.kv_bytes_per_sequence[i]) / lane.context_tokens * workload.input_tokens.mean_tokens
 
 
 # --- from naive to the plan -------------------------------------------------------------------------------------
@@ -360,8 +385,20 @@ def possible(workload: Workload, catalog: Catalog, plan: Setup) -> Iterator[Chan
             for draft in drafts_of(catalog.model, row):
                 words = f"{draft.name}, {draft.tokens} a step, {draft.shown_tokens:.2f} tokens shown"
                 yield techniques.DRAFTING, words, replace(plan, draft=draft)
+    if not offload.refusal(workload, f, a, catalog.host_copy):
+        yield techniques.OFFLOAD, *offloaded(workload, catalog, plan)
     if "disaggregation" in f.features and a.links and c.pp == 1:
         yield techniques.DISAGGREGATION, "two pools, rates matched", replace(plan, disaggregated=True)
+
+
+def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, Setup]:
+    """The plan with the host's memory behind its prefix cache, and what changed in words."""
+    assert workload.host_cache_hit_fraction is not None and catalog.host_copy is not None
+    share = min(workload.host_cache_hit_fraction, 1.0 - plan.cached_fraction)
+    rate = plan.lane.choice.accelerator.pcie_bytes_per_s * catalog.host_copy.rate_fraction
+    option = offload.OPTIONS[plan.lane.framework.slug]
+    words = f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s a chip instead of prefilled ({option})"
+    return words, replace(plan, host_cached_fraction=share, host_bytes_per_s=rate)
 
 
 def _beside(
@@ -421,8 +458,11 @@ def _drafting_words(workload: Workload, model: Model, plan: Setup, setup: Setup)
 def _absent(workload: Workload, catalog: Catalog, plan: Setup, there: set[str]) -> Iterator[Step]:
     """What is only cited, and what does not apply here with why."""
     f, name = plan.lane.framework, f"{plan.lane.framework.name} {plan.lane.framework.version}"
-    for technique in (techniques.COMPILE, techniques.OFFLOAD, techniques.AHEAD):
+    for technique in (techniques.COMPILE, techniques.AHEAD):
         yield Step(technique=technique, state="cited", change="not modelled", because=technique.cited)
+    if techniques.OFFLOAD.slug not in there:
+        why = offload.refusal(workload, f, plan.lane.choice.accelerator, catalog.host_copy)
+        yield Step(technique=techniques.OFFLOAD, state="cited", change=why, because=techniques.OFFLOAD.cited)
     reasons = {
         techniques.GRAPHS: f"{name} launches every kernel by itself",
         techniques.CONTINUOUS: f"{name} runs a batch to its end",
