@@ -192,7 +192,7 @@ def append(
 
 
 def append_calibrations(given: Iterable[Row]) -> Counts:
-    """Adds a calibration unless the newest of its name from a file says the same; machines measure beside the files."""
+    """Adds a calibration unless the newest of its name from a file says the same; what machines measured stays."""
     rows = list(given)
     fixtures.refuse_duplicates("calibration", rows, ("name",))
     created = 0
@@ -200,9 +200,26 @@ def append_calibrations(given: Iterable[Row]) -> Counts:
         from_files = Calibration.objects.filter(name=row["name"]).exclude(fitted_on__startswith=PROBED)
         newest = from_files.order_by("-created_at", "-pk").first()
         if newest is None or any(getattr(newest, name) != value for name, value in row.items()):
+            machines = Calibration.objects.filter(name=row["name"]).order_by("-created_at", "-pk").first()
             Calibration.objects.create(**row)
+            if machines and machines.measured:
+                over_the_file(machines, row)
             created += 1
     return Counts(created=created, unchanged=len(rows) - created)
+
+
+def over_the_file(machines: Calibration, row: Row) -> None:
+    """What machines here measured stays in force over a newer file; the rest is the file's."""
+    kept = {name: machines.values[name] for name in machines.measured}
+    Calibration.objects.create(
+        name=row["name"],
+        values=row["values"] | kept,
+        basis=machines.basis,
+        fitted_on=f"{machines.fitted_on}; all else: {row['fitted_on']}",
+        engine_version=row["engine_version"],
+        as_of=machines.as_of,
+        measured=machines.measured,
+    )
 
 
 def remember(version: str, counts: dict[str, Counts]) -> None:

@@ -322,6 +322,7 @@ class Calibration(models.Model):
     engine_version = models.CharField(max_length=20)
     as_of = models.DateField()
     created_at = models.DateTimeField(auto_now_add=True)
+    measured = models.JSONField(default=list, blank=True)  # names of values that machines here measured: no file's
 
     class Meta:
         ordering = ["name", "-created_at"]

@@ -63,7 +63,8 @@ def pool(result: Result) -> list[Fitted]:
 
     assert result.accelerator
     chip = assemble.chip(result.accelerator)
-    known = {k: float(v) for k, v in _current(f"accelerator:{chip.slug}").items() if isinstance(v, int | float)}
+    newest = _newest(f"accelerator:{chip.slug}")
+    known = {k: float(v) for k, v in (newest.values if newest else {}).items() if isinstance(v, int | float)}
     rows = Result.objects.filter(
         accelerator=result.accelerator,
         state__in=results.USED,
@@ -100,9 +101,8 @@ def _middle(figures: list[Figure]) -> Figure:
     )
 
 
-def _current(name: str) -> Json:
-    newest = Calibration.objects.filter(name=name).order_by("-created_at", "-pk").first()
-    return dict(newest.values) if newest else {}
+def _newest(name: str) -> Calibration | None:
+    return Calibration.objects.filter(name=name).order_by("-created_at", "-pk").first()
 
 
 def append(result: Result, fitted: Fitted) -> tuple[Calibration | None, bool]:
@@ -110,9 +110,10 @@ def append(result: Result, fitted: Fitted) -> tuple[Calibration | None, bool]:
     if not fitted.figures or not result.accelerator:
         return None, False
     name = f"accelerator:{result.accelerator.slug}"
-    before, values = _current(name), {f.name: float(f"{f.value:.5g}") for f in fitted.figures}
+    newest, values = _newest(name), {f.name: float(f"{f.value:.5g}") for f in fitted.figures}
+    before = dict(newest.values) if newest else {}
     moved = [k for k, v in values.items() if k not in before or abs(v / before[k] - 1) > WORTH_ASKING_AGAIN]
-    if all(before.get(k) == v for k, v in values.items()):
+    if newest and all(before.get(k) == v for k, v in values.items()) and set(values) <= set(newest.measured):
         return None, False
     kept = sorted(set(before) - set(values))
     row = Calibration.objects.create(
@@ -122,6 +123,7 @@ def append(result: Result, fitted: Fitted) -> tuple[Calibration | None, bool]:
         fitted_on=described(result, fitted, kept),
         engine_version=ENGINE_VERSION,
         as_of=timezone.localdate(),
+        measured=sorted({*values, *(newest.measured if newest else ())}),
     )
     return row, bool(moved)
 

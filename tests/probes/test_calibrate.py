@@ -59,6 +59,37 @@ def test_loading_the_catalog_again_does_not_undo_a_measurement(h200: Accelerator
     assert append_calibrations([row]).created == 0
 
 
+def test_a_newer_file_changes_only_what_no_machine_measured(h200: Accelerator) -> None:
+    row = {"name": NAME, "values": {"memory_fraction": 0.8, "sample_bytes_per_logit": 25}, "basis": "relative"}
+    row |= {"fitted_on": "a file", "engine_version": "1", "as_of": date(2026, 1, 1)}
+    append_calibrations([row])
+    measured = calibrate.run(imported().pk)
+    assert measured and "memory_fraction" in measured.measured and "sample_bytes_per_logit" not in measured.measured
+    newer = row | {"values": {"memory_fraction": 0.5, "sample_bytes_per_logit": 30}, "fitted_on": "a newer file"}
+    for _ in range(2):  # the second load finds its own row
+        append_calibrations([newer])
+        kept = Calibration.objects.latest("pk")
+        assert kept.values["memory_fraction"] == measured.values["memory_fraction"]
+        assert kept.values["sample_bytes_per_logit"] == 30 and kept.basis == "measured"
+        assert "probe result" in kept.fitted_on and "a newer file" in kept.fitted_on
+    assert Calibration.objects.count() == 4
+    again = calibrate.run(imported(started_at="2026-11-21T12:30:00+00:00").pk)
+    assert again is None  # nothing new is said, and what machines measured is still told from what they did not
+
+
+def test_a_measurement_that_agrees_with_the_file_is_kept_as_measured(h200: Accelerator) -> None:
+    found = calibrate.run(imported().pk)
+    assert found
+    values = dict(found.values)
+    Result.objects.update(fitted_at=None, calibration=None)
+    Calibration.objects.all().delete()
+    Calibration.objects.create(
+        name=NAME, values=values, basis="relative", fitted_on="a file", engine_version="1", as_of="2026-01-01"
+    )
+    agreed = calibrate.run(Result.objects.get().pk)
+    assert agreed and agreed.values == values and "memory_fraction" in agreed.measured
+
+
 def test_nothing_is_fitted_from_quarantine_and_a_release_fits(h200: Accelerator) -> None:
     result = results.import_file(samples.body(samples.document()))
     assert calibrate.run(result.pk) is None
