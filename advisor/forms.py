@@ -354,10 +354,17 @@ def drop(raw: dict[str, Any], keys: list[str]) -> None:
 # --- presets ----------------------------------------------------------------------------------------------------
 
 
+COMMON = (
+    "support-chat", "code-assistant", "long-document-rag", "summarisation",
+    "reasoning", "nightly-batch", "embedding", "edge-chat",
+)  # fmt: skip
+
+
 def presets() -> list[dict[str, str]]:
-    """The usual cases, from fixtures/workloads: slug, and name and description from the first comment."""
+    """The usual cases, from fixtures/workloads, the commonest first: slug, name and description (first comment)."""
     found = []
-    for path in sorted(preset_folder().glob("*.yaml")):
+    place = {slug: k for k, slug in enumerate(COMMON)}
+    for path in sorted(preset_folder().glob("*.yaml"), key=lambda p: (place.get(p.stem, len(place)), p.stem)):
         first = path.read_text().split("\n", 1)[0]
         said = first.lstrip("# ").strip() if first.startswith("#") else path.stem.replace("-", " ")
         name, _, about = said.partition(": ")
