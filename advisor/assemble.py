@@ -30,7 +30,7 @@ from advisor.engine.search import Answer, Catalog, posed_in, search
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
 from advisor.result import answer_json
-from advisor.sharing import partitions_of
+from advisor.sharing import adapters_of, beside, partitions_of
 from advisor.traffic import trace_of, users_of
 from advisor.workload import CHOICES
 from catalog.models import (
@@ -380,7 +380,7 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
     assumptions = assumptions_of(spec, taken["assumptions"])
     site = assumptions_of(spec, taken["assumptions"], taken["regions"].get(taken["site"]))
     return Catalog(
-        model=model_of(taken["model"]),
+        model=replace(model_of(taken["model"]), adapters=adapters_of(spec)),
         accelerators=tuple(chips.values()),
         offers=offers.with_owned(offers.offers_of(taken, assumptions, site, chips), spec["owned"], taken, site, chips),
         other_offers=offers.offers_of(taken | {"prices": taken.get("other_terms", [])}, assumptions, site, chips),
@@ -470,9 +470,10 @@ def _answered(
     workload, catalog = posed_in(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
     found = search(workload, catalog, progress)
     answer = answer_json(spec, taken, workload, catalog, found)
+    answer |= beside(workload, catalog, found, answer["recommendations"])
     if workload.kind == "serving":
         answer["mix"] = mix_json(workload, mixed(workload, catalog, found))
-    bought = hosted.hosted(spec, taken["hosted"], answer["recommendations"])
+    bought = hosted.hosted(spec, [] if catalog.model.adapters else taken["hosted"], answer["recommendations"])
     answer["recommendations"] = bill.beside_hosted(answer["recommendations"], bought)
     verdict = hosted.verdict(spec, bought, answer["verdict"], bool(answer["recommendations"]))
     result = {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS)}

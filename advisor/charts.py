@@ -14,6 +14,7 @@ MOST_POINTS = 400
 MOST_TIMES_CHEAPEST, MOST_TIMES_SLO = 50, 3
 MEMORY_PARTS = (
     ("weights_gib", "weights"),
+    ("adapters_gib", "adapters"),
     ("kv_gib", "KV cache"),
     ("source_kv_gib", "cross-attention cache"),
     ("activations_gib", "activations"),
@@ -190,7 +191,7 @@ def memory_parts(memory: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
         for key, name, value in values
-        if value or key != "source_kv_gib"  # encoder-decoders alone have one
+        if value or key not in ("source_kv_gib", "adapters_gib")  # few models have one
     ]
 
 

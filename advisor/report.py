@@ -99,6 +99,7 @@ def table(result: Row, top: int | None = None) -> str:
         [
             *lines,
             *already(result),
+            *parts(result),
             *mixed(result),
             *by_token(result),
             *not_chosen(result),
@@ -189,6 +190,11 @@ def hosted_cells(offers: list[Row]) -> list[list[str]]:
     return [[name for name, _ in HOSTED]] + [[show(offer) for _, show in HOSTED] for offer in offers]
 
 
+def parts(result: Row) -> list[str]:
+    """The card's parts against the whole card, and adapters against merged copies, where that was a question."""
+    return [line for key in ("sharing", "adapters") if key in result for line in (result[key]["said"], "")]
+
+
 def mixed(result: Row) -> list[str]:
     """Whether several kinds of machine together are cheaper."""
     said = (result.get("mix") or {}).get("said")
@@ -246,7 +252,7 @@ def markdown(result: Row, top: int | None = None) -> str:
     else:
         lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
     notes = [f"- {text}" for text in unused(result)]
-    lines += [*mixed(result), *hosted(result)]
+    lines += [*parts(result), *mixed(result), *hosted(result)]
     return "\n".join([*lines, *rejections(result), *([*notes, ""] if notes else []), *sources(result), head(result)])
 
 

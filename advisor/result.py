@@ -8,11 +8,12 @@ import numpy as np
 
 from advisor import batches, bill, capacity, choice, sharing, tuned
 from advisor.embedding import makes_vectors, vectors
+from advisor.engine.adapters import resident_bytes
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
 from advisor.engine.evaluate import tpot_limit_s
 from advisor.engine.launch import launch
-from advisor.engine.layout import HALF
+from advisor.engine.layout import HALF, layouts
 from advisor.engine.ledger import (
     Line,
     context_tokens,
@@ -88,6 +89,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     ceiling = token_costs(s.usd_per_hour, {k: r * full for k, r in rates.items()}, prefill_share)
     monthly = s.usd_per_hour * HOURS_PER_MONTH
     half = interval_fractions(taken, c.efficiency.basis)
+    tunes = float(resident_bytes(catalog.model, layouts(catalog.model, [c]))[0]) if catalog.model.adapters else 0.0
     grid = s.offer.kgco2e_per_kwh
     r: Json = {
         "rank": rank,
@@ -120,7 +122,8 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "speculative": tuned.speculative_json(catalog.model, s),
         "disaggregated": tuned.disaggregated_json(s),
         "memory": {
-            "weights_gib": number(s.memory.weights_bytes / GIB),
+            "weights_gib": number((s.memory.weights_bytes - tunes) / GIB),
+            **({"adapters_gib": number(tunes / GIB)} if tunes else {}),
             "kv_gib": number((s.memory.kv_bytes - s.memory.source_kv_bytes) / GIB),
             **({"source_kv_gib": number(s.memory.source_kv_bytes / GIB)} if s.memory.source_kv_bytes else {}),
             "activations_gib": number(s.memory.activations_bytes / GIB),

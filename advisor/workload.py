@@ -168,6 +168,15 @@ class Finetuning(Section):
     global_batch_tokens: Positive
 
 
+class Adapters(Section):
+    """LoRA adapters served beside the model; `active`: distinct ones in use at one moment (without it: all)."""
+
+    count: Annotated[int, Field(ge=0, le=100_000)]
+    rank: Annotated[int, Field(ge=1, le=512)] = 16
+    active: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    targets: Literal["all", "attention"] = "all"
+
+
 Kind = Literal["serving", "batch", "embedding", "training", "finetuning", "portfolio"]
 RANGES = {  # of assumptions under tco, beside 0 .. 1 for fractions and not negative for the rest
     "pue": (1.0, 5.0),
@@ -217,6 +226,7 @@ class Spec(Section):
     task: Task = "any"  # what the tokens are for: how well drafts hold, what a format may cost
     model: ModelRef | None = None
     traffic: Traffic | None = None
+    adapters: Adapters | None = None
     batch: Batch | None = None
     training: Training | None = None
     finetuning: Finetuning | None = None
@@ -316,6 +326,17 @@ def unlike_batch(batch: Batch, traffic: Traffic | None) -> list[dict[str, str]]:
     return found
 
 
+def unlike_adapters(spec: Spec) -> list[dict[str, str]]:
+    a = spec.adapters
+    if a is None:
+        return []
+    if spec.kind not in ("serving", "batch"):
+        return [error("adapters", f"are not modelled for kind {spec.kind}", "kind: serving or batch")]
+    if a.active and a.count and a.active > a.count:
+        return [error("adapters.active", f"more than there are ({a.count})", f"1 .. {a.count}")]
+    return []
+
+
 def cross_checks(spec: Spec) -> list[dict[str, str]]:
     """What no single field can know."""
     found = []
@@ -334,6 +355,7 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
         choice: Choice | CacheChoice = getattr(spec.constraints, key)
         if both := sorted(set(choice.allow) & set(choice.deny)):
             found.append(error(f"constraints.{key}", f"{both[0]} is both allowed and denied", "one of the two"))
+    found += unlike_adapters(spec)
     if spec.weights and not sum(spec.weights.values()):
         found.append(error("weights", "are all 0", "at least one above 0"))
     return found

@@ -38,7 +38,7 @@ BARE |= {"isl", "osl", "week", "fits", "kv_limited", "saturating", "window_patte
 # Numbers of candidates, and positions in a table.
 BARE |= {"evaluated", "pruned", "feasible", "row", "column", "columns", "rows", "offer", "month"}
 # What they count is their name.
-BARE |= {"classes", "hours", "machines"}
+BARE |= {"classes", "hours", "machines", "active"}
 # Counts of catalog rows, a planner's weights and levels, places in a ranking, and a sum of scores.
 BARE |= {
     "frameworks",

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from .adapters import unadaptable
 from .drafting import Acceptance
 from .encoder import EMBEDDING, computed_source_tokens, has_encoder, unsuited, whole_prompts
 from .hardware import Accelerator, Efficiency, Scopes, cut_into, efficiency, overhead
@@ -29,6 +30,7 @@ CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 3
 QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 TRAINED_ONLY = ("ternary",)  # cannot be made from a 16-bit checkpoint
 RETRAINED = ("int4-qat", "int4-sparse", "bitnet")  # formats that take a training to make
+LORA = "lora"  # feature of a framework: adapters served beside the base model
 LEAST_BITS = 4.0  # below it a smaller model is usually better (arXiv 2210.17323): offered in no search
 PIPELINE = "pipeline_parallel"  # feature of a framework
 ALLOWED = {"lossless": 0, "near_lossless": 1, "any": 2}
@@ -149,6 +151,7 @@ def mixers_of(model: Model) -> set[str]:
 def able(framework: Framework, model: Model) -> bool:
     """Whether the framework knows the layers of this model and can give what is asked of it: tokens or vectors."""
     asked = EMBEDDING in framework.features or not model.encoder_only
+    asked &= LORA in framework.features or model.adapters is None
     return asked and mixers_of(model) <= set(framework.mixers)
 
 
@@ -225,7 +228,7 @@ def enumerate_lanes(
 ) -> tuple[list[Lane], list[Rejection]]:
     """Every layout that is legal: framework x format x cache format x parallel sizes, per accelerator."""
     rejections, wanted = [], []
-    if why := unsuited(workload, catalog.model):
+    if why := unsuited(workload, catalog.model) or unadaptable(catalog.model):
         return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why) for a in chips]
     formats, c = formats_for(workload, catalog), workload.constraints
     sold = most_together(workload, catalog)
@@ -330,7 +333,8 @@ def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, forma
     if not running:
         return f"no serving framework of the catalog runs on {a.name}"
     if not any(able(f, catalog.model) and launchable(f, catalog.model) for f in running):
-        kind = ", ".join(sorted(mixers_of(catalog.model) | ({EMBEDDING} if catalog.model.encoder_only else set())))
+        beside = {EMBEDDING} if catalog.model.encoder_only else {"LoRA adapters"} if catalog.model.adapters else set()
+        kind = ", ".join(sorted(mixers_of(catalog.model) | beside))
         names = ", ".join(sorted({f.name for f in running}))
         return f"{names}: not known to serve this kind of model ({kind})"
     if not any(_cache_formats(workload, catalog.model, f, a) for f in running):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from .adapters import adapters_s, resident_bytes, swap_s
 from .drafting import Draft, with_draft
 from .encoder import NO_CACHE_TOKENS, source_s
 from .layout import Choice, layouts
@@ -76,7 +77,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     """What a chip of each lane holds; the framework may fill its memory fraction of what the driver reports."""
     total = np.array([w.choice.accelerator.memory_bytes for w in wanted])
     fraction = np.array([w.framework.memory_fraction for w in wanted])
-    weights = weights_bytes(model, x)
+    weights = weights_bytes(model, x) + resident_bytes(model, x)
     work = activations_bytes(
         model,
         x,
@@ -117,19 +118,20 @@ def _eager_s(model: Model, w: Lane) -> float:
 def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
     """Device time from the operators, host time from the framework's overhead."""
     cost = attention_cost(model, x, _sources(wanted))
+    pcie = np.array([w.choice.accelerator.pcie_bytes_per_s for w in wanted])
 
     def host(name: str) -> Array:
         return np.array([getattr(w.choice.overhead, name) for w in wanted])
 
     return StepTimes(
         grid_tokens=GRID_TOKENS,
-        linear_s=linear_s(model, x, GRID_TOKENS),
+        linear_s=linear_s(model, x, GRID_TOKENS) + adapters_s(model, x, GRID_TOKENS),
         sample_s_per_sequence=cost.sample_s_per_sequence,
         decode_s_per_context_token=cost.decode_s_per_context_token,
         window_s_per_context_token=cost.window_s_per_context_token,
         window_tokens=cost.window_tokens,
         decode_s_per_sequence=cost.decode_s_per_sequence,
-        source_s_per_sequence=source_s(model, x, _sources(wanted)),
+        source_s_per_sequence=source_s(model, x, _sources(wanted)) + swap_s(model, x, pcie),
         prefill_s_per_pair=cost.prefill_s_per_pair,
         window_prefill_s_per_pair=cost.window_prefill_s_per_pair,
         host_s=host("host_s"),

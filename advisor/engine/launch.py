@@ -8,7 +8,7 @@ from typing import NotRequired, TypedDict
 from .compose import compose
 from .encoder import EMBEDDING
 from .launch_cut import notes_of_cut, one_instance, partition_script
-from .launch_variants import draft_words, pool_notes, pool_words, trtllm_lines
+from .launch_variants import adapter_notes, adapter_words, draft_words, pool_notes, pool_words, trtllm_lines
 from .layout import HALF
 from .leader_workers import leader_workers
 from .load_test import LoadTest, load_test
@@ -373,9 +373,9 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
         return {"command": "", "files": {}}
     s = one_instance(s)
     start = start_of(name, s, model, workload)
-    plain = [*writer(start), *draft_words(s, model)]
+    plain = [*writer(start), *draft_words(s, model), *adapter_words(s, model)]
     words = [*plain, *pool_words(s, "decode")]
-    files = {"serve.sh": script(words, [*notes(start), *pool_notes(s, "decode")])}
+    files = {"serve.sh": script(words, [*notes(start), *adapter_notes(model), *pool_notes(s, "decode")])}
     if s.pools:
         files["serve-prefill.sh"] = script([*plain, *pool_words(s, "prefill")], pool_notes(s, "prefill"))
     if s.lane.framework.slug == "tensorrt-llm":

@@ -2,6 +2,7 @@
 
 import json
 
+from .adapters import served_rank
 from .drafting import Draft, published
 from .model import Model
 from .trials import Scored
@@ -48,10 +49,33 @@ def _sglang(draft: Draft, name: str) -> list[str]:
     return words if draft.method == "mtp" else [*words, "--speculative-draft-model-path", name]
 
 
+def adapter_words(s: Scored, model: Model) -> list[str]:
+    """Flags of vLLM and SGLang for LoRA adapters; TensorRT-LLM reads them from its options file."""
+    a = model.adapters
+    if a is None:
+        return []
+    slots, rank, held = str(a.active), str(served_rank(a.rank)), str(max(a.count, a.active))
+    if s.lane.framework.slug == "vllm":
+        words = ["--enable-lora", "--max-loras", slots, "--max-lora-rank", rank, "--max-cpu-loras", held]
+        return [*words, "--lora-modules", "<name>=<path of an adapter>"]
+    if s.lane.framework.slug == "sglang":
+        words = ["--enable-lora", "--max-loras-per-batch", slots, "--max-lora-rank", rank, "--max-loaded-loras", held]
+        return [*words, "--lora-paths", "<name>=<path of an adapter>"]
+    return []
+
+
+def adapter_notes(model: Model) -> list[str]:
+    a = model.adapters
+    return [f"name each of the {a.count} adapters after the flag that has < >, or load them while it runs"] if a else []
+
+
 def trtllm_lines(s: Scored, model: Model) -> str:
-    """Sections of TensorRT-LLM's options file: the draft, and what moves caches from pool to pool."""
-    draft = s.lane.draft
+    """Sections of TensorRT-LLM's options file: adapters, the draft, and what moves caches from pool to pool."""
+    draft, a = s.lane.draft, model.adapters
     moved = "cache_transceiver_config:\n  backend: UCX\n" if s.pools else ""
+    if a is not None:
+        held = (("max_lora_rank", served_rank(a.rank)), ("max_loras", a.active), ("max_cpu_loras", a.count))
+        moved += "lora_config:\n" + "".join(f"  {name}: {value}\n" for name, value in held)
     if draft is None:
         return moved
     kinds = {

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import chain
 
 import numpy as np
 
+from .adapters import adapter_operators
 from .encoder import EMBEDDING, cross_read, source_operators
 from .estimate import prefill_s, step_s
 from .lane import Lanes
@@ -87,7 +89,8 @@ def _source(model: Model, x: Layouts, phase: str, sequences: float, source_token
 
 
 def _linear(model: Model, x: Layouts, phase: str, tokens: float) -> Iterator[Line]:
-    return _together(phase, linear_operators(model, x, np.array([max(tokens, 1.0)])))
+    m = np.array([max(tokens, 1.0)])
+    return _together(phase, chain(linear_operators(model, x, m), adapter_operators(model, x, m)))
 
 
 def _together(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 class Memory:
     """Bytes on the fullest chip; shapes (N,)."""
 
-    weights_bytes: Array
+    weights_bytes: Array  # those of resident adapters included
     activations_bytes: Array
     overhead_bytes: Array
     kv_bytes: Array  # what is left for the cache

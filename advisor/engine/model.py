@@ -76,6 +76,16 @@ class Block:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Adapters:
+    """LoRA adapters served beside one base model (arXiv 2106.09685), none of them merged into it."""
+
+    count: int  # that requests may name
+    rank: int
+    active: int  # distinct ones in use at one moment: slots on the chip
+    attention_only: bool = False  # else every matrix of the dense layers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
     slug: str
     hidden: int
@@ -90,6 +100,7 @@ class Model:
     source_tokens: int = 0  # the longest source of an encoder-decoder (0: no encoder beside the decoder)
     source_s: float = 0.0  # seconds of audio in one source, padded to all its tokens (0: the source is text)
     start_tokens: int = 1  # what an encoder-decoder's decoder is given before it generates
+    adapters: Adapters | None = None
 
 
 Mixer = Attention | LatentAttention | Recurrent

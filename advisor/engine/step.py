@@ -78,7 +78,7 @@ class Operator:
     bound: str
 
 
-def _roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
+def roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
     """A smooth maximum: the parts of a kernel that wait for the other roof add up (exponent 1: no overlap)."""
     larger = np.maximum(np.maximum(flops_s, bytes_s), 1e-30)  # factored out, so that powers cannot vanish
     smooth: Array = larger * ((flops_s / larger) ** exponent + (bytes_s / larger) ** exponent) ** (1.0 / exponent)
@@ -103,7 +103,7 @@ def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner
     flops_s, bytes_s = flops * waves(rows, columns, x.cores) / rate, moved / x.memory_bytes_per_s
     extra = x.quantize_kernels if quantized else 0.0
     quantize_s = extra * (x.kernel_s + rows * inner * QUANTIZE_BYTES / x.memory_bytes_per_s)
-    time_s = count * (_roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + quantize_s)
+    time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + quantize_s)
     return Operator(
         name=name, flops=count * flops, bytes=count * moved, time_s=time_s, bound=bound_of(flops_s, bytes_s, x.kernel_s)
     )
@@ -269,7 +269,7 @@ def _recurrent(model: Model, r: Recurrent, count: int, x: Layouts, m: Array) -> 
         name="recurrent/scan",
         flops=count * 6.0 * m * inner * r.state,
         bytes=count * moved,
-        time_s=count * (_roof(scan_s, moved / x.memory_bytes_per_s, x.roof_exponent) + 6 * x.kernel_s),
+        time_s=count * (roof(scan_s, moved / x.memory_bytes_per_s, x.roof_exponent) + 6 * x.kernel_s),
         bound=bound_of(scan_s, moved / x.memory_bytes_per_s, x.kernel_s),
     )
     yield gemm(x, "recurrent/output", count, m, h + 0 * x.tp, inner, "quantized")
@@ -315,7 +315,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
     flops = 2.0 * rows * h * inner * f.matrices
     moved = touched * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
-    time_s = count * (_roof(flops_s, bytes_s, x.roof_exponent) + (3 + 2 * x.quantize_kernels) * x.kernel_s)
+    time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + (3 + 2 * x.quantize_kernels) * x.kernel_s)
     return Operator(
         name="moe/experts",
         flops=count * flops,
@@ -409,7 +409,7 @@ def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array
         moved = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes
         decode_flops = 2.0 * heads * (2 * mixer.kv_rank + mixer.rope_dim)  # absorbed form
         prefill_flops = 2.0 * heads * (mixer.nope_dim + mixer.rope_dim + mixer.v_dim)  # expanded form
-    decode_s = _roof(decode_flops / x.attention_flops_per_s, moved / x.memory_bytes_per_s, x.roof_exponent)
+    decode_s = roof(decode_flops / x.attention_flops_per_s, moved / x.memory_bytes_per_s, x.roof_exponent)
     return decode_s, prefill_flops / x.attention_flops_per_s, heads
 
 

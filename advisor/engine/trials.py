@@ -49,7 +49,7 @@ MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design 
 class MemoryParts:
     """Bytes per chip of one replica; they add up to what the framework may fill."""
 
-    weights_bytes: float
+    weights_bytes: float  # those of resident adapters included
     kv_bytes: float  # of the requests that run at the peak
     source_kv_bytes: float  # of those: keys and values of the sources of an encoder-decoder
     activations_bytes: float

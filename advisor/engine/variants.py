@@ -31,7 +31,7 @@ def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scal
     """What holds every limit and is better under the objective than the finalist, the best first."""
     if workload.variants == "no" or workload.kind in (EMBEDDING, BATCH) or workload.users or workload.trace:
         return []
-    if has_encoder(catalog.model) or not plain(s.lane.choice):
+    if has_encoder(catalog.model) or catalog.model.adapters or not plain(s.lane.choice):
         return []
     found = [
         with_drafts(workload, catalog, s, scale) if workload.drafts else None,
