@@ -48,6 +48,30 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     assert page.locator("form").count() == 0
 
 
+def test_only_what_the_kind_of_workload_needs_is_asked(open_page: Open) -> None:
+    page = open_page("/", java_script_enabled=False)
+    seen = {}
+    for kind in ("serving", "batch", "embedding"):
+        page.get_by_label("What it does").select_option(kind)
+        shown = page.locator("[data-field]").evaluate_all(
+            "all => all.filter(e => e.checkVisibility()).map(e => e.dataset.field)"
+        )
+        seen[kind] = set(shown)
+    assert "traffic.requests_per_s.mean" in seen["serving"] and "batch.requests" not in seen["serving"]
+    assert "traffic.requests_per_s.mean" not in seen["batch"] and "batch.requests" in seen["batch"]
+    assert "traffic.output_tokens.mean" not in seen["embedding"] and "traffic.input_tokens.mean" in seen["embedding"]
+
+
+def test_a_field_that_is_wrong_shows_whatever_the_kind(open_page: Open) -> None:
+    page = open_page("/?preset=support-chat", java_script_enabled=False)
+    page.get_by_label("What it does").select_option("batch")
+    page.get_by_label("Of a batch: requests").fill("many")
+    page.get_by_label("What it does").select_option("serving")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Find accelerators").click()
+    assert page.get_by_label("Of a batch: requests").is_visible()
+
+
 def test_a_mistake_is_kept_and_can_be_mended(open_page: Open) -> None:
     page = open_page("/?preset=support-chat", java_script_enabled=False)
     page.get_by_label("Input tokens, mean").fill("lots")
