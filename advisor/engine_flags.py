@@ -11,7 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from advisor.engine.launch import Launch
+import yaml
+
+from advisor.engine.launch import TRTLLM_OPTIONS, Launch
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "flags"
 FLAG = re.compile(r"--?[A-Za-z][\w-]*")
@@ -50,6 +52,7 @@ SOURCES = {
     "vllm-tpu": VLLM,
     "vllm-bench": Source(files=("vllm/benchmarks/serve.py", "vllm/benchmarks/datasets/datasets.py")),
     "sglang": Source(files=("sglang/srt/server_args.py",)),
+    "tensorrt-llm": Source(files=("tensorrt_llm/commands/serve.py",)),
     "mlx": Source(files=("mlx_lm/server.py",)),
     "llama.cpp": Source(files=("vendor/llama.cpp/common/arg.cpp",)),
     "guidellm": Source(files=("guidellm/cli/run.py", "guidellm/schemas/benchmark/entrypoints.py")),
@@ -72,6 +75,18 @@ LISTS: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("guidellm", ""): (("guidellm-0.8.1",), ""),
     ("aiperf", ""): (("aiperf-0.13.0",), ""),
 }
+# where no package of the release can be had: options of the project's own source at another commit
+NEAREST: dict[tuple[str, str], tuple[str, str]] = {
+    ("tensorrt-llm", "1.0"): (
+        "tensorrt-llm-00209af149e7",
+        "later than 1.0: the index has only stubs of its packages",
+    ),
+    ("tgi", "3.3"): (
+        "tgi-009c4e0b945b",
+        "a program in Rust, released as an image; near which release is not told",
+    ),
+}
+OPTION_KEYS = {("tensorrt-llm", "1.0"): "tensorrt-llm-options-2025"}  # keys of the file beside the command
 GENERATORS = {"vllm": "vllm-bench", "guidellm": "guidellm", "aiperf": "aiperf"}
 
 
@@ -170,7 +185,7 @@ def options(stem: str) -> Options:
         version=head["version"],
         extracted_on=head["extracted on"],
         command=head["command"],
-        names=frozenset(line for line in lines if line.startswith("-")),
+        names=frozenset(line for line in lines if line and not line.startswith("#")),
     )
 
 
@@ -185,22 +200,57 @@ def check(framework: str, version: str, command: str) -> dict[str, Any]:
     """{checked, unknown, source}: whether every option of a command stands in the lists of that release."""
     stems, why = LISTS.get((framework, version), ((), ""))
     if not stems:
-        return {
-            "checked": False,
-            "unknown": [],
-            "source": f"no released package of {framework} {version} could be read",
-        }
+        return nearest(framework, version, command)
     lists = [options(stem) for stem in stems]
     unknown = [f for f in flags_of(shlex.split(command)) if not all(f in each.names for each in lists)]
     source = "; ".join(each.says for each in lists) + (f" ({why})" if why else "")
     return {"checked": not unknown, "unknown": unknown, "source": source}
 
 
+def nearest(framework: str, version: str, command: str) -> dict[str, Any]:
+    """What can be said without a list of the release: never checked, yet compared with the source where it was read."""
+    said = f"no released package of {framework} {version} could be read"
+    stem, why = NEAREST.get((framework, version), ("", ""))
+    if not stem:
+        return {"checked": False, "unknown": [], "source": said}
+    known = options(stem)
+    unknown = [f for f in flags_of(after_launcher(shlex.split(command))) if f not in known.names]
+    found = f"{known.package} at {known.version} ({why})"
+    ends = "" if unknown else f"; all stand in the source of {found}"
+    return {"checked": False, "unknown": unknown, "source": found if unknown else said + ends}
+
+
+def after_launcher(words: list[str]) -> list[str]:
+    """The words of the server, without those of what spreads it over hosts."""
+    return words[words.index("trtllm-llmapi-launch") + 1 :] if "trtllm-llmapi-launch" in words else words
+
+
+def unknown_keys(framework: str, version: str, text: str) -> list[str]:
+    """Keys of an options file, sections as `section.key`, that the source does not define; none where none was read."""
+    stem = OPTION_KEYS.get((framework, version))
+    if stem is None:
+        return []
+    return [key for key in _keys(yaml.safe_load(text)) if key not in options(stem).names]
+
+
+def _keys(found: dict[str, Any]) -> Iterator[str]:
+    for key, value in found.items():
+        yield key
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in value)
+
+
+def options_files(launch: Launch) -> list[str]:
+    return [text for name, text in launch["files"].items() if name == TRTLLM_OPTIONS]
+
+
 def checked(framework: str, version: str, launch: Launch) -> dict[str, Any]:
     """A launch with what is known of its flags, and those of its load test."""
     found: dict[str, Any] = dict(launch)
     if launch["command"]:
-        found["flags"] = check(framework, version, launch["command"])
+        said = check(framework, version, launch["command"])
+        keys = [k for text in options_files(launch) for k in unknown_keys(framework, version, text)]
+        found["flags"] = said | {"unknown": [*said["unknown"], *keys], "checked": said["checked"] and not keys}
     if "load_test" in launch:
         commands = launch["load_test"]["commands"]
         flags = {tool: check(GENERATORS[tool], "", command) for tool, command in commands.items()}

@@ -13,8 +13,11 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from advisor import engine_flags
-from advisor.engine.launch import WRITERS, launch
+from advisor.engine.drafting import Draft
+from advisor.engine.launch import WRITERS, launch, trtllm_options
+from advisor.engine.launch_variants import trtllm_lines
 from advisor.engine.search import Scored, search
+from advisor.engine.trials import Pools
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question
 from tests.engine.test_launch import under
 
@@ -87,8 +90,57 @@ def test_a_version_without_a_list_is_unchecked() -> None:
 def test_a_list_says_its_release_its_day_and_the_command_that_wrote_it(path: Path) -> None:
     found = engine_flags.options(path.stem)
     assert path.stem.endswith(found.version) and re.fullmatch(r"20\d\d-\d\d-\d\d", found.extracted_on)
-    assert found.command.startswith(f"manage.py extract_flags {path.stem.rsplit('-', 1)[0]} ")
-    assert found.version in found.command and len(found.names) > 10
+    assert len(found.names) > 10
+    if path.stem in BY_HAND:
+        assert found.command.startswith("read by hand in the project's source") and "/" in found.package
+    else:
+        assert found.command.startswith(f"manage.py extract_flags {path.stem.rsplit('-', 1)[0]} ")
+        assert found.version in found.command
+
+
+BY_HAND = {*(stem for stem, _ in engine_flags.NEAREST.values()), *engine_flags.OPTION_KEYS.values()}
+
+
+@pytest.mark.parametrize("slug", ["tensorrt-llm", "tgi"])
+def test_options_known_from_the_source_alone_are_compared_and_never_called_checked(slug: str) -> None:
+    version = FRAMEWORKS[slug]["version"]
+    command = {"tensorrt-llm": "trtllm-serve m --tp_size 2", "tgi": "text-generation-launcher --model-id m"}[slug]
+    said = engine_flags.check(slug, version, command)
+    assert said["checked"] is False and said["unknown"] == [] and "all stand in the source of" in said["source"]
+    said = engine_flags.check(slug, version, f"{command} --make-it-fast")
+    assert said["checked"] is False and said["unknown"] == ["--make-it-fast"]
+
+
+def test_slurm_s_own_options_are_not_the_server_s() -> None:
+    command = "srun --nodes 2 --mpi pmix trtllm-llmapi-launch trtllm-serve m --tp_size 16"
+    assert engine_flags.check("tensorrt-llm", "1.0", command)["unknown"] == []
+
+
+ANY = Draft(
+    method="eagle", name="any", tokens=3, accepted_fraction=0.6, shown_tokens=2.0, pass_fraction=0.1, head_bytes=0.0,
+    task="any", source="sample",
+)  # fmt: skip
+DRAFTS = [replace(ANY, method=method) for method in ("eagle", "mtp", "ngram", "draft")]
+
+
+@pytest.mark.parametrize("draft", [None, *DRAFTS], ids=lambda d: d.method if d else "none")
+@pytest.mark.parametrize("source_tokens", [0, 512])
+def test_every_key_of_tensorrt_llm_s_options_stands_in_its_source(
+    best: Scored, draft: Draft | None, source_tokens: int
+) -> None:
+    s = under(best, "tensorrt-llm", kv_dtype="fp8", dp=4)
+    s = replace(
+        s, lane=replace(s.lane, draft=draft), pools=Pools(prefill_replicas=1, decode_replicas=1, transfer_s=0.1)
+    )
+    text = trtllm_options(s, source_tokens, shares_prefixes=True) + trtllm_lines(s, LLAMA_8B)
+    assert engine_flags.unknown_keys("tensorrt-llm", "1.0", text) == []
+    assert ("speculative_config" in text) is (draft is not None) and "cache_transceiver_config" in text
+
+
+def test_a_key_that_the_source_does_not_have_is_named() -> None:
+    text = "kv_cache_config: {dtype: fp8, d_type: fp8}\nenable_attention_tp: true\n"
+    found = engine_flags.unknown_keys("tensorrt-llm", "1.0", text)
+    assert found == ["kv_cache_config.d_type", "enable_attention_tp"]
 
 
 def wheel(folder: Path, files: dict[str, str]) -> Path:

@@ -348,6 +348,8 @@ def notes(start: Start) -> list[str]:
         said.append(ON_DEVICE[framework.slug])
     if start.checkpoint.startswith("<"):
         said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
+    if framework.slug == "tensorrt-llm" and s.lane.choice.kv_dtype == "int8":
+        said.append("its PyTorch backend knows auto and fp8 for the cache; int8 needs --backend tensorrt and an engine")
     if framework.slug != "mlx":
         parts = "each" if start.makes_vectors else "prompt and answer together"
         if start.longest_source_tokens:

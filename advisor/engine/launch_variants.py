@@ -87,10 +87,9 @@ def trtllm_lines(s: Scored, model: Model) -> str:
             f"max_matching_ngram_size: {NGRAM_LONGEST}",
         ],
         "draft": ["decoding_type: DraftTarget", f"max_draft_len: {draft.tokens}"],
-        "medusa": ["decoding_type: Medusa", f"max_draft_len: {draft.tokens}"],
     }
     lines = kinds[draft.method]
-    if draft.method in ("eagle", "draft", "medusa"):
+    if draft.method in ("eagle", "draft"):
         lines = [*lines, f"speculative_model_dir: {json.dumps(checkpoint_of(draft, model))}"]
     return moved + "".join(f"{line}\n" for line in ["speculative_config:", *(f"  {line}" for line in lines)])
 
@@ -108,7 +107,10 @@ def pool_notes(s: Scored, pool: str) -> list[str]:
     """Comments of a pool's script."""
     if s.pools is None:
         return []
+    spelled = "write backend: ucx where the server refuses UCX (its source had it in lower case until about 1.0)"
+    extra = [spelled] if s.lane.framework.slug == "tensorrt-llm" else []
     count = s.pools.prefill_replicas if pool == "prefill" else s.pools.decode_replicas
     return [
-        f"{pool} pool: {count} replicas; a router sends each prompt to prefill first, then to decode with its cache"
+        f"{pool} pool: {count} replicas; a router sends each prompt to prefill first, then to decode with its cache",
+        *extra,
     ]
