@@ -146,6 +146,17 @@ def problems(*statuses: int) -> dict[Any, Any]:
     return {(status, CONTENT_TYPE): ProblemSerializer for status in statuses}
 
 
+def document_refusals(result: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """What any call can be answered with, where its view does not say so itself (a hook of the generator)."""
+    known = {"description": "", "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for path, operations in result["paths"].items():
+        for operation in operations.values():
+            anywhere = {"400", "401", "403", "406"} | ({"404"} if "{" in path else set())
+            for status in sorted(anywhere - set(operation["responses"])):
+                operation["responses"][status] = known
+    return result
+
+
 EXAMPLE = OpenApiExample(
     "support chat",
     request_only=True,

@@ -198,6 +198,10 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "advisor.api.document_refusals",
+    ],
     "SERVE_PERMISSIONS": ["advisor.tokens.Allowed"],
     "ENUM_NAME_OVERRIDES": {
         "AdviceState": "advisor.models.Advice.State",

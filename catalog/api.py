@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import F, QuerySet
 from django.http import Http404
 from django_filters.rest_framework import DjangoFilterBackend
-from rest_framework import serializers, viewsets
+from rest_framework import pagination, serializers, viewsets
 from rest_framework.filters import OrderingFilter
 from rest_framework.request import Request
 
@@ -24,6 +24,8 @@ from catalog.models import (
     Unit,
 )
 from catalog.views import accelerators, public_prices
+
+FARTHEST = 10_000_000
 
 
 class Ordering(OrderingFilter):
@@ -51,21 +53,40 @@ def columns(model: type[Any]) -> tuple[str, ...]:
     return tuple(each.name for each in kept if each.name not in ("id", "organisation"))
 
 
+class Pages(pagination.LimitOffsetPagination):
+    """limit and offset, both bounded: a database knows no larger number than 64 bits hold."""
+
+    default_limit = 50
+    max_limit = 1000
+
+    def get_offset(self, request: Request) -> int:
+        return min(super().get_offset(request), FARTHEST)
+
+
 class Listed(viewsets.ReadOnlyModelViewSet[Any]):
     """A list that is narrowed and sorted in the URL like its page."""
 
     filter_backends = (DjangoFilterBackend, Ordering)
+    pagination_class = Pages
 
 
 class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):
-    bf16_tflops = serializers.FloatField(read_only=True, help_text="Dense; FP16 where there is no BF16.")
-    fp8_tflops = serializers.FloatField(read_only=True)
-    tflops_per_watt = serializers.FloatField(read_only=True, help_text="In BF16 or FP16, at TDP.")
-    flops_per_byte = serializers.FloatField(read_only=True, help_text="In BF16 or FP16, of memory bandwidth.")
-    usd_per_hour_min = serializers.FloatField(read_only=True, help_text="Lowest current on-demand offer for one chip.")
-    gb_per_s_per_usd_hour = serializers.FloatField(read_only=True)
-    usd_per_gib = serializers.FloatField(read_only=True, help_text="Lowest current purchase price of the chip alone.")
-    newest_offer = serializers.DateField(read_only=True)
+    bf16_tflops = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="Dense; FP16 where there is no BF16."
+    )
+    fp8_tflops = serializers.FloatField(read_only=True, allow_null=True)
+    tflops_per_watt = serializers.FloatField(read_only=True, allow_null=True, help_text="In BF16 or FP16, at TDP.")
+    flops_per_byte = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="In BF16 or FP16, of memory bandwidth."
+    )
+    usd_per_hour_min = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="Lowest current on-demand offer for one chip."
+    )
+    gb_per_s_per_usd_hour = serializers.FloatField(read_only=True, allow_null=True)
+    usd_per_gib = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="Lowest current purchase price of the chip alone."
+    )
+    newest_offer = serializers.DateField(read_only=True, allow_null=True)
     price_note = serializers.SerializerMethodField(help_text="`no current price` where no offer is under a year old.")
 
     class Meta:
@@ -80,7 +101,7 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
     accelerator: serializers.SlugRelatedField[Accelerator] = serializers.SlugRelatedField(
         slug_field="slug", read_only=True
     )
-    usd_per_chip_hour = serializers.FloatField(read_only=True)
+    usd_per_chip_hour = serializers.FloatField(read_only=True, allow_null=True)
 
     class Meta:
         model = Price
@@ -102,6 +123,7 @@ class ModelSerializer(serializers.ModelSerializer[ServedModel]):
 
 
 class FrameworkSerializer(serializers.ModelSerializer[Framework]):
+    slug = serializers.CharField(read_only=True, help_text="Such as llama.cpp")
     maturity = serializers.SerializerMethodField(help_text="established, maturing, young or unknown.")
 
     class Meta:

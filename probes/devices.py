@@ -13,6 +13,7 @@ COMMON = set(
     "nvidia amd intel apple google aws tesla geforce instinct radeon graphics gpu tpu cpu processor "
     "xeon epyc core generation with the and r tm".split()
 )
+HOST = re.compile(r"processor|xeon|epyc|\bcpu\b")
 SIZE = re.compile(r"\d+(gb|gib|mb)$")
 
 
@@ -53,10 +54,23 @@ def near_limit(device: Mapping[str, Any], chip: Accelerator) -> bool:
 
 def chip_of(device: Mapping[str, Any], named: str | None = None) -> Accelerator | None:
     """The one chip that this device can be; `named` (from the enrolment) decides between several, or for a CPU."""
-    found = candidates(device)
     if named:
-        return next((c for c in found if c.slug == named), None)
+        chip = Accelerator.objects.filter(slug=named).first()
+        return chip if chip and (could_be(device, chip) or chip in candidates(device)) else None
+    found = candidates(device)
     return found[0] if len(found) == 1 else None
+
+
+def could_be(device: Mapping[str, Any], chip: Accelerator) -> bool:
+    """Whether a person's word is taken for it: a virtual CPU hides its model, jax shortens a TPU's name.
+
+    A host has as much memory as was put into it, the catalog names the most; a TPU's is on its package.
+    """
+    name, reported = str(device.get("name") or "").lower(), device.get("memory_bytes")
+    if chip.kind == "cpu" and isinstance(reported, int | float) and chip.memory_gib:
+        most = (1 + MEMORY_TOLERANCE) * chip.memory_gib * GIB
+        return chip.vendor.lower() in name and bool(HOST.search(name)) and reported <= most
+    return chip.kind == "tpu" and "tpu" in name and fits_memory(device, chip)
 
 
 def slug_of(device: Mapping[str, Any], named: str | None = None) -> str | None:

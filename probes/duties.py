@@ -64,8 +64,8 @@ def told(asked: list[Job]) -> Probed:
     kept = [r for job in asked for r in job.results.all() if r.state == Result.State.QUARANTINED]
     failed = [job for job in asked if job.state != Job.State.DONE]
     parts = [f"{len(asked)} machine{'s' * (len(asked) > 1)} asked", f"new figures of {', '.join(slugs) or 'no chip'}"]
-    parts += [f"{len(kept)} results in quarantine"] if kept else []
-    parts += [f"{len(failed)} jobs without a result"] if failed else []
+    parts += [f"{len(kept)} result{'s' * (len(kept) > 1)} in quarantine"] if kept else []
+    parts += [f"{len(failed)} job{'s' * (len(failed) > 1)} without a result"] if failed else []
     return {"measured": slugs, "said": ", ".join(parts), "jobs": [str(job.pk) for job in asked]}
 
 

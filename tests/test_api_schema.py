@@ -44,3 +44,18 @@ def test_a_workload_may_be_written_short(schema: dict[str, Any]) -> None:
 def test_yaml_by_name(tmp_path: Path) -> None:
     call_command("export_openapi", str(tmp_path / "openapi.yaml"))
     assert (tmp_path / "openapi.yaml").read_text().startswith("openapi: 3.1")
+
+
+def test_every_call_says_how_it_refuses(schema: dict[str, Any]) -> None:
+    assert "Problem" in schema["components"]["schemas"]
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            wanted = {"400", "401", "403", "406"} | ({"404"} if "{" in path else set())
+            assert wanted <= set(operation["responses"]), path
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["models", "prices", "accelerators", "agents", "probe-jobs", "advice"])
+@pytest.mark.parametrize("page", ["limit=5614224415220378370048", "offset=5614224415220378370048"])
+def test_a_page_beyond_every_number_of_the_database_is_empty_and_no_failure(client: Any, name: str, page: str) -> None:
+    assert client.get(f"/api/v1/{name}?{page}").status_code == 200

@@ -119,7 +119,7 @@ def test_a_machine_that_fails_lets_the_advice_go_on_and_say_so(h200: Accelerator
     agent.fail(given["job_id"], given["attempt"], retriable=False)
     assert duties.attend() == 1
     result = answered(advice)
-    assert result["probes"]["measured"] == [] and "1 jobs without a result" in result["probes"]["said"]
+    assert result["probes"]["measured"] == [] and "1 job without a result" in result["probes"]["said"]
 
 
 def test_a_result_in_quarantine_is_said(h200: Accelerator, engine: Any) -> None:
@@ -127,7 +127,7 @@ def test_a_result_in_quarantine_is_said(h200: Accelerator, engine: Any) -> None:
     duties.attend()
     measures(agent, samples.body(samples.document(Job.objects.get().spec, duration_s=0.001)))
     duties.attend()
-    assert "1 results in quarantine" in answered(advice)["probes"]["said"]
+    assert "1 result in quarantine" in answered(advice)["probes"]["said"]
 
 
 def test_cancelling_the_advice_cancels_its_jobs(h200: Accelerator) -> None:
