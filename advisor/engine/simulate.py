@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .plan import Lengths
+from .server import Costs, Requests, Rules
 from .stepping import (
     BUSY_S,
     CLOCK_S,
@@ -18,9 +19,6 @@ from .stepping import (
     PREEMPTIONS,
     RUNNING_S,
     STEPS,
-    Costs,
-    Requests,
-    Rules,
     run_steps,
 )
 from .steptime import BURST, MIXED, POISSON, POLICIES, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes

@@ -1,226 +1,169 @@
 """The scheduler's loop over steps, compiled: who runs, with how many tokens, for how long."""
 # mypy: disable-error-code="no-any-return"
 
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 from numba import njit
 
+from .server import Costs, Requests, Rules, Server, Totals, server_of
 from .steptime import POLICIES
 
+# Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
+compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
+
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
-FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)  # places in `state`
-Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # at the end, at the ends of the window, and the state
-CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)  # places in `totals`
+CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)  # in `totals`; the next: in `state`
+FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
+BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING = range(7, 14)
 
 
-class Costs(NamedTuple):
-    """StepTimes of one candidate as scalars."""
-
-    grid_tokens: np.ndarray
-    linear_s: np.ndarray
-    sample_s_per_sequence: float
-    decode_s_per_context_token: float
-    window_s_per_context_token: float
-    window_tokens: int
-    decode_s_per_sequence: float
-    source_s_per_sequence: float
-    prefill_s_per_pair: float
-    window_prefill_s_per_pair: float
-    host_s: float
-    host_s_per_sequence: float
-    serial_s: float
-    serial_s_per_sequence: float
-    graph_max_tokens: int
-    eager_floor_s: float
-    block_tokens: int
-    total_blocks: int
-    request_s: float
-
-
-class Rules(NamedTuple):
-    """Scheduler and client as scalars."""
-
-    policy: int
-    max_batched_tokens: int
-    max_running_requests: int
-    reserve_full: bool
-    whole_prompts: bool
-    asynchronous: bool
-    closed: bool
-    first: int  # the measured requests are [first, last)
-    last: int
-
-
-class Requests(NamedTuple):
-    """One array per fact; `computed` counts tokens whose KV exists, a token comes out when it reaches the target."""
-
-    arrival_s: np.ndarray
-    prompt: np.ndarray
-    output: np.ndarray
-    cached: np.ndarray
-    computed: np.ndarray
-    generated: np.ndarray
-    blocks: np.ndarray
-    first_token_s: np.ndarray
-    finish_s: np.ndarray
-
-
-@njit(cache=True, inline="always")
+@compiled()
 def _blocks(tokens: int, block_tokens: int) -> int:
     return (tokens + block_tokens - 1) // block_tokens
 
 
-@njit(cache=True, inline="always")
+@compiled()
 def _linear(costs: Costs, tokens: int) -> float:
     """Linear interpolation; above the grid the last slope goes on."""
     grid, values = costs.grid_tokens, costs.linear_s
     if len(grid) == 1:
         return values[0]
-    i: int = min(max(np.searchsorted(grid, tokens, side="right") - 1, 0), len(grid) - 2)  # type: ignore[assignment]
-    return values[i] + (tokens - grid[i]) * (values[i + 1] - values[i]) / (grid[i + 1] - grid[i])
+    low, high = 0, len(grid) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if grid[middle] <= tokens else (low, middle)
+    return values[low] + (tokens - grid[low]) * (values[low + 1] - values[low]) / (grid[low + 1] - grid[low])
 
 
-@njit(cache=True)
+@compiled()
 def _window_pairs(start: int, count: int, window: int) -> int:
     """Pairs of `count` queries after `start` keys when each sees at most `window` keys, itself included."""
     growing = min(max(window - start, 0), count)
     return growing * start + growing * (growing + 1) // 2 + (count - growing) * window
 
 
-@njit(cache=True)
-def _preempt(table: Requests, running: np.ndarray, scheduled: np.ndarray, state: np.ndarray) -> int:
+@compiled()
+def _preempt(s: Server) -> int:
     """Throw the newest running request back to the head of the queue; returns the step tokens it had."""
+    table, state = s.table, s.state
     state[RUNNING] -= 1
     slot = state[RUNNING]
-    r = running[slot]
+    r = s.running[slot]
     state[FREE] += table.blocks[r]
     table.blocks[r] = 0
     table.computed[r] = 0
     state[PREEMPTED] += 1
     state[PREEMPTIONS] += 1
-    running[len(running) - state[PREEMPTED]] = r  # the preempted grow down from the far end
-    return scheduled[slot]
+    s.running[len(s.running) - state[PREEMPTED]] = r  # the preempted grow down from the far end
+    return s.scheduled[slot]
 
 
-@njit(cache=True)
-def _schedule_running(
-    costs: Costs,
-    rules: Rules,
-    table: Requests,
-    running: np.ndarray,
-    scheduled: np.ndarray,
-    state: np.ndarray,
-    budget: int,
-    decodes: bool,
-    prefills: bool,
-) -> int:
+@compiled()
+def _schedule_running(s: Server, budget: int, decodes: bool, prefills: bool) -> int:
     """Give tokens to running requests in order of admission, preempting the newest when KV runs out."""
+    table, state, block_tokens = s.table, s.state, s.costs.block_tokens
     slot = 0
     while slot < state[RUNNING]:
-        r = running[slot]
+        r = s.running[slot]
         need = table.prompt[r] + table.generated[r] - table.computed[r]
         decoding = need == 1 and table.generated[r] > 0
         if (decodes if decoding else prefills) and budget > 0:
             tokens = min(need, budget)
-            beyond = table.computed[r] + tokens - table.blocks[r] * costs.block_tokens
-            extra = _blocks(beyond, costs.block_tokens) if beyond > 0 else 0  # dividing every time halves the speed
+            beyond = table.computed[r] + tokens - table.blocks[r] * block_tokens
+            extra = _blocks(beyond, block_tokens) if beyond > 0 else 0  # dividing every time halves the speed
             while extra > state[FREE] and state[RUNNING] > slot:
-                budget += _preempt(table, running, scheduled, state)
+                budget += _preempt(s)
             if state[RUNNING] <= slot:
                 break
             if extra > 0:
                 state[FREE] -= extra
                 table.blocks[r] += extra
-            scheduled[slot] = tokens
+            s.scheduled[slot] = tokens
             budget -= tokens
         slot += 1
     return budget
 
 
-@njit(cache=True)
-def _admit(
-    costs: Costs,
-    rules: Rules,
-    table: Requests,
-    running: np.ndarray,
-    scheduled: np.ndarray,
-    state: np.ndarray,
-    budget: int,
-    seen_s: float,
-    batch: bool,
-) -> int:
+@compiled()
+def _awaited_blocks(s: Server, r: int) -> int:
+    held = s.table.prompt[r] + (s.table.output[r] if s.rules.reserve_full else s.table.generated[r])
+    return _blocks(held, s.costs.block_tokens)
+
+
+@compiled()
+def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
     """Move waiting requests to running while tokens, seats and KV last; the preempted come first."""
+    rules, table, state = s.rules, s.table, s.state
     started = False
     while state[RUNNING] < rules.max_running_requests and (budget > 0 or batch):
         again = state[PREEMPTED] > 0
         if not again and state[NEXT] >= state[SUBMITTED]:
             break
-        r = running[len(running) - state[PREEMPTED]] if again else state[NEXT]
-        if not again and table.arrival_s[r] + costs.request_s > seen_s:
+        r = s.running[len(s.running) - state[PREEMPTED]] if again else state[NEXT]
+        if not again and table.arrival_s[r] + s.costs.request_s > seen_s:
             break
-        held = table.prompt[r] + (table.output[r] if rules.reserve_full else table.generated[r])
-        blocks = _blocks(held, costs.block_tokens)
+        blocks = _awaited_blocks(s, r)
         need = table.prompt[r] + table.generated[r] - table.cached[r]
         if blocks > state[FREE] or (rules.whole_prompts and started and need > budget):
             break
-        if again:
-            state[PREEMPTED] -= 1
-        else:
-            state[NEXT] += 1
+        state[PREEMPTED] -= again
+        state[NEXT] += not again
         state[FREE] -= blocks
         table.blocks[r] = blocks
         table.computed[r] = table.cached[r]
         tokens = need if rules.whole_prompts else max(min(need, budget), 0)
-        running[state[RUNNING]] = r
-        scheduled[state[RUNNING]] = tokens
+        s.running[state[RUNNING]] = r
+        s.scheduled[state[RUNNING]] = tokens
         state[RUNNING] += 1
         budget -= tokens
         started = True
     return budget
 
 
-@njit(cache=True)
-def _fill(
-    costs: Costs,
-    rules: Rules,
-    table: Requests,
-    running: np.ndarray,
-    scheduled: np.ndarray,
-    state: np.ndarray,
-    seen_s: float,
-) -> int:
+@compiled()
+def _fill(s: Server, seen_s: float) -> int:
     """Choose the tokens of one step by the policy; returns how many."""
-    scheduled[: state[RUNNING]] = 0
-    budget, preemptions = rules.max_batched_tokens, state[PREEMPTIONS]
-    args = (costs, rules, table, running, scheduled, state)
-    if rules.policy == CHUNKED_CODE:
-        budget = _schedule_running(*args, budget, True, True)
+    policy, state = s.rules.policy, s.state
+    s.scheduled[: state[RUNNING]] = 0
+    budget, preemptions = s.rules.max_batched_tokens, state[PREEMPTIONS]
+    if policy == CHUNKED_CODE:
+        budget = _schedule_running(s, budget, True, True)
         if state[PREEMPTIONS] == preemptions:
-            budget = _admit(*args, budget, seen_s, False)
-        return rules.max_batched_tokens - budget
-    batch = rules.policy == STATIC_CODE
-    if not batch or state[RUNNING] == 0:
-        if not batch:
-            budget = _schedule_running(*args, budget, False, True)
-        budget = _admit(*args, budget, seen_s, batch)
-    else:
-        budget = _schedule_running(*args, budget, False, True)
-    if rules.policy == MIXED_CODE or budget == rules.max_batched_tokens:
-        budget = _schedule_running(*args, budget, True, False)
-    return rules.max_batched_tokens - budget
+            budget = _admit(s, budget, seen_s, False)
+        return s.rules.max_batched_tokens - budget
+    if policy != STATIC_CODE or state[RUNNING] > 0:
+        budget = _schedule_running(s, budget, False, True)
+    if policy != STATIC_CODE or state[RUNNING] == 0:
+        budget = _admit(s, budget, seen_s, policy == STATIC_CODE)
+    if policy == MIXED_CODE or budget == s.rules.max_batched_tokens:
+        budget = _schedule_running(s, budget, True, False)
+    return s.rules.max_batched_tokens - budget
 
 
-@njit(cache=True, inline="always")
-def _step_s(costs: Costs, table: Requests, running: np.ndarray, scheduled: np.ndarray, state: np.ndarray) -> float:
+@compiled()
+def _lasting_s(costs: Costs, device_s: float, tokens: int, sequences: int) -> float:
+    """Of a step: with the launches that no graph holds, beside what the host does, after what overlaps nothing."""
+    if tokens > costs.graph_max_tokens:
+        device_s = max(device_s, costs.eager_floor_s)
+    host_s = costs.host_s + sequences * costs.host_s_per_sequence
+    return max(device_s, host_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
+
+
+@compiled()
+def _step_s(s: Server) -> float:
     """How long the chosen step lasts."""
-    tokens = sequences = decodes = sampled = sources = context = windowed = 0
+    costs, table, state = s.costs, s.table, s.state
+    tokens = sources = context = windowed = 0
     pairs = window_pairs = 0.0
-    for slot in range(state[RUNNING]):
-        q = scheduled[slot]
+    if state[TAKEN]:
+        tokens, context, windowed = state[DECODES], state[CONTEXT], state[WINDOWED]
+    sequences = decodes = sampled = tokens
+    for slot in range(state[DECODES], state[RUNNING]):
+        q = s.scheduled[slot]
         if q == 0:
             continue
-        r = running[slot]
+        r = s.running[slot]
         start, target = table.computed[r], table.prompt[r] + table.generated[r]
         tokens += q
         sequences += 1
@@ -244,209 +187,314 @@ def _step_s(costs: Costs, table: Requests, running: np.ndarray, scheduled: np.nd
         + pairs * costs.prefill_s_per_pair
         + window_pairs * costs.window_prefill_s_per_pair
     )
-    if tokens > costs.graph_max_tokens:
-        device_s = max(device_s, costs.eager_floor_s)
-    host_s = costs.host_s + sequences * costs.host_s_per_sequence
-    return max(device_s, host_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
+    return _lasting_s(costs, device_s, tokens, sequences)
 
 
-@njit(cache=True, inline="always")
-def _advance(
-    rules: Rules, table: Requests, running: np.ndarray, scheduled: np.ndarray, state: np.ndarray, totals: np.ndarray
-) -> tuple[int, int]:
-    """Book the step's tokens at its end; returns how many requests finished, and how many of the measured ones."""
-    out_tokens = finished = measured = keep = 0
-    clock_s = totals[CLOCK_S]
-    for slot in range(state[RUNNING]):
-        r = running[slot]
-        running[keep] = r
+@compiled()
+def _finish(s: Server, r: int) -> int:
+    """Its last token is out; returns 1 for a measured request."""
+    s.table.finish_s[r] = s.totals[CLOCK_S]
+    s.state[FREE] += s.table.blocks[r]
+    s.totals[FINISHED] += 1
+    return s.rules.first <= r < s.rules.last
+
+
+@compiled()
+def _advance(s: Server) -> int:
+    """Book the step's tokens at its end; returns how many of the measured requests finished."""
+    table, state, totals = s.table, s.state, s.totals
+    first, measured = state[DECODES], 0
+    if state[TAKEN]:
+        totals[OUT_TOKENS] += first
+        measured = _take_turn(s)
+    keep = state[DECODES]
+    for slot in range(first, state[RUNNING]):
+        r = s.running[slot]
+        s.running[keep] = r
         keep += 1
-        if scheduled[slot] == 0:
+        if s.scheduled[slot] == 0:
             continue
-        table.computed[r] += scheduled[slot]
+        table.computed[r] += s.scheduled[slot]
         if table.computed[r] < table.prompt[r] + table.generated[r]:
             continue
         table.generated[r] += 1
-        out_tokens += 1
+        totals[OUT_TOKENS] += 1
         if table.generated[r] == 1:
-            table.first_token_s[r] = clock_s
+            table.first_token_s[r] = totals[CLOCK_S]
             totals[IN_TOKENS] += table.prompt[r]
         if table.generated[r] == table.output[r]:
-            table.finish_s[r] = clock_s
-            state[FREE] += table.blocks[r]
             keep -= 1
-            finished += 1
-            measured += rules.first <= r < rules.last
+            measured += _finish(s, r)
+        elif state[BY_TURN]:
+            _join(s, r)
     state[RUNNING] = keep
-    totals[OUT_TOKENS] += out_tokens
-    totals[FINISHED] += finished
-    return finished, measured
+    return measured
 
 
-@njit(cache=True)
-def _submit(table: Requests, state: np.ndarray, count: int, clock_s: float) -> None:
+@compiled()
+def _submit(s: Server, count: int) -> None:
     """Users whose request ended send their next one."""
-    end = min(state[SUBMITTED] + count, len(table.arrival_s))
-    table.arrival_s[state[SUBMITTED] : end] = clock_s
-    state[SUBMITTED] = end
+    begin = s.state[SUBMITTED]
+    end = min(begin + count, len(s.table.arrival_s))
+    s.table.arrival_s[begin:end] = s.totals[CLOCK_S]
+    s.state[SUBMITTED] = end
 
 
-@njit(cache=True, inline="always")
-def _mark(rules: Rules, table: Requests, totals: np.ndarray, marks: np.ndarray, opened: int) -> int:
+@compiled()
+def _mark(s: Server, opened: int) -> int:
     """Note the totals when the first measured request arrives and when the first after the measured ones does."""
-    bound = rules.first if opened == 0 else rules.last
-    if opened < 2 and bound < len(table.arrival_s) and totals[CLOCK_S] >= table.arrival_s[bound]:
-        marks[opened] = totals
-        return opened + 1
-    return opened
+    if s.totals[CLOCK_S] < _mark_s(s, opened):
+        return opened
+    for k in range(len(s.totals)):
+        s.marks[opened, k] = s.totals[k]
+    return opened + 1
 
 
-@njit(cache=True, inline="always")
-def _awaited_s(costs: Costs, rules: Rules, table: Requests, running: np.ndarray, state: np.ndarray) -> float:
+@compiled()
+def _mark_s(s: Server, opened: int) -> float:
+    bound = s.rules.first if opened == 0 else s.rules.last
+    return s.table.arrival_s[bound] if opened < 2 and bound < len(s.table.arrival_s) else np.inf
+
+
+@compiled()
+def _awaited_s(s: Server) -> float:
     """When a waiting request may next be admitted while all that run decode; infinite: not before one of them ends.
 
     Decoding only takes blocks: a request that they are too few for stays out, and so do those behind it.
     """
+    state = s.state
     again = state[PREEMPTED] > 0
     none = not again and state[NEXT] >= state[SUBMITTED]
-    if none or rules.policy == STATIC_CODE or state[RUNNING] >= rules.max_running_requests:
+    if none or s.rules.policy == STATIC_CODE or state[RUNNING] >= s.rules.max_running_requests:
         return np.inf
-    r = running[len(running) - state[PREEMPTED]] if again else state[NEXT]
-    held = table.prompt[r] + (table.output[r] if rules.reserve_full else table.generated[r])
-    if _blocks(held, costs.block_tokens) > state[FREE]:
+    r = s.running[len(s.running) - state[PREEMPTED]] if again else state[NEXT]
+    if _awaited_blocks(s, r) > state[FREE]:
         return np.inf
-    return -np.inf if again else table.arrival_s[r] + costs.request_s
+    return -np.inf if again else s.table.arrival_s[r] + s.costs.request_s
 
 
-@njit(cache=True, inline="always")
-def _equal_steps(costs: Costs, rules: Rules, table: Requests, running: np.ndarray, state: np.ndarray) -> int:
-    """Steps in which every running request decodes, none ends, none reaches a window and none lacks a block."""
-    steps = 1 << 60
+# --- those that decode go on by turns ---------------------------------------------------------------------------
+
+
+@compiled()
+def _join(s: Server, r: int) -> None:
+    """The request in the next slot decodes from now on: note in which turns something happens to it."""
+    table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
+    turn, left, target = state[TURN], table.output[r] - table.generated[r], table.prompt[r] + table.generated[r]
+    end = (turn + left) % len(turns.ending)
+    turns.joined[r] = turn
+    turns.also_ending[r] = turns.ending[end]
+    turns.ending[end] = r
+    state[DECODES] += 1
+    state[CONTEXT] += target
+    state[WINDOWED] += min(target, window)
+    if target < window:
+        state[GROWING] += 1
+        if window < target + left:
+            turns.filling[(turn + window - target) % len(turns.filling)] += 1
+    if not s.rules.reserve_full:
+        turns.taking[(turn - table.computed[r]) % s.costs.block_tokens] += 1
+
+
+@compiled()
+def _take_turn(s: Server) -> int:
+    """One token for each that decodes by turns; who is done leaves. Returns how many of the measured ones."""
+    table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
+    state[TURN] += 1
+    place = state[TURN] % len(turns.ending)
+    state[CONTEXT] += state[DECODES]
+    state[WINDOWED] += state[GROWING]
+    state[GROWING] -= turns.filling[place]
+    turns.filling[place] = 0
+    r, measured = turns.ending[place], 0
+    if r < 0:
+        return 0
+    turns.ending[place] = -1
+    while r >= 0:
+        target = table.prompt[r] + table.output[r]
+        turns.joined[r] = -1
+        state[CONTEXT] -= target
+        state[WINDOWED] -= min(target, window)
+        state[GROWING] -= target <= window
+        if not s.rules.reserve_full:
+            table.blocks[r] = _blocks(target - 1, s.costs.block_tokens)
+            turns.taking[(state[TURN] - target + 1) % s.costs.block_tokens] -= 1
+        measured += _finish(s, r)
+        r = turns.also_ending[r]
+    keep = 0
+    for slot in range(state[DECODES]):
+        s.running[keep] = s.running[slot]
+        keep += turns.joined[s.running[slot]] >= 0
+    state[DECODES] = keep
+    return measured
+
+
+@compiled()
+def _begin_turns(s: Server) -> None:
+    """From now on by turns, unless somebody waits before one that decodes or holds a block for later."""
+    table, state = s.table, s.state
     for slot in range(state[RUNNING]):
-        r = running[slot]
-        target = table.prompt[r] + table.generated[r]
-        if target - table.computed[r] != 1 or table.generated[r] == 0:
-            return 0
-        steps = min(steps, table.output[r] - table.generated[r] - 1)
-        if target < costs.window_tokens:
-            steps = min(steps, costs.window_tokens - target)
-    while steps > 0:
-        extra = 0
-        for slot in range(state[RUNNING]):
-            r = running[slot]
-            beyond = table.computed[r] + steps - table.blocks[r] * costs.block_tokens
-            extra += _blocks(beyond, costs.block_tokens) if beyond > 0 else 0
-        if extra <= state[FREE]:
-            break
-        steps //= 2
-    return steps
-
-
-@njit(cache=True, inline="always")
-def _book_equal(costs: Costs, table: Requests, running: np.ndarray, state: np.ndarray, steps: int) -> None:
-    """So many tokens for every running request."""
+        r = s.running[slot]
+        if table.generated[r] > 0 and table.prompt[r] + table.generated[r] - table.computed[r] == 1:
+            if not s.rules.reserve_full and table.blocks[r] != _blocks(table.computed[r], s.costs.block_tokens):
+                return
+        elif table.generated[r] > 0 or slot < state[RUNNING] - 1:
+            return
+    state[BY_TURN] = 1
     for slot in range(state[RUNNING]):
-        r = running[slot]
-        table.computed[r] += steps
-        table.generated[r] += steps
-        beyond = table.computed[r] - table.blocks[r] * costs.block_tokens
-        extra = _blocks(beyond, costs.block_tokens) if beyond > 0 else 0
-        table.blocks[r] += extra
-        state[FREE] -= extra
-    state[FREE_MIN] = min(state[FREE_MIN], state[FREE])
+        if table.generated[s.running[slot]] > 0:
+            _join(s, s.running[slot])
 
 
-@njit(cache=True, inline="always")
-def _decode_on(
-    costs: Costs,
-    rules: Rules,
-    table: Requests,
-    running: np.ndarray,
-    state: np.ndarray,
-    totals: np.ndarray,
-    seen_s: float,
-    mark_s: float,
-) -> float:
+@compiled()
+def _end_turns(s: Server) -> None:
+    """Each request's own tokens and blocks are noted again."""
+    table, turns, state = s.table, s.turns, s.state
+    for slot in range(state[DECODES]):
+        r = s.running[slot]
+        gone = state[TURN] - turns.joined[r]
+        turns.ending[(turns.joined[r] + table.output[r] - table.generated[r]) % len(turns.ending)] = -1
+        turns.joined[r] = -1
+        table.generated[r] += gone
+        table.computed[r] += gone
+        if not s.rules.reserve_full:
+            table.blocks[r] = _blocks(table.computed[r], s.costs.block_tokens)
+    turns.filling[:] = 0
+    turns.taking[:] = 0
+    state[BY_TURN:] = 0
+
+
+@compiled()
+def _fill_by_turns(s: Server, seen_s: float) -> int:
+    """`_fill` while nobody lacks a token or a block; else the turns end."""
+    policy, state, most, decodes = s.rules.policy, s.state, s.rules.max_batched_tokens, s.state[DECODES]
+    taking, budget = s.turns.taking[state[TURN] % s.costs.block_tokens], most
+    lacking = policy == CHUNKED_CODE and (decodes > budget or taking > state[FREE])
+    if lacking or (policy == STATIC_CODE and state[RUNNING] == 0):  # whose batch is admitted as a whole
+        _end_turns(s)
+        return _fill(s, seen_s)
+    if policy == CHUNKED_CODE:
+        state[TAKEN] = 1
+        state[FREE] -= taking
+        budget -= decodes
+    if state[RUNNING] > decodes:  # the last one's prompt
+        r = s.running[decodes]
+        s.scheduled[decodes] = min(s.table.prompt[r] + s.table.generated[r] - s.table.computed[r], budget)
+        budget -= s.scheduled[decodes]
+    if policy != STATIC_CODE:
+        budget = _admit(s, budget, seen_s, False)
+    if policy == MIXED_CODE or (policy != CHUNKED_CODE and budget == most):
+        if decodes > budget or taking > state[FREE]:
+            _end_turns(s)
+            s.scheduled[:decodes] = 0
+            return most - _schedule_running(s, budget, True, False)
+        state[TAKEN] = 1
+        state[FREE] -= taking
+        budget -= decodes
+    return most - budget
+
+
+@compiled()
+def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     """Take the steps that differ only in their context at once, up to the next event; returns what is seen then.
 
-    Their times are added one by one in the order of `_step_s`, so that the clock is the same to the last bit.
+    They are turns, of the last one's prompt each a full part. Their times are added one by one in the order of
+    `_step_s`, so that the clock is the same to the last bit.
     """
-    sequences = state[RUNNING]
-    awaited_s = _awaited_s(costs, rules, table, running, state)
-    if sequences == 0 or sequences > rules.max_batched_tokens or awaited_s <= seen_s:
+    costs, state, turns, totals, decodes = s.costs, s.state, s.turns, s.totals, s.state[DECODES]
+    r, q, start, most, sequences = 0, 0, 0, 1 << 60, state[RUNNING]
+    if sequences == 0 or sequences > s.rules.max_batched_tokens:
         return seen_s
-    most = _equal_steps(costs, rules, table, running, state)
-    if most <= 0:
-        return seen_s
-    context = windowed = growing = 0
-    for slot in range(sequences):
-        r = running[slot]
-        target = table.prompt[r] + table.generated[r]
-        context += target
-        windowed += min(target, costs.window_tokens)
-        growing += target < costs.window_tokens
+    if sequences > decodes:
+        r, q, awaited_s = s.running[decodes], s.rules.max_batched_tokens - decodes, np.inf
+        start = s.table.computed[r]
+        most = (s.table.prompt[r] - start - 1) // q
+        if start <= s.table.cached[r] or (decodes > 0 and s.rules.policy != CHUNKED_CODE):
+            return seen_s
+    else:
+        awaited_s = _awaited_s(s)
     fixed_s = (
-        _linear(costs, sequences) + sequences * costs.sample_s_per_sequence + sequences * costs.decode_s_per_sequence
+        _linear(costs, decodes + q) + decodes * costs.sample_s_per_sequence + decodes * costs.decode_s_per_sequence
     )
-    least_s = costs.host_s + sequences * costs.host_s_per_sequence
-    if sequences > costs.graph_max_tokens:
-        least_s = max(least_s, costs.eager_floor_s)
-    serial_per_sequence_s = sequences * costs.serial_s_per_sequence
-    clock_s, busy_s, running_s, steps = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0
-    while steps < most and awaited_s > seen_s and clock_s < mark_s:
+    context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
+    clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
+    after, block = state[TURN] % places, state[TURN] % costs.block_tokens
+    while awaited_s > seen_s and clock_s < mark_s and steps < most:
+        after = after + 1 if after + 1 < places else 0
+        if turns.ending[after] >= 0 or turns.taking[block] > free:
+            break
         device_s = fixed_s + context * costs.decode_s_per_context_token + windowed * costs.window_s_per_context_token
-        step_s = max(device_s, least_s) + costs.serial_s + serial_per_sequence_s
-        seen_s = clock_s if rules.asynchronous else clock_s + step_s
+        if q > 0:
+            device_s += (q * start + q * (q + 1) / 2) * costs.prefill_s_per_pair
+            device_s += _window_pairs(start, q, costs.window_tokens) * costs.window_prefill_s_per_pair
+            start += q
+        step_s = _lasting_s(costs, device_s, decodes + q, sequences)
+        seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
         clock_s += step_s
         busy_s += step_s
         running_s += step_s * sequences
-        context += sequences
+        free -= turns.taking[block]
+        block = block + 1 if block + 1 < costs.block_tokens else 0
+        context += decodes
         windowed += growing
+        growing -= turns.filling[after]
+        turns.filling[after] = 0
         steps += 1
     totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S] = clock_s, busy_s, running_s
     totals[STEPS] += steps
-    totals[OUT_TOKENS] += steps * sequences
-    _book_equal(costs, table, running, state, steps)
+    totals[OUT_TOKENS] += steps * decodes
+    state[TURN] += steps
+    state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE] = context, windowed, growing, free
+    state[FREE_MIN] = min(state[FREE_MIN], free)
+    if q > 0:
+        s.table.computed[r] = start
     return seen_s
 
 
-@njit(cache=True, nogil=True)
-def run_steps(
-    costs: Costs, rules: Rules, table: Requests, concurrency: int, one_by_one: bool = False
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Step until the measured requests are done; returns the final totals, those of the window's ends and the state.
-
-    `one_by_one` skips nothing: slower, the same to the last bit.
-    """
-    count = len(table.arrival_s)
-    running, scheduled = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    totals, marks, state = np.zeros(7), np.zeros((2, 7)), np.zeros(7, np.int64)
-    state[FREE] = state[FREE_MIN] = costs.total_blocks
-    state[SUBMITTED] = min(concurrency, count) if rules.closed else count
+@compiled()
+def _run(s: Server, one_by_one: bool) -> int:
+    """Until the measured requests are done; returns how many ends of the window were met."""
+    rules, state, totals = s.rules, s.state, s.totals
     seen_s, opened, left = 0.0, 0, rules.last - rules.first
     while left > 0:
-        opened = _mark(rules, table, totals, marks, opened)
-        if not one_by_one:
-            bound = rules.first if opened == 0 else rules.last
-            mark_s = table.arrival_s[bound] if opened < 2 and bound < count else np.inf
-            seen_s = _decode_on(costs, rules, table, running, state, totals, seen_s, mark_s)
-            opened = _mark(rules, table, totals, marks, opened)
-        tokens = _fill(costs, rules, table, running, scheduled, state, seen_s)
+        opened = _mark(s, opened)
+        if not one_by_one and not state[BY_TURN]:
+            _begin_turns(s)
+        if state[BY_TURN]:
+            seen_s = _go_on(s, seen_s, _mark_s(s, opened))
+            opened = _mark(s, opened)
+            state[TAKEN] = 0
+            tokens = _fill_by_turns(s, seen_s)
+        else:
+            tokens = _fill(s, seen_s)
         if tokens == 0:
-            totals[CLOCK_S] = max(totals[CLOCK_S], table.arrival_s[state[NEXT]] + costs.request_s)
+            totals[CLOCK_S] = max(totals[CLOCK_S], s.table.arrival_s[state[NEXT]] + s.costs.request_s)
             seen_s = totals[CLOCK_S]
             continue
-        step_s = _step_s(costs, table, running, scheduled, state)
+        step_s = _step_s(s)
         seen_s = totals[CLOCK_S] if rules.asynchronous else totals[CLOCK_S] + step_s
         totals[CLOCK_S] += step_s
         totals[BUSY_S] += step_s
         totals[RUNNING_S] += step_s * state[RUNNING]
         totals[STEPS] += 1
         state[FREE_MIN] = min(state[FREE_MIN], state[FREE])
-        finished, measured = _advance(rules, table, running, scheduled, state, totals)
-        left -= measured
-        if rules.closed and finished:
-            _submit(table, state, finished, totals[CLOCK_S])
-    if opened < 2:
-        marks[1] = totals
-    return totals, marks, state
+        finished = totals[FINISHED]
+        left -= _advance(s)
+        if rules.closed:
+            _submit(s, int(totals[FINISHED] - finished))
+        if state[BY_TURN] and state[RUNNING] > state[DECODES] and s.table.generated[s.running[state[DECODES]]] > 0:
+            _end_turns(s)  # it was preempted, and its own tokens are part of its prompt
+    return opened
+
+
+def run_steps(costs: Costs, rules: Rules, table: Requests, concurrency: int, one_by_one: bool = False) -> Totals:
+    """Step until the measured requests are done; returns the final totals, those of the window's ends and the state.
+
+    `one_by_one` looks at every request in every step: slower, the same to the last bit.
+    """
+    s = server_of(costs, rules, table, totals=7, state=14)
+    s.state[FREE] = s.state[FREE_MIN] = costs.total_blocks
+    s.state[SUBMITTED] = min(concurrency, len(table.arrival_s)) if rules.closed else len(table.arrival_s)
+    if _run(s, one_by_one) < 2:
+        s.marks[1] = s.totals
+    return s.totals, s.marks, s.state

@@ -34,15 +34,27 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, *args, **options) -> tuple[Simula
     return jumped, simulate(*args, **options)
 
 
+@pytest.mark.parametrize("max_batched_tokens", [8192, 20])  # prompts in one step; in parts, with few left for decodes
 @pytest.mark.parametrize("asynchronous", [True, False])
 @pytest.mark.parametrize("kind", [POISSON, STEADY])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(("name", "times"), list(lanes()))
 def test_jumps_change_no_bit_of_what_is_simulated(
-    name: str, times: StepTimes, policy: str, kind: str, asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    times: StepTimes,
+    policy: str,
+    kind: str,
+    asynchronous: bool,
+    max_batched_tokens: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reserve = policy == "mixed"
-    scheduler = Scheduler(policy=policy, reserve_full=reserve, asynchronous=asynchronous, max_running_requests=12)
+    scheduler = Scheduler(
+        policy=policy,
+        max_batched_tokens=max_batched_tokens,
+        reserve_full=policy == "mixed",
+        asynchronous=asynchronous,
+        max_running_requests=12,
+    )
     client = Client(kind=kind, rate_per_s=4.0)
     jumped, stepped = both_ways(monkeypatch, times, 0, scheduler, client, IN, OUT, concurrency=12, requests=300, seed=7)
     for field in Simulation.__slots__:
