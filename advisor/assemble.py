@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from advisor import bill, hosted, offers, portfolio
+from advisor.assumed import CAP, COLD_START, COSTS, EGRESS, IDLE, SOFTWARE, STORAGE, assumptions_of
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.demand import week_of
 from advisor.engine.drafting import acceptances_of
@@ -46,50 +47,6 @@ from catalog.models import (
 
 GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
 Json = dict[str, Any]
-
-# assumption rows -> the engine's names; `tco:` in a workload may override them by either name
-ASSUMED = {
-    "life_years": "depreciation-years",
-    "residual_fraction": "residual-value-fraction",
-    "pue": "pue",
-    "usd_per_kwh": "electricity-usd-per-kwh",
-    "kgco2e_per_kwh": "grid-kgco2e-per-kwh",
-    "maintenance_fraction": "maintenance-fraction-per-year",
-    "network_fraction": "network-fraction-of-hardware",
-    "colocation_usd_per_kw_month": "colocation-usd-per-kw-month",
-    "idle_fraction": "idle-power-fraction",
-    "host_watts_per_accelerator": "host-watts-per-accelerator",
-    "small_host_watts": "small-host-watts",
-    "small_host_usd": "small-host-usd",
-    "storage_fraction": "storage-fraction-of-hardware",
-    "spare_fraction": "spare-fraction",
-    "accelerator_fraction": "accelerator-share-of-server-fraction",
-    "prefill_power_fraction": "prefill-power-fraction",
-    "decode_power_fraction": "decode-power-fraction",
-    "spot_lost_fraction": "spot-lost-fraction",
-    "cloud_addon_fraction": "cloud-addon-fraction",
-    "egress_bytes_per_output_token": "egress-bytes-per-output-token",
-}
-EGRESS, STORAGE = "egress-usd-per-gb", "storage-usd-per-gb-month"
-CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
-STAFF = ("operator-usd-per-year", "accelerators-per-operator")
-COLD_START = "cold-start-s"
-SOFTWARE = "software-usd-per-accelerator-year"
-SWINGS = ("rent-price-swing-ratio", "purchase-price-swing-ratio", "load-swing-ratio")
-DISCOUNTS = ("spot-discount-fraction", "reserved-discount-fraction")
-COSTS = {
-    *ASSUMED,
-    *ASSUMED.values(),
-    *STAFF,
-    SOFTWARE,
-    EGRESS,
-    STORAGE,
-    CAP,
-    COLD_START,
-    *SWINGS,
-    *DISCOUNTS,
-}  # names under `tco:` that the money of an answer reads
-
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
 
@@ -293,25 +250,6 @@ def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
     return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
 
 
-def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumptions:
-    """The planner's own figure first, then that of the `place`, then the default."""
-    tco, there = spec.get("tco", {}), place or {}
-    values = {
-        name: float(tco.get(name, tco.get(key, there.get(name, rows[key]["value"])))) for name, key in ASSUMED.items()
-    }
-    year, each, egress, storage = (tco.get(key, rows[key]["value"]) for key in (*STAFF, EGRESS, STORAGE))
-    staff = year / each
-    return Assumptions(
-        **values,
-        discount_fraction=float(tco.get("discount_rate", 0.08)),
-        staff_usd_per_accelerator_year=float(tco.get("staff_usd_per_accelerator_year", staff)),
-        months=float(tco.get("horizon_months", 36)),
-        egress_usd_per_byte=egress / GB,
-        storage_usd_per_byte_month=storage / GB,
-        services_everywhere=EGRESS in tco or STORAGE in tco,
-    )
-
-
 def lengths_of(section: Json) -> Lengths:
     return Lengths(mean_tokens=section["mean"], p95_tokens=section["p95"] if "p95" in section else section["mean"])
 
@@ -469,6 +407,7 @@ def _answered(
     cold_start_s = float(spec["tco"].get(COLD_START, taken["assumptions"].get(COLD_START, {"value": 0.0})["value"]))
     workload, catalog = posed_in(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
     found = search(workload, catalog, progress)
+    services = {name for name in taken["assumptions"] if name.startswith((EGRESS, STORAGE))}
     answer = answer_json(spec, taken, workload, catalog, found)
     answer |= beside(workload, catalog, found, answer["recommendations"])
     if workload.kind == "serving":
@@ -476,5 +415,5 @@ def _answered(
     bought = hosted.hosted(spec, [] if catalog.model.adapters else taken["hosted"], answer["recommendations"])
     answer["recommendations"] = bill.beside_hosted(answer["recommendations"], bought)
     verdict = hosted.verdict(spec, bought, answer["verdict"], bool(answer["recommendations"]))
-    result = {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS)}
+    result = {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS | services)}
     return result, workload, catalog, found

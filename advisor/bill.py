@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from advisor.energy import energy_json
 from advisor.engine.evaluate import best_offers, instances_needed
-from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, Part, life_months, rent_parts, total_usd_per_hour
+from advisor.engine.money import HOURS_PER_MONTH, Part, life_months, rent_parts, service_usd, total_usd_per_hour
 from advisor.engine.plan import Offer, Workload
 from advisor.engine.search import Catalog, Scored
 from advisor.engine.tco import (
@@ -63,7 +64,8 @@ def money(
             "cash_flow": [flow_json(flow) for flow in found],
             "ways_to_pay": [way_json(workload, catalog, way) for way in ways(taken, workload, catalog, s)],
             "growth": growth_json(taken, bill, s, workload.slo.doubled),
-            "energy": energy_json(catalog, s, rates, prefill_share),
+            "services": services_json(catalog, s),
+            "energy": energy_json(taken, workload, catalog, s, rates),
         },
     }
 
@@ -97,6 +99,21 @@ def parts_json(bill: Bill) -> list[Json]:
         {"name": p.name, "group": p.group, "usd_per_hour": number(p.usd_per_hour), "usd_per_month": float(usd)}
         for p, usd in zip(bill.parts, monthly, strict=True)
     ]
+
+
+def services_json(catalog: Catalog, s: Scored) -> Json | None:
+    """What the provider charges for egress and storage; null where its price is not known and nothing is counted.
+
+    None of a bought host: answers leave over the site's own line.
+    """
+    if s.offer.acquisition == "own":
+        return None
+    names = ("egress_usd_per_gb", "storage_usd_per_gb_month")
+    prices = service_usd(s.offer.provider, catalog.assumptions)
+    found = {name: None if usd is None else number(usd * 1e9) for name, usd in zip(names, prices, strict=True)}
+    missing = [word for word, usd in zip(("egress", "storage"), prices, strict=True) if usd is None]
+    said = f"{' and '.join(missing)} at {s.offer.provider}: price not known, counted as 0" if missing else ""
+    return {**found, "not_known": missing, "said": said}
 
 
 def computed_input(workload: Workload, s: Scored, rates: Mapping[str, float], prefill_share: float) -> float | None:
@@ -213,36 +230,6 @@ def growth_json(taken: Json, bill: Bill, s: Scored, doubled: bool) -> Json | Non
         "npv_extending_usd": cents_json(found.later_usd),
         "better": "extend when the traffic comes" if found.later_usd < found.now_usd - 0.005 else "no difference",
         "assumes": "the option is sized for today's traffic; the peak grows with the mean; prices stay",
-    }
-
-
-def energy_json(catalog: Catalog, s: Scored, rates: Mapping[str, float], prefill_share: float) -> Json:
-    """Joules of a prompt's and an answer's token: each phase at its own draw, idle and host power by its time."""
-    a, chip = catalog.assumptions, s.lane.choice.accelerator
-    weights = {
-        "input": prefill_share * a.prefill_power_fraction,
-        "output": (1.0 - prefill_share) * a.decode_power_fraction,
-    }
-    total = sum(weights.values())
-    joules = {
-        name: number(s.watts * share / total / rates[name]) if rates[name] > 0 and total > 0 else None
-        for name, share in weights.items()
-    }
-    grid = s.offer.kgco2e_per_kwh
-    return {
-        "watts_at_load": number(s.watts),
-        "watts_full": number(s.full_watts),
-        "chip_watts": number(chip.watts),
-        "prefill_power_fraction": a.prefill_power_fraction,
-        "decode_power_fraction": a.decode_power_fraction,
-        **{f"joules_per_{name}_token": value for name, value in joules.items()},
-        **{
-            f"kgco2e_per_mtok_{name}": number(value * 1e6 / JOULES_PER_KWH * grid) if value and grid else None
-            for name, value in joules.items()
-        },
-        "grid_kgco2e_per_kwh": grid,
-        "kwh_per_month": number(s.watts / 1000.0 * HOURS_PER_MONTH),
-        "hours": "the grid's yearly mean: no carbon by the hour is in the catalog",
     }
 
 

@@ -130,6 +130,8 @@ def risks(result: Json, r: Json) -> list[str]:
         said.append(f"{dollars(left)} of value is counted on at the end: what used hardware then brings is not known")
     if any(part["name"] == "interruptions" for part in m["parts"]):
         said.append("spot instances may be taken away at any time: the allowance is an assumption")
+    if not_known := (m.get("services") or {}).get("said"):
+        said.append(not_known)
     said += [item["detail"] + f" ({item['assumption']})" for item in result.get("sensitivity", [])]
     return said
 

@@ -285,6 +285,12 @@ SITE = Group(
         Field("tco.horizon_months", "Horizon, months", WHOLE, "Over which growth and ways to pay are compared"),
         Field("tco.discount_rate", "Discount rate", NUMBER, "0 to 1, per year"),
         Field("tco.power_cap_fraction", "Power cap of the chips", NUMBER, "0.3 to 1 of their power limit"),
+        Field(
+            "tco.grid_kgco2e_per_kwh",
+            "Your grid by the hour, kgCO2e per kWh",
+            CURVE,
+            "24 numbers, or 168 from Monday 0:00, separated by commas. Empty: the region's yearly mean",
+        ),
     ),
 )
 BALANCE = Group(

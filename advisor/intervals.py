@@ -35,6 +35,13 @@ def intervals(r: Json, half: Mapping[str, Ratios], swings: Mapping[str, Ratios])
     bill = together([replicas(r, half["throughput"]), swings["price"]])
     token = together([replicas(r, half["throughput"]), swings["price"], swings["load"]])
     found |= {name: scaled(r[name], bill) for name in ("usd_per_month", "tco_usd")}
+    drawn = swings.get("power", (1.0, 1.0))
+    energy = together([drawn, swings["load"]])
+    for name, ratios in (("watts", drawn), ("joules_per_output_token", energy), ("joules_per_input_token", energy)):
+        if r.get(name) is not None:
+            found[name] = scaled(r[name], ratios)
+    if r.get("kgco2e_per_mtok") is not None:
+        found["kgco2e_per_mtok"] = scaled(r["kgco2e_per_mtok"], energy)
     names = ("input",) if vectors else ("input", "output", "blended")
     return found | {f"usd_per_mtok_{name}": scaled(r[f"usd_per_mtok_{name}"], token) for name in names}
 

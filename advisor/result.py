@@ -8,6 +8,7 @@ import numpy as np
 
 from advisor import batches, bill, capacity, choice, sharing, tuned
 from advisor.embedding import makes_vectors, vectors
+from advisor.energy import grid_of, power_swing
 from advisor.engine.adapters import resident_bytes
 from advisor.engine.choose import describe
 from advisor.engine.encoder import NO_CACHE_TOKENS
@@ -90,7 +91,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     monthly = s.usd_per_hour * HOURS_PER_MONTH
     half = interval_fractions(taken, c.efficiency.basis)
     tunes = float(resident_bytes(catalog.model, layouts(catalog.model, [c]))[0]) if catalog.model.adapters else 0.0
-    grid = s.offer.kgco2e_per_kwh
+    grid = grid_of(taken, workload, catalog, s)
     r: Json = {
         "rank": rank,
         "label": f"{s.chips} x {a.name}, {describe(s.lane)}, {counted(s.replicas, 'replica')}{tuned.other_way(s)}",
@@ -174,7 +175,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         r["input_tokens_per_s_at_capacity"] = number(rates["input"] * full)
     r |= batches.figures(workload, s) | capacity.figures(workload, s)
     r |= bill.money(taken, workload, catalog, s, rates, prefill_share)
-    r["interval"] = intervals(r, half, bill.swings(taken, s))
+    r["interval"] = intervals(r, half, bill.swings(taken, s) | {"power": power_swing(taken, catalog, s)})
     r["scores"] = choice.scores_json(answer, s)
     r["demand"] = capacity.said_of(r)
     r["reasons"] = [*reasons(workload, s, r), *r["demand"], *terms(catalog, s)]

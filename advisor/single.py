@@ -16,8 +16,9 @@ from advisor.engine.estimate import Estimate, estimate, offered, prepare
 from advisor.engine.lane import Lane, Lanes, lanes, take
 from advisor.engine.ledger import decode_ledger, prefill_ledger
 from advisor.engine.model import active_parameters, parameters
-from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, watts_per_chip
+from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
 from advisor.engine.plan import Offer
+from advisor.engine.power import step_fractions
 from advisor.engine.quick import means, prepared
 from advisor.engine.search import describe, instances_needed
 from advisor.engine.serving import open_loop
@@ -223,16 +224,22 @@ def total_tokens_per_s(case: Case, seen: Estimate, vectors_only: bool) -> float:
 
 def steps(built: Built, concurrency: int) -> tuple[list[Json], float]:
     """The ledger of one prefill and one decode step, and the share of a request's time on the chips that is prefill."""
-    case, pool, last = built.fixed.case, built.fixed.pools[-1], len(built.own) - 1
+    case, last = built.fixed.case, len(built.own) - 1
     if built.fixed.model.encoder_only:
         return [line_json(line) for line in prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)], 1.0
-    at_once = max(min(concurrency / (pool.pp * pool.dp), built.own[-1].max_running_requests), 1.0)
-    at_once = min(at_once, max(float(built.lanes.times.kv_capacity_tokens[last]) // (case.isl + case.osl), 1.0))
+    at_once = together(built, concurrency)
     prefill = prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)
     decode = decode_ledger(built.fixed.model, built.lanes, last, at_once, case.isl + case.osl / 2)
     prefill_s = sum(line.time_s for line in prefill)
     decode_s = sum(line.time_s for line in decode) * case.osl / at_once
     return [line_json(line) for line in (*prefill, *decode)], prefill_s / (prefill_s + decode_s)
+
+
+def together(built: Built, concurrency: int) -> float:
+    """Requests that share a decode step of one lane."""
+    case, pool, last = built.fixed.case, built.fixed.pools[-1], len(built.own) - 1
+    at_once = max(min(concurrency / (pool.pp * pool.dp), built.own[-1].max_running_requests), 1.0)
+    return min(at_once, max(float(built.lanes.times.kv_capacity_tokens[last]) // (case.isl + case.osl), 1.0))
 
 
 def closed_form(built: Built) -> Json | None:
@@ -289,9 +296,10 @@ def open_form(built: Built, rate_per_s: float) -> Json:
 def costs(built: Built, said: Json, prefill_share: float) -> Json:
     """The cheapest current offer that can hold it, and its power at full load."""
     offers, a = assemble.market(built.fixed.accelerator)
+    phases = drawn(built, a, said["concurrency"], prefill_share)
     priced = [(usd, o) for o in offers if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
     if not priced:
-        return power_json(watts(built, a, None), said, None) | {
+        return power_json(watts(built, a, None, phases), said, None) | {
             "usd_per_hour": None,
             "price_as_of": None,
             "price_source": None,
@@ -299,7 +307,7 @@ def costs(built: Built, said: Json, prefill_share: float) -> Json:
     usd, offer = min(priced, key=lambda found: found[0])
     output = 0.0 if built.fixed.model.encoder_only else said["output_tokens_per_s"] or 0.0
     split = token_costs(usd, {"input": (said["total_tokens_per_s"] or 0.0) - output, "output": output}, prefill_share)
-    return power_json(watts(built, a, offer), said, offer) | {
+    return power_json(watts(built, a, offer, phases), said, offer) | {
         "provider": offer.provider,
         "instance": offer.instance,
         "region": offer.region,
@@ -320,11 +328,19 @@ def usd_per_hour(pools: tuple[Pool, ...], offer: Offer) -> float | None:
     return float(sum(counts)) * offer.usd_per_hour
 
 
-def watts(built: Built, a: Assumptions, offer: Offer | None) -> float:
-    """All chips busy, in the hosts and the building of the offer."""
+def drawn(built: Built, a: Assumptions, concurrency: int, prefill_share: float) -> float:
+    """Mean share of (limit - idle) of a chip that is never without work, its phases by their time."""
+    case, last = built.fixed.case, len(built.own) - 1
+    model, at_once = built.fixed.model, together(built, concurrency)
+    first, later = step_fractions(Draw.of(a), model, built.lanes, last, case.isl, at_once, case.isl + case.osl / 2)
+    return prefill_share * first + (1.0 - prefill_share) * later
+
+
+def watts(built: Built, a: Assumptions, offer: Offer | None, span_fraction: float) -> float:
+    """All chips at this share of (limit - idle), in the hosts and the building of the offer."""
     chip, share = built.fixed.accelerator, offer.host_watts_per_accelerator if offer else None
     host = None if share is None else np.array(share)
-    each = watts_per_chip(np.array(chip.watts), np.array(chip.idle_watts), np.array(1.0), a, host)
+    each = watts_per_chip(np.array(chip.watts), np.array(chip.idle_watts), np.array(span_fraction), a, host)
     return float(each) * built.fixed.case.chips * (offer.pue if offer else a.pue)
 
 

@@ -80,7 +80,7 @@ def memory_lines(said: Mapping[str, Any]) -> list[str]:
 
 def money_lines(said: Mapping[str, Any]) -> list[str]:
     kind = "input" if "latency_ms" in said else "output"
-    power = f"{shown(said['watts'])} W at full load, {shown(said[f'joules_per_{kind}_token'])} J per {kind} token"
+    power = f"{shown(said['watts'])} W while it has work, {shown(said[f'joules_per_{kind}_token'])} J per {kind} token"
     if said["usd_per_hour"] is None:
         return [power, "no current offer holds it"]
     return [

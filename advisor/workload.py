@@ -134,6 +134,16 @@ class Constraints(Section):
 CHOICES = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats", "kv_formats")
 
 
+def hours_of_grid(values: list[float]) -> list[float]:
+    if len(values) not in (0, 24, 168):
+        message = f"has {len(values)} numbers, not 24 or 168"
+        raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
+    return values
+
+
+GridCurve = Annotated[list[Annotated[float, Field(ge=0, le=5)]], AfterValidator(hours_of_grid)]
+
+
 class Tco(Section):
     """Horizon and discount rate; any further key overrides the catalog's assumption of that name."""
 
@@ -142,6 +152,7 @@ class Tco(Section):
     horizon_months: Annotated[int, Field(ge=1, le=240)] = 36
     discount_rate: Fraction = 0.08
     power_cap_fraction: Annotated[float, Field(ge=0.3, le=1)] = 1.0  # of TDP: the limit that the chips are set to
+    grid_kgco2e_per_kwh: GridCurve = []  # of each hour of a day or of a week from Monday 0:00; empty: the region's mean
 
 
 class Batch(Section):
@@ -186,6 +197,8 @@ RANGES = {  # of assumptions under tco, beside 0 .. 1 for fractions and not nega
     "rent-price-swing-ratio": (1.0, 100.0),
     "purchase-price-swing-ratio": (1.0, 100.0),
     "load-swing-ratio": (1.0, 100.0),
+    "power-low-ratio": (0.01, 1.0),
+    "power-high-ratio": (1.0, 100.0),
 }
 NEEDS = {
     "serving": ("model", "traffic"),

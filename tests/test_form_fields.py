@@ -87,6 +87,7 @@ FILLED = {
     "team.ttnn": "3",
     "tco": "pue: 1.2, depreciation-years: 4",
     "tco.power_cap_fraction": "0.8",
+    "tco.grid_kgco2e_per_kwh": ", ".join(["0.3"] * 24),
     "traffic.load_curve": HOURS,
     "task": "code",
 }
@@ -131,6 +132,7 @@ def test_a_preset_as_a_file_is_the_same_question(slug: str):
         ("tco", "pue", "must be a number"),
         ("tco", "no-such-key: 1", "not in the catalog"),
         ("tco.power_cap_fraction", "0.1", "0.3"),
+        ("tco.grid_kgco2e_per_kwh", "0.3, 0.4", "24"),
     ],
 )
 def test_an_error_stands_beside_its_field(field: str, typed: str, says: str):

@@ -64,18 +64,18 @@ def _ledger(
 ) -> list[Line]:
     x = Layouts(**{f.name: getattr(built.layouts, f.name)[index : index + 1] for f in fields(Layouts)})
     lines = list(_linear(model, x, phase, tokens))
-    lines.append(_attention(model, x, attention_cost(model, x), phase, sequences, context))
-    lines += _source(model, x, phase, sequences, built.source_tokens[index : index + 1])
+    lines.append(attention_line(model, x, attention_cost(model, x), phase, sequences, context))
+    lines += source_lines(model, x, phase, sequences, built.source_tokens[index : index + 1])
     sampled_s = sequences * float(built.times.sample_s_per_sequence[index])
     moved = sampled_s * float(x.memory_bytes_per_s[0])
     lines.append(Line(phase=phase, operator="sampling", time_s=sampled_s, flops=0.0, bytes=moved, bound="memory"))
     device_s = sum(line.time_s for line in lines)
-    waited_s = _host_s(built, index, phase, tokens, sequences, device_s) - device_s
+    waited_s = step_host_s(built, index, phase, tokens, sequences, device_s) - device_s
     lines.append(Line(phase=phase, operator="host", time_s=waited_s, flops=0.0, bytes=0.0, bound="host"))
     return sorted((line for line in lines if line.time_s > 0), key=lambda line: -line.time_s)
 
 
-def _source(model: Model, x: Layouts, phase: str, sequences: float, source_tokens: Array) -> Iterator[Line]:
+def source_lines(model: Model, x: Layouts, phase: str, sequences: float, source_tokens: Array) -> Iterator[Line]:
     """An encoder beside the decoder: all of it with the prompt, then the reading of what it left in every step."""
     if not source_tokens[0]:
         return
@@ -111,7 +111,7 @@ def _together(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:
         )
 
 
-def _attention(model: Model, x: Layouts, cost: AttentionCost, phase: str, sequences: float, context: float) -> Line:
+def attention_line(model: Model, x: Layouts, cost: AttentionCost, phase: str, sequences: float, context: float) -> Line:
     """Scores and values against the cache: each query of a decode meets its context, a prompt's meet each other."""
     window = float(cost.window_tokens[0])
     if phase == "decode":
@@ -169,7 +169,7 @@ def _latent_width(mixer: LatentAttention, phase: str) -> int:
     return expanded if phase == "prefill" else 2 * mixer.kv_rank + mixer.rope_dim
 
 
-def _host_s(built: Lanes, index: int, phase: str, tokens: float, sequences: float, device_s: float) -> float:
+def step_host_s(built: Lanes, index: int, phase: str, tokens: float, sequences: float, device_s: float) -> float:
     """The whole step: the device, or the host where it is slower, and what neither can hide."""
     t, many = built.times, sequences if phase == "decode" else 0.0
     if phase == "prefill" and tokens > t.graph_max_tokens[index]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ Array = NDArray[np.float64]
 HOURS_PER_MONTH = 730.0
 HOURS_PER_YEAR = 8760.0
 JOULES_PER_KWH = 3.6e6
-CHARGES_SERVICES = ("aws",)  # the prices of egress and storage in the catalog are theirs
 METERED = ("electricity", "cooling")  # parts that follow the load
 
 
@@ -39,12 +38,19 @@ class Assumptions:
     accelerator_fraction: float = 0.65  # of the price of a server: its accelerators
     prefill_power_fraction: float = 1.0  # of the power limit, drawn while prompts are read
     decode_power_fraction: float = 1.0  # of the power limit, drawn while answers are written
+    power_given: bool = False  # those two are the planner's own, instead of what the step ledger says
+    waiting_power_fraction: float = 0.0  # these four: shares of (limit - idle), see Draw
+    kernel_power_fraction: float = 1.0
+    memory_power_fraction: float = 0.0
+    compute_power_fraction: float = 0.0
     spot_lost_fraction: float = 0.0  # of paid spot hours, lost to interruptions and to starting again
     cloud_addon_fraction: float = 0.0  # of the instances' rent, for what comes beside them
     egress_usd_per_byte: float = 0.0
     egress_bytes_per_output_token: float = 0.0
     storage_usd_per_byte_month: float = 0.0
-    services_everywhere: bool = False  # egress and storage are charged by every provider, not by those known to
+    services_everywhere: bool = False  # those two are the planner's own: charged by every provider
+    provider_egress_usd_per_byte: Mapping[str, float] = field(default_factory=dict)  # by provider
+    provider_storage_usd_per_byte_month: Mapping[str, float] = field(default_factory=dict)
 
     @staticmethod
     def of(values: Mapping[str, float]) -> "Assumptions":
@@ -170,18 +176,44 @@ def at_load(parts: Sequence[Part], instances: float, power_fraction: float) -> t
 
 
 def services(output_tokens_per_s: float, stored_bytes: float, provider: str, a: Assumptions) -> tuple[Part, ...]:
-    """Egress of the answers and storage of the weights, beside rented instances of providers known to charge them."""
-    if not (a.services_everywhere or provider in CHARGES_SERVICES):
-        return ()
-    sent = output_tokens_per_s * 3600.0 * a.egress_bytes_per_output_token * a.egress_usd_per_byte
-    kept = stored_bytes * a.storage_usd_per_byte_month / HOURS_PER_MONTH
+    """Egress of the answers and storage of the weights, beside rented instances of providers whose prices are known."""
+    egress, storage = service_usd(provider, a)
+    sent = output_tokens_per_s * 3600.0 * a.egress_bytes_per_output_token * (egress or 0.0)
+    kept = stored_bytes * (storage or 0.0) / HOURS_PER_MONTH
     found = (("egress", sent), ("storage of weights", kept))
     return tuple(Part(name=name, usd_per_hour=usd, group="services") for name, usd in found if usd)
 
 
-def busy_power_fraction(prefill_fraction: float, a: Assumptions) -> float:
-    """Of the power limit, drawn by a chip that spends this share of its busy time on prompts."""
-    return prefill_fraction * a.prefill_power_fraction + (1.0 - prefill_fraction) * a.decode_power_fraction
+def service_usd(provider: str, a: Assumptions) -> tuple[float | None, float | None]:
+    """(egress, USD per byte; storage, USD per byte and month) of a provider; None: its price is not known."""
+    if a.services_everywhere:
+        return a.egress_usd_per_byte, a.storage_usd_per_byte_month
+    return a.provider_egress_usd_per_byte.get(provider), a.provider_storage_usd_per_byte_month.get(provider)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draw:
+    """Power above idle as shares of (limit - idle): of a chip that waits, of any kernel, and of what it uses."""
+
+    waiting_fraction: float  # clocks up, nothing running
+    kernel_fraction: float  # any kernel
+    memory_fraction: float  # added by memory at the rate it reaches
+    compute_fraction: float  # added by arithmetic at the rate it sustains
+
+    @staticmethod
+    def of(a: Assumptions) -> "Draw":
+        return Draw(
+            waiting_fraction=a.waiting_power_fraction,
+            kernel_fraction=a.kernel_power_fraction,
+            memory_fraction=a.memory_power_fraction,
+            compute_fraction=a.compute_power_fraction,
+        )
+
+
+def kernel_fraction(draw: Draw, memory: Array | float, compute: Array | float) -> Array:
+    """Share of (limit - idle) of a kernel at these shares of its roofs; never over the limit."""
+    drawn = draw.kernel_fraction + draw.memory_fraction * np.asarray(memory) + draw.compute_fraction * compute
+    return np.asarray(np.minimum(drawn, 1.0))
 
 
 def capped_speed_fraction(cap_fraction: float, idle_fraction: float) -> float:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from .candidates import CONCURRENCY, Catalog
-from .demand import Users
+from .demand import Users, mean_fraction
 from .evaluate import (
     BY_THE_HOUR,
     Table,
@@ -22,19 +22,18 @@ from .evaluate import (
     week_share,
 )
 from .lane import Lane, Lanes
-from .ledger import prefill_fraction
 from .memory import Memory
 from .money import (
     HOURS_PER_MONTH,
     Part,
     at_load,
-    busy_power_fraction,
     rent_parts,
     services,
     total_usd_per_hour,
     watts_per_chip,
 )
 from .plan import BATCH, OWNED, Offer, Workload
+from .power import Phases, phases
 from .site import bought, held, merged
 from .verify import REQUESTS, Verified, verify, verify_trace
 
@@ -83,7 +82,7 @@ class Scored:
     licence_usd_per_hour: float  # within it
     watts: float
     full_watts: float  # all chips busy, for a site's limit
-    busy_power_fraction: float  # of the power limit, drawn while it is busy
+    phases: Phases  # of its carrying lanes at the mean load, and their power
     utilisation_fraction: float  # mean load over capacity, of the hours that are paid
     requests_per_s_mean: float  # of the workload, or what its users ask of this deployment
     requests_per_s_peak: float
@@ -113,6 +112,10 @@ class Scored:
     def chips(self) -> int:
         c = self.lane.choice
         return self.replicas * c.tp * c.pp * c.dp
+
+    @property
+    def carrying_lanes(self) -> int:
+        return (self.replicas - self.spare_replicas) * self.lane.choice.lanes
 
     @property
     def idle_chips(self) -> int:
@@ -199,12 +202,13 @@ class Trials:
     def __init__(self, workload: Workload, catalog: Catalog, table: Table) -> None:
         self.workload, self.catalog, self.table = workload, catalog, table
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
+        self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._asked: dict[tuple[int, int, int], float] = {}  # requests/s of users, as last settled
 
     def among(self, table: Table) -> "Trials":
         """The same simulations over the same candidates with other offers."""
         other = Trials(self.workload, self.catalog, table)
-        other._seen = self._seen
+        other._seen, other._drawn = self._seen, self._drawn
         return other
 
     def planned(self, design: Design) -> float:
@@ -294,8 +298,6 @@ class Trials:
         capacity = self._capacity(workload, trial) * replicas
         load = mean / capacity
         _, best, _, _ = best_offers(workload, self.catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
-        running = max(trial.verified.running_requests_mean, 1.0)
-        share = prefill_fraction(workload, self.table.built, row, running)
         found = Scored(
             lane=lane,
             offer=self.catalog.offers[int(best[0, 0])],
@@ -309,7 +311,7 @@ class Trials:
             licence_usd_per_hour=0.0,
             watts=math.nan,
             full_watts=math.nan,
-            busy_power_fraction=busy_power_fraction(share, self.catalog.assumptions),
+            phases=self._phases(workload, trial, (mean, peak), load),
             utilisation_fraction=load,
             requests_per_s_mean=mean,
             requests_per_s_peak=peak,
@@ -320,6 +322,25 @@ class Trials:
         )
         found = repriced(workload, self.catalog, found, found.offer)
         return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
+
+    def _phases(self, workload: Workload, trial: Trial, rates: tuple[float, float], load: float) -> Phases:
+        assert self.table.built is not None
+        row, running = trial.design.row, trial.verified.running_requests_mean
+        key = (row, trial.design.replicas, running)
+        if key not in self._drawn:
+            self._drawn[key] = phases(
+                self.catalog.assumptions,
+                self.catalog.model,
+                workload,
+                self.table.built,
+                row,
+                chip=self.table.wanted[row].choice.accelerator,
+                running=running,
+                lanes=trial.design.replicas * self.table.wanted[row].choice.lanes,
+                requests_per_s=rates,
+                duty_fraction=load,
+            )
+        return self._drawn[key]
 
     def asked(self, trial: Trial) -> tuple[float, float]:
         """Requests/s at the peak and on average: of users, what they ask of this design."""
@@ -360,8 +381,8 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
     )
     found = replace(
         found,
-        watts=_watts(catalog, found, found.utilisation_fraction, found.busy_power_fraction, paid),
-        full_watts=_watts(catalog, found, 1.0, 1.0),
+        watts=mean_watts(workload, catalog, found),
+        full_watts=_watts(catalog, found, 1.0),
     )
     return replace(found, parts=_paid(workload, catalog, found))
 
@@ -394,14 +415,34 @@ def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
     return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 
 
-def _watts(catalog: Catalog, s: Scored, busy_fraction: float, full: float, there: float = 1.0) -> float:
-    """Draw at this load with hosts and PUE, of what is `there` of the hours; idle chips of a bought host draw too."""
+def mean_watts(workload: Workload, catalog: Catalog, s: Scored) -> float:
+    """Mean draw over the hours of the week; instances that follow the load see it level."""
+    if not workload.week or s.paid_fraction < 1.0:
+        return watts_at(catalog, s, 1.0)
+    levels, hours = np.unique(np.array(workload.week), return_counts=True)
+    drawn = [watts_at(catalog, s, float(level) / mean_fraction(workload.week)) for level in levels]
+    return float(np.average(drawn, weights=hours))
+
+
+def watts_at(catalog: Catalog, s: Scored, load: float) -> float:
+    """Draw at this multiple of the mean load, with hosts and PUE, of the instances that are paid on average.
+
+    Spare replicas stand by idle.
+    """
+    given_back = not s.phases.by_chance and s.offer.term in BY_THE_HOUR
+    there = min(s.utilisation_fraction, 1.0) if given_back else s.paid_fraction
+    carrying = s.phases.span_fraction(s.carrying_lanes, load / there) if there else 0.0
+    return _watts(catalog, s, carrying * (s.replicas - s.spare_replicas) / s.replicas, there)
+
+
+def _watts(catalog: Catalog, s: Scored, span_fraction: float, there: float = 1.0) -> float:
+    """Draw at this mean share of (limit - idle), of what is `there` of the hours; idle chips of a bought host too."""
     a, assumed = s.lane.choice.accelerator, catalog.assumptions
     tdp, idle = np.array(a.watts), np.array(a.idle_watts)
     host = np.array(host_watts(s.offer, catalog))
-    busy = float(watts_per_chip(tdp, idle, np.array(busy_fraction), assumed, host, full)) * s.chips * there
+    drawn = float(watts_per_chip(tdp, idle, np.array(span_fraction), assumed, host)) * s.chips * there
     resting = float(watts_per_chip(tdp, idle, np.array(0.0), assumed, host)) * s.idle_chips
-    return (busy + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
+    return (drawn + (resting if s.offer.acquisition == "own" and s.idle_chips else 0.0)) * s.offer.pue
 
 
 def _parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryParts:

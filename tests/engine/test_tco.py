@@ -17,6 +17,7 @@ from advisor.engine.money import (
     own_usd_per_hour,
     present_value,
     rent_parts,
+    service_usd,
     services,
     total_usd_per_hour,
 )
@@ -111,13 +112,17 @@ def test_a_spot_hour_that_serves_carries_the_hours_that_are_lost():
 
 def test_what_stands_beside_an_instance_is_counted():
     a = replace(
-        ASSUMED, cloud_addon_fraction=0.25, egress_usd_per_byte=9e-11, egress_bytes_per_output_token=200,
-        storage_usd_per_byte_month=2.3e-11,
+        ASSUMED, cloud_addon_fraction=0.25, egress_bytes_per_output_token=200,
+        provider_egress_usd_per_byte={"aws": 9e-11, "free": 0.0},
+        provider_storage_usd_per_byte_month={"aws": 2.3e-11},
     )  # fmt: skip
     assert [p.name for p in rent_parts(4.0, "on_demand", a)] == ["instances", "cloud services"]
     egress, kept = services(1000.0, 1e11, "aws", a)
     assert egress.usd_per_hour == pytest.approx(1000 * 3600 * 200 / 1e9 * 0.09)
-    assert services(1000.0, 1e11, "elsewhere", a) == ()
+    assert services(1000.0, 1e11, "elsewhere", a) == () == services(1000.0, 1e11, "free", a)
+    assert service_usd("free", a) == (0.0, None) and service_usd("elsewhere", a) == (None, None)
+    own = replace(a, services_everywhere=True, egress_usd_per_byte=1e-10)
+    assert services(1000.0, 0.0, "elsewhere", own)[0].usd_per_hour == pytest.approx(1000 * 3600 * 200 / 1e9 * 0.1)
     assert kept.usd_per_hour * HOURS_PER_MONTH == pytest.approx(100 * 0.023)
 
 
