@@ -93,7 +93,7 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
         "regions": {slug: figures for slug, figures in offers.regions().items() if slug in places},
         "site": site,
-        "assumptions": {a.key: _assumption(a) for a in Assumption.objects.order_by("key")},
+        "assumptions": {a.key: assumption(a) for a in Assumption.objects.order_by("key")},
         "calibrations": calibrations(),
     }
     return packed(taken)
@@ -157,7 +157,7 @@ def first_source(sources: Json) -> str:
     return next((str(entry.get("source", "")) for entry in sources.values()), "")
 
 
-def _assumption(a: Assumption) -> Json:
+def assumption(a: Assumption) -> Json:
     figure: Json = next(iter(a.sources.values()), {})
     return {
         "value": a.value, "unit": a.unit, "source": first_source(a.sources),
@@ -365,7 +365,7 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     """Today's offers of one chip, and what turns a purchase and a watt into dollars."""
     day = timezone.localdate()
     found = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
-    assumptions = assumptions_of({}, {a.key: _assumption(a) for a in Assumption.objects.order_by("key")})
+    assumptions = assumptions_of({}, {a.key: assumption(a) for a in Assumption.objects.order_by("key")})
     taken = {"prices": found, "regions": offers.regions(), "units": offers.units(), "site": ""}
     return offers.offers_of(taken, assumptions, assumptions, {chip.slug: chip}), assumptions
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 MAX_BYTES = 32 * 2**20
@@ -166,7 +167,7 @@ def _guidellm(found: Json) -> LoadResult:
     return LoadResult(
         tool="guidellm",
         tool_version=str(_below(found, "metadata").get("guidellm_version") or ""),
-        ran_at="",
+        ran_at=_clock(_number(benchmark, "start_time")),
         completed=int(_required(totals, "successful")),
         failed=int((_number(totals, "errored") or 0) + (_number(totals, "incomplete") or 0)),
         duration_s=end - start if end and start and end > start else None,
@@ -179,6 +180,10 @@ def _guidellm(found: Json) -> LoadResult:
         tpot_ms=of("inter_token_latency_ms"),
         e2e_ms=of("request_latency", 1e3),
     )
+
+
+def _clock(unix_s: float | None) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds") if unix_s is not None else ""
 
 
 # --- aiperf, genai-perf -----------------------------------------------------------------------------------------

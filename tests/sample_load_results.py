@@ -1,7 +1,8 @@
 """Result files of load generators, made by hand from the formats that their released packages write.
 
 vllm bench serve 0.24 (vllm/benchmarks/serve.py), guidellm 0.8 (guidellm/benchmark/schemas), aiperf 0.13
-(aiperf/common/models/export_models.py) and genai-perf 0.0.16, whose form aiperf keeps. No figure was measured.
+(aiperf/common/models/export_models.py) and genai-perf 0.0.16, whose form aiperf keeps. No figure was measured; files of
+real runs are in tests/load_results, and tests/test_load_results_real.py holds these forms against them.
 """
 
 import json
@@ -65,14 +66,19 @@ def metric(unit: str, avg: float, **percentiles: float) -> Json:
     return {"unit": unit, "avg": avg, "min": 0.0, "max": 9 * avg, "std": 1.0} | percentiles
 
 
+def total(unit: str, avg: float) -> Json:
+    """A metric of the whole run, which has no spread."""
+    return {"unit": unit, "avg": avg}
+
+
 def genai_perf(**changes: Any) -> Json:
     return {
-        "request_throughput": metric("requests/sec", 6.0),
+        "request_throughput": total("requests/sec", 6.0),
         "request_latency": metric("ms", 5500.0, p50=5000.0, p95=9000.0, p99=12000.0),
-        "request_count": metric("count", 2000.0),
+        "request_count": total("count", 2000.0),
         "time_to_first_token": metric("ms", 160.0, p50=140.0, p95=480.0, p99=600.0),
         "inter_token_latency": metric("ms", 18.0, p50=17.5, p95=23.0, p99=27.0),
-        "output_token_throughput": metric("tokens/sec", 1794.0),
+        "output_token_throughput": total("tokens/sec", 1794.0),
         "output_sequence_length": metric("tokens", 299.0),
         "input_sequence_length": metric("tokens", 2010.0),
         "input_config": {"perf_analyzer": {"stimulus": {"concurrency": 64}}},
@@ -82,8 +88,8 @@ def genai_perf(**changes: Any) -> Json:
 def aiperf(**changes: Any) -> Json:
     return genai_perf() | {
         "schema_version": "1.4", "aiperf_version": "0.13.0", "start_time": "2026-11-21T10:15:00",
-        "was_cancelled": False, "is_complete": True, "error_request_count": metric("requests", 3.0),
-        "benchmark_duration": metric("sec", 333.0), "request_latency": metric("s", 5.5, p50=5.0, p95=9.0, p99=12.0),
+        "was_cancelled": False, "is_complete": True, "error_request_count": total("requests", 3.0),
+        "benchmark_duration": total("sec", 333.0), "request_latency": metric("s", 5.5, p50=5.0, p95=9.0, p99=12.0),
         "input_config": {"phases": [{"type": "fixed_schedule", "concurrency": 512}]},
     } | changes  # fmt: skip
 

@@ -136,7 +136,8 @@ def _guidellm(load: Load) -> list[str]:
 
 def _aiperf(load: Load) -> list[str]:
     words = ["aiperf", "profile", *_named(load), "--url", URL, "--endpoint-type", "completions", "--streaming"]
-    words += ["--input-file", TRACE, "--custom-dataset-type", "mooncake_trace"]
+    # the server's own counts: text that was detokenised and is tokenised again has another length
+    words += ["--use-server-token-count", "--input-file", TRACE, "--custom-dataset-type", "mooncake_trace"]
     words += ["--isl-block-size", str(BLOCK_TOKENS), "--extra-inputs", "ignore_eos:true", "--random-seed", str(SEED)]
     if load.concurrency:
         words += ["--ignore-trace-delays", "--concurrency", str(load.concurrency)]

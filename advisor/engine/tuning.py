@@ -117,7 +117,7 @@ def measured(workload: Workload, model: Model, setups: Sequence[Setup]) -> list[
 def _alike(s: Setup) -> tuple[object, ...]:
     """What setups must share to be computed in one closed loop."""
     cached = (s.cached_fraction, s.host_cached_fraction)
-    return _scheduler(s), s.batching, cached, s.disaggregated, s.lane.max_running_requests
+    return scheduler_for(s), s.batching, cached, s.disaggregated, s.lane.max_running_requests
 
 
 def _loops(
@@ -126,7 +126,7 @@ def _loops(
     """Setups that are batched alike."""
     s = setups[members[0]]
     found = s.cached_fraction + s.host_cached_fraction
-    demand, scheduler = replace(demand_of(workload), cached_fraction=found), _scheduler(s)
+    demand, scheduler = replace(demand_of(workload), cached_fraction=found), scheduler_for(s)
     times = joined([times_of(model, setups[i], built, i) for i in members])
     copies = [host_copies_s(workload, setups[i], built, i) for i in members]
     loaded_s, busy_s = np.array([c[0] for c in copies]), np.array([max(c) for c in copies])
@@ -206,7 +206,7 @@ def unfused_s_per_pair(model: Model, tp: int, memory_bytes_per_s: float) -> floa
     return heads / tp * PAIRS * SCORE_BYTES / memory_bytes_per_s
 
 
-def _scheduler(s: Setup) -> Scheduler:
+def scheduler_for(s: Setup) -> Scheduler:
     if s.batching == "continuous":
         return scheduler_of(s.lane)
     return replace(scheduler_of(s.lane, static=True), max_running_requests=1 if s.batching == "one" else 1024)
@@ -434,7 +434,7 @@ def _drafting_words(workload: Workload, model: Model, plan: Setup, setup: Setup)
     """What it does for one request alone, and the number of requests at which it stops paying."""
     built = lanes(model, [plan.lane])
     seats = seats_of(plan)
-    demand, scheduler = demand_of(workload), _scheduler(plan)
+    demand, scheduler = demand_of(workload), scheduler_for(plan)
     both = joined([times_of(model, s, built, 0) for s in (plan, setup)])
     rates = closed_loop(both, np.broadcast_to(seats, (2, len(seats))), demand, scheduler).output_tokens_per_s
     with np.errstate(divide="ignore", invalid="ignore"):
