@@ -28,6 +28,7 @@ from catalog.charts import (
 Point = tuple[float, float, str]  # x, y, what it is
 Series = Mapping[str, Sequence[Point]]
 EDGE = WIDTH - RIGHT
+OTHER = 5  # the hue of what has no roof of its own
 
 
 def span(values: Sequence[float], start: float, end: float) -> Log:
@@ -36,9 +37,9 @@ def span(values: Sequence[float], start: float, end: float) -> Log:
     return Log(low, max(high, low * 4), start, end)
 
 
-def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> str:
-    """TFLOP/s over FLOP per byte: the data sheet's roofs as lines, what was measured as points."""
-    shown = [p for p in points if p[0] > 0 and p[1] > 0]
+def roofline(roofs: Sequence[Roof], points: Mapping[int | None, Sequence[Point]]) -> str:
+    """TFLOP/s over FLOP per byte: the data sheet's roofs as lines; measured points, by the number of the roof above."""
+    shown = [p for under in points.values() for p in under if p[0] > 0 and p[1] > 0]
     if not roofs or not shown:
         return ""
     ridges = [roof.ridge_flops_per_byte for roof in roofs]
@@ -47,18 +48,20 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> str:
     body = axes(x, y, "FLOP per byte of memory moved (log)", "TFLOP/s (log)", short, short)
     inside = [r for r in roofs if y.low < r.gb_per_s * x.low / 1000]  # others begin below the picture
     ends = apart([y(roof.tflops) for roof in roofs])
+    for under, found in points.items():
+        hue = OTHER if under is None else under % HUES
+        body += "".join(dot(x(px), y(py), text, hue, 2) for px, py, text in found if px > 0 and py > 0)
     for hue, (roof, end) in enumerate(zip(roofs, ends, strict=True)):
         from_x = (
             x if roof in inside else Log(y.low * 1000 / roof.gb_per_s, x.high, x(y.low * 1000 / roof.gb_per_s), EDGE)
         )
         body += one_roof(roof, from_x, y, end, hue % HUES)
-    body += "".join(dot(x(px), y(py), text) for px, py, text in shown)
     best = max(shown, key=lambda p: p[1])
     words = f"{len(shown)} measurements; the highest is {short(best[1])} TFLOP/s, {best[2]}"
     return svg("roofline", "Measurements over the roof of the data sheet", words, body)
 
 
-def dot(px: float, py: float, text: str, hue: int = 5, radius: float = 3) -> str:
+def dot(px: float, py: float, text: str, hue: int, radius: float) -> str:
     tip = f"<title>{escape(text)}</title>"
     return f'<g class="hue-{hue}">{tip}<circle class="dot" cx="{px}" cy="{py}" r="{radius}"/></g>'
 

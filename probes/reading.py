@@ -1,5 +1,6 @@
 """What the pages say of results: headline figures, pictures, tables, two results side by side."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from probes.results import USED
 
 ROOF_KINDS = ("gemm", "grouped_gemm", "attention_prefill", "attention_decode", "mlp", "block", "decode_step")
 MOST_RESULTS = 60
+MOST_MOVED = 30
 BOUNDS = ("value", "low", "high")
 Entry = Mapping[str, Any]
 
@@ -29,7 +31,15 @@ class Headline:
 
 
 def words(key: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in key.items())
+    return " ".join(f"{name}={size(value) if name.endswith('bytes') else value}" for name, value in key.items())
+
+
+def size(value: Any) -> Any:
+    """Whole binary units where they say it exactly: 8589934592 is 8GiB."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if isinstance(value, int) and value >= factor and value % factor == 0:
+            return f"{value // factor}{unit}"
+    return value
 
 
 def rate_text(kind: str, flops_per_s: float | None, bytes_per_s: float | None) -> str:
@@ -80,7 +90,7 @@ def pictures(result: Result, rows: Sequence[Measurement]) -> list[tuple[str, str
     links = by_size(native, plausibility.COLLECTIVES, "bytes")
     roof = over_roof(result.accelerator, native)
     drawn = [
-        ("Over the roof", roof, "Lines: the data sheet. Points: kernels by what they must compute and move."),
+        ("Over the roof", roof, "Lines: the data sheet. Points: kernels, in their dtype's colour."),
         ("Matrix multiplies by rows", by_rows(native), "The best shape of each dtype and number of rows."),
         ("Memory by size", sizes, "What is read and written, over time."),
         ("Collectives by size", links, "Bytes that cross one chip's link, over time."),
@@ -94,11 +104,13 @@ def over_roof(chip: Accelerator | None, rows: Sequence[Measurement]) -> str:
     used = {str(m.key.get("dtype")) for m in rows if m.kind == "gemm"}
     rates = {dtype: rate for dtype, rate in chip.dense_tflops.items() if dtype in used}
     lines: list[Roof] = roofs(rates, chip.memory_gb_per_s)
-    points = [
-        (m.flops / m.bytes, m.flops_per_s / 1e12, f"{m.kind} {words(m.key)}: {sig(m.flops_per_s / 1e12)} TFLOP/s")
-        for m in rows
-        if m.kind in ROOF_KINDS and m.flops and m.bytes and m.flops_per_s
-    ]
+    points: dict[int | None, list[charts.Point]] = {}
+    for m in rows:
+        if m.kind in ROOF_KINDS and m.flops and m.bytes and m.flops_per_s:
+            rate, peak = m.flops_per_s / 1e12, rates.get(str(m.key.get("dtype")))
+            under = next((n for n, roof in enumerate(lines) if roof.tflops == peak), None)
+            text = f"{m.kind} {words(m.key)}: {sig(rate)} TFLOP/s"
+            points.setdefault(under, []).append((m.flops / m.bytes, rate, text))
     return charts.roofline(lines, points)
 
 
@@ -193,7 +205,9 @@ def comparison(one: Result, other: Result) -> dict[str, Any]:
         {"kind": kind, "count": len(found), "median": statistics.median(found), "low": min(found), "high": max(found)}
         for kind, found in kinds.items()
     ]
-    return {"rows": rows, "summary": summary, "differences": list(differences(one, other))}
+    rows.sort(key=lambda row: -abs(math.log(row["ratio"])))
+    split = {"moved": rows[:MOST_MOVED], "rest": rows[MOST_MOVED:]}
+    return {"rows": rows, **split, "summary": summary, "differences": list(differences(one, other))}
 
 
 def differences(one: Result, other: Result) -> Iterable[tuple[str, Any, Any]]:

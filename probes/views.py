@@ -61,7 +61,8 @@ def queue(request: HttpRequest) -> HttpResponse:
         return render(request, "probes/workers.html", overview(request, form), status=422)
     for agent in form.cleaned_data["machines"]:
         jobs.request(form.spec(), wanted_agent=agent, requested_by=who(request))
-    messages.success(request, f"{len(form.cleaned_data['machines'])} jobs wait for their machines.")
+    many = len(form.cleaned_data["machines"])
+    messages.success(request, "1 job waits for its machine." if many == 1 else f"{many} jobs wait for their machines.")
     return redirect("workers")
 
 
