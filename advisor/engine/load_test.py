@@ -139,8 +139,8 @@ def _aiperf(load: Load) -> list[str]:
     # the server's own counts: text that was detokenised and is tokenised again has another length
     words += ["--use-server-token-count", "--input-file", TRACE, "--custom-dataset-type", "mooncake_trace"]
     words += ["--isl-block-size", str(BLOCK_TOKENS), "--extra-inputs", "ignore_eos:true", "--random-seed", str(SEED)]
-    if load.concurrency:
-        words += ["--ignore-trace-delays", "--concurrency", str(load.concurrency)]
+    if load.concurrency:  # a trace with arrivals is replayed at them unless told otherwise
+        words += ["--no-fixed-schedule", "--concurrency", str(load.concurrency)]
         words += ["--request-count", str(load.requests)]
     else:
         words += ["--fixed-schedule"]
