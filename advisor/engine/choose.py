@@ -62,7 +62,7 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     if workload.objective == "throughput":
         return np.asarray(-f.capacity_requests_per_s / f.chips + tie)
     if workload.objective in ("energy", "carbon"):
-        return np.asarray(watts * (grid if workload.objective == "carbon" else 1.0) + tie)
+        return np.asarray(watts * (grid if workload.objective == "carbon" else 1.0) * (1.0 + tie))
     if workload.objective == "balanced":
         w = weights_of(workload)
         cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s

@@ -265,8 +265,8 @@ def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stag
 def best_offers(
     workload: Workload, catalog: Catalog, kept: Sequence[Lane], carrying: Array, load: Array
 ) -> tuple[Array, Array, Array, int]:
-    """Per candidate the cheapest offer (the greenest under `carbon`): (USD per hour, its index, paid share of the
-    hours, candidates priced). `carrying`: replicas without spares.
+    """Per candidate the cheapest offer (under `carbon` the greenest of those within the budget): (USD per hour, its
+    index, paid share of the hours, candidates priced). `carrying`: replicas without spares.
 
     A batch gives back what is rented without a term when it is done: it pays for its `load`, the share of time it
     runs. A bought host pays for the power that it draws at this load.
@@ -303,8 +303,7 @@ def best_offers(
             )
             if workload.kind == BATCH and o.term in BY_THE_HOUR:
                 cost = cost * np.minimum(load[rows] + started_fraction(workload), 1.0)
-            grid = o.kgco2e_per_kwh or 1.0  # unknown: as coal
-            first = np.where(np.isfinite(cost), grid, np.inf) if workload.objective == "carbon" else cost
+            first = greenness(workload, o, cost) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
             leading[rows] = np.where(better, first, leading[rows])
             usd[rows] = np.where(better, cost, usd[rows])
@@ -312,6 +311,13 @@ def best_offers(
             best[rows] = np.where(better, index, best[rows])
             priced += len(rows)
     return usd, best, share, priced
+
+
+def greenness(workload: Workload, o: Offer, cost: Array) -> Array:
+    """What an offer is chosen by under `carbon`, lower is better: its grid, and first whether it can be paid."""
+    most = workload.constraints.max_usd_per_month
+    dear = 0.0 if most is None else np.where(cost * HOURS_PER_MONTH > most, 1e6, 0.0)
+    return np.where(np.isfinite(cost), (o.kgco2e_per_kwh or 1.0) + dear, np.inf)  # unknown: as coal
 
 
 def _with_held(o: Offer, instances: Array, cost: Array) -> Array:

@@ -15,7 +15,7 @@ from .candidates import CONCURRENCY, Catalog
 from .choose import Scale, final_score, table_scores
 from .drafting import drafts_of, methods_of, plain, published
 from .encoder import EMBEDDING, has_encoder
-from .evaluate import HEADROOM_FRACTION, demand_of, estimated_excess, evaluate, tpot_limit_s
+from .evaluate import HEADROOM_FRACTION, demand_of, evaluate, meets, tpot_limit_s
 from .lane import Lane, Lanes, take
 from .launch_variants import DRAFTING, POOLING
 from .plan import BATCH, Lengths, Workload
@@ -59,7 +59,7 @@ def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -
     if not table.wanted:
         return None
     score = table_scores(workload, table, scale)
-    promising = np.where(estimated_excess(workload, table) <= 1.0, score, np.inf)
+    promising = np.where(meets(workload, table), score, np.inf)
     trials, best = Trials(workload, replace(catalog, offers=(s.offer,)), table), None
     for place in np.argsort(promising, axis=None, kind="stable")[:DESIGNS]:
         row, column = (int(v) for v in np.unravel_index(place, promising.shape))

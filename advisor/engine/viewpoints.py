@@ -25,25 +25,27 @@ CARBON = "carbon"  # the one objective that takes another offer than the cheapes
 PRICED = ("cost", "balanced")  # objectives that weigh the price themselves
 
 
-def bounded(workload: Workload, trials: Trials, scale: Scale) -> Workload:
+def bounded(workload: Workload, trials: Trials, scale: Scale) -> tuple[Workload, Trials]:
     """The question with the price bound of the views, where its objective does not look at the price.
 
-    As it is where the planner named a budget, and where nothing holds.
+    As it is where the planner named a budget, and where nothing holds. Under `carbon` each candidate then has the
+    greenest offer within the bound.
     """
     if workload.objective in PRICED or workload.constraints.max_usd_per_month is not None:
-        return workload
-    asked = replace(workload, objective="cost")
-    table = reoffered(asked, trials.catalog, trials.table) if workload.objective == CARBON else trials.table
-    cheapest = _winner(asked, trials.among(table), scale)
+        return workload, trials
+    asked, green = replace(workload, objective="cost"), workload.objective == CARBON
+    by_price = trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
+    cheapest = _winner(asked, by_price, scale)
     if cheapest is None:
-        return workload
+        return workload, trials
     most = DEAREST_FACTOR * cheapest.usd_per_hour * HOURS_PER_MONTH
     limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=DEAREST_FACTOR)
-    return replace(workload, constraints=limits)
+    asked = replace(workload, constraints=limits)
+    return asked, trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
 
 
 def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Scored]:
-    """The winner of each view; none where nothing holds."""
+    """The winner of each view; none where nothing holds, and no greenest where no power is known."""
     found: dict[str, Scored] = {}
     within = workload.constraints
     by_offers = {(workload.objective == CARBON): trials}
@@ -53,7 +55,7 @@ def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Sc
         if green not in by_offers:
             by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
         best = _winner(asked, by_offers[green], scale)
-        if best is not None:
+        if best is not None and not (green and math.isnan(best.watts)):
             found[view] = best
             if view == "cheapest":
                 most = DEAREST_FACTOR * best.usd_per_hour * HOURS_PER_MONTH

@@ -1,5 +1,8 @@
 """An objective that does not look at the price is sought among what costs at most five times the cheapest."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from advisor.engine.money import HOURS_PER_MONTH
@@ -49,3 +52,19 @@ def test_an_objective_that_weighs_the_price_has_none(objective):
 def test_where_nothing_holds_there_is_no_bound():
     answer = first(objective="latency", slo=Slo(ttft_p95_s=1e-6))
     assert answer.ranked == () and answer.bound_usd_per_month is None
+
+
+def test_the_greenest_offer_is_one_that_can_be_paid():
+    green = offer("big", 400.0, region="hydro", kgco2e_per_kwh=0.01)
+    answer = search(question(variants="no", objective="carbon"), catalog(offers=(*catalog().offers, green)))
+    assert answer.ranked[0].offer.region == "north" and answer.views["greenest"] == 0
+    near = offer("big", 6.0, region="hydro", kgco2e_per_kwh=0.01)
+    answer = search(question(variants="no", objective="carbon"), catalog(offers=(*catalog().offers, near)))
+    assert answer.ranked[0].offer.region == "hydro"
+
+
+def test_where_no_power_is_known_the_cheapest_leads_and_nothing_is_called_greenest():
+    dark = catalog(accelerators=tuple(replace(a, watts=math.nan) for a in catalog().accelerators))
+    by_carbon, by_cost = (search(question(variants="no", objective=o), dark) for o in ("carbon", "cost"))
+    assert by_carbon.ranked[0].usd_per_hour == by_cost.ranked[0].usd_per_hour
+    assert "greenest" not in by_carbon.views and "greenest" not in by_cost.views
