@@ -379,7 +379,10 @@ def preset(slug: str) -> dict[str, Any] | None:
         return None
     raw = workload.load(paths[slug].read_text())
     if isinstance(raw.get("workloads"), list):  # its files stand beside it
-        raw["workloads"] = [workload.load(preset_folder().joinpath(name).read_text()) for name in raw["workloads"]]
+        raw["workloads"] = [
+            workload.load(preset_folder().joinpath(part).read_text()) if isinstance(part, str) else part
+            for part in raw["workloads"]
+        ]
     return workload.parse(raw)
 
 

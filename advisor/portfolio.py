@@ -10,6 +10,7 @@ from advisor.engine.money import HOURS_PER_MONTH
 from advisor.engine.plan import BATCH
 from advisor.engine.portfolio import DAY_HOURS, Member, Run, Shared, shared
 from advisor.mixing import rounded
+from advisor.packing import packing_json
 
 Json = dict[str, Any]
 Progress = Callable[[str, float], None]
@@ -103,7 +104,8 @@ def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shar
         told["shared"] = shared_json(members, found)
         told["saving_usd_per_month"] = rounded(saving)
         told["saving_fraction"] = rounded(1 - found.usd_per_hour / found.alone_usd_per_hour, 4)
-    return {**told, "said": said(told)}
+    told["packed"] = packing_json(members, found.alone_usd_per_hour)
+    return {**told, "said": " ".join(filter(None, (said(told), (told["packed"] or {}).get("said"))))}
 
 
 def shared_json(members: Sequence[Member], found: Shared) -> Json:

@@ -213,7 +213,20 @@ def shared(result: Row) -> list[str]:
             f"{figure(h['requests_per_s'])} requests/s"
             for h in r["hours"]
         ]
-    return [*lines, ""]
+    return [*lines, *side_by_side(told.get("packed") or {}), ""]
+
+
+def side_by_side(told: Row) -> list[str]:
+    """Of small models on the same cards: which are on which, as processes and in hardware instances."""
+    return [
+        f"- {way}, card {k}: "
+        + ", ".join(
+            f"{t['workload']} {t['partition'] or ''}".strip() + f" {figure(t['memory_gib'])} GiB"
+            for t in card["tenants"]
+        )
+        for way in ("processes", "instances")
+        for k, card in enumerate((told.get(way) or {}).get("cards", []), 1)
+    ]
 
 
 def by_token(result: Row, most: int = 5) -> list[str]:

@@ -15,6 +15,7 @@ from advisor.engine.search import Answer, Catalog
 from advisor.engine.sharing import TIME, Merged, Way, merged, ways
 
 Json = dict[str, Any]
+MIG = "MIG"  # profiles of one card may differ
 GIB, MIB = 2.0**30, 2.0**20
 # what one engine's neighbours on the card can do to it
 ISOLATION = {
@@ -38,6 +39,8 @@ def partitions_of(row: Json) -> tuple[Partition, ...]:
             compute_fraction=p["cores"] / row["cores"],
             cores=p["cores"],
             sram_fraction=p["l2_slices"] / found["memory_slices"],
+            compute_slices_fraction=p["compute_slices"] / found["compute_slices"] if found["way"] == MIG else 0.0,
+            memory_slices_fraction=p["memory_slices"] / found["memory_slices"] if found["way"] == MIG else 0.0,
         )
         for p in found.get("profiles", [])
         if p["instances"] > 1

@@ -54,7 +54,7 @@ BARE |= {
     "winner_after",
 }
 # One figure over another of the same unit; places in a ranking.
-BARE |= {"gain_ratio", "plan_ratio", "variants"}
+BARE |= {"gain_ratio", "plan_ratio", "variants", "stretch"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
 

@@ -117,6 +117,8 @@ class Partition:
     compute_fraction: float
     cores: int
     sram_fraction: float
+    compute_slices_fraction: float = 0.0  # that an instance takes of what profiles can be mixed in; 0: equal parts only
+    memory_slices_fraction: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
