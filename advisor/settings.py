@@ -62,6 +62,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "advisor.body_limit.refuse_long_bodies",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -76,7 +77,8 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "advisor.urls"
 WSGI_APPLICATION = "advisor.wsgi.application"
-LOGIN_URL = "admin:login"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = LOGOUT_REDIRECT_URL = "ask"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

@@ -3,6 +3,7 @@
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib import admin
+from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
@@ -26,6 +27,8 @@ urlpatterns = [
     path("catalog/", include("catalog.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", docs, name="api-docs"),
+    path("login", LoginView.as_view(template_name="advisor/login.html"), name="login"),
+    path("logout", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

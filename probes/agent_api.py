@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from advisor.api import StrictJSONParser, problems
 from advisor.problems import Conflict, TooLarge
-from probes import agents, jobs, limits, results
+from probes import agents, intake, jobs, limits, results
 from probes.models import Agent, Result
 
 PROTOCOL = "1"
@@ -92,6 +92,10 @@ class Facts(serializers.JSONField):
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict) or len(str(data)) > 64 * 1024:
             raise serializers.ValidationError("must be an object of at most 64 KB")
+        try:
+            intake.look_through(data)
+        except intake.IntakeError as error:
+            raise serializers.ValidationError(str(error)) from None
         return super().to_internal_value(data)
 
 

@@ -93,10 +93,14 @@ class SpecBody(serializers.Serializer[Any]):
 
 
 class JobBody(serializers.Serializer[Any]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].queryset = agents.visible().filter(revoked_at=None)  # type: ignore[attr-defined]
+
     spec = SpecBody()
     wanted = Labels(required=False, default=dict, help_text="Labels that the machine must carry")
     agent: serializers.PrimaryKeyRelatedField[Agent] = serializers.PrimaryKeyRelatedField(
-        queryset=Agent.objects.filter(revoked_at=None), required=False, allow_null=True, help_text="This machine only"
+        queryset=Agent.objects.none(), required=False, allow_null=True, help_text="This machine only"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from probes.agent.spec import KINDS
 
 MOST_DEPTH = 8
 MOST_ENTRIES = 5000
+UNKEPT = re.compile("[\0\ud800-\udfff]")
 Json = dict[str, Any]
 
 
@@ -144,13 +146,15 @@ def no_constant(name: str) -> None:
 
 
 def look_through(value: Any, depth: int = 1) -> None:
-    """Refuses what nests too deep and what is not finite (1e999 is read as infinity)."""
+    """Refuses what nests too deep, what is not finite (1e999 is read as infinity) and text that no database keeps."""
     if depth > MOST_DEPTH:
         raise refused("", "nested too deeply", f"at most {MOST_DEPTH} levels")
     if isinstance(value, float) and not math.isfinite(value):
         raise refused("", "a number is not finite", "finite numbers")
+    if isinstance(value, str) and UNKEPT.search(value):
+        raise refused("", "a text holds NUL or half of a surrogate pair", "Unicode text")
     if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
+        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
             look_through(inner, depth + 1)
 
 

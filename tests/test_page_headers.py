@@ -62,3 +62,22 @@ def test_an_error_of_ours_is_a_plain_page_without_a_trace(client: Client, monkey
     response = client.get("/")
     assert response.status_code == 500
     assert "Something went wrong here" in response.content.decode() and "Traceback" not in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "mebibytes", "refused"),
+    [("/workers/queue", 6, True), ("/workers/queue", 4, False), ("/advice/x/options/1/load-tests", 20, False)],
+)
+def test_an_upload_is_refused_before_any_of_it_is_written_to_disk(
+    path: str, mebibytes: int, refused: bool, client: Client
+) -> None:
+    class Unread:
+        def read(self, *size: int) -> bytes:
+            assert not refused, "read"
+            return b""
+
+        readline = read
+
+    said = {"CONTENT_LENGTH": str(mebibytes * 2**20), "CONTENT_TYPE": "multipart/form-data; boundary=x"}
+    response = client.post(path, **said, **{"wsgi.input": Unread()})
+    assert (response.status_code == 413) is refused

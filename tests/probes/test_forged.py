@@ -97,6 +97,8 @@ REFUSED: dict[str, Change] = {
     "text for a number": lambda d: d.update(duration_s="12"),
     "nothing measured": lambda d: d.update(results=[]),
     "nested too deeply": lambda d: d["host"].update(a=[[[[[[[[[[1]]]]]]]]]]),
+    "text that no database keeps": lambda d: d["device"].update(name="H200\0"),
+    "half of a surrogate pair": lambda d: d["host"].update({"\ud800": 1}),
     "an array as document": lambda d: d.update(__list=True),
 }
 

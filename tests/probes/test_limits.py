@@ -122,3 +122,22 @@ def test_no_token_is_kept_as_it_was_shown() -> None:
     kept = f"{vars(row)} {Agent.objects.values()}"
     assert token not in kept and agent.token not in kept
     assert timezone.now() + timedelta(days=89) < Agent.objects.get().token_expires_at
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800", "a\udfff"])
+def test_facts_that_no_database_keeps_are_refused(text: str) -> None:
+    token, _ = agents.enrol({})
+    agent = FakeAgent(token="none")
+    for facts in ({"a": [text]}, {text: 1}):
+        assert agent.register(token, inventory=facts).status_code == 400
+        assert FakeAgent(f"g-{len(facts)}").lease(device=facts).status_code == 400
+    assert agent.register(token).status_code == 201
+
+
+def test_a_job_is_queued_only_for_a_machine_of_this_installation(client: Client) -> None:
+    from catalog.models import Organisation
+
+    agent = FakeAgent()
+    Agent.objects.update(organisation=Organisation.objects.create(slug="other", name="Other"))
+    body = {"spec": {"suite": "quick"}, "agent": agent.pk}
+    assert client.post("/api/v1/probe-jobs", body, content_type="application/json").status_code == 400

@@ -1,0 +1,32 @@
+"""No request is longer than anybody may send: Django writes an upload to disk before a view can refuse it."""
+
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+
+from advisor.load_results import MAX_BYTES
+
+MOST_BYTES = 5 * 2**20  # a machine's result is at most 4 MiB, a workload 1
+FILES = "/load-tests"  # where result files of load generators go, on the page and in the API
+FORM_BYTES = 64 * 1024  # what a form adds to its file
+
+Respond = Callable[[HttpRequest], HttpResponse]
+
+
+def refuse_long_bodies(get_response: Respond) -> Respond:
+    """Middleware. A body without a length is none: WSGI reads as many bytes as Content-Length says."""
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        most = MAX_BYTES + FORM_BYTES if request.path.endswith(FILES) else MOST_BYTES
+        if length_of(request) <= most:
+            return get_response(request)
+        from advisor.views import trouble  # here: middleware is made before the applications are ready
+
+        return trouble(request, 413, f"The body has more than {most // 2**20} MiB. Send less.")
+
+    return respond
+
+
+def length_of(request: HttpRequest) -> int:
+    given = request.META.get("CONTENT_LENGTH") or "0"
+    return int(given) if given.isascii() and given.isdigit() else 0
