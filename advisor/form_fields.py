@@ -238,6 +238,16 @@ RUN = Group(
                 ("no", "no"),
             ),
         ),
+        Field("adapters.count", "LoRA adapters", WHOLE, "Served beside the model, none merged; empty: none"),
+        Field("adapters.rank", "Rank of the adapters", WHOLE, "Of the largest; empty: 16"),
+        Field("adapters.active", "Adapters in use at one moment", WHOLE, "Distinct ones, kept on the chip; empty: all"),
+        Field(
+            "adapters.targets",
+            "Matrices that the adapters change",
+            ONE_OF,
+            "Experts carry none",
+            choices=(("", "all, where there are adapters"), ("all", "all"), ("attention", "those of attention")),
+        ),
         Field(
             "variants",
             "Speculative decoding and separate pools",

@@ -90,6 +90,10 @@ FILLED = {
     "tco.grid_kgco2e_per_kwh": ", ".join(["0.3"] * 24),
     "traffic.load_curve": HOURS,
     "task": "code",
+    "constraints.partitions": "required",
+    "adapters.count": "50",
+    "adapters.active": "8",
+    "adapters.targets": "attention",
 }
 
 
@@ -107,6 +111,8 @@ def test_a_form_is_a_file_is_the_same_question():
     assert spec["weights"] == {"cost": 2, "lock_in": 0.5} and spec["team"] == {"ttnn": 3}
     assert (spec["speculative"], spec["disaggregated"], spec["probe"]) == ("no", "no", "preferred")
     assert spec["constraints"]["kv_formats"] == {"allow": ["bf16", "fp16"], "deny": []}
+    assert spec["adapters"] == {"count": 50, "rank": 16, "active": 8, "targets": "attention"}
+    assert spec["constraints"]["partitions"] == "required"
     assert spec["tco"]["pue"] == 1.2 and spec["traffic"]["load_curve"][167] == 16.8
     assert parse(as_file(spec)) == spec
     initial = from_spec(spec)
@@ -129,6 +135,8 @@ def test_a_preset_as_a_file_is_the_same_question(slug: str):
         ("traffic.load_curve", "busy", "office_hours"),
         ("traffic.load_curve", "1, 2, 3", "168"),
         ("constraints.frameworks.allow", "vlm", "not in the catalog"),
+        ("adapters.count", "many", "whole number"),
+        ("adapters.count", "-1", "at least 0"),
         ("tco", "pue", "must be a number"),
         ("tco", "no-such-key: 1", "not in the catalog"),
         ("tco.power_cap_fraction", "0.1", "0.3"),
