@@ -113,3 +113,39 @@ def test_the_line_to_paste_runs_only_the_file_that_was_meant(pyz: Path, changed:
     line = line.replace("python3", sys.executable).split(" run ")[0] + " --version"
     done = subprocess.run(["sh", "-c", line], cwd=pyz.parent, capture_output=True, text=True, timeout=120)
     assert (spec.AGENT_VERSION in done.stdout, done.returncode == 0) == (runs, runs)
+
+
+# --- what an operator would look for in the sources --------------------------------------------------------------
+
+LISTENS = {"socketserver", "http.server", "xmlrpc.server", "asyncio", "wsgiref", "multiprocessing.managers"}
+LOADS_CODE = {"pickle", "shelve", "marshal", "dill", "cloudpickle", "code", "codeop", "imp", "ftplib", "telnetlib"}
+RUNS_TEXT = {"eval", "exec", "compile", "__import__"}
+
+
+def suspicious(text: str) -> set[str]:
+    """Modules that listen or load code, text that is run, shells, and sockets made by hand."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & (LISTENS | LOADS_CODE)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or ""} & (LISTENS | LOADS_CODE)
+        elif isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in RUNS_TEXT or name in ("os.system", "os.popen", "torch.load"):
+                found.add(name)
+            if name.startswith("socket.") and name != "socket.gethostname":
+                found.add(name)
+            if any(k.arg == "shell" and ast.unparse(k.value) != "False" for k in node.keywords):
+                found.add("shell")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(stub_suite.ROOT)))
+def test_no_file_listens_loads_code_or_runs_text(path: Path) -> None:
+    assert suspicious(path.read_text()) == set()
+
+
+def test_what_an_operator_would_not_want_is_seen() -> None:
+    text = "import pickle, socket\nfrom http.server import HTTPServer\neval('1')\nsocket.socket()\nrun(a, shell=True)"
+    assert suspicious(text) == {"pickle", "http.server", "eval", "socket.socket", "shell"}
