@@ -58,8 +58,11 @@ class Catalog:
 
 def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:
     """The offers that the planner's providers, regions and ways of paying leave."""
-    c = workload.constraints
-    return [o for o in catalog.offers if _left(o, c) and refusal(o, c) is None]
+    return [o for o in catalog.offers if allowed(o, workload.constraints)]
+
+
+def allowed(o: Offer, c: Constraints) -> bool:
+    return _left(o, c) and refusal(o, c) is None
 
 
 def _left(o: Offer, c: Constraints) -> bool:

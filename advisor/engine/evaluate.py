@@ -2,13 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
 
-from .candidates import CONCURRENCY, Catalog, offers_for
+from .candidates import CONCURRENCY, Catalog, allowed
 from .demand import Users
 from .encoder import EMBEDDING, batch_capacity_requests_per_s, batch_latency_p95_s
 from .hardware import Accelerator
@@ -275,7 +275,7 @@ def best_offers(
     usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
     share = np.ones(replicas.shape)
     leading = np.full(replicas.shape, np.inf)
-    offers = _offers_by_chip(workload, catalog)
+    offers = _offers_by_chip(workload, catalog, {w.choice.accelerator.slug for w in kept})
     groups: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     for row, w in enumerate(kept):
         groups[(w.choice.accelerator.slug, w.choice.tp * w.choice.dp, w.choice.pp)].append(row)
@@ -350,10 +350,10 @@ def licence_of(catalog: Catalog, lane: Lane) -> float:
     return licence_usd_per_hour(catalog.licences, lane.choice.accelerator.vendor, lane.framework.slug)
 
 
-def _offers_by_chip(workload: Workload, catalog: Catalog) -> Mapping[str, list[tuple[int, Offer]]]:
-    allowed, found = {id(o) for o in offers_for(workload, catalog)}, defaultdict(list)  # hashing an offer is slow
+def _offers_by_chip(workload: Workload, catalog: Catalog, slugs: Set[str]) -> Mapping[str, list[tuple[int, Offer]]]:
+    found = defaultdict(list)
     for i, o in enumerate(catalog.offers):
-        if id(o) in allowed:
+        if o.accelerator in slugs and allowed(o, workload.constraints):
             found[o.accelerator].append((i, o))
     return found
 

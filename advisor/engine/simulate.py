@@ -24,6 +24,8 @@ from .stepping import (
 from .steptime import BURST, MIXED, POISSON, POLICIES, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
 
 Z95 = 1.6448536269514722  # 95th percentile of the standard normal
+BATCHES = 5
+SURE = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,20 +62,41 @@ class Simulation:
         found: list[float] = np.percentile(self._values(metric), percents).tolist()
         return found
 
-    def standard_error(self, metric: str, batches: int = 20) -> float:
+    def standard_error(self, metric: str) -> float:
         """Standard error of the mean by batch means, which allow for requests being correlated."""
-        values = self._values(metric)
-        size = len(values) // batches
-        if size < 2:
-            return math.inf
-        means = values[: size * batches].reshape(batches, size).mean(axis=1)
-        return float(means.std(ddof=1) / math.sqrt(batches))
+        return batch_error(self._values(metric))
+
+    def bounds(self, metric: str, percent: float) -> tuple[float, float]:
+        """Where the percentile of all requests lies, seen from this sample; infinite where the sample does not reach.
+
+        By the share of requests above the percentile: it is counted in batches, as slow requests come in bursts, and
+        is at least as uncertain as that of independent ones. Wrong at either end once in a hundred; once in twenty
+        where bursts outlast a batch (tests/engine/test_pilot.py).
+        """
+        values, share = self._values(metric), percent / 100
+        ordered, count = np.sort(values), len(values)
+        late = values > ordered[math.ceil(share * count) - 1]
+        error = SURE * max(batch_error(late, BATCHES), math.sqrt(share * (1 - share) / count))
+        low, high = (share - error) * count, (share + error) * count
+        return (
+            float(ordered[math.floor(low) - 1]) if low >= 1 else 0.0,
+            float(ordered[math.ceil(high) - 1]) if high <= count else math.inf,
+        )
 
     def _values(self, metric: str) -> np.ndarray:
         values = getattr(self, metric)
         if len(values):
             return values
         return np.array([0.0 if len(self.ttft_s) else math.inf])  # one-token outputs have no TPOT
+
+
+def batch_error(values: np.ndarray, batches: int = 20) -> float:
+    """Standard error of the mean of correlated values, from the means of batches of them; infinite for too few."""
+    size = len(values) // batches
+    if size < 2:
+        return math.inf
+    means = values[: size * batches].reshape(batches, size).mean(axis=1)
+    return float(means.std(ddof=1) / math.sqrt(batches))
 
 
 def simulate(

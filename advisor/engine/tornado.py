@@ -19,7 +19,7 @@ from .money import HOURS_PER_MONTH
 from .odds import growth
 from .plan import BATCH, Lengths, Workload
 from .steptime import StepTimes
-from .trials import HOPELESS, PILOT_REQUESTS, Scored, excess
+from .trials import PILOT_REQUESTS, Scored, excess, excess_bounds
 from .verify import REQUESTS, verify
 
 Array = np.ndarray
@@ -160,14 +160,15 @@ def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> floa
 
 
 def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
-    """Whether this many replicas of a deployment keep every limit in simulation; a pilot is enough far off them."""
+    """Whether this many replicas of a deployment keep every limit in simulation; a pilot is enough where it is sure."""
     assert table.built is not None
     rate = workload.requests_per_s_peak / (replicas * s.lane.choice.lanes)
     for requests in (PILOT_REQUESTS, REQUESTS):
-        beyond = excess(workload, verify(workload, table.built.times, s.row_index, s.lane, rate, requests))
-        if beyond > HOPELESS or beyond < 1 / HOPELESS:
+        seen = verify(workload, table.built.times, s.row_index, s.lane, rate, requests)
+        low, high = excess_bounds(workload, seen)
+        if low > 1 or high <= 1:
             break
-    return beyond <= 1
+    return excess(workload, seen) <= 1
 
 
 def needed(workload: Workload, field: Field) -> tuple[Array, Array]:

@@ -35,11 +35,11 @@ from .money import (
 from .plan import BATCH, OWNED, Offer, Workload
 from .power import Phases, phases
 from .site import bought, held, merged
-from .verify import REQUESTS, Verified, verify, verify_trace
+from .verify import REQUESTS, Bounds, Verified, verify, verify_trace
 
-PILOT_REQUESTS = 500  # with 300 one burst of long prompts in this sample lost 8 % of designs that hold
-HOPELESS = 1.5  # a pilot this far beyond a limit is not simulated further
-LOST = 2.5  # beyond this neither a quarter more replicas nor more requests change the verdict
+PILOT_REQUESTS = 500
+HOPELESS = 1.5  # of recorded requests: a design this far beyond a limit is not tried under them
+LOST = 2.5  # surely beyond this neither a quarter more replicas nor more requests change the verdict
 SETTLED_FRACTION, PILOT_SETTLED_FRACTION = 0.03, 0.1  # of a rate of users
 MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
 
@@ -172,6 +172,21 @@ def excess(workload: Workload, v: Verified) -> float:
     return max(ratios)
 
 
+def excess_bounds(workload: Workload, v: Verified) -> Bounds:
+    """Between which values the excess lies, for all that so few requests can tell."""
+    low, high = (
+        replace(
+            v,
+            ttft_p95_s=v.ttft_p95_bounds_s[end],
+            tpot_p95_s=v.tpot_p95_bounds_s[end],
+            e2e_p95_s=v.e2e_p95_bounds_s[end],
+            late_fraction=v.late_fraction_bounds[end],
+        )
+        for end in (0, 1)
+    )
+    return excess(workload, low), excess(workload, high)
+
+
 def budget_excess(workload: Workload, s: Scored) -> float:
     """How far beyond its budgets of chips, money and power a deployment is; unknown power is infinitely far."""
     c = workload.constraints
@@ -254,11 +269,10 @@ class Trials:
         return self._seen[key]
 
     def tried(self, workload: Workload, design: Design) -> Trial:
-        """A pilot first; only a design that may hold is simulated in full."""
+        """A pilot first; only a design that may hold, for all that the pilot can tell, is simulated in full."""
         pilot = self.run(design, PILOT_REQUESTS)
-        beyond = excess(workload, pilot)
-        if beyond > HOPELESS:
-            return Trial(design=design, verified=pilot, excess_fraction=beyond, pilot=True)
+        if excess_bounds(workload, pilot)[0] > 1:
+            return Trial(design=design, verified=pilot, excess_fraction=excess(workload, pilot), pilot=True)
         return self.in_full(workload, design)
 
     def in_full(self, workload: Workload, design: Design) -> Trial:
@@ -273,7 +287,8 @@ class Trials:
         planned = int(self.table.replicas[row, column])
         most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
         first = self.tried(workload, Design(row=row, column=column, replicas=planned))
-        if first.excess_fraction <= 1 or (first.excess_fraction > LOST and planned >= 4):
+        lost = planned >= 4 and excess_bounds(workload, first.verified)[0] > LOST
+        if first.excess_fraction <= 1 or lost:
             return first
         best = self.tried(workload, Design(row=row, column=column, replicas=most))
         if best.excess_fraction > 1:

@@ -20,8 +20,8 @@ from .lane import Lane, Lanes, take
 from .launch_variants import DRAFTING, POOLING
 from .plan import BATCH, Lengths, Workload
 from .serving import closed_loop
-from .trials import HOPELESS, PILOT_REQUESTS, Pools, Scored, Trials, excess, over_budget, repriced
-from .verify import REQUESTS, Verified, scheduler_of, verify
+from .trials import PILOT_REQUESTS, Pools, Scored, Trials, excess, excess_bounds, over_budget, repriced
+from .verify import REQUESTS, Bounds, Verified, scheduler_of, verify
 
 TRIED = 3  # finalists
 DESIGNS = 2  # of each that are simulated
@@ -139,7 +139,7 @@ def simulated(
         return joined_pools(first, later, transfer_s)
 
     pilot = run(PILOT_REQUESTS)
-    return pilot if excess(workload, pilot) > HOPELESS else run(REQUESTS)
+    return pilot if excess_bounds(workload, pilot)[0] > 1 else run(REQUESTS)
 
 
 def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verified:
@@ -154,7 +154,13 @@ def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verifie
         ttft_standard_error_s=first.ttft_standard_error_s,
         e2e_p95_s=first.ttft_p95_s + transfer_s + later.e2e_p95_s,
         e2e_mean_s=first.ttft_mean_s + transfer_s + later.e2e_mean_s,
+        ttft_p95_bounds_s=added(first.ttft_p95_bounds_s, (wait_s, wait_s)),
+        e2e_p95_bounds_s=added(first.ttft_p95_bounds_s, later.e2e_p95_bounds_s, (transfer_s, transfer_s)),
     )
+
+
+def added(*bounds: Bounds) -> Bounds:
+    return sum(low for low, _ in bounds), sum(high for _, high in bounds)
 
 
 def _scored(

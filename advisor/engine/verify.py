@@ -10,6 +10,8 @@ from .simulate import Simulation, log_normal_sigma, simulate
 from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
 
 REQUESTS = 2000
+LATE_FACTOR = 1.5  # of a batch's pilot: its rate may be off by so much
+Bounds = tuple[float, float]
 SEED = 20261121
 POLICIES = {"chunked": CHUNKED, "prefill_first": PREFILL_FIRST, "mixed": MIXED, "static": STATIC}
 
@@ -39,6 +41,10 @@ class Verified:
     offered_requests_per_s: float = 0.0  # to the lane
     of_trace: "Verified | None" = None  # the same lane under its share of the recorded requests
     late_fraction: float = 0.0  # of a batch: of its deadline, start and last answers included; above 1 it is late
+    ttft_p95_bounds_s: Bounds = (0.0, math.inf)  # where the percentile of all requests may lie
+    tpot_p95_bounds_s: Bounds = (0.0, math.inf)
+    e2e_p95_bounds_s: Bounds = (0.0, math.inf)
+    late_fraction_bounds: Bounds = (0.0, math.inf)
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
@@ -116,6 +122,7 @@ def _seen(
         requests=requests,
         seed=SEED,
     )
+    late = _late(workload, rate_per_s, result) if client.kind == STEADY else 0.0
     ttft_p50_s, ttft_p95_s, ttft_p99_s = result.percentiles("ttft_s", 50, 95, 99)
     tpot_p50_s, tpot_p95_s, tpot_p99_s = result.percentiles("tpot_s", 50, 95, 99)
     return Verified(
@@ -138,5 +145,9 @@ def _seen(
         requests_per_s=result.requests_per_s,
         e2e_mean_s=result.mean("e2e_s"),
         offered_requests_per_s=rate_per_s,
-        late_fraction=_late(workload, rate_per_s, result) if client.kind == STEADY else 0.0,
+        late_fraction=late,
+        ttft_p95_bounds_s=result.bounds("ttft_s", 95),
+        tpot_p95_bounds_s=result.bounds("tpot_s", 95),
+        e2e_p95_bounds_s=result.bounds("e2e_s", 95),
+        late_fraction_bounds=(late / LATE_FACTOR, late * LATE_FACTOR),
     )
