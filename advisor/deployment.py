@@ -62,7 +62,9 @@ class Deployment(Section):
     framework: Annotated[Name | None, Field(description="Default: the first that runs this")] = None
     framework_version: Name | None = None
     isl: Annotated[Tokens, Field(description="Tokens of a request; of speech: positions of one window, 50 a second")]
-    osl: Annotated[int, Field(ge=0, le=1_000_000, description="0 or 1 for an embedding model, which generates none")]
+    osl: Annotated[
+        int, Field(ge=0, le=1_000_000, description="left out, 0 or 1 for an embedding model, which generates none")
+    ] = 0
     concurrency: Annotated[
         Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | Literal["max"],
         Field(description="Requests in flight in the whole deployment; max: as many as fit"),

@@ -181,6 +181,14 @@ FIELD = "traffic.trace"
 
 def requests_of(text: str) -> list[tuple[float, int, int]]:
     """(arrival in s from the first, input tokens, output tokens) in order of arrival. Raises WorkloadError."""
+    try:
+        return read_requests(text)
+    except csv.Error as trouble:
+        raise WorkloadError([error(FIELD, f"is not CSV: {trouble}", "a head line " + ",".join(COLUMNS))]) from None
+
+
+def read_requests(text: str) -> list[tuple[float, int, int]]:
+    """As `requests_of`; raises csv.Error too."""
     lines = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
     missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]
     if missing:

@@ -105,6 +105,7 @@ class ModelFilter(django_filters.FilterSet):
 
 class FrameworkFilter(django_filters.FilterSet):
     search = Search("name", "slug", "version", "settings")
+    slug = django_filters.CharFilter(field_name="slug", lookup_expr="exact", label="Slug")
     vendor = django_filters.CharFilter(field_name="settings__vendors", lookup_expr="icontains", label="Vendor")
     feature = django_filters.CharFilter(field_name="settings__features", lookup_expr="icontains", label="Feature")
     quantization = django_filters.CharFilter(

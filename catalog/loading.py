@@ -80,6 +80,7 @@ def upsert(model: type[models.Model], key: tuple[str, ...], given: Iterable[Row]
     rows = list(given)
     fixtures.refuse_duplicates(model._meta.model_name or "", rows, key)
     existing = {tuple(getattr(row, name) for name in key): row for row in model._default_manager.all()}
+    refuse_other_names(model, key, rows, existing.values())
     defaults = _defaults(model)
     create, change, fields = [], [], set()
     for row in rows:
@@ -97,6 +98,24 @@ def upsert(model: type[models.Model], key: tuple[str, ...], given: Iterable[Row]
     if change:
         bulk_update_with_history(change, model, sorted(fields), default_change_reason="loaded")
     return Counts(created=len(create), changed=len(change), unchanged=len(rows) - len(create) - len(change))
+
+
+def refuse_other_names(
+    model: type[models.Model], key: tuple[str, ...], rows: list[Row], stored: Iterable[models.Model]
+) -> None:
+    """What must be unique beside the key may not stand under two of them: a model that was imported by hand, say."""
+    once = [f.name for f in model._meta.concrete_fields if f.unique and not f.primary_key and f.name not in key]
+    owners = {(name, getattr(row, name)): row for row in stored for name in once}
+    for row in rows:
+        for name in once:
+            other = owners.get((name, row.get(name)))
+            if other is not None and any(getattr(other, part) != row[part] for part in key):
+                there, here = (" ".join(str(part) for part in parts) for parts in (
+                    [getattr(other, part) for part in key], [row[part] for part in key]))  # fmt: skip
+                raise FixtureError(
+                    f"{here}: {row[name]} is in the catalog under another slug, {there}; "
+                    f"give it that one, or delete {there} first"
+                )
 
 
 def _defaults(model: type[models.Model]) -> Row:

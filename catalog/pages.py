@@ -1,10 +1,12 @@
 """One page for each thing of the catalog, and chips beside each other."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 
 from catalog import charts, details, evidence, tables
 from catalog.derived import NO_CURRENT_PRICE, current_offers, has_expired, spreads, with_derived
@@ -68,6 +70,16 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
 def framework(request: HttpRequest, slug: str, version: str) -> HttpResponse:
     row = get_object_or_404(Framework, slug=slug, version=version)
     return detail(request, "frameworks", row, details.framework(row), {"changes": evidence.changes(row)})
+
+
+def framework_versions(request: HttpRequest, slug: str) -> HttpResponse:
+    """The one version of a framework, or the list of them."""
+    versions = list(Framework.objects.filter(slug=slug).values_list("version", flat=True))
+    if not versions:
+        raise Http404(f"There is no framework {slug} in the catalog.")
+    if len(versions) == 1:
+        return redirect("catalog:framework", slug, versions[0])
+    return redirect(f"{reverse('catalog:list', args=['frameworks'])}?{urlencode({'slug': slug})}")
 
 
 def quantization(request: HttpRequest, slug: str) -> HttpResponse:

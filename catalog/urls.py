@@ -10,6 +10,7 @@ urlpatterns = [
     path("models/import", importing.model_import, name="model-import"),
     path("accelerators/<slug:slug>", pages.accelerator, name="accelerator"),
     path("models/<slug:slug>", pages.model, name="model"),
+    path("frameworks/<str:slug>", pages.framework_versions, name="framework-versions"),
     path("frameworks/<str:slug>/<str:version>", pages.framework, name="framework"),
     path("quantizations/<slug:slug>", pages.quantization, name="quantization"),
     path("units/<slug:slug>", pages.unit, name="unit"),

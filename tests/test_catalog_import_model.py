@@ -43,6 +43,13 @@ def test_importing_again_changes_nothing(tmp_path):
     assert "unchanged" in run(path, "--slug", "my-llama")
 
 
+def test_a_model_is_not_imported_under_a_second_slug(tmp_path):
+    path = write(tmp_path, LLAMA | {"_name_or_path": "acme/llama"})
+    run(path, "--slug", "my-llama")
+    with pytest.raises(CommandError, match="acme/llama is in the catalog under another slug, my-llama"):
+        run(path, "--slug", "your-llama")
+
+
 def test_an_id_is_read_from_the_hub(monkeypatch):
     asked = []
 

@@ -1,5 +1,6 @@
 """The catalog's pages: every list and thing can be read, narrowed and sorted by its address."""
 
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -94,6 +95,17 @@ def test_private_offers_stay_private(client, catalog):
 def test_an_unknown_thing_is_not_found(client, catalog):
     for address in ("/catalog/accelerators/none", "/catalog/models/none", "/catalog/frameworks/a/1", "/catalog/none"):
         assert client.get(address).status_code == 404
+
+
+def test_a_framework_without_its_version_leads_to_it_or_to_all_of_them(client, catalog):
+    for version in ("1", "2"):
+        Framework.objects.create(slug="twin", version=version, name="Twin", settings={}, as_of=date(2026, 1, 1))
+    Framework.objects.create(slug="twin-x", version="9", name="Other", settings={}, as_of=date(2026, 1, 1))
+    assert client.get("/catalog/frameworks/twin-x")["Location"] == "/catalog/frameworks/twin-x/9"
+    several = client.get("/catalog/frameworks/twin")["Location"]
+    text = page(client, several)
+    assert several == "/catalog/frameworks?slug=twin" and "Twin" in text and "Other" not in text
+    assert client.get("/catalog/frameworks/none").status_code == 404
 
 
 def test_search_wants_every_word_somewhere(client, catalog):

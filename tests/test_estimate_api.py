@@ -49,6 +49,7 @@ def test_a_model_by_its_slug_and_by_its_config() -> None:
         ({"isl": 1.5}, "isl"),
         ({"isl": 10_000_000}, "isl"),
         ({"osl": 200_000}, "osl"),
+        ({"osl": 0}, "osl"),
         ({"concurrency": 90_000}, "concurrency"),
         ({"concurrency": True}, "concurrency"),
         ({"tensor_parallel": 2}, "tensor_parallel"),

@@ -176,6 +176,7 @@ def test_a_trace_is_sent_as_a_file_and_comes_back_in_the_workload_file(client: C
         (b"x" * 900_001, {}, "900,001 bytes"),
         (TRACE.encode(), {TRACE_TEXT: TRACE}, "not both"),
         (b"a,b\n1,2\n", {}, "has no column arrival_s"),
+        (b"x" * 200_000, {}, "is not CSV"),
     ],
 )
 def test_a_file_that_is_no_trace_is_told_beside_it(client: Client, content: bytes, changes: dict, says: str):

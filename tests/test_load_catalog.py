@@ -148,6 +148,11 @@ def test_a_second_row_of_the_same_name_is_refused(small):
     refused(small, "assumption", "pue", "twice")
 
 
+def test_a_model_that_stands_under_another_slug_is_told_with_both(small):
+    ServedModel.objects.create(slug="own-qwen", hf_id="Qwen/Qwen3-8B", shape={}, as_of=date(2026, 11, 1))
+    refused(small, "qwen-qwen3-8b", "Qwen/Qwen3-8B", "under another slug, own-qwen", "delete own-qwen first")
+
+
 def test_nothing_is_kept_of_a_load_that_fails(small):
     (small / "prices" / "acme.csv").write_text(COLUMNS + OFFER.replace(",t4,", ",t5,"))
     refused(small, "t5", "acme")

@@ -36,7 +36,7 @@ class Command(BaseCommand):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
                 type=int if name in WHOLE else str,
-                required=name in ("accelerator", "weights", "isl", "osl"),
+                required=name in ("accelerator", "weights", "isl"),
                 help=HELP.get(name),
             )
         for name in ("prefill", "decode"):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from advisor.engine.model import active_parameters, from_shape, parameters
 from catalog.fixtures import FixtureError
@@ -26,8 +26,6 @@ class Command(BaseCommand):
                 counts = upsert(ServedModel, ("slug",), [row])
         except FixtureError as error:
             raise CommandError(str(error)) from error
-        except IntegrityError as error:
-            raise CommandError(f"{row['hf_id']} is in the catalog under another slug; give that with --slug") from error
         model = from_shape(row["slug"], row["shape"])
         done = "created" if counts.created else "changed" if counts.changed else "unchanged"
         self.stdout.write(
