@@ -179,7 +179,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     r["scores"] = choice.scores_json(answer, s)
     r["demand"] = capacity.said_of(r)
     r["reasons"] = [*reasons(workload, s, r), *r["demand"], *terms(catalog, s)]
-    r["warnings"] = warnings(workload, s, r) + capacity.warnings(workload, s)
+    r["warnings"] = warnings(workload, s, r) + capacity.warnings(workload, s) + sharing.warnings(catalog)
     if rank is not None:
         assert answer.built is not None
         r["tuning"] = tuned.of_option(taken, workload, catalog, s, answer.built, prefill, decode)

@@ -86,6 +86,17 @@ def adapters_of(spec: Json) -> Adapters | None:
     )
 
 
+def warnings(catalog: Catalog) -> list[str]:
+    """What the estimate of adapters rests on."""
+    if catalog.model.adapters is None:
+        return []
+    return [
+        "what adapters cost in a step rests on Punica's published 2 ms and on bytes, not on a measurement here; "
+        "published slowdowns run from 4 % (vLLM V1 on an A100, vllm-project/vllm#11613) over 24 % (TPU v6e, #15655) to "
+        "34 % (vLLM 0.6 on an A100, #11267): load-test with your adapters"
+    ]
+
+
 # --- beside an answer -------------------------------------------------------------------------------------------
 
 
