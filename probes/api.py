@@ -92,16 +92,17 @@ class SpecBody(serializers.Serializer[Any]):
     max_bytes = serializers.IntegerField(required=False, allow_null=True)
 
 
-class JobBody(serializers.Serializer[Any]):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["agent"].queryset = agents.visible().filter(revoked_at=None)  # type: ignore[attr-defined]
+class OwnAgent(serializers.PrimaryKeyRelatedField[Agent]):
+    """A machine that this caller may see; which those are is asked with each request."""
 
+    def get_queryset(self) -> QuerySet[Agent]:
+        return agents.visible().filter(revoked_at=None)
+
+
+class JobBody(serializers.Serializer[Any]):
     spec = SpecBody()
     wanted = Labels(required=False, default=dict, help_text="Labels that the machine must carry")
-    agent: serializers.PrimaryKeyRelatedField[Agent] = serializers.PrimaryKeyRelatedField(
-        queryset=Agent.objects.none(), required=False, allow_null=True, help_text="This machine only"
-    )
+    agent = OwnAgent(queryset=Agent.objects.none(), required=False, allow_null=True, help_text="This machine only")
 
 
 @extend_schema_view(
