@@ -52,6 +52,7 @@ fidelity: data
 BENCH_PYTHON ?= $(PY)
 bench: data
 	@$(ASK) bench_search
+	@$(ASK) bench_advise
 	@$(PY) -m tests.load.bench_peers
 	@$(BENCH_PYTHON) -m probes.bench_ceiling
 

@@ -1,0 +1,135 @@
+"""How long does an advice take on one core, and on what?"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from django.core.management.base import BaseCommand, CommandError
+
+from advisor.management.commands.advise import question, require_catalog
+from advisor.management.commands.bench_search import one_core
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "fixtures" / "workloads"
+# what is called for each part of an advice; `simulated` is within the others
+PARTS = {
+    "estimates": ("advisor.engine.search.evaluate",),
+    "ranking": ("advisor.engine.search._decide",),
+    "variants": ("advisor.engine.search._other_ways",),
+    "views": ("advisor.engine.search.winners",),
+    "why_not": tuple(f"advisor.engine.search.{name}" for name in ("narrowed", "frameworks", "formats")),
+    "tornado": ("advisor.choice.sensitivity",),
+    "mix": ("advisor.assemble.mixed",),
+    "options": ("advisor.result.option_json",),
+}
+SIMULATED = "advisor.engine.verify.simulate"
+
+
+class Command(BaseCommand):
+    help = (
+        "Seconds of one core that each shipped workload takes, by part (medians of the runs, the catalog read and the "
+        "code loaded), and of a whole `advise` process started for it."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("workloads", nargs="*", help="names of shipped workloads; default: all")
+        parser.add_argument("--runs", type=int, default=3)
+        parser.add_argument("--format", choices=("table", "json"), default="table")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        require_catalog()
+        if options["runs"] < 1:
+            raise CommandError("--runs: give a whole number from 1")
+        files = [FOLDER / f"{name}.yaml" for name in options["workloads"]] or sorted(FOLDER.glob("*.yaml"))
+        if unknown := [f.stem for f in files if not f.exists()]:
+            raise CommandError(f"no such shipped workload: {', '.join(unknown)}")
+        with one_core():
+            rows = [measure(file, options["runs"]) for file in files]
+        self.stdout.write(json.dumps(rows, indent=1) if options["format"] == "json" else table(rows))
+
+
+def measure(file: Path, runs: int) -> dict[str, Any]:
+    """Medians of the runs in this process after one that is not counted, and one process of its own."""
+    from advisor import assemble
+
+    spec = question(file, [])
+    taken = assemble.snapshot(spec)
+    assemble.recommend(spec, taken)
+    measured = [timed(lambda: assemble.recommend(spec, taken)) for _ in range(runs)]
+    middle = {name: statistics.median(run[name] for run in measured) for name in measured[0]}
+    return {"workload": file.stem, **middle, "process_cpu_s": process_cpu_s(file)}
+
+
+def timed(compute: Callable[[], Any]) -> dict[str, float]:
+    """Elapsed and CPU seconds, those of each part in CPU seconds, and how many simulations there were."""
+    spent: dict[str, float] = defaultdict(float)
+    with ExitStack() as clocks:
+        for part, names in PARTS.items():
+            for name in names:
+                clocks.enter_context(clocked(name, part, spent))
+        clocks.enter_context(clocked(SIMULATED, "simulated", spent))
+        begun_s, begun_cpu_s = time.perf_counter(), time.process_time()
+        compute()
+        cpu_s, elapsed_s = time.process_time() - begun_cpu_s, time.perf_counter() - begun_s
+    parts = {f"{part}_s": spent[part] for part in PARTS}
+    rest_s = cpu_s - sum(parts.values())
+    counted = {"simulated_s": spent["simulated"], "simulations": spent["simulated calls"]}
+    return {"elapsed_s": elapsed_s, "cpu_s": cpu_s, **parts, "rest_s": rest_s, **counted}
+
+
+@contextmanager
+def clocked(name: str, part: str, spent: dict[str, float]) -> Iterator[None]:
+    """What is spent in one function, the calls that it makes of itself counted once."""
+    module, _, attribute = name.rpartition(".")
+    __import__(module)
+    inner, inside = getattr(sys.modules[module], attribute), [0]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        inside[0] += 1
+        begun_s = time.process_time()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            inside[0] -= 1
+            if not inside[0]:
+                spent[part] += time.process_time() - begun_s
+                spent[f"{part} calls"] += 1
+
+    with patch.object(sys.modules[module], attribute, run):
+        yield
+
+
+def process_cpu_s(file: Path) -> float:
+    """User and system seconds of one `manage.py advise`, its start included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, str(ROOT / "manage.py"), "advise", str(file), "--format", "json"]
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+COLUMNS = ("estimates", "ranking", "variants", "views", "why_not", "tornado", "mix", "options", "rest", "simulated")
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    head = " ".join(f"{name.replace('_', ' '):>9}" for name in COLUMNS)
+    lines = [f"{'workload':<18} {'elapsed s':>9} {'CPU s':>6} {'process':>7} {'sims':>5} {head}"]
+    for r in rows:
+        shares = " ".join(f"{r[f'{name}_s'] / r['cpu_s']:>9.0%}" for name in COLUMNS)
+        lines.append(
+            f"{r['workload']:<18} {r['elapsed_s']:>9.2f} {r['cpu_s']:>6.2f} {r['process_cpu_s']:>7.2f} "
+            f"{r['simulations']:>5.0f} {shares}"
+        )
+    slow = [r["workload"] for r in rows if r["cpu_s"] >= 3]
+    within = f"{len(rows) - len(slow)} of {len(rows)} within three seconds of one core"
+    return "\n".join([*lines, within + (f"; beyond: {', '.join(slow)}" if slow else "")])
