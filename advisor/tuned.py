@@ -68,7 +68,7 @@ def of_option(
     return found | {
         "plan": plan_json(chain, methods) if chain else None,
         "formats": [format_json(a, methods) for a in format_advice(workload, catalog, s, by_format, bounds)],
-        "cache_formats": [cache_json(a) for a in cache_advice(workload, s, by_cache, caches_of(taken))],
+        "cache_formats": [cache_json(a, methods) for a in cache_advice(workload, s, by_cache, caches_of(taken))],
         "frameworks": frameworks_json(taken, rivals(workload, catalog, s, by_framework, room(catalog, others))),
     }
 
@@ -156,7 +156,8 @@ def format_json(a: FormatAdvice, methods: dict[str, Json]) -> Json:
     }
 
 
-def cache_json(a: CacheAdvice) -> Json:
+def cache_json(a: CacheAdvice, methods: dict[str, Json]) -> Json:
+    effort = methods[a.method.slug].get("effort", "") if a.method else "none"
     return {
         "dtype": a.dtype,
         "state": a.state,
@@ -165,6 +166,9 @@ def cache_json(a: CacheAdvice) -> Json:
         "plan_ratio": number(a.plan_ratio),
         **measured_json(a.measured),
         "why": a.why,
+        "quality": a.method.quality if a.method else "lossless",
+        "quality_source": a.method.source if a.method else "",
+        **({} if a.state == "cannot" else {"effort": effort, "made_on": made_on(effort), "check": a.check}),
     }
 
 

@@ -38,8 +38,11 @@ MADE_ON = {
     "about": "one GPU; calibration passes run layer by layer",
     "days": "the training cluster",
     "a": "the training cluster",
+    "as": "one GPU; calibration passes run layer by layer",
     "none": "nothing to make",
+    "none;": "nothing to make; a GPU for calibrated scales",
 }
+PUBLISHED_SO = "nothing where it is published so; else one GPU that holds a layer at a time"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +71,8 @@ class CacheAdvice:
     gain_ratio: float  # against 16 bits under the same framework
     plan_ratio: float  # against the plan
     why: str
+    method: Quantization | None = None  # None: as the model computes it
+    check: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,11 +252,18 @@ def warning_of(workload: Workload, catalog: Catalog, q: Quantization) -> str:
 
 def made_on(effort: str) -> str:
     """On what a format is made, by the first word of how long it takes."""
+    if effort.startswith("none where"):
+        return PUBLISHED_SO
+    if effort.startswith("none;"):
+        return MADE_ON["none;"]
     return MADE_ON.get(effort.split(" ")[0].rstrip(",:;"), "see the effort")
 
 
 # --- cache ------------------------------------------------------------------------------------------------------
 
+CACHE_CHECK = (
+    "needles at every depth of your longest context, then your own task at full length, both caches side by side"
+)
 CACHES = ("bf16", "fp16", "fp8", "int8", "int4")
 
 
@@ -318,4 +330,6 @@ def _cache(
         gain_ratio=gain,
         plan_ratio=against,
         why=" ".join(words),
+        method=method,
+        check=CACHE_CHECK if method else "",
     )

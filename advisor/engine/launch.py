@@ -36,7 +36,7 @@ PACKAGES = {  # of the Python index, with the release that is planned for
     "vllm-tpu": "vllm-tpu=={}.*",
     "sglang": "sglang=={}",
     "tensorrt-llm": "tensorrt-llm=={}.*",
-    "mlx": "mlx-lm=={}.*",
+    "mlx": "mlx-lm=={}.* mlx==0.29.*",  # it asks for 0.29.2 or later; its server answered with 0.29.4, not with 0.32.4
 }
 
 

@@ -18,6 +18,8 @@ VOCAB_TILE = 64  # rows that vLLM and SGLang pad a sharded vocabulary to
 TORCH = ("vllm", "sglang", "tgi", "lmdeploy", "optimum-habana", "vllm-tpu", "vllm-gaudi", "vllm-ascend")
 SHARES_BY_DEFAULT = ("vllm", "sglang")
 ENGINES = ("tensorrt-llm", "neuron", "qaic", "furiosa-llm", "executorch", "openvino-npu", "coreml", "tt-inference")
+AS_NEEDED = ("llama.cpp", "mlx", "executorch", "coreml", "openvino-npu")  # take what weights and asked contexts need
+AT_ONCE_BYTES = 1e9  # weights that any disk reads in about a second
 GIB = 2.0**30
 
 
@@ -210,12 +212,16 @@ def prefix_default(x: Situation) -> Pitfall | None:
         slug="prefix_caching_off",
         what=what,
         remedy="set the flag of the launch file, then read the hit rate from the server's metrics under real traffic",
-        source="github.com/vllm-project/vllm/issues/40696 (read 2026-11-21)" if recurrent else f.source,
+        source="github.com/vllm-project/vllm/issues/40696 (read 2026-11-21)"
+        if recurrent
+        else f.source or "documentation of the framework",
     )
 
 
 def memory_share(x: Situation) -> Pitfall | None:
     f, a, m = x.s.lane.framework, x.s.lane.choice.accelerator, x.s.memory
+    if f.slug in AS_NEEDED:
+        return None
     spare = a.memory_bytes * (1 - f.memory_fraction) / GIB
     room = m.kv_bytes + m.free_bytes
     full = m.kv_bytes / room if room > 0 else 0.0
@@ -244,7 +250,9 @@ def refused(x: Situation) -> Pitfall | None:
 
 
 def cold_start(x: Situation) -> Pitfall | None:
-    weights = x.s.memory.weights_bytes * x.s.chips / x.s.replicas / 1e9
+    f, weights = x.s.lane.framework, x.s.memory.weights_bytes * x.s.chips / x.s.replicas / 1e9
+    if weights * 1e9 < AT_ONCE_BYTES and not f.graph_max_tokens and f.slug not in ENGINES:
+        return None
     return Pitfall(
         slug="cold_start",
         what=f"a new replica reads {weights:,.0f} GB of weights before its first token ({weights:,.0f} s for each "
