@@ -22,7 +22,7 @@ def refuse_long_bodies(get_response: Respond) -> Respond:
             return get_response(request)
         from advisor.views import trouble  # here: middleware is made before the applications are ready
 
-        return trouble(request, 413, f"The body has more than {most // 2**20} MiB. Send less.")
+        return trouble(request, 413, f"At most {most // 2**20} MiB are read here; a workload has at most 1 MB.")
 
     return respond
 

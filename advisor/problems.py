@@ -37,7 +37,13 @@ def body(
 ) -> dict[str, Any]:
     """The members of a problem document."""
     title = title or HTTPStatus(status).phrase
-    return {"type": kind, "title": title, "status": int(status), "detail": detail, "errors": list(errors)}
+    said = [{name: sayable(text) for name, text in each.items()} for each in errors]
+    return {"type": kind, "title": title, "status": int(status), "detail": sayable(detail), "errors": said}
+
+
+def sayable(text: str) -> str:
+    """What was sent may hold half of a surrogate pair, which no answer can repeat."""
+    return text.encode(errors="replace").decode()
 
 
 def problem_response(status: int, title: str, detail: str) -> JsonResponse:

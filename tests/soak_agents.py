@@ -212,6 +212,7 @@ def prove(seconds: float = SECONDS, agents: int = AGENTS) -> Proof:
         world.python("-c", QUEUE, str(many))
         world.beat()
         world.worker()
+        world.until(lambda: bool(world.rows("select 1 from advisor_duty")))  # the service runs before its agents come
         swarm = Swarm(port, tokens, seconds)
         asyncio.run(swarm.run())
         polls = len(swarm.waits_s["lease"])
