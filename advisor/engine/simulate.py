@@ -3,6 +3,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,9 @@ class Simulation:
         return self.percentiles(metric, percent)[0]
 
     def percentiles(self, metric: str, *percents: float) -> list[float]:
-        """Several of one metric: the values are sorted once."""
-        found: list[float] = np.percentile(self._values(metric), percents).tolist()
-        return found
+        """Several of one metric: the values are sorted once; between two of them linearly, as numpy's `percentile`."""
+        ordered = np.sort(self._values(metric))
+        return [_quantile(ordered, percent / 100) for percent in percents]
 
     def standard_error(self, metric: str) -> float:
         """Standard error of the mean by batch means, which allow for requests being correlated."""
@@ -90,6 +91,15 @@ class Simulation:
         return np.array([0.0 if len(self.ttft_s) else math.inf])  # one-token outputs have no TPOT
 
 
+def _quantile(ordered: np.ndarray, share: float) -> float:
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    below, above, part = float(ordered[low]), float(ordered[min(low + 1, len(ordered) - 1)]), place - low
+    if below == above:
+        return below
+    return below + (above - below) * part if part < 0.5 else above - (above - below) * (1 - part)
+
+
 def batch_error(values: np.ndarray, batches: int = 20) -> float:
     """Standard error of the mean of correlated values, from the means of batches of them; infinite for too few."""
     size = len(values) // batches
@@ -116,14 +126,19 @@ def simulate(
 
     The cached share of each prompt is not computed but attended to, and it occupies KV (prefixes are not shared).
     """
-    rng = np.random.default_rng(seed)
     costs = _costs(times, index)
     first, last, total = _population(client, concurrency, requests)
-    prompt, output = _lengths(client, input_tokens, output_tokens, total, rng)
-    if client.kind == STEADY and scheduler.policy != STATIC:
-        _stagger(prompt, output, concurrency, rng)
-    fits = prompt + output <= costs.total_blocks * costs.block_tokens
-    arrival_s = _arrivals(client, concurrency, fits, rng)
+    if client.kind == POISSON:
+        prompt, output, between = _drawn(input_tokens, output_tokens, _spread(client), total, seed)
+        fits = prompt + output <= costs.total_blocks * costs.block_tokens
+        arrival_s = np.cumsum(between * (1 / client.rate_per_s))[fits]
+    else:
+        rng = np.random.default_rng(seed)
+        prompt, output = _lengths(client, input_tokens, output_tokens, total, rng)
+        if client.kind == STEADY and scheduler.policy != STATIC:
+            _stagger(prompt, output, concurrency, rng)
+        fits = prompt + output <= costs.total_blocks * costs.block_tokens
+        arrival_s = _arrivals(client, concurrency, fits)
     prompt, output = prompt[fits], output[fits]
     cached = np.minimum((prompt * cached_fraction).astype(np.int64), prompt - 1)
     facts = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
@@ -174,21 +189,33 @@ def _population(client: Client, concurrency: int, requests: int) -> tuple[int, i
     return 0, count[client.kind], count[client.kind]
 
 
+def _spread(client: Client) -> tuple[float, float]:
+    return client.length_low_fraction, client.length_high_fraction
+
+
+@lru_cache(maxsize=4)
+def _drawn(
+    inputs: Lengths, outputs: Lengths, spread: tuple[float, float], count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lengths of Poisson requests, and the times between them in units of their mean: the same for every design."""
+    rng = np.random.default_rng(seed)
+    drawn = token_lengths(inputs, *spread, count, rng), token_lengths(outputs, *spread, count, rng)
+    return *drawn, rng.standard_exponential(count)
+
+
 def _lengths(
     client: Client, input_tokens: Lengths, output_tokens: Lengths, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     if client.kind == TRACE:
         return np.array(client.input_tokens, np.int64), np.array(client.output_tokens, np.int64)
-    spread = client.length_low_fraction, client.length_high_fraction, count, rng
+    spread = *_spread(client), count, rng
     return token_lengths(input_tokens, *spread), token_lengths(output_tokens, *spread)
 
 
-def _arrivals(client: Client, concurrency: int, fits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _arrivals(client: Client, concurrency: int, fits: np.ndarray) -> np.ndarray:
     """Arrival times of the requests that fit; infinite until a closed loop submits them."""
     if client.kind == TRACE:
         return np.array(client.arrival_s, float)[fits]
-    if client.kind == POISSON:
-        return np.cumsum(rng.exponential(1 / client.rate_per_s, len(fits)))[fits]
     return np.where(np.arange(fits.sum()) < concurrency, 0.0, np.inf)
 
 
