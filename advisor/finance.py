@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.text import slugify
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -17,9 +19,10 @@ from rest_framework.request import Request
 
 from advisor.api import OneAdvice, problems
 from advisor.models import Advice
+from advisor.portfolio_money import memo_parts
 from advisor.reading import cell, meeting
 from advisor.report import figure
-from advisor.views import finished
+from advisor.views import finished, shared_advice, unlisted
 
 Json = Mapping[str, Any]
 MOST_OTHERS, MOST_REJECTED = 3, 3
@@ -44,19 +47,36 @@ class Memo:
 
 
 def memo(result: Json, rank: int = 1) -> Memo:
+    if together := shared_money(result):
+        return Memo(
+            title=f"{name_of(result)}: {together['of']}",
+            verdict=result["verdict"],
+            dated=dated(result, together),
+            **memo_parts(result["portfolio"]),
+        )
     r = chosen(result, rank)
     m = r["money"]
     return Memo(
         title=f"{name_of(result)}: {r['label']}",
         verdict=result["verdict"] if rank == 1 else f"{r['label']} at {r['provider']}, choice number {rank}.",
-        dated=f"Prices as of {m['prices_as_of']}, {m['currency']}; engine {result['engine_version']}, "
-        f"catalog {result['catalog']['version'][:12]}",
+        dated=dated(result, m),
         money=money_rows(r),
         ways=[way_text(way) for way in m["ways_to_pay"]] + [meeting(b) for b in m.get("break_even", [])],
         others=others(result, rank),
         risks=risks(result, r),
         tests=tests(result, r),
     )
+
+
+def dated(result: Json, m: Json) -> str:
+    made = f"engine {result['engine_version']}, catalog {result['catalog']['version'][:12]}"
+    return f"Prices as of {m['prices_as_of']}, {m['currency']}; {made}"
+
+
+def shared_money(result: Json) -> Json | None:
+    """The money of a portfolio; none of a single workload."""
+    found: Json | None = (result.get("portfolio") or {}).get("money")
+    return found
 
 
 def chosen(result: Json, rank: int) -> Json:
@@ -186,6 +206,9 @@ def csv_of(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def bill_of_materials(result: Json, rank: int) -> str:
     """What is bought or rented, one line each, with whom and at what price."""
+    if together := shared_money(result):
+        head = tuple(together["items"][0])
+        return csv_of((*head, "currency"), ([*item.values(), together["currency"]] for item in together["items"]))
     r = chosen(result, rank)
     m = r["money"]
     once = m["purchase_usd"] / r["instances"] if m["purchase_usd"] else None
@@ -218,7 +241,7 @@ def assumptions_csv(result: Json, rank: int) -> str:
 
 def cash_flow_csv(result: Json, rank: int) -> str:
     """Cash of each month to the cent; what is left in value at the end is a credit."""
-    m = chosen(result, rank)["money"]
+    m = shared_money(result) or chosen(result, rank)["money"]
     names = ("month", "capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
     rows = ([f"{f[n]:.2f}" if n != "month" else f[n] for n in names] for f in m["cash_flow"])
     return csv_of((*names, "currency", "prices_as_of"), ([*row, m["currency"], m["prices_as_of"]] for row in rows))
@@ -250,8 +273,8 @@ def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
     if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
         raise Http404("rank is a whole number from 1.")
     kind, make = DOCUMENTS[name]
-    if not found.result.get("recommendations") and name != "assumptions.csv":
-        together = "Papers are made for one workload: ask each of the portfolio by itself."
+    if not (found.result.get("recommendations") or shared_money(found.result)) and name != "assumptions.csv":
+        together = "A workload of this portfolio has no answer: ask each by itself, or ask the portfolio again."
         nothing = "Nothing was recommended, so there is nothing to decide: see why each accelerator was left out."
         raise Http404(together if "portfolio" in found.result else nothing)
     text = make(found.result, int(asked or 1))
@@ -264,6 +287,14 @@ def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
 @require_safe
 def page(request: HttpRequest, pk: Any, name: str) -> HttpResponse:
     return document(finished(pk), name, request.GET.get("rank"))
+
+
+@login_not_required
+@never_cache
+@require_safe
+def shared_page(request: HttpRequest, token: str, name: str) -> HttpResponse:
+    """The same papers for who has a link."""
+    return unlisted(document(shared_advice(token), name, request.GET.get("rank")))
 
 
 class Document(OneAdvice):

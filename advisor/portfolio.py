@@ -11,6 +11,7 @@ from advisor.engine.plan import BATCH
 from advisor.engine.portfolio import DAY_HOURS, Member, Run, Shared, shared
 from advisor.mixing import rounded
 from advisor.packing import packing_json
+from advisor.portfolio_money import money_json
 
 Json = dict[str, Any]
 Progress = Callable[[str, float], None]
@@ -32,7 +33,7 @@ def snapshot(parts: Sequence[Json]) -> Json:
 def answer(spec: Json, taken: Json, answers: Sequence[Json], members: Sequence[Member], found: Shared) -> Json:
     """The JSON of `advise` for a portfolio: no ranking of its own, but `portfolio`."""
     alone = [alone_json(member, a) for member, a in zip(members, answers, strict=True)]
-    told = portfolio_json(members, alone, found)
+    told = portfolio_json(members, alone, found) | {"money": money_json(members, answers, found)}
     return {
         "workload": spec,
         "engine_version": taken["engine_version"],

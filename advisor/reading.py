@@ -59,6 +59,7 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
     return {
         "result": result,
         "embedding": embedding,
+        "papers": base.removesuffix("options/") + "documents/",
         "options": ordered(options, sort, sorts),
         "by_token_alone": bool(result.get("hosted")) and dig(result, "workload.constraints.acquisition") == ["api"],
         "headers": headers(sort, sorts),

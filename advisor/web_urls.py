@@ -20,5 +20,6 @@ urlpatterns = [
     path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),
     path("advice/<uuid:pk>/documents/<str:name>", finance.page, name="advice-document"),
     path("s/<str:token>", views.shared, name="shared"),
+    path("s/<str:token>/documents/<str:name>", finance.shared_page, name="shared-document"),
     path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),
 ]

@@ -4,15 +4,18 @@ import copy
 import csv
 import io
 import json
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from advisor import assemble, finance, report, workload
 from advisor.advise import default_organisation
+from advisor.models import Share
 from tests import sample_advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -217,6 +220,20 @@ def test_every_paper_has_an_address(client: Client, bought: dict[str, Any], name
     found = client.get(f"{base}/{advice.pk}/documents/{name}")
     assert found.status_code == 200 and found.content
     assert found.headers["Content-Type"].startswith(finance.DOCUMENTS[name][0])
+
+
+def test_who_has_a_link_has_the_papers_until_it_ends(client: Client, bought: dict[str, Any]) -> None:
+    advice = sample_advice.advice(bought)
+    share = Share.objects.create(
+        organisation=advice.organisation, advice=advice, expires_at=timezone.now() + timedelta(days=1)
+    )
+    client.logout()
+    assert f"/s/{share.token}/documents/memo.html" in client.get(f"/s/{share.token}").content.decode()
+    for name in finance.DOCUMENTS:
+        found = client.get(f"/s/{share.token}/documents/{name}")
+        assert found.status_code == 200 and found["X-Robots-Tag"] == "noindex, nofollow"
+    Share.objects.update(expires_at=timezone.now())
+    assert client.get(f"/s/{share.token}/documents/memo.html").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["nothing.pdf", "memo.md?rank=99", "memo.md?rank=first"])

@@ -1,5 +1,7 @@
 """Several workloads on one fleet: batches in idle hours, each against alone, on every way in."""
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,25 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     assert client.get(f"/?from={pk}").status_code == 200
     for render in (report.table, report.markdown):
         assert "nightly on" in render(found)
+    papers_agree(client, f"/advice/{pk}", told)
+
+
+def papers_agree(client: Client, base: str, told: dict[str, Any]) -> None:
+    """The papers of a portfolio add up to its month and its cash is worth what the annuity is."""
+    m = told["money"]
+    assert m["usd_per_month"] == pytest.approx(told["shared"]["usd_per_month"], rel=1e-5)
+    assert sum(round(p["usd_per_month"] * 100) for p in m["parts"]) == round(m["usd_per_month"] * 100)
+    assert m["capital_usd"] > 0 and m["cash_flow"][0]["capital_usd"] == m["capital_usd"]
+    rate = 1.08 ** (1 / 12)
+    npv = sum(flow["total_usd"] / rate ** flow["month"] for flow in m["cash_flow"])
+    assert npv == pytest.approx(m["npv_usd"], rel=1e-5)
+    bom = list(csv.DictReader(io.StringIO(client.get(f"{base}/documents/bill-of-materials.csv").content.decode())))
+    once = sum(float(row["quantity"]) * float(row["unit_usd_once"] or 0) for row in bom)
+    assert once == pytest.approx(m["capital_usd"], rel=1e-5) and all(row["source"] for row in bom)
+    page = client.get(f"{base}/documents/memo.html").content.decode()
+    assert "one shared fleet" in page and "Before signing" in page and "chat alone" in page
+    assert client.get(f"{base}/documents/cash-flow.csv").content.decode().count("\n") == len(m["cash_flow"]) + 1
+    assert "memo.html" in client.get(base).content.decode()
 
 
 @pytest.mark.django_db

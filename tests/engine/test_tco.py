@@ -197,3 +197,68 @@ def test_money_keeps_its_currency_and_its_oldest_day(one, other):
     assert (total.amount, total.currency, total.as_of) == (one + other, "USD", "2025-01-01")
     with pytest.raises(ValueError, match="convert one of them first"):
         Money(one, "USD", "") + Money(other, "EUR", "")
+
+
+# --- against a spreadsheet --------------------------------------------------------------------------------------
+
+
+def npv(monthly_rate: float, cash: list[float]) -> float:
+    """As a spreadsheet's NPV does it: the first amount is today's, each later one a month further."""
+    total, factor = 0.0, 1.0
+    for amount in cash:
+        total += amount / factor
+        factor *= 1.0 + monthly_rate
+    return total
+
+
+def pmt(monthly_rate: float, months: int, present: float, future: float) -> float:
+    """As a spreadsheet's PMT: what equal payments at the end of each month take `present` to `future`."""
+    grown = (1.0 + monthly_rate) ** months
+    return (present * grown - future) * monthly_rate / (grown - 1.0)
+
+
+def test_five_years_of_a_bought_server_are_what_a_spreadsheet_says():
+    """300,000 USD with 10 % network, 4 % residual after 60 months, 9 % a year, 2,500 USD a month to run, 3 % upkeep."""
+    a = replace(
+        ASSUMED, network_fraction=0.1, residual_fraction=0.04, discount_fraction=0.09, life_years=5.0, usd_per_kwh=0.0,
+        colocation_usd_per_kw_month=250.0, maintenance_fraction=0.03, staff_usd_per_accelerator_year=0.0,
+    )  # fmt: skip
+    parts = own_parts(300_000.0, 8, 10_000.0, a)
+    bill = Bill(parts=parts, months=36, discount_fraction=0.09, capital_usd=capital_usd(300_000.0, a), life_months=60,
+                residual_fraction=0.04)  # fmt: skip
+    rate = 1.09 ** (1 / 12) - 1
+    payment = pmt(rate, 60, 330_000.0, 330_000.0 * 0.04)
+    running = 2_500.0 + 300_000.0 * 0.03 / 12
+    assert bill.usd_per_month == pytest.approx(payment + running)
+    left = npv(rate, [0.0, *[payment] * 24]) + 330_000.0 * 0.04 / (1 + rate) ** 24  # what 24 payments still recover
+    cash = [330_000.0, *[running] * 35, running - left]
+    assert net_present_usd(flows(bill)) == pytest.approx(npv(rate, cash))
+    assert npv(rate, cash) == pytest.approx(npv(rate, [0.0, *[payment + running] * 36]))
+    rent = 12_000.0
+    months = next(m for m in range(1, 61) if 330_000 + npv(rate, [0.0, *[running] * m]) <= npv(rate, [0, *[rent] * m]))
+    assert break_even_month(bill, rent) == months
+    assert break_even_tokens(bill.usd_per_month, 0.5) == pytest.approx((payment + running) / 0.5 * 1e6)
+
+
+def test_growth_buys_each_replica_in_the_month_that_needs_it():
+    """Two replicas today, three from month 5 and four from month 10, at 12 % a year: by hand from the sizes."""
+    a = replace(ASSUMED, discount_fraction=0.12)
+    bill = Bill(parts=own_parts(100_000.0, 1, 1_000.0, a), months=12, discount_fraction=0.12,
+                capital_usd=capital_usd(100_000.0, a), life_months=60, residual_fraction=0.1)  # fmt: skip
+    sizes = [1.0] * 4 + [1.5] * 5 + [2.0] * 3
+    cash = flows(bill, sizes)
+    bought = {f.month: f.capital_usd for f in cash if f.capital_usd}
+    assert bought == pytest.approx({0: bill.capital_usd, 4: bill.capital_usd / 2, 9: bill.capital_usd / 2})
+    assert [f.running_usd for f in cash[1:]] == pytest.approx([bill.running_usd_per_month * s for s in sizes])
+    rate = 1.12 ** (1 / 12) - 1
+    assert net_present_usd(cash) == pytest.approx(npv(rate, [f.total_usd for f in cash]))
+    later, now = growth(bill, sizes), net_present_usd(flows(bill, [2.0] * 12))
+    assert later.now_usd == pytest.approx(now) and later.later_usd == pytest.approx(net_present_usd(cash))
+    assert later.later_usd < later.now_usd
+
+
+@pytest.mark.parametrize("term", ["on_demand", "spot"])
+def test_a_free_instance_costs_nothing_and_meets_no_price(term):
+    assert total_usd_per_hour(rent_parts(0.0, term, replace(ASSUMED, spot_lost_fraction=0.3))) == 0.0
+    assert break_even_tokens(0.0, 0.5) == 0.0 and math.isinf(break_even_tokens(100.0, 0.0))
+    assert math.isinf(break_even_share(100.0, 0.0))
