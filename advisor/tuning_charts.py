@@ -116,7 +116,7 @@ def phase_mark(p: Json, x: LogScale, y: LogScale) -> str:
     tip = f"{p['phase']}: {p['flops_per_byte']:,.0f} FLOP/byte, {p['flops_per_s'] / 1e12:,.0f} TFLOP/s a chip"
     return (
         f'<g><title>{escape(tip)}</title><circle class="phase {escape(p["phase"])}" cx="{px}" cy="{py}" r="7"/>'
-        f"{label(px + 11, py + 16, p['phase'], 'name', 'start')}</g>"
+        f"{label(px + 11, py + (16 if py < ROOF_HEIGHT - ROOF_BOTTOM - 22 else -6), p['phase'], 'name', 'start')}</g>"
     )
 
 

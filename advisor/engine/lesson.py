@@ -57,7 +57,8 @@ def lesson(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequence[Li
         reached_bytes_per_s=float(x.memory_bytes_per_s[i]),
     )
     ridge = roofs["reached_flops_per_s"] / roofs["reached_bytes_per_s"]
-    said = [_where(p, ridge) for p in phases] + [_ridge_words(p, ridge) for p in phases if p.name == "decode"]
+    said = [_roofs(c.quantization.activations_dtype, roofs, c.efficiency.basis)]
+    said += [_where(p, ridge) for p in phases] + [_ridge_words(p, ridge) for p in phases if p.name == "decode"]
     return Lesson(
         dtype=c.quantization.activations_dtype,
         basis=c.efficiency.basis,
@@ -65,6 +66,22 @@ def lesson(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequence[Li
         sentences=(*said, *_movers(phases, ridge, s)),
         **roofs,
     )
+
+
+WHENCE = {
+    "measured": "measured on this chip",
+    "relative": "taken from a measured relative",
+    "datasheet": "the data sheet times what kernels reach on other chips",
+}
+
+
+def _roofs(dtype: str, roofs: dict[str, float], basis: str) -> str:
+    def pair(which: str) -> str:
+        flops, rate = roofs[f"{which}_flops_per_s"], roofs[f"{which}_bytes_per_s"]
+        return f"{flops / 1e12:,.0f} TFLOP/s and {rate / 1e12:.2f} TB/s"
+
+    sheet = "no rate" if math.isnan(roofs["datasheet_flops_per_s"]) else pair("datasheet")
+    return f"Roofs in {dtype}: {sheet} on the data sheet, {pair('reached')} that kernels reach ({WHENCE[basis]})."
 
 
 def _phase(name: str, lines: Sequence[Line], sequences: float, s: Scored) -> Phase:

@@ -163,6 +163,8 @@ def quoted(text: str) -> str:
 def _escaped(c: str) -> str:
     if c in '"\\':
         return "\\" + c
+    if c == "\n":
+        return "\\n"
     return c if " " <= c <= "~" else f"\\U{ord(c):08x}"
 
 

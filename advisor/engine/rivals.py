@@ -7,7 +7,7 @@ import numpy as np
 
 from .candidates import Catalog, able, joins_hosts, launchable, runs_on
 from .choose import Figures, Scale, objective
-from .formats import under
+from .formats import SAME, under
 from .launch import FILES, ON_LOAD, PACKAGES
 from .layout import unsupported
 from .plan import Framework, Workload
@@ -63,6 +63,7 @@ def rivals(
 ) -> list[Rival]:
     """Those that run, the best under the objective first, then those of this chip that do not, with why."""
     best = _best(workload, catalog, s, figures)
+    top = figures.get(best) if best else None
     found = []
     for f in catalog.frameworks:
         key = (f.slug, f.version)
@@ -71,6 +72,8 @@ def rivals(
         figure, why = figures.get(key), _refused(catalog, s, f)
         if figure is not None and not figure.fits:
             why = f"does not fit {s.lane.choice.tp} chips a replica beside its own overhead"
+        elif figure is not None and top is not None and key != best and _as_good(figure, top):
+            why = "as good within 3 %: nothing measured tells them apart, effort, maturity and your own test do"
         found.append(
             Rival(
                 framework=f,
@@ -86,6 +89,12 @@ def rivals(
         found,
         key=lambda r: (not r.best, r.measured is None, -(r.measured.output_tokens_per_s_per_chip if r.measured else 0)),
     )
+
+
+def _as_good(m: Measured, top: Measured) -> bool:
+    """Whether a figure is the best one within what formats are called a tie."""
+    rate = m.output_tokens_per_s_per_chip * SAME >= top.output_tokens_per_s_per_chip
+    return rate and m.light_tpot_s <= top.light_tpot_s * SAME
 
 
 def _best(

@@ -211,3 +211,22 @@ def test_both_phases_sit_under_the_roofs_that_are_drawn(answer: Answer, best: Sc
         assert phase.flops_per_s < roof
     assert found.reached_flops_per_s < found.datasheet_flops_per_s
     assert any("What moves decode" in text for text in found.sentences)
+
+
+def test_the_lesson_names_both_roofs_and_where_the_reached_one_is_from(answer: Answer, best: Scored) -> None:
+    said = taught(answer, best).sentences[0]
+    c = best.lane.choice
+    assert f"{c.accelerator.memory_bytes_per_s / 1e12:.2f} TB/s on the data sheet" in said
+    words = {"measured": "measured on this chip", "relative": "a measured relative", "datasheet": "on other chips"}
+    assert words[c.efficiency.basis] in said
+
+
+def test_frameworks_that_nothing_measured_tells_apart_are_said_to_be_as_good(best: Scored) -> None:
+    twin = replace(ABLE, slug="twin", name="Twin")
+    slow = replace(SGLANG, slug="slow", name="Slow", default_max_batched_tokens=16)
+    world = replace(WORLD, frameworks=(ABLE, twin, slow))
+    plan = planned(ASKED, best)
+    setups = rival_setups(world, best, plan)
+    figures = dict(zip(setups, measured(ASKED, world.model, list(setups.values())), strict=True))
+    said = {r.framework.slug: r.because for r in rivals(ASKED, world, best, figures, {})}
+    assert said["vllm"] == "" and "as good within 3 %" in said["twin"] and "as good" not in said["slow"]
