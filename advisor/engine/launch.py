@@ -243,14 +243,14 @@ def slots(start: Start) -> int:
 
 
 def _llama_cpp(start: Start) -> list[str]:
-    count = slots(start)
+    count, named = slots(start), ["--alias", start.served_name] if start.served_name else []
     if start.makes_vectors:  # a prompt is computed in one physical batch
         words = ["llama-server", "--model", start.checkpoint, *LISTEN, "--n-gpu-layers", "999", "--embedding"]
         batch = str(start.s.lane.max_batched_tokens)
         words += ["--parallel", str(count), "--ctx-size", str(start.longest.tokens * count)]
-        return words + ["--batch-size", batch, "--ubatch-size", batch]
+        return words + ["--batch-size", batch, "--ubatch-size", batch, *named]
     words = ["llama-server", "--model", start.checkpoint, *LISTEN, "--n-gpu-layers", "999", "--parallel", str(count)]
-    return words + ["--ctx-size", str(start.longest.tokens * count), "--cont-batching"]  # the server divides it
+    return words + ["--ctx-size", str(start.longest.tokens * count), "--cont-batching", *named]  # the server divides it
 
 
 def _tgi(start: Start) -> list[str]:
