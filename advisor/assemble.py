@@ -28,6 +28,7 @@ from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.portfolio import Member
 from advisor.engine.search import Answer, Catalog, posed_in, search
+from advisor.engine.starts import start_of
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
 from advisor.result import answer_json
@@ -332,6 +333,7 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
         hosted=hosted.by_maker(taken["hosted"]),
         acceptances=acceptances_of(taken["assumptions"]),
         host_copy=host_copy_of(taken["assumptions"]),
+        prepared_start=start_of(taken["assumptions"]),
     )
 
 

@@ -122,7 +122,14 @@ def phase_mark(p: Json, x: LogScale, y: LogScale) -> str:
 
 # --- rows for the tables ----------------------------------------------------------------------------------------
 
-STATES = {"base": "start", "used": "in the plan", "possible": "possible", "cited": "cited only", "not_here": "not here"}
+STATES = {
+    "base": "start",
+    "used": "in the plan",
+    "possible": "possible",
+    "hours": "saves hours",
+    "cited": "cited only",
+    "not_here": "not here",
+}
 FORMAT_STATES = {
     "advised": "advised",
     "plan": "in the plan",

@@ -18,6 +18,7 @@ from .money import Assumptions, Licence
 from .offload import HostCopy
 from .plan import OWNED, Constraints, Framework, Offer, Quantization, Rejection, Workload
 from .site import near_refusal, refusal
+from .starts import Start
 
 # frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
 LAUNCHABLE = (
@@ -53,6 +54,7 @@ class Catalog:
     licences: tuple[Licence, ...] = ()  # paid besides every offer
     acceptances: tuple[Acceptance, ...] = ()  # of drafted tokens, as published
     host_copy: HostCopy | None = None
+    prepared_start: Start | None = None  # of an instance with compiled programs and weights near
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model
 
 

@@ -25,7 +25,7 @@ class Stair:
 
     name: str
     setup: Setup
-    seats: int
+    max_running_requests: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +55,7 @@ def stairs(
     found.append((f"prefixes shared, {shared_fraction:.0%} of a prompt", at, users))
     if draft is not None:
         found.append((f"{draft.method} drafts of {draft.tokens}", replace(at, draft=draft), users))
-    return [Stair(name=name, setup=setup, seats=seats) for name, setup, seats in found]
+    return [Stair(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in found]
 
 
 def reached(model: Model, steps: Sequence[Stair], demand: Demand, users: int) -> list[Reached]:
@@ -67,7 +67,9 @@ def reached(model: Model, steps: Sequence[Stair], demand: Demand, users: int) ->
 def _reached(model: Model, s: Stair, built: Lanes, i: int, demand: Demand, users: int) -> Reached:
     times = times_of(model, s.setup, built, i)
     # one at a time is the same scheduler with one seat: in a server requests still join between steps
-    scheduler = replace(scheduler_for(replace(s.setup, batching="continuous")), max_running_requests=s.seats)
+    scheduler = replace(
+        scheduler_for(replace(s.setup, batching="continuous")), max_running_requests=s.max_running_requests
+    )
     asked = replace(demand, cached_fraction=s.setup.cached_fraction)
     loop = closed_loop(times, np.array([float(users)]), asked, scheduler)
     return Reached(

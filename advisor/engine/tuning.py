@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from . import offload, techniques
+from . import ahead, offload, techniques
 from .candidates import CONCURRENCY, Catalog
 from .disaggregated import matched
 from .drafting import Draft, drafts_of, methods_of, plain, with_draft
@@ -76,7 +76,7 @@ class Step:
     """One technique: used in the plan, possible beside it, cited only, or not here."""
 
     technique: Technique
-    state: str  # base | used | possible | cited | not_here
+    state: str  # base | used | possible | hours (of instances, not tokens/s) | cited | not_here
     change: str  # the field that changed, in words
     measured: Measured | None = None
     gain_ratio: float = math.nan  # against the step before (used) or the plan (possible)
@@ -264,7 +264,7 @@ def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> Optimi
     used = list(_used(chain, figures))
     beside = list(_beside(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
     return OptimisationPlan(
-        steps=(*used, *beside, *_absent(workload, catalog, plan, {x.technique.slug for x in used + beside}))
+        steps=(*used, *beside, *_absent(workload, catalog, plan, s, {x.technique.slug for x in used + beside}))
     )
 
 
@@ -455,11 +455,17 @@ def _drafting_words(workload: Workload, model: Model, plan: Setup, setup: Setup)
     return f"{ratio[0]:.2f} times the speed of one request alone; {end}; {task}: {draft.source}"
 
 
-def _absent(workload: Workload, catalog: Catalog, plan: Setup, there: set[str]) -> Iterator[Step]:
+def _absent(workload: Workload, catalog: Catalog, plan: Setup, s: Scored, there: set[str]) -> Iterator[Step]:
     """What is only cited, and what does not apply here with why."""
     f, name = plan.lane.framework, f"{plan.lane.framework.name} {plan.lane.framework.version}"
-    for technique in (techniques.COMPILE, techniques.AHEAD):
-        yield Step(technique=technique, state="cited", change="not modelled", because=technique.cited)
+    yield Step(technique=techniques.COMPILE, state="cited", change="not modelled", because=techniques.COMPILE.cited)
+    change, does = ahead.gained(workload, s, catalog.prepared_start)
+    yield Step(
+        technique=techniques.AHEAD,
+        state="hours" if change else "cited",
+        change=change or "no instance is started again: the load is level, or is not paid by the hour",
+        because=does or techniques.AHEAD.cited,
+    )
     if techniques.OFFLOAD.slug not in there:
         why = offload.refusal(workload, f, plan.lane.choice.accelerator, catalog.host_copy)
         yield Step(technique=techniques.OFFLOAD, state="cited", change=why, because=techniques.OFFLOAD.cited)

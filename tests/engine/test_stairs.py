@@ -38,7 +38,7 @@ def test_one_switch_a_step(lane: Lane) -> None:
     found = steps(lane)
     moved = [changed(a.setup, b.setup) for a, b in zip(found, found[1:], strict=False)]
     assert moved == [["batching"], ["graphs"], ["quantization"], ["kv_dtype"], ["cached_fraction"], ["draft"]]
-    assert [s.seats for s in found] == [1, *[USERS] * 6]
+    assert [s.max_running_requests for s in found] == [1, *[USERS] * 6]
 
 
 def test_what_the_chip_has_not_is_left_out(lane: Lane) -> None:
