@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from advisor.claim_probes import CHECKS as PROBED
 from advisor.claim_training import CHECKS as TRAINING
 from advisor.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding
 from advisor.engine.hardware import overhead
@@ -337,9 +338,9 @@ def v5e_rate(desk: Desk) -> Finding:
 
 def v7_power(desk: Desk) -> Finding:
     watts = desk.chip("tpu-v7").watts
-    return unknown(
-        "Two figures in one text contradict each other, and Google publishes none.",
+    return refuted(
         "not published" if math.isnan(watts) else f"{watts:.0f} W",
+        "Two figures in one text contradict each other: one at least is false. Google publishes none.",
     )
 
 
@@ -386,22 +387,19 @@ def order_of_steps(desk: Desk) -> Finding:
 
 
 CHECKS: dict[str, Check] = {
-    **TRAINING,
+    **TRAINING, **PROBED,
     "c01": weights, "c02": one_pass(H100, 42), "c03": one_pass(A100, 70),
     "c04": decode_at(1, 20), "c05": decode_at(32, 400), "c06": decode_at(128, 800), "c07": by_format,
     "c08": cost_of(H100, 4, "bf16", 0.5, 1.0), "c09": cost_of(A100, 4, "bf16", 0.8, 1.5),
     "c10": cost_of(V5E, 8, "int8", 0.3, 0.6), "c11": cost_of(H200, 2, "bf16", 0.4, 0.8),
     "c12": tpu_cheaper, "c15": hybrid, "c16": per_watt, "c17": h100_rate, "c18": v5e_rate, "c19": v7_power,
     "c20": v7_tco, "c21": naive_to_optimised, "c22": paging, "c23": cache_128k, "c24": against_naive, "c25": batching,
-    "c26": frameworks, "c27": needs_probe("Contiguous caches are served by nothing here, so there is nothing to "
-"compare."),
+    "c26": frameworks,
     "c28": speculation, "c29": speculation_most, "c30": prompt_caching, "c31": flash, "c32": tensor_cores,
-    "c33": graphs, "c34": needs_probe("Every framework of the catalog compiles; how much it gains is not separated."),
-    "c35": needs_probe("Start of kernels is part of a calibration, inside captured graphs alone."),
+    "c33": graphs,
     "c37": fused_mlp, "c38": int4_8b,
     "c39": needs_probe("Quality is quoted from its sources, never computed."), "c40": int4_warns, "c41": b200_rates,
     "c52": ridge, "c53": matmul_intensity, "c54": linear_flops, "c55": cpu_against_gpu,
-    "c56": needs_probe("Shapes of real models are aligned; the engine does not price what misaligned ones lose."),
     "c57": formats_by_hardware, "c58": order_of_steps, "c59": order_of_steps, "c60": order_of_steps,
     "c61": order_of_steps, "c62": order_of_steps, "c63": million_a_day, "c64": cold_start,
 }  # fmt: skip
