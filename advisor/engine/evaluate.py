@@ -12,8 +12,7 @@ from .candidates import CONCURRENCY, Catalog, allowed
 from .demand import Users
 from .encoder import EMBEDDING, batch_capacity_requests_per_s, batch_latency_p95_s
 from .hardware import Accelerator
-from .lane import Lane, Lanes, lanes, memory, take
-from .layout import layouts
+from .lane import Lane, Lanes, fitting, take
 from .memory import Memory
 from .money import HOURS_PER_MONTH, Assumptions, licence_usd_per_hour, total_usd_per_hour, watts_per_chip
 from .plan import BATCH, OWNED, Offer, Workload
@@ -72,9 +71,7 @@ def demand_of(workload: Workload) -> Demand:
 
 def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Table:
     """Memory, latency, capacity and price of every lane at every concurrency; those that do not fit are pruned."""
-    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in wanted]), wanted)
-    kept = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
-    built = lanes(catalog.model, kept) if kept else None
+    room, kept, built = fitting(catalog.model, wanted)
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     capacity, busy_tpot, replicas, ttft, tpot, peak = served(workload, kept, built.times if built else None)
     total = replicas + workload.slo.spares(replicas)

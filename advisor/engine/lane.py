@@ -6,6 +6,7 @@ micro-batches that each take a full pass, and every attention-DP rank schedules 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,26 @@ class Lanes:
 def lanes(model: Model, wanted: Sequence[Lane]) -> Lanes:
     """Step times and memory of N lanes of one model; everything has shape (N,) or (N, tokens)."""
     x = layouts(model, [w.choice for w in wanted])
+    return _built(model, x, wanted, memory(model, x, wanted))
+
+
+def fitting(model: Model, wanted: Sequence[Lane]) -> tuple[Memory, list[Lane], Lanes | None]:
+    """(the memory of all, the lanes that fit, what these are built of: None where nothing fits)."""
+    x = layouts(model, [w.choice for w in wanted])
     room = memory(model, x, wanted)
+    rows = np.flatnonzero(room.fits)
+    kept = [wanted[i] for i in rows.tolist()]
+    return room, kept, _built(model, _rows(x, rows), kept, _rows(room, rows)) if kept else None
+
+
+Arrays = TypeVar("Arrays", Layouts, Memory)
+
+
+def _rows(arrays: Arrays, rows: NDArray[np.intp]) -> Arrays:
+    return type(arrays)(**{f.name: getattr(arrays, f.name)[rows] for f in fields(arrays)})
+
+
+def _built(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> Lanes:
     times = step_times(model, x, wanted, room)
     if any(w.draft for w in wanted):
         times = joined([_as_drafted(take(times, np.array([i])), w) for i, w in enumerate(wanted)])

@@ -21,6 +21,7 @@ class Command(BaseCommand):
     help = (
         "Answers one workload file at once, without a broker. Exit 0: recommended, 3: nothing feasible, 2: bad input."
     )
+    requires_system_checks: list[str] = []  # they import every page, and none is served here
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("workload", type=Path)
