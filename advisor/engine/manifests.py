@@ -70,6 +70,8 @@ def kubernetes(served: Served) -> str:
         return ""
     objects = [*_config(served), _deployment(served, resource), service(served)]
     head = f"# {served.replicas} x {served.chips} x {printable(a.name)}; nodes need the vendor's device plugin\n"
+    if a.vendor == "google":
+        head += "# on GKE add a nodeSelector: cloud.google.com/gke-tpu-accelerator and gke-tpu-topology of your pool\n"
     return head + "".join(f"---\n{yaml_text(o)}" for o in objects)
 
 

@@ -397,7 +397,10 @@ def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, S
     share = min(workload.host_cache_hit_fraction, 1.0 - plan.cached_fraction)
     rate = plan.lane.choice.accelerator.pcie_bytes_per_s * catalog.host_copy.rate_fraction
     option = offload.OPTIONS[plan.lane.framework.slug]
-    words = f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s a chip instead of prefilled ({option})"
+    words = (
+        f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s a chip instead of prefilled ({option}); share of the "
+        f"link's rate: {catalog.host_copy.source}"
+    )
     return words, replace(plan, host_cached_fraction=share, host_bytes_per_s=rate)
 
 
