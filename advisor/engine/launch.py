@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict
 
 from .compose import compose
@@ -385,8 +385,8 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
         files[TRTLLM_OPTIONS] = options + trtllm_lines(s, model)
     if s.lane.choice.accelerator.cut:
         files["partition.sh"] = partition_script(s.lane.choice.accelerator)
-    served = served_of(name, start, words, files.get(TRTLLM_OPTIONS, ""))
-    files |= on_one_host(served) if start.hosts == 1 else on_hosts(served, start, words)
+    for served, script_words in pools_of(served_of(name, start, words, files.get(TRTLLM_OPTIONS, "")), s, plain):
+        files |= on_one_host(served) if start.hosts == 1 else on_hosts(served, start, script_words)
     found: Launch = {"command": shlex.join(words), "files": files}
     test, beside = load_test(name, start.checkpoint, s, workload, start.longest.tokens)
     return {**found, "files": files | beside, "load_test": test} if test else found
@@ -425,6 +425,23 @@ def served_of(name: str, start: Start, words: list[str], options: str) -> Served
     )
 
 
+def pools_of(served: Served, s: Scored, plain: list[str]) -> list[tuple[Served, list[str]]]:
+    """The deployment, or its two pools with their own words and counts; decode, which answers, comes first."""
+    if s.pools is None:
+        return [(served, list(served.words))]
+    prefill = [*plain, *pool_words(s, "prefill")]
+    return [
+        (replace(served, pool="decode", replicas=s.pools.decode_replicas), list(served.words)),
+        (replace(served, pool="prefill", replicas=s.pools.prefill_replicas, words=tuple(prefill)), prefill),
+    ]
+
+
+def file_of(served: Served, name: str) -> str:
+    """The name of a pool's file: those of prefill have it before the ending."""
+    stem, _, ending = name.rpartition(".")
+    return f"{stem}-prefill.{ending}" if served.pool == "prefill" else name
+
+
 def on_one_host(served: Served) -> dict[str, str]:
     """A systemd unit; Kubernetes and Compose files where the framework's server and the chip's resource are known."""
     if served.framework in ON_DEVICE:
@@ -434,10 +451,11 @@ def on_one_host(served: Served) -> dict[str, str]:
         "kubernetes.yaml": kubernetes(served),
         "compose.yaml": compose(served),
     }
-    return {name: text for name, text in found.items() if text}
+    return {file_of(served, name): text for name, text in found.items() if text}
 
 
 def on_hosts(served: Served, start: Start, words: list[str]) -> dict[str, str]:
     """A script for each further host, and a LeaderWorkerSet where it is known how the framework spans them."""
     manifest = leader_workers(served, start.hosts)
-    return other_hosts(start, words) | ({"kubernetes.yaml": manifest} if manifest else {})
+    found = other_hosts(start, words) | ({"kubernetes.yaml": manifest} if manifest else {})
+    return {file_of(served, name): text for name, text in found.items()}

@@ -12,7 +12,6 @@ from .manifests import (
     RESOURCES,
     Served,
     container,
-    label,
     pod_volumes,
     printable,
     service,
@@ -42,7 +41,7 @@ def leader_workers(served: Served, hosts: int) -> str:
 
 
 def _set(served: Served, resource: str, hosts: int, each: int) -> dict[str, Any]:
-    name = label(served.name)
+    name = served.label
     leader = _pod(served, resource, each, _leader_words(served), is_leader=True)
     worker = _pod(served, resource, each, _worker_words(served), is_leader=False)
     return {
@@ -69,7 +68,7 @@ def _pod(served: Served, resource: str, each: int, words: list[str], is_leader: 
         }
     role = "leader" if is_leader else "worker"
     return {
-        "metadata": {"labels": {"app": label(served.name), "role": role}},
+        "metadata": {"labels": {"app": served.label, "role": role}},
         "spec": {"containers": [found], "volumes": pod_volumes(served)},
     }
 

@@ -34,7 +34,7 @@ RESOURCES = {
     ("huawei", "npu"): "huawei.com/Ascend910",
 }
 HALVES = ("mi250", "mi250x", "arc-pro-b60-dual-48gb")  # a package that the plugin counts as two
-LABEL_LENGTH = 50
+LABEL_LENGTH = 40  # of 63: the pool, and what Kubernetes adds for the pods of a group, come after it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +49,12 @@ class Served:
     chips: int  # of one replica
     replicas: int
     files: Mapping[str, str] = field(default_factory=dict)  # beside the command
+    pool: str = ""  # prefill | decode, where prompts and tokens are computed apart
+
+    @property
+    def label(self) -> str:
+        """What its objects are called: one name for each pool."""
+        return label(self.name) + (f"-{self.pool}" if self.pool else "")
 
 
 def label(name: str) -> str:
@@ -69,7 +75,8 @@ def kubernetes(served: Served) -> str:
     if served.framework not in HEALTH or not (resource or a.kind == "cpu"):
         return ""
     objects = [*_config(served), _deployment(served, resource), service(served)]
-    head = f"# {served.replicas} x {served.chips} x {printable(a.name)}; nodes need the vendor's device plugin\n"
+    count = f"{_of_pool(served)}{served.replicas} x {served.chips} x {printable(a.name)}"
+    head = f"# {count}; nodes need the vendor's device plugin\n"
     if a.vendor == "google":
         head += "# on GKE add a nodeSelector: cloud.google.com/gke-tpu-accelerator and gke-tpu-topology of your pool\n"
     return head + "".join(f"---\n{yaml_text(o)}" for o in objects)
@@ -78,12 +85,12 @@ def kubernetes(served: Served) -> str:
 def _config(served: Served) -> list[dict[str, Any]]:
     if not served.files:
         return []
-    meta = {"name": label(served.name)}
+    meta = {"name": served.label}
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(served.files)}]
 
 
 def _deployment(served: Served, resource: str) -> dict[str, Any]:
-    name = label(served.name)
+    name = served.label
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -104,7 +111,7 @@ def _deployment(served: Served, resource: str) -> dict[str, Any]:
 def pod_volumes(served: Served) -> list[dict[str, Any]]:
     """Shared memory for the processes of a server, and the files beside its command."""
     shm: dict[str, Any] = {"name": "shm", "emptyDir": {"medium": "Memory"}}
-    return [shm, *([{"name": "files", "configMap": {"name": label(served.name)}}] if served.files else [])]
+    return [shm, *([{"name": "files", "configMap": {"name": served.label}}] if served.files else [])]
 
 
 def _alone(served: Served, resource: str) -> dict[str, Any]:
@@ -144,7 +151,7 @@ def container(served: Served, resource: str, words: list[str], chips: int) -> di
 
 def service(served: Served) -> dict[str, Any]:
     """The address of all replicas together."""
-    name = label(served.name)
+    name = served.label
     ports = [{"port": 80, "targetPort": PORT}]
     return {
         "apiVersion": "v1",
@@ -224,11 +231,16 @@ def _unit_escaped(c: str) -> str:
     return c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode())
 
 
+def _of_pool(served: Served) -> str:
+    return f"{served.pool} " if served.pool else ""
+
+
 def systemd(served: Served) -> str:
     """A unit that starts one replica at boot and again after it fails."""
     lines = [
         "[Unit]",
-        f"Description=One replica served by {served.framework} {printable(served.version).replace('%', '%%')}",
+        f"Description=One {_of_pool(served)}replica served by {served.framework} "
+        f"{printable(served.version).replace('%', '%%')}",
         "Wants=network-online.target",
         "After=network-online.target",
         "",

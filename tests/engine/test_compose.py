@@ -10,6 +10,7 @@ import yaml
 
 from advisor.engine.launch import launch
 from advisor.engine.search import Scored, search
+from advisor.engine.trials import Pools
 from tests.engine.catalog_sample import INT4, LLAMA_8B, catalog, question
 from tests.engine.test_launch import under
 from tests.engine.test_manifests import NAMES, SERVED, files
@@ -140,3 +141,32 @@ def test_a_plugin_s_leader_is_the_head_of_a_ray_cluster(best: Scored, name: str)
 @pytest.mark.parametrize("framework", ["tensorrt-llm", "llama.cpp"])
 def test_no_manifest_where_nothing_is_known_of_how_it_spans_hosts(best: Scored, framework: str) -> None:
     assert "kubernetes.yaml" not in wide("m", best, framework)[2]
+
+
+# --- two pools --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("pp", [1, 4])
+def test_each_pool_has_its_own_manifest_with_its_own_count_and_words(best: Scored, framework: str, pp: int) -> None:
+    a = replace(best.lane.choice.accelerator, chips_per_host=8)
+    s = under(best, framework, tp=8, pp=pp, dp=1, accelerator=a)
+    s = replace(s, replicas=5, pools=Pools(prefill_replicas=2, decode_replicas=3, transfer_s=0.1))
+    found = launch("org/model", s, LLAMA_8B, question())["files"]
+    names = []
+    for pool, count, ending in (("decode", 3, ""), ("prefill", 2, "-prefill")):
+        words = shlex.split(found[f"serve{ending}.sh"].partition("\nexec ")[2])
+        if framework == "tensorrt-llm" and pp > 1:
+            assert f"kubernetes{ending}.yaml" not in found
+            continue
+        *_, workers, service = yaml.safe_load_all(found[f"kubernetes{ending}.yaml"])
+        assert workers["spec"]["replicas"] == count and workers["metadata"]["name"].endswith(f"-{pool}")
+        spec = workers["spec"]
+        template = spec["template"] if pp == 1 else spec["leaderWorkerTemplate"]["leaderTemplate"]
+        given = template["spec"]["containers"][0]["command"]
+        same = [w.removeprefix("/opt/assay/") for w in expanded(given, "<address of the first host>", 0)]
+        assert same == words
+        names.append(service["metadata"]["name"])
+        if pp == 1:
+            assert f"compose{ending}.yaml" in found and f"{pool} replica" in found[f"assay-serve{ending}.service"]
+    assert len(set(names)) == len(names)
