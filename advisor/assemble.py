@@ -15,7 +15,7 @@ from advisor import bill, hosted, offers, portfolio
 from advisor.assumed import CAP, COLD_START, COSTS, EGRESS, IDLE, SOFTWARE, STORAGE, assumptions_of
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.demand import week_of
-from advisor.engine.drafting import acceptances_of
+from advisor.engine.drafting import acceptances_of, small_of
 from advisor.engine.estimate import Resources
 from advisor.engine.hardware import Accelerator as Chip
 from advisor.engine.hardware import Link
@@ -83,6 +83,7 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "asked_on": day.isoformat(),
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
         "model": model,
+        "draft_model": draft_row(model["slug"]),
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}} for chip in chips],
         "prices": current,
         "other_terms": [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in sold & allowed],
@@ -129,6 +130,12 @@ def model_row(wanted: str | Json) -> Json:
     given = wanted["config"]
     config = given if isinstance(given, dict) else json.loads(Path(given).read_text())
     return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
+
+
+def draft_row(slug: str) -> Json | None:
+    """The small model that could draft for this one, where the catalog has it."""
+    small = small_of(slug)
+    return model_row(small) if small and ServedModel.objects.filter(hf_id=small).exists() else None
 
 
 def _accelerator(a: Accelerator) -> Json:
@@ -332,6 +339,7 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
         licences=offers.licences_of(taken["licences"], _software(spec, taken["assumptions"])),
         hosted=hosted.by_maker(taken["hosted"]),
         acceptances=acceptances_of(taken["assumptions"]),
+        draft_model=model_of(taken["draft_model"]) if taken.get("draft_model") else None,
         host_copy=host_copy_of(taken["assumptions"]),
         prepared_start=start_of(taken["assumptions"]),
     )

@@ -228,7 +228,9 @@ def lesson_json(found: Lesson) -> Json:
 
 def other_way(s: Scored) -> str:
     """What the label adds for a deployment that drafts or works in two pools."""
-    drafts = f", {s.lane.draft.method} drafts of {s.lane.draft.tokens}" if s.lane.draft else ""
+    draft = s.lane.draft
+    kind = "small-model" if draft and draft.method == "draft" else draft.method if draft else ""
+    drafts = f", {kind} drafts of {draft.tokens}" if draft else ""
     pools = f", {s.pools.prefill_replicas} for prefill and {s.pools.decode_replicas} for decode" if s.pools else ""
     return drafts + pools
 

@@ -53,6 +53,7 @@ class Catalog:
     stale: Mapping[str, str]  # accelerator -> why its offers do not count
     licences: tuple[Licence, ...] = ()  # paid besides every offer
     acceptances: tuple[Acceptance, ...] = ()  # of drafted tokens, as published
+    draft_model: Model | None = None  # a small one with the same vocabulary
     host_copy: HostCopy | None = None
     prepared_start: Start | None = None  # of an instance with compiled programs and weights near
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model

@@ -30,7 +30,24 @@ NAMES = {
     "draft": "a small model of the same tokenizer",
 }
 # drafts that somebody publishes, by the model's slug: the name of the checkpoint, read on 2026-11-21
-PUBLISHED = {"llama-3-3-70b-instruct": "RedHatAI/Llama-3.3-70B-Instruct-speculator.eagle3"}
+PUBLISHED = {
+    "eagle": {
+        "llama-3-3-70b-instruct": "RedHatAI/Llama-3.3-70B-Instruct-speculator.eagle3",
+        "llama-3-1-8b": "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3",
+        "qwen3-32b": "RedHatAI/Qwen3-32B-speculator.eagle3",
+    },
+    "medusa": {"llama-3-1-8b": "nvidia/Llama-3.1-8B-Medusa-FP8"},
+}
+# small models of the catalog with the vocabulary of a large one: the large one's slug, the small one's id
+SMALL = {
+    "llama-3-3-70b": "meta-llama/Llama-3.2-1B",
+    "llama-3-1-70b": "meta-llama/Llama-3.2-1B",
+    "llama-3-1-405b": "meta-llama/Llama-3.2-1B",
+    "llama-3-1-nemotron-70b": "meta-llama/Llama-3.2-1B",
+    "qwen3-32b": "Qwen/Qwen3-0.6B",
+    "qwen3-14b": "Qwen/Qwen3-0.6B",
+    "qwen3-235b": "Qwen/Qwen3-0.6B",
+}
 # published with a layer that predicts a second token (num_nextn_predict_layers or mtp in their config.json)
 MTP_MODELS = ("deepseek-v3", "deepseek-r1", "glm-4-5", "glm-4-6", "glm-5", "qwen3-next", "mimo-v2")
 
@@ -59,6 +76,7 @@ class Draft:
     head_bytes: float  # of output heads read while drafting, all passes, on all chips of a tensor-parallel group
     task: str
     source: str
+    model: Model | None = None  # the drafting model where it is one of its own: its passes are computed from its shape
 
 
 def shown(accepted_fraction: float, tokens: int) -> float:
@@ -77,10 +95,12 @@ def drafted(
     pass_fraction: float = 0.0,
     head_s: float = 0.0,
     seats: float | None = None,
+    own: StepTimes | None = None,
 ) -> StepTimes:
     """Step times per token shown, when every step verifies `tokens` drafts for each sequence.
 
     pass_fraction: one drafting pass against a decode step; head_s: seconds of output heads read while drafting.
+    own: step times of a drafting model of its own, on the same chips: it reads every prompt and makes each draft.
     seats: sequences that decode at most; tokens of a step beyond them are prompts, which are not drafted. None:
     every token of a step is charged as a decode, which overstates prompts.
     """
@@ -92,6 +112,14 @@ def drafted(
         [interpolate(wide, grid, row) + again * np.interp(decodes, grid, row) + head_s for row in times.linear_s]
     )
     again += 1.0
+    if own is not None:
+        prompts = s * (grid - decodes)
+        beside = [
+            tokens * np.interp(decodes, grid, row) + np.where(prompts > 0, interpolate(prompts, grid, row), 0.0)
+            for row in own.linear_s
+        ]
+        times = with_drafting_model(times, own, tokens)
+        linear = linear + np.vstack(beside)
     return replace(
         times,
         linear_s=linear / s,
@@ -104,6 +132,22 @@ def drafted(
     )
 
 
+def with_drafting_model(times: StepTimes, own: StepTimes, tokens: int) -> StepTimes:
+    """Attention and sampling of a verifying step with those of the drafting passes before it."""
+    added = {
+        name: getattr(times, name) + tokens * getattr(own, name)
+        for name in ("decode_s_per_context_token", "window_s_per_context_token", "decode_s_per_sequence")
+    }
+    sampled = times.sample_s_per_sequence + own.sample_s_per_sequence * tokens / (tokens + 1)
+    return replace(
+        times,
+        **added,
+        sample_s_per_sequence=sampled,
+        prefill_s_per_pair=times.prefill_s_per_pair + own.prefill_s_per_pair,
+        window_prefill_s_per_pair=times.window_prefill_s_per_pair + own.window_prefill_s_per_pair,
+    )
+
+
 def interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Linear, going on with the last slope beyond the grid."""
     inside = np.interp(at, grid, values)
@@ -112,8 +156,8 @@ def interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.ndar
     return found
 
 
-def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float) -> StepTimes:
-    """The step times of one lane when it drafts so."""
+def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float, own: StepTimes | None = None) -> StepTimes:
+    """The step times of one lane when it drafts so; `own`: of the drafting model on the same chips."""
     rate = choice.accelerator.memory_bytes_per_s * choice.efficiency.memory_fraction * choice.overhead.memory_factor
     positions = MEDUSA_POSITIONS - 1 if draft.method == "medusa" else draft.tokens
     return drafted(
@@ -124,6 +168,7 @@ def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float) -> 
         pass_fraction=draft.pass_fraction * draft.tokens / positions,
         head_s=draft.head_bytes / choice.tp / rate,
         seats=seats,
+        own=own,
     )
 
 
@@ -168,14 +213,15 @@ def suits(method: str, model: Model) -> bool:
     return method != "mtp" or any(name in model.slug for name in MTP_MODELS)
 
 
-def drafts_of(model: Model, row: Acceptance) -> Iterator[Draft]:
-    """The sizes of one method that are worth a look."""
+def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iterator[Draft]:
+    """The sizes of one method that are worth a look; `small`: the drafting model, else its cost is DRAFT_SHARE."""
+    own = small if row.method == "draft" else None
     layers = sum(b.count for b in decoder_blocks(model))
     head = model.hidden * 2.0  # bytes of one row of an output head, in 16 bits
     share, rows_each, sizes = {
         "eagle": (1.0 / layers, min(EAGLE_VOCAB, model.vocab), TOKENS),
         "mtp": (1.0 / layers, model.vocab, (1,)),
-        "draft": (DRAFT_SHARE, 0, TOKENS),
+        "draft": (0.0 if own else DRAFT_SHARE, 0, TOKENS),
         "ngram": (0.0, 0, TOKENS),
         "medusa": (0.0, model.vocab + model.hidden, (MEDUSA_HEADS,)),
     }[row.method]
@@ -190,6 +236,7 @@ def drafts_of(model: Model, row: Acceptance) -> Iterator[Draft]:
             head_bytes=k * rows_each * head,
             task=row.task,
             source=row.source,
+            model=own,
         )
 
 
@@ -204,6 +251,10 @@ def published(model: Model, method: str) -> str:
         return "the prompt"
     if method == "mtp":
         return "the model's own layer" if suits(method, model) else ""
-    if method != "eagle":
-        return ""
-    return next((name for slug, name in PUBLISHED.items() if slug in model.slug), "")
+    named = SMALL if method == "draft" else PUBLISHED.get(method, {})
+    return next((name for slug, name in named.items() if slug in model.slug), "")
+
+
+def small_of(slug: str) -> str:
+    """The id of a small model that drafts for the one of this slug; empty: none is known."""
+    return next((name for large, name in SMALL.items() if large in slug), "")

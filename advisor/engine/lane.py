@@ -5,7 +5,7 @@ micro-batches that each take a full pass, and every attention-DP rank schedules 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -81,12 +81,39 @@ def _rows(arrays: Arrays, rows: NDArray[np.intp]) -> Arrays:
 def _built(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> Lanes:
     times = step_times(model, x, wanted, room)
     if any(w.draft for w in wanted):
-        times = joined([_as_drafted(take(times, np.array([i])), w) for i, w in enumerate(wanted)])
+        known: dict[tuple[int, str], StepTimes] = {}  # by choice, which lanes of one finalist share
+        times = joined([_as_drafted(take(times, np.array([i])), w, known) for i, w in enumerate(wanted)])
     return Lanes(layouts=x, times=times, memory=room, source_tokens=_sources(wanted))
 
 
-def _as_drafted(times: StepTimes, w: Lane) -> StepTimes:
-    return with_draft(times, w.draft, w.choice, float(w.max_running_requests)) if w.draft else times
+def _as_drafted(times: StepTimes, w: Lane, known: dict[tuple[int, str], StepTimes]) -> StepTimes:
+    if w.draft is None:
+        return times
+    own = None
+    if w.draft.model is not None:
+        key = (id(w.choice), w.draft.model.slug)
+        if key not in known:
+            known[key] = lanes(w.draft.model, [replace(w, draft=None, choice=drafting_choice(w.choice))]).times
+        own = known[key]
+    return with_draft(times, w.draft, w.choice, float(w.max_running_requests), own)
+
+
+def drafting_choice(c: Choice) -> Choice:
+    """The chips of a lane with a drafting model on them: in 16 bits, over the same tensor-parallel group."""
+    half = replace(c.quantization, slug="bf16", name="BF16", weights_dtype="bf16", bits_per_weight=16.0,
+                   activations_dtype="bf16", quality="lossless", weight_only=False)  # fmt: skip
+    return replace(c, quantization=half, ep=1)
+
+
+def _drafting_bytes(wanted: Sequence[Lane], context: Array) -> tuple[Array, Array]:
+    """(weights on a chip, cache of a sequence) of drafting models of their own; 0 where there is none."""
+    held, cached = np.zeros(len(wanted)), np.zeros(len(wanted))
+    for i, w in enumerate(wanted):
+        if w.draft is not None and w.draft.model is not None:
+            x = layouts(w.draft.model, [drafting_choice(w.choice)])
+            held[i] = weights_bytes(w.draft.model, x)[0]
+            cached[i] = kv_bytes_per_sequence(w.draft.model, x, context[i : i + 1], np.zeros(1))[0]
+    return held, cached
 
 
 def _sources(wanted: Sequence[Lane]) -> Array:
@@ -97,7 +124,9 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     """What a chip of each lane holds; the framework may fill its memory fraction of what the driver reports."""
     total = np.array([w.choice.accelerator.memory_bytes for w in wanted])
     fraction = np.array([w.framework.memory_fraction for w in wanted])
-    weights = weights_bytes(model, x) + resident_bytes(model, x)
+    context = np.array([w.context_tokens for w in wanted])
+    drafting, drafted_cache = _drafting_bytes(wanted, context)
+    weights = weights_bytes(model, x) + resident_bytes(model, x) + drafting
     work = activations_bytes(
         model,
         x,
@@ -111,8 +140,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     beside = np.minimum(total * fraction - weights, total - weights - work - overhead)
     of_rest = (total - weights - work - overhead) * fraction
     left = np.where(policy == "static", beside, np.where(policy == "free", of_rest, inside))
-    context = np.array([w.context_tokens for w in wanted])
-    sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted))
+    sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted)) + drafted_cache
     each = np.where(sequence > 0, sequence / context, 1.0)
     capacity = np.where(sequence > 0, np.floor(np.maximum(left, 0.0) / each / x.pp), NO_CACHE_TOKENS)
     return Memory(

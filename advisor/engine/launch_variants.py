@@ -3,7 +3,7 @@
 import json
 
 from .adapters import served_rank
-from .drafting import Draft, published
+from .drafting import MEDUSA_POSITIONS, Draft, published
 from .model import Model
 from .trials import Scored
 
@@ -87,9 +87,14 @@ def trtllm_lines(s: Scored, model: Model) -> str:
             f"max_matching_ngram_size: {NGRAM_LONGEST}",
         ],
         "draft": ["decoding_type: DraftTarget", f"max_draft_len: {draft.tokens}"],
+        "medusa": [
+            "decoding_type: Medusa",
+            f"max_draft_len: {MEDUSA_POSITIONS - 1}",
+            f"num_medusa_heads: {draft.tokens}",
+        ],
     }
     lines = kinds[draft.method]
-    if draft.method in ("eagle", "draft"):
+    if draft.method in ("eagle", "draft", "medusa"):
         lines = [*lines, f"speculative_model_dir: {json.dumps(checkpoint_of(draft, model))}"]
     return moved + "".join(f"{line}\n" for line in ["speculative_config:", *(f"  {line}" for line in lines)])
 

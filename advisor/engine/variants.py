@@ -13,7 +13,7 @@ import numpy as np
 
 from .candidates import CONCURRENCY, Catalog
 from .choose import Scale, final_score, table_scores
-from .drafting import drafts_of, methods_of, plain, published
+from .drafting import Draft, drafts_of, methods_of, plain, published
 from .encoder import EMBEDDING, has_encoder
 from .evaluate import HEADROOM_FRACTION, demand_of, evaluate, meets, tpot_limit_s
 from .lane import Lane, Lanes, take
@@ -29,17 +29,22 @@ DESIGNS = 2  # of each that are simulated
 
 def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scale: Scale) -> list[Scored]:
     """What holds every limit and is better under the objective than the finalist, the best first."""
-    if workload.variants == "no" or workload.kind in (EMBEDDING, BATCH) or workload.users or workload.trace:
+    if workload.variants == "no" or workload.kind == EMBEDDING:
         return []
     if has_encoder(catalog.model) or catalog.model.adapters or not plain(s.lane.choice):
         return []
     found = [
         with_drafts(workload, catalog, s, scale) if workload.drafts else None,
-        in_pools(workload, catalog, built, s) if workload.apart else None,
+        in_pools(workload, catalog, built, s) if workload.apart and not rated_otherwise(workload) else None,
     ]
     now = final_score(workload, s, scale)
     better = [v for v in found if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
     return sorted(better, key=lambda v: final_score(workload, v, scale))
+
+
+def rated_otherwise(workload: Workload) -> bool:
+    """Whether arrivals are not a rate: pools are sized and simulated at one, each at its share of the peak."""
+    return workload.kind == BATCH or workload.users is not None or workload.trace is not None
 
 
 # --- drafts -----------------------------------------------------------------------------------------------------
@@ -47,11 +52,9 @@ def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scal
 
 def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -> Scored | None:
     """The finalist with the draft and the seats that its estimates favour, simulated; None: nothing promises more."""
-    model = catalog.model
     if s.lane.framework.slug not in DRAFTING:
         return None
-    rows = methods_of(s.lane.framework, model, catalog.acceptances, workload.task)
-    drafts = [d for row in rows if published(model, row.method) for d in drafts_of(model, row)]
+    drafts = _drafts(workload, catalog, s)
     lanes = [replace(s.lane, draft=d, max_running_requests=cap) for d in drafts for cap in _caps(s)]
     if not lanes:
         return None
@@ -71,6 +74,15 @@ def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -
             if scored.meets_slo and final_score(workload, scored, scale) < final_score(workload, best or s, scale):
                 best = scored
     return replace(best, row_index=s.row_index) if best else None
+
+
+def _drafts(workload: Workload, catalog: Catalog, s: Scored) -> list[Draft]:
+    """Those that can be had for this model; one with a model of its own where that has the same vocabulary."""
+    model, small = catalog.model, catalog.draft_model
+    rows = methods_of(s.lane.framework, model, catalog.acceptances, workload.task)
+    fits = small is not None and small.vocab == model.vocab and s.lane.choice.dp == 1
+    usable = [row for row in rows if published(model, row.method) and (fits or row.method != "draft")]
+    return [d for row in usable for d in drafts_of(model, row, small)]
 
 
 def _caps(s: Scored) -> Sequence[int]:
