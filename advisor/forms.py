@@ -124,7 +124,7 @@ class WorkloadForm(forms.Form):
     def advanced_is_open(self) -> bool:
         """Whether something below the fold is filled in or wrong."""
         names = [YAML, *(field.path for group in ADVANCED for field in group.fields)]
-        usual = defaults()
+        usual = defaults() | {"traffic.growth_fraction_per_year": "0"}  # written out wherever there is traffic
         return any(self[name].errors or self[name].value() not in (None, "", usual.get(name)) for name in names)
 
     def suggestions(self) -> dict[str, list[str]]:

@@ -123,5 +123,6 @@ def test_what_the_fields_cannot_hold_goes_through_the_yaml() -> None:
 
 def test_the_advanced_part_is_open_when_it_says_something() -> None:
     assert not WorkloadForm(initial=defaults()).advanced_is_open()
+    assert not WorkloadForm(initial=from_spec(forms.preset("support-chat") or {})).advanced_is_open()
     assert WorkloadForm(initial={"team.cuda": "4"}).advanced_is_open()
     assert WorkloadForm({**GOOD, "yaml": "a: ["}).advanced_is_open()
