@@ -377,7 +377,7 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     start = start_of(name, s, model, workload)
     plain = [*writer(start), *draft_words(s, model), *adapter_words(s, model)]
     words = [*plain, *pool_words(s, "decode")]
-    files = {"serve.sh": script(words, [*notes(start), *adapter_notes(model), *pool_notes(s, "decode")])}
+    files = {"serve.sh": script(words, [*notes(start), *adapter_notes(s, model), *pool_notes(s, "decode")])}
     if s.pools:
         files["serve-prefill.sh"] = script([*plain, *pool_words(s, "prefill")], pool_notes(s, "prefill"))
     if s.lane.framework.slug == "tensorrt-llm":

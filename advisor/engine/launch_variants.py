@@ -49,6 +49,11 @@ def _sglang(draft: Draft, name: str) -> list[str]:
     return words if draft.method == "mtp" else [*words, "--speculative-draft-model-path", name]
 
 
+# matrices by TensorRT-LLM's names (tensorrt_llm/lora_helper.py)
+ATTENTION = ("attn_q", "attn_k", "attn_v", "attn_dense")
+DENSE = ("mlp_h_to_4h", "mlp_4h_to_h", "mlp_gate")
+
+
 def adapter_words(s: Scored, model: Model) -> list[str]:
     """Flags of vLLM and SGLang for LoRA adapters; TensorRT-LLM reads them from its options file."""
     a = model.adapters
@@ -64,9 +69,13 @@ def adapter_words(s: Scored, model: Model) -> list[str]:
     return []
 
 
-def adapter_notes(model: Model) -> list[str]:
-    a = model.adapters
-    return [f"name each of the {a.count} adapters after the flag that has < >, or load them while it runs"] if a else []
+def adapter_notes(s: Scored, model: Model) -> list[str]:
+    """Where the adapters' own names go."""
+    if model.adapters is None:
+        return []
+    if s.lane.framework.slug == "tensorrt-llm":
+        return [f"each request names its adapter ({model.adapters.count} of them) and its path"]
+    return [f"name each of the {model.adapters.count} adapters after the flag that has < >, or load them while it runs"]
 
 
 def trtllm_lines(s: Scored, model: Model) -> str:
@@ -75,7 +84,9 @@ def trtllm_lines(s: Scored, model: Model) -> str:
     moved = "cache_transceiver_config:\n  backend: UCX\n" if s.pools else ""
     if a is not None:
         held = (("max_lora_rank", served_rank(a.rank)), ("max_loras", a.active), ("max_cpu_loras", a.count))
-        moved += "lora_config:\n" + "".join(f"  {name}: {value}\n" for name, value in held)
+        lines = [f"{name}: {value}" for name, value in held]
+        lines.append(f"lora_target_modules: [{', '.join(ATTENTION if a.attention_only else ATTENTION + DENSE)}]")
+        moved += "lora_config:\n" + "".join(f"  {line}\n" for line in lines)
     if draft is None:
         return moved
     kinds = {

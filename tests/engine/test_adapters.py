@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
 from advisor.engine.adapters import adapter_bytes, adapter_operators, resident_bytes, served_rank, swap_s, unadaptable
 from advisor.engine.candidates import able
@@ -128,6 +129,19 @@ def test_the_command_names_slots_rank_and_what_the_host_keeps():
     command = launch("m", best, model, question())["command"]
     assert "--enable-lora --max-loras 8 --max-lora-rank 16 --max-cpu-loras 50" in command
     assert "lora" not in launch("m", best, LLAMA_8B, question())["command"]
+
+
+def test_tensorrt_llm_reads_the_same_from_its_options_file():
+    model = with_adapters(attention_only=True)
+    trt = replace(
+        TUNED, slug="tensorrt-llm", name="TensorRT-LLM", version="1.0", scheduler="mixed", memory_policy="free"
+    )
+    best = search(question(), catalog(model=model, frameworks=(trt,))).ranked[0]
+    options = yaml.safe_load(launch("m", best, model, question())["files"]["trtllm-options.yaml"])
+    assert options["lora_config"] == {
+        "max_lora_rank": 16, "max_loras": 8, "max_cpu_loras": 50,
+        "lora_target_modules": ["attn_q", "attn_k", "attn_v", "attn_dense"],
+    }  # fmt: skip
 
 
 def test_merged_copies_cost_at_least_one_deployment_each():
