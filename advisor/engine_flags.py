@@ -53,6 +53,7 @@ SOURCES = {
     "vllm-bench": Source(files=("vllm/benchmarks/serve.py", "vllm/benchmarks/datasets/datasets.py")),
     "sglang": Source(files=("sglang/srt/server_args.py",)),
     "tensorrt-llm": Source(files=("tensorrt_llm/commands/serve.py",)),
+    "furiosa-llm": Source(files=("furiosa_llm/cli/serve.py",)),
     "mlx": Source(files=("mlx_lm/server.py",)),
     "llama.cpp": Source(files=("vendor/llama.cpp/common/arg.cpp",)),
     "guidellm": Source(files=("guidellm/cli/run.py", "guidellm/schemas/benchmark/entrypoints.py")),
@@ -62,6 +63,7 @@ SOURCES = {
 LISTS: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("vllm", "0.24.0"): (("vllm-0.24.0",), ""),
     ("sglang", "0.5.10"): (("sglang-0.5.10",), ""),
+    ("furiosa-llm", "2025.3"): (("furiosa-llm-2025.3.4",), "the last release of furiosa-llm 2025.3"),
     ("mlx", "0.28"): (("mlx-0.28.4",), "the last release of mlx-lm 0.28"),
     ("vllm-tpu", "0.12"): (("vllm-tpu-0.12.0",), ""),
     ("vllm-gaudi", "0.11"): (("vllm-0.11.0",), "a plugin of vLLM 0.11.0, whose command line it uses"),

@@ -209,3 +209,9 @@ def test_ranks_are_counted_as_the_stack_counts_them(best: Scored, slug: str, dev
     a = replace(best.lane.choice.accelerator, slug=slug)
     words = shlex.split(launch("m", under(best, "vllm", accelerator=a, tp=4), LLAMA_8B, question())["command"])
     assert words[words.index("--tensor-parallel-size") + 1] == str(devices)
+
+
+def test_furiosa_counts_processing_elements(best: Scored) -> None:
+    a = replace(best.lane.choice.accelerator, slug="furiosa-rngd")
+    words = shlex.split(launch("m", under(best, "furiosa-llm", accelerator=a, tp=2), LLAMA_8B, question())["command"])
+    assert words[words.index("--tensor-parallel-size") + 1] == "16"

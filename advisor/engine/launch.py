@@ -29,6 +29,7 @@ TRTLLM_OPTIONS = "trtllm-options.yaml"
 # from Trainium2), the two halves of a package
 DEVICES = {
     **{"inferentia2": 2, "trainium1": 2, "trainium2": 4, "trainium3": 4, "tpu-v3": 2, "tpu-v7": 2},
+    "furiosa-rngd": 8,  # processing elements, as the help of furiosa-llm 2025.3.4 counts them: 16 are two cards
     **{"mi250": 2, "mi250x": 2, "gpu-max-1550": 2, "arc-pro-b60-dual-48gb": 2},
 }
 PACKAGES = {  # of the Python index, with the release that is planned for
@@ -36,6 +37,7 @@ PACKAGES = {  # of the Python index, with the release that is planned for
     "vllm-tpu": "vllm-tpu=={}.*",
     "sglang": "sglang=={}",
     "tensorrt-llm": "tensorrt-llm=={}.*",
+    "furiosa-llm": "furiosa-llm=={}.*",
     "mlx": "mlx-lm=={}.* mlx==0.29.*",  # it asks for 0.29.2 or later; its server answered with 0.29.4, not with 0.32.4
 }
 
@@ -294,7 +296,12 @@ def _qaic(start: Start) -> list[str]:
 
 
 def _furiosa(start: Start) -> list[str]:
-    return ["furiosa-llm", "serve", start.checkpoint, *LISTEN]
+    """Buckets of length and batch stay the artifact's: a limit between two of them would drop the larger."""
+    c = start.s.lane.choice
+    words = ["furiosa-llm", "serve", start.checkpoint, *LISTEN, "--tensor-parallel-size", str(start.tp_devices)]
+    if c.pp > 1:
+        words += ["--pipeline-parallel-size", str(c.pp)]
+    return words + (["--enable-prefix-caching"] if start.shares_prefixes else [])
 
 
 ON_DEVICE = {
