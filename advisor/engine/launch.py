@@ -42,6 +42,9 @@ PACKAGES = {  # of the Python index, with the release that is planned for
 }
 
 
+FETCHED = {"tensorrt-llm": " (a stub on the index: it fetches the wheel from NVIDIA's own, which the host must reach)"}
+
+
 class Launch(TypedDict):
     command: str
     files: dict[str, str]
@@ -337,7 +340,7 @@ WRITERS = {
 def install(vendor: str, framework: str, version: str) -> str:
     """The pinned package; wheels of vLLM and SGLang on the index are of CUDA."""
     if framework in PACKAGES and (framework not in ("vllm", "sglang") or vendor == "nvidia"):
-        return "pip install " + PACKAGES[framework].format(version)
+        return "pip install " + PACKAGES[framework].format(version) + FETCHED.get(framework, "")
     return f"the build of {version} for this chip, from its vendor or the project"
 
 
