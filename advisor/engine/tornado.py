@@ -13,14 +13,16 @@ import numpy as np
 
 from .choose import Figures, Scale, objective, weighed
 from .encoder import EMBEDDING
-from .evaluate import UNSERVED, Table, instances_needed, served, tpot_limit_s
+from .evaluate import UNSERVED, Table, demand_of, instances_needed, served, tpot_limit_s
 from .lane import Lane, take
 from .money import HOURS_PER_MONTH
 from .odds import growth
 from .plan import BATCH, Lengths, Workload
+from .serving import open_loop
 from .steptime import StepTimes
 from .trials import PILOT_REQUESTS, Scored, excess, excess_bounds
-from .verify import REQUESTS, verify
+from .verify import REQUESTS, scheduler_of, shares_prefixes, verify
+from .viewpoints import PRICED
 
 Array = np.ndarray
 STEPS = 2  # looked at on each side, evenly in the logarithm (or in the value), before the place is narrowed down
@@ -68,6 +70,7 @@ class Field:
     lanes: tuple[Lane, ...]
     times: StepTimes
     allowed_fraction: Array
+    replicas: Array  # that carry today's peak
 
 
 def field_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Field:
@@ -81,6 +84,7 @@ def field_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Fiel
         lanes=tuple(table.wanted[row] for row in rows),
         times=take(table.built.times, rows),
         allowed_fraction=np.where(np.isfinite(late), np.maximum(late, 1.0), 1.0),
+        replicas=carrying[:, 0].astype(float),
     )
 
 
@@ -130,7 +134,8 @@ def settled(
     """The state in which today's winner has the fewest replicas that hold, and who beats it holds in simulation."""
     carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
     replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVED)
-    replicas[0] = fewest(workload, table, ranked[0], replicas[0])
+    if workload.objective in PRICED:
+        replicas[0] = fewest(workload, table, ranked[0], replicas[0])
     known = {0}
     while True:
         found = state(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
@@ -172,12 +177,32 @@ def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
 
 
 def needed(workload: Workload, field: Field) -> tuple[Array, Array]:
-    """(carrying replicas by estimate; infinite: none would hold, TPOT p95) of each contender."""
+    """(carrying replicas by estimate; infinite: none would hold, TPOT p95) of each contender.
+
+    The fewest that hold where the price counts; else as many as there are today at least, for they make the speed.
+    """
     _, _, replicas, ttft, tpot, _ = served(workload, field.lanes, field.times)
     good = (lateness(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (replicas < UNSERVED)
     best = np.argmin(np.where(good, replicas + 1e-6 * tpot, np.inf), axis=1)
     rows = np.arange(len(best))
-    return np.where(good[rows, best], replicas[rows, best], np.inf), np.maximum(tpot[rows, best], 1e-9)
+    least = np.where(good[rows, best], replicas[rows, best], np.inf)
+    if workload.objective in PRICED or workload.kind == EMBEDDING:
+        return least, np.maximum(tpot[rows, best], 1e-9)
+    kept = np.maximum(least, field.replicas)
+    return kept, np.array([_tpot_s(workload, field, i, float(n)) for i, n in enumerate(kept)])
+
+
+def _tpot_s(workload: Workload, field: Field, i: int, replicas: float) -> float:
+    """p95 by estimate of one contender on so many replicas; any where none would hold."""
+    if math.isinf(replicas):
+        return 1.0
+    lane = field.lanes[i]
+    rate = np.array([workload.requests_per_s_peak / (replicas * lane.choice.lanes)])
+    demand = demand_of(workload)
+    if not shares_prefixes(lane.framework):
+        demand = replace(demand, cached_fraction=0.0)
+    loaded = open_loop(take(field.times, np.array([i])), rate, demand, scheduler_of(lane))
+    return float(loaded.tpot_p95_estimate_s[0])
 
 
 def nearest_change(under: Under, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
