@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.engine.choose import describe
+from advisor.engine.fleet import Limits
 from advisor.engine.money import HOURS_PER_MONTH
 from advisor.engine.packing import SERVING, Packed, Tenant, packed
 from advisor.engine.portfolio import Member
@@ -16,11 +17,11 @@ WAYS = {"processes": False, "instances": True}
 TITLES = {"processes": "As processes that share a card", "instances": "In hardware instances of a card"}
 
 
-def packing_json(members: Sequence[Member], alone_usd_per_hour: float) -> Json | None:
+def packing_json(members: Sequence[Member], alone_usd_per_hour: float, limits: Limits) -> Json | None:
     """`packed` of a portfolio: as processes that share cards, and in hardware instances; None: not all are serving."""
     if len(members) < 2 or any(m.workload.kind != SERVING for m in members):
         return None
-    found = {way: packed(members, isolated) for way, isolated in WAYS.items()}
+    found = {way: packed(members, isolated, limits) for way, isolated in WAYS.items()}
     told: Json = {way: {"title": TITLES[way], **way_json(members, p)} for way, p in found.items()}
     return {**told, "said": said(members, found, alone_usd_per_hour)}
 

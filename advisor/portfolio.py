@@ -33,7 +33,7 @@ def snapshot(parts: Sequence[Json]) -> Json:
 def answer(spec: Json, taken: Json, answers: Sequence[Json], members: Sequence[Member], found: Shared) -> Json:
     """The JSON of `advise` for a portfolio: no ranking of its own, but `portfolio`."""
     alone = [alone_json(member, a) for member, a in zip(members, answers, strict=True)]
-    told = portfolio_json(members, alone, found) | {"money": money_json(members, answers, found)}
+    told = portfolio_json(members, alone, found, limits_of(spec)) | {"money": money_json(members, answers, found)}
     return {
         "workload": spec,
         "engine_version": taken["engine_version"],
@@ -89,7 +89,7 @@ def alone_json(member: Member, a: Json) -> Json:
     }
 
 
-def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shared) -> Json:
+def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shared, limits: Limits) -> Json:
     """`portfolio` of the answer, as docs/portfolio.md describes it."""
     apart = rounded(found.alone_usd_per_hour * HOURS_PER_MONTH)
     told: Json = {
@@ -105,7 +105,7 @@ def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shar
         told["shared"] = shared_json(members, found)
         told["saving_usd_per_month"] = rounded(saving)
         told["saving_fraction"] = rounded(1 - found.usd_per_hour / found.alone_usd_per_hour, 4)
-    told["packed"] = packing_json(members, found.alone_usd_per_hour)
+    told["packed"] = packing_json(members, found.alone_usd_per_hour, limits)
     return {**told, "said": " ".join(filter(None, (said(told), (told["packed"] or {}).get("said"))))}
 
 

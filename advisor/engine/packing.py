@@ -16,6 +16,7 @@ import numpy as np
 
 from .candidates import offers_for
 from .evaluate import HEADROOM_FRACTION, demand_of, instances_needed, latency_excess, licence_of
+from .fleet import Limits
 from .hardware import Accelerator, Partition, cut_into
 from .lane import Lane, lanes, take
 from .memory import Memory
@@ -28,6 +29,7 @@ from .trials import excess
 from .verify import Verified, scheduler_of, verify
 
 SERVING = "serving"
+NO_LIMITS = Limits()
 SHARES_MEMORY = ("vllm",)  # its docs: --gpu-memory-utilization is a limit per instance, whatever else is on the card
 KV_MARGIN = 1.5  # cache of a process, over that of the requests that run at its peak
 CHIPS_TRIED = 6  # the cheapest cards that every workload can use
@@ -91,7 +93,7 @@ def _none(isolated: bool, reason: str) -> Packed:
     )
 
 
-def packed(members: Sequence[Member], isolated: bool) -> Packed:
+def packed(members: Sequence[Member], isolated: bool, limits: Limits = NO_LIMITS) -> Packed:
     """The cheapest cards of one kind that hold all members: as processes, or `isolated` in hardware instances."""
     if len(members) < 2 or any(m.workload.kind != SERVING for m in members):
         return _none(isolated, "only two or more workloads of kind serving are packed onto the same cards")
@@ -106,10 +108,22 @@ def packed(members: Sequence[Member], isolated: bool) -> Packed:
     for slug in sorted(usd, key=lambda slug: (usd[slug], slug))[:CHIPS_TRIED]:
         if best is not None and best.usd_per_hour <= usd[slug]:
             break
-        found = _on_chip(members, slug, isolated)
+        found = _allowed(_on_chip(members, slug, isolated), limits)
         best = found if best is None or found.usd_per_hour < best.usd_per_hour else best
     assert best is not None
     return best
+
+
+def _allowed(p: Packed, limits: Limits) -> Packed:
+    """The cards, or why the portfolio's own limits do not allow them."""
+    if p.accelerator is None or p.offer is None:
+        return p
+    there = limits.inventory_chips.get(p.accelerator.slug, math.inf)
+    if len(p.cards) > min(there, limits.max_chips or math.inf):
+        return _none(p.isolated, f"needs {len(p.cards)} x {p.accelerator.name}, more than allowed or to be had")
+    if p.usd_per_hour > (limits.max_usd_per_hour or math.inf):
+        return _none(p.isolated, f"{len(p.cards)} x {p.accelerator.name} cost more than the budget")
+    return p
 
 
 def _common_chips(members: Sequence[Member], isolated: bool) -> dict[str, float]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.demand import week_of
+from advisor.engine.fleet import Limits
 from advisor.engine.hardware import Partition
 from advisor.engine.packing import copies_of, memory_share, packed, stretches
 from advisor.engine.plan import BATCH, Constraints, Slo
@@ -141,6 +142,19 @@ def test_a_heavy_load_takes_a_card_of_its_own():
 def test_what_is_not_packed_says_why(members, isolated, reason):
     found = packed(members, isolated)
     assert not found.cards and math.isinf(found.usd_per_hour) and reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(inventory_chips={"big": 0}), "to be had"),
+        (Limits(inventory_chips={"big": 3}, max_usd_per_hour=3.9), "budget"),
+        (Limits(max_usd_per_hour=1.0), "budget"),
+    ],
+)
+def test_the_portfolios_own_limits_hold(limits, reason):
+    found = packed([member("a"), member("b")], isolated=False, limits=limits)
+    assert not found.cards and reason in found.reason
 
 
 def test_only_servers_that_leave_memory_alone_share_a_card():
