@@ -48,7 +48,8 @@ def asked(**changes: Any) -> Change:
 
 def mixer(**changes: Any) -> Change:
     block = LLAMA_8B.blocks[0]
-    return lambda x: replace(x, model=replace(x.model, blocks=(replace(block, mixer=replace(block.mixer, **changes)),)))
+    own: Any = block.mixer
+    return lambda x: replace(x, model=replace(x.model, blocks=(replace(block, mixer=replace(own, **changes)),)))
 
 
 def other_mixer(new: Any) -> Change:
