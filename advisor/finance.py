@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,14 @@ from advisor.report import figure
 from advisor.views import finished, shared_advice, unlisted
 
 Json = Mapping[str, Any]
-MOST_OTHERS, MOST_REJECTED = 3, 3
+MOST_OTHERS, MOST_REJECTED, MOST_RISKS, MOST_TURNS = 3, 2, 6, 3
+COUNTS = {"M": "million", "G": "billion", "T": "trillion"}
+LIMITS = {
+    "ttft_ms_p95": "first token within {:g} ms",
+    "tpot_ms_p95": "each further token within {:g} ms",
+    "e2e_ms_p95": "whole answers within {:g} ms",
+    "tokens_per_s_per_user": "{:g} tokens a second for each user",
+}
 NO_MONEY = "This advice was computed before its money was kept in parts. Ask again with today's catalog."
 
 
@@ -57,15 +65,50 @@ def memo(result: Json, rank: int = 1) -> Memo:
     r = chosen(result, rank)
     m = r["money"]
     return Memo(
-        title=f"{name_of(result)}: {r['label']}",
-        verdict=result["verdict"] if rank == 1 else f"{r['label']} at {r['provider']}, choice number {rank}.",
+        title=f"{name_of(result)}: {deal(r)}",
+        verdict=plainly(result, r, rank),
         dated=dated(result, m),
         money=money_rows(r),
-        ways=[way_text(way) for way in m["ways_to_pay"]] + [meeting(b) for b in m.get("break_even", [])],
+        ways=[way_text(way) for way in m["ways_to_pay"]] + [met(b) for b in m.get("break_even", [])],
         others=others(result, rank),
         risks=risks(result, r),
         tests=tests(result, r),
     )
+
+
+def deal(r: Json) -> str:
+    """buy 1 x a server, or rent 8 x an instance: what is signed."""
+    what = f"{r['instances']} x {r['instance'] or r['accelerator_name']}"
+    what += f" ({r['accelerator_count']} x {r['accelerator_name']} at work)"
+    return f"buy {what}" if r["acquisition"] == "own" else f"rent {what} at {r['provider']}"
+
+
+def plainly(result: Json, r: Json, rank: int) -> str:
+    """The choice for who does not run it, then how it is set up."""
+    m, spread = r["money"], r["interval"].get("usd_per_month")
+    term = "" if r["acquisition"] == "own" else f", {r.get('term', 'on_demand').replace('_', ' ')}"
+    sure = f"; nine times in ten between {dollars(spread[0])} and {dollars(spread[1])}" if spread else ""
+    today = f"; {dollars(m['capital_usd'])} of it is paid today" if m["capital_usd"] else ""
+    cost = f"{dollars(r['usd_per_month'])} a month all in{sure}"
+    said = deal(r)
+    first = f"{said[0].upper()}{said[1:]}{term}: {cost}{today}"
+    place = "" if rank == 1 else f" This is choice number {rank}."
+    return f"{first}.{place} Set up as {r['label']}.{by_token(result, r)}"
+
+
+def by_token(result: Json, r: Json) -> str:
+    """What the cheapest endpoint would ask for the same traffic, said to be less where it is."""
+    priced = [h for h in result.get("hosted") or [] if h.get("usd_per_month")]
+    if not priced:
+        return ""
+    least = min(priced, key=lambda h: h["usd_per_month"])
+    cheaper = least["usd_per_month"] < r["usd_per_month"]
+    said = "Bought by the token the same traffic is cheaper" if cheaper else "By the token the same traffic costs more"
+    return f" {said}: {dollars(least['usd_per_month'])} a month at {least['provider']}."
+
+
+def met(b: Json) -> str:
+    return re.sub(r"\s+([GMT]) tokens", lambda found: f" {COUNTS[found[1]]} tokens", meeting(b))
 
 
 def dated(result: Json, m: Json) -> str:
@@ -134,16 +177,16 @@ def whence(r: Json) -> str:
 def others(result: Json, rank: int) -> list[str]:
     """The other options, then the first of what was left out, with its reason."""
     ranked = [
-        f"{r['label']}, {whence(r)}: {dollars(r['usd_per_month'])} a month"
+        f"{r['accelerator_count']} x {r['accelerator_name']}, {whence(r)}: {dollars(r['usd_per_month'])} a month"
         for r in result["recommendations"]
         if r["rank"] != rank
     ][:MOST_OTHERS]
     left = [r for r in result["rejected"] if r["reason"] not in ("excluded", "outranked")]
-    return ranked + [f"{r['accelerator']}: {r['detail']}" for r in left[:MOST_REJECTED]]
+    return ranked + [f"{r['accelerator']}: {r['detail'].split(' (')[0]}" for r in left[:MOST_REJECTED]]
 
 
 def risks(result: Json, r: Json) -> list[str]:
-    said = list(r["warnings"])
+    said: list[str] = []
     m = r["money"]
     if r["acquisition"] == "own":
         left = m["cash_flow"][-1]["value_left_usd"]
@@ -152,19 +195,21 @@ def risks(result: Json, r: Json) -> list[str]:
         said.append("spot instances may be taken away at any time: the allowance is an assumption")
     if not_known := (m.get("services") or {}).get("said"):
         said.append(not_known)
-    said += [item["detail"] + f" ({item['assumption']})" for item in result.get("sensitivity", [])]
-    return said
+    said += r["warnings"]
+    turns = [item["detail"] + f" ({item['assumption']})" for item in result.get("sensitivity", [])]
+    return said[:MOST_RISKS] + [f"the choice turns: {turn}" for turn in turns[:MOST_TURNS]]
 
 
 def tests(result: Json, r: Json) -> list[str]:
     """What shows, on the real machines, whether this answer holds."""
     spec = result["workload"] if isinstance(result["workload"], Mapping) else {}
     peak = ((spec.get("traffic") or {}).get("requests_per_s") or {}).get("peak")
-    limits = ", ".join(f"{k} {v:g}" for k, v in (spec.get("slo") or {}).items() if isinstance(v, int | float))
+    slo = spec.get("slo") or {}
+    limits = ", ".join(words.format(slo[key]) for key, words in LIMITS.items() if slo.get(key))
     seller = "its seller" if r["acquisition"] == "own" else r["provider"]
     said = [
         f"load test one replica at its share of the peak{f' of {peak:g} requests/s' if peak else ''} with your own "
-        f"prompts{f': {limits}' if limits else ''}",
+        f"prompts{f': {limits}, 95 of 100 times' if limits else ''}",
         f"confirm the price of {r['instance'] or r['accelerator']} with {seller} in writing: ours is of "
         f"{r['money']['prices_as_of']}",
     ]

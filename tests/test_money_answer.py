@@ -182,6 +182,8 @@ def test_the_papers_of_a_purchase(bought: dict[str, Any]) -> None:
         "of value is",
     ):
         assert said in memo, said
+    assert "nine times in ten" in memo and "first token within 1000 ms" in memo
+    assert not any(word in memo for word in ("ttft_ms_p95", "G tokens", "None"))
     flow = rows(finance.cash_flow_csv(bought, 1))
     assert len(flow) == 37 and {row["currency"] for row in flow} == {"USD"}
     assert float(flow[0]["capital_usd"]) == bought["recommendations"][0]["money"]["capital_usd"]
@@ -190,6 +192,16 @@ def test_the_papers_of_a_purchase(bought: dict[str, Any]) -> None:
     assert once == pytest.approx(bought["recommendations"][0]["money"]["capital_usd"])
     listed = {row["name"]: row for row in rows(finance.assumptions_csv(bought, 1))}
     assert listed["pue"]["source"] and listed["discount rate"]["value"] == "0.08"
+
+
+def test_the_memo_says_where_tokens_are_cheaper_than_machines(rented: dict[str, Any]) -> None:
+    first, least = rented["recommendations"][0], min(h["usd_per_month"] for h in rented["hosted"])
+    verdict = finance.memo(rented).verdict
+    assert f"${least:,.0f} a month at" in verdict
+    assert ("is cheaper" in verdict) is (least < first["usd_per_month"])
+    for h in rented["hosted"]:
+        h["usd_per_month"] *= 1000
+    assert "costs more" in finance.memo(rented).verdict
 
 
 def test_the_bill_of_materials_of_a_rent_adds_up(rented: dict[str, Any]) -> None:
