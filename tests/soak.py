@@ -199,6 +199,9 @@ def page(rows: list[str], races: list[str], swarm: list[str]) -> str:
             "",
             *swarm,
             "",
+            '"In the server" is the time inside the application, by the web server\'s own log; what the agents measure',
+            "beyond that is the queue before it, and their own lag: how late their process wakes.",
+            "",
         ]
     )
 
