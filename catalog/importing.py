@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -84,8 +85,8 @@ def model_import(request: HttpRequest) -> HttpResponse:
 
 
 def may_keep(request: HttpRequest) -> bool:
-    """Everyone where nobody logs in; otherwise staff."""
-    return bool(settings.OPEN or getattr(request.user, "is_staff", False))
+    """Staff; everyone where the installation is open and has no user yet."""
+    return bool(getattr(request.user, "is_staff", False) or (settings.OPEN and not User.objects.exists()))
 
 
 def keep(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:

@@ -94,3 +94,18 @@ def test_what_cannot_be_read_is_refused_with_the_reason(client, config, words):
 
 def test_an_upload_that_is_not_text_is_refused(client):
     assert "not text" in send(client, 422, upload=SimpleUploadedFile("c", b"\xff\xfe\x00"))
+
+
+@pytest.mark.django_db
+def test_with_users_only_staff_add_a_model_to_the_catalog(rf):
+    from django.contrib.auth.models import AnonymousUser, User
+
+    from catalog.importing import may_keep
+
+    request = rf.get("/")
+    request.user = AnonymousUser()
+    assert may_keep(request)
+    request.user = User.objects.create_user("ada")
+    assert not may_keep(request)
+    request.user.is_staff = True
+    assert may_keep(request)
