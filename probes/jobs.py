@@ -216,11 +216,13 @@ def sweep() -> dict[str, int]:
     now = timezone.now()
     counts = {"probes_requeued": 0, "probes_failed": 0}
     lost = Job.objects.filter(state=State.LEASED).filter(Q(lease_expires_at__lt=now) | Q(agent__revoked_at__lt=now))
-    for pk, attempt in lost.order_by().values_list("pk", "attempt")[:SWEEP_BATCH]:
+    for pk, attempt, until in lost.order_by().values_list("pk", "attempt", "lease_expires_at")[:SWEEP_BATCH]:
+        # By columns of the row alone: PostgreSQL reads a joined condition from before a result that it waited for.
+        mine = Job.objects.filter(pk=pk, attempt=attempt, state=State.LEASED, lease_expires_at=until)
         reason = f"The machine was lost {attempt} times while it measured; it is not tried again."
         with transaction.atomic():
-            ended = give_up(lost.filter(pk=pk, attempt=attempt), attempt, reason, retriable=True)
-            if ended:  # else a heartbeat was faster
+            ended = give_up(mine, attempt, reason, retriable=True)
+            if ended:  # else a heartbeat or a result was faster
                 end_lease(pk, attempt, "lost")
                 counts["probes_failed" if ended == State.FAILED else "probes_requeued"] += 1
     late = Job.objects.filter(state=State.QUEUED, deadline_at__lt=now)

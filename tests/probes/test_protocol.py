@@ -392,3 +392,26 @@ def test_an_agents_clock_does_not_matter(h200: Accelerator) -> None:
     settled(job)
     skewed = samples.body(samples.document(started_at="2031-01-01T00:00:00+00:00"))
     assert agent.send(job, attempt, skewed).json()["state"] == "accepted"
+
+
+def test_a_sweep_takes_nothing_back_that_ended_while_it_waited(
+    later: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that is committed between the sweep's look and its write, as on PostgreSQL under load."""
+    jobs.request({"suite": "quick"})
+    agent = FakeAgent()
+    given = agent.lease().json()
+    later(90)
+    write, ended = jobs.give_up, []
+
+    def late_result(*args: object, **kwargs: object) -> str:
+        ended.append(jobs.finish(jobs.held(Agent.objects.get(), given["job_id"], given["attempt"])))
+        with CaptureQueriesContext(connection) as queries:
+            found = write(*args, **kwargs)  # type: ignore[arg-type]
+        # A subquery would be read from before the result; the row's own columns are read anew once it is free.
+        assert all("SELECT" not in q["sql"] for q in queries if q["sql"].startswith("UPDATE")), queries.captured_queries
+        return found
+
+    monkeypatch.setattr(jobs, "give_up", late_result)
+    assert jobs.sweep()["probes_requeued"] == 0
+    assert ended == ["late"] and Job.objects.get().state == "done"
