@@ -85,6 +85,7 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
         services_everywhere=EGRESS in tco or STORAGE in tco,
         provider_egress_usd_per_byte=_by_provider(tco, rows, EGRESS),
         provider_storage_usd_per_byte_month=_by_provider(tco, rows, STORAGE),
+        power_cap_fraction=float(tco.get(CAP, 1.0)),
         power_given=any(key in tco for name in PHASES for key in (name, ASSUMED[name])),
     )
 

@@ -331,8 +331,9 @@ def usd_per_hour(pools: tuple[Pool, ...], offer: Offer) -> float | None:
 def drawn(built: Built, a: Assumptions, concurrency: int, prefill_share: float) -> float:
     """Mean share of (limit - idle) of a chip that is never without work, its phases by their time."""
     case, last = built.fixed.case, len(built.own) - 1
-    model, at_once = built.fixed.model, together(built, concurrency)
-    first, later = step_fractions(Draw.of(a), model, built.lanes, last, case.isl, at_once, case.isl + case.osl / 2)
+    model, at_once, chip = built.fixed.model, together(built, concurrency), built.fixed.accelerator
+    draw = Draw.of(a, chip.watts, chip.idle_watts)
+    first, later = step_fractions(draw, model, built.lanes, last, case.isl, at_once, case.isl + case.osl / 2)
     return prefill_share * first + (1.0 - prefill_share) * later
 
 

@@ -38,6 +38,7 @@ class Assumptions:
     accelerator_fraction: float = 0.65  # of the price of a server: its accelerators
     prefill_power_fraction: float = 1.0  # of the power limit, drawn while prompts are read
     decode_power_fraction: float = 1.0  # of the power limit, drawn while answers are written
+    power_cap_fraction: float = 1.0  # of TDP: the limit that the chips are set to
     power_given: bool = False  # those two are the planner's own, instead of what the step ledger says
     waiting_power_fraction: float = 0.0  # these four: shares of (limit - idle), see Draw
     kernel_power_fraction: float = 1.0
@@ -201,12 +202,16 @@ class Draw:
     compute_fraction: float  # added by arithmetic at the rate it sustains
 
     @staticmethod
-    def of(a: Assumptions) -> "Draw":
+    def of(a: Assumptions, limit_watts: float, idle_watts: float) -> "Draw":
+        """Of a chip at this limit: a cap takes nothing from what draws less, so shares of what it leaves are larger."""
+        idle = idle_watts if math.isfinite(idle_watts) else limit_watts * a.idle_fraction
+        capped = a.power_cap_fraction < 1.0 and limit_watts > idle
+        wider = (limit_watts / a.power_cap_fraction - idle) / (limit_watts - idle) if capped else 1.0
         return Draw(
-            waiting_fraction=a.waiting_power_fraction,
-            kernel_fraction=a.kernel_power_fraction,
-            memory_fraction=a.memory_power_fraction,
-            compute_fraction=a.compute_power_fraction,
+            waiting_fraction=min(a.waiting_power_fraction * wider, 1.0),
+            kernel_fraction=a.kernel_power_fraction * wider,
+            memory_fraction=a.memory_power_fraction * wider,
+            compute_fraction=a.compute_power_fraction * wider,
         )
 
 

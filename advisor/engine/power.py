@@ -115,7 +115,15 @@ def phases(
     batch, (mean, peak), prompt = workload.kind == BATCH, requests_per_s, prompt_tokens(workload)
     held = running if batch else running * mean / peak  # on one lane
     together = held if batch else held / max(-math.expm1(-held), LEAST_REQUESTS)
-    first, later = step_fractions(Draw.of(a), model, built, index, prompt, max(together, 1.0), context_tokens(workload))
+    first, later = step_fractions(
+        Draw.of(a, chip.watts, chip.idle_watts),
+        model,
+        built,
+        index,
+        prompt,
+        max(together, 1.0),
+        context_tokens(workload),
+    )
     first_s = mean * prefill_s(built, index, prompt)
     if workload.kind == EMBEDDING:
         return given(a, chip, _phases(first, first, duty_fraction * lanes, duty_fraction * lanes, False))

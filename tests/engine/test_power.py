@@ -65,8 +65,15 @@ def test_the_fit_finds_shares_that_made_the_readings() -> None:
 
 
 def test_no_kernel_passes_the_limit() -> None:
-    draw = Draw.of(replace(ASSUMED, **BY_PHASE))
+    draw = Draw.of(replace(ASSUMED, **BY_PHASE), LIMIT, IDLE)
     assert kernel_fraction(draw, 1.0, 1.0) == 1.0 and kernel_fraction(draw, 0.5, 0.0) == pytest.approx(0.6)
+
+
+def test_a_cap_takes_nothing_from_a_kernel_that_draws_less() -> None:
+    """At half of 700 W: what draws 77 + 0.4 x 623 = 326 W still does, what draws 575 W is held at 350 W."""
+    half = Draw.of(replace(ASSUMED, **BY_PHASE, power_cap_fraction=0.5), 350.0, IDLE)
+    watts = [IDLE + (350.0 - IDLE) * float(kernel_fraction(half, memory, 0.0)) for memory in (0.0, 1.0)]
+    assert watts == pytest.approx([IDLE + 0.4 * 623, 350.0])
 
 
 def test_a_lane_steps_while_it_holds_a_request() -> None:
