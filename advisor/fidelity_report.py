@@ -133,7 +133,8 @@ def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
 
 UNSEEN = (
     "Medians over groups where nothing else is said. *Unseen* is the largest error when the fit saw no row of one "
-    "chip, model, family or framework version; a target is met only when that is within the limit too."
+    "chip, model, family or framework version; of vLLM on the H200, when the host's time per step came from the other "
+    "models alone. A target is met only when that is within the limit too."
 )
 
 
@@ -299,7 +300,8 @@ LEFT_OUT = (
     "family of chips or one framework version at a time. A chip whose kernels were measured loses those measurements "
     "too when it or its family is left out. Figures are medians over (chip, model, source) groups; TPOT and TTFT of "
     "known clients only; rows with a closed form (no disaggregation, speculation or tuned rates). A refit is one "
-    "Gauss-Newton step from the full optimum."
+    "Gauss-Newton step from the full optimum. The last line is another: kernels as the probe suite timed them, the "
+    "host's time of each model's rows from the steps of the others; medians over rows."
 )
 REMOVED = "The same error when a group of parameters goes back to its starting value and the others are fitted again."
 SPANS = (

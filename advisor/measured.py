@@ -380,7 +380,7 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
         speculative_tokens=draft if run.speculative else None,
         ttft_limit_s=ttft_limit_s,
         tpot_limit_s=tpot_limit_s,
-        routing_even=run.routing_even,
+        routing_evenness=run.routing_evenness,
         beams=run.beams,
         kernel_shape=(int(shape[1]), int(shape[2]), int(shape[3])) if shape else None,
         year=count(row.date[:4]),

@@ -25,7 +25,7 @@ RUN_FIELDS = (
     "attention_dp_is_tp",
     "cores_per_chip",
     "layers_over_chips",
-    "routing_even",
+    "routing_evenness",
     "beams",
 )
 
@@ -47,7 +47,7 @@ class Run:
     attention_dp_is_tp: bool = False  # the tp column counts ranks of an attention-data-parallel MoE deployment
     cores_per_chip: int = 1  # the tp and ep columns count cores, not chips
     layers_over_chips: bool = False  # a layer split: pipeline, one request at a time
-    routing_even: bool = False  # dummy weights: the router spreads tokens evenly
+    routing_evenness: float | None = None  # of a router that was not trained; large: evenly
     beams: int = 1  # beam search: sequences decoded for each request
 
 

@@ -78,7 +78,7 @@ class Case:
     ttft_limit_s: float | None = None  # p99 limits that the benchmark imposed on a rate-driven run
     tpot_limit_s: float | None = None
     beams: int = 1  # sequences decoded for each request (beam search); one of them is its output
-    routing_even: bool = False  # dummy weights: a random router spreads tokens evenly over the experts
+    routing_evenness: float | None = None  # of this router, where it is not one that was trained
     kernel_shape: tuple[int, int, int] | None = None  # (M, N, K) of the best matrix multiply of a sweep
     source_tokens: float = 0.0  # of an encoder-decoder: what was asked as isl, which is then the decoder's start
     year: int | None = None  # when it was measured: software moves

@@ -17,7 +17,7 @@ from .layout import HALF, Choice, rate_of, unsupported
 from .model import Model
 from .plan import Framework, Lengths, Quantization
 from .simulate import Simulation, simulate
-from .steptime import BURST, POISSON, STATIC, STEADY, Client
+from .steptime import BURST, POISSON, STATIC, STEADY, Client, whole_tiles
 from .verify import scheduler_of
 
 NAN = math.nan
@@ -183,7 +183,7 @@ def _lane(
             pp=pool.pp,
             ep=max(pool.ep, 1),
             dp=pool.dp,
-            routing_even=case.routing_even,
+            routing_evenness=case.routing_evenness,
         ),
         framework=framework,
         context_tokens=max(case.isl + case.osl, 1.0),
@@ -230,7 +230,7 @@ def _free_pool(
 def step_s(built: Lanes, i: int, sequences: float, context_tokens: float) -> float:
     """Seconds of a pure decode step."""
     t = built.times
-    linear = float(np.interp(sequences, t.grid_tokens, t.linear_s[i]))
+    linear = float(np.interp(whole_tiles(sequences, t.tile_tokens[i]), t.grid_tokens, t.linear_s[i]))
     per = t.decode_s_per_sequence[i] + t.sample_s_per_sequence[i] + context_tokens * t.decode_s_per_context_token[i]
     per += min(context_tokens, t.window_tokens[i]) * t.window_s_per_context_token[i]
     device = linear + sequences * per
@@ -241,21 +241,22 @@ def step_s(built: Lanes, i: int, sequences: float, context_tokens: float) -> flo
 def prefill_s(built: Lanes, i: int, tokens: float) -> float:
     """Seconds of one step that computes a whole prompt alone."""
     t = built.times
-    linear = float(np.interp(tokens, t.grid_tokens, t.linear_s[i]))
-    if tokens > t.grid_tokens[-1]:
-        linear *= tokens / t.grid_tokens[-1]
+    felt = float(whole_tiles(tokens, t.tile_tokens[i]))
+    linear = float(np.interp(felt, t.grid_tokens, t.linear_s[i]))
+    if felt > t.grid_tokens[-1]:
+        linear *= felt / t.grid_tokens[-1]
     pairs, window = tokens * (tokens + 1) / 2, t.window_tokens[i]
     window_pairs = pairs if tokens <= window else window * (window + 1) / 2 + (tokens - window) * window
     device = linear + pairs * t.prefill_s_per_pair[i] + window_pairs * t.window_prefill_s_per_pair[i]
     device += t.sample_s_per_sequence[i] + t.source_s_per_sequence[i]
-    if tokens > t.graph_max_tokens[i]:
-        device = max(device, t.eager_floor_s[i])
+    floor = t.eager_floor_s[i] if tokens > t.graph_max_tokens[i] else t.prompt_floor_s[i]
+    device = max(device, floor + t.prepare_s[i])
     return float(max(device, t.host_s[i]) + t.serial_s[i])
 
 
 def idle_s(built: Lanes, i: int) -> float:
-    """What a request to an idle server waits for before its step: the way in, and host work that nothing hides."""
-    return float(built.times.request_s[i] + built.times.host_s[i])
+    """What a request to an idle server waits for beside its step."""
+    return float(built.times.request_s[i])
 
 
 def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:

@@ -29,11 +29,13 @@ class Efficiency:
     expert_fraction: float  # grouped GEMM against a dense one
     routing_evenness: float  # how evenly tokens spread over experts: large is even, 1 is strongly uneven
     attention_fraction: float  # prefill attention, of the dense 16-bit peak
+    wave_fraction: float  # of a part-filled wave of tiles that is felt: 1 all, 0 none (kernels split K or go on)
     roof_exponent: float  # how well compute and memory overlap inside a kernel (1: not, inf: a sharp roofline)
     kernel_s: float  # start and tail of one kernel inside a captured graph
     sequence_head_bytes: float  # decode attention's fixed cost per sequence and head, as bytes read
     sample_bytes_per_logit: float  # logits, their fp32 copies, sampling
     quantize_kernels: float  # extra kernels per matrix whose input is quantized on the fly
+    quantize_bytes: float  # that quantizing one activation moves beyond the kernel it is fused with
     link_fraction: float  # of the scale-up link, large messages
     far_link_fraction: float
     collective_s: float  # fixed cost of one collective inside the domain
@@ -54,12 +56,15 @@ class Overhead:
     serial_s_per_sequence: float
     request_s: float  # from the caller to the scheduler, without a server in front
     http_s: float  # tokenizer, HTTP server and its queue, where there are such
+    prepare_s: float  # host time before the first layer of a prompt's step, which other steps hide
+    pieces_s_per_layer: float  # host time to launch one layer of it where graphs hold all but its attention
     eager_s_per_layer: float  # host time to launch one layer outside captured graphs
     eager_s_per_expert_layer: float
     matmul_factor: float
     memory_factor: float
     core_bytes_per_s: float  # most that its kernels read per core of the chip; 0 or large: they fill the memory
     prefill_factor: float  # attention kernels in prefill
+    tile_tokens: float  # rows of a tile of its products with a scale for each row; 0: they do not work in whole ones
     expert_factor: float  # its grouped GEMM at many tokens
     collective_factor: float  # fixed cost of its collectives (fused, one-shot) against the library's
     one_shot_s: float  # start of its own one-shot all-reduce inside the domain; large: it has none

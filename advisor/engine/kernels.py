@@ -9,14 +9,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .hardware import Accelerator
+from .kernel_samples import (
+    HIGH,
+    LOW,
+    ROUNDS,
+    Array,
+    Figure,
+    Sample,
+    from_line,
+    lines,
+    median_of,
+    samples,
+    spread_of,
+    together,
+)
 from .step import EXPERT_PADDING_ROWS, EXPERT_TILE_ROWS_MIN, KNEE_END_BYTES, waves
 
-Array = NDArray[np.float64]
-LOW, HIGH = 0.05, 0.95  # quantiles of an interval
-STEADY_FRACTION = 0.15  # (p90 - p10) / median of a run that may count
 LARGE_ROWS = 2048  # of a matrix multiply that shows what the chip sustains
 LARGE_BYTES = 2.0**28  # of a read, or of a collective, that shows the rate of the memory or the link
 FEW_ROWS, MANY = 16, 12
@@ -26,35 +36,10 @@ LONG_TOKENS = 4096  # of a prefill whose attention is more than its start
 FULL_EXPERT_ROWS = 128
 SIXTEEN, EIGHT, FOUR = ("bf16", "fp16"), ("fp8", "int8"), ("fp4", "nvfp4")
 PLAIN_SCALES = (None, "tensor", "row")
+SHARES, WAVE_ROWS = np.linspace(0.0, 1.0, 21), 64
 EXPONENTS = np.geomspace(1.0, 8.0, 61)
-ROUNDS = 200
 # Where a figure is needed to invert a formula and was not measured: the engine's defaults.
-KNOWN = {"roof_exponent": 2.0, "kernel_s": 3e-6, "hop_s": 1.5e-6}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
-    """One kernel as it was timed; flops and bytes are what it must compute and move at least."""
-
-    kind: str
-    key: Mapping[str, Any]
-    time_s: float
-    flops: float
-    bytes: float
-    low_s: float
-    high_s: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Figure:
-    """One field of Efficiency; `low` and `high` hold nine tenths of what single kernels (or refits) say."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    count: int  # of the kernels that it rests on
-    source: str
+KNOWN = {"roof_exponent": 2.0, "wave_fraction": 0.0, "kernel_s": 3e-6, "hop_s": 1.5e-6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +54,6 @@ class Fitted:
 
     def as_values(self) -> dict[str, float]:
         return {f.name: f.value for f in self.figures}
-
-
-def samples(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
-    """The entries of result documents that may count: native, checked, steady, not throttled."""
-    return [
-        Sample(
-            kind=r["kind"],
-            key=r["key"],
-            time_s=r["time_s"]["median"],
-            low_s=r["time_s"]["p10"],
-            high_s=r["time_s"]["p90"],
-            flops=float(r["flops"] or 0),
-            bytes=float(r["bytes"] or 0),
-        )
-        for r in results
-        if r["path"] == "native" and r["check"] and r["check"]["ok"] and not r.get("throttled") and _steady(r)
-    ]
-
-
-def _steady(r: Mapping[str, Any]) -> bool:
-    """Launches and collectives wait for hosts and for each other: a long tail is theirs, their median still counts."""
-    t = r["time_s"]
-    return bool(r["kind"] in ("launch", "all_reduce") or t["p90"] - t["p10"] <= STEADY_FRACTION * t["median"])
 
 
 def efficiency_of(results: Iterable[Mapping[str, Any]], a: Accelerator, known: Mapping[str, float] = KNOWN) -> Fitted:
@@ -110,24 +72,14 @@ def efficiency_of(results: Iterable[Mapping[str, Any]], a: Accelerator, known: M
     for _ in range(2):  # rates and the exponent of the roof depend on each other
         note(*(matmul(these, a, found, dtypes, name) for dtypes, name in _CLASSES))
         note(roof_exponent(these, a, found))
+        note(wave_fraction(these, a, found))
     note(block_scales(these), experts(these, a, found), attention(these, a, found))
+    note(*quantizing(these, a, found))
     note(*collectives(these, a, found))
     return Fitted(tuple(figures.values()))
 
 
 _CLASSES = ((SIXTEEN, "matmul_16_fraction"), (EIGHT, "matmul_8_fraction"), (FOUR, "matmul_4_fraction"))
-
-
-# ------------------------------------------------------------------ how figures are put together
-
-
-def _of(name: str, estimates: Sequence[float] | Array, source: str) -> Figure | None:
-    """The median of what single kernels say, with their spread."""
-    values = np.asarray([e for e in estimates if np.isfinite(e) and e > 0])
-    if not len(values):
-        return None
-    low, middle, high = np.quantile(values, [LOW, 0.5, HIGH])
-    return Figure(name=name, value=float(middle), low=float(low), high=float(high), count=len(values), source=source)
 
 
 def _fastest(these: Iterable[Sample], *axes: str) -> list[Sample]:
@@ -138,41 +90,6 @@ def _fastest(these: Iterable[Sample], *axes: str) -> list[Sample]:
         if shape not in best or s.time_s < best[shape].time_s:
             best[shape] = s
     return list(best.values())
-
-
-def _lines(columns: Array, time_s: Array) -> tuple[Array, Array]:
-    """(coefficients, those of resampled fits) of time = columns @ coefficients, errors counted as shares of the time.
-
-    Coefficients are costs, so none is below zero.
-    """
-    chance = np.random.default_rng(1)
-    draws = chance.integers(0, len(time_s), (ROUNDS, len(time_s)))
-    scaled, one = columns / time_s[:, None], np.ones(len(time_s))
-    return _positive(scaled, one), np.array([_positive(scaled[d], one[d]) for d in draws])
-
-
-def _positive(columns: Array, target: Array) -> Array:
-    """Least squares without negative coefficients: those are left out one by one."""
-    kept = list(range(columns.shape[1]))
-    while kept:
-        solved, *_ = np.linalg.lstsq(columns[:, kept], target, rcond=None)
-        if (solved >= 0).all():
-            whole = np.zeros(columns.shape[1])
-            whole[kept] = solved
-            return whole
-        del kept[int(np.argmin(solved))]
-    return np.zeros(columns.shape[1])
-
-
-def _from_line(name: str, value: float, resampled: Array, count: int, source: str) -> Figure | None:
-    """A coefficient that the resampled fits agree on; None when they do not even agree that there is one."""
-    usable = resampled[np.isfinite(resampled)]
-    if not np.isfinite(value) or value <= 0 or not len(usable):
-        return None
-    low, high = np.quantile(usable, [LOW, HIGH])
-    if low <= 0:
-        return None
-    return Figure(name=name, value=float(value), low=float(low), high=float(high), count=count, source=source)
 
 
 # ------------------------------------------------------------------ one chip
@@ -188,13 +105,13 @@ def kernel(these: Sequence[Sample], a: Accelerator) -> list[Figure | None]:
     few = [s for s in narrow if float(s.key["m"]) <= FEW_ROWS and s.bytes >= FILLING_BYTES]
     if len(few) >= MANY:
         columns = np.array([[s.bytes, 1.0] for s in few])
-        (per_byte, start_s), draws = _lines(columns, np.array([s.time_s for s in few]))
+        (per_byte, start_s), draws = lines(columns, np.array([s.time_s for s in few]))
         source = f"{len(few)} matrix multiplies of {FEW_ROWS} rows and fewer"
         with np.errstate(divide="ignore"):
             share, each = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
         return [
-            _from_line("kernel_s", start_s, draws[:, 1], len(few), source),
-            _from_line("memory_fraction", share, each, len(few), source),
+            from_line("kernel_s", start_s, draws[:, 1], len(few), source),
+            from_line("memory_fraction", share, each, len(few), source),
         ]
     chains = [s for s in these if s.kind == "launch" and s.key.get("mode") == "graph"]
     if not chains:
@@ -214,7 +131,7 @@ def memory(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) 
     least = max(LARGE_BYTES, 4 * a.sram_bytes)
     reads = [s for s in these if s.kind == "memory_read" and s.bytes >= least]
     shares = [s.bytes / (s.time_s - found["kernel_s"]) / a.memory_bytes_per_s for s in reads]
-    read = _of("memory_fraction", shares, f"{len(reads)} reads of {least / 2**20:.0f} MiB and more")
+    read = median_of("memory_fraction", shares, f"{len(reads)} reads of {least / 2**20:.0f} MiB and more")
     weights = next((f for f in kernel(these, a) if f is not None and f.name == "memory_fraction"), None)
     axes = ("dtype", "batch", "context_tokens", "heads", "kv_heads", "head_dim")
     decode = _fastest((s for s in these if s.kind == "attention_decode" and s.key.get("dtype") in SIXTEEN), *axes)
@@ -228,27 +145,13 @@ def memory(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) 
         reached = a.memory_bytes_per_s * weights.value
         several = each >= SEVERAL_HEADS  # fewer do not fill the chip: their time is not a sum of parts
         over = np.maximum(rest_s - moved / reached, 0.0) * reached / each
-        return [weights, _of("sequence_head_bytes", over[several], source)]
-    (per_byte, per_head), draws = _lines(np.stack([moved, each], axis=1), rest_s)
+        return [weights, median_of("sequence_head_bytes", over[several], source)]
+    (per_byte, per_head), draws = lines(np.stack([moved, each], axis=1), rest_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         share, each_share = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
         fixed, each_fixed = per_head / per_byte, draws[:, 1] / draws[:, 0]
-    seen = _from_line("memory_fraction", share, each_share, len(decode), source)
-    return [_together(read, seen), _from_line("sequence_head_bytes", fixed, each_fixed, len(decode), source)]
-
-
-def _together(one: Figure | None, other: Figure | None) -> Figure | None:
-    """The geometric mean of two ways to measure the same, whose interval holds both."""
-    if one is None or other is None:
-        return one or other
-    return Figure(
-        name=one.name,
-        value=float(np.sqrt(one.value * other.value)),
-        low=min(one.low, other.low),
-        high=max(one.high, other.high),
-        count=one.count + other.count,
-        source=f"{one.source}; {other.source}",
-    )
+    seen = from_line("memory_fraction", share, each_share, len(decode), source)
+    return [together(read, seen), from_line("sequence_head_bytes", fixed, each_fixed, len(decode), source)]
 
 
 def _multiplies(these: Iterable[Sample], dtypes: Sequence[str]) -> list[Sample]:
@@ -259,7 +162,7 @@ def _multiplies(these: Iterable[Sample], dtypes: Sequence[str]) -> list[Sample]:
         if s.kind == "gemm"
         and s.key.get("dtype") in dtypes
         and s.key.get("scaling") in PLAIN_SCALES
-        and "off" not in s.key
+        and not {"off", "from_idle_s"} & set(s.key)
     )
     return _fastest(plain, "dtype", "m", "n", "k", "sustained_s")
 
@@ -286,10 +189,10 @@ def matmul(
     large = [s for s in every if float(s.key["m"]) >= LARGE_ROWS and _bytes_s(s, a, found) < _flops_s(s, a) / 3]
     shares = [_share(s, a, found) for s in lasting or large]
     what = "sustained for a second" if lasting else f"of {LARGE_ROWS} rows and more, in short bursts"
-    figure = _of(name, shares, f"{len(lasting or large)} matrix multiplies {what}")
+    figure = median_of(name, shares, f"{len(lasting or large)} matrix multiplies {what}")
     if figure is None or not lasting or not large:
         return figure
-    burst = _of(name, [_share(s, a, found) for s in large], "")
+    burst = median_of(name, [_share(s, a, found) for s in large], "")
     low, high = (burst.low, burst.high) if burst else (figure.low, figure.high)
     return Figure(
         name=name,
@@ -302,8 +205,18 @@ def matmul(
 
 
 def _share(s: Sample, a: Accelerator, found: Mapping[str, float]) -> float:
-    padded = s.flops * float(waves(np.array(float(s.key["m"])), np.array(float(s.key["n"])), np.array(float(a.cores))))
-    return padded / _compute_s(s.time_s, _bytes_s(s, a, found), found) / peak_of(a, str(s.key["dtype"]))
+    return (
+        s.flops
+        * _felt(s, a, found["wave_fraction"])
+        / _compute_s(s.time_s, _bytes_s(s, a, found), found)
+        / peak_of(a, str(s.key["dtype"]))
+    )
+
+
+def _felt(s: Sample, a: Accelerator, share: Any) -> Any:
+    """Factor of a product's part-filled waves, for one share of them that is felt or for several."""
+    rows, columns = (np.array(float(s.key[axis])) for axis in "mn")
+    return 1.0 + share * (float(waves(rows, columns, np.array(float(a.cores)))) - 1.0)
 
 
 def _flops_s(s: Sample, a: Accelerator) -> float:
@@ -320,9 +233,8 @@ def roof_exponent(these: Sequence[Sample], a: Accelerator, found: Mapping[str, f
     if rate is None or "memory_fraction" not in found:
         return None
     near = []
-    for s in _multiplies(these, SIXTEEN):
-        rows, columns = np.array(float(s.key["m"])), np.array(float(s.key["n"]))
-        flops_s = _flops_s(s, a) / rate * float(waves(rows, columns, np.array(float(a.cores))))
+    for s in (s for s in _multiplies(these, SIXTEEN) if s.bytes >= FILLING_BYTES):
+        flops_s = _flops_s(s, a) / rate * _felt(s, a, found["wave_fraction"])
         bytes_s, rest = _bytes_s(s, a, found), s.time_s - found["kernel_s"]
         if 0.25 < flops_s / bytes_s < 4 and rest > 0 and not s.key.get("sustained_s"):
             near.append((flops_s, bytes_s, rest))
@@ -348,6 +260,55 @@ def roof_exponent(these: Sequence[Sample], a: Accelerator, found: Mapping[str, f
     )
 
 
+def wave_fraction(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> Figure | None:
+    """How much of a part-filled wave of tiles is felt, from 16-bit multiplies that fill the chip: the share at which
+    their errors scatter least, whatever their common rate."""
+    rate = found.get("matmul_16_fraction")
+    own = [s for s in _multiplies(these, SIXTEEN) if s.bytes >= FILLING_BYTES and not s.key.get("sustained_s")]
+    own = [s for s in own if float(s.key["m"]) >= WAVE_ROWS]
+    if rate is None or "memory_fraction" not in found or len(own) < MANY:
+        return None
+    p, errors = found["roof_exponent"], []
+    for s in own:
+        flops_s, bytes_s = _flops_s(s, a) / rate * _felt(s, a, SHARES), _bytes_s(s, a, found)
+        errors.append(np.log((flops_s**p + bytes_s**p) ** (1 / p) / (s.time_s - found["kernel_s"])))
+    scatter = np.array(errors)
+    draws = np.random.default_rng(1).integers(0, len(own), (ROUNDS, len(own)))
+    each = SHARES[np.argmin(scatter[draws].std(axis=1), axis=1)]
+    source = f"{len(own)} 16-bit matrix multiplies of {WAVE_ROWS} rows and more"
+    return spread_of("wave_fraction", SHARES[np.argmin(scatter.std(axis=0))], each, len(own), source)
+
+
+def quantizing(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> list[Figure | None]:
+    """What dynamic FP8 scales add to the four matrices of a layer: the compiled norm (twice) and activation into FP8
+    less the same into 16 bits, and a kernel that only quantizes; as bytes an activation and kernel starts a matrix."""
+    plain, norm = _fused(these, "norm", None), _fused(these, "norm", "fp8")
+    gated, activation = _fused(these, "activation", "fp8"), _fused(these, "activation", None)
+    alone = _fused(these, "norm", "fp8", "nothing")
+    tokens = sorted(set(plain) & set(norm) & set(gated) & set(activation) & set(alone))
+    if len(tokens) < 2 or "memory_fraction" not in found:
+        return []
+    extra_s = [2 * (norm[t][0] - plain[t][0]) + gated[t][0] - activation[t][0] + alone[t][0] for t in tokens]
+    values = [2 * norm[t][1] + gated[t][1] + alone[t][1] for t in tokens]
+    line, draws = lines(np.array([[v, 1.0] for v in values]), np.array(extra_s))
+    scale = np.array([a.memory_bytes_per_s * found["memory_fraction"], 1 / (4 * found["kernel_s"])])
+    source = f"compiled kernels into FP8 at {len(tokens)} sizes"
+    both = zip(("quantize_bytes", "quantize_kernels"), line * scale, (draws * scale).T, strict=True)
+    return [spread_of(name, value, each, len(tokens), source) for name, value, each in both]
+
+
+def _fused(
+    these: Sequence[Sample], kind: str, into: str | None, after: str | None = None
+) -> dict[float, tuple[float, float]]:
+    """Tokens -> (seconds, values) of one compiled part of a layer."""
+    own = [s for s in these if s.kind == kind and s.key.get("fused")]
+    return {
+        float(s.key["tokens"]): (s.time_s, float(s.key["tokens"]) * float(s.key.get("inner", s.key.get("hidden", 0))))
+        for s in own
+        if (s.key.get("into"), s.key.get("after")) == (into, after)
+    }
+
+
 def block_scales(these: Sequence[Sample]) -> Figure | None:
     """FP8 with a scale for each 128 x 128 block against one for the matrix or the row, shape by shape."""
     wide = [s for s in these if s.kind == "gemm" and s.key.get("dtype") == "fp8" and float(s.key["m"]) >= 1024]
@@ -355,7 +316,7 @@ def block_scales(these: Sequence[Sample]) -> Figure | None:
     plain = {tuple(s.key[x] for x in axes): s.time_s for s in _fastest(_multiplies(wide, ("fp8",)), *axes)}
     pairs = [(tuple(s.key[x] for x in axes), s.time_s) for s in wide if s.key.get("scaling") == "block128"]
     ratios = [plain[shape] / time_s for shape, time_s in pairs if shape in plain]
-    return _of("block_8_fraction", ratios, f"{len(ratios)} shapes with both kinds of scales")
+    return median_of("block_8_fraction", ratios, f"{len(ratios)} shapes with both kinds of scales")
 
 
 def experts(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> Figure | None:
@@ -372,7 +333,9 @@ def experts(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float])
         if rows >= FULL_EXPERT_ROWS and _bytes_s(s, a, found) < padded / peak_of(a, str(s.key["dtype"])):
             reached = padded / _compute_s(s.time_s, _bytes_s(s, a, found), found)
             shares.append(reached / peak_of(a, str(s.key["dtype"])) / found["matmul_16_fraction"])
-    return _of("expert_fraction", shares, f"{len(shares)} grouped multiplies of {FULL_EXPERT_ROWS} rows and more each")
+    return median_of(
+        "expert_fraction", shares, f"{len(shares)} grouped multiplies of {FULL_EXPERT_ROWS} rows and more each"
+    )
 
 
 def attention(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float]) -> Figure | None:
@@ -382,7 +345,7 @@ def attention(these: Sequence[Sample], a: Accelerator, found: Mapping[str, float
     long = [s for s in best if float(s.key["tokens"]) >= LONG_TOKENS]
     shares = [s.flops / (s.time_s - found["kernel_s"]) / peak_of(a, "bf16") for s in long]
     backends = ", ".join(sorted({str(s.key.get("backend")) for s in long}))
-    return _of(
+    return median_of(
         "attention_fraction", shares, f"{len(long)} causal prefills of {LONG_TOKENS} tokens and more ({backends})"
     )
 
@@ -396,7 +359,7 @@ def collectives(these: Sequence[Sample], a: Accelerator, found: Mapping[str, flo
     sums = [s for s in these if s.kind == "all_reduce" and s.bytes > 0]
     peak = a.links[0].bytes_per_s if a.links else a.pcie_bytes_per_s
     large = [s for s in sums if s.bytes >= LARGE_BYTES]
-    link = _of(
+    link = median_of(
         "link_fraction", [s.bytes / s.time_s / peak for s in large], f"{len(large)} all-reduces of 256 MiB and more"
     )
     if link is None or len(sums) < 6:
@@ -407,13 +370,13 @@ def collectives(these: Sequence[Sample], a: Accelerator, found: Mapping[str, flo
     rest_s = np.array([s.time_s for s in sums])
     columns = [volume, np.sqrt(np.minimum(volume, KNEE_END_BYTES)), np.ones(len(sums))]
     table = np.stack([*columns, hops] if several else columns, axis=1)
-    line, draws = _lines(table, rest_s)
+    line, draws = lines(table, rest_s)
     latency_s = a.links[0].latency_s if a.links else 0.0
     unseen_s = latency_s + (0.0 if several else found["hop_s"] * float(hops[0]))
     source = f"{len(sums)} all-reduces over {', '.join(sorted({str(s.key['devices']) for s in sums}))} chips"
 
     def figure(name: str, values: Array) -> Figure | None:
-        return _from_line(name, float(values[0]), values[1:], len(sums), source)
+        return from_line(name, float(values[0]), values[1:], len(sums), source)
 
     every = np.concatenate([line[None, :], draws])
     with np.errstate(divide="ignore", invalid="ignore"):

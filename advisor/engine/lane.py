@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .adapters import adapters_s, resident_bytes, swap_s
 from .drafting import Draft, with_draft
 from .encoder import NO_CACHE_TOKENS, source_s
-from .layout import Choice, layouts
+from .layout import HALF, Choice, layouts
 from .memory import (
     Array,
     Memory,
@@ -159,8 +159,19 @@ def _eager_s(model: Model, w: Lane) -> float:
     """Host time to launch every layer outside captured graphs."""
     o = w.choice.overhead
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
-    layers = sum(b.count for b in decoder_blocks(model))
-    return (layers - experts) * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+    dense = sum(b.count for b in decoder_blocks(model)) - experts
+    return dense * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+
+
+def _pieces_s(model: Model, w: Lane) -> float:
+    """Host time of the same where graphs hold all but the attention of each layer."""
+    return sum(b.count for b in decoder_blocks(model)) * w.choice.overhead.pieces_s_per_layer
+
+
+def _scaled_by_row(wanted: Sequence[Lane]) -> Array:
+    """1 where products have narrow inputs with a scale for each row, else 0."""
+    methods = [w.choice.quantization for w in wanted]
+    return np.array([float(q.activations_dtype not in HALF and not q.slug.endswith("-block")) for q in methods])
 
 
 def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
@@ -188,6 +199,9 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
         serial_s_per_sequence=host("serial_s_per_sequence"),
         graph_max_tokens=np.array([float(w.framework.graph_max_tokens) for w in wanted]),
         eager_floor_s=np.array([_eager_s(model, w) for w in wanted]),
+        prompt_floor_s=np.array([_pieces_s(model, w) for w in wanted]),
+        tile_tokens=host("tile_tokens") * _scaled_by_row(wanted),
+        prepare_s=host("prepare_s"),
         kv_capacity_tokens=room.kv_capacity_tokens,
         block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
         request_s=host("request_s") + host("http_s") * np.array([w.http for w in wanted]),

@@ -11,7 +11,6 @@ from .plan import Quantization
 from .step import Layouts
 
 HALF = ("bf16", "fp16")
-EVEN = 1e6  # routing_evenness of a router that draws experts at random
 CORE_SHARPNESS = 4.0  # of the meeting of two roofs; between 2 and 8 the figures of llama.cpp move by a few percent
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "fp32": 4.0}
 
@@ -30,7 +29,7 @@ class Choice:
     ep: int = 1
     dp: int = 1
     moe_tp: int | None = None  # None: what is left of tp x dp after ep
-    routing_even: bool = False  # random routers (dummy weights) spread tokens evenly, trained ones do not
+    routing_evenness: float | None = None  # of a router that was not trained: dummy weights
     experts: Quantization | None = None  # a checkpoint may keep its experts in another format
 
     @property
@@ -128,8 +127,10 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
-        "routing_evenness": EVEN if c.routing_even else e.routing_evenness,
+        "quantize_bytes": e.quantize_bytes if activation < 2.0 else 0.0,
+        "routing_evenness": c.routing_evenness or e.routing_evenness,
         "kernel_s": e.kernel_s,
+        "wave_fraction": e.wave_fraction,
         "roof_exponent": e.roof_exponent,
         "sequence_head_bytes": e.sequence_head_bytes,
         "sample_bytes_per_logit": e.sample_bytes_per_logit,

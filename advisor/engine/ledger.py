@@ -14,6 +14,7 @@ from .memory import kv_bytes_per_sequence
 from .model import Attention, LatentAttention, Model, Recurrent, decoder_blocks
 from .plan import Workload
 from .step import Array, AttentionCost, Layouts, Operator, attention_cost, linear_operators
+from .steptime import whole_tiles
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +64,7 @@ def _ledger(
     model: Model, built: Lanes, index: int, phase: str, tokens: float, sequences: float, context: float
 ) -> list[Line]:
     x = Layouts(**{f.name: getattr(built.layouts, f.name)[index : index + 1] for f in fields(Layouts)})
-    lines = list(_linear(model, x, phase, tokens))
+    lines = list(_linear(model, x, phase, float(whole_tiles(tokens, built.times.tile_tokens[index]))))
     lines.append(attention_line(model, x, attention_cost(model, x), phase, sequences, context))
     lines += source_lines(model, x, phase, sequences, built.source_tokens[index : index + 1])
     sampled_s = sequences * float(built.times.sample_s_per_sequence[index])
@@ -172,7 +173,8 @@ def _latent_width(mixer: LatentAttention, phase: str) -> int:
 def step_host_s(built: Lanes, index: int, phase: str, tokens: float, sequences: float, device_s: float) -> float:
     """The whole step: the device, or the host where it is slower, and what neither can hide."""
     t, many = built.times, sequences if phase == "decode" else 0.0
-    if phase == "prefill" and tokens > t.graph_max_tokens[index]:
-        device_s = max(device_s, float(t.eager_floor_s[index]))
+    if phase == "prefill":
+        floor = t.eager_floor_s if tokens > t.graph_max_tokens[index] else t.prompt_floor_s
+        device_s = max(device_s, float(floor[index] + t.prepare_s[index]))
     host_s = float(t.host_s[index] + many * t.host_s_per_sequence[index])
     return max(device_s, host_s) + float(t.serial_s[index] + many * t.serial_s_per_sequence[index])

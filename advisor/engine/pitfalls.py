@@ -85,7 +85,7 @@ def buckets(x: Situation) -> Pitfall | None:
 
 def beyond_graphs(x: Situation) -> Pitfall | None:
     f, row, times = x.s.lane.framework, x.s.row_index, x.built.times
-    floor_s, tokens = float(times.eager_floor_s[row]), prompt_tokens(x.workload)
+    floor_s, tokens = float(times.eager_floor_s[row] + times.prepare_s[row]), prompt_tokens(x.workload)
     if f.graph_max_tokens <= 0 or tokens <= f.graph_max_tokens or prefill_s(x.built, row, tokens) > floor_s * 1.05:
         return None
     return Pitfall(

@@ -29,6 +29,8 @@ class Costs(NamedTuple):
     serial_s_per_sequence: float
     graph_max_tokens: int
     eager_floor_s: float
+    prompt_floor_s: float
+    tile_tokens: int
     block_tokens: int
     total_blocks: int
     request_s: float

@@ -227,7 +227,7 @@ def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng: np.r
 
 
 def _costs(times: StepTimes, index: int) -> Costs:
-    whole = {"window_tokens", "graph_max_tokens", "block_tokens"}
+    whole = {"window_tokens", "graph_max_tokens", "tile_tokens", "block_tokens"}
 
     def value(name: str) -> Any:
         if name == "total_blocks":

@@ -18,7 +18,6 @@ EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows an expert re
 EXPERT_TILE_ROWS_MIN = 16  # the least a tensor core multiplies at once
 TILE_ROWS, TILE_COLUMNS = 128, 128  # the tile most matrix kernels settle on; decides wave quantization
 KNEE_END_BYTES = 4.0e6
-QUANTIZE_BYTES = 3.0  # per activation quantized by a kernel of its own: two read, one written
 STATE_BYTES = 4.0  # recurrent states are kept in fp32 by every framework looked at
 
 
@@ -44,8 +43,10 @@ class Layouts:
     activation_bytes: Array  # per activation entering a quantized matrix
     kv_bytes: Array
     quantize_kernels: Array  # extra kernels a matrix for quantizing its input
+    quantize_bytes: Array  # and bytes an activation
     routing_evenness: Array
     kernel_s: Array
+    wave_fraction: Array
     roof_exponent: Array
     sequence_head_bytes: Array  # decode attention's fixed cost per sequence and head, as bytes read
     sample_bytes_per_logit: Array
@@ -88,8 +89,7 @@ def roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
 def waves(rows: Array, columns: Array, cores: Array) -> Array:
     """Padding factor (>= 1) of tiles over cores; below one wave kernels split K instead."""
     tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
-    filled = np.ceil(tiles / cores) * cores / tiles
-    return np.asarray(np.where((tiles > cores) & (cores > 8), 1 + (filled - 1) * 0.5, 1.0))  # stream-K hides half
+    return np.asarray(np.where((tiles > cores) & (cores > 8), np.ceil(tiles / cores) * cores / tiles, 1.0))
 
 
 def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner: Array | float, kind: str) -> Operator:
@@ -100,10 +100,10 @@ def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner
     entering = x.activation_bytes if quantized else 2.0
     flops = 2.0 * rows * columns * inner
     moved = columns * inner * weight + rows * inner * entering + rows * columns * 2.0
-    flops_s, bytes_s = flops * waves(rows, columns, x.cores) / rate, moved / x.memory_bytes_per_s
-    extra = x.quantize_kernels if quantized else 0.0
-    quantize_s = extra * (x.kernel_s + rows * inner * QUANTIZE_BYTES / x.memory_bytes_per_s)
-    time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + quantize_s)
+    felt = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0)
+    flops_s, bytes_s = flops * felt / rate, moved / x.memory_bytes_per_s
+    extra_s = x.quantize_kernels * x.kernel_s + rows * inner * x.quantize_bytes / x.memory_bytes_per_s
+    time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + (extra_s if quantized else 0.0))
     return Operator(
         name=name, flops=count * flops, bytes=count * moved, time_s=time_s, bound=bound_of(flops_s, bytes_s, x.kernel_s)
     )

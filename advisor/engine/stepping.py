@@ -25,7 +25,8 @@ def _blocks(tokens: int, block_tokens: int) -> int:
 
 @compiled()
 def _linear(costs: Costs, tokens: int) -> float:
-    """Linear interpolation; above the grid the last slope goes on."""
+    """Linear interpolation, of whole tiles where products work in such; above the grid the last slope goes on."""
+    tokens = -(-tokens // costs.tile_tokens) * costs.tile_tokens if 0 < costs.tile_tokens < tokens else tokens
     grid, values = costs.grid_tokens, costs.linear_s
     if len(grid) == 1:
         return values[0]
@@ -142,12 +143,11 @@ def _fill(s: Server, seen_s: float) -> int:
 
 
 @compiled()
-def _lasting_s(costs: Costs, device_s: float, tokens: int, sequences: int) -> float:
+def _lasting_s(costs: Costs, device_s: float, tokens: int, sequences: int, prompts: bool) -> float:
     """Of a step: with the launches that no graph holds, beside what the host does, after what overlaps nothing."""
-    if tokens > costs.graph_max_tokens:
-        device_s = max(device_s, costs.eager_floor_s)
+    floor_s = costs.eager_floor_s if tokens > costs.graph_max_tokens else prompts * costs.prompt_floor_s
     host_s = costs.host_s + sequences * costs.host_s_per_sequence
-    return max(device_s, host_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
+    return max(device_s, floor_s, host_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
 
 
 @compiled()
@@ -187,7 +187,7 @@ def _step_s(s: Server) -> float:
         + pairs * costs.prefill_s_per_pair
         + window_pairs * costs.window_prefill_s_per_pair
     )
-    return _lasting_s(costs, device_s, tokens, sequences)
+    return _lasting_s(costs, device_s, tokens, sequences, pairs > 0)
 
 
 @compiled()
@@ -428,7 +428,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
             device_s += (q * start + q * (q + 1) / 2) * costs.prefill_s_per_pair
             device_s += _window_pairs(start, q, costs.window_tokens) * costs.window_prefill_s_per_pair
             start += q
-        step_s = _lasting_s(costs, device_s, decodes + q, sequences)
+        step_s = _lasting_s(costs, device_s, decodes + q, sequences, q > 0)
         seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
         clock_s += step_s
         busy_s += step_s

@@ -17,7 +17,8 @@ CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
 class StepTimes:
     """What one scheduler step costs on each of N lanes (a TP group); seconds, the first axis is the candidate.
 
-    step = max(device, host) + serial; device = linear(tokens) + attention + sampling, with a floor above the graphs.
+    step = max(device, host) + serial; device = linear(tokens) + attention + sampling. A step with a prompt has a floor,
+    the host's time to launch what no whole graph holds; above the graphs every step has one.
     """
 
     grid_tokens: np.ndarray  # (G,) ascending from 1, shared
@@ -36,6 +37,9 @@ class StepTimes:
     serial_s_per_sequence: np.ndarray  # (N,)
     graph_max_tokens: np.ndarray  # (N,) a step of more tokens lasts at least eager_floor_s
     eager_floor_s: np.ndarray  # (N,)
+    prompt_floor_s: np.ndarray  # (N,) the least of a step of fewer that holds a prompt: graphs in pieces
+    tile_tokens: np.ndarray  # (N,) products of more tokens work in whole tiles of so many; 0: no such tiles
+    prepare_s: np.ndarray  # (N,) added to either floor where no step before hides it: a prompt to an idle server
     kv_capacity_tokens: np.ndarray  # (N,)
     block_tokens: np.ndarray  # (N,)
     request_s: np.ndarray  # (N,) front-end time before a request reaches the scheduler, part of TTFT
@@ -116,6 +120,8 @@ class Load:
     serial_s_per_sequence: np.ndarray
     graph_max_tokens: np.ndarray
     eager_floor_s: np.ndarray
+    prompt_floor_s: np.ndarray
+    tile_tokens: np.ndarray
 
     def linear_s(self, tokens: Array) -> Array:
         """Linear interpolation on the shared grid: by exponent on powers of two, else by search."""
@@ -132,10 +138,19 @@ class Load:
     def step_s(self, decodes: Array, prompts: Array, sequences: Array) -> Array:
         """Seconds of a step of so many decodes and (parts of) prompts."""
         tokens = decodes + prompts * self.prompt_tokens
-        device = self.linear_s(tokens) + decodes * self.decode_s + prompts * self.prompt_s
-        device = np.where(tokens > self.graph_max_tokens, np.maximum(device, self.eager_floor_s), device)
+        device = (
+            self.linear_s(whole_tiles(tokens, self.tile_tokens)) + decodes * self.decode_s + prompts * self.prompt_s
+        )
+        floor = np.where(tokens > self.graph_max_tokens, self.eager_floor_s, (prompts > 0) * self.prompt_floor_s)
+        device = np.maximum(device, floor)
         host = self.host_s + sequences * self.host_s_per_sequence
         return np.maximum(device, host) + self.serial_s + sequences * self.serial_s_per_sequence
+
+
+def whole_tiles(tokens: Array, tile_tokens: Array) -> Array:
+    """So many tokens as products feel them whose last tile costs as much as a full one."""
+    tile = np.maximum(tile_tokens, 1e-9)
+    return np.where((tile_tokens > 0) & (tokens > tile_tokens), np.ceil(tokens / tile - 1e-6) * tile, tokens)
 
 
 SHARED = ("grid_tokens", "linear_s")  # not one value per candidate
@@ -168,7 +183,8 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
         + pairs * t["prefill_s_per_pair"]
         + window_pairs * t["window_prefill_s_per_pair"]
     )
-    names = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence", "graph_max_tokens", "eager_floor_s")
+    hosts = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence")
+    names = (*hosts, "graph_max_tokens", "eager_floor_s", "prompt_floor_s", "tile_tokens")
     return Load(
         grid_tokens=times.grid_tokens,
         width_tokens=np.diff(times.grid_tokens),

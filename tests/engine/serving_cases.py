@@ -74,6 +74,7 @@ def case(policy: str, seed: int) -> Case:
         eager_floor_s=between(2e-3, 4e-2),
         kv_capacity_tokens=between(2e5, 2e6),
         request_s=rng.choice([0, 1e-3, 5e-3]),
+        prompt_floor_s=between(1e-4, 5e-3),
     )
     scheduler = Scheduler(
         policy=policy,

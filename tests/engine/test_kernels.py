@@ -49,6 +49,23 @@ def test_with_two_per_cent_of_noise_the_interval_holds_the_truth(name: str, four
     assert figure.low <= figure.value <= figure.high
 
 
+def test_what_two_runs_measured_counts_once_by_their_mean(four: list[Any]) -> None:
+    def times(e: Any, factor: float) -> Any:
+        return {**e, "time_s": {k: v * factor if k != "n" else v for k, v in e["time_s"].items()}}
+
+    alone = efficiency_of(four, CHIP)
+    both = efficiency_of([times(e, factor) for factor in (1.1, 1 / 1.1) for e in four], CHIP)
+    assert both.as_values() == pytest.approx(alone.as_values(), rel=1e-6)
+    assert both["memory_fraction"].count == alone["memory_fraction"].count
+
+
+def test_products_right_after_idling_say_nothing_of_what_lasts(four: list[Any]) -> None:
+    fast = [{**e, "key": {**e["key"], "from_idle_s": 0.01}} for e in four if e["kind"] == "gemm"]
+    for e in fast:
+        e["time_s"] = {k: v / 2 if k != "n" else v for k, v in e["time_s"].items()}
+    assert efficiency_of([*four, *fast], CHIP).as_values() == efficiency_of(four, CHIP).as_values()
+
+
 def test_what_was_not_measured_stays_unset(four: list[Any]) -> None:
     found = efficiency_of([e for e in four if e["kind"] == "memory_read"], CHIP)
     assert set(found.as_values()) == {"memory_fraction"}

@@ -10,7 +10,7 @@ import pytest
 from advisor.engine.plan import Lengths
 from advisor.engine.simulate import simulate, token_lengths
 from advisor.engine.stepping import _window_pairs
-from advisor.engine.steptime import POLICIES, Client, Scheduler, StepTimes
+from advisor.engine.steptime import POLICIES, Client, Scheduler, StepTimes, whole_tiles
 
 from .serving_cases import fixed, lane
 
@@ -55,6 +55,20 @@ def test_the_launch_floor_holds_above_the_captured_graphs_only() -> None:
     times = lane(graph_max_tokens=512, eager_floor_s=1.0)
     assert trace(times, Scheduler(), (0.0, 512, 1)).ttft_s[0] < 0.1
     assert trace(times, Scheduler(), (0.0, 513, 1)).ttft_s[0] == pytest.approx(1.0)
+
+
+def test_a_prompt_within_the_graphs_waits_for_their_pieces_and_a_decode_does_not() -> None:
+    times = lane(graph_max_tokens=512, prompt_floor_s=0.5)
+    run = trace(times, Scheduler(), (0.0, 100, 3))
+    assert run.ttft_s[0] == pytest.approx(0.5)
+    assert run.tpot_s[0] == pytest.approx(STEP_S + TOKEN_S)
+
+
+@pytest.mark.parametrize(("prompt", "felt"), [(100, 100), (128, 128), (129, 256), (1032, 1152)])
+def test_products_in_whole_tiles_feel_a_part_of_one_as_a_full_one(prompt: int, felt: int) -> None:
+    assert float(whole_tiles(prompt, np.array(128.0))) == felt
+    run = trace(lane(tile_tokens=128, graph_max_tokens=4096), Scheduler(), (0.0, prompt, 1))
+    assert run.ttft_s[0] == pytest.approx(STEP_S + felt * TOKEN_S)
 
 
 def test_host_time_hides_behind_the_device_and_serial_time_does_not() -> None:

@@ -24,12 +24,15 @@ TRUE = {
     "attention_fraction": 0.55,
     "expert_fraction": 0.60,
     "kernel_s": 3.0e-6,
+    "wave_fraction": 0.5,
     "roof_exponent": 2.0,
     "sequence_head_bytes": 2.4e4,
     "link_fraction": 0.80,
     "collective_s": 1.1e-5,
     "hop_s": 1.5e-6,
     "collective_knee_bytes": 2.0e6,
+    "quantize_bytes": 4.0,
+    "quantize_kernels": 0.6,
 }
 PEAK = {"bf16": 989.4e12, "fp8": 1978.9e12}
 MEMORY = 4800e9
@@ -66,8 +69,11 @@ def gemm(dtype: str, m: int, n: int, k: int, width: int, sustained_s: float | No
     rate = PEAK[dtype] * TRUE["matmul_16_fraction" if width == 2 else "matmul_8_fraction"]
     from advisor.engine.step import waves
 
-    tiles = float(waves(np.array(float(m)), np.array(float(n)), np.array(132.0)))
-    seconds = roof(flops * tiles / rate, moved / (MEMORY * TRUE["memory_fraction"])) + TRUE["kernel_s"]
+    part = float(waves(np.array(float(m)), np.array(float(n)), np.array(132.0))) - 1.0
+    seconds = (
+        roof(flops * (1 + TRUE["wave_fraction"] * part) / rate, moved / (MEMORY * TRUE["memory_fraction"]))
+        + TRUE["kernel_s"]
+    )
     key = {"dtype": dtype, "m": m, "n": n, "k": k} | ({"scaling": "tensor"} if dtype == "fp8" else {})
     key |= {"sustained_s": sustained_s} if sustained_s else {}
     return entry("gemm", key, seconds, flops, moved)
@@ -118,6 +124,21 @@ def experts() -> list[Any]:
     return found
 
 
+def into_fp8() -> list[Any]:
+    """Compiled parts of a layer with and without a quantized output, and the quantization alone."""
+    found, rate = [], MEMORY * TRUE["memory_fraction"]
+    for tokens in (64, 512, 4096):
+        for kind, width, of in (("norm", "hidden", 4096), ("activation", "inner", 14336)):
+            seconds = 2e-6 + 6.0 * tokens * of / rate
+            extra = TRUE["quantize_kernels"] * TRUE["kernel_s"] + tokens * of * TRUE["quantize_bytes"] / rate
+            key = {"dtype": "bf16", "tokens": tokens, width: of, "fused": True}
+            found.append(entry(kind, key, seconds, 0, 6 * tokens * of))
+            found.append(entry(kind, {**key, "into": "fp8"}, seconds + extra, 0, 5 * tokens * of))
+            if kind == "norm":
+                found.append(entry(kind, {**key, "into": "fp8", "after": "nothing"}, extra, 0, 3 * tokens * of))
+    return found
+
+
 def launches() -> list[Any]:
     times = {"eager": 6e-6, "graph": TRUE["kernel_s"], "round_trip": 1.2e-5}
     return [entry("launch", {"mode": mode}, seconds) for mode, seconds in times.items()]
@@ -143,7 +164,7 @@ def known() -> Any:
 def results(device: dict[str, Any]) -> list[Any]:
     many = device["count"]
     links = [e for chips in (2, 4) if chips <= many for e in all_reduces(chips)]
-    return [known(), *memory(), *gemms(), *experts(), *attention(), *launches(), *links]
+    return [known(), *memory(), *gemms(), *experts(), *attention(), *into_fp8(), *launches(), *links]
 
 
 def document(spec: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Fits the calibration to measured rows: `calibrate --measurements FILE.csv... [--out DIR]`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from advisor import calibrating, calibration_files, disputed, scoring
+from advisor import calibrating, calibration_files, disputed, host_time, scoring
 from advisor.calibration_files import Setup
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case
@@ -63,6 +64,7 @@ class Command(BaseCommand):
         """Leaves groups out, prints, writes."""
         errors = {kind: calibrating.left_out(found, known, setup, kind) for kind in calibrating.LEFT_OUT}
         validated = tables(found, known, setup, errors)
+        validated["left out"][host_time.TITLE] = host_time.left_out(rows, replace(known, scopes=found.scopes))
         bases = calibrating.bases_of(found.evidence.rows, known, setup)
         others = unfitted(rows, known, found, doubts)
         spans = calibrating.intervals(found, known, errors, bases, others)

@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..axes import CPU_LAYERS, LAYERS, M_FULL, M_QUICK, M_SOME, OFF_BY, QUICK_LAYERS, SQUARES, Layer
+from ..axes import (
+    CPU_LAYERS,
+    LAYERS,
+    M_BETWEEN,
+    M_FULL,
+    M_QUICK,
+    M_SOME,
+    OFF_BY,
+    QUICK_LAYERS,
+    SQUARES,
+    Layer,
+)
 from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error, taken
+from . import onset
 
 WIDTH_BYTES = {
     "fp32": 4.0,
@@ -40,6 +52,10 @@ LIMITS = {
 OUT_BYTES = {"fp32": 4, "tf32": 4, "int8": 4}  # Two in every other one.
 GROUP = 128  # Of weights that share a scale, in int4 and in blocks of fp8.
 SUSTAINED_S = 1.0
+SUSTAINED_LAYERS = ("llama-3.1-8b.qkv", "llama-3.1-8b.gate_up", "llama-3.1-8b.down", "llama-3.1-70b.gate_up")
+SUSTAINED_ROWS = 8192
+LASTING: Mapping[str, Any] = {"window_s": SUSTAINED_S, "warm_s": 0.5, "setup_s": 1.6}
+ONSET_SHAPE = (2048, 28672, 4096)  # Under a millisecond in bf16, so that a few milliseconds hold several.
 SAMPLED = 64  # Rows and columns of the output that are compared with float64.
 
 
@@ -90,6 +106,10 @@ def _full(device: Device) -> Iterator[Case]:
     for dtype in ("bf16", "fp8", "fp16", "tf32", "int8", "fp32"):
         yield from _squares(dtype)
     yield from (sustained(dtype, 8192) for dtype in ("bf16", "fp8"))
+    for dtype in ("bf16", "fp8"):
+        yield from onset.cases(case(dtype, Shape(*ONSET_SHAPE)))
+    yield from _sustained_layers()
+    yield from _between_tiles()
     yield from _over("bf16", LAYERS, M_SOME)
     yield from _over("fp8", LAYERS, M_SOME, scaling="tensor")
     yield from _off_sizes()
@@ -137,8 +157,22 @@ def case(dtype: str, shape: Shape, **axes: Scalar) -> Case:
 def sustained(dtype: str, side: int) -> Case:
     """For a second after half a second: the clock has fallen to what the power cap allows."""
     found = case(dtype, Shape(side, side, side))
-    key = {**found.key, "sustained_s": SUSTAINED_S}
-    return Case("gemm", key, found.build, found.flops, found.bytes, found.needs_bytes, SUSTAINED_S, 0.5, 1.6)
+    return replace(found, key={**found.key, "sustained_s": SUSTAINED_S}, **LASTING)
+
+
+def _between_tiles() -> Iterator[Case]:
+    """Rows a little over and between round numbers, as steps of prompts and decodes have them."""
+    chosen = tuple(layer for layer in LAYERS if layer.name in SUSTAINED_LAYERS)
+    for axes in ({"dtype": "bf16"}, {"dtype": "fp8", "scaling": "tensor"}, {"dtype": "fp8", "scaling": "row"}):
+        yield from _over(layers=chosen, ms=M_BETWEEN, **axes)
+
+
+def _sustained_layers() -> Iterator[Case]:
+    """The products of two dense models over a long prompt: a square alone does not say what layers keep."""
+    for layer in (layer for layer in LAYERS if layer.name in SUSTAINED_LAYERS):
+        for dtype in ("bf16", "fp8"):
+            found = case(dtype, Shape(SUSTAINED_ROWS, layer.n, layer.k), layer=layer.name)
+            yield replace(found, key={**found.key, "sustained_s": SUSTAINED_S}, **LASTING)
 
 
 def traffic_bytes(dtype: str, shape: Shape) -> int:

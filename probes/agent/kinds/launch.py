@@ -8,9 +8,11 @@ from typing import Any
 
 from ..axes import MIB
 from ..measure import Case, Check, Device, Skip, Timing, Work, captured, summary
+from . import network
 
 CHAINS = (100, 1100)  # Kernels in a graph; the slope between the two is one kernel's cost.
 REPEATS = 20
+ISSUE_TOKENS, BLOCKS = 16, 10  # Few tokens and few blocks: the queue of launches must not fill.
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
@@ -20,6 +22,29 @@ def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
 def _launches(kind: str) -> Iterator[Case]:
     for mode, build in (("eager", eager), ("graph", graph), ("round_trip", round_trip)):
         yield Case(kind, {"mode": mode}, build)
+
+    for net in network.NETS:
+        yield Case(kind, {"mode": "issue", "model": net.name}, _issue(net), setup_s=1.0)
+
+
+def _issue(net: network.Net) -> Callable[[Device], Work]:
+    def build(device: Device) -> Work:
+        """Seconds of the host to issue one decoder block operator by operator, the device being faster than it."""
+        parts = network.halves(device, net)
+        if net.experts and not hasattr(device.torch, "_grouped_mm") or not device.gpu:
+            raise Skip("needs a GPU and torch's grouped product")
+        given = network.Pass.random(device, net, "prefill", 1, ISSUE_TOKENS)
+        samples = []
+        for _ in range(REPEATS + 1):
+            device.synchronize()
+            start = time.perf_counter()
+            for _ in range(BLOCKS):
+                out = network.forward(net, given, parts)
+            samples.append((time.perf_counter() - start) / BLOCKS)
+        check = network.verify(device, net, given, out)
+        return Work([], check=lambda: check, timing=summary(samples[1:]))
+
+    return build
 
 
 def _counter(device: Device) -> Any:

@@ -14,6 +14,8 @@ from typing import Any
 from ..measure import Case, Check, Device, Skip, Work, exact, finite, relative_error
 
 LIMIT = 1e-2
+FP8_LIMIT = 6e-2  # Of three bits of fraction: both sides are rounded, and a value in the middle may go either way.
+FP8_MOST = 448.0  # The largest of e4m3.
 SOFTMAX_ROWS = 4096  # A sampler has one row for each sequence.
 # hidden, heads, kv_heads, head_dim, inner, vocab: of Llama 3.1 8B.
 WIDE = (4096, 32, 8, 128, 14336, 128256)
@@ -38,8 +40,8 @@ def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
         counts = counts[: 2 if suite == "quick" else 4]
     for fused in (False, True) if suite == "full" and device.streams else (False,):
         rows = [tokens for tokens in (counts[1:4] if fused else counts) if kind != "softmax" or tokens <= SOFTMAX_ROWS]
-        for tokens in rows:
-            part = PARTS[kind](device.torch, tokens, *widths)
+        for tokens, make in ((tokens, make) for make in PARTS[kind] for tokens in rows):
+            part = make(device.torch, tokens, *widths)
             key = {"dtype": "bf16", "tokens": tokens, **part.key, "fused": fused}
             build = _builder(part, fused)
             setup_s = 3.0 if fused else 0.1
@@ -80,8 +82,13 @@ def verify(torch: Any, part: Part, out: Any, given: list[Any]) -> Check:
     if len(wide) == 1 or part.key.get("rowwise", True):
         wide[0] = wide[0][:rows]
     reference = part.function(*wide)
+    if isinstance(out, tuple):
+        out, reference = (side[0].double() * side[1].double() for side in (out, reference))
+        limit = FP8_LIMIT
+    else:
+        limit = LIMIT
     error = relative_error(torch, out[:rows], reference[:rows]) if finite(torch, out) else math.inf
-    return Check(error, LIMIT)
+    return Check(error, limit)
 
 
 def norm(torch: Any, tokens: int, hidden: int, *_: int) -> Part:
@@ -131,10 +138,38 @@ def mlp(torch: Any, tokens: int, hidden: int, heads: int, kv_heads: int, dim: in
     return Part(feed, shapes, 6 * tokens * hidden * inner, size, {"hidden": hidden, "inner": inner})
 
 
-PARTS: dict[str, Callable[..., Part]] = {
-    "norm": norm,
-    "rotary": rotary,
-    "activation": activation,
-    "softmax": softmax,
-    "mlp": mlp,
+def into_fp8(torch: Any, x: Any) -> Any:
+    """Values in e4m3 and the scale of each token, as dynamic quantization makes them before a product."""
+    wide = x.float() if x.dtype != torch.float64 else x
+    scale = wide.abs().amax(dim=-1, keepdim=True).clamp(min=1e-9) / FP8_MOST
+    return (wide / scale).clamp(-FP8_MOST, FP8_MOST).to(torch.float8_e4m3fn), scale
+
+
+def quantized(of: Callable[..., Part]) -> Callable[..., Part]:
+    """The same part whose output leaves in fp8, a byte a value instead of two; checked with its scales multiplied."""
+
+    def make(torch: Any, tokens: int, *widths: int) -> Part:
+        plain = of(torch, tokens, *widths)
+        values = tokens * plain.key.get("inner", plain.key.get("hidden", 1))
+
+        def function(*given: Any) -> Any:
+            return into_fp8(torch, plain.function(*given))
+
+        return Part(function, plain.shapes, 0, plain.bytes - values, {**plain.key, "into": "fp8"})
+
+    return make
+
+
+def alone(torch: Any, tokens: int, hidden: int, *_: int) -> Part:
+    """Only the quantization of what another kernel left in 16 bits, as before an output projection."""
+    key = {"hidden": hidden, "into": "fp8", "after": "nothing"}
+    return Part(lambda x: into_fp8(torch, x), ((tokens, hidden),), 0, 3 * tokens * hidden, key)
+
+
+PARTS: dict[str, tuple[Callable[..., Part], ...]] = {
+    "norm": (norm, quantized(norm), alone),
+    "rotary": (rotary,),
+    "activation": (activation, quantized(activation)),
+    "softmax": (softmax,),
+    "mlp": (mlp,),
 }
