@@ -132,7 +132,9 @@ def plain(value: float) -> str:
 SECTIONS = {"deadline_hours": "batch", "max_kw": "constraints.site"} | {
     name: "constraints" for name in ("max_accelerators", "max_usd_per_month", "quality")
 }
-CHANGED = re.compile(r"([a-z_.0-9-]+) (?:>=|<=) ([0-9.]+)|(quality): (any)|(constraints\.[a-z]+\.allow): (\[[^]]+\])")
+CHANGED = re.compile(
+    r"([a-z_.0-9-]+) (?:>=|<=) ([0-9.]+)|(quality): (any)|(constraints\.[a-z]+(?:\.allow)?): (\[[^]]+\])"
+)
 
 
 def change_of(text: str) -> Json:

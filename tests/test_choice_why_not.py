@@ -88,6 +88,9 @@ def test_a_change_is_read_from_what_is_said():
     assert choice.change_of(said) == {
         "slo.ttft_ms_p95": 1758, "constraints.max_accelerators": 8, "constraints.site.max_kw": 2.5,
     }  # fmt: skip
+    assert choice.change_of("priced with constraints.acquisition: [rent, own]") == {
+        "constraints.acquisition": ["rent", "own"],
+    }  # fmt: skip
     assert choice.change_of("passes with quality: any and batch.deadline_hours >= 3.5") == {
         "constraints.quality": "any", "batch.deadline_hours": 3.5,
     }  # fmt: skip

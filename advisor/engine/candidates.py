@@ -89,7 +89,7 @@ def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], l
         elif not a.served:
             rejections.append(_not_served(a, catalog))
         elif a.slug not in priced:
-            rejections.append(_refused(a, workload.constraints, catalog) or _unpriced(a, catalog))
+            rejections.append(_refused(a, workload.constraints, catalog) or _unpriced(a, workload.constraints, catalog))
         else:
             left.append(a)
     return rejections, left
@@ -122,19 +122,32 @@ def _refused(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection | No
     return near_refusal(refused) if refused else None
 
 
-def _unpriced(a: Accelerator, catalog: Catalog) -> Rejection:
-    """No current offer at all, or only such as the constraints leave out."""
-    elsewhere = sorted({(o.provider, o.region, o.acquisition) for o in catalog.offers if o.accelerator == a.slug})
+def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
+    """No current offer at all, or only such as the constraints leave out: then the one that takes the least change."""
+    refuse = Rejection(accelerator=a.slug, reason="unpriced", detail="")
+    elsewhere = [_allowing(o, c) for o in catalog.offers if o.accelerator == a.slug]
     if not elsewhere:
-        why = catalog.stale.get(a.slug, "no current price in the catalog")
-        return Rejection(accelerator=a.slug, reason="unpriced", detail=why)
-    provider, region, acquisition = elsewhere[0]
-    return Rejection(
-        accelerator=a.slug,
-        reason="unpriced",
-        detail="no current price in the regions, providers and ways of paying you allow",
-        smallest_change=f"priced with acquisition {acquisition}, provider {provider}, region {region} allowed",
+        return replace(refuse, detail=catalog.stale.get(a.slug, "no current price in the catalog"))
+    changes = min(elsewhere, key=lambda found: (len(found), found))
+    return replace(
+        refuse,
+        detail="no current price in the regions, providers and ways of paying you allow; not computed",
+        smallest_change=f"priced with {' and '.join(changes)}",
     )
+
+
+def _allowing(o: Offer, c: Constraints) -> list[str]:
+    """What of the constraints would have to change for an offer to count."""
+    found = []
+    for path, own, allowed in (
+        ("acquisition", o.acquisition, c.acquisition),
+        ("providers.allow", o.provider, c.providers_allow),
+        ("regions.allow", o.region, c.regions_allow if o.acquisition != "own" else ()),
+    ):
+        if allowed and own not in allowed:
+            found.append(f"constraints.{path}: [{', '.join((*allowed, own))}]")
+    found += [f"provider {o.provider} not denied"] if o.provider in c.providers_deny else []
+    return found + ([f"region {o.region} not denied"] if o.region in c.regions_deny else [])
 
 
 def mixers_of(model: Model) -> set[str]:

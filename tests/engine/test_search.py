@@ -132,7 +132,11 @@ def test_a_format_that_is_said_to_fit_fits():
 def test_an_offer_outside_the_constraints_is_named():
     answer = search(question(constraints=Constraints(regions_allow=("south",))), catalog())
     (big,) = [r for r in answer.rejections if r.accelerator == "big"]
-    assert big.reason == "unpriced" and "region north" in big.smallest_change
+    assert big.reason == "unpriced" and big.smallest_change == "priced with constraints.regions.allow: [south, north]"
+    bought = catalog(offers=(offer("big", 4.0, acquisition="own", provider="own", region="own-site"),))
+    answer = search(question(constraints=Constraints(regions_allow=("south",))), bought)  # which rents alone
+    (big,) = [r for r in answer.rejections if r.accelerator == "big"]
+    assert big.smallest_change == "priced with constraints.acquisition: [rent, own]"
 
 
 def test_spare_replicas_are_paid_for_and_share_the_load():
