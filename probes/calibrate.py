@@ -112,7 +112,7 @@ def append(result: Result, fitted: Fitted) -> tuple[Calibration | None, bool]:
     name = f"accelerator:{result.accelerator.slug}"
     newest, values = _newest(name), {f.name: float(f"{f.value:.5g}") for f in fitted.figures}
     before = dict(newest.values) if newest else {}
-    moved = [k for k, v in values.items() if k not in before or abs(v / before[k] - 1) > WORTH_ASKING_AGAIN]
+    moved = [k for k, v in values.items() if k not in before or _differs(v, before[k])]
     if newest and all(before.get(k) == v for k, v in values.items()) and set(values) <= set(newest.measured):
         return None, False
     kept = sorted(set(before) - set(values))
@@ -126,6 +126,10 @@ def append(result: Result, fitted: Fitted) -> tuple[Calibration | None, bool]:
         measured=sorted({*values, *(newest.measured if newest else ())}),
     )
     return row, bool(moved)
+
+
+def _differs(value: float, before: float) -> bool:
+    return abs(value - before) > WORTH_ASKING_AGAIN * abs(before)
 
 
 def described(result: Result, fitted: Fitted, kept: list[str]) -> str:

@@ -37,6 +37,7 @@ FULL_EXPERT_ROWS = 128
 SIXTEEN, EIGHT, FOUR = ("bf16", "fp16"), ("fp8", "int8"), ("fp4", "nvfp4")
 PLAIN_SCALES = (None, "tensor", "row")
 SHARES, WAVE_ROWS = np.linspace(0.0, 1.0, 21), 64
+SETTLED = 5  # rounds; after fewer the figures still tell from where they started
 EXPONENTS = np.geomspace(1.0, 8.0, 61)
 # Where a figure is needed to invert a formula and was not measured: the engine's defaults.
 KNOWN = {"roof_exponent": 2.0, "wave_fraction": 0.0, "kernel_s": 3e-6, "hop_s": 1.5e-6}
@@ -69,7 +70,7 @@ def efficiency_of(results: Iterable[Mapping[str, Any]], a: Accelerator, known: M
 
     note(*kernel(these, a))
     note(*memory(these, a, found))
-    for _ in range(2):  # rates and the exponent of the roof depend on each other
+    for _ in range(SETTLED):  # rates, the exponent of the roof and its waves depend on each other
         note(*(matmul(these, a, found, dtypes, name) for dtypes, name in _CLASSES))
         note(roof_exponent(these, a, found))
         note(wave_fraction(these, a, found))

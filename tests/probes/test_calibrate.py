@@ -159,3 +159,16 @@ def test_successors_are_not_held_for_machines(h200: Accelerator) -> None:
     advice.workload.spec["probe"] = "required"
     assert advise.queue(advice.workload).held_until is not None
     assert advise.queue(advice.workload, supersedes=advice).held_until is None
+
+
+def test_a_figure_that_was_nothing_before_is_compared_with_what_it_is_now(h200: Accelerator) -> None:
+    Calibration.objects.create(
+        name=NAME,
+        values={"wave_fraction": 0.0},
+        basis="relative",
+        fitted_on="f",
+        engine_version="1",
+        as_of="2026-01-01",
+    )
+    found = calibrate.run(imported().pk)
+    assert found and found.values["wave_fraction"] == pytest.approx(samples.TRUE["wave_fraction"])
