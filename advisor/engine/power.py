@@ -30,10 +30,9 @@ def step_fractions(
     x = Layouts(**{f.name: getattr(built.layouts, f.name)[index : index + 1] for f in fields(Layouts)})
     m = np.array([max(prompt, 1.0), max(sequences, 1.0)])
     operators = [*linear_operators(model, x, m), *adapter_operators(model, x, m)]
-    time_s, flops, moved = (
-        np.array([np.broadcast_to(getattr(op, name), (1, 2))[0] for op in operators])
-        for name in ("time_s", "flops", "bytes")
-    )
+    time_s, flops, moved = np.empty((3, len(operators), 2))
+    for k, op in enumerate(operators):
+        time_s[k], flops[k], moved[k] = op.time_s, op.flops, op.bytes
     drawn = _drawn(draw, x, x.matmul_flops_per_s, time_s, flops, moved)
     talks = np.array([op.bound == TALKS for op in operators])
     drawn[talks] = draw.kernel_fraction
