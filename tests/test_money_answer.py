@@ -220,6 +220,7 @@ def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any])
         "Other ways to pay",
         "Cash by month",
         "own against rent",
+        "W reading prompts",
     ):
         assert said in page, said
     assert "cash-flow.csv" in client.get(f"/advice/{advice.pk}").content.decode()
