@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.kernels import Figure, Fitted, efficiency_of
+from advisor.engine.kernel_samples import Figure
+from advisor.engine.kernels import Fitted, efficiency_of
 from advisor.models import Advice, Option
 from catalog.loading import PROBED
 from catalog.models import Calibration
