@@ -206,12 +206,8 @@ def matmul(
 
 
 def _share(s: Sample, a: Accelerator, found: Mapping[str, float]) -> float:
-    return (
-        s.flops
-        * _felt(s, a, found["wave_fraction"])
-        / _compute_s(s.time_s, _bytes_s(s, a, found), found)
-        / peak_of(a, str(s.key["dtype"]))
-    )
+    felt = s.flops * float(_felt(s, a, found["wave_fraction"]))
+    return felt / _compute_s(s.time_s, _bytes_s(s, a, found), found) / peak_of(a, str(s.key["dtype"]))
 
 
 def _felt(s: Sample, a: Accelerator, share: Any) -> Any:
