@@ -79,13 +79,13 @@ def licence_usd_per_hour(licences: Sequence[Licence], vendor: str, framework: st
 
 
 def monthly_rate(discount_fraction: float) -> float:
-    return float((1.0 + discount_fraction) ** (1.0 / 12.0)) - 1.0
+    return math.expm1(math.log1p(discount_fraction) / 12.0)  # exact where the discount is almost nothing
 
 
 def present_value(usd_per_month: float, months: float, discount_fraction: float) -> float:
     """Value today of equal payments at the end of each month."""
     rate = monthly_rate(discount_fraction)
-    return usd_per_month * (months if rate == 0 else float(1.0 - (1.0 + rate) ** -months) / rate)
+    return usd_per_month * (months if rate == 0 else -math.expm1(-months * math.log1p(rate)) / rate)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

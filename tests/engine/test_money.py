@@ -23,6 +23,11 @@ def test_present_value_of_a_year_at_eight_percent():
     assert present_value(100.0, 12, 0.08) == pytest.approx(by_hand)
 
 
+def test_a_discount_of_almost_nothing_is_worth_almost_the_sum():
+    """100 a month for 48 months at a billionth a year: 4,800 less half of 48 x 49 months' discount, to the cent."""
+    assert present_value(100.0, 48, 1e-9) == pytest.approx(4800 - 100 * 48 * 49 / 2 * 1e-9 / 12, abs=1e-9)
+
+
 def test_owning_recovers_the_purchase_less_its_residual_over_its_life():
     plain = replace(
         ASSUMED, network_fraction=0.0, maintenance_fraction=0.0, colocation_usd_per_kw_month=0.0,
