@@ -268,9 +268,9 @@ def workload_of(spec: Json) -> Workload:
     def seconds(key: str) -> float | None:
         return slo[key] * MILLI if slo.get(key) is not None else None
 
-    def names(section: str, key: str) -> tuple[str, ...]:
-        return tuple(c[section][key])
-
+    choices: dict[str, Any] = {
+        f"{key}_{side}": tuple(c[key][side]) for key in CHOICES if key in c for side in ("allow", "deny")
+    }
     return Workload(
         name=spec["name"],
         kind=spec["kind"],
@@ -296,7 +296,7 @@ def workload_of(spec: Json) -> Workload:
             doubled=slo.get("availability") == "2n",
         ),
         constraints=Constraints(
-            **{f"{key}_{side}": names(key, side) for key in CHOICES if key in c for side in ("allow", "deny")},
+            **choices,
             acquisition=tuple(c["acquisition"]),
             quality=c["quality"],
             partitions=c.get("partitions", "auto"),

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from django import forms
 from django.conf import settings
+from django.http import QueryDict
 
 from advisor import workload
 from advisor.form_fields import (
@@ -71,8 +72,9 @@ class WorkloadForm(forms.Form):
             self.add_error(TRACE_FILE, "is not a CSV file of UTF-8 text")
         else:
             cleaned[TRACE_TEXT] = text
-            self.data = self.data.copy()
-            self.data[self.add_prefix(TRACE_TEXT)] = text
+            sent_again = cast(QueryDict, self.data).copy()
+            sent_again[self.add_prefix(TRACE_TEXT)] = text
+            self.data = sent_again
 
     def faults(self, cleaned: Mapping[str, Any]) -> list[dict[str, str]]:
         """Everything that is wrong, at once; none sets `spec`."""

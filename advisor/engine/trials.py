@@ -180,7 +180,7 @@ def excess_bounds(workload: Workload, v: Verified) -> Bounds:
             ttft_p95_s=v.ttft_p95_bounds_s[end],
             tpot_p95_s=v.tpot_p95_bounds_s[end],
             e2e_p95_s=v.e2e_p95_bounds_s[end],
-            late_fraction=v.late_fraction_bounds[end],
+            late_fraction=v.late_bounds_fraction[end],
         )
         for end in (0, 1)
     )

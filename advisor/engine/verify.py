@@ -44,7 +44,7 @@ class Verified:
     ttft_p95_bounds_s: Bounds = (0.0, math.inf)  # where the percentile of all requests may lie
     tpot_p95_bounds_s: Bounds = (0.0, math.inf)
     e2e_p95_bounds_s: Bounds = (0.0, math.inf)
-    late_fraction_bounds: Bounds = (0.0, math.inf)
+    late_bounds_fraction: Bounds = (0.0, math.inf)
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
@@ -149,5 +149,5 @@ def _seen(
         ttft_p95_bounds_s=result.bounds("ttft_s", 95),
         tpot_p95_bounds_s=result.bounds("tpot_s", 95),
         e2e_p95_bounds_s=result.bounds("e2e_s", 95),
-        late_fraction_bounds=(late / LATE_FACTOR, late * LATE_FACTOR),
+        late_bounds_fraction=(late / LATE_FACTOR, late * LATE_FACTOR),
     )
