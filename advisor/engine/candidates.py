@@ -310,7 +310,7 @@ def _lanes_of(
 ) -> Iterator[Lane]:
     """The lanes of one chip under one framework."""
     reached = reached_on(catalog.scopes, a)
-    extra = overhead(catalog.scopes, f.slug, f.version)
+    extra = overhead(catalog.scopes, f.slug, f.version, a.family)
     loaded = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
     layouts = [sized for sized in _parallel_sizes(catalog.model, a, sizes) if sized[1] == 1 or joins_hosts(f)]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0

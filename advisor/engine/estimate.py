@@ -176,7 +176,7 @@ def _lane(
         choice=Choice(
             accelerator=accelerator,
             efficiency=efficiency(resources.scopes, accelerator.slug, accelerator.family, accelerator.kind),
-            overhead=overhead(resources.scopes, framework.slug, framework.version),
+            overhead=overhead(resources.scopes, framework.slug, framework.version, accelerator.family),
             quantization=quantization,
             kv_dtype=case.kv_dtype or kv_habit(framework.slug, case.weights_dtype),
             tp=pool.tp,

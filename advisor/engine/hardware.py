@@ -69,6 +69,7 @@ class Overhead:
     collective_factor: float  # fixed cost of its collectives (fused, one-shot) against the library's
     one_shot_s: float  # start of its own one-shot all-reduce inside the domain; large: it has none
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
+    kv_8_fraction: float = 1.0  # of the memory's rate, decode attention over keys and values of 8 bits; 1: unmeasured
     source: str = ""
 
 
@@ -76,8 +77,11 @@ Scopes = Mapping[str, Mapping[str, float | str]]
 BASES = ("datasheet", "relative", "measured")
 
 
+UNMEASURED = {"kv_8_fraction": 1.0}  # figures that a snapshot from before they were one does not have
+
+
 def _merge(scopes: Scopes, names: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, float]:
-    values: dict[str, float] = {}
+    values = {k: v for k, v in UNMEASURED.items() if k in wanted}
     for name in names:
         values.update({k: float(v) for k, v in scopes.get(name, {}).items() if k in wanted})
     missing = [k for k in wanted if k not in values]
@@ -98,10 +102,11 @@ def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
     return Efficiency(**_merge(scopes, names, wanted), basis=basis, source=source)
 
 
-def overhead(scopes: Scopes, framework: str, version: str) -> Overhead:
-    """The narrowest calibration wins: framework at its version, at its major version, framework, the default."""
+def overhead(scopes: Scopes, framework: str, version: str, family: str = "") -> Overhead:
+    """The narrowest calibration wins: framework at its version on a family of chips, at its version, at its major
+    version, framework, the default."""
     own = f"framework:{framework}"
-    names = ("framework", own, f"{own}:{version.split('.')[0]}", f"{own}:{version}")
+    names = ("framework", own, f"{own}:{version.split('.')[0]}", f"{own}:{version}", f"{own}:{version}:{family}")
     wanted = tuple(f.name for f in fields(Overhead) if f.name != "source")
     source = "; ".join(str(scopes[n]["source"]) for n in names if "source" in scopes.get(n, {}))
     return Overhead(**_merge(scopes, names, wanted), source=source)

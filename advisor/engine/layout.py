@@ -126,6 +126,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "expert_read_bytes": expert_weight / _read_share(e, experts),
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
+        "kv_read_bytes": KV_BYTES[c.kv_dtype] / (o.kv_8_fraction if KV_BYTES[c.kv_dtype] == 1.0 else 1.0),
         "quantize_kernels": e.quantize_kernels if activation < 2.0 else 0.0,
         "quantize_bytes": e.quantize_bytes if activation < 2.0 else 0.0,
         "routing_evenness": c.routing_evenness or e.routing_evenness,

@@ -58,7 +58,7 @@ def recalibrated(lane: Lane, scopes: Scopes, seen: Seen) -> Lane:
     a, f = lane.choice.accelerator, lane.framework
     key = (a.slug, f.slug, f.version)
     if key not in seen:
-        seen[key] = (efficiency(scopes, a.slug, a.family, a.kind), overhead(scopes, f.slug, f.version))
+        seen[key] = (efficiency(scopes, a.slug, a.family, a.kind), overhead(scopes, f.slug, f.version, a.family))
     reached, extra = seen[key]
     return replace(lane, choice=replace(lane.choice, efficiency=reached, overhead=extra))
 

@@ -42,6 +42,7 @@ class Layouts:
     expert_read_bytes: Array
     activation_bytes: Array  # per activation entering a quantized matrix
     kv_bytes: Array
+    kv_read_bytes: Array  # those of a number at the memory's full rate: more where kernels read it slower
     quantize_kernels: Array  # extra kernels a matrix for quantizing its input
     quantize_bytes: Array  # and bytes an activation
     routing_evenness: Array
@@ -403,7 +404,7 @@ def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array
     if isinstance(mixer, Attention):
         v_dim = mixer.v_head_dim or mixer.head_dim
         kv_heads = np.maximum(mixer.kv_heads / x.tp, 1.0)
-        moved = kv_heads * (mixer.head_dim + v_dim) * x.kv_bytes
+        moved = kv_heads * (mixer.head_dim + v_dim) * x.kv_read_bytes
         decode_flops = prefill_flops = 2.0 * heads * (mixer.head_dim + v_dim)
     else:
         moved = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes
