@@ -1,6 +1,7 @@
 """vLLM 0.24.0 on one H200, asked by the exported load test: its result files, and predictions held against them."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,21 +9,25 @@ from django.core.management import call_command
 
 from advisor import assemble
 from advisor.engine.case import Case, Pool, Protocol
-from advisor.engine.estimate import Estimate, estimate_all
+from advisor.engine.drafting import drafted, searched, shown
+from advisor.engine.estimate import Estimate, estimate_all, prepare, step_s
 from advisor.engine.hardware import overhead
+from advisor.engine.lane import Lanes, lanes
+from advisor.engine.model import Adapters, Model
 from advisor.load_results import parse
 
 FOLDER = Path("fixtures/measurements/h200-serve")
 ROWS = {row["file"]: row for row in csv.DictReader(FOLDER.with_suffix(".csv").open())}
 LLAMA = "meta-llama/Llama-3.1-8B"
+CONTEXT_TOKENS = 1024 + 256 / 2
 POISSON = Protocol(kind="poisson", rate_per_s=17.5)
 PREDICTED = [  # file, weights, cache, seats, client, and by how much throughput and TPOT may be off
     ("base-closed-16.json", "bf16", "bf16", 16, Protocol(kind="burst", requests_per_user=6), 0.04),
     ("base-closed-64.json", "bf16", "bf16", 64, Protocol(kind="burst", requests_per_user=6), 0.03),
     ("fp8-closed-64.json", "fp8", "bf16", 64, Protocol(kind="burst", requests_per_user=6), 0.04),
     ("kv8-closed-64.json", "bf16", "fp8", 64, Protocol(kind="burst", requests_per_user=6), 0.04),
-    ("base-poisson-17p5.json", "bf16", "bf16", None, POISSON, 0.08),
-    ("kv8-poisson-17p5.json", "bf16", "fp8", None, POISSON, 0.08),
+    ("base-poisson-17p5.json", "bf16", "bf16", None, POISSON, 0.1),
+    ("kv8-poisson-17p5.json", "bf16", "fp8", None, POISSON, 0.1),
 ]
 
 
@@ -71,3 +76,20 @@ def test_predictions_are_as_near_to_the_measured_points_as_the_document_says() -
         for where in (("vllm", "0.24.0", "hopper"), ("vllm", "0.24.0", "blackwell"), ("sglang", "0.5.9", "hopper"))
     ]
     assert shares == [0.62, 1.0, 1.0]
+    model = known.models[LLAMA]
+    for name, adapters in (("1-adapters1", 1), ("16-adapters8", 8), ("64-adapters8", 8), ("64-adapters1", 1)):
+        users = int(name.split("-")[0])
+        adapted = replace(model, adapters=Adapters(count=adapters, rank=16, active=adapters))
+        step_ms = step_s(built(adapted, users, known), 0, users, CONTEXT_TOKENS) * 1e3
+        assert step_ms == pytest.approx(float(ROWS[f"lora-closed-{name}.json"]["itl_ms_p50"]), rel=0.06), name
+    for users in (1, 16, 64):
+        lanes_of = built(model, users, known)
+        drafting = drafted(searched(lanes_of.times, shown(0.6, 3)), 3, 0.6, seats=users)
+        step_ms = step_s(replace(lanes_of, times=drafting), 0, users, CONTEXT_TOKENS) * shown(0.6, 3) * 1e3
+        assert step_ms == pytest.approx(float(ROWS[f"ngram-closed-{users}.json"]["itl_ms_p50"]), rel=0.06), users
+
+
+def built(model: Model, users: int, known: assemble.Resources) -> Lanes:
+    own = prepare(case_of("bf16", "bf16", users, Protocol()), known)
+    assert not isinstance(own, str)
+    return lanes(model, own)

@@ -33,6 +33,9 @@ from .verify import scheduler_of
 __all__ = ["Measured", "OptimisationPlan", "Setup", "Step", "measured", "optimisation_plan"]
 SCORE_BYTES = 8.0  # of one score and layer without fused attention: written and read, before and after the softmax
 SEATS = np.unique(np.round(np.geomspace(1, CONCURRENCY[-1], 48)))  # finer than the search's: gains are ratios of these
+# host time of a layer that is neither compiled nor in a graph: --enforce-eager takes 13.65 ms a step of 32 layers with
+# one request on an H200's machine (vLLM 0.24.0, 2026-11-21, docs/predicted-and-measured.md)
+EAGER_S_PER_LAYER = 13.65e-3 / 32
 PAIRS = 2.0  # a plain kernel computes the half that the causal mask drops as well
 
 
@@ -184,8 +187,9 @@ def _nothing(s: Setup) -> Measured:
 def times_of(model: Model, s: Setup, built: Lanes, i: int) -> StepTimes:
     """The step times of one setup's lane, with what its fields leave out put back."""
     times = take(built.times, np.array([i]))
-    if not s.graphs:
-        times = replace(times, graph_max_tokens=np.zeros(1))
+    if not s.graphs:  # nor compiled: more kernels a layer than where only the graphs are missing
+        floor_s = np.maximum(times.eager_floor_s, EAGER_S_PER_LAYER * sum(b.count for b in decoder_blocks(model)))
+        times = replace(times, graph_max_tokens=np.zeros(1), eager_floor_s=floor_s)
     if not s.fused_attention:
         rate = float(built.layouts.memory_bytes_per_s[i])
         added = unfused_s_per_pair(model, s.lane.choice.tp, rate)
