@@ -41,7 +41,7 @@ def test_an_unknown_score_widens_the_risk():
     for before, after in zip(silent["recommendations"], told["recommendations"], strict=False):
         assert before["scores"]["team"]["value"] == "unknown"
         if before["accelerator"] == after["accelerator"]:
-            assert after["scores"]["risk_fraction"] == pytest.approx(before["scores"]["risk_fraction"] - 0.2, abs=1e-3)
+            assert after["scores"]["risk_fraction"] == pytest.approx(before["scores"]["risk_fraction"] - 1 / 6, abs=1e-3)
     bought = [r for r in silent["recommendations"] if r["acquisition"] == "own"]
     rented = [r for r in silent["recommendations"] if r["acquisition"] == "rent"]
     assert {r["scores"]["lead_time"]["value"] for r in bought} <= {"unknown"}

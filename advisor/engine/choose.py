@@ -21,6 +21,7 @@ KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
 SAFE = 0.75  # an estimate this far within its limits mostly holds: the best of every size of replica is tried last
 SAME_SPEED = 1.03  # TPOTs this close are a tie under `latency`
 SHOWN = 10  # accelerators that are ranked
+UNKNOWN_WATTS = 1e12  # under `energy` and `carbon`: behind every published power, by price among themselves
 
 Progress = Callable[[str, float], None]
 
@@ -32,6 +33,7 @@ class Scale:
     usd_per_hour: float = 1.0
     tpot_s: float = 1.0
     watts: float = 1.0
+    unknown_draw_ratio: float = 1.0  # what a power that nobody publishes counts as, against `watts`
     declared: Declared | None = None  # ecosystem, team, lead time, lock-in and risk; None: nothing is compared
 
 
@@ -51,10 +53,12 @@ class Figures:
 def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     """Lower is better; cost breaks ties.
 
-    Balanced: cost, TPOT and power against the least there is, and what the scores lack, each by its weight.
+    Balanced: cost, TPOT and power against the least there is, and what the scores lack, each by its weight. An unknown
+    power counts as the middle chip's there, and widens the risk.
     """
     tie = 1e-9 * f.usd_per_hour
-    watts = np.where(np.isfinite(f.watts), f.watts, 1e12)  # unknown power is never greenest
+    known = np.isfinite(f.watts)
+    watts = np.where(known, f.watts, UNKNOWN_WATTS)
     grid = np.where(np.isfinite(f.kgco2e_per_kwh), f.kgco2e_per_kwh, 1.0)
     if workload.objective == "latency":
         # within SAME_SPEED nobody notices: then the cheaper one
@@ -66,7 +70,8 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     if workload.objective == "balanced":
         w = weights_of(workload)
         cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s
-        figures = w["cost"] * cost + w["latency"] * speed + w["energy"] * watts / scale.watts
+        drawn = np.where(known, f.watts / scale.watts, scale.unknown_draw_ratio)
+        figures = w["cost"] * cost + w["latency"] * speed + w["energy"] * drawn
         return np.asarray(figures + f.lacking + tie)
     if workload.objective == "simplicity":
         return np.asarray(f.chips + 1e-6 * f.usd_per_hour * (1 + 1e-3 * f.tpot_p95_s))
@@ -83,13 +88,25 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
     ok = meets(workload, table)
     if not ok.any():
         return Scale(declared=declared)
-    watts = np.where(np.isfinite(table.watts), table.watts, 1e12)
+    watts, unknown_draw_ratio = draws(table, ok)
     return Scale(
         usd_per_hour=float(table.usd_per_hour[ok].min()),
         tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[ok].min()),
-        watts=float(watts[ok].min()),
+        watts=watts,
+        unknown_draw_ratio=unknown_draw_ratio,
         declared=declared,
     )
+
+
+def draws(table: Table, ok: Array) -> tuple[float, float]:
+    """(the least power of all feasible candidates, W; that of the middle chip at its own least, against it).
+
+    1 and 1 where no power is known.
+    """
+    each = np.where(ok & np.isfinite(table.watts), table.watts, np.inf).min(axis=1)
+    least = {slug: float(each[own].min()) for slug, own in rows_by_chip(table).items()}
+    known = sorted(watts for watts in least.values() if math.isfinite(watts))
+    return (known[0], float(np.median(known)) / known[0]) if known else (1.0, 1.0)
 
 
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:

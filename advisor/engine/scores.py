@@ -166,10 +166,15 @@ def lock_in(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
     )
 
 
-def risk_fraction(scores: Mapping[str, Score], throughput: tuple[float, float] | None) -> float:
-    """Mean width of what is not known: the 90 % interval of throughput (at most 1; unknown: 1) and each score."""
+def risk_fraction(
+    scores: Mapping[str, Score], throughput: tuple[float, float] | None, power_known: bool = True
+) -> float:
+    """Mean width of what is not known: the 90 % interval of throughput (at most 1; unknown: 1), power, each score.
+
+    A power that somebody publishes has no width, one that nobody does a width of 1.
+    """
     width = 1.0 if throughput is None else min(throughput[1] - throughput[0], 1.0)
-    widths = [width, *(scores[name].width_fraction for name in NAMES)]
+    widths = [width, 0.0 if power_known else 1.0, *(scores[name].width_fraction for name in NAMES)]
     return sum(widths) / len(widths)
 
 
@@ -202,7 +207,8 @@ class Declared:
     def of(self, lane: Lane, offer: Offer) -> tuple[Mapping[str, Score], float]:
         """(the four scores, risk as a fraction)."""
         found = scores_of(self.workload, self.counts, lane.choice.accelerator, lane.framework, offer)
-        return found, risk_fraction(found, throughput_of(self.catalog, lane.choice.efficiency.basis))
+        known = math.isfinite(lane.choice.accelerator.watts)
+        return found, risk_fraction(found, throughput_of(self.catalog, lane.choice.efficiency.basis), known)
 
     def lacking(self, lane: Lane, offer: Offer) -> float:
         return lacking(self.workload, *self.of(lane, offer))
