@@ -41,7 +41,8 @@ def test_an_unknown_score_widens_the_risk():
     for before, after in zip(silent["recommendations"], told["recommendations"], strict=False):
         assert before["scores"]["team"]["value"] == "unknown"
         if before["accelerator"] == after["accelerator"]:
-            assert after["scores"]["risk_fraction"] == pytest.approx(before["scores"]["risk_fraction"] - 1 / 6, abs=1e-3)
+            was, now = before["scores"]["risk_fraction"], after["scores"]["risk_fraction"]
+            assert now == pytest.approx(was - 1 / 6, abs=1e-3)  # one of six parts
     bought = [r for r in silent["recommendations"] if r["acquisition"] == "own"]
     rented = [r for r in silent["recommendations"] if r["acquisition"] == "rent"]
     assert {r["scores"]["lead_time"]["value"] for r in bought} <= {"unknown"}
