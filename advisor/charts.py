@@ -1,6 +1,7 @@
 """Pictures drawn on the server: plain functions from numbers to SVG text; colours come from the stylesheet."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -229,6 +230,7 @@ def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) ->
 
 
 STEP_HEIGHT, STEP_LEFT, STEP_RIGHT = 26, 250, 70
+RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; letters and pixels of a line
 UNUSED = ("chips left over in whole instances", "spare replicas", "idle hours and headroom")
 
 
@@ -253,23 +255,32 @@ def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def tornado(bars: Sequence[Mapping[str, Any]]) -> str:
-    """Each assumption's range as the winner's bill at its two ends; a bar with a winner change inside it stands out."""
+    """Each assumption's range as the winner's bill at its two ends, in words beside it; a change of winner is dark."""
     ends = [(number(b.get("usd_per_month_low")), number(b.get("usd_per_month_high"))) for b in bars]
     known = [(b, low, high) for b, (low, high) in zip(bars, ends, strict=True) if low is not None and high is not None]
     if not known:
         return ""
     least, most = min(min(low, high) for _, low, high in known), max(max(low, high) for _, low, high in known)
-    room = (WIDTH - STEP_LEFT - STEP_RIGHT) / ((most - least) or 1.0)
+    height = STEP_HEIGHT + LINE * any(len(str(b["assumption"])) > RANGE_LETTERS for b, _, _ in known)
+    room = (WIDTH - STEP_LEFT - RANGE_RIGHT) / ((most - least) or 1.0)
     parts = []
     for row, (b, low, high) in enumerate(known):
-        x, width, y = STEP_LEFT + (min(low, high) - least) * room, max(abs(high - low) * room, 1.0), row * STEP_HEIGHT
+        x, width, y = STEP_LEFT + (min(low, high) - least) * room, max(abs(high - low) * room, 1.0), row * height
         css = "fall-total" if b.get("within_range") else "fall-part"
-        parts.append(label(STEP_LEFT - 8, y + 17, str(b["assumption"]), "name", "end"))
-        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
-        parts.append(label(x + width + 6, y + 17, f"to {usd(max(low, high))}", anchor="start"))
+        parts.append(wrapped(STEP_LEFT - 8, y + height / 2, str(b["assumption"]), RANGE_LETTERS))
+        parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>')
+        said = f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"stays {usd(low)}"
+        parts.append(label(x + width + 6, y + height / 2 + 4, said, anchor="start"))
     words = ", ".join(f"{b['assumption']} {usd(low)} to {usd(high)}" for b, low, high in known)
     title = "The first choice's bill a month over the range of each assumption"
-    return svg("tornado", WIDTH, len(known) * STEP_HEIGHT, title, words, "".join(parts))
+    return svg("tornado", WIDTH, len(known) * height, title, words, "".join(parts))
+
+
+def wrapped(x: float, middle: float, text: str, letters: int) -> str:
+    """A name that ends at x, on two lines around `middle` where one of so many letters does not hold it."""
+    lines = textwrap.wrap(text, letters, max_lines=2, placeholder="…")
+    start = middle + 4 - LINE / 2 * (len(lines) - 1)
+    return "".join(label(x, start + LINE * i, line, "name", "end") for i, line in enumerate(lines))
 
 
 def svg(kind: str, width: int, height: int, title: str, description: str, body: str, extra: str = "") -> str:

@@ -196,7 +196,9 @@ def risks(result: Json, r: Json) -> list[str]:
     if not_known := (m.get("services") or {}).get("said"):
         said.append(not_known)
     said += r["warnings"]
-    turns = [item["detail"] + f" ({item['assumption']})" for item in result.get("sensitivity", [])]
+    turns = [
+        f"{item['detail']} ({item['assumption']})" for item in result.get("sensitivity", []) if item.get("winner_after")
+    ]
     return said[:MOST_RISKS] + [f"the choice turns: {turn}" for turn in turns[:MOST_TURNS]]
 
 
@@ -257,7 +259,7 @@ def bill_of_materials(result: Json, rank: int) -> str:
     r = chosen(result, rank)
     m = r["money"]
     once = m["purchase_usd"] / r["instances"] if m["purchase_usd"] else None
-    hourly = None if once else next(p for p in m["parts"] if p["name"] == "instances")["usd_per_hour"] / r["instances"]
+    hourly = None if once else rent_of_one(r)
     first = (
         r["instances"], r["instance"] or r["accelerator_name"], r["provider"], r["region"], once, hourly,
         m["currency"], m["prices_as_of"], r["price_source"],
@@ -274,6 +276,12 @@ def bill_of_materials(result: Json, rank: int) -> str:
     software = (r["replicas"], f"{r['framework']} {r['framework_version']}", "", "", 0, 0, *first[6:8], "open source")
     head = ("quantity", "item", "provider", "region", "unit_usd_once", "unit_usd_per_hour", "currency", "price_as_of")
     return csv_of((*head, "source"), [first, *beside, software])
+
+
+def rent_of_one(r: Json) -> float:
+    """USD per hour of one rented instance; a quotient of floats, so without its last digits."""
+    together = next(p for p in r["money"]["parts"] if p["name"] == "instances")["usd_per_hour"]
+    return round(together / r["instances"], 6)
 
 
 SHARE = "fractions of the purchase: assumptions.csv"

@@ -1,7 +1,7 @@
 """A mix of machines in the JSON of `advise`: the parts, what they save against one kind, or why there is no mix."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.engine.choose import describe
@@ -82,7 +82,7 @@ def part_json(p: Part) -> Json:
 def lengths(part: Mapping[str, Any]) -> str:
     """Which prompts a part is sent: all below 1,300 tokens, 40 % of those from 1,300."""
     words = []
-    for k in part["input_tokens"]:
+    for k in joined(part["input_tokens"]):
         span = f"below {k['below']:,.0f}" if not k["from"] else f"from {k['from']:,.0f} to {k['below'] or 0:,.0f}"
         span = f"from {k['from']:,.0f}" if k["below"] is None else span
         whole = k["share_here"] > 0.995
@@ -90,18 +90,36 @@ def lengths(part: Mapping[str, Any]) -> str:
     return ", ".join(words) + " input tokens"
 
 
+def whence(p: Mapping[str, Any]) -> str:
+    return "bought" if p["acquisition"] == "own" else f"rented from {p['provider']}"
+
+
+def joined(classes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbouring lengths of which a part gets the same share, as one span."""
+    spans: list[dict[str, Any]] = []
+    for k in classes:
+        last = spans[-1] if spans else None
+        if last and last["below"] == k["from"] and last["share_here"] == k["share_here"]:
+            requests = last["share_of_requests"] + k["share_of_requests"]
+            last |= {"below": k["below"], "share_of_requests": rounded(requests, 4)}
+        else:
+            spans.append(dict(k))
+    return spans
+
+
 def said(workload: Workload, found: Mapping[str, Any]) -> str:
     """The mix in a sentence or two."""
     single = found["single_usd_per_month"]
     if not found["cheaper"]:
-        return f"No mix of machines is cheaper: {found['reason']}."
+        reason = found["reason"]
+        return f"A{reason[1:]}." if reason.startswith("a mix is ") else f"No mix of machines is cheaper: {reason}."
     against = "no single kind of machine meets the limits"
     if single is not None:
         against = f"${found['saving_usd_per_month']:,.0f} ({found['saving_fraction']:.0%}) less than the single choice"
     limit = workload.slo.ttft_p95_s
     slow = [p for p in found["parts"] if limit and p["ttft_ms_p95"] > limit * 1e3]
     worse = "".join(f"; on {p['accelerator']} alone p95 TTFT is {p['ttft_ms_p95']:,.0f} ms" for p in slow)
-    parts = "; ".join(f"{p['label']} at {p['provider']} for {lengths(p)}" for p in found["parts"])
+    parts = "; ".join(f"{p['label']}, {whence(p)}, for {lengths(p)}" for p in found["parts"])
     return (
         f"A mix costs ${found['usd_per_month']:,.0f} a month, {against}: {parts}. Over all requests p95 TTFT is "
         f"{found['ttft_ms_p95']:,.0f} ms and p95 TPOT {found['tpot_ms_p95']:.1f} ms in simulation{worse}."

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from advisor import charts, tuning_charts
+from advisor.engine.choose import SHOWN
 from advisor.engine.encoder import EMBEDDING
+from advisor.mixing import joined
 from advisor.templatetags.units import number, si
 
 VIEWS = ("cheapest", "fastest", "simplest", "greenest", "balanced")
@@ -60,7 +62,13 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
         "result": result,
         "embedding": embedding,
         "papers": base.removesuffix("options/") + "documents/",
-        "options": ordered(options, sort, sorts),
+        "options": ordered(viewed(options, result.get("views") or {}), sort, sorts),
+        "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
+        "beyond_ranking": beyond_ranking(options),
+        "cheaper_by_token": cheaper_by_token(result),
+        "mix_parts": [
+            {**part, "input_tokens": joined(part["input_tokens"])} for part in dig(result, "mix.parts") or []
+        ],
         "by_token_alone": bool(result.get("hosted")) and dig(result, "workload.constraints.acquisition") == ["api"],
         "headers": headers(sort, sorts),
         "cards": cards(result),
@@ -71,8 +79,64 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
         "left_out": charts.in_view(points, slo_tpot_ms)[1],
         "price_dates": price_dates(options),
         "nearest": nearest(result),
-        "rejected_counts": Counter(item.get("reason", "") for item in result.get("rejected") or []).most_common(),
+        "rejected_counts": rejected_counts(result.get("rejected") or []),
     }
+
+
+OBJECTIVES = {
+    "cost": "cost",
+    "latency": "latency",
+    "throughput": "throughput of a chip",
+    "energy": "energy",
+    "carbon": "carbon",
+    "balanced": "a balance of cost, latency, energy and the declared scores",
+    "simplicity": "simplicity, fewest chips first",
+}
+REASONS = {
+    "unpriced": "without a usable price",
+    "misses_slo": "too slow",
+    "outranked": "outranked",
+    "unsupported": "not supported",
+    "does_not_fit": "too small",
+    "too_much_power": "drawing too much power",
+    "too_expensive": "beyond the budget",
+    "too_many": "needing more chips than allowed",
+    "excluded": "left out by your constraints",
+    "cooling": "needing other cooling",
+}
+
+
+def rejected_counts(rejected: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """How many for which reason, in words that fit behind a number, the most frequent first."""
+    counts = Counter(str(item.get("reason", "")) for item in rejected)
+    return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
+
+
+def viewed(options: Sequence[Mapping[str, Any]], views: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The options, each with the views that it wins."""
+    return [{**option, "wins": [view for view in VIEWS if views.get(view) == option["rank"]]} for option in options]
+
+
+def beyond_ranking(options: Sequence[Mapping[str, Any]]) -> int | None:
+    """The first rank that is there for a view alone: behind the ten, or of an accelerator that stands above already."""
+    seen: set[object] = set()
+    for option in options:
+        name = option.get("accelerator_name") or option.get("accelerator")
+        if name in seen or option["rank"] > SHOWN:
+            return int(option["rank"])
+        seen.add(name)
+    return None
+
+
+def cheaper_by_token(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The cheapest hosted endpoint where it asks less than the first choice and the verdict does not say so."""
+    options = result.get("recommendations") or []
+    priced = [offer for offer in result.get("hosted") or [] if number(offer.get("usd_per_month"))]
+    if not options or not priced or "By the token" in str(result.get("verdict")):
+        return None
+    least = min(priced, key=lambda offer: float(offer["usd_per_month"]))
+    first = number(options[0].get("usd_per_month"))
+    return least if first and least["usd_per_month"] < first else None
 
 
 def of_vectors(point: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +162,7 @@ def option_context(option: Mapping[str, Any]) -> dict[str, Any]:
 def meeting(b: Mapping[str, Any]) -> str:
     """Where two ways to pay meet, in one line."""
     one, other = (name.replace("_", " ") for name in b["between"])
-    said = [f"cheaper from month {b['month']}"] if b["month"] else []
+    said = [f"what was paid is less from month {b['month']} on, with nothing sold"] if b["month"] else []
     if (share := b["share_of_hours"]) is not None:
         said.append(f"cheaper when more than {share:.0%} of the hours are used" if share < 1 else "dearer at any use")
     if b["tokens_per_month"]:
@@ -141,10 +205,12 @@ def plan_rows(option: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def cards(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The views' winners, one card an option: 'Cheapest and simplest' when both are the same."""
+    """The first choice and the views' winners, one card an option: 'Cheapest and simplest' when both are the same."""
     by_rank = {option["rank"]: option for option in result.get("recommendations") or []}
     views = result.get("views") or {}
     titles: dict[int, list[str]] = {}
+    if 1 in by_rank and 1 not in [views.get(view) for view in VIEWS[:3]]:
+        titles[1] = ["first choice"]
     for view in VIEWS:
         if views.get(view) in by_rank and (view in VIEWS[:3] or views[view] in titles):
             titles.setdefault(views[view], []).append(view)

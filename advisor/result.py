@@ -254,9 +254,16 @@ def verdict(workload: Workload, ranked: tuple[Scored, ...], options: list[Json],
         latency = f"p95 TTFT {s.verified.ttft_p95_s * 1e3:.0f} ms and p95 TPOT {s.verified.tpot_p95_s * 1e3:.1f} ms"
     at_peak = f"{latency} at the peak of {s.requests_per_s_peak:.4g} requests/s"
     return (
-        f"{r['label']} at {r['provider']}: ${r['usd_per_month']:,.0f} a month, "
+        f"{r['label']}, {whence(r)}: ${r['usd_per_month']:,.0f} a month, "
         f"{dollars(r[f'usd_per_mtok_{token}'])}{spread} per million {token} tokens, {batches.verdict(r) or at_peak}."
     )
+
+
+def whence(r: Json) -> str:
+    """Whose machines they are: already there, bought, or rented from somebody."""
+    if r["provider"] == "owned":
+        return "already there"
+    return "bought" if r["acquisition"] == "own" else f"rented from {r['provider']}"
 
 
 def dollars(usd: float) -> str:
@@ -271,8 +278,8 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
     each = "instance" if c.accelerator.cut else "chip"
     cache = f"{s.memory.kv_capacity_tokens * c.lanes:,.0f} tokens of cache fit into a replica"
     load = [
-        f"the peak of {workload.requests_per_s_peak:g} requests/s is simulated on "
-        f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:g} takes "
+        f"the peak of {workload.requests_per_s_peak:.4g} requests/s is simulated on "
+        f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:.4g} takes "
         f"{s.utilisation_fraction:.0%} of the capacity"
     ]
     said = [
@@ -294,7 +301,18 @@ def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
         for name, got, most, digits in limits
         if most is not None
     ]
-    return [*said, f"priced as {s.instances} x {s.offer.instance or 'host'} on {s.offer.as_of}"]
+    return [*said, f"priced as {s.instances} x {quoted(s.offer.instance or 'host')} on {s.offer.as_of}"]
+
+
+def quoted(instance: str) -> str:
+    """A host whose name begins with its own count, in brackets: 3 x (2 x L4 in an own host)."""
+    return f"({instance})" if instance[:1].isdigit() else instance
+
+
+UNMEASURED = {
+    "relative": "this chip's kernel efficiency is borrowed from a related chip, not measured: the interval is wide",
+    "datasheet": "this chip's kernel efficiency is taken from its data sheet, not measured: the interval is wide",
+}
 
 
 def keeps_cache(s: Scored) -> bool:
@@ -334,7 +352,7 @@ def warnings(workload: Workload, s: Scored, r: Json) -> list[str]:
     if c.kv_dtype not in HALF:
         said.append(f"the cache is kept in {c.kv_dtype}: compare long-context answers before shipping")
     if c.efficiency.basis != "measured":
-        said.append(f"this chip's kernel efficiency is {c.efficiency.basis}, not measured: the interval is wide")
+        said.append(UNMEASURED.get(c.efficiency.basis, UNMEASURED["datasheet"]))
     if s.verified.rejected_requests:
         said.append(
             f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's cache"

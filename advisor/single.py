@@ -25,7 +25,7 @@ from advisor.engine.serving import open_loop
 from advisor.engine.steptime import Demand
 from advisor.engine.verify import scheduler_of
 from advisor.intervals import interval_fractions
-from advisor.result import bound_of, line_json, number, token_costs
+from advisor.result import UNMEASURED, bound_of, line_json, number, token_costs
 from advisor.workload_text import WorkloadError, error
 
 GIB = 2.0**30
@@ -391,7 +391,7 @@ def warnings(built: Built, said: Json) -> list[str]:
     if case.client.rate_per_s and said["closed_form"]["capacity_requests_per_s"] < case.client.rate_per_s:
         found.append(f"{case.client.rate_per_s:g} requests/s are more than it can serve: the queue grows without end")
     if basis(built) != "measured":
-        found.append(f"this chip's kernel efficiency is {basis(built)}, not measured: the interval is wide")
+        found.append(UNMEASURED.get(basis(built), UNMEASURED["datasheet"]))
     if case.mode == "disagg":
         found.append("two pools: means only, no percentiles")
     return found

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from advisor.charts import LogScale, label, log_scale, sig_short, svg
+from advisor.charts import LogScale, label, log_scale, sig_short, svg, wrapped
 from advisor.templatetags.units import number
 
 Json = Mapping[str, Any]
@@ -52,16 +52,17 @@ def bar(step: Json, x: LogScale, start: float, y: float) -> str:
     left, right = sorted((x(start), x(end)))
     kind = "possible" if step["state"] == "possible" else "base" if gain is None else "gain" if gain >= 1 else "loss"
     text = f"×{gain:.2f}" if gain is not None else sig_short(end)
+    name = (
+        step["name"]
+        if step["state"] != "possible" or not step["because"].startswith("outside")
+        else (f"{step['name']}: {step['change']}")
+    )
     tip = escape(f"{step['name']}: {step['change']}, {sig_short(end)} tokens/s a chip")
     return (
-        f"<g><title>{tip}</title>{label(NAMES - 8, y + ROW / 2 + 4, cut(step['name']), 'name', 'end')}"
+        f"<g><title>{tip}</title>{wrapped(NAMES - 8, y + ROW / 2, name, NAME_LETTERS)}"
         f'<rect class="step {kind}" x="{left}" y="{y + 6}" width="{max(right - left, 2):.1f}" height="{ROW - 12}"/>'
         f"{label(right + 6, y + ROW / 2 + 4, text, 'tick', 'start')}</g>"
     )
-
-
-def cut(name: str) -> str:
-    return name if len(name) <= NAME_LETTERS else name[: NAME_LETTERS - 1].rstrip(" ,(") + "…"
 
 
 # --- the roofline lesson ----------------------------------------------------------------------------------------

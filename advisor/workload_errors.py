@@ -61,7 +61,7 @@ def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
         hint = near(given, str(limit).replace("'", "").replace(" or ", ", ").split(", ")) if key == "expected" else ""
         return error(field, message.format(limit) + hint, allowed.format(limit).replace("'", ""))
     wanted = FORMS.get(str(loc[-1]) if loc else "", TYPES.get(kind, ""))
-    shown = json.dumps(given, default=str)[:60]
+    shown = json.dumps(given, default=str, ensure_ascii=False)[:60]
     return error(field, f"must be {wanted}, not {shown}" if wanted else item["msg"], wanted)
 
 

@@ -109,13 +109,13 @@ def scores_of(
 def ecosystem(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
     """How much there is of it, each against the most in the catalog: frameworks, sellers, releases."""
     shares = (
-        (counts.frameworks, chip.slug, f"serving frameworks of the catalog run on {chip.name}"),
+        (counts.frameworks, chip.slug, f"serving frameworks of the catalog for {chip.name}"),
         (counts.providers, chip.slug, f"sellers of {chip.name} at a current price"),
     )
     parts: list[tuple[float | None, str]] = []
     for counted, slug, what in shares:
         most = max(counted.values(), default=1)
-        parts.append((counted.get(slug, 0) / most, f"{counted.get(slug, 0)} {what}, the most of any is {most}"))
+        parts.append((counted.get(slug, 0) / most, f"{what}: {counted.get(slug, 0)}; the most of any is {most}"))
     most = max((n for n in counts.releases.values() if n), default=1)
     released = counts.releases.get(framework.slug)
     said = f"{released} releases of {framework.name} since {framework.first_release or 'its start'}, the most is {most}"
@@ -160,8 +160,8 @@ def lock_in(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
     sellers, makers = max(counts.providers.get(chip.slug, 1), 1), max(counts.vendors.get(framework.slug, 1), 1)
     return mean_of(
         [
-            (1 - 1 / sellers, f"{sellers} to buy or rent {chip.name} from"),
-            (1 - 1 / makers, f"{framework.name} runs on chips of {makers} makers of the catalog"),
+            (1 - 1 / sellers, f"sellers of {chip.name} to choose from: {sellers}"),
+            (1 - 1 / makers, f"makers whose chips {framework.name} runs on: {makers}"),
         ]
     )
 

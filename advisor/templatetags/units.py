@@ -149,6 +149,14 @@ def words(value: object) -> str:
     return str(value).replace("_", " ")
 
 
+@register.filter
+def sentence(text: object) -> str:
+    """With a capital, unless the first word has one inside: vLLM keeps its name."""
+    said = str(text)
+    first = said.split(" ", 1)[0]
+    return said if first != first.lower() else said[:1].upper() + said[1:]
+
+
 @register.simple_tag
 def low_high(option: Mapping[str, Any], metric: str, kind: str = "plain") -> str:
     """The 90 % interval of a metric as low–high, or nothing when there is none."""
