@@ -25,7 +25,7 @@ log = structlog.get_logger("assay.probes")
 State = Result.State
 USED = (State.ACCEPTED, State.LATE)
 UNSIGNED = "it came as a file, not from an enrolled machine: a person decides whether it counts"
-PEER_DAYS = 180
+PEER_DAYS, MOST_PEERS = 180, 200
 Json = dict[str, Any]
 
 
@@ -195,7 +195,9 @@ def peers(chip: Accelerator | None, agent: Agent | None, document: Json) -> dict
     since = timezone.now() - timedelta(days=PEER_DAYS)
     rows = Result.objects.filter(accelerator=chip, state__in=USED, suite_version=document["suite_version"])
     rows = rows.filter(suite=document["suite"], received_at__gt=since).exclude(agent=agent).exclude(agent=None)
-    newest = {r.agent_id: r for r in rows.order_by("received_at", "pk")[:200]}
+    newest: dict[Any, Result] = {}
+    for row in rows.order_by("-received_at", "-pk")[:MOST_PEERS]:
+        newest.setdefault(row.agent_id, row)
     found: dict[str, list[float]] = {}
     for result in newest.values():
         entries = [e for e in (result.document or {}).get("results", []) if e["path"] == "native"]

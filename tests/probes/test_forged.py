@@ -158,6 +158,22 @@ def test_a_figure_far_from_all_other_machines_with_this_chip_is_kept_apart(sent:
     assert answer["state"] == "quarantined" and "4 other machines" in answer["reasons"][0]
 
 
+def test_the_newest_result_of_each_other_machine_is_what_counts(h200: Accelerator, monkeypatch: Any) -> None:
+    """Of one machine with more results than are read: its oldest say nothing any more."""
+    monkeypatch.setattr(results, "MOST_PEERS", 3)
+    agent, now = Agent.objects.create(organisation=results.default_organisation(), name="a"), jobs.timezone.now()
+    common = {"organisation": agent.organisation, "agent": agent, "accelerator": h200, "state": "accepted"}
+    for age, factor in ((9, 1.0), (8, 1.0), (7, 1.0), (1, 0.5)):
+        document = samples.document()
+        faster(document, "gemm", factor)
+        Result.objects.create(
+            **common, document=document, suite="full", suite_version=document["suite_version"],
+            received_at=now - jobs.timedelta(days=age),
+        )  # fmt: skip
+    newest = results.peers(h200, None, samples.document())["gemm bf16"]
+    assert newest == [pytest.approx(0.5 * samples.PEAK["bf16"] * samples.TRUE["matmul_16_fraction"], rel=0.1)]
+
+
 def test_a_narrow_dtype_slower_than_half_of_a_wide_one_is_remarked_but_used(sent: Any) -> None:
     def slow_fp8(d: dict[str, Any]) -> None:
         for e in of_kind(d, "gemm"):
