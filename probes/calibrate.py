@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import structlog
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from advisor import advise
@@ -15,7 +15,7 @@ from advisor.engine.kernel_samples import Figure
 from advisor.engine.kernels import Fitted, efficiency_of
 from advisor.models import Advice, Option
 from catalog.loading import PROBED
-from catalog.models import Calibration
+from catalog.models import Accelerator, Calibration
 from probes import results
 from probes.models import Result
 
@@ -36,21 +36,29 @@ def run(pk: int) -> Calibration | None:
     try:
         with transaction.atomic():
             calibration, changed = _calibrate(result)
+            if calibration and changed and result.accelerator:
+                ask_again(result.accelerator.slug)
+    except OperationalError:  # the database is away, not the fit wrong: the sweep sends it again
+        log.exception("database away", result=pk)
+        return None
     except Exception as error:  # the task boundary: a result that breaks the fit must not do so every five seconds
         log.exception("fit failed", result=pk)
         text = f"the fit stopped on an internal error ({type(error).__name__}); the log has the details"
         rows = Result.objects.filter(pk=pk, fitted_at=None)
         rows.update(fitted_at=timezone.now(), remarks=[*result.remarks, text])
         return None
-    if calibration and changed and result.accelerator:
-        ask_again(result.accelerator.slug)
     return calibration
 
 
 def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
-    """(the new row, whether it changes answers); the row count of the first update is the lock."""
+    """(the new row, whether it changes answers); the row count of the first update is the lock.
+
+    One result of a chip at a time: a new row keeps what the newest one says, so it has to see it.
+    """
     if not Result.objects.filter(pk=result.pk, fitted_at=None).update(fitted_at=timezone.now()):
         return None, False
+    if result.accelerator:
+        Accelerator.objects.select_for_update().get(pk=result.accelerator.pk)
     fitted = combined(pool(result)) if result.accelerator else Fitted(())
     fit = {f.name: {"value": f.value, "low": f.low, "high": f.high, "from": f.source} for f in fitted.figures}
     calibration, changed = append(result, fitted)

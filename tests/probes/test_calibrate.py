@@ -4,6 +4,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from advisor import advise
 from advisor.models import Advice, Option
@@ -145,6 +146,37 @@ def test_a_result_that_breaks_the_fit_is_marked_and_left(h200: Accelerator, monk
     assert calibrate.run(result.pk) is None
     result.refresh_from_db()
     assert result.fitted_at and "ZeroDivisionError" in result.remarks[-1] and not Calibration.objects.exists()
+
+
+def test_a_database_that_was_away_leaves_the_result_to_the_next_message(
+    h200: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*given: object) -> None:
+        raise OperationalError("the server closed the connection")
+
+    result = imported()
+    with monkeypatch.context() as broken:
+        broken.setattr(calibrate, "append", away)
+        assert calibrate.run(result.pk) is None
+    result.refresh_from_db()
+    assert result.fitted_at is None and not result.remarks
+    assert calibrate.run(result.pk) is not None
+
+
+def test_a_figure_is_not_stored_without_the_questions_that_it_changes(
+    h200: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is killed between the two would leave answers that nobody asks again."""
+
+    def killed(slug: str) -> None:
+        raise KeyboardInterrupt
+
+    result = imported()
+    monkeypatch.setattr(calibrate, "ask_again", killed)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate.run(result.pk)
+    result.refresh_from_db()
+    assert result.fitted_at is None and not Calibration.objects.exists()
 
 
 def test_a_lost_message_is_sent_again_by_the_sweep(h200: Accelerator, later: Any, quiet: list[Any]) -> None:
