@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
+from django.db.models import Prefetch
 from django.utils import timezone
 
 from advisor import advise
@@ -24,7 +26,8 @@ def sweep() -> dict[str, int]:
 
 def attend() -> int:
     """Ask machines to measure for the questions that wait for it; let those go on that need not wait longer."""
-    waiting = advise.held(timezone.now()).select_related("workload").prefetch_related("probe_jobs__results")
+    known = Prefetch("probe_jobs__results", Result.objects.defer("document").select_related("accelerator"))
+    waiting = advise.held(timezone.now()).select_related("workload").prefetch_related(known)
     ready = [(advice.pk, outcome(advice)) for advice in waiting.order_by("created_at")[:50]]
     released = [advise.release(pk, probed) for pk, probed in ready if probed is not None]
     gone = Job.objects.filter(advice__state=Advice.State.CANCELLED, state__in=jobs.OPEN)
@@ -39,10 +42,8 @@ def outcome(advice: Advice) -> Probed | None:
     if asked:
         return None if any(still_open(job) for job in asked) else told(asked)
     fresh, idle = dict(measured_lately(advice)), idle_machines(advice)
-    for agent in [a for slug, a in idle.items() if slug not in fresh][:MOST_MACHINES]:
-        asked.append(jobs.request({"suite": "quick"}, wanted_agent=agent, advice=advice, requested_by="advice",
-                                  deadline_at=advice.held_until))  # fmt: skip
-    if asked:
+    if chosen := [a for slug, a in idle.items() if slug not in fresh][:MOST_MACHINES]:
+        ask(advice, chosen)
         return None
     if fresh:
         chips = [f"{slug} on {day:%Y-%m-%d}" for slug, day in fresh.items()]
@@ -50,6 +51,21 @@ def outcome(advice: Advice) -> Probed | None:
     if advice.workload.spec["probe"] == "preferred":
         return {"measured": [], "said": "no machine with a chip that this question allows is online and free"}
     return None
+
+
+def ask(advice: Advice, machines: list[Agent]) -> None:
+    """A quick suite of each machine, once: two sweeps may come by at the same moment."""
+    with transaction.atomic():
+        if Advice.objects.select_for_update().get(pk=advice.pk).probe_jobs.exists():
+            return
+        for agent in machines:
+            jobs.request(
+                {"suite": "quick"},
+                wanted_agent=agent,
+                advice=advice,
+                requested_by="advice",
+                deadline_at=advice.held_until,
+            )
 
 
 def still_open(job: Job) -> bool:

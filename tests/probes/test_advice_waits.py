@@ -65,6 +65,14 @@ def test_a_required_probe_holds_the_advice_until_a_machine_has_measured(h200: Ac
     assert result["probes"]["measured"] == ["h200-sxm"] and "new figures of h200-sxm" in result["probes"]["said"]
 
 
+def test_two_sweeps_at_the_same_moment_ask_a_machine_once(h200: Accelerator) -> None:
+    FakeAgent()
+    advice = asked("required")
+    for _ in range(2):  # the second one read the advice before the first one asked
+        duties.ask(advice, list(duties.agents.online()))
+    assert Job.objects.count() == 1
+
+
 def test_a_result_that_waits_for_its_fit_still_holds(h200: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, advice = FakeAgent(), asked("required")
     duties.attend()
