@@ -49,6 +49,12 @@ def default_organisation() -> Organisation:
     return Organisation.objects.get_or_create(slug="default", defaults={"name": "Default"})[0]
 
 
+def visible() -> QuerySet[Advice]:
+    """The advices that a visitor may see; snapshots of a megabyte are read only where they are used."""
+    rows = Advice.objects.filter(organisation=default_organisation())
+    return rows.select_related("workload").defer("snapshot")
+
+
 def request(
     spec: dict[str, Any],
     organisation: Organisation | None = None,

@@ -202,10 +202,6 @@ ESTIMATE_EXAMPLE = OpenApiExample(
 # --- views ------------------------------------------------------------------------------------------------------
 
 
-def visible() -> QuerySet[Advice]:
-    return Advice.objects.filter(organisation=advise.default_organisation()).select_related("workload")
-
-
 class Pages(pagination.LimitOffsetPagination):
     """limit and offset, both bounded: a database offset is a 64-bit number."""
 
@@ -231,7 +227,7 @@ class AdviceList(generics.ListAPIView[Advice]):
     queryset = Advice.objects.none()
 
     def get_queryset(self) -> QuerySet[Advice]:
-        return visible().defer("snapshot", "result")
+        return advise.visible().defer("result")
 
     @extend_schema(
         operation_id="askForAdvice",
@@ -257,7 +253,7 @@ class OneAdvice(generics.GenericAPIView[Advice]):
     serializer_class = AdviceSerializer
 
     def advice(self, pk: Any) -> Advice:
-        return get_object_or_404(visible(), pk=pk)
+        return get_object_or_404(advise.visible(), pk=pk)
 
     def shown(self, advice: Advice) -> Response:
         waiting = {} if advice.state in advise.FINISHED else {"Retry-After": "1"}

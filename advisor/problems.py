@@ -104,5 +104,4 @@ def joined(field: str, key: str) -> str:
 
 def queue_is_full() -> bool:
     """Whether more questions wait than this installation accepts."""
-    most = getattr(settings, "ADVICE_MAX_QUEUED", 1000)
-    return Advice.objects.filter(state=Advice.State.QUEUED).count() >= most
+    return Advice.objects.filter(state=Advice.State.QUEUED).count() >= settings.ADVICE_MAX_QUEUED

@@ -151,6 +151,7 @@ ADVICE_LEASE_S = env.float("ASSAY_LEASE_S", default=30.0)
 ADVICE_RESEND_S = env.float("ASSAY_RESEND_S", default=15.0)
 ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
 ADVICE_MAX_ATTEMPTS = 3
+ADVICE_MAX_QUEUED = 1000  # further questions are refused until some are answered
 ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for machines to measure, when a question asks
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}

@@ -10,7 +10,8 @@ from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.core.paginator import Paginator
 from django.db import InterfaceError, OperationalError
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch
+from django.db.models.fields.json import KT
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
@@ -29,14 +30,9 @@ SHARE_DAYS = (7, 30, 90)
 PAGE_SIZE = 50
 
 
-def visible() -> QuerySet[Advice]:
-    """The advices that a visitor may see."""
-    return Advice.objects.filter(organisation=advise.default_organisation()).select_related("workload")
-
-
 def finished(pk: Any) -> Advice:
     """A done advice, or 404."""
-    return get_object_or_404(visible().exclude(result=None), pk=pk)
+    return get_object_or_404(advise.visible().exclude(result=None), pk=pk)
 
 
 def result_of(found: Advice) -> dict[str, Any]:
@@ -61,8 +57,7 @@ def prefilled(request: HttpRequest) -> forms.WorkloadForm:
     """An unbound form from ?preset=slug or ?from=an advice, else with the defaults."""
     spec = forms.preset(request.GET["preset"]) if "preset" in request.GET else None
     if "from" in request.GET:
-        earlier = visible().filter(pk=request.GET["from"]) if is_uuid(request.GET["from"]) else Advice.objects.none()
-        found = earlier.first()
+        found = advise.visible().filter(pk=request.GET["from"]).first() if is_uuid(request.GET["from"]) else None
         spec = found.workload.spec if found else None
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("There is no such workload to start from.")
@@ -81,8 +76,9 @@ def is_uuid(text: str) -> bool:
 
 @require_safe
 def advice_list(request: HttpRequest) -> HttpResponse:
-    first = Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice")
-    rows = visible().defer("snapshot", "result").prefetch_related(first)
+    labelled = Option.objects.filter(rank=1).annotate(label=KT("detail__label")).defer("detail")
+    first = Prefetch("options", labelled, to_attr="first_choice")
+    rows = advise.visible().defer("result").prefetch_related(first)
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "advisor/advice_list.html", {"page": shown})
 
@@ -91,7 +87,7 @@ def advice_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
-    found = get_object_or_404(visible(), pk=pk)
+    found = get_object_or_404(advise.visible(), pk=pk)
     if found.state in advise.FINISHED:
         if is_poll(request):
             return HttpResponseClientRefresh()
@@ -123,7 +119,7 @@ def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
     if found.result:
         context |= reading.page(found.result, found.workload.spec, base, sort)
     context["shares"] = found.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
-    context["successor"] = found.successors.order_by("-created_at").first()
+    context["successor"] = found.successors.only("pk").order_by("-created_at").first()
     return context
 
 
@@ -152,13 +148,13 @@ def option_context(found: Advice, rank: int) -> dict[str, Any]:
 
 @require_POST
 def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
-    advise.cancel(get_object_or_404(visible(), pk=pk))
+    advise.cancel(get_object_or_404(advise.visible(), pk=pk))
     return redirect("advice", pk)
 
 
 @require_POST
 def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
-    found = get_object_or_404(visible(), pk=pk)
+    found = get_object_or_404(advise.visible(), pk=pk)
     if request.POST.get("prices") == "then" and found.state in advise.FINISHED:
         return redirect("advice", advise.again_at_its_prices(found).pk)
     return redirect("advice", advise.rescore(found).pk)
@@ -205,7 +201,7 @@ def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
     """The question as a workload file, whatever became of it: `advise` and the form take it again."""
-    found = get_object_or_404(visible(), pk=pk)
+    found = get_object_or_404(advise.visible(), pk=pk)
     return download(found, "yaml", "application/yaml; charset=utf-8", forms.as_file(found.workload.spec))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import decorators, mixins, permissions, serializers, viewsets
@@ -115,7 +115,7 @@ class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     filterset_fields = ["state", "agent"]
 
     def get_queryset(self) -> QuerySet[Job]:
-        return jobs.visible().prefetch_related("results")
+        return jobs.visible().prefetch_related(Prefetch("results", Result.objects.only("job")))
 
     @extend_schema(
         operation_id="queueProbe",

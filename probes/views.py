@@ -40,7 +40,7 @@ def workers(request: HttpRequest) -> HttpResponse:
 
 def overview(request: HttpRequest, form: forms.QueueForm) -> dict[str, Any]:
     newest = results.visible().order_by("-received_at")
-    rows = agents.visible().prefetch_related(Prefetch("results", newest, to_attr="recent"))
+    rows = agents.visible().prefetch_related(Prefetch("results", newest[:1], to_attr="recent"))
     now = timezone.now()
     return {
         "machines": [(agent, agents.status(agent, now)) for agent in rows[:500]],

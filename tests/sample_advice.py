@@ -159,7 +159,5 @@ def advice(answer: dict[str, Any] | None = None, state: str = "done", **fields: 
         fields = {"attempt": 1, "lease_until": timezone.now() + timedelta(minutes=5), **fields}
     made = Advice.objects.create(organisation=organisation, workload=workload, state=state, **fields)
     rows = (made.result or {}).get("recommendations", [])
-    Option.objects.bulk_create(
-        Option(advice=made, rank=r["rank"], accelerator_slug=r["accelerator"], accelerators=4, detail=r) for r in rows
-    )
+    Option.objects.bulk_create(advise.option(made.pk, r) for r in rows)
     return made
