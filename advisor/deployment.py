@@ -112,7 +112,8 @@ def parse(raw: Mapping[str, Any]) -> Deployment:
     try:
         return Deployment.model_validate(dict(raw))
     except ValidationError as trouble:
-        raise WorkloadError([explained(item) for item in trouble.errors(include_url=False)]) from None
+        said = [explained(item) for item in trouble.errors(include_url=False)]
+        raise WorkloadError([item for i, item in enumerate(said) if item not in said[:i]]) from None
 
 
 def explained(item: Any) -> dict[str, str]:

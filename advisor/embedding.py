@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.encoder import EMBEDDING, unsuited
+from advisor.engine.hf_config import from_hf_config
 from advisor.engine.plan import Workload
 from advisor.workload_text import error
 
@@ -31,10 +32,16 @@ def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     """What the engine would refuse of every chip: this kind of question to this kind of model."""
     from advisor import assemble
 
+    own = spec["model"]["config"] if isinstance(spec["model"], Mapping) else None
+    try:
+        if isinstance(own, Mapping):
+            from_hf_config(own, "own-model")
+    except ValueError as trouble:
+        return [error("model.config", f"cannot be read: {trouble}", "the contents of a Hugging Face config.json")]
     try:
         why = unsuited(assemble.workload_of(dict(spec)), assemble.model_of(assemble.model_row(spec["model"])))
     except (ValueError, KeyError, TypeError, OSError):
-        return []  # a config.json that cannot be read is refused where it is read
+        return []  # a trace that is still a path is refused where it is read
     return [error("kind" if "kind:" in why else "traffic.input_tokens", why)] if why else []
 
 

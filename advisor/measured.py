@@ -76,7 +76,7 @@ def read(path: str | Path) -> list[Row]:
     """The rows of a measurements file; further columns are ignored, a missing one is an error."""
     path = Path(path)
     if not path.is_file():
-        raise MeasurementsError(f"{path}: no such file")
+        raise MeasurementsError(f"{path}: no such file; give a CSV file with the columns of a measured row")
     if path.stat().st_size > MAX_BYTES:
         raise MeasurementsError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
     try:

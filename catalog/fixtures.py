@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from advisor.engine.model import from_shape
+from advisor.engine.possible import refuse_impossible
 
 Row = dict[str, Any]
 
@@ -197,7 +198,7 @@ def served_model(path: Path) -> Row:
     shape = {key: value for key, value in given["shape"].items() if key not in META}
     check_keys(f"{where}: shape", given["shape"], ("blocks", *META), shape)
     try:
-        from_shape(given["slug"], shape)
+        refuse_impossible(from_shape(given["slug"], shape))
     except (TypeError, ValueError) as error:
         raise FixtureError(f"{where}: shape: {error}") from error
     row = {key: given[key] for key in (*plain, "notes") if key in given} | {"shape": shape}

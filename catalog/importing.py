@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 
 from advisor.engine.checkpoint import checkpoint
 from advisor.engine.model import active_parameters, cross_kv_elements, from_shape, parameters
+from advisor.engine.possible import MOST_PARAMETERS
 from catalog import shapes
 from catalog.fixtures import FixtureError, Row
 from catalog.importers import hf
@@ -35,7 +36,7 @@ class ImportForm(forms.Form):
         label="Published number of parameters",
         required=False,
         min_value=1,
-        max_value=hf.MOST_PARAMETERS,
+        max_value=MOST_PARAMETERS,
         help_text="To compare with",
     )
 

@@ -49,6 +49,10 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
     """Loads a directory of fixtures (`scores`: those of the accuracy page too); says what changed of each kind."""
     if not directory.is_dir():
         raise FixtureError(f"{directory}: no such directory")
+    if not any(directory.glob("*.yaml")) and not any(
+        (directory / name).is_dir() for name in ("accelerators", "prices")
+    ):
+        raise FixtureError(f"{directory}: holds no fixtures; fixtures/README.md says which files are read")
     each = {folder: sorted((directory / folder).glob("*.yaml")) for folder in ("accelerators", "models", "calibration")}
     counts = {
         "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, each["accelerators"])),

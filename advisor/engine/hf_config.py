@@ -12,6 +12,7 @@ from typing import Any
 from advisor.engine import hf_seq2seq
 from advisor.engine.checkpoint import checkpoint
 from advisor.engine.model import Attention, Block, Ffn, LatentAttention, Mixer, Model, Recurrent
+from advisor.engine.possible import refuse_impossible
 
 Config = Mapping[str, Any]
 
@@ -77,7 +78,17 @@ TRAITS: dict[str, Traits] = {
 
 
 def from_hf_config(config: Config, slug: str) -> Model:
-    """Which model does this config.json describe? ValueError says what is missing or not known."""
+    """Which model does this config.json describe? ValueError says what is missing, not known or impossible."""
+    try:
+        model = described(config, slug)
+    except (KeyError, TypeError, ArithmeticError, AttributeError, IndexError) as error:
+        raise ValueError(f"config.json has a value of the wrong kind: {error}") from error
+    refuse_impossible(model)
+    return model
+
+
+def described(config: Config, slug: str) -> Model:
+    """The model as it stands there; what it says is not examined."""
     text = {**config, **next((config[key] for key in ("text_config", "llm_config") if key in config), {})}
     kind = str(text.get("model_type", ""))
     if kind in hf_seq2seq.READERS:

@@ -91,8 +91,18 @@ class Server(NamedTuple):
     marks: np.ndarray
 
 
+def timed(costs: Costs) -> list[np.ndarray | float]:
+    """Every figure of the costs that is a time."""
+    return [value for name, value in costs._asdict().items() if "_s_per_" in name or name.endswith("_s")]
+
+
 def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: int) -> Server:
-    """An empty server; `totals` and `state` say how many places there are of each."""
+    """An empty server; `totals` and `state` say how many places there are of each.
+
+    ValueError where a step's time is no number or below zero: the compiled loop would write beside its arrays.
+    """
+    if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in timed(costs)):
+        raise ValueError("a step of the simulated server has no time: a size of the model or the chip is impossible")
     count, places = len(table.arrival_s), int(table.output.max(initial=0)) + 1
     slots, by_request = np.zeros((2, count + 1), np.int64), np.full((2, count), -1)
     turns = Turns(

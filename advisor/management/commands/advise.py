@@ -119,11 +119,11 @@ def question(path: Path, changes: list[str], prices_as_of: str | None = None) ->
         if not equals:
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
-    spec = workload.parse(with_workloads(raw, path.parent))
+    spec = with_models(workload.parse(with_workloads(raw, path.parent)), path.parent)
     workload.check_catalog(spec, files=True)
     if spec["kind"] == "portfolio":
-        return {**spec, "workloads": [with_files(part, path.parent) for part in spec["workloads"]]}
-    return with_files(spec, path.parent)
+        return {**spec, "workloads": [with_traces(part, path.parent) for part in spec["workloads"]]}
+    return with_traces(spec, path.parent)
 
 
 def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -135,12 +135,15 @@ def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**raw, "workloads": read_in}
 
 
-def with_files(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
+def with_models(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The config.json that a path names, in its place: it is examined with the rest."""
+    if spec["kind"] == "portfolio":
+        return {**spec, "workloads": [with_models(part, folder) for part in spec["workloads"]]}
     model = spec["model"]
     if isinstance(model, dict) and isinstance(model["config"], str):
         config = read_json(folder / model["config"], "model configuration", "give a Hugging Face config.json")
         spec = {**spec, "model": {**model, "config": config}}
-    return with_traces(spec, folder)
+    return spec
 
 
 def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

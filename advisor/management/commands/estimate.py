@@ -6,7 +6,15 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand
 
-from advisor.management.commands.advise import BAD_INPUT, NOTHING_FEASIBLE, OK, line, require_catalog
+from advisor.management.commands.advise import (
+    BAD_INPUT,
+    NOTHING_FEASIBLE,
+    OK,
+    BadFile,
+    line,
+    read_json,
+    require_catalog,
+)
 from advisor.workload_text import WorkloadError
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
@@ -24,7 +32,8 @@ HELP = {
 
 
 def requests(text: str) -> int | str:
-    return text if text == "max" else int(text)
+    """A number where it is one; what else it may be is said by the deployment."""
+    return int(text) if text.lstrip("-").isdecimal() else text
 
 
 class Command(BaseCommand):
@@ -54,7 +63,7 @@ class Command(BaseCommand):
             said = single.answer(deployment(options))
         except WorkloadError as error:
             self.refuse(*(line(named(item)) for item in error.errors))
-        except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        except BadFile as error:
             self.refuse(f"--model: {error}")
         as_json = options["format"] == "json"
         self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else single_report.table(said))
@@ -78,7 +87,9 @@ def deployment(options: dict[str, Any]) -> Any:
 
 def model(given: str) -> Any:
     """A catalog id, or the contents of the config.json at this path."""
-    return {"config": json.loads(Path(given).read_text())} if given.endswith(".json") else given
+    if not given.endswith(".json") and not Path(given).exists():
+        return given
+    return {"config": read_json(Path(given), "model configuration", "give a Hugging Face config.json")}
 
 
 def named(item: dict[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 
 class Command(BaseCommand):
@@ -15,5 +15,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         file = options["file"]
         kind = "openapi-json" if file.endswith(".json") else "openapi"
-        call_command("spectacular", file=file, format=kind, validate=True, fail_on_warn=True)
+        try:
+            call_command("spectacular", file=file, format=kind, validate=True, fail_on_warn=True)
+        except OSError as error:
+            raise CommandError(f"{file} cannot be written: {error.strerror}; give the path of a file") from error
         self.stdout.write(f"wrote {file}")

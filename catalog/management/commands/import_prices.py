@@ -1,5 +1,6 @@
 """Adds offers: `import_prices --from skypilot|gpuhunt|litellm|csv|discounts|licences PATH [--dry-run]`."""
 
+import csv
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -38,8 +39,12 @@ class Command(BaseCommand):
                 counts = add(form, path, options["provider"], options["as_of"].isoformat(), skipped, owner)
                 added = [line for kind in KINDS for line in lines(kind, before[kind])]
                 transaction.set_rollback(options["dry_run"])
-        except (fixtures.FixtureError, OSError) as error:
+        except fixtures.FixtureError as error:
             raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror}; give the path of a file") from error
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise CommandError(f"{path}: no text that can be read as {form}: {error}") from error
         except KeyError as error:
             raise CommandError(f"{path.name}: no column {error}; is it a file of {form}?") from error
         if options["dry_run"]:

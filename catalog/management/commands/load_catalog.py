@@ -23,4 +23,6 @@ class Command(BaseCommand):
         except FixtureError as error:
             raise CommandError(str(error)) from error
         for kind, count in counts.items():
+            if not options["verbosity"] and not (count.created or count.changed):
+                continue
             self.stdout.write(f"{kind}: {count.created} created, {count.changed} changed, {count.unchanged} unchanged")

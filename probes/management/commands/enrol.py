@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -5,6 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from catalog.models import Accelerator
 from probes import agents
 from probes.agent import build
+
+URL = re.compile(r"https?://[\w.:\[\]-]+(/[\w./~-]*)?")  # nothing that a shell would read as more than one word
 
 
 class Command(BaseCommand):
@@ -24,8 +27,10 @@ class Command(BaseCommand):
             if not Accelerator.objects.filter(slug=slug).exists():
                 raise CommandError(f"the catalog has no accelerator {slug}")
             labels["accelerator"] = slug
-        token, _ = agents.enrol(labels, made_by="manage.py")
         url = (options["server"] or "").rstrip("/")
+        if url and not URL.fullmatch(url):
+            raise CommandError(f"--server {url}: give the address of this server, such as https://assay.example")
+        token, _ = agents.enrol(labels, made_by="manage.py")
         self.stdout.write(build.lines(url, token, build.archive()) if url else token)
 
 
