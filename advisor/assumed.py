@@ -18,6 +18,8 @@ ASSUMED = {
     "colocation_usd_per_kw_month": "colocation-usd-per-kw-month",
     "idle_fraction": "idle-power-fraction",
     "host_watts_per_accelerator": "host-watts-per-accelerator",
+    "card_host_watts": "card-host-watts",
+    "socket_host_watts": "socket-host-watts",
     "small_host_watts": "small-host-watts",
     "small_host_usd": "small-host-usd",
     "storage_fraction": "storage-fraction-of-hardware",
@@ -35,6 +37,8 @@ ASSUMED = {
 }
 EGRESS, STORAGE = "egress-usd-per-gb", "storage-usd-per-gb-month"
 GRID_CURVE = "grid_kgco2e_per_kwh"
+HOST = ("host_watts_per_accelerator", "host-watts-per-accelerator")
+SHARES = {name: ASSUMED[name] for name in ("card_host_watts", "socket_host_watts")}  # where HOST is given: as it
 CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
 PHASES = ("prefill_power_fraction", "decode_power_fraction")
 DRAWN = tuple(name for name in ASSUMED if name.endswith("_power_fraction") and name not in PHASES)
@@ -67,7 +71,9 @@ COSTS = {
 def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumptions:
     """The planner's own figure first, then that of the `place`, then the default."""
     tco, there = spec.get("tco", {}), place or {}
-    known = {name: key for name, key in ASSUMED.items() if key in rows or name not in DRAWN}  # newer than old snapshots
+    tco = {name: tco[host] for host in HOST if host in tco for name, key in SHARES.items() if key not in tco} | tco
+    rows = dict.fromkeys(SHARES.values(), rows[ASSUMED[HOST[0]]]) | rows  # newer than old snapshots, as are the drawn
+    known = {name: key for name, key in ASSUMED.items() if key in rows or name not in DRAWN}
     values = {
         name: float(tco.get(name, tco.get(key, there.get(name, rows[key]["value"])))) for name, key in known.items()
     }

@@ -299,11 +299,18 @@ def offers_of(taken: Json, a: Assumptions, site: Assumptions, chips: Mapping[str
 
 
 def host_watts(chip: Chip, accelerators: int, known: Sequence[Json], a: Assumptions) -> float:
-    """What one chip's share of its host draws, W: of the unit nearest in size, else the default of large servers."""
+    """What one chip's share of its host draws, W: of the unit nearest in size, else the default of its class."""
     if not known or math.isnan(chip.watts):
-        return a.host_watts_per_accelerator
+        return usual_host_watts(chip, a)
     unit = min(known, key=lambda u: (abs(u["accelerators"] - accelerators), u["watts"]))
     return max(float(unit["watts"]) / unit["accelerators"] - chip.watts, 0.0)
+
+
+def usual_host_watts(chip: Chip, a: Assumptions) -> float:
+    """The share of a host of which the catalog has no power, W: of a processor, of a card, of a module in a server."""
+    if chip.kind == "cpu":
+        return a.socket_host_watts
+    return a.card_host_watts if any(link.topology == "host" for link in chip.links) else a.host_watts_per_accelerator
 
 
 def by_the_chip(p: Json) -> bool:

@@ -25,6 +25,7 @@ from advisor.engine.serving import open_loop
 from advisor.engine.steptime import Demand
 from advisor.engine.verify import scheduler_of
 from advisor.intervals import interval_fractions
+from advisor.offers import usual_host_watts
 from advisor.result import UNMEASURED, bound_of, line_json, number, token_costs
 from advisor.workload_text import WorkloadError, error
 
@@ -340,7 +341,7 @@ def drawn(built: Built, a: Assumptions, concurrency: int, prefill_share: float) 
 def watts(built: Built, a: Assumptions, offer: Offer | None, span_fraction: float) -> float:
     """All chips at this share of (limit - idle), in the hosts and the building of the offer."""
     chip, share = built.fixed.accelerator, offer.host_watts_per_accelerator if offer else None
-    host = None if share is None else np.array(share)
+    host = np.array(usual_host_watts(chip, a) if share is None else share)
     each = watts_per_chip(np.array(chip.watts), np.array(chip.idle_watts), np.array(span_fraction), a, host)
     return float(each) * built.fixed.case.chips * (offer.pue if offer else a.pue)
 

@@ -8,8 +8,9 @@ import pytest
 from django.utils import timezone
 
 from advisor import assemble, offers, workload
+from advisor.assumed import SHARES, assumptions_of
 from advisor.engine.money import HOURS_PER_YEAR, own_usd_per_hour
-from catalog.models import Accelerator, Discount, Organisation, Price, Region, SupportLicence, Unit
+from catalog.models import Accelerator, Assumption, Discount, Organisation, Price, Region, SupportLicence, Unit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parent.parent / "fixtures" / "workloads" / "support-chat.yaml"
@@ -186,6 +187,34 @@ def test_a_server_draws_what_its_unit_says_and_a_chip_without_one_the_default() 
     assert {o.host_watts_per_accelerator for o in found} == {8500 / 8 - 750}
     unknown, _ = assemble.market(chip("mi325x"))
     assert {o.host_watts_per_accelerator for o in unknown} == {assumed.host_watts_per_accelerator} == {575}
+
+
+def rented(slug: str, tco: Any = None) -> set[float | None]:
+    spec = {"tco": tco or {}}
+    rows = {a.key: assemble.assumption(a) for a in Assumption.objects.all()}
+    found = {"accelerator": slug, "usd_per_hour": 1.0, "accelerators": 1, "term": "on_demand", "kind": "vm"}
+    found |= {"provider": "somebody", "region": "", "instance": "one", "as_of": TODAY.isoformat(), "source": "test"}
+    taken = {"prices": [found], "units": [], "regions": {}, "site": ""}
+    a = assumptions_of(spec, rows)
+    return {o.host_watts_per_accelerator for o in offers.offers_of(taken, a, a, {slug: chip(slug)})}
+
+
+def test_a_rented_card_has_a_card_s_share_of_a_host_and_a_processor_its_own() -> None:
+    assert rented("rtx-5090") == rented("l4") == rented("a100-80gb-pcie") == {100.0}
+    assert rented("h100-sxm") == {575.0} and rented("xeon-8480plus") == {150.0}
+    assert rented("l4", {"card-host-watts": 60}) == {60.0} and rented("h100-sxm", {"card-host-watts": 60}) == {575.0}
+
+
+def test_a_share_of_hosts_that_the_planner_names_holds_for_all_but_those_with_one_of_their_own() -> None:
+    named = {"host-watts-per-accelerator": 300}
+    assert rented("l4", named) == rented("h100-sxm", named) == rented("xeon-8480plus", named) == {300.0}
+    assert rented("l4", named | {"card-host-watts": 60}) == {60.0}
+
+
+def test_a_snapshot_of_before_the_shares_keeps_the_default_of_servers() -> None:
+    rows = {a.key: assemble.assumption(a) for a in Assumption.objects.exclude(key__in=SHARES.values())}
+    a = assumptions_of({}, rows)
+    assert a.card_host_watts == a.socket_host_watts == a.host_watts_per_accelerator == 575
 
 
 def test_a_unit_with_a_price_can_be_owned_whole() -> None:

@@ -29,9 +29,11 @@ class Assumptions:
     colocation_usd_per_kw_month: float
     staff_usd_per_accelerator_year: float
     idle_fraction: float  # idle power as a share of TDP where the chip's own is unknown
-    host_watts_per_accelerator: float
+    host_watts_per_accelerator: float  # of a module in a large server
     small_host_watts: float  # of a computer for up to four cards, without them
     small_host_usd: float
+    card_host_watts: float  # share of the host of one card on PCI Express, where no unit says
+    socket_host_watts: float  # what stands around one processor that serves by itself
     months: float  # horizon
     storage_fraction: float = 0.0  # added to the purchase
     spare_fraction: float = 0.0  # added to the purchase: what stands by for what breaks

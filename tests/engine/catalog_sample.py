@@ -84,7 +84,7 @@ ASSUMED = Assumptions(
     life_years=5, residual_fraction=0.1, discount_fraction=0.08, pue=1.3, usd_per_kwh=0.1, kgco2e_per_kwh=0.4,
     maintenance_fraction=0.05, network_fraction=0.1, colocation_usd_per_kw_month=150,
     staff_usd_per_accelerator_year=500, idle_fraction=0.15, host_watts_per_accelerator=100,
-    small_host_watts=200, small_host_usd=2000, months=36,
+    card_host_watts=100, socket_host_watts=150, small_host_watts=200, small_host_usd=2000, months=36,
 )  # fmt: skip
 
 
