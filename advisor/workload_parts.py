@@ -41,7 +41,7 @@ def check_parts(spec: Mapping[str, Any], files: bool, check: Callable[[Mapping[s
             found.append(error(f"workloads[{i}]", "paths are not read here", "the workload itself"))
             continue
         if part["kind"] not in SHAREABLE:
-            said = f"{part['kind']} is not modelled yet"
+            said = f"{part['kind']} is not modelled yet: leave it out, the others can share without it"
             found.append(error(f"workloads[{i}].kind", said, ", ".join(SHAREABLE)))
             continue
         try:

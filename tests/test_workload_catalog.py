@@ -87,7 +87,7 @@ def test_other_kinds_are_not_yet_available() -> None:
         check_catalog(parse({**kept, "kind": "training", "training": training}))
     assert caught.value.errors[0] == {
         "field": "kind",
-        "message": "training is not yet available",
+        "message": "training is not yet available: ask for the model as it is served, training is not modelled",
         "allowed": "serving, embedding, batch, portfolio",
     }
 

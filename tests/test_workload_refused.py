@@ -58,6 +58,13 @@ def test_the_error_names_the_field_and_what_is_allowed(data: Any, field: str, sa
     assert allowed in errors[field]["allowed"]
 
 
+def test_a_kind_that_is_not_answered_yet_says_so_before_it_asks_for_more() -> None:
+    for kind in ("training", "finetuning"):
+        errors = refused({"kind": kind, "model": "m"})
+        assert next(iter(errors)) == "kind" and "not yet available" in errors["kind"]["message"]
+        assert errors["kind"]["allowed"].startswith("serving")
+
+
 def test_both_allowed_and_denied_is_refused() -> None:
     choice = {"allow": ["nvidia"], "deny": ["nvidia"]}
     assert "both" in refused({**GOOD, "constraints": {"vendors": choice}})["constraints.vendors"]["message"]
