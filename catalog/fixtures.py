@@ -24,6 +24,7 @@ PRICE_COLUMNS = (
     *("provider", "instance", "accelerator", "accelerators", "region", "vcpus", "host_memory_gib", "term"),
     *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes"),
 )
+MOST_USD = {"0.01": 10**9, "0.000001": 10**6}  # by decimal places: what the columns hold
 PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # columns that a file of purchases may have besides
 API_PRICE_COLUMNS = (
     *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
@@ -72,7 +73,7 @@ def read_yaml(path: Path) -> Any:
     try:
         with path.open("rb") as stream:
             return yaml.load(stream, _Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a day that no calendar has
         raise FixtureError(f"{path}: not YAML: {error}") from error
 
 
@@ -331,11 +332,14 @@ def table(
     optional: tuple[str, ...] = (),
 ) -> Iterator[Row]:
     """The rows of a CSV file whose columns are exactly these, but for the optional ones."""
-    with path.open(newline="", encoding="utf-8") as stream:
-        lines = csv.DictReader(stream)
-        check_keys(path.name, dict.fromkeys(lines.fieldnames or (), "given"), columns, optional)
-        for given in lines:
-            yield reader(f"{path.name}:{lines.line_num}", given)
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            lines = csv.DictReader(stream)
+            check_keys(path.name, dict.fromkeys(lines.fieldnames or (), "given"), columns, optional)
+            for given in lines:
+                yield reader(f"{path.name}:{lines.line_num}", given)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FixtureError(f"{path.name}: no CSV in UTF-8: {error}") from error
 
 
 def prices(path: Path) -> Iterator[Row]:
@@ -355,14 +359,25 @@ def api_price(where: str, given: Mapping[str, Any]) -> Row:
     row: Row = dict(given)
     try:
         for key in ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"):
-            row[key] = Decimal(given[key]).quantize(Decimal("0.000001")) if given[key] else None
+            row[key] = _usd(key, given[key], "0.000001")
         row["max_input_tokens"] = int(given["max_input_tokens"]) if given["max_input_tokens"] else None
         if "output_tokens_per_s" in given:  # a list without the column leaves what is known of speed
             row |= _speed(where, given["output_tokens_per_s"] or "", given.get("speed_source") or "")
         row["as_of"] = date.fromisoformat(given["as_of"])
-    except (ValueError, InvalidOperation) as error:
+    except ValueError as error:
         raise FixtureError(f"{where}: {error}") from error
     return row
+
+
+def _usd(what: str, text: str | None, places: str) -> Decimal | None:
+    """A price as it is stored; a blank cell is none. Decimal reads NaN and numbers that no column holds."""
+    try:
+        usd = Decimal(text) if text else None
+    except InvalidOperation:
+        usd = Decimal("NaN")
+    if usd is not None and not (usd.is_finite() and 0 <= usd < MOST_USD[places]):
+        raise FixtureError(f"{what}: dollars from 0 to {MOST_USD[places]:,} were expected, not {text!r}")
+    return usd.quantize(Decimal(places)) if usd is not None else None
 
 
 def _speed(where: str, tokens_per_s: str, source: str) -> Row:
@@ -415,29 +430,26 @@ def licence(where: str, given: Mapping[str, Any]) -> Row:
     )
     return row | {
         "framework": row["framework"] or "",
-        "usd_per_accelerator_per_year": Decimal(str(row["usd_per_accelerator_per_year"])).quantize(Decimal("0.01")),
+        "usd_per_accelerator_per_year": _usd(where, str(row["usd_per_accelerator_per_year"]), "0.01"),
     }
 
 
 def price(where: str, given: Mapping[str, Any]) -> Row:
     """One offer."""
-    check_keys(
-        where,
-        given,
-        ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source"),
-        (*PRICE_COLUMNS, *PRICE_RANGE),
-    )
+    required = ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source")
+    check_keys(where, given, required, (*PRICE_COLUMNS, *PRICE_RANGE))
     check_choice(f"{where}: term", given["term"], TERMS)
     row: Row = {**given, "notes": given["notes"] or ""}
     try:
         row["accelerators"] = int(given["accelerators"])
         row["as_of"] = date.fromisoformat(given["as_of"])
         for key in ("usd_per_hour", "purchase_usd", *PRICE_RANGE):
-            places = Decimal("0.000001" if key == "usd_per_hour" else "0.01")
-            row[key] = Decimal(given[key]).quantize(places) if given.get(key) else None
+            places = "0.000001" if key == "usd_per_hour" else "0.01"
+            row[key] = _usd(key, given.get(key), places)
         for key in ("vcpus", "host_memory_gib"):
             row[key] = float(given[key]) if given[key] else None
-    except (ValueError, InvalidOperation) as error:
+            check_number(key, row[key] or 0.0, zero=True)
+    except ValueError as error:
         raise FixtureError(f"{where}: {error}") from error
     paid = row["purchase_usd"] if given["term"] == "purchase" else row["usd_per_hour"]
     if paid is None or paid <= 0 or row["accelerators"] < 1:

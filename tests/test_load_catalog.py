@@ -1,5 +1,6 @@
 """Loading the catalog: strict, idempotent, one transaction; prices only grow."""
 
+import re
 import shutil
 from datetime import date
 from decimal import Decimal
@@ -137,6 +138,18 @@ def test_a_group_without_its_source_is_refused(small, key):
     refused(small, "t4.yaml: power", key)
 
 
+def test_a_day_that_no_calendar_has_is_refused(small):
+    path = small / "accelerators" / "t4.yaml"
+    path.write_text(re.sub(r"as_of: [\d-]+", "as_of: 2026-13-45", path.read_text(), count=1))
+    refused(small, "t4.yaml", "month must be in 1..12")
+
+
+def test_a_shape_that_no_network_has_is_refused(small):
+    path = small / "models" / "qwen-qwen3-8b.yaml"
+    path.write_text(re.sub(r"hidden: \d+", "hidden: -4096", path.read_text(), count=1))
+    refused(small, "qwen-qwen3-8b.yaml", "hidden -4,096 cannot be right")
+
+
 def test_a_shape_that_is_no_model_is_refused(small):
     edit(small / "models" / "qwen-qwen3-8b.yaml", "kv_heads: 8", "kv_haeds: 8")
     refused(small, "qwen-qwen3-8b.yaml", "kv_haeds", "kv_heads")
@@ -164,14 +177,19 @@ def test_nothing_is_kept_of_a_load_that_fails(small):
     ("old", "new", "words"),
     [
         ("4.00", "", ("acme.csv:2", "price above zero")),
-        ("4.00", "four", ("acme.csv:2",)),
+        ("4.00", "four", ("acme.csv:2: usd_per_hour", "dollars", "four")),
+        ("4.00", "nan", ("acme.csv:2: usd_per_hour", "dollars", "nan")),
+        ("4.00", "-4", ("acme.csv:2: usd_per_hour", "-4")),
+        ("4.00", "1e30", ("acme.csv:2: usd_per_hour", "1e30")),
+        ("4.00", "\xff", ("acme.csv", "UTF-8")),
         ("on_demand", "ondemand", ("ondemand", "on_demand")),
         ("2026-01-01", "2026", ("acme.csv:2", "2026")),
         ("price list", "", ("acme.csv:2", "source")),
     ],
 )
 def test_a_broken_offer_names_its_line(small, old, new, words):
-    edit(small / "prices" / "acme.csv", old, new)
+    path = small / "prices" / "acme.csv"
+    path.write_bytes(path.read_text().replace(old, new).encode("latin-1"))
     refused(small, *words)
 
 
