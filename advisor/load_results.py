@@ -1,15 +1,16 @@
 """Result files of load generators: vllm bench serve, guidellm, aiperf and genai-perf, read strictly into one form."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 MAX_BYTES = 32 * 2**20
+MOST = 1e15  # of any figure in a file
 PERCENTILES = ("p50", "p95", "p99")
 MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3}
+LAST_S = 253_402_300_799  # the end of the year 9999
 OPEN_PHASES = ("fixed_schedule", "poisson", "gamma", "constant", "user_centric")  # of aiperf
 Json = Mapping[str, Any]
 Figures = dict[str, float]  # mean, p50, p95, p99 as far as the file has them
@@ -82,7 +83,7 @@ def _number(record: Json, key: str) -> float | None:
     value = record.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
         raise LoadResultError(f"{key} is {str(value)[:40]!r}: not a number at or above 0.")
     return float(value)
 
@@ -92,6 +93,11 @@ def _required(record: Json, key: str) -> float:
     if value is None:
         raise LoadResultError(f"{key} is missing from the file.")
     return value
+
+
+def _text(record: Json, key: str) -> str:
+    """What a tool says of itself, as far as it can be printed and kept."""
+    return "".join(c for c in str(record.get(key) or "") if c.isprintable())[:200]
 
 
 def _below(record: Json, *keys: str) -> Json:
@@ -128,8 +134,8 @@ def _vllm(found: Json) -> LoadResult:
 
     return LoadResult(
         tool="vllm",
-        tool_version=str(found.get("vllm_version") or ""),
-        ran_at=str(found.get("date") or ""),
+        tool_version=_text(found, "vllm_version"),
+        ran_at=_text(found, "date"),
         completed=completed,
         failed=int(failed if failed is not None else max(sent - completed, 0)),
         duration_s=_number(found, "duration"),
@@ -166,7 +172,7 @@ def _guidellm(found: Json) -> LoadResult:
 
     return LoadResult(
         tool="guidellm",
-        tool_version=str(_below(found, "metadata").get("guidellm_version") or ""),
+        tool_version=_text(_below(found, "metadata"), "guidellm_version"),
         ran_at=_clock(_number(benchmark, "start_time")),
         completed=int(_required(totals, "successful")),
         failed=int((_number(totals, "errored") or 0) + (_number(totals, "incomplete") or 0)),
@@ -183,7 +189,9 @@ def _guidellm(found: Json) -> LoadResult:
 
 
 def _clock(unix_s: float | None) -> str:
-    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds") if unix_s is not None else ""
+    """Seconds since 1970 as a day and time; nothing where they are none (milliseconds lie beyond the year 9999)."""
+    known = unix_s is not None and unix_s <= LAST_S
+    return datetime.fromtimestamp(unix_s or 0, UTC).isoformat(timespec="seconds") if known else ""
 
 
 # --- aiperf, genai-perf -----------------------------------------------------------------------------------------
@@ -192,7 +200,7 @@ def _clock(unix_s: float | None) -> str:
 def _aiperf(found: Json) -> LoadResult:
     """Both write {metric: {unit, avg, p50, ...}}; a run that was stopped is refused."""
     if found.get("was_cancelled") or found.get("is_complete") is False:
-        raise LoadResultError(f"The run was not finished: {found.get('incomplete_reason') or 'it was cancelled'}.")
+        raise LoadResultError(f"The run was not finished: {_text(found, 'incomplete_reason') or 'it was cancelled'}.")
 
     def average(metric: str) -> float | None:
         return _number(_below(found, metric), "avg")
@@ -210,8 +218,8 @@ def _aiperf(found: Json) -> LoadResult:
     completed = _required(_below(found, "request_count"), "avg")
     return LoadResult(
         tool="aiperf" if is_aiperf else "genai-perf",
-        tool_version=str(found.get("aiperf_version") or ""),
-        ran_at=str(found.get("start_time") or ""),
+        tool_version=_text(found, "aiperf_version"),
+        ran_at=_text(found, "start_time"),
         completed=int(completed),
         failed=int(average("error_request_count") or 0),
         duration_s=average("benchmark_duration"),

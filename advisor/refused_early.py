@@ -1,4 +1,4 @@
-"""No request is longer than anybody may send: Django writes an upload to disk before a view can refuse it."""
+"""Requests that no view should see: bodies longer than anybody may send, addresses that no database can look up."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,35 @@ Respond = Callable[[HttpRequest], HttpResponse]
 
 
 def refuse_long_bodies(get_response: Respond) -> Respond:
-    """Middleware. A body without a length is none: WSGI reads as many bytes as Content-Length says."""
+    """Middleware: Django writes an upload to disk before a view can refuse it.
+
+    A body without a length is none: WSGI reads as many bytes as Content-Length says.
+    """
 
     def respond(request: HttpRequest) -> HttpResponse:
         most = MAX_BYTES + FORM_BYTES if request.path.endswith(FILES) else MOST_BYTES
         if length_of(request) <= most:
             return get_response(request)
-        from advisor.views import trouble  # here: middleware is made before the applications are ready
-
         return trouble(request, 413, f"At most {most // 2**20} MiB are read here; a workload has at most 1 MB.")
 
     return respond
+
+
+def refuse_nul(get_response: Respond) -> Respond:
+    """Middleware: PostgreSQL takes no NUL in a text, whichever part of the address it came from."""
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            return trouble(request, 400, "The address holds a NUL character (%00): leave it out.")
+        return get_response(request)
+
+    return respond
+
+
+def trouble(request: HttpRequest, status: int, detail: str) -> HttpResponse:
+    from advisor.views import trouble  # here: middleware is made before the applications are ready
+
+    return trouble(request, status, detail)
 
 
 def length_of(request: HttpRequest) -> int:

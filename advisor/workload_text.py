@@ -13,6 +13,7 @@ import yaml
 MAX_TEXT_BYTES = 1_000_000
 MAX_DEPTH = 24
 MAX_NODES = 20_000
+MOST_DIGITS = 20  # of a whole number
 
 
 class WorkloadError(ValueError):
@@ -59,7 +60,7 @@ class Loader(yaml.SafeLoader):
 Loader.yaml_implicit_resolvers = {}
 Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), None)
 Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), None)
-Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]{1,20}$"), None)
+Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(rf"^[-+]?[0-9]{{1,{MOST_DIGITS}}}$"), None)
 Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(
@@ -107,6 +108,8 @@ def unstorable(value: Any, field: str = "", depth: int = 0) -> Iterator[dict[str
         yield error(field, "nested too deeply", f"at most {MAX_DEPTH} levels")
     elif isinstance(value, float) and not math.isfinite(value):
         yield error(field, "is not a finite number", "a finite number")
+    elif isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+        yield error(field, "has too many digits", f"at most {MOST_DIGITS} digits")
     elif isinstance(value, str) and ("\x00" in value or not value.isascii() and has_surrogate(value)):
         yield error(field, "contains characters that cannot be stored", "plain Unicode text")
     elif isinstance(value, Mapping):

@@ -54,6 +54,7 @@ def test_a_model_by_its_slug_and_by_its_config() -> None:
         ({"concurrency": True}, "concurrency"),
         ({"tensor_parallel": 2}, "tensor_parallel"),
         ({"model": {"config": "/etc/passwd"}}, "model.config"),
+        ({"model": {"config": {"hidden_size": 10**400}}}, "model.config.hidden_size"),
         ({"client": "burst:1000000"}, "client"),
         ({"decode_pool": {"tp": 2}}, "prefill_pool"),
     ],

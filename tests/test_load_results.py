@@ -71,6 +71,7 @@ def test_nanoseconds_become_milliseconds() -> None:
         (written(vllm(mean_ttft_ms="fast")), "mean_ttft_ms is 'fast'"),
         (json.dumps(vllm(mean_ttft_ms=float("nan"))).encode(), "mean_ttft_ms is 'nan'"),
         (written(vllm(request_throughput=-1)), "request_throughput is '-1'"),
+        (written(vllm(duration=10**400)), "duration is '1000"),
         (written(vllm(completed=True)), "completed is 'True'"),
         (written({**guidellm(), "benchmarks": guidellm()["benchmarks"] * 2}), "holds 2 benchmarks"),
         (written({"benchmarks": [{"metrics": 3}]}), "metrics is not an object"),
@@ -85,3 +86,14 @@ def test_nanoseconds_become_milliseconds() -> None:
 def test_what_is_no_result_is_refused_with_the_reason(content: bytes, said: str) -> None:
     with pytest.raises(LoadResultError, match=said):
         parse(content)
+
+
+def test_what_a_tool_says_of_itself_is_kept_as_far_as_a_database_can() -> None:
+    assert parse(written(vllm(vllm_version="0.24\0\ud800", date=["x"]))).tool_version == "0.24"
+    assert parse(written(aiperf(aiperf_version="0" * 999))).tool_version == "0" * 200
+
+
+def test_a_start_that_is_no_date_is_not_told() -> None:
+    found = guidellm()
+    found["benchmarks"][0]["start_time"] = 1_763_700_000_000  # of a clock in milliseconds
+    assert parse(written(found)).ran_at == ""

@@ -64,6 +64,13 @@ def test_an_error_of_ours_is_a_plain_page_without_a_trace(client: Client, monkey
     assert "Something went wrong here" in response.content.decode() and "Traceback" not in response.content.decode()
 
 
+@pytest.mark.parametrize("path", ["/s/%00", "/catalog/frameworks/%00", "/catalog/compare?a=%00", "/api/v1/units/%00"])
+def test_an_address_that_no_database_can_look_up_is_refused(path: str, client: Client) -> None:
+    """PostgreSQL takes no NUL in a text; SQLite would look for it."""
+    response = client.get(path)
+    assert response.status_code == 400 and "NUL" in response.content.decode()
+
+
 @pytest.mark.parametrize(
     ("path", "mebibytes", "refused"),
     [("/workers/queue", 6, True), ("/workers/queue", 4, False), ("/advice/x/options/1/load-tests", 20, False)],
