@@ -48,7 +48,8 @@ def option(
 ) -> dict[str, Any]:
     days = {"measured": 5, "relative": 45, "datasheet": 120}[basis]
     return {
-        "rank": rank, "label": f"4 x {name}, FP8, TP2 x 2 replicas, vLLM 0.24", "accelerator": accelerator, "accelerator_name": name,
+        "rank": rank, "label": f"4 x {name}, FP8, TP2 x 2 replicas, vLLM 0.24", "accelerator": accelerator,
+        "accelerator_name": name,
         "accelerator_count": 4, "provider": "nebius", "instance": f"gpu-{accelerator}_8", "region": "eu-north1",
         "acquisition": "rent", "framework": "vllm", "framework_version": "0.24.0", "weights_dtype": "fp8",
         "quantization": "fp8", "kv_dtype": "bf16", "tp": 2, "pp": 1, "ep": 1, "dp": 1, "replicas": 2,
