@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from advisor import assemble, offers, workload
 from advisor.assumed import SHARES, assumptions_of
-from advisor.engine.money import HOURS_PER_YEAR, own_usd_per_hour
+from advisor.engine.money import HOURS_PER_YEAR, own_parts, total_usd_per_hour
 from catalog.models import Accelerator, Assumption, Discount, Organisation, Price, Region, SupportLicence, Unit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -173,7 +173,7 @@ def test_a_small_box_draws_what_its_unit_says() -> None:
     usd, share = own("gb10-dgx-spark")[1]
     _, assumed = assemble.market(chip("gb10-dgx-spark"))
     assert share == 240 - 140
-    assert usd == pytest.approx(own_usd_per_hour(3999, 1, 240.0, assumed))
+    assert usd == pytest.approx(total_usd_per_hour(own_parts(3999, 1, 240.0, assumed)))
 
 
 def test_a_computer_around_one_chip_without_a_unit_has_no_share_of_a_server() -> None:
@@ -221,7 +221,7 @@ def test_a_unit_with_a_price_can_be_owned_whole() -> None:
     _, assumed = assemble.market(chip("rtx-3090"))
     usd, share = own("rtx-3090")[4]
     assert share == 1600 / 4 - 350
-    assert usd == pytest.approx(own_usd_per_hour(4314, 4, 1600.0, assumed))
+    assert usd == pytest.approx(total_usd_per_hour(own_parts(4314, 4, 1600.0, assumed)))
     rack_usd, rack_share = own("gb200")[72]
     assert rack_share == pytest.approx(120_000 / 72 - chip("gb200").watts) and rack_usd > 100
 

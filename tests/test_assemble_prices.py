@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from advisor import assemble, offers
-from advisor.engine.money import own_usd_per_hour
+from advisor.engine.money import own_parts, total_usd_per_hour
 from catalog.derived import has_expired
 from catalog.models import Accelerator, Price, Unit
 
@@ -71,7 +71,7 @@ def test_a_card_that_is_sold_alone_can_be_owned_in_hosts_of_one_two_and_four() -
     chip = assemble.chip_of(assemble._accelerator(Accelerator.objects.get(slug="l40s")))
     _, assumed = assemble.market(chip)
     # 8,500 USD and 350 W for each card; 4,500 USD and 400 W for the computer around them
-    by_hand = {n: own_usd_per_hour(8_500 * n + 4_500, n, 350.0 * n + 400, assumed) for n in (1, 2, 4)}
+    by_hand = {n: total_usd_per_hour(own_parts(8_500 * n + 4_500, n, 350.0 * n + 400, assumed)) for n in (1, 2, 4)}
     assert owned("l40s") == pytest.approx({f"{n} x L40S in an own host (host estimated)": by_hand[n] for n in by_hand})
 
 

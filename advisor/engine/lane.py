@@ -132,7 +132,6 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
         x,
         np.maximum([float(w.max_batched_tokens) for w in wanted], _sources(wanted)),
         np.array([float(w.max_running_requests) for w in wanted]),
-        np.full(len(x), 4.0),
     )
     overhead = np.array([w.framework.runtime_bytes for w in wanted])
     policy = np.array([w.framework.memory_policy for w in wanted])

@@ -9,6 +9,7 @@ from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent, dec
 from .step import Layouts, recurrent_width, state_bytes
 
 Array = NDArray[np.float64]
+LOGIT_BYTES = 4.0  # of a logit in fp32, as samplers take them (vLLM, Sampler: logits.to(torch.float32))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,11 +75,6 @@ def _ffn_bytes(model: Model, f: Ffn, x: Layouts) -> Array:
     return experts + f.matrices * h * f.shared_inner * x.weight_bytes / x.tp + h * f.experts * 2.0
 
 
-def kv_bytes_per_token(model: Model, x: Layouts) -> Array:
-    """Bytes that one more token of an unwindowed context takes on one chip."""
-    return _sequence_bytes(model, x, None)
-
-
 def kv_bytes_per_sequence(
     model: Model, x: Layouts, context_tokens: Array | float, source_tokens: Array | float = 0.0
 ) -> Array:
@@ -100,12 +96,12 @@ def _token_bytes(mixer: Attention, x: Layouts) -> Array:
     return np.maximum(mixer.kv_heads / x.tp, 1.0) * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)) * x.kv_bytes
 
 
-def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float | None) -> Array:
+def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float) -> Array:
     total = np.zeros(len(x))
     for block in decoder_blocks(model):
         mixer = block.mixer
         if isinstance(mixer, Recurrent):
-            total = total + (0.0 if context_tokens is None else block.count * state_bytes(mixer) / x.tp)
+            total = total + block.count * state_bytes(mixer) / x.tp
             continue
         if mixer is None or isinstance(mixer, Attention) and not mixer.causal:
             continue
@@ -115,17 +111,12 @@ def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float | No
         else:
             per_token = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes + mixer.index_dim + 0 * x.tp
             window = None
-        if context_tokens is None:
-            held: Array | float = 0.0 if window else 1.0
-        else:
-            held = np.minimum(context_tokens, window) if window else context_tokens
+        held = np.minimum(context_tokens, window) if window else context_tokens
         total = total + block.count * per_token * held
     return total / x.pp
 
 
-def activations_bytes(
-    model: Model, x: Layouts, max_batched_tokens: Array, max_running_requests: Array, logit_bytes: Array
-) -> Array:
+def activations_bytes(model: Model, x: Layouts, max_batched_tokens: Array, max_running_requests: Array) -> Array:
     """Peak workspace of a step: the widest live set of one layer, and the logits with their fp32 copies."""
     h = float(model.hidden)
     widest = np.zeros(len(x))
@@ -138,4 +129,4 @@ def activations_bytes(
             width = np.maximum(width, pairs * (f.inner / x.moe_tp * f.matrices + h))
         widest = np.maximum(widest, width)
     rows = np.minimum(max_running_requests, max_batched_tokens)
-    return max_batched_tokens * (2.0 * widest + 6.0 * h) + rows * np.ceil(model.vocab / x.tp) * logit_bytes
+    return max_batched_tokens * (2.0 * widest + 6.0 * h) + rows * np.ceil(model.vocab / x.tp) * LOGIT_BYTES

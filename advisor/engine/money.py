@@ -149,11 +149,6 @@ def own_parts(
     return tuple(Part(name=name, usd_per_hour=usd / HOURS_PER_MONTH, group=group) for name, usd, group in monthly)
 
 
-def own_usd_per_hour(purchase_usd: float, accelerators: int, watts: float, a: Assumptions) -> float:
-    """The sum of own_parts."""
-    return total_usd_per_hour(own_parts(purchase_usd, accelerators, watts, a))
-
-
 def rent_parts(usd_per_hour: float, term: str, a: Assumptions) -> tuple[Part, ...]:
     """An hour of a rented instance: its rate, what spot loses to interruptions, what is bought beside it.
 
@@ -235,7 +230,7 @@ def watts_per_chip(
 ) -> Array:
     """Mean draw of one chip with its share of the `host`, before PUE; NaN where no TDP is published.
 
-    `full`: the share of TDP that a busy chip draws, see busy_power_fraction.
+    `full`: the share of TDP that a busy chip draws.
     """
     floor = np.where(np.isfinite(idle), idle, tdp * a.idle_fraction)
     share = a.host_watts_per_accelerator if host is None else host

@@ -168,7 +168,6 @@ def sizes_under_growth(carrying: int, spares: int, growth_fraction_per_year: flo
 class Growth:
     """All of the hardware today, or more of it when the traffic comes; both worth today."""
 
-    sizes_fraction: tuple[float, ...]  # of today's deployment, by month
     now_usd: float
     later_usd: float
 
@@ -177,7 +176,7 @@ def growth(bill: Bill, sizes: Sequence[float]) -> Growth:
     """The price of hardware is taken as it is today in both."""
     most = [max(sizes, default=1.0)] * len(sizes)
     now, later = (net_present_usd(flows(bill, each)) for each in (most, sizes))
-    return Growth(sizes_fraction=tuple(sizes), now_usd=now, later_usd=later)
+    return Growth(now_usd=now, later_usd=later)
 
 
 # --- from the chip to the token ---------------------------------------------------------------------------------

@@ -7,13 +7,12 @@ from .demand import Trace
 from .lane import Lane
 from .plan import BATCH, Framework, Lengths, Workload
 from .simulate import Simulation, log_normal_sigma, simulate
-from .steptime import CHUNKED, MIXED, POISSON, PREFILL_FIRST, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
+from .steptime import MIXED, POISSON, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
 
 REQUESTS = 2000
 LATE_FACTOR = 1.5  # of a batch's pilot: its rate may be off by so much
 Bounds = tuple[float, float]
 SEED = 20261121
-POLICIES = {"chunked": CHUNKED, "prefill_first": PREFILL_FIRST, "mixed": MIXED, "static": STATIC}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,10 +57,10 @@ def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
             chunked_prefill=False,
         )
     return Scheduler(
-        policy=STATIC if static else POLICIES[policy],
+        policy=STATIC if static else policy,
         max_batched_tokens=lane.max_batched_tokens,
         max_running_requests=lane.max_running_requests,
-        reserve_full=policy == "mixed" or lane.source_tokens > 0,  # a source's whole cache is there from the start
+        reserve_full=policy == MIXED or lane.source_tokens > 0,  # a source's whole cache is there from the start
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.money import own_usd_per_hour, present_value, usd_per_mtok, watts_per_chip
+from advisor.engine.money import own_parts, present_value, total_usd_per_hour, usd_per_mtok, watts_per_chip
 from advisor.engine.search import instances_needed
 from tests.engine.catalog_sample import ASSUMED
 
@@ -33,21 +33,23 @@ def test_owning_recovers_the_purchase_less_its_residual_over_its_life():
         ASSUMED, network_fraction=0.0, maintenance_fraction=0.0, colocation_usd_per_kw_month=0.0,
         staff_usd_per_accelerator_year=0.0, usd_per_kwh=0.0,
     )  # fmt: skip
-    monthly = own_usd_per_hour(100_000, 8, 6000.0, plain) * 730
+    monthly = total_usd_per_hour(own_parts(100_000, 8, 6000.0, plain)) * 730
     residual_today = 10_000 / 1.08**5
     assert present_value(monthly, 60, 0.08) + residual_today == pytest.approx(100_000)
 
 
 def test_owning_adds_space_upkeep_and_people():
     free = replace(ASSUMED, discount_fraction=0.0, usd_per_kwh=0.0)
-    monthly = own_usd_per_hour(120_000, 8, 6000.0, free) * 730
+    monthly = total_usd_per_hour(own_parts(120_000, 8, 6000.0, free)) * 730
     assert monthly == pytest.approx(132_000 * 0.9 / 60 + 150 * 6 + 120_000 * 0.05 / 12 + 500 * 8 / 12)
 
 
 def test_owning_adds_the_metered_power_that_a_colocation_rate_leaves_out():
     """6 kW x PUE 1.3 = 7.8 kW at 0.10 USD/kWh: 0.78 USD an hour."""
     dear, free = ASSUMED, replace(ASSUMED, usd_per_kwh=0.0)
-    added = own_usd_per_hour(120_000, 8, 6000.0, dear) - own_usd_per_hour(120_000, 8, 6000.0, free)
+    added = total_usd_per_hour(own_parts(120_000, 8, 6000.0, dear)) - total_usd_per_hour(
+        own_parts(120_000, 8, 6000.0, free)
+    )
     assert added == pytest.approx(0.78)
 
 

@@ -14,7 +14,6 @@ from advisor.engine.money import (
     capital_usd,
     life_months,
     own_parts,
-    own_usd_per_hour,
     present_value,
     rent_parts,
     service_usd,
@@ -74,7 +73,7 @@ def bill_of(purchase: float, watts: float, a: object = ASSUMED, months: int = 36
 def test_the_parts_of_owning_add_up_to_the_cent(purchase, watts, a):
     parts = own_parts(purchase, 8, watts, a)
     monthly = [part.usd_per_hour * HOURS_PER_MONTH for part in parts]
-    total = own_usd_per_hour(purchase, 8, watts, a) * HOURS_PER_MONTH
+    total = total_usd_per_hour(own_parts(purchase, 8, watts, a)) * HOURS_PER_MONTH
     assert sum(in_cents(monthly)) == cents(math.fsum(monthly))
     assert abs(cents(total) - sum(in_cents(monthly))) <= Decimal("0.01")
 
@@ -94,7 +93,10 @@ def test_the_cash_of_buying_is_worth_what_its_annuity_is(purchase, watts, a, mon
 @given(dollars, st.floats(0, 2e4), st.sampled_from(PRICES), st.floats(0, 3))
 def test_no_price_rises_and_makes_owning_cheaper(purchase, watts, name, more):
     dearer = replace(ASSUMED, **{name: getattr(ASSUMED, name) + more})
-    assert own_usd_per_hour(purchase, 8, watts, dearer) >= own_usd_per_hour(purchase, 8, watts, ASSUMED) - 1e-9
+    assert (
+        total_usd_per_hour(own_parts(purchase, 8, watts, dearer))
+        >= total_usd_per_hour(own_parts(purchase, 8, watts, ASSUMED)) - 1e-9
+    )
 
 
 @given(dollars, dollars, st.sampled_from(["on_demand", "spot", "reserved_3y"]), st.floats(0, 0.9))
@@ -128,7 +130,7 @@ def test_what_stands_beside_an_instance_is_counted():
 
 def test_nothing_bought_nothing_paid():
     free = replace(ASSUMED, staff_usd_per_accelerator_year=0.0)
-    assert own_usd_per_hour(0.0, 8, 0.0, free) == 0.0
+    assert total_usd_per_hour(own_parts(0.0, 8, 0.0, free)) == 0.0
     assert net_present_usd(flows(bill_of(0.0, 0.0, free))) == 0.0
     assert (
         waterfall(own_parts(0.0, 8, 0.0, free), Use(instances_fraction=1, carrying_fraction=1, busy_fraction=1), 1)

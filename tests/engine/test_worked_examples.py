@@ -12,7 +12,7 @@ import pytest
 from advisor.engine.estimate import step_s
 from advisor.engine.lane import lanes
 from advisor.engine.layout import layouts
-from advisor.engine.memory import kv_bytes_per_token, weights_bytes
+from advisor.engine.memory import kv_bytes_per_sequence, weights_bytes
 from advisor.engine.model import kv_elements_per_token, parameters
 from advisor.engine.step import attention_cost, gemm, linear_operators
 from tests.engine.catalog_sample import BF16, INT8_WEIGHTS, LLAMA_70B, TPU_V5E, chip, dense, lane
@@ -38,7 +38,7 @@ def test_a_square_matrix_multiply_of_4096_does_1365_operations_a_byte():
 def test_a_cache_token_of_llama_3_70b_takes_160_kib_in_int8():
     assert kv_elements_per_token(LLAMA_70B) * 1 == 163_840
     x = layouts(LLAMA_70B, [lane(TPU_V5E, INT8_WEIGHTS, kv_dtype="int8", tp=8).choice])
-    assert kv_bytes_per_token(LLAMA_70B, x)[0] * 8 == 163_840
+    assert kv_bytes_per_sequence(LLAMA_70B, x, 1.0)[0] * 8 == 163_840
 
 
 def test_32_sequences_of_8192_tokens_take_43_gb_in_int8():
