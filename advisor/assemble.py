@@ -27,11 +27,11 @@ from advisor.engine.offload import host_copy_of
 from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.portfolio import Member
-from advisor.engine.search import Answer, Catalog, posed_in, search
+from advisor.engine.search import Catalog, posed_in, search
 from advisor.engine.starts import start_of
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
-from advisor.result import answer_json
+from advisor.result import answer_json, choice_json
 from advisor.sharing import adapters_of, beside, partitions_of
 from advisor.traffic import trace_of, users_of
 from advisor.workload import CHOICES
@@ -395,7 +395,7 @@ def recommend(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
     """Runs the engine on a snapshot; the JSON of `advise`."""
     if spec["kind"] == portfolio.PORTFOLIO:
         return _portfolio(spec, taken, progress)
-    return _answered(spec, taken, progress)[0]
+    return _answered(spec, taken, progress)
 
 
 def _portfolio(spec: Json, taken: Json, progress: Callable[[str, float], None] | None) -> Json:
@@ -407,31 +407,47 @@ def _portfolio(spec: Json, taken: Json, progress: Callable[[str, float], None] |
         return lambda stage, done: tell(f"{name}: {stage}", (i + done) / (count + 1))
 
     for i, (part, its) in enumerate(zip(spec["workloads"], taken["parts"], strict=True)):
-        answer, workload, catalog, found = _answered(part, its, inside(i, part["name"]))
+        answer, member = _member(part, its, inside(i, part["name"]))
         answers.append(answer)
-        members.append(Member(workload=workload, catalog=catalog, answer=found, week=workload.week))
+        members.append(member)
     tell("sharing one fleet", count / (count + 1))
     return portfolio.result(spec, taken, answers, members)
 
 
-def _answered(
-    spec: Json, taken: Json, progress: Callable[[str, float], None] | None
-) -> tuple[Json, Workload, Catalog, Answer]:
-    """One workload: the JSON of `advise`, and what it was made from."""
+def _answered(spec: Json, taken: Json, progress: Callable[[str, float], None] | None) -> Json:
+    """The JSON of `advise` for one workload."""
+    taken, workload, catalog = _posed(spec, taken)
+    found = search(workload, catalog, progress)
+    answer = answer_json(spec, taken, workload, catalog, found)
+    answer |= beside(workload, catalog, found, answer["recommendations"])
+    if workload.kind == "serving":
+        answer["mix"] = mix_json(workload, mixed(workload, catalog, found))
+    return _with_hosted(spec, taken, catalog, answer)
+
+
+def _member(spec: Json, taken: Json, progress: Callable[[str, float], None] | None) -> tuple[Json, Member]:
+    """One workload of a portfolio: what is told of it, and what it was made from."""
+    taken, workload, catalog = _posed(spec, taken)
+    found = search(workload, catalog, progress, choice_alone=True)
+    answer = choice_json(spec, taken, workload, catalog, found)
+    member = Member(workload=workload, catalog=catalog, answer=found, week=workload.week)
+    return _with_hosted(spec, taken, catalog, answer), member
+
+
+def _posed(spec: Json, taken: Json) -> tuple[Json, Workload, Catalog]:
+    """The snapshot in full, with what the question says of money and growth; the question as the engine computes it."""
     taken = unpacked(taken) | {
         "tco": spec["tco"],
         "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
     }
     cold_start_s = float(spec["tco"].get(COLD_START, taken["assumptions"].get(COLD_START, {"value": 0.0})["value"]))
-    workload, catalog = posed_in(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
-    found = search(workload, catalog, progress)
+    return taken, *posed_in(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
+
+
+def _with_hosted(spec: Json, taken: Json, catalog: Catalog, answer: Json) -> Json:
+    """The answer beside what is sold by the token, and what of the question it did not use."""
     services = {name for name in taken["assumptions"] if name.startswith((EGRESS, STORAGE))}
-    answer = answer_json(spec, taken, workload, catalog, found)
-    answer |= beside(workload, catalog, found, answer["recommendations"])
-    if workload.kind == "serving":
-        answer["mix"] = mix_json(workload, mixed(workload, catalog, found))
     bought = hosted.hosted(spec, [] if catalog.model.adapters else taken["hosted"], answer["recommendations"])
     answer["recommendations"] = bill.beside_hosted(answer["recommendations"], bought)
     verdict = hosted.verdict(spec, bought, answer["verdict"], bool(answer["recommendations"]))
-    result = {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS | services)}
-    return result, workload, catalog, found
+    return {**answer, "verdict": verdict, "hosted": bought, "not_used": not_used(spec, COSTS | services)}

@@ -150,7 +150,9 @@ def packed(taken: Json) -> Json:
 
 def unpacked(taken: Json) -> Json:
     """The snapshot as it was before `packed`."""
-    texts = taken.get("texts", [])
+    if "texts" not in taken:
+        return taken
+    texts = taken["texts"]
 
     def unpack(value: Any) -> Any:
         if isinstance(value, dict):

@@ -72,6 +72,20 @@ def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, a
     }
 
 
+def choice_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, answer: Answer) -> Json:
+    """What a portfolio tells of one of its workloads: the first choice, or why there is none."""
+    first = [option_json(taken, workload, catalog, answer, s, None) for s in answer.ranked[:1]]
+    near = [] if first else [near_miss_json(taken, workload, catalog, answer, s) for s in answer.near_misses[:1]]
+    return {
+        "workload": spec,
+        "candidates": {"evaluated": answer.evaluated, "pruned": answer.pruned, "feasible": answer.feasible},
+        "verdict": verdict(workload, answer.ranked, first, near),
+        "recommendations": first,
+        "assumptions": bill.assumptions(spec, taken),
+        "sources": sources_json(taken, answer.shown),
+    }
+
+
 def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answer, s: Scored, rank: int | None) -> Json:
     """One R of the JSON of `advise`."""
     workload = replace(workload, requests_per_s_mean=s.requests_per_s_mean, requests_per_s_peak=s.requests_per_s_peak)

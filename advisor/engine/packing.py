@@ -11,6 +11,7 @@ a whole.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from .model import Model
 from .plan import Offer, Workload
 from .portfolio import Member
 from .serving import OpenLoop, open_loop
-from .steptime import StepTimes
+from .steptime import Scheduler, StepTimes
 from .trials import excess
 from .verify import Verified, scheduler_of, verify
 
@@ -41,9 +42,9 @@ STRETCHED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Copy:
-    """One copy of a workload's model on one kind of card, with its part of the peak."""
+    """One copy of a workload's model on one kind of card, with its part of the peak; equal copies are one object."""
 
     member_index: int
     workload: Workload
@@ -55,6 +56,16 @@ class Copy:
     kv_token_bytes: float
     requests_per_s: float
     load_fraction: float  # of what the whole card serves
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What one process has of a card that it shares."""
+
+    memory_fraction: float
+    stretch: float  # a step's time over that with the card to itself
+    busy_fraction: float  # of time it has work
+    times: StepTimes  # of its lane there
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,24 +191,31 @@ def copies_of(i: int, m: Member, a: Accelerator, isolated: bool = False) -> list
         for r, lane in enumerate(table.wanted)
         if lane.choice.accelerator.slug == a.slug and lane.choice.accelerator.cut is None and _single(lane, isolated)
     ]
-    found: list[tuple[int, float, list[Copy]]] = []
-    for row in rows:
-        lane, times = table.wanted[row], take(table.built.times, np.array([row]))
-        idle = open_loop(times, np.array([1e-9]), demand_of(w), scheduler_of(lane))
-        capacity = float(idle.capacity_requests_per_s[0])
-        if capacity <= 0:
-            continue
-        carrying = max(math.ceil(w.requests_per_s_peak / (capacity * HEADROOM_FRACTION)), 1)
+    found: list[tuple[int, float, int, Copy]] = []
+    for scheduler, own in _by_scheduler(table.wanted, rows).items():
+        times = take(table.built.times, own)
+        capacity = open_loop(times, np.full(len(own), 1e-9), demand_of(w), scheduler).capacity_requests_per_s
+        carrying = np.maximum(np.ceil(w.requests_per_s_peak / np.maximum(capacity * HEADROOM_FRACTION, 1e-9)), 1.0)
         rate = w.requests_per_s_peak / carrying
-        seen = open_loop(times, np.array([rate]), demand_of(w), scheduler_of(lane))
-        if _excess(w, seen) > 1.0:
-            continue
-        room = table.built.memory
-        load = (rate, capacity, float(seen.running_requests[0]))
-        copy = _copy(i, m, lane, times, room, row, load)
-        count = carrying + int(w.slo.spares(carrying))
-        found.append((count, copy.needed_bytes, [copy] * count))
-    return min(found, key=lambda f: f[:2])[2] if found else []
+        seen = open_loop(times, rate, demand_of(w), scheduler)
+        far = latency_excess(w, seen.ttft_p95_estimate_s, seen.tpot_p95_estimate_s)
+        for k in np.flatnonzero((capacity > 0) & (far <= 1.0)):
+            row = int(own[k])
+            load = (float(rate[k]), float(capacity[k]), float(seen.running_requests[k]))
+            alone = take(times, np.array([k]))
+            copy = _copy(i, m, table.wanted[row], alone, table.built.memory, row, load)
+            count = int(carrying[k]) + int(w.slo.spares(int(carrying[k])))
+            found.append((count, copy.needed_bytes, row, copy))
+    best = min(found, key=lambda f: f[:3], default=None)
+    return [best[3]] * best[0] if best else []
+
+
+def _by_scheduler(wanted: Sequence[Lane], rows: Sequence[int]) -> dict[Scheduler, np.ndarray]:
+    """The rows by how their servers schedule: what does alike is estimated together."""
+    found: dict[Scheduler, list[int]] = {}
+    for row in rows:
+        found.setdefault(scheduler_of(wanted[row]), []).append(row)
+    return {scheduler: np.array(own) for scheduler, own in found.items()}
 
 
 def _copy(
@@ -241,15 +259,15 @@ def _filled(copies: Sequence[Copy], a: Accelerator, slack: float) -> list[Card] 
             groups.append([c])
         else:
             return f"{c.workload.name} does not hold its limits on one {a.name}"
-    return [Card(tenants=_beside(g, a)) for g in groups]
+    return [Card(tenants=_beside(tuple(g), a.memory_bytes)) for g in groups]
 
 
-def memory_share(a: Accelerator, copies: Sequence[Copy]) -> list[float]:
+def memory_share(memory_bytes: float, copies: Sequence[Copy]) -> list[float]:
     """Of the card's memory for each process: what it needs, and its part of what is left, by its need of cache."""
     limit = min(c.lane.framework.memory_fraction for c in copies)
-    left = limit * a.memory_bytes - sum(c.needed_bytes for c in copies)
+    left = limit * memory_bytes - sum(c.needed_bytes for c in copies)
     caches = [c.needed_bytes - c.fixed_bytes for c in copies]
-    return [(c.needed_bytes + left * k / sum(caches)) / a.memory_bytes for c, k in zip(copies, caches, strict=True)]
+    return [(c.needed_bytes + left * k / sum(caches)) / memory_bytes for c, k in zip(copies, caches, strict=True)]
 
 
 def _within(c: Copy, memory_bytes: float, stretch: float) -> StepTimes:
@@ -272,8 +290,21 @@ def stretches(copies: Sequence[Copy], shares_bytes: Sequence[float]) -> tuple[li
             seen = open_loop(_within(c, room, stretch[k]), rate, demand_of(w), scheduler_of(c.lane))
             in_system_s = seen.ttft_mean_s[0] + (w.output_tokens.mean_tokens - 1) * seen.tpot_mean_s[0]
             busy[k] = 1.0 if not math.isfinite(in_system_s) else -math.expm1(-c.requests_per_s * float(in_system_s))
-        stretch = [1.0 + sum(busy) - own for own in busy]
+        before, stretch = stretch, [1.0 + sum(busy) - own for own in busy]
+        if stretch == before:
+            break
     return stretch, busy
+
+
+@lru_cache(maxsize=256)  # the same copies meet again on other cards, and under every slack
+def _shares(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Share, ...]:
+    """What each of these processes has of a card with so much memory."""
+    shares = memory_share(memory_bytes, copies)
+    stretch, busy = stretches(copies, [share * memory_bytes for share in shares])
+    return tuple(
+        Share(memory_fraction=share, stretch=s, busy_fraction=b, times=_within(c, share * memory_bytes, s))
+        for c, share, s, b in zip(copies, shares, stretch, busy, strict=True)
+    )
 
 
 def _together(copies: Sequence[Copy], a: Accelerator, slack: float) -> bool:
@@ -283,9 +314,8 @@ def _together(copies: Sequence[Copy], a: Accelerator, slack: float) -> bool:
         return False
     if sum(c.load_fraction for c in copies) > HEADROOM_FRACTION:
         return False
-    rooms = [share * a.memory_bytes for share in memory_share(a, copies)]
-    stretch, _ = stretches(copies, rooms)
-    return all(_holds(c, _within(c, room, s), slack) for c, room, s in zip(copies, rooms, stretch, strict=True))
+    shares = _shares(tuple(copies), a.memory_bytes)
+    return all(_holds(c, x.times, slack) for c, x in zip(copies, shares, strict=True))
 
 
 def _holds(c: Copy, times: StepTimes, slack: float) -> bool:
@@ -302,19 +332,18 @@ def _seen(c: Copy, times: StepTimes) -> tuple[Lane, Verified]:
     return lane, verify(c.workload, times, 0, lane, c.requests_per_s)
 
 
-def _beside(copies: Sequence[Copy], a: Accelerator) -> tuple[Tenant, ...]:
-    shares = memory_share(a, copies)
-    stretch, busy = stretches(copies, [s * a.memory_bytes for s in shares])
+@lru_cache(maxsize=256)
+def _beside(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Tenant, ...]:
     found = []
-    for c, share, s, b in zip(copies, shares, stretch, busy, strict=True):
-        lane, seen = _seen(c, _within(c, share * a.memory_bytes, s))
+    for c, x in zip(copies, _shares(copies, memory_bytes), strict=True):
+        lane, seen = _seen(c, x.times)
         found.append(
             Tenant(
                 copy=replace(c, lane=lane),
-                memory_fraction=share,
+                memory_fraction=x.memory_fraction,
                 partition=None,
-                stretch=s,
-                busy_fraction=b,
+                stretch=x.stretch,
+                busy_fraction=x.busy_fraction,
                 verified=seen,
             )
         )

@@ -119,8 +119,13 @@ def nearness(r: Rejection) -> tuple[int, float, str]:
     return REASONS.index(r.reason), far, r.accelerator
 
 
-def search(workload: Workload, catalog: Catalog, progress: Progress | None = None) -> Answer:
-    """The ranked answer to one serving workload; an infeasible question is an Answer with no ranked entry."""
+def search(
+    workload: Workload, catalog: Catalog, progress: Progress | None = None, choice_alone: bool = False
+) -> Answer:
+    """The ranked answer to one serving workload; an infeasible question is an Answer with no ranked entry.
+
+    `choice_alone`: the same choice, without other ways to run it and without why not what never came into question.
+    """
     tell = progress or (lambda stage, fraction: None)
     workload, catalog = posed_in(workload, catalog)
     rejections, chips = admissible(workload, catalog)
@@ -133,9 +138,11 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
     trials = Trials(workload, catalog, table)
     workload, trials = bounded(workload, trials, scale)
     table = trials.table
-    rejections += refused + narrowed(workload, catalog, scale, does_not_fit(workload, catalog, table))
+    if not choice_alone:
+        rejections += refused + narrowed(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, left = _decide(workload, trials, scale, tell)
-    others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(ranked[:TRIED])}
+    tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else TRIED]
+    others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(tried)}
     if workload.variants == "adopt":
         ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
         ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
@@ -158,8 +165,8 @@ def search(workload: Workload, catalog: Catalog, progress: Progress | None = Non
         table=table,
         variants={k: v for k, v in others.items() if v},
         views=views,
-        frameworks_left=tuple(frameworks(workload, trials, scale, chips, shown)),
-        formats_left=tuple(formats(workload, trials, scale, chips, shown)),
+        frameworks_left=() if choice_alone else tuple(frameworks(workload, trials, scale, chips, shown)),
+        formats_left=() if choice_alone else tuple(formats(workload, trials, scale, chips, shown)),
         bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
     )
 

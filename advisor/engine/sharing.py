@@ -137,7 +137,7 @@ def merged(workload: Workload, catalog: Catalog, answer: Answer) -> Merged | Non
     if a is None:
         return None
     alone = replace(catalog, model=replace(catalog.model, adapters=None))
-    found = search(_share(workload, catalog, answer, a.count), alone)
+    found = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
     each = found.ranked[0] if found.ranked else None
     return Merged(each=each, count=a.count, side_by_side_replicas=_side_by_side(alone, each) if each else 0)
 

@@ -165,5 +165,5 @@ def test_only_servers_that_leave_memory_alone_share_a_card():
 
 def test_what_is_left_of_the_memory_goes_where_the_cache_is_needed():
     small, large = (copies_of(0, member("a", rate), CARD)[0] for rate in (0.2, 3.0))
-    shares = memory_share(CARD, [small, large])
+    shares = memory_share(CARD.memory_bytes, [small, large])
     assert shares[0] < shares[1] and sum(shares) == pytest.approx(0.9)
