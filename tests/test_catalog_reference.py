@@ -1,22 +1,13 @@
 """The whole reference catalog through its pages and REST."""
 
-from io import StringIO
-
 import pytest
-from django.core.management import call_command
 
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 
 
-@pytest.fixture
-def reference(db):
-    """The reference data."""
-    call_command("load_catalog", stdout=StringIO())
-
-
-def test_every_thing_in_the_catalog_has_a_page(client, reference):
+def test_every_thing_in_the_catalog_has_a_page(client):
     addresses = [
         *(f"accelerators/{slug}" for slug in Accelerator.objects.values_list("slug", flat=True)),
         *(f"models/{slug}" for slug in ServedModel.objects.values_list("slug", flat=True)),
@@ -43,12 +34,12 @@ def test_every_thing_in_the_catalog_has_a_page(client, reference):
         ("frameworks/tgi", "maturity", "unknown"),
     ],
 )
-def test_rest_reads_one_thing_by_its_name(client, reference, address, key, value):
+def test_rest_reads_one_thing_by_its_name(client, address, key, value):
     found = client.get(f"/api/v1/{address}").json()[key]
     assert value.items() <= found.items() if isinstance(value, dict) else found == value
 
 
-def test_rest_lists_are_narrowed_and_paged(client, reference):
+def test_rest_lists_are_narrowed_and_paged(client):
     first = client.get("/api/v1/prices?accelerator=h100-sxm&term=on_demand&limit=5").json()
     assert len(first["results"]) == 5 < first["count"]
     assert {row["accelerator"] for row in first["results"]} == {"h100-sxm"}
@@ -56,15 +47,15 @@ def test_rest_lists_are_narrowed_and_paged(client, reference):
 
 
 @pytest.mark.parametrize("address", ["accelerators?kind=none", "prices?since=soon", "accelerators?memory_gib_min=x"])
-def test_rest_refuses_a_filter_that_makes_no_sense(client, db, address):
+def test_rest_refuses_a_filter_that_makes_no_sense(client, address):
     assert client.get(f"/api/v1/{address}").status_code == 400
 
 
 @pytest.mark.parametrize("address", ["accelerators/none", "frameworks/none", "prices/0"])
-def test_rest_does_not_find_what_is_not_there(client, db, address):
+def test_rest_does_not_find_what_is_not_there(client, address):
     assert client.get(f"/api/v1/{address}").status_code == 404
 
 
 @pytest.mark.parametrize("address", ["accelerators", "prices", "models", "frameworks", "quantizations", "regions"])
-def test_rest_only_reads(client, db, address):
+def test_rest_only_reads(client, address):
     assert client.post(f"/api/v1/{address}", {}, content_type="application/json").status_code in (403, 405)

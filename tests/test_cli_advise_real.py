@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 WORKLOAD = Path(__file__).resolve().parent.parent / "fixtures" / "workloads" / "support-chat.yaml"
 ONE_CHIP = ["--set", "constraints.accelerators.allow=[h100-sxm]"]
 
@@ -21,7 +21,6 @@ def advise(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
 def test_the_demos_question_is_answered_alike_from_one_snapshot(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    call_command("load_catalog", verbosity=0)
     kept = [*ONE_CHIP, "--snapshot", str(tmp_path / "snapshot.json"), "--canonical"]
     code, first = advise(capsys, *kept)
     assert code == 0
@@ -33,7 +32,6 @@ def test_the_demos_question_is_answered_alike_from_one_snapshot(
 
 
 def test_a_question_that_nothing_answers_ends_with_3_and_reasons(capsys: pytest.CaptureFixture[str]) -> None:
-    call_command("load_catalog", verbosity=0)
     code, output = advise(capsys, "--set", "constraints.accelerators.allow=[t4]", "--format", "json")
     answer = json.loads(output)
     assert (code, answer["recommendations"]) == (3, [])

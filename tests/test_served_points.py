@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
 
 from advisor import assemble
 from advisor.engine.case import Case, Pool, Protocol
@@ -60,8 +59,8 @@ def test_every_result_file_is_read_and_is_the_row_of_the_table(path: Path) -> No
 
 
 @pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
 def test_predictions_are_as_near_to_the_measured_points_as_the_document_says() -> None:
-    call_command("load_catalog", verbosity=0)
     known = assemble.resources([LLAMA])
     found: list[Estimate] = estimate_all([case_of(*given[1:5]) for given in PREDICTED], known)
     for (name, *_, within), e in zip(PREDICTED, found, strict=True):

@@ -1,7 +1,6 @@
 """Token capacities that vLLM 0.24.0 reported on one H200 (gpu_memory_utilization 0.90, 8,192 batched tokens)."""
 
 import pytest
-from django.core.management import call_command
 
 from advisor import assemble
 from advisor.engine.case import Case, Pool
@@ -18,8 +17,8 @@ MEASURED = [  # model, weights, cache, tokens
 
 
 @pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
 def test_cache_capacities_are_within_4_percent_of_those_reported():
-    call_command("load_catalog", verbosity=0)
     cases = [
         Case(
             model_id=model,
