@@ -107,6 +107,11 @@ class Spread:
     def age(self) -> str:
         return age(self.newest)
 
+    @property
+    def way(self) -> str:
+        """The term as people write it: reserved 1y."""
+        return self.term.replace("_", " ")
+
 
 def spreads(offers: Iterable[Any]) -> list[Spread]:
     """Minimum, median, maximum and number of offers by term, each normalised to one chip."""

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from catalog import charts, details, evidence, tables
-from catalog.derived import NO_CURRENT_PRICE, current_offers, has_expired, spreads, with_derived
+from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, has_expired, spreads, with_derived
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.views import LISTS, page, public_prices
 
@@ -137,4 +137,10 @@ def price_words(chip: Any) -> str:
     if has_expired(chip.newest_offer):
         return NO_CURRENT_PRICE
     rows = spreads(current_offers().filter(accelerator=chip).exclude(term="purchase"))
-    return "; ".join(f"{each.term} {each.low_usd:.2f}–{each.high_usd:.2f} ({each.offers})" for each in rows) or "–"
+    return "; ".join(f"{each.way} {span(each)} ({each.offers})" for each in rows) or "–"
+
+
+def span(each: Spread) -> str:
+    """From the lowest to the highest, or the one price there is."""
+    low, high = f"{each.low_usd:.2f}", f"{each.high_usd:.2f}"
+    return low if low == high else f"{low}–{high}"

@@ -1,5 +1,7 @@
 """Each accelerator, framework and format left out says why, and the change that is told makes it pass when applied."""
 
+import re
+
 import pytest
 import yaml
 
@@ -56,6 +58,8 @@ def test_nothing_of_the_catalog_is_left_unsaid(result):
     weights = {q.slug for q in QuantizationMethod.objects.all() if q.settings.get("applies_to", "weights") == "weights"}
     assert {r["name"] for r in result["left_out"]["formats"]} == weights - {r["quantization"] for r in shown}
     assert all(r["detail"] for kind in result["left_out"].values() for r in kind)
+    slow = [r["detail"] for r in result["rejected"] if r["reason"] == "misses_slo"]
+    assert slow and all(re.search(r"; [0-9,]+ chips at [$][0-9,]+ a month[)]", said) for said in slow)
 
 
 def test_the_change_told_makes_an_accelerator_pass(result):

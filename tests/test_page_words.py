@@ -9,7 +9,7 @@ from django.test import Client
 from advisor import charts, mixing, reading
 from advisor.finance import rent_of_one
 from advisor.result import quoted, whence
-from advisor.templatetags.units import sentence
+from advisor.templatetags.units import percent_beside, sentence
 from advisor.tuning_charts import waterfall
 from tests import sample_advice
 
@@ -114,6 +114,11 @@ def test_names_of_hosts_and_sellers_in_a_sentence() -> None:
     assert whence({"provider": "a-seller", "acquisition": "rent"}) == "rented from a-seller"
     assert [quoted(name) for name in ("2 x L4 in an own host", "a server")] == ["(2 x L4 in an own host)", "a server"]
     assert [sentence(text) for text in ("vLLM takes it", "a replica", "")] == ["vLLM takes it", "A replica", ""]
+
+
+def test_a_target_missed_by_little_is_seen_to_be_missed() -> None:
+    assert percent_beside(0.15021, 0.15) == "15.02\u00a0%" and percent_beside(0.150004, 0.15) == "15.0004\u00a0%"
+    assert percent_beside(0.13, 0.15) == "13.0\u00a0%" == percent_beside(0.13, None)
 
 
 def test_a_unit_price_has_no_digits_of_a_float() -> None:

@@ -141,15 +141,16 @@ def explain(
     missed = misses(free, nearest.verified)
     worst, lane = missed[0], trials.lane(nearest.design)
     told = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
+    scored = trials.scored(workload, nearest)
+    monthly = f"${scored.usd_per_hour * HOURS_PER_MONTH:,.0f}"
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
-        detail=f"nearest in simulation: {told} ({describe(lane)})",
+        detail=f"nearest in simulation: {told} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
         limit=worst.limit_s * 1e3,
         reached=worst.reached_s * 1e3,
         smallest_change=_checked(workload, trials, nearest, missed, candidates),
     )
-    scored = trials.scored(workload, nearest)
     worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
     return rejection, Near(scored=scored, excess_fraction=worst_fraction)
 

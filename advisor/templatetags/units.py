@@ -116,6 +116,16 @@ def percent(value: object) -> str:
 
 
 @register.filter
+def percent_beside(value: object, other: object) -> str:
+    """A fraction as per cent, with as many digits as tell it from the one it is compared with: 15.02 beside 15.0."""
+    found, against = number(value), number(other)
+    if found is None or against is None or found == against or percent(value) != percent(other):
+        return percent(value)
+    digits = next((n for n in range(4, 8) if sig(found * 100, n) != sig(against * 100, n)), 7)
+    return f"{sig(found * 100, digits)}\u00a0%"
+
+
+@register.filter
 def si(value: object) -> str:
     """A large count with its prefix: 8.4 T, 70.6 G."""
     found = number(value)
