@@ -38,10 +38,9 @@ def matrices(model: Model, block: Block) -> list[tuple[float, float, bool]]:
     a, f, h = block.mixer, block.ffn, float(model.hidden)
     if not isinstance(a, Attention) or model.adapters is None:
         return []
-    v_dim = a.v_head_dim or a.head_dim
     query = a.heads * a.head_dim * (2.0 if a.output_gate else 1.0)
-    found = [(h, query, True), (h, a.kv_heads * a.head_dim, True), (h, a.kv_heads * v_dim, True)]
-    found.append((a.heads * v_dim, h, False))
+    found = [(h, query, True), (h, a.kv_heads * a.head_dim, True), (h, a.kv_heads * a.v_dim, True)]
+    found.append((a.heads * a.v_dim, h, False))
     if f is not None and f.experts <= 1 and not model.adapters.attention_only:
         found += [(h, float(f.inner), True)] * (f.matrices - 1) + [(float(f.inner), h, False)]
     return found

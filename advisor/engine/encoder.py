@@ -24,7 +24,7 @@ from .case import Case
 from .model import Attention, Block, Model, decoder_blocks
 from .plan import Lengths, Workload
 from .step import Array, Layouts, Operator, block_operators, bound_of, context_token, elementwise, gemm
-from .steptime import Demand, Load, Scheduler, StepTimes, load_of
+from .steptime import NEARLY_ALL, Demand, Load, Scheduler, StepTimes, load_of
 
 EMBEDDING = "embedding"
 NO_CACHE_TOKENS = 1e12  # room of a server whose requests keep nothing: more than ever run at once
@@ -139,7 +139,7 @@ def _scores(block: Block, x: Layouts, m: Array) -> Operator:
     """Every token of the source meets every other."""
     assert isinstance(block.mixer, Attention)
     _, pair_s, heads = context_token(block.mixer, x)
-    width = block.mixer.head_dim + (block.mixer.v_head_dim or block.mixer.head_dim)
+    width = block.mixer.key_value_dim
     flops, moved = block.count * 2.0 * heads * width * m * m, block.count * 2.0 * 2.0 * heads * width * m
     time_s = np.maximum(block.count * pair_s * m * m, moved / x.memory_bytes_per_s)
     bound = bound_of(block.count * pair_s * m * m, moved / x.memory_bytes_per_s, 0 * m)
@@ -147,7 +147,7 @@ def _scores(block: Block, x: Layouts, m: Array) -> Operator:
 
 
 def _keys_and_values(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Operator:
-    width = np.maximum(a.kv_heads / x.tp, 1.0) * (a.head_dim + (a.v_head_dim or a.head_dim))
+    width = np.maximum(a.kv_heads / x.tp, 1.0) * a.key_value_dim
     return gemm(x, "cross_attention/source_kv", count, m, width, float(model.hidden), "quantized")
 
 
@@ -166,7 +166,7 @@ def cross_read(model: Model, x: Layouts, source_tokens: Array) -> tuple[Array, A
     for block in model.blocks:
         if isinstance(block.mixer, Attention) and block.mixer.cross:
             read_s, _, heads = context_token(block.mixer, x)
-            width = block.mixer.head_dim + (block.mixer.v_head_dim or block.mixer.head_dim)
+            width = block.mixer.key_value_dim
             kv_heads = np.maximum(block.mixer.kv_heads / x.tp, 1.0)
             time_s = time_s + block.count * read_s * source_tokens
             flops = flops + block.count * 2.0 * heads * width * source_tokens
@@ -206,6 +206,7 @@ def batch_latency_p95_s(
     step_s, full_s = load.step_s(0.0, batch, batch), load.step_s(0.0, most, most)
     used = rate * full_s / most
     busy = np.minimum(rate * load.step_s(0.0, 1.0, 1.0), 1.0)
-    queued_s = full_s * np.minimum(used, 0.97) ** 4 / (2 * (1 - np.minimum(used, 0.97)))
+    near = np.minimum(used, NEARLY_ALL)
+    queued_s = full_s * near**4 / (2 * (1 - near))
     latency_s = times.request_s + step_s * (1 + 0.95 * busy) + queued_s
     return np.where(used < 1, latency_s, np.inf)

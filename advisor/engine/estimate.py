@@ -17,7 +17,7 @@ from .layout import HALF, Choice, rate_of, unsupported
 from .model import Model
 from .plan import Framework, Lengths, Quantization
 from .simulate import Simulation, simulate
-from .steptime import BURST, POISSON, STATIC, STEADY, Client, whole_tiles
+from .steptime import BURST, POISSON, STATIC, STEADY, Client, causal_pairs, whole_tiles
 from .verify import scheduler_of
 
 NAN = math.nan
@@ -245,9 +245,8 @@ def prefill_s(built: Lanes, i: int, tokens: float) -> float:
     linear = float(np.interp(felt, t.grid_tokens, t.linear_s[i]))
     if felt > t.grid_tokens[-1]:
         linear *= felt / t.grid_tokens[-1]
-    pairs, window = tokens * (tokens + 1) / 2, t.window_tokens[i]
-    window_pairs = pairs if tokens <= window else window * (window + 1) / 2 + (tokens - window) * window
-    device = linear + pairs * t.prefill_s_per_pair[i] + window_pairs * t.window_prefill_s_per_pair[i]
+    device = linear + causal_pairs(tokens) * t.prefill_s_per_pair[i]
+    device += causal_pairs(tokens, t.window_tokens[i]) * t.window_prefill_s_per_pair[i]
     device += t.sample_s_per_sequence[i] + t.source_s_per_sequence[i]
     floor = t.eager_floor_s[i] if tokens > t.graph_max_tokens[i] else t.prompt_floor_s[i]
     device = max(device, floor + t.prepare_s[i])
@@ -292,14 +291,22 @@ def _memory_figures(own: tuple[Lane, ...], built: Lanes, start: int) -> Estimate
 
 
 def _kernel(case: Case, lane: Lane) -> Estimate:
-    """Best matrix multiply of a shape sweep: the sustained fraction of the dense peak."""
-    c = lane.choice
-    dtype = c.quantization.activations_dtype if case.weights_dtype not in HALF else case.weights_dtype
-    rate = rate_of(c.accelerator, dtype)
-    if rate is None:
-        return problem(f"{c.accelerator.name} has no {dtype} matrix rate")
+    rate = kernel_flops_per_s(case, lane)
+    if math.isnan(rate):
+        return problem(f"{lane.choice.accelerator.name} has no {kernel_dtype(case, lane)} matrix rate")
+    return Estimate(flops_per_s=rate, basis=lane.choice.efficiency.basis)
+
+
+def kernel_dtype(case: Case, lane: Lane) -> str:
+    """What the matrices of a kernel's case are multiplied in."""
+    return case.weights_dtype if case.weights_dtype in HALF else lane.choice.quantization.activations_dtype
+
+
+def kernel_flops_per_s(case: Case, lane: Lane) -> float:
+    """The best matrix multiply of a shape sweep: the sustained fraction of the dense peak; NaN: the chip has none."""
+    c, dtype = lane.choice, kernel_dtype(case, lane)
     fraction = c.efficiency.matmul_16_fraction if dtype in HALF else c.efficiency.matmul_8_fraction
-    return Estimate(flops_per_s=rate * fraction, basis=c.efficiency.basis)
+    return (rate_of(c.accelerator, dtype) or NAN) * fraction
 
 
 def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, seed: int) -> Estimate:

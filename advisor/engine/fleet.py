@@ -208,7 +208,7 @@ def _write(
     """Every constraint."""
     for t in range(len(periods)):
         for u, unit in enumerate(units):
-            busy = {at.rate(u, j, t): _demand(jobs[j], t) * unit.replicas / unit.requests_per_s[j] for j in _able(unit)}
+            busy = _busy(at, u, unit, jobs, t)
             spares = float(max((jobs[j].spare_replicas for j in _able(unit)), default=0))
             model.row(busy | {at.running(u, t): -1.0, at.used(u): spares}, -np.inf, 0.0)
         for k, machine in enumerate(machines):
@@ -224,10 +224,12 @@ def _write(
         if limits.kind_usd_per_hour or any(jobs[j].spare_replicas for j in _able(unit)):
             most = _most(unit, machines[unit.machine_index], jobs, periods, limits)
             for t in range(len(periods)):
-                busy = {
-                    at.rate(u, j, t): _demand(jobs[j], t) * unit.replicas / unit.requests_per_s[j] for j in _able(unit)
-                }
-                model.row(busy | {at.used(u): -most}, -np.inf, 0.0)
+                model.row(_busy(at, u, unit, jobs, t) | {at.used(u): -most}, -np.inf, 0.0)
+
+
+def _busy(at: _Columns, u: int, unit: Unit, jobs: Sequence[Job], t: int) -> dict[int, float]:
+    """Replicas of a unit that its jobs keep busy in a period, by the column of each rate."""
+    return {at.rate(u, j, t): _demand(jobs[j], t) * unit.replicas / unit.requests_per_s[j] for j in _able(unit)}
 
 
 def _demand(job: Job, period: int) -> float:

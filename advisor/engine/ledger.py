@@ -1,7 +1,7 @@
 """The ledger of one step: which operator takes how long, moves and multiplies how much, and what it waits for."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -14,7 +14,7 @@ from .memory import kv_bytes_per_sequence
 from .model import Attention, LatentAttention, Model, Recurrent, decoder_blocks
 from .plan import Workload
 from .step import Array, AttentionCost, Layouts, Operator, attention_cost, linear_operators
-from .steptime import whole_tiles
+from .steptime import causal_pairs, whole_tiles
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ def prefill_fraction(workload: Workload, built: Lanes | None, index: int, runnin
 def _ledger(
     model: Model, built: Lanes, index: int, phase: str, tokens: float, sequences: float, context: float
 ) -> list[Line]:
-    x = Layouts(**{f.name: getattr(built.layouts, f.name)[index : index + 1] for f in fields(Layouts)})
+    x = built.layouts.one(index)
     lines = list(_linear(model, x, phase, float(whole_tiles(tokens, built.times.tile_tokens[index]))))
     lines.append(attention_line(model, x, attention_cost(model, x), phase, sequences, context))
     lines += source_lines(model, x, phase, sequences, built.source_tokens[index : index + 1])
@@ -119,8 +119,8 @@ def attention_line(model: Model, x: Layouts, cost: AttentionCost, phase: str, se
         seconds = context * cost.decode_s_per_context_token + min(context, window) * cost.window_s_per_context_token
         time_s, name = sequences * float((seconds + cost.decode_s_per_sequence)[0]), "attention/kv_read"
     else:
-        seconds = _pairs(context, None) * cost.prefill_s_per_pair
-        time_s = float((seconds + _pairs(context, window) * cost.window_prefill_s_per_pair)[0])
+        seconds = causal_pairs(context, None) * cost.prefill_s_per_pair
+        time_s = float((seconds + causal_pairs(context, window) * cost.window_prefill_s_per_pair)[0])
         name = "attention/scores"
     flops = sequences * _attention_flops(model, float(x.tp[0]), phase, context)
     moved = sequences * float((kv_bytes_per_sequence(model, x, context) * x.pp)[0])
@@ -134,17 +134,10 @@ def attention_line(model: Model, x: Layouts, cost: AttentionCost, phase: str, se
 def _uncached_bytes(model: Model, tp: float, tokens: float) -> float:
     """Keys and values (16 bits) that attention both ways reads once and no cache keeps, on one chip."""
     return sum(
-        block.count * 2.0 * tokens * mixer.kv_heads / tp * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
+        block.count * 2.0 * tokens * mixer.kv_heads / tp * mixer.key_value_dim
         for block in decoder_blocks(model)
         if isinstance(mixer := block.mixer, Attention) and not mixer.causal and not mixer.cross
     )
-
-
-def _pairs(tokens: float, window: float | None) -> float:
-    """Queries times the keys they may look at."""
-    if window is None or tokens <= window:
-        return tokens * (tokens + 1) / 2
-    return window * (window + 1) / 2 + (tokens - window) * window
 
 
 def _attention_flops(model: Model, tp: float, phase: str, context: float) -> float:
@@ -155,10 +148,10 @@ def _attention_flops(model: Model, tp: float, phase: str, context: float) -> flo
         if mixer is None or isinstance(mixer, Recurrent) or isinstance(mixer, Attention) and mixer.cross:
             continue
         if isinstance(mixer, Attention):
-            width, window = mixer.head_dim + (mixer.v_head_dim or mixer.head_dim), mixer.window_tokens
+            width, window = mixer.key_value_dim, mixer.window_tokens
         else:
             width, window = _latent_width(mixer, phase), mixer.index_top_k or None
-        met = _pairs(context, window) if phase == "prefill" else min(context, window or context)
+        met = causal_pairs(context, window) if phase == "prefill" else min(context, window or context)
         if phase == "prefill" and isinstance(mixer, Attention) and not mixer.causal:
             met = context**2
         total += block.count * 2.0 * mixer.heads / tp * width * met

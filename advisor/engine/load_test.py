@@ -10,13 +10,12 @@ from .encoder import EMBEDDING
 from .plan import BATCH, Lengths, Workload
 from .simulate import log_normal_sigma
 from .trials import Scored
-from .verify import REQUESTS
+from .verify import REQUESTS, SEED
 
 TRACE = "load_trace.jsonl"
 BLOCK_TOKENS = 16  # of the ids that say which parts of prompts are the same
 LONGEST_S = 7200.0  # at a low rate fewer requests are sent
 FEWEST = 200  # of these ten lie beyond the p95
-SEED = 20261121
 URL = "http://127.0.0.1:8000"
 UNHEARD = ("executorch", "openvino-npu", "tgi")  # no completions of the OpenAI API, or one request after another
 

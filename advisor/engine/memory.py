@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent, decoder_blocks
+from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent, attention_kv_elements, decoder_blocks
 from .step import Layouts, recurrent_width, state_bytes
 
 Array = NDArray[np.float64]
@@ -35,10 +35,9 @@ def mixer_elements(model: Model, block: Block) -> tuple[float, float]:
     """(elements sharded by TP, elements kept whole on every rank) of one layer's mixer."""
     h, mixer = float(model.hidden), block.mixer
     if isinstance(mixer, Attention):
-        v_dim = mixer.v_head_dim or mixer.head_dim
         gate = mixer.heads * mixer.head_dim if mixer.output_gate else 0
-        kv = mixer.kv_heads * (mixer.head_dim + v_dim)
-        return h * (mixer.heads * (mixer.head_dim + v_dim) + gate + kv), 0.0
+        kv = attention_kv_elements(mixer)
+        return h * (mixer.heads * mixer.key_value_dim + gate + kv), 0.0
     if isinstance(mixer, LatentAttention):
         q_in = float(mixer.q_rank) or h
         split = mixer.heads * (
@@ -93,7 +92,7 @@ def source_bytes_per_sequence(model: Model, x: Layouts, source_tokens: Array | f
 
 def _token_bytes(mixer: Attention, x: Layouts) -> Array:
     """Keys and values of one token in one layer."""
-    return np.maximum(mixer.kv_heads / x.tp, 1.0) * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)) * x.kv_bytes
+    return np.maximum(mixer.kv_heads / x.tp, 1.0) * mixer.key_value_dim * x.kv_bytes
 
 
 def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float) -> Array:

@@ -21,6 +21,16 @@ class Attention:
     causal: bool = True
     cross: bool = False  # keys and values come from the encoder's output: cached once, never grow
 
+    @property
+    def v_dim(self) -> int:
+        """Width of a value head."""
+        return self.v_head_dim or self.head_dim
+
+    @property
+    def key_value_dim(self) -> int:
+        """Width of a key head and its value head together."""
+        return self.head_dim + self.v_dim
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LatentAttention:
@@ -109,9 +119,8 @@ MIXERS: dict[str, type[Mixer]] = {"attention": Attention, "latent": LatentAttent
 
 def attention_parameters(mixer: Attention, hidden: int) -> int:
     """How many weights do the four projections of softmax attention hold?"""
-    v_dim = mixer.v_head_dim or mixer.head_dim
-    query, key, value = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim, mixer.kv_heads * v_dim
-    weights = hidden * (query * (2 if mixer.output_gate else 1) + key + value + mixer.heads * v_dim)
+    query, key, value = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim, mixer.kv_heads * mixer.v_dim
+    weights = hidden * (query * (2 if mixer.output_gate else 1) + key + value + mixer.heads * mixer.v_dim)
     biases = (query + key + value if mixer.qkv_bias else 0) + (hidden if mixer.output_bias else 0)
     return weights + biases + (2 * mixer.head_dim if mixer.qk_norm else 0)
 
@@ -206,7 +215,7 @@ def active_parameters(model: Model) -> int:
 
 def attention_kv_elements(mixer: Attention) -> int:
     """How many elements are the keys and values of one token in one layer?"""
-    return mixer.kv_heads * (mixer.head_dim + (mixer.v_head_dim or mixer.head_dim))
+    return mixer.kv_heads * mixer.key_value_dim
 
 
 def mixer_kv_elements(mixer: Mixer | None) -> int:

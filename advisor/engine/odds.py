@@ -14,12 +14,12 @@ import numpy as np
 from .choose import Figures, Scale, objective, weighed
 from .encoder import EMBEDDING
 from .plan import BATCH, Workload
-from .simulate import Z95
+from .steptime import Z95
 from .trials import Scored, excess
+from .verify import SEED
 
 Array = np.ndarray
 DRAWS = 4096
-SEED = 20261121
 Ratios = tuple[float, float]
 
 

@@ -1,7 +1,7 @@
 """Watts by phase: what chips draw while they read prompts, write answers, wait for their host, or rest."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def step_fractions(
 
     The lines are those of the two ledgers, in one pass: `prompt` tokens alone; `sequences` requests of this `context`.
     """
-    x = Layouts(**{f.name: getattr(built.layouts, f.name)[index : index + 1] for f in fields(Layouts)})
+    x = built.layouts.one(index)
     m = np.array([max(prompt, 1.0), max(sequences, 1.0)])
     operators = [*linear_operators(model, x, m), *adapter_operators(model, x, m)]
     time_s, flops, moved = np.empty((3, len(operators), 2))

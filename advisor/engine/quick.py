@@ -9,10 +9,9 @@ import numpy as np
 
 from .case import Case
 from .drafting import drafted
-from .estimate import Resources, idle_s, of_decoder, offered, prefill_s, prepare, step_s
+from .estimate import Resources, idle_s, kernel_flops_per_s, of_decoder, offered, prefill_s, prepare, step_s
 from .hardware import Efficiency, Overhead, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes, take
-from .layout import HALF, rate_of
 from .serving import burst, closed_loop
 from .steptime import STEADY, Demand, Scheduler
 from .verify import scheduler_of
@@ -86,10 +85,7 @@ def means(these: Prepared, resources: Resources, scopes: Scopes) -> list[Means]:
 
 
 def _kernel(case: Case, lane: Lane) -> Means:
-    c = lane.choice
-    dtype = case.weights_dtype if case.weights_dtype in HALF else c.quantization.activations_dtype
-    share = c.efficiency.matmul_16_fraction if dtype in HALF else c.efficiency.matmul_8_fraction
-    return Means(flops_per_s=(rate_of(c.accelerator, dtype) or NAN) * share)
+    return Means(flops_per_s=kernel_flops_per_s(case, lane))
 
 
 def _alone(case: Case, built: Lanes, row: int) -> Means:

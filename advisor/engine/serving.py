@@ -9,10 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from .batching import Prompts, continuous, crowded_of, opening_of, own_prompt_s, prompts_of, room_of, static_of
-from .steptime import CHUNKED, PREFILL_FIRST, STATIC, Array, Demand, Load, Scheduler, StepTimes, load_of
+from .steptime import (
+    CHUNKED,
+    NEARLY_ALL,
+    PREFILL_FIRST,
+    STATIC,
+    Z95,
+    Array,
+    Demand,
+    Load,
+    Scheduler,
+    StepTimes,
+    load_of,
+)
 
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
-Z95 = 1.6448536269514722  # 95th percentile of the standard normal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,7 +227,7 @@ def _prompt_queue(load: Load, rate: Array, beside: Array, room: Array, demand: D
     """Mean wait of a prompt for prompts before it, and the share of time that prompts need (Sakasegawa 1977)."""
     at_once = np.maximum(room, 1.0)
     full_s = load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
-    share = np.minimum(rate * full_s / at_once, 0.97)
+    share = np.minimum(rate * full_s / at_once, NEARLY_ALL)
     power = np.sqrt(2 * (at_once + 1)) - 1
     return full_s / at_once * share**power / (1 - share) * (1 + demand.input_cv2) / 2, share
 

@@ -22,9 +22,8 @@ from .stepping import (
     STEPS,
     run_steps,
 )
-from .steptime import BURST, MIXED, POISSON, POLICIES, STATIC, STEADY, TRACE, Client, Scheduler, StepTimes
+from .steptime import BURST, MIXED, POISSON, POLICIES, STATIC, STEADY, TRACE, Z95, Client, Scheduler, StepTimes
 
-Z95 = 1.6448536269514722  # 95th percentile of the standard normal
 BATCHES = 5
 SURE = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
 

@@ -16,6 +16,7 @@ from .model import Attention, Block, Ffn, LatentAttention, Model, Recurrent, dec
 Array = NDArray[np.float64]
 EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows an expert reach r / (r + 150) of a dense one
 EXPERT_TILE_ROWS_MIN = 16  # the least a tensor core multiplies at once
+FEW_CORES = 8  # ours: chips with no more (TPUs, NPUs) have large arrays, whose tiles are neither waved nor padded so
 TILE_ROWS, TILE_COLUMNS = 128, 128  # the tile most matrix kernels settle on; decides wave quantization
 KNEE_END_BYTES = 4.0e6
 STATE_BYTES = 4.0  # recurrent states are kept in fp32 by every framework looked at
@@ -64,6 +65,10 @@ class Layouts:
     def __len__(self) -> int:
         return len(self.tp)
 
+    def one(self, index: int) -> "Layouts":
+        """The layout at this index, still as arrays: shape (1,)."""
+        return Layouts(**{f.name: getattr(self, f.name)[index : index + 1] for f in fields(self)})
+
     def column(self) -> "Layouts":
         """The same with a trailing axis, to broadcast against token counts."""
         return Layouts(**{f.name: getattr(self, f.name)[:, None] for f in fields(self)})
@@ -90,7 +95,7 @@ def roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
 def waves(rows: Array, columns: Array, cores: Array) -> Array:
     """Padding factor (>= 1) of tiles over cores; below one wave kernels split K instead."""
     tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
-    return np.asarray(np.where((tiles > cores) & (cores > 8), np.ceil(tiles / cores) * cores / tiles, 1.0))
+    return np.asarray(np.where((tiles > cores) & (cores > FEW_CORES), np.ceil(tiles / cores) * cores / tiles, 1.0))
 
 
 def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner: Array | float, kind: str) -> Operator:
@@ -209,16 +214,16 @@ def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterato
 
 
 def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
-    h, v_dim = float(model.hidden), a.v_head_dim or a.head_dim
+    h = float(model.hidden)
     heads, kv_heads = a.heads / x.tp, np.maximum(a.kv_heads / x.tp, 1.0)  # KV heads are replicated beyond their number
     gate = heads * a.head_dim if a.output_gate else 0.0
-    kv = 0.0 if a.cross else kv_heads * (a.head_dim + v_dim)  # those of a source are projected once: encoder.py
+    kv = 0.0 if a.cross else kv_heads * a.key_value_dim  # those of a source are projected once: encoder.py
     width, name = heads * a.head_dim + gate + kv, "cross_attention" if a.cross else "attention"
     yield elementwise(x, f"{name}/norm", count, 6.0 * m * h + 0 * x.tp, 1)
     yield gemm(x, f"{name}/qkv", count, m, width, h, "quantized")
     yield elementwise(x, f"{name}/rotary_and_cache", count, 4.0 * m * width, 2 + a.qk_norm)
-    yield gemm(x, f"{name}/output", count, m, h + 0 * x.tp, heads * v_dim, "quantized")
-    yield elementwise(x, f"{name}/kernel", count, 2.0 * m * heads * (a.head_dim + v_dim), 2.5)
+    yield gemm(x, f"{name}/output", count, m, h + 0 * x.tp, heads * a.v_dim, "quantized")
+    yield elementwise(x, f"{name}/kernel", count, 2.0 * m * heads * a.key_value_dim, 2.5)
     yield all_reduce(x, f"{name}/all_reduce", count, 2.0 * m * h, x.tp)
 
 
@@ -312,7 +317,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
     inner = f.inner / x.moe_tp
     # a touched expert costs rows beyond its own: part-filled tiles, which kernels choose by the load
     padding = np.clip(pairs / np.maximum(touched, 1e-9), EXPERT_TILE_ROWS_MIN / 2, EXPERT_PADDING_ROWS)
-    rows = pairs + np.where(x.cores > 8, touched * padding, 0.0)
+    rows = pairs + np.where(x.cores > FEW_CORES, touched * padding, 0.0)
     flops = 2.0 * rows * h * inner * f.matrices
     moved = touched * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
@@ -402,10 +407,9 @@ def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array
     """(decode s per cached token, prefill s per pair, heads per chip) of one layer."""
     heads = mixer.heads / x.tp
     if isinstance(mixer, Attention):
-        v_dim = mixer.v_head_dim or mixer.head_dim
         kv_heads = np.maximum(mixer.kv_heads / x.tp, 1.0)
-        moved = kv_heads * (mixer.head_dim + v_dim) * x.kv_read_bytes
-        decode_flops = prefill_flops = 2.0 * heads * (mixer.head_dim + v_dim)
+        moved = kv_heads * mixer.key_value_dim * x.kv_read_bytes
+        decode_flops = prefill_flops = 2.0 * heads * mixer.key_value_dim
     else:
         moved = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes
         decode_flops = 2.0 * heads * (2 * mixer.kv_rank + mixer.rope_dim)  # absorbed form

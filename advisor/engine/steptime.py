@@ -10,6 +10,8 @@ Array = Any  # a number or an array that broadcasts with the candidates: no nump
 CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
 POLICIES = (CHUNKED, PREFILL_FIRST, MIXED, STATIC)
 STEADY, BURST, POISSON, TRACE = "steady", "burst", "poisson", "trace"
+Z95 = 1.6448536269514722  # 95th percentile of the standard normal
+NEARLY_ALL = 0.97  # ours: of capacity; waiting is infinite at all of it, so no queue is computed nearer to it
 CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
 
 
@@ -151,6 +153,13 @@ def whole_tiles(tokens: Array, tile_tokens: Array) -> Array:
     """So many tokens as products feel them whose last tile costs as much as a full one."""
     tile = np.maximum(tile_tokens, 1e-9)
     return np.where((tile_tokens > 0) & (tokens > tile_tokens), np.ceil(tokens / tile - 1e-6) * tile, tokens)
+
+
+def causal_pairs(tokens: float, window: float | None = None) -> float:
+    """Queries of a prompt times the keys that each may look at: those before it and itself, `window` at most."""
+    if window is None or tokens <= window:
+        return tokens * (tokens + 1) / 2
+    return window * (window + 1) / 2 + (tokens - window) * window
 
 
 SHARED = ("grid_tokens", "linear_s")  # not one value per candidate
