@@ -47,7 +47,7 @@ RUNNABLE_KINDS = ("serving", "embedding", "batch", "portfolio")
 
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
-Task = Literal["any", "chat", "code", "maths", "reasoning", "summarisation", "retrieval"]
+Task = Literal["any", "chat", "code", "maths", "reasoning", "summarisation", "translation", "retrieval"]
 CacheFormat = Literal["bf16", "fp16", "fp8"]
 CACHE_FORMATS: tuple[str, ...] = get_args(CacheFormat)
 CURVES = ("flat", "office_hours")

@@ -27,6 +27,7 @@ CHECKS = {
     "maths": "GSM8K and MATH, exact answers, several samples; then your own problems",
     "reasoning": "long answers to their end: MATH-500 or AIME, several samples, and how long answers became",
     "summarisation": "facts of your own summaries against the source; length of summaries",
+    "translation": "your own sentences in every language pair, judged blind; COMET or BLEU as a smoke test",
     "retrieval": "needles at every depth of your longest context, and questions whose answer is not there",
 }
 WARNING = (
