@@ -20,6 +20,7 @@ from advisor.api import Pages, problems
 from advisor.fidelity_report import PEERS, REASONS
 from advisor.scorecard import Card, Json, Line
 from catalog.export import text
+from catalog.listing import refuse_unknown
 
 Pairs = tuple[tuple[str, str], ...]  # of the address: (name, value)
 LABELS: Mapping[str, str] = {
@@ -203,6 +204,7 @@ def asked_rows(request: Request) -> tuple[Card, list[Line]]:
     if found is None:
         raise exceptions.NotFound("No scorecard is loaded: run manage.py load_catalog.")
     form = Narrow(request.query_params, found)
+    refuse_unknown(request, {*form.fields, "id", "sort", "limit", "offset", "format"})
     if not form.is_valid():
         raise exceptions.ValidationError({name: [str(each) for each in errors] for name, errors in form.errors.items()})
     return found, scorecard.narrowed(found.lines, form.cleaned_data, ids_of(request.query_params))

@@ -11,7 +11,7 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_view
 from pydantic.json_schema import model_json_schema
-from rest_framework import exceptions, generics, pagination, parsers, views
+from rest_framework import exceptions, generics, parsers, views
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -21,10 +21,10 @@ from advisor.models import Advice
 from advisor.problems import CONTENT_TYPE, Conflict, TooLarge, problem, queue_is_full
 from advisor.serializers import AdviceSerializer, AdviceSummarySerializer, ProblemSerializer
 from advisor.workload_text import MAX_TEXT_BYTES
+from catalog import listing
 
 __all__ = ["AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "problem"]
 KEY_LENGTH = 80
-FARTHEST = 10_000_000
 MOST = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # in an estimate that somebody waits for
 
 
@@ -202,14 +202,31 @@ ESTIMATE_EXAMPLE = OpenApiExample(
 # --- views ------------------------------------------------------------------------------------------------------
 
 
-class Pages(pagination.LimitOffsetPagination):
-    """limit and offset, both bounded: a database offset is a 64-bit number."""
+class Pages(listing.Pages):
+    """Rows here are long."""
 
-    default_limit = 50
     max_limit = 200
 
-    def get_offset(self, request: Request) -> int:
-        return min(super().get_offset(request), FARTHEST)
+
+LINKS = (
+    "advice", "estimate", "accelerators", "models", "prices", "api-prices", "frameworks", "quantizations", "units",
+    "regions", "assumptions", "fidelity", "agents", "probe-jobs", "probe-results", "enrolments",
+)  # fmt: skip
+
+
+class Root(views.APIView):
+    @extend_schema(
+        operation_id="getRoot",
+        summary="Where everything is",
+        responses={
+            200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}},
+            **problems(406),
+        },
+    )
+    def get(self, request: Request) -> Response:
+        here = request.build_absolute_uri(request.path)
+        described = {name: reverse(name, request=request) for name in ("api-docs", "schema")}
+        return Response({**described, **{name: f"{here}{name}" for name in LINKS}})
 
 
 @extend_schema_view(

@@ -3,6 +3,7 @@ from django.urls import path
 from advisor import accuracy, api, finance, load_test_views
 
 urlpatterns = [
+    path("", api.Root.as_view(), name="api-root"),
     path("advice", api.AdviceList.as_view(), name="api-advice-list"),
     path("advice/<uuid:pk>", api.AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", api.CancelAdvice.as_view(), name="api-advice-cancel"),

@@ -193,7 +193,10 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["advisor.tokens.Allowed"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_FILTER_BACKENDS": [
+        "catalog.listing.KnownParameters",
+        "django_filters.rest_framework.DjangoFilterBackend",
+    ],
     "PAGE_SIZE": 50,
 }
 SPECTACULAR_SETTINGS = {

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404
 from django_filters.rest_framework import DjangoFilterBackend
-from rest_framework import pagination, serializers, viewsets
-from rest_framework.filters import OrderingFilter
-from rest_framework.request import Request
+from rest_framework import serializers, viewsets
 
 from catalog import filters
 from catalog.derived import DERIVED, NO_CURRENT_PRICE, has_expired
+from catalog.listing import KnownParameters, Ordering, Pages, columns
 from catalog.maturity import maturity
 from catalog.models import (
     Accelerator,
@@ -25,48 +24,11 @@ from catalog.models import (
 )
 from catalog.views import accelerators, public_prices
 
-FARTHEST = 10_000_000
-
-
-class Ordering(OrderingFilter):
-    """`ordering`, or `sort` as in the pages; rows without the figure come last."""
-
-    def get_ordering(self, request: Request, queryset: QuerySet[Any], view: Any) -> Any:
-        asked = request.query_params.get(self.ordering_param) or request.query_params.get("sort")
-        terms = [term.strip() for term in asked.split(",")] if asked else []
-        kept = self.remove_invalid_fields(queryset, terms, view, request)
-        return kept or self.get_default_ordering(view)
-
-    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
-        terms = self.get_ordering(request, queryset, view) or ()
-        keys = [F(term.lstrip("-")) for term in terms]
-        ordered = [
-            key.desc(nulls_last=True) if term.startswith("-") else key.asc(nulls_last=True)
-            for term, key in zip(terms, keys, strict=True)
-        ]
-        return queryset.order_by(*ordered, "pk") if ordered else queryset
-
-
-def columns(model: type[Any]) -> tuple[str, ...]:
-    """The columns that a list can be sorted by: all but documents."""
-    kept = [each for each in model._meta.concrete_fields if each.get_internal_type() != "JSONField"]
-    return tuple(each.name for each in kept if each.name not in ("id", "organisation"))
-
-
-class Pages(pagination.LimitOffsetPagination):
-    """limit and offset, both bounded: a database knows no larger number than 64 bits hold."""
-
-    default_limit = 50
-    max_limit = 1000
-
-    def get_offset(self, request: Request) -> int:
-        return min(super().get_offset(request), FARTHEST)
-
 
 class Listed(viewsets.ReadOnlyModelViewSet[Any]):
     """A list that is narrowed and sorted in the URL like its page."""
 
-    filter_backends = (DjangoFilterBackend, Ordering)
+    filter_backends = (KnownParameters, DjangoFilterBackend, Ordering)
     pagination_class = Pages
 
 
