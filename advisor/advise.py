@@ -34,6 +34,7 @@ log = structlog.get_logger("assay.advise")
 State = Advice.State
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
 SWEEP_BATCH = 500
+DIGITS = 16  # of the money columns of Option
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -304,14 +305,17 @@ def option(pk: UUID | str, r: dict[str, Any]) -> Option:
         rank=r["rank"],
         accelerator_slug=r["accelerator"],
         accelerators=r["accelerator_count"],
-        usd_per_month=decimal(r["usd_per_month"], "0.01"),
-        usd_per_mtok_output=decimal(r["usd_per_mtok_output"], "0.000001"),
+        usd_per_month=decimal(r["usd_per_month"], 2),
+        usd_per_mtok_output=decimal(r["usd_per_mtok_output"], 6),
         detail=r,
     )
 
 
-def decimal(value: float | None, step: str) -> Decimal | None:
-    return None if value is None else Decimal(repr(value)).quantize(Decimal(step))
+def decimal(value: float | None, places: int) -> Decimal | None:
+    """A figure for its column, none where the column does not hold it: next to no load makes a token that dear."""
+    if value is None or abs(value) > 10 ** (DIGITS - places) - 1:
+        return None
+    return round(Decimal(repr(value)), places)
 
 
 def sweep() -> dict[str, int]:

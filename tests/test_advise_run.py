@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, OperationalError, transaction
+from django.test import Client
 
 from advisor import advise
 from advisor.models import Advice, Option
@@ -28,6 +29,24 @@ def test_a_run_writes_result_options_and_what_they_rest_on(advice: Advice, engin
     assert [option.rank for option in advice.options.all()] == [1, 2]
     assert advice.result["recommendations"] == [option.detail for option in advice.options.all()]
     assert advice.result["elapsed_s"] >= 0
+
+
+@pytest.mark.parametrize("usd", [1.8e12, 1e300])
+def test_a_figure_beyond_its_column_stays_in_the_json_alone(
+    usd: float, advice: Advice, engine: SimpleNamespace, client: Client
+) -> None:
+    """A millionth of a request a day makes a token that dear; PostgreSQL refuses the row, SQLite to read it again."""
+    full = engine.recommend
+    changed = {"usd_per_mtok_output": usd, "usd_per_month": 100.5}
+    engine.recommend = lambda *given: {**(r := full(*given)), "recommendations": [
+        {**each, **changed} for each in r["recommendations"]
+    ]}  # fmt: skip
+    advise.run(advice.pk)
+    advice.refresh_from_db()
+    assert advice.state == State.DONE, advice.error
+    first = advice.options.get(rank=1)
+    assert (first.usd_per_mtok_output, first.detail["usd_per_mtok_output"]) == (None, usd)
+    assert "$100" in client.get("/advice").content.decode()
 
 
 def test_a_second_delivery_finds_nothing_to_claim(advice: Advice, engine: SimpleNamespace) -> None:
