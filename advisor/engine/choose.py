@@ -33,7 +33,7 @@ class Scale:
     usd_per_hour: float = 1.0
     tpot_s: float = 1.0
     watts: float = 1.0
-    unknown_draw_ratio: float = 1.0  # what a power that nobody publishes counts as, against `watts`
+    unknown_watts: float = 1.0  # what a power that nobody publishes counts as
     declared: Declared | None = None  # ecosystem, team, lead time, lock-in and risk; None: nothing is compared
 
 
@@ -70,7 +70,7 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     if workload.objective == "balanced":
         w = weights_of(workload)
         cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s
-        drawn = np.where(known, f.watts / scale.watts, scale.unknown_draw_ratio)
+        drawn = np.where(known, f.watts, scale.unknown_watts) / scale.watts
         figures = w["cost"] * cost + w["latency"] * speed + w["energy"] * drawn
         return np.asarray(figures + f.lacking + tie)
     if workload.objective == "simplicity":
@@ -88,25 +88,22 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
     ok = meets(workload, table)
     if not ok.any():
         return Scale(declared=declared)
-    watts, unknown_draw_ratio = draws(table, ok)
+    least_watts, middle_watts = draws(table, ok)
     return Scale(
         usd_per_hour=float(table.usd_per_hour[ok].min()),
         tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[ok].min()),
-        watts=watts,
-        unknown_draw_ratio=unknown_draw_ratio,
+        watts=least_watts,
+        unknown_watts=middle_watts,
         declared=declared,
     )
 
 
 def draws(table: Table, ok: Array) -> tuple[float, float]:
-    """(the least power of all feasible candidates, W; that of the middle chip at its own least, against it).
-
-    1 and 1 where no power is known.
-    """
+    """(the least power of all feasible candidates, that of the middle chip at its own least), W; 1 and 1: none is known."""
     each = np.where(ok & np.isfinite(table.watts), table.watts, np.inf).min(axis=1)
     least = {slug: float(each[own].min()) for slug, own in rows_by_chip(table).items()}
     known = sorted(watts for watts in least.values() if math.isfinite(watts))
-    return (known[0], float(np.median(known)) / known[0]) if known else (1.0, 1.0)
+    return (known[0], float(np.median(known))) if known else (1.0, 1.0)
 
 
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:

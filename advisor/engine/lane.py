@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .adapters import adapters_s, resident_bytes, swap_s
 from .drafting import Draft, with_draft
 from .encoder import NO_CACHE_TOKENS, source_s
+from .heads import drafting_choice, held
 from .layout import HALF, Choice, layouts
 from .memory import (
     Array,
@@ -98,22 +99,14 @@ def _as_drafted(times: StepTimes, w: Lane, known: dict[tuple[int, str], StepTime
     return with_draft(times, w.draft, w.choice, float(w.max_running_requests), own)
 
 
-def drafting_choice(c: Choice) -> Choice:
-    """The chips of a lane with a drafting model on them: in 16 bits, over the same tensor-parallel group."""
-    half = replace(c.quantization, slug="bf16", name="BF16", weights_dtype="bf16", bits_per_weight=16.0,
-                   activations_dtype="bf16", quality="lossless", weight_only=False)  # fmt: skip
-    return replace(c, quantization=half, ep=1)
-
-
-def _drafting_bytes(wanted: Sequence[Lane], context: Array) -> tuple[Array, Array]:
-    """(weights on a chip, cache of a sequence) of drafting models of their own; 0 where there is none."""
-    held, cached = np.zeros(len(wanted)), np.zeros(len(wanted))
-    for i, w in enumerate(wanted):
-        if w.draft is not None and w.draft.model is not None:
-            x = layouts(w.draft.model, [drafting_choice(w.choice)])
-            held[i] = weights_bytes(w.draft.model, x)[0]
-            cached[i] = kv_bytes_per_sequence(w.draft.model, x, context[i : i + 1], np.zeros(1))[0]
-    return held, cached
+def _drafting_bytes(model: Model, wanted: Sequence[Lane], context: Array) -> tuple[Array, Array]:
+    """(weights on a chip, cache of a sequence) of what drafts beside the model; 0 where nothing does."""
+    each = [
+        (0.0, 0.0) if w.draft is None else held(model, w.draft, w.choice, c)
+        for w, c in zip(wanted, context, strict=True)
+    ]
+    weights, cache = np.array(each).T
+    return weights, cache
 
 
 def _sources(wanted: Sequence[Lane]) -> Array:
@@ -125,7 +118,7 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     total = np.array([w.choice.accelerator.memory_bytes for w in wanted])
     fraction = np.array([w.framework.memory_fraction for w in wanted])
     context = np.array([w.context_tokens for w in wanted])
-    drafting, drafted_cache = _drafting_bytes(wanted, context)
+    drafting, drafted_cache = _drafting_bytes(model, wanted, context)
     weights = weights_bytes(model, x) + resident_bytes(model, x) + drafting
     work = activations_bytes(
         model,

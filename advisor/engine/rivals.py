@@ -122,7 +122,9 @@ def _best(
 
     rates = [m.output_tokens_per_s_per_chip for m in usable.values()]
     scale = Scale(
-        usd_per_hour=usd / max(rates), tpot_s=min(m.light_tpot_s for m in usable.values()), watts=watts / max(rates)
+        usd_per_hour=usd / max(rates),
+        tpot_s=min(m.light_tpot_s for m in usable.values()),
+        watts=watts / max(rates) if math.isfinite(watts) else 1.0,
     )
     own = (s.lane.framework.slug, s.lane.framework.version)
     return min(usable, key=lambda key: (score(usable[key]), key != own))

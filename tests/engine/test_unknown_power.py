@@ -37,7 +37,7 @@ def test_what_publishes_no_power_comes_after_what_does():
 
 
 def test_an_unknown_power_counts_as_the_middle_one():
-    scale = Scale(watts=100.0, unknown_draw_ratio=3.0)
+    scale = Scale(watts=100.0, unknown_watts=300.0)
     at = {
         watts: float(objective(question(objective="balanced"), scale, figures(watts)))
         for watts in (100.0, 300.0, 500.0, math.nan)
@@ -47,9 +47,9 @@ def test_an_unknown_power_counts_as_the_middle_one():
 
 def test_the_middle_is_of_the_chips_that_hold():
     scale = search(question(objective="balanced", **EASY), DARK).scale
-    assert 1.0 <= scale.unknown_draw_ratio < 100.0
+    assert scale.watts <= scale.unknown_watts < 1e4
     dark = replace(KNOWN, accelerators=tuple(replace(a, watts=math.nan) for a in KNOWN.accelerators))
-    assert search(question(objective="balanced", **EASY), dark).scale.unknown_draw_ratio == 1.0
+    assert search(question(objective="balanced", **EASY), dark).scale.unknown_watts == 1.0
 
 
 def test_an_unknown_power_widens_the_risk():
