@@ -99,7 +99,7 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
 
 
 def draws(table: Table, ok: Array) -> tuple[float, float]:
-    """(the least power of all feasible candidates, that of the middle chip at its own least), W; 1, 1: none is known."""
+    """(the least power of feasible candidates, that of the middle chip at its own least), W; 1 and 1: none known."""
     each = np.where(ok & np.isfinite(table.watts), table.watts, np.inf).min(axis=1)
     least = {slug: float(each[own].min()) for slug, own in rows_by_chip(table).items()}
     known = sorted(watts for watts in least.values() if math.isfinite(watts))
