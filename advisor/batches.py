@@ -6,6 +6,7 @@ from typing import Any
 from advisor.engine.evaluate import BY_THE_HOUR
 from advisor.engine.plan import BATCH, Workload
 from advisor.engine.trials import Scored
+from advisor.rounding import number
 
 Json = dict[str, Any]
 
@@ -22,18 +23,14 @@ def figures(workload: Workload, s: Scored) -> Json:
     return {
         "batch": {
             "requests": round(requests),
-            "run_hours": rounded(s.verified.late_fraction * workload.deadline_s / 3600),
-            "start_hours": rounded(workload.cold_start_s / 3600),
-            "deadline_hours": rounded(workload.deadline_s / 3600),
-            "every_hours": rounded(every_s / 3600),
-            "usd_per_run": rounded(s.usd_per_hour * every_s / 3600),
+            "run_hours": number(s.verified.late_fraction * workload.deadline_s / 3600),
+            "start_hours": number(workload.cold_start_s / 3600),
+            "deadline_hours": number(workload.deadline_s / 3600),
+            "every_hours": number(every_s / 3600),
+            "usd_per_run": number(s.usd_per_hour * every_s / 3600),
             "given_back": s.offer.term in BY_THE_HOUR,
         }
     }
-
-
-def rounded(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def verdict(r: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from advisor.engine.tco import (
     waterfall,
 )
 from advisor.engine.trials import repriced
+from advisor.rounding import number
 
 Json = dict[str, Any]
 CURRENCY = "USD"
@@ -129,10 +130,6 @@ def flow_json(flow: Flow) -> Json:
 
 def cents_json(usd: float) -> float:
     return float(in_cents([usd])[0])
-
-
-def number(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 # --- other ways to pay for the same machines --------------------------------------------------------------------

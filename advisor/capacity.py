@@ -14,6 +14,7 @@ from advisor.engine.site import held, racks_of
 from advisor.engine.trials import Scored
 from advisor.engine.verify import Verified
 from advisor.offers import new_usd_per_accelerator
+from advisor.rounding import number
 
 Json = dict[str, Any]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -296,7 +297,3 @@ def of_week(w: Json) -> str:
         f"${w['autoscaled']['usd_per_month']:,.0f} a month at {w['autoscaled']['utilisation']:.0%} use; fixed at "
         f"{high}: ${w['fixed']['usd_per_month']:,.0f} at {w['fixed']['utilisation']:.0%}"
     )
-
-
-def number(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None

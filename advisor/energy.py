@@ -10,6 +10,7 @@ from advisor.engine.money import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions
 from advisor.engine.plan import Workload
 from advisor.engine.search import Catalog, Scored
 from advisor.engine.trials import watts_at
+from advisor.rounding import number
 
 Json = dict[str, Any]
 CURVE = "grid_kgco2e_per_kwh"
@@ -22,10 +23,6 @@ BASIS = {
 }
 YEARLY = "the grid's yearly mean: no hourly figures that may be used were found, so give your own as tco." + CURVE
 ASSUMED_TIME = "hours count from Monday 0:00, as in traffic.load_curve; give both in the same time zone"
-
-
-def number(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 # --- the grid ---------------------------------------------------------------------------------------------------

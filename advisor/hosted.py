@@ -7,6 +7,7 @@ from typing import Any
 
 from advisor.engine.money import HOURS_PER_MONTH
 from advisor.offers import discounts_of
+from advisor.rounding import number
 from catalog.derived import has_expired, known_on
 from catalog.models import Accelerator, ApiPrice, Organisation
 
@@ -120,8 +121,8 @@ def _offer(spec: Json, row: Json, rented: Json | None) -> Json:
         **row,
         "acquisition": "api",
         "basis": BASIS,
-        "usd_per_month": _number(monthly),
-        "usd_per_mtok_blended": _number(each / (tokens["input"] + tokens["output"]) * MTOK),
+        "usd_per_month": number(monthly),
+        "usd_per_mtok_blended": number(each / (tokens["input"] + tokens["output"]) * MTOK),
         "within_budget": budget is None or monthly <= budget,
         "rank_by_cost": None,
         **_break_even(each, tokens, rented),
@@ -136,7 +137,7 @@ def _break_even(usd: float, tokens: Mapping[str, float], rented: Json | None) ->
     requests = rented["usd_per_month"] / usd
     capacity = (rented["capacity_requests_per_s"] or math.inf) * SECONDS_PER_MONTH
     return {
-        "break_even_tokens_per_month": _number(requests * (tokens["input"] + tokens["output"])),
+        "break_even_tokens_per_month": number(requests * (tokens["input"] + tokens["output"])),
         "break_even_with": rented["label"],
         "break_even_within_capacity": requests <= capacity,
     }
@@ -154,10 +155,6 @@ def _warnings(spec: Json, row: Json) -> list[str]:
     if row["max_input_tokens"] and longest > row["max_input_tokens"]:
         said.append(f"takes prompts up to {row['max_input_tokens']:,} tokens")
     return said
-
-
-def _number(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def verdict(spec: Json, offers: Sequence[Json], chips: str, has_options: bool) -> str:

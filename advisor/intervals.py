@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.tco import together
+from advisor.rounding import number
 
 Json = dict[str, Any]
 Ratios = tuple[float, float]  # (low, high) as factors on a figure
@@ -57,4 +58,4 @@ def replicas(r: Json, throughput: Ratios) -> Ratios:
 
 
 def scaled(value: float | None, ratios: Ratios) -> list[float | None]:
-    return [None if value is None else float(f"{value * ratio:.6g}") for ratio in ratios]
+    return [None if value is None else number(value * ratio) for ratio in ratios]

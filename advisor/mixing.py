@@ -1,6 +1,5 @@
 """A mix of machines in the JSON of `advise`: the parts, what they save against one kind, or why there is no mix."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,13 +7,9 @@ from advisor.engine.choose import describe
 from advisor.engine.mix import Mix, Part
 from advisor.engine.money import HOURS_PER_MONTH
 from advisor.engine.plan import Workload
+from advisor.rounding import number
 
 Json = dict[str, Any]
-
-
-def rounded(value: float, digits: int = 6) -> float | None:
-    """A finite float at `digits` significant digits; unknown is null."""
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def mix_json(workload: Workload, mix: Mix) -> Json:
@@ -23,15 +18,15 @@ def mix_json(workload: Workload, mix: Mix) -> Json:
     found = {
         "cheaper": bool(mix.parts),
         "reason": mix.reason,
-        "usd_per_hour": rounded(mix.usd_per_hour),
-        "usd_per_month": rounded(mix.usd_per_hour * HOURS_PER_MONTH),
-        "single_usd_per_month": rounded(mix.single_usd_per_hour * HOURS_PER_MONTH),
-        "saving_usd_per_month": rounded(saving * HOURS_PER_MONTH),
-        "saving_fraction": rounded(saving / mix.single_usd_per_hour, 4),
+        "usd_per_hour": number(mix.usd_per_hour),
+        "usd_per_month": number(mix.usd_per_hour * HOURS_PER_MONTH),
+        "single_usd_per_month": number(mix.single_usd_per_hour * HOURS_PER_MONTH),
+        "saving_usd_per_month": number(saving * HOURS_PER_MONTH),
+        "saving_fraction": number(saving / mix.single_usd_per_hour, 4),
         "proven": mix.proven,
-        "ttft_ms_p95": rounded(mix.ttft_p95_s * 1e3),
-        "tpot_ms_p95": rounded(mix.tpot_p95_s * 1e3),
-        "e2e_ms_p95": rounded(mix.e2e_p95_s * 1e3),
+        "ttft_ms_p95": number(mix.ttft_p95_s * 1e3),
+        "tpot_ms_p95": number(mix.tpot_p95_s * 1e3),
+        "e2e_ms_p95": number(mix.e2e_p95_s * 1e3),
         "parts": [part_json(p) for p in mix.parts],
     }
     return {**found, "said": said(workload, found)}
@@ -65,17 +60,17 @@ def part_json(p: Part) -> Json:
         "basis": c.efficiency.basis,
         "input_tokens": [
             {
-                "from": rounded(k.low_tokens, 4),
-                "below": rounded(k.high_tokens, 4),
-                "share_of_requests": rounded(k.share_fraction, 4),
-                "share_here": rounded(share, 4),
+                "from": number(k.low_tokens, 4),
+                "below": number(k.high_tokens, 4),
+                "share_of_requests": number(k.share_fraction, 4),
+                "share_here": number(share, 4),
             }
             for k, share in p.classes
         ],
-        "requests_per_s_peak": rounded(p.requests_per_s),
-        "usd_per_month": rounded(p.usd_per_hour * HOURS_PER_MONTH),
-        "ttft_ms_p95": rounded(p.ttft_p95_s * 1e3),
-        "tpot_ms_p95": rounded(p.tpot_p95_s * 1e3),
+        "requests_per_s_peak": number(p.requests_per_s),
+        "usd_per_month": number(p.usd_per_hour * HOURS_PER_MONTH),
+        "ttft_ms_p95": number(p.ttft_p95_s * 1e3),
+        "tpot_ms_p95": number(p.tpot_p95_s * 1e3),
     }
 
 
@@ -101,7 +96,7 @@ def joined(classes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         last = spans[-1] if spans else None
         if last and last["below"] == k["from"] and last["share_here"] == k["share_here"]:
             requests = last["share_of_requests"] + k["share_of_requests"]
-            last |= {"below": k["below"], "share_of_requests": rounded(requests, 4)}
+            last |= {"below": k["below"], "share_of_requests": number(requests, 4)}
         else:
             spans.append(dict(k))
     return spans

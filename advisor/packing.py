@@ -9,7 +9,7 @@ from advisor.engine.fleet import Limits
 from advisor.engine.money import HOURS_PER_MONTH
 from advisor.engine.packing import SERVING, Packed, Tenant, packed
 from advisor.engine.portfolio import Member
-from advisor.mixing import rounded
+from advisor.rounding import number
 
 Json = dict[str, Any]
 GIB = 2.0**30
@@ -37,7 +37,7 @@ def way_json(members: Sequence[Member], p: Packed) -> Json:
         "instances": p.instances,
         "region": p.offer.region,
         "price_as_of": p.offer.as_of,
-        "usd_per_month": rounded(p.usd_per_hour * HOURS_PER_MONTH),
+        "usd_per_month": number(p.usd_per_hour * HOURS_PER_MONTH),
         "reason": p.reason,
         "cards": [{"tenants": [tenant_json(members, t, p) for t in card.tenants]} for card in p.cards],
     }
@@ -51,15 +51,15 @@ def tenant_json(members: Sequence[Member], t: Tenant, p: Packed) -> Json:
         "workload": members[c.member_index].workload.name,
         "setup": describe(c.lane),
         "partition": t.partition.profile if t.partition else None,
-        "memory_gib": rounded(memory_bytes / GIB),
-        "memory_fraction": rounded(t.memory_fraction, 3),
-        "needed_gib": rounded(c.needed_bytes / GIB),
-        "requests_per_s": rounded(c.requests_per_s),
-        "load_fraction": rounded(c.load_fraction, 4),
-        "busy_fraction": rounded(t.busy_fraction, 4),
-        "step_stretch": rounded(t.stretch, 4),
-        "ttft_ms_p95": rounded(v.ttft_p95_s * 1e3),
-        "tpot_ms_p95": rounded(v.tpot_p95_s * 1e3),
+        "memory_gib": number(memory_bytes / GIB),
+        "memory_fraction": number(t.memory_fraction, 3),
+        "needed_gib": number(c.needed_bytes / GIB),
+        "requests_per_s": number(c.requests_per_s),
+        "load_fraction": number(c.load_fraction, 4),
+        "busy_fraction": number(t.busy_fraction, 4),
+        "step_stretch": number(t.stretch, 4),
+        "ttft_ms_p95": number(v.ttft_p95_s * 1e3),
+        "tpot_ms_p95": number(v.tpot_p95_s * 1e3),
         "flags": flags(t),
     }
 

@@ -9,9 +9,9 @@ from advisor.engine.fleet import Limits
 from advisor.engine.money import HOURS_PER_MONTH
 from advisor.engine.plan import BATCH
 from advisor.engine.portfolio import DAY_HOURS, Member, Run, Shared, shared
-from advisor.mixing import rounded
 from advisor.packing import packing_json
 from advisor.portfolio_money import money_json
+from advisor.rounding import number
 
 Json = dict[str, Any]
 Progress = Callable[[str, float], None]
@@ -91,7 +91,7 @@ def alone_json(member: Member, a: Json) -> Json:
 
 def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shared, limits: Limits) -> Json:
     """`portfolio` of the answer, as docs/portfolio.md describes it."""
-    apart = rounded(found.alone_usd_per_hour * HOURS_PER_MONTH)
+    apart = number(found.alone_usd_per_hour * HOURS_PER_MONTH)
     told: Json = {
         "alone": list(alone),
         "alone_usd_per_month": apart,
@@ -103,24 +103,24 @@ def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shar
     if found.machines:
         saving = (found.alone_usd_per_hour - found.usd_per_hour) * HOURS_PER_MONTH
         told["shared"] = shared_json(members, found)
-        told["saving_usd_per_month"] = rounded(saving)
-        told["saving_fraction"] = rounded(1 - found.usd_per_hour / found.alone_usd_per_hour, 4)
+        told["saving_usd_per_month"] = number(saving)
+        told["saving_fraction"] = number(1 - found.usd_per_hour / found.alone_usd_per_hour, 4)
     told["packed"] = packing_json(members, found.alone_usd_per_hour, limits)
     return {**told, "said": " ".join(filter(None, (said(told), (told["packed"] or {}).get("said"))))}
 
 
 def shared_json(members: Sequence[Member], found: Shared) -> Json:
     return {
-        "usd_per_month": rounded(found.usd_per_hour * HOURS_PER_MONTH),
+        "usd_per_month": number(found.usd_per_hour * HOURS_PER_MONTH),
         "proven": found.proven,
         "machines": [
             {
                 "machine": machine.name,
                 "accelerator": machine.accelerator,
                 "accelerators_each": machine.chips,
-                "count": rounded(count, 4),
+                "count": number(count, 4),
                 "paid": "while it runs" if machine.hourly else "around the clock",
-                "usd_per_month": rounded(count * machine.usd_per_hour * HOURS_PER_MONTH),
+                "usd_per_month": number(count * machine.usd_per_hour * HOURS_PER_MONTH),
             }
             for machine, count in found.machines
         ],
@@ -164,13 +164,13 @@ def run_json(members: Sequence[Member], r: Run, runs: Sequence[Run]) -> Json:
             {
                 "when": when(x.hours),
                 "hours_per_week": len(x.hours),
-                "requests_per_s": rounded(x.requests_per_s),
-                "replicas": rounded(replicas(x, batch), 4),
+                "requests_per_s": number(x.requests_per_s),
+                "replicas": number(replicas(x, batch), 4),
             }
             for x in sorted(own, key=lambda x: -x.instances)
         ],
-        "ttft_ms_p95": None if batch else rounded(v.ttft_p95_s * 1e3),
-        "tpot_ms_p95": None if batch else rounded(v.tpot_p95_s * 1e3),
+        "ttft_ms_p95": None if batch else number(v.ttft_p95_s * 1e3),
+        "tpot_ms_p95": None if batch else number(v.tpot_p95_s * 1e3),
     }
 
 

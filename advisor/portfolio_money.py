@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.bill import CURRENCY, cents_json, flow_json, number, parts_json
+from advisor.bill import CURRENCY, cents_json, flow_json, parts_json
 from advisor.engine.fleet import Machine
 from advisor.engine.mix import Option
 from advisor.engine.money import HOURS_PER_MONTH, Part, life_months
 from advisor.engine.plan import Offer
 from advisor.engine.portfolio import Member, Shared
 from advisor.engine.tco import Bill, flows, net_present_usd
+from advisor.rounding import number
 
 Json = dict[str, Any]
 REST = "licences and power at the fleet's load"

@@ -28,6 +28,7 @@ from advisor.engine.plan import Rejection, Workload
 from advisor.engine.search import Answer, Catalog, Point, Scored, frontier
 from advisor.engine_flags import checked
 from advisor.intervals import interval_fractions, intervals
+from advisor.rounding import number
 
 GIB = 2.0**30
 Json = dict[str, Any]
@@ -38,12 +39,6 @@ WAITS = {
     "communication": "the links between chips",
     "host": "the host",
 }
-
-
-def number(value: float, digits: int = 6) -> float | None:
-    """A finite float at `digits` significant digits; unknown figures are null."""
-    value = float(value)
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def answer_json(spec: Json, taken: Json, workload: Workload, catalog: Catalog, answer: Answer) -> Json:

@@ -1,6 +1,5 @@
 """Parts of a chip in an answer: hardware instances of a catalog row as engine values, and what they cost and save."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from advisor.engine.money import HOURS_PER_MONTH
 from advisor.engine.plan import Workload
 from advisor.engine.search import Answer, Catalog
 from advisor.engine.sharing import TIME, Merged, Way, merged, ways
+from advisor.rounding import number
 
 Json = dict[str, Any]
 MIG = "MIG"  # profiles of one card may differ
@@ -132,11 +132,11 @@ def way_json(w: Way) -> Json:
     if s is not None:
         figures = {
             "accelerator_count": s.chips,
-            "usd_per_month": rounded(s.usd_per_hour * HOURS_PER_MONTH),
-            "requests_per_s_per_accelerator": rounded(w.requests_per_s_per_chip),
-            "ttft_ms_p95": rounded(s.verified.ttft_p95_s * 1e3),
-            "tpot_ms_p95": rounded(s.verified.tpot_p95_s * 1e3),
-            "kv_capacity_tokens": rounded(s.memory.kv_capacity_tokens),
+            "usd_per_month": number(s.usd_per_hour * HOURS_PER_MONTH),
+            "requests_per_s_per_accelerator": number(w.requests_per_s_per_chip),
+            "ttft_ms_p95": number(s.verified.ttft_p95_s * 1e3),
+            "tpot_ms_p95": number(s.verified.tpot_p95_s * 1e3),
+            "kv_capacity_tokens": number(s.memory.kv_capacity_tokens),
         }
     return {**found, **figures}
 
@@ -154,10 +154,6 @@ def label(w: Way) -> str:
     if cut.way == TIME:
         return f"{cut.instances} engines that share the card's time, all busy"
     return f"{cut.instances} x {cut.profile} ({cut.way})"
-
-
-def rounded(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def said_of_ways(tried: Sequence[Way]) -> str:
@@ -207,10 +203,10 @@ def adapters_json(catalog: Catalog, found: Answer, options: Sequence[Json], copi
         decode = [line for line in options[0]["step"] if line["phase"] == "decode"]
         spent = sum(line["time_s"] for line in decode if line["operator"] == "adapters")
         told |= {
-            "mib_each_per_accelerator": rounded(each / MIB),
-            "resident_gib_per_accelerator": rounded(each * a.active / GIB),
-            "host_gib_per_accelerator": rounded(each * a.count / GIB),
-            "decode_step_fraction": rounded(spent / sum(line["time_s"] for line in decode)),
+            "mib_each_per_accelerator": number(each / MIB),
+            "resident_gib_per_accelerator": number(each * a.active / GIB),
+            "host_gib_per_accelerator": number(each * a.count / GIB),
+            "decode_step_fraction": number(spent / sum(line["time_s"] for line in decode)),
         }
     return {**told, "said": said_of_adapters(told, options)}
 
@@ -220,9 +216,9 @@ def merged_json(copies: Merged) -> Json:
     return {
         "each": f"{s.chips} x {s.lane.choice.accelerator.name}, {describe(s.lane)}" if s else None,
         "deployments": copies.count,
-        "usd_per_month": rounded(copies.usd_per_hour * HOURS_PER_MONTH),
+        "usd_per_month": number(copies.usd_per_hour * HOURS_PER_MONTH),
         "side_by_side": copies.side_by_side_replicas,
-        "packed_usd_per_month_at_least": rounded(copies.packed_usd_per_hour * HOURS_PER_MONTH),
+        "packed_usd_per_month_at_least": number(copies.packed_usd_per_hour * HOURS_PER_MONTH),
     }
 
 

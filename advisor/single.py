@@ -26,7 +26,8 @@ from advisor.engine.steptime import Demand
 from advisor.engine.verify import scheduler_of
 from advisor.intervals import interval_fractions
 from advisor.offers import usual_host_watts
-from advisor.result import UNMEASURED, bound_of, line_json, number, token_costs
+from advisor.result import UNMEASURED, bound_of, line_json, token_costs
+from advisor.rounding import number
 from advisor.workload_text import WorkloadError, error
 
 GIB = 2.0**30

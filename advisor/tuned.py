@@ -1,8 +1,9 @@
 """How to run an option, as JSON: optimisation plan, formats, frameworks, pitfalls, the roofline lesson."""
 
-import math
+from functools import partial
 from typing import Any
 
+from advisor import rounding
 from advisor.engine import tuning
 from advisor.engine.encoder import EMBEDDING
 from advisor.engine.formats import (
@@ -30,8 +31,7 @@ from catalog.maturity import judged
 Json = dict[str, Any]
 
 
-def number(value: float, digits: int = 4) -> float | None:
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+number = partial(rounding.number, digits=4)  # gains and parts are told in no more
 
 
 def of_option(

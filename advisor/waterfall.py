@@ -11,7 +11,7 @@ from advisor.engine.model import Model
 from advisor.engine.plan import Quantization
 from advisor.engine.stairs import reached, stairs
 from advisor.engine.steptime import Demand
-from advisor.result import number
+from advisor.rounding import number
 from advisor.workload_text import WorkloadError, error
 from catalog.models import Assumption
 
