@@ -62,6 +62,17 @@ def test_users_who_wait_are_not_told_as_requests(client: Client) -> None:
     assert "20 users at once who think for 30 s" in head and "requests/s" not in head
 
 
+@pytest.mark.django_db
+def test_two_questions_of_one_name_are_told_apart_in_the_list(client: Client) -> None:
+    first, second = sample_advice.advice(), sample_advice.advice()
+    second.workload.spec["slo"] |= {"tpot_ms_p95": 25}
+    second.workload.spec["adapters"] = {"count": 50, "rank": 16}
+    second.workload.save()
+    text = client.get("/advice").content.decode()
+    assert text.count(">support-chat</a>") == 2 and first.pk != second.pk
+    assert text.count("TPOT p95 ≤ 40 ms") == text.count("TPOT p95 ≤ 25 ms · 50 LoRA adapters") == 1
+
+
 def test_neighbouring_lengths_are_one_span() -> None:
     classes = [
         {"from": 622.0, "below": 1545.0, "share_of_requests": 0.25, "share_here": 1.0},
