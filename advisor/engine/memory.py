@@ -61,9 +61,8 @@ def weights_bytes(model: Model, x: Layouts) -> Array:
         if block.ffn is not None:
             total += block.count * _ffn_bytes(model, block.ffn, x)
     tables = 1 if model.tied_embeddings or model.encoder_only else 2  # no output head without tokens to choose
-    embeddings = (model.vocab * tables / x.tp + model.position_embeddings) * model.hidden * 2.0
-    ends = np.where(x.pp > 1, 0.5 if not model.tied_embeddings else 1.0, 1.0)  # first and last stage hold one each
-    return total / x.pp + embeddings * ends
+    held = np.where(x.pp > 1, 1, tables)  # the first stage has the embedding and the positions, the last the head
+    return total / x.pp + (model.vocab * held / x.tp + model.position_embeddings) * model.hidden * 2.0
 
 
 def _ffn_bytes(model: Model, f: Ffn, x: Layouts) -> Array:

@@ -24,6 +24,7 @@ from .steptime import (
 )
 
 BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
+STATIC_TAIL = 1.2  # ours: TPOT p95 over its mean where batches run to their end, for ranking only
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,26 +173,52 @@ def capacity_requests_per_s(times: StepTimes, demand: Demand, scheduler: Schedul
     return closed_loop(times, np.maximum(limit, 1.0), demand, scheduler).requests_per_s
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """An open loop before it is solved; arrays of shape (N,)."""
+
+    load: Load
+    demand: Demand
+    scheduler: Scheduler
+    request_s: Array
+    rate: Array  # requests/s to each lane
+    capacity: Array  # requests/s
+    limit: Array  # requests that run at once at most
+
+    @property
+    def after_first(self) -> Array:
+        """Decode steps of a request."""
+        return np.maximum(self.demand.output_tokens - 1, 0.0)
+
+    @property
+    def separate(self) -> bool:
+        """Prompts have steps of their own."""
+        return self.scheduler.policy == PREFILL_FIRST
+
+
 def open_loop(times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Scheduler, rounds: int = 3) -> OpenLoop:
     """Means and p95 estimates under Poisson arrivals at rate_per_s to each lane (N,); infinite above capacity.
 
     A decoding request sees itself and as many others as Little's law gives for the TPOT it sees.
     """
-    load, rate = load_of(times, demand, 0), np.broadcast_to(np.asarray(rate_per_s, float), times.request_s.shape)
-    capacity = capacity_requests_per_s(times, demand, scheduler)
+    asked = _Asked(
+        load=load_of(times, demand, 0),
+        demand=demand,
+        scheduler=scheduler,
+        request_s=times.request_s,
+        rate=np.broadcast_to(np.asarray(rate_per_s, float), times.request_s.shape),
+        capacity=capacity_requests_per_s(times, demand, scheduler),
+        limit=_running_limit(times, demand, scheduler, 0)[0],
+    )
     if scheduler.policy == STATIC:
-        return _open_static(times, load, demand, scheduler, rate, capacity, rounds)
-    after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    limit, _ = _running_limit(times, demand, scheduler, 0)
+        return _open_static(asked, rounds)
 
     def implied_s(supposed_s: Array) -> Array:
-        return _gap_s(load, rate, supposed_s, after_first, scheduler)[0]
+        return _gap_of(asked, supposed_s).tpot_s
 
-    low_s = load.step_s(np.ones(rate.shape), 0.0, 1.0)
-    high_s = np.maximum(limit / np.maximum(rate * after_first, 1e-9), low_s)
-    tpot_s = _fixed_point(implied_s, low_s, high_s, rounds)
-    tpot_s, decodes, decode_s, filled_s, p = _gap_s(load, rate, tpot_s, after_first, scheduler)
-    return _open_answer(times, load, demand, scheduler, rate, capacity, tpot_s, decodes, decode_s, filled_s, p)
+    low_s = asked.load.step_s(np.ones(asked.rate.shape), 0.0, 1.0)
+    high_s = np.maximum(asked.limit / np.maximum(asked.rate * asked.after_first, 1e-9), low_s)
+    return _open_answer(asked, _gap_of(asked, _fixed_point(implied_s, low_s, high_s, rounds)))
 
 
 def _fixed_point(function: Callable[[Array], Array], low: Array, high: Array, rounds: int) -> Array:
@@ -208,128 +235,104 @@ def _fixed_point(function: Callable[[Array], Array], low: Array, high: Array, ro
     return x
 
 
-def _gap_s(
-    load: Load, rate: Array, tpot_s: Array, after_first: Array, scheduler: Scheduler
-) -> tuple[Array, Array, Array, Array, Prompts]:
-    """TPOT that follows from a supposed TPOT; decodes per step, time of a step without and with prompts, and those."""
-    decodes = 1 + rate * after_first * tpot_s
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Gap:
+    """Between two tokens of a request, and the steps in it; arrays of shape (N,)."""
+
+    tpot_s: Array
+    decodes: Array  # in a step
+    decode_s: Array  # of a step without prompts
+    filled_s: Array  # of a step with prompts
+    prompts: Prompts
+
+
+def _gap_of(asked: _Asked, tpot_s: Array) -> _Gap:
+    """What follows from a supposed TPOT."""
+    load, rate = asked.load, asked.rate
+    decodes = 1 + rate * asked.after_first * tpot_s
     decode_s = load.step_s(decodes, 0.0, decodes)
-    separate = scheduler.policy == PREFILL_FIRST
-    room = room_of(load, scheduler, decodes)
-    p = prompts_of(rate * tpot_s, room, 1.0)
-    beside = 0.0 if separate else decodes
+    p = prompts_of(rate * tpot_s, room_of(load, asked.scheduler, decodes), 1.0)
+    beside = 0.0 if asked.separate else decodes
     filled_s = load.step_s(beside, p.requests_per_step, beside + p.requests_per_step)
-    added_s = rate * tpot_s / p.requests_per_step * (filled_s - (0.0 if separate else decode_s))
-    return decode_s + added_s, decodes, decode_s, filled_s, p
+    added_s = rate * tpot_s / p.requests_per_step * (filled_s - (0.0 if asked.separate else decode_s))
+    return _Gap(tpot_s=decode_s + added_s, decodes=decodes, decode_s=decode_s, filled_s=filled_s, prompts=p)
 
 
-def _prompt_queue(load: Load, rate: Array, beside: Array, room: Array, demand: Demand) -> tuple[Array, Array]:
+def _prompt_queue(asked: _Asked, beside: Array, room: Array) -> tuple[Array, Array]:
     """Mean wait of a prompt for prompts before it, and the share of time that prompts need (Sakasegawa 1977)."""
     at_once = np.maximum(room, 1.0)
-    full_s = load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
-    share = np.minimum(rate * full_s / at_once, NEARLY_ALL)
+    full_s = asked.load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
+    share = np.minimum(asked.rate * full_s / at_once, NEARLY_ALL)
     power = np.sqrt(2 * (at_once + 1)) - 1
-    return full_s / at_once * share**power / (1 - share) * (1 + demand.input_cv2) / 2, share
+    return full_s / at_once * share**power / (1 - share) * (1 + asked.demand.input_cv2) / 2, share
 
 
-def _open_answer(
-    times: StepTimes,
-    load: Load,
-    demand: Demand,
-    scheduler: Scheduler,
-    rate: Array,
-    capacity: Array,
-    tpot_s: Array,
-    decodes: Array,
-    decode_s: Array,
-    filled_s: Array,
-    p: Prompts,
-) -> OpenLoop:
-    after_first = np.maximum(demand.output_tokens - 1, 0.0)
-    separate = scheduler.policy == PREFILL_FIRST
-    beside = np.zeros(rate.shape) if separate else decodes - 1
-    own_s = own_prompt_s(load, beside, p, beside + 1)
-    prompts = rate * tpot_s / p.requests_per_step
+def _open_answer(asked: _Asked, gap: _Gap) -> OpenLoop:
+    """Waits and stalls of prompts around the gap between tokens, then how far the slow ones are from the mean."""
+    load, rate, after_first, separate = asked.load, asked.rate, asked.after_first, asked.separate
+    tpot_s, decode_s, filled_s, asynchronous = gap.tpot_s, gap.decode_s, gap.filled_s, asked.scheduler.asynchronous
+    beside = np.zeros(rate.shape) if separate else gap.decodes - 1
+    own_s = own_prompt_s(load, beside, gap.prompts, beside + 1)
+    prompts = rate * tpot_s / gap.prompts.requests_per_step
     prompts = np.minimum(prompts / (1 + prompts) if separate else prompts, 1.0)
     step_s = (1 - prompts) * decode_s + prompts * filled_s
     residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
     busy = -np.expm1(-rate * (after_first * tpot_s + own_s))
-    queue_s, share = _prompt_queue(load, rate, beside, room_of(load, scheduler, decodes), demand)
-    wait_s = busy * (residual_s + scheduler.asynchronous * step_s)
+    queue_s, share = _prompt_queue(asked, beside, room_of(load, asked.scheduler, gap.decodes))
+    wait_s = busy * (residual_s + asynchronous * step_s)
     stall_s = share * (queue_s + own_s) / (1 - share)  # prompts left behind one's own, and those that join them
     slow = 1.0 if separate else np.maximum(1 - tpot_s / filled_s, 0.0)
     stalled_s = stall_s * slow / np.maximum(after_first, 1.0)
-    ttft_s, mean_tpot_s = times.request_s + own_s + wait_s + queue_s, tpot_s + stalled_s
-    wild_s = load.step_s(decodes + Z95 * np.sqrt(decodes - 1), 0.0, decodes) - decode_s
+    mean_tpot_s = tpot_s + stalled_s
+    wild_s = load.step_s(gap.decodes + Z95 * np.sqrt(gap.decodes - 1), 0.0, gap.decodes) - decode_s
     jitter_s = Z95 * np.sqrt(prompts / np.maximum(after_first, 1.0)) * (filled_s - decode_s * (not separate))
-    sigma = np.sqrt(np.log1p(demand.input_cv2))
+    sigma = np.sqrt(np.log1p(asked.demand.input_cv2))
     long_s = own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1)
-    late_s = np.where(prompts > 0.05, filled_s, decode_s) * (1 + scheduler.asynchronous) * (busy > 0.05)
-    ttft_p95_s = times.request_s + own_s + np.hypot(long_s, late_s + 3 * queue_s)
-    tpot_p95_s = mean_tpot_s + np.hypot(np.hypot(wild_s * tpot_s / decode_s, jitter_s), 2 * stalled_s)
-    running = rate * (after_first * mean_tpot_s + own_s)
+    late_s = np.where(prompts > 0.05, filled_s, decode_s) * (1 + asynchronous) * (busy > 0.05)
     return _open_result(
-        rate,
-        capacity,
-        demand,
-        _running_limit(times, demand, scheduler, 0)[0],
-        ttft_s,
-        mean_tpot_s,
-        ttft_p95_s,
-        tpot_p95_s,
-        running,
+        asked,
+        ttft_s=asked.request_s + own_s + wait_s + queue_s,
+        tpot_s=mean_tpot_s,
+        ttft_p95_s=asked.request_s + own_s + np.hypot(long_s, late_s + 3 * queue_s),
+        tpot_p95_s=mean_tpot_s + np.hypot(np.hypot(wild_s * tpot_s / decode_s, jitter_s), 2 * stalled_s),
+        running=rate * (after_first * mean_tpot_s + own_s),
     )
 
 
-def _open_static(
-    times: StepTimes,
-    load: Load,
-    demand: Demand,
-    scheduler: Scheduler,
-    rate: Array,
-    capacity: Array,
-    rounds: int,
-) -> OpenLoop:
+def _open_static(asked: _Asked, rounds: int) -> OpenLoop:
     """A batch holds what came during the batch before it."""
-    limit, _ = _running_limit(times, demand, scheduler, 0)
+
+    def batches(size: Array) -> tuple[Array, ...]:
+        return static_of(asked.load, size, asked.demand, asked.scheduler, asked.request_s)[:3]
 
     def implied(size: Array) -> Array:
-        return rate * size / static_of(load, size, demand, scheduler, times.request_s)[0]
+        return asked.rate * size / batches(size)[0]
 
-    size = _fixed_point(implied, np.ones(rate.shape), np.maximum(limit, 1.0), rounds)
-    batches_per_s, first_s, tpot_s = static_of(load, size, demand, scheduler, times.request_s)[:3]
+    size = _fixed_point(implied, np.ones(asked.rate.shape), np.maximum(asked.limit, 1.0), rounds)
+    batches_per_s, first_s, tpot_s = batches(size)
     batch_s = size / batches_per_s
-    busy = np.minimum(rate * batch_s, 1.0)
+    busy = np.minimum(asked.rate * batch_s, 1.0)
     return _open_result(
-        rate,
-        capacity,
-        demand,
-        limit,
-        first_s + busy * batch_s / 2,
-        tpot_s,
-        first_s + 0.95 * busy * batch_s,
-        1.2 * tpot_s,
-        rate * batch_s,
+        asked,
+        ttft_s=first_s + busy * batch_s / 2,
+        tpot_s=tpot_s,
+        ttft_p95_s=first_s + 0.95 * busy * batch_s,
+        tpot_p95_s=STATIC_TAIL * tpot_s,
+        running=asked.rate * batch_s,
     )
 
 
 def _open_result(
-    rate: Array,
-    capacity: Array,
-    demand: Demand,
-    limit: Array,
-    ttft_s: Array,
-    tpot_s: Array,
-    ttft_p95_s: Array,
-    tpot_p95_s: Array,
-    running: Array,
+    asked: _Asked, *, ttft_s: Array, tpot_s: Array, ttft_p95_s: Array, tpot_p95_s: Array, running: Array
 ) -> OpenLoop:
+    """Infinite latencies and all seats taken above capacity."""
+    rate, capacity = asked.rate, asked.capacity
     used = np.divide(rate, capacity, out=np.full_like(rate, np.inf), where=capacity > 0)
     ok = used < 1
     served: Array = np.where(ok, rate, capacity)
-    busy: Array = np.where(ok, running, limit)
+    busy: Array = np.where(ok, running, asked.limit)
     return OpenLoop(
-        output_tokens_per_s=served * demand.output_tokens,
+        output_tokens_per_s=served * asked.demand.output_tokens,
         requests_per_s=served,
         ttft_mean_s=np.where(ok, ttft_s, np.inf),
         tpot_mean_s=np.where(ok, tpot_s, np.inf),

@@ -13,10 +13,9 @@ import numpy as np
 from advisor.engine.plan import Lengths
 from advisor.engine.serving import burst, capacity_requests_per_s, closed_loop, open_loop
 from advisor.engine.simulate import Simulation, simulate
-from advisor.engine.steptime import POLICIES, STATIC, Client, Demand, Scheduler, StepTimes
+from advisor.engine.steptime import POLICIES, STATIC, Z95, Client, Demand, Scheduler, StepTimes
 
 GRID_TOKENS = 2.0 ** np.arange(16)
-Z95 = 1.6448536269514722
 
 
 @dataclass(frozen=True)
