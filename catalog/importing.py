@@ -3,9 +3,7 @@
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -13,6 +11,7 @@ from advisor.engine.checkpoint import checkpoint
 from advisor.engine.model import active_parameters, cross_kv_elements, from_shape, parameters
 from advisor.engine.possible import MOST_PARAMETERS
 from catalog import shapes
+from catalog.access import may_change
 from catalog.fixtures import FixtureError, Row
 from catalog.importers import hf
 from catalog.loading import upsert
@@ -69,7 +68,7 @@ def uploaded(upload: Any) -> str:
 def model_import(request: HttpRequest) -> HttpResponse:
     """Shows what a config.json describes; keeps it where this installation allows that."""
     form = ImportForm(request.POST or None, request.FILES or None)
-    context: dict[str, Any] = {"name": "models", "form": form, "may_keep": may_keep(request)}
+    context: dict[str, Any] = {"name": "models", "form": form, "may_keep": may_change(request.user)}
     if request.method == "POST" and form.is_valid():
         try:
             text, name, source = form.given()
@@ -83,11 +82,6 @@ def model_import(request: HttpRequest) -> HttpResponse:
     if "row" in context and not refused:
         context["form"] = ImportForm(initial=form.cleaned_data | {"config": text, "name": name, "hf_id": ""})
     return page(request, "import", context, status=422 if refused else 200)
-
-
-def may_keep(request: HttpRequest) -> bool:
-    """Staff; everyone where the installation is open and has no user yet."""
-    return bool(getattr(request.user, "is_staff", False) or (settings.OPEN and not User.objects.exists()))
 
 
 def keep(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:

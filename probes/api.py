@@ -11,8 +11,9 @@ from rest_framework.response import Response
 
 from advisor.api import Pages, StrictJSONParser, problems
 from advisor.problems import Conflict
+from catalog.access import may_change
 from probes import agents, jobs, results
-from probes.access import StaffChanges, may_change
+from probes.access import StaffChanges
 from probes.agent import spec as specs
 from probes.agent_api import Labels, Unprocessable
 from probes.models import Agent, Enrolment, Job, Measurement, Result

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from advisor.api import unique
+from advisor.workload_text import dotted, error
 from probes.agent.spec import KINDS
 
 MOST_DEPTH = 8
 MOST_ENTRIES = 5000
+MOST_WHOLE = 10**24
 UNKEPT = re.compile("[\0\ud800-\udfff]")
 Json = dict[str, Any]
 
@@ -26,7 +28,7 @@ class IntakeError(ValueError):
 
 
 def refused(field: str, message: str, allowed: str = "") -> IntakeError:
-    return IntakeError([{"field": field, "message": message, "allowed": allowed}])
+    return IntakeError([error(field, message, allowed)])
 
 
 # --- the format -------------------------------------------------------------------------------------------------
@@ -36,7 +38,7 @@ Note = Annotated[str, StringConstraints(max_length=2000)]
 Scalar = bool | int | float | Short | None
 Facts = dict[Short, Any]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
-Whole = Annotated[int, Field(ge=0, le=10**24)]
+Whole = Annotated[int, Field(ge=0, le=MOST_WHOLE)]
 
 
 class Strict(BaseModel):
@@ -128,15 +130,15 @@ def read(body: bytes, most_bytes: int) -> Json:
         raise refused("", f"the document has {len(body)} bytes", f"at most {most_bytes}")
     try:
         document = json.loads(body, object_pairs_hook=unique, parse_constant=no_constant)
-    except (ValueError, RecursionError) as error:
-        raise refused("", f"not JSON: {error}", "one JSON object in UTF-8") from None
+    except (ValueError, RecursionError) as trouble:
+        raise refused("", f"not JSON: {trouble}", "one JSON object in UTF-8") from None
     if not isinstance(document, dict):
         raise refused("", "not an object", "one JSON object")
     look_through(document)
     try:
         found = Document.model_validate(document)
-    except ValidationError as error:
-        raise IntakeError([entry(e) for e in error.errors()[:20]]) from None
+    except ValidationError as trouble:
+        raise IntakeError([error(dotted(e["loc"]), str(e["msg"])) for e in trouble.errors()[:20]]) from None
     started(found.started_at)
     return document
 
@@ -149,6 +151,8 @@ def look_through(value: Any, depth: int = 1) -> None:
     """Refuses what nests too deep, what is not finite (1e999 is read as infinity) and text that no database keeps."""
     if depth > MOST_DEPTH:
         raise refused("", "nested too deeply", f"at most {MOST_DEPTH} levels")
+    if isinstance(value, int) and abs(value) > MOST_WHOLE:
+        raise refused("", "a number has too many digits", f"whole numbers up to {MOST_WHOLE:.0e}")
     if isinstance(value, float) and not math.isfinite(value):
         raise refused("", "a number is not finite", "finite numbers")
     if isinstance(value, str) and UNKEPT.search(value):
@@ -156,11 +160,6 @@ def look_through(value: Any, depth: int = 1) -> None:
     if isinstance(value, dict | list):
         for inner in (*value, *value.values()) if isinstance(value, dict) else value:
             look_through(inner, depth + 1)
-
-
-def entry(error: Any) -> dict[str, str]:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]).lstrip(".")
-    return {"field": place, "message": str(error["msg"]), "allowed": ""}
 
 
 def started(text: str) -> datetime:

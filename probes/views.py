@@ -15,8 +15,9 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from catalog.access import may_change
 from probes import agents, forms, jobs, reading, results
-from probes.access import for_staff, may_change
+from probes.access import for_staff
 from probes.agent import build
 from probes.models import Agent, Job, Result
 

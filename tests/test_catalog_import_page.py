@@ -97,15 +97,16 @@ def test_an_upload_that_is_not_text_is_refused(client):
 
 
 @pytest.mark.django_db
-def test_with_users_only_staff_add_a_model_to_the_catalog(rf):
+def test_with_users_only_staff_add_a_model_to_the_catalog(settings):
     from django.contrib.auth.models import AnonymousUser, User
 
-    from catalog.importing import may_keep
+    from catalog.access import may_change
 
-    request = rf.get("/")
-    request.user = AnonymousUser()
-    assert may_keep(request)
-    request.user = User.objects.create_user("ada")
-    assert not may_keep(request)
-    request.user.is_staff = True
-    assert may_keep(request)
+    assert may_change(AnonymousUser())
+    settings.OPEN = False
+    assert not may_change(AnonymousUser())
+    settings.OPEN = True
+    ada = User.objects.create_user("ada")
+    assert not may_change(ada)
+    ada.is_staff = True
+    assert may_change(ada)

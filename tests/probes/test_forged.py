@@ -87,6 +87,7 @@ REFUSED: dict[str, Change] = {
     "a time of zero": lambda d: first(d)["time_s"].update(median=0.0, p10=0.0),
     "a negative time": lambda d: first(d)["time_s"].update(p10=-1.0),
     "percentiles out of order": lambda d: first(d)["time_s"].update(p10=1.0, p90=0.5),
+    "a power limit of four hundred digits": lambda d: d["device"].update(power_limit_w=10**400),
     "an unknown kind": lambda d: first(d).update(kind="shell"),
     "an unknown path": lambda d: first(d).update(path="hand-made"),
     "another format": lambda d: d.update(schema="assay-probe/2"),
