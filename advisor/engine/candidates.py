@@ -65,6 +65,7 @@ def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:
 
 
 def allowed(o: Offer, c: Constraints) -> bool:
+    """Whether the planner's constraints and site leave this offer."""
     return _left(o, c) and refusal(o, c) is None
 
 
@@ -182,6 +183,7 @@ def launchable(framework: Framework, model: Model) -> bool:
 
 
 def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
+    """Whether it has a stack of this chip, and is not kept to other vendors or kinds."""
     return bool(
         set(framework.stacks) & set(accelerator.stacks)
         and (not framework.vendors or accelerator.vendor in framework.vendors)

@@ -20,10 +20,12 @@ class Pool:
 
     @property
     def chips_per_replica(self) -> int:
+        """Of one lane."""
         return self.tp * self.pp * self.dp
 
     @property
     def chips(self) -> int:
+        """Of all replicas."""
         return self.chips_per_replica * self.replicas
 
 

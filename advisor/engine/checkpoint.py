@@ -45,6 +45,7 @@ def skipped(given: Config) -> tuple[str, ...]:
 
 
 def groups_of(size: int) -> str:
+    """In words; empty where no group is said."""
     return f"groups of {size}" if size > 0 else ""
 
 
@@ -73,6 +74,7 @@ def mxfp4(method: str, given: Config) -> Checkpoint:
 
 
 def bitsandbytes(method: str, given: Config) -> Checkpoint:
+    """LLM.int8 (arXiv 2208.07339), else four bits in groups of 64 (QLoRA, arXiv 2305.14314)."""
     if given.get("load_in_8bit") or given.get("_load_in_8bit"):
         return Checkpoint(method=method, weights_dtype="int8", activations_dtype="int8", left_out=skipped(given))
     kind = "nf4" if given.get("bnb_4bit_quant_type") == "nf4" else "fp4"

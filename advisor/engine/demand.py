@@ -27,7 +27,7 @@ def week_of(curve: str | Sequence[float]) -> tuple[float, ...]:
 
 def mean_fraction(week: Sequence[float]) -> float:
     """Mean load of a week as a share of its busiest hour."""
-    return sum(week) / WEEK_HOURS or 1.0 if week else 1.0
+    return (sum(week) / WEEK_HOURS if week else 1.0) or 1.0  # zero all week is refused where it is asked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,9 +19,8 @@ from .steptime import StepTimes
 TOKENS = (1, 2, 3, 5, 7)  # drafted before a verification, that are tried
 EAGLE_VOCAB = 32_000  # EAGLE-3 drafts over a shortened vocabulary (arXiv 2503.01840)
 MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # and the nodes of its tree (arXiv 2401.10774)
-DRAFT_SHARE = (
-    0.1  # of a step of the model: planning assumption; 0.02 in arXiv 2211.17192, without a server's fixed costs
-)
+DRAFT_SHARE = 0.1  # of a step of the model: ours; 0.02 in arXiv 2211.17192, without a server's fixed costs
+SHARE_KEY, SHOWN_KEY = "acceptance-", "tokens-a-step-"  # of the catalog's assumptions
 NAMES = {
     "eagle": "EAGLE-3 head (one layer on the model's own features)",
     "medusa": "Medusa heads (four, verified as a tree)",
@@ -194,13 +193,11 @@ def acceptances_of(rows: Mapping[str, Mapping[str, Any]]) -> tuple[Acceptance, .
     """`acceptance-METHOD-TASK`: share of drafted tokens; `tokens-a-step-METHOD-TASK`: where only that is published."""
     found = []
     for key, row in rows.items():
-        kind, _, rest = (
-            key.partition("acceptance-") if key.startswith("acceptance-") else key.partition("tokens-a-step-")
-        )
-        if kind or not rest:
+        a_step = key.startswith(SHOWN_KEY)
+        rest = key.removeprefix(SHOWN_KEY if a_step else SHARE_KEY)
+        if rest in (key, ""):
             continue
         method, _, task = rest.partition("-")
-        a_step = key.startswith("tokens-a-step-")
         found.append(
             Acceptance(
                 method=method,

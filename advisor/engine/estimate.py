@@ -65,10 +65,12 @@ class Estimate:
 
 
 def problem(text: str) -> Estimate:
+    """No figures, and why."""
     return Estimate(problem=text)
 
 
 def estimate(case: Case, resources: Resources, seed: int = 0) -> Estimate:
+    """The same of one case."""
     return estimate_all([case], resources, seed)[0]
 
 

@@ -52,6 +52,7 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
 
 
 def in_ms(seconds: float) -> str:
+    """Milliseconds for people; hours from a thousand seconds on."""
     if seconds >= 1000:
         return f"{seconds / 3600:.3g} h"
     return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"

@@ -151,6 +151,7 @@ class Interval(NamedTuple):
 
     @property
     def half_width(self) -> float:
+        """Half the distance between the factors: 0.2 is about 20 % to either side."""
         return (self.high - self.low) / 2
 
 

@@ -236,6 +236,7 @@ def _why(q: Quantization, s: Scored, bounds: Bounds) -> str:
 
 
 def check_of(workload: Workload, q: Quantization) -> str:
+    """How to find out what a format costs in this task."""
     if q.quality == "lossless":
         return "one smoke test"
     return CHECKS.get(workload.task, CHECKS["any"])

@@ -156,6 +156,7 @@ class Accelerator:
 
     @property
     def instances(self) -> int:
+        """Hardware instances that it is cut into; 1: whole."""
         return self.cut.instances if self.cut else 1
 
 

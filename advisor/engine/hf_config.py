@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from advisor.engine import hf_seq2seq
-from advisor.engine.checkpoint import checkpoint
-from advisor.engine.model import Attention, Block, Ffn, LatentAttention, Mixer, Model, Recurrent
-from advisor.engine.possible import refuse_impossible
+from . import hf_seq2seq
+from .checkpoint import checkpoint
+from .model import Attention, Block, Ffn, LatentAttention, Mixer, Model, Recurrent
+from .possible import refuse_impossible
 
 Config = Mapping[str, Any]
 
@@ -160,6 +160,7 @@ MOST_LAYERS = 10_000
 
 
 def layer_count(config: Config) -> int:
+    """Layers of the network; a ValueError where no network has so many."""
     count = need(config, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
     if not 0 < count <= MOST_LAYERS:
         raise ValueError(f"a number of layers between 1 and {MOST_LAYERS} was expected, not {count}")
@@ -286,6 +287,7 @@ def dense(config: Config, traits: Traits) -> Ffn:
 
 
 def expert_count(config: Config) -> int:
+    """Routed experts of a layer; 0: none."""
     return int(first(config, "n_routed_experts", "num_local_experts", "num_experts") or 0)
 
 

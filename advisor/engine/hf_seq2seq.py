@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.engine.model import Attention, Block, Ffn, Model
+from .model import Attention, Block, Ffn, Model
 
 Config = Mapping[str, Any]
 POSITION_S = 0.02  # of audio, Whisper
@@ -43,6 +43,7 @@ class Shape:
 
 
 def need(config: Config, name: str) -> int:
+    """A key that must be there; a ValueError names it."""
     if config.get(name) is None:
         raise ValueError(f"config.json of a {config.get('model_type')} lacks {name}")
     return int(config[name])
@@ -68,6 +69,7 @@ def from_config(config: Config, slug: str, native_dtype: str) -> Model:
 
 
 def attention(stack: Stack, *, causal: bool, cross: bool = False) -> Attention:
+    """As many key heads as query heads: none of these shares them."""
     return Attention(
         heads=stack.heads,
         kv_heads=stack.heads,
@@ -80,6 +82,7 @@ def attention(stack: Stack, *, causal: bool, cross: bool = False) -> Attention:
 
 
 def encoder(stack: Stack) -> Block:
+    """All layers of the encoder, which look both ways."""
     return Block(count=stack.layers, mixer=attention(stack, causal=False), ffn=stack.ffn, norms=2, stage="encoder")
 
 

@@ -86,6 +86,7 @@ def median_of(name: str, estimates: Sequence[float] | Array, source: str) -> Fig
 
 
 def spread_of(name: str, value: float, draws: Array, count: int, source: str) -> Figure:
+    """A value with the interval of its resampled draws, which holds it."""
     low, high = np.quantile(draws, [LOW, HIGH])
     return Figure(
         name=name,

@@ -47,6 +47,7 @@ class Lesson:
 
 
 def lesson(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequence[Line]) -> Lesson:
+    """From the two ledgers of an answer; without lines of decode: a model that generates nothing."""
     c, x, i = s.lane.choice, built.layouts, s.row_index
     running = max(s.verified.running_requests_mean, 1.0)
     phases = [_phase("prefill", prefill, 1.0, s)] + ([_phase("decode", decode, running, s)] if decode else [])

@@ -93,6 +93,7 @@ class Part:
 
     @property
     def chips(self) -> int:
+        """Of all replicas, spares included."""
         c = self.lane.choice
         return self.replicas * c.tp * c.pp * c.dp
 
@@ -112,6 +113,7 @@ class Mix:
 
 
 def no_mix(reason: str, single: float) -> Mix:
+    """No parts, and why; `single`: USD per hour of the best single choice."""
     nan = math.nan
     return Mix(
         parts=(), reason=reason, usd_per_hour=nan, single_usd_per_hour=single,

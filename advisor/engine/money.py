@@ -72,6 +72,7 @@ class Licence:
     framework: str = ""  # what it is for; empty: whatever runs
 
     def covers(self, vendor: str, framework: str) -> bool:
+        """Whether it is paid for a chip of this vendor under this framework."""
         return self.vendor in ("", vendor) and self.framework in ("", framework)
 
 
@@ -81,6 +82,7 @@ def licence_usd_per_hour(licences: Sequence[Licence], vendor: str, framework: st
 
 
 def monthly_rate(discount_fraction: float) -> float:
+    """The rate that compounds over twelve months to this one a year."""
     return math.expm1(math.log1p(discount_fraction) / 12.0)  # exact where the discount is almost nothing
 
 
@@ -100,6 +102,7 @@ class Part:
 
 
 def total_usd_per_hour(parts: Sequence[Part]) -> float:
+    """All parts of an hour together, without a loss by rounding."""
     return math.fsum(part.usd_per_hour for part in parts)
 
 
@@ -109,6 +112,7 @@ def capital_usd(purchase_usd: float, a: Assumptions) -> float:
 
 
 def life_months(a: Assumptions) -> int:
+    """Whole months over which a purchase is written off, at least one."""
     return max(round(a.life_years * 12.0), 1)
 
 

@@ -41,7 +41,7 @@ class Situation:
     built: Lanes
 
     @property
-    def sizes(self) -> list[Attention | LatentAttention]:
+    def attentions(self) -> list[Attention | LatentAttention]:
         return [b.mixer for b in self.model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
 
 
@@ -76,8 +76,8 @@ def buckets(x: Situation) -> Pitfall | None:
     return Pitfall(
         slug="buckets",
         what=f"programs are compiled for shapes: up to {most:,} tokens that is about {count} buckets of doubling "
-        "length, "
-        "each compiled before its first request, and a prompt just above one is padded to nearly twice its length",
+        "length, each compiled before its first request, and a prompt just above one is padded to nearly twice its "
+        "length",
         remedy="choose buckets by your own histogram of lengths; compile all of them before traffic comes",
         source="scheduling notes of the framework in the catalog; doubling is the usual choice (planning assumption)",
     )
@@ -91,8 +91,7 @@ def beyond_graphs(x: Situation) -> Pitfall | None:
     return Pitfall(
         slug="beyond_graphs",
         what=f"steps of more than {f.graph_max_tokens:,} tokens are launched layer by layer: {floor_s * 1e3:.0f} "
-        "ms of host "
-        "time, longer than the chip needs for a mean prompt",
+        "ms of host time, longer than the chip needs for a mean prompt",
         remedy="a faster host core, larger captured sizes, or fewer and larger chunks",
         source="eager_s_per_layer of the framework's calibration",
     )
@@ -107,7 +106,7 @@ def alignment(x: Situation) -> Pitfall | None:
         if block.ffn is not None:
             split = c.tp if block.ffn.experts <= 1 else (c.moe_tp or max(c.tp * c.dp // c.ep, 1))
             found["feed-forward width a chip"] = block.ffn.inner / split
-    for mixer in x.sizes:
+    for mixer in x.attentions:
         if isinstance(mixer, Attention):
             found["attention width a chip"] = mixer.heads * mixer.head_dim / c.tp
     off = [f"{name} {size:,g}" for name, size in found.items() if size % TILE]
@@ -122,7 +121,7 @@ def alignment(x: Situation) -> Pitfall | None:
 
 
 def head_split(x: Situation) -> Pitfall | None:
-    a, heads = x.s.lane.choice.accelerator, {m.heads for m in x.sizes}
+    a, heads = x.s.lane.choice.accelerator, {m.heads for m in x.attentions}
     reach = max(a.links[0].chips if a.links else 1, a.chips_per_host)
     closed = [n for n in (2, 4, 8, 16) if n <= reach and any(h % n for h in heads)]
     if not closed:
@@ -143,8 +142,7 @@ def vocabulary(x: Situation) -> Pitfall | None:
     return Pitfall(
         slug="vocabulary_padding",
         what=f"a vocabulary of {x.model.vocab:,} is padded by {rows:,} rows to split into multiples of "
-        f"{VOCAB_TILE} over "
-        f"{x.s.lane.choice.tp} chip{'s' if x.s.lane.choice.tp > 1 else ''}",
+        f"{VOCAB_TILE} over {x.s.lane.choice.tp} chip{'s' if x.s.lane.choice.tp > 1 else ''}",
         remedy="nothing to do; adapters and tokens that you add must not push it over the next multiple",
         source="vLLM and SGLang pad sharded vocabularies to 64 rows (their vocabulary-parallel layer), not re-read",
     )
@@ -165,8 +163,8 @@ def engines(x: Situation) -> Pitfall | None:
 
 def replicated_kv(x: Situation) -> Pitfall | None:
     tp = x.s.lane.choice.tp
-    kv = [m.kv_heads for m in x.sizes if isinstance(m, Attention) and not m.cross]
-    latent = any(isinstance(m, LatentAttention) for m in x.sizes)
+    kv = [m.kv_heads for m in x.attentions if isinstance(m, Attention) and not m.cross]
+    latent = any(isinstance(m, LatentAttention) for m in x.attentions)
     copies = tp if latent else max((tp / h for h in kv), default=1.0)
     if copies <= 1:
         return None
@@ -187,8 +185,7 @@ def no_peers(x: Situation) -> Pitfall | None:
     return Pitfall(
         slug="pcie_peers",
         what=f"{c.tp * c.dp} chips exchange over PCIe; where the driver, an IOMMU or the card forbids peer "
-        "access, every "
-        "all-reduce goes through host memory",
+        "access, every all-reduce goes through host memory",
         remedy="check p2pBandwidthLatencyTest or `nvidia-smi topo -p2p r` on the host before you commit; else "
         "replicas of one chip",
         source="links of the accelerator in the catalog; GeForce drivers leave peer access out",
@@ -229,8 +226,7 @@ def memory_share(x: Situation) -> Pitfall | None:
     return Pitfall(
         slug="memory_fraction",
         what=f"{f.name} takes {f.memory_fraction:.0%} of a chip when it starts and leaves {spare:.1f} GiB to "
-        "everything "
-        f"else; a second process on the chip makes the start fail{tight}",
+        f"everything else; a second process on the chip makes the start fail{tight}",
         remedy="one server a chip; raise the share only after a day of real lengths, lower it for adapters or a draft",
         source=f.source or "documentation of the framework",
     )
@@ -256,8 +252,7 @@ def cold_start(x: Situation) -> Pitfall | None:
     return Pitfall(
         slug="cold_start",
         what=f"a new replica reads {weights:,.0f} GB of weights before its first token ({weights:,.0f} s for each "
-        "GB/s of "
-        "storage), then compiles and captures",
+        "GB/s of storage), then compiles and captures",
         remedy="weights on the host's disk, a kept compile cache, and one replica more than the load needs while "
         "another starts",
         source="bytes of this plan; one case of 142 s weights and 39 s compiling at route179.dev (read 2026-11-21)",

@@ -90,9 +90,8 @@ class Workload:
     drafts: bool = True  # tried among the variants
     apart: bool = True  # pools of their own for prefill and decode tried among them
     host_cache_hit_fraction: float | None = None  # of a prompt, beside the share found on the chip; None: not stated
-    task: str = (
-        "any"  # what the tokens are for, see Task of the workload file: how well drafts hold, what a format may cost
-    )
+    # what the tokens are for, see Task of the workload file: how well drafts hold, what a format may cost
+    task: str = "any"
 
     @property
     def given_tokens(self) -> float:

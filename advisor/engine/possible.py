@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from advisor.engine.model import Attention, Block, Model, parameters
+from .model import Attention, Block, Model, parameters
 
 # Bounds of ours, far beyond any published network: above them a figure is a mistake, and a loop over it never ends.
 MOST_OF_ANYTHING = 10**9

@@ -70,6 +70,7 @@ class Counts:
 
 
 def counts_of(catalog: Catalog) -> Counts:
+    """Frameworks, sellers and makers of what the catalog sells."""
     chips = {o.accelerator for o in catalog.offers}
     sold = [a for a in catalog.accelerators if a.slug in chips]
     running: dict[str, set[str]] = defaultdict(set)
@@ -143,6 +144,7 @@ def team(workload: Workload, chip: Accelerator, framework: Framework) -> Score:
 
 
 def to_buy(offer: Offer) -> bool:
+    """Whether hosts of this offer are bought and have to be delivered."""
     return offer.acquisition == "own" and offer.term != OWNED
 
 
@@ -227,4 +229,5 @@ class Declared:
 
 
 def declared(workload: Workload, catalog: Catalog) -> Declared:
+    """The scores of this question, counted once."""
     return Declared(workload=workload, catalog=catalog, counts=counts_of(catalog))

@@ -63,6 +63,7 @@ def held(o: Offer, instances: int) -> int:
 
 
 def bought(o: Offer, instances: int) -> int:
+    """Of so many hosts of an offer, those that have to be bought."""
     return 0 if o.term == OWNED else instances - held(o, instances)
 
 

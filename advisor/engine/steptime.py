@@ -172,6 +172,7 @@ def _capped_sum(start: Array, end: Array, cap: Array) -> Array:
 
 
 def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
+    """The step times as this demand feels them: shape (N,) with `extra_axes` more, to broadcast against loads."""
     shape = (-1,) + (1,) * extra_axes
     t = {name: getattr(times, name).reshape(shape) for name in StepTimes.__slots__ if name not in SHARED}
     i, o, hit = demand.input_tokens, demand.output_tokens, demand.cached_fraction

@@ -35,6 +35,7 @@ class Money:
 
 
 def cents(usd: float) -> Decimal:
+    """To the cent, halves to the even one."""
     return Decimal(repr(float(usd))).quantize(CENT, rounding=ROUND_HALF_EVEN)
 
 
@@ -62,6 +63,7 @@ class Bill:
 
     @property
     def usd_per_month(self) -> float:
+        """An average month, what is bought spread over its life."""
         return total_usd_per_hour(self.parts) * HOURS_PER_MONTH
 
     @property
@@ -82,6 +84,7 @@ class Flow:
 
     @property
     def total_usd(self) -> float:
+        """What leaves in this month, less what the hardware is then worth."""
         return self.capital_usd + self.running_usd - self.value_left_usd
 
 
@@ -125,6 +128,7 @@ def _value_left(bill: Bill, held_months: int) -> float:
 
 
 def net_present_usd(found: Sequence[Flow]) -> float:
+    """What all the cash is worth today."""
     return math.fsum(flow.present_usd for flow in found)
 
 

@@ -30,12 +30,12 @@ from .techniques import Technique
 from .trials import Scored
 from .verify import scheduler_of
 
-__all__ = ["Measured", "OptimisationPlan", "Setup", "Step", "measured", "optimisation_plan"]
 SCORE_BYTES = 8.0  # of one score and layer without fused attention: written and read, before and after the softmax
 SEATS = np.unique(np.round(np.geomspace(1, CONCURRENCY[-1], 48)))  # finer than the search's: gains are ratios of these
 # host time of a layer that is neither compiled nor in a graph: --enforce-eager takes 13.65 ms a step of 32 layers with
 # one request on an H200's machine (vLLM 0.24.0, 2026-11-21, docs/predicted-and-measured.md)
 EAGER_S_PER_LAYER = 13.65e-3 / 32
+UNBOUNDED = 1024  # ours: requests of a static batch at most; the memory decides before, but for the smallest models
 PAIRS = 2.0  # a plain kernel computes the half that the causal mask drops as well
 
 
@@ -211,9 +211,10 @@ def unfused_s_per_pair(model: Model, tp: int, memory_bytes_per_s: float) -> floa
 
 
 def scheduler_for(s: Setup) -> Scheduler:
+    """The framework's own, or batches to their end: of one request, or of as many as the cache holds."""
     if s.batching == "continuous":
         return scheduler_of(s.lane)
-    return replace(scheduler_of(s.lane, static=True), max_running_requests=1 if s.batching == "one" else 1024)
+    return replace(scheduler_of(s.lane, static=True), max_running_requests=1 if s.batching == "one" else UNBOUNDED)
 
 
 def transfer_s(workload: Workload, lane: Lane, built: Lanes, i: int) -> float:
@@ -354,6 +355,7 @@ def _chain(plan: Setup, base: Setup) -> Iterator[Change]:
 
 
 def counted_chips(lane: Lane) -> str:
+    """How many chips a replica takes, in words."""
     n = lane.choice.tp * lane.choice.dp * lane.choice.pp
     return f"{n} chip{'s' if n != 1 else ''} a replica"
 

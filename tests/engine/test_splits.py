@@ -1,6 +1,7 @@
 """What parallelism divides, it divides exactly: parts on all chips make up the whole, and more of them hold no less."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from advisor.engine.layout import layouts
 from advisor.engine.memory import kv_bytes_per_sequence, weights_bytes
 from advisor.engine.model import Attention, Block, Ffn, LatentAttention, Model
+from advisor.engine.plan import Quantization
 from advisor.engine.search import search
 from advisor.engine.serving import closed_loop
-from advisor.engine.step import linear_operators
+from advisor.engine.step import Layouts, linear_operators
 from advisor.engine.steptime import PREFILL_FIRST, Demand, Scheduler, causal_pairs
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, chip, lane, question
 from tests.engine.serving_cases import lane as step_times
@@ -32,7 +34,7 @@ LATENT = replace(
 models = st.sampled_from([LLAMA_8B, MIXED_EXPERTS, LATENT])
 
 
-def spread(model: Model, form, **sizes: int):
+def spread(model: Model, form: Quantization, **sizes: Any) -> Layouts:
     return layouts(model, [lane(chip("any"), form, routing_evenness=10.0, **sizes).choice])
 
 
