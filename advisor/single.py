@@ -26,13 +26,13 @@ from advisor.engine.steptime import Demand
 from advisor.engine.verify import scheduler_of
 from advisor.intervals import interval_fractions
 from advisor.offers import usual_host_watts
-from advisor.result import UNMEASURED, bound_of, line_json, token_costs
+from advisor.result import PERCENTILES, bound_of, line_json, token_costs
 from advisor.rounding import number
+from advisor.words import UNMEASURED
 from advisor.workload_text import WorkloadError, error
 
 GIB = 2.0**30
 Json = dict[str, Any]
-PERCENTILES = ("mean", "p50", "p95", "p99")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,9 +8,9 @@ from django.test import Client
 
 from advisor import charts, mixing, reading
 from advisor.finance import rent_of_one
-from advisor.result import quoted, whence
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.tuning_charts import waterfall
+from advisor.words import quoted, whence
 from tests import sample_advice
 
 
