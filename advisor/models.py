@@ -53,7 +53,10 @@ class Advice(models.Model):
 
     class Meta:
         ordering = ["-created_at"]
-        indexes = [models.Index(fields=["state", "lease_until"])]
+        indexes = [
+            models.Index(fields=["state", "lease_until"]),
+            models.Index(fields=["organisation", "-created_at"], name="newest_advice"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["organisation", "idempotency_key"], condition=~Q(idempotency_key=""), name="one_advice_a_key"

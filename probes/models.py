@@ -103,6 +103,7 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=["state", "not_before_at", "requested_at"]),
             models.Index(fields=["state", "lease_expires_at"]),
+            models.Index(fields=["organisation", "-requested_at"], name="newest_job"),
         ]
         constraints = [
             models.CheckConstraint(
@@ -169,7 +170,10 @@ class Result(models.Model):
 
     class Meta:
         ordering = ["-received_at", "-pk"]
-        indexes = [models.Index(fields=["state", "fitted_at"])]
+        indexes = [
+            models.Index(fields=["state", "fitted_at"]),
+            models.Index(fields=["organisation", "-received_at", "-id"], name="newest_result"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["job", "attempt"], condition=Q(job__isnull=False), name="one_result_an_attempt"

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from advisor import advise
 from catalog.models import Accelerator
-from probes import jobs
+from probes import jobs, results
 from probes.models import Agent, Job, Result
 from tests import sample_advice
 
@@ -80,3 +80,17 @@ def test_looking_at_an_advice_does_not_read_its_snapshot(client: Client, state: 
     found: Any = sample_advice.advice(state=state, snapshot={"asked_on": "2026-01-01"})
     for url in (f"/advice/{found.pk}", f"/api/v1/advice/{found.pk}"):
         assert not [sql for sql in queries(client, url) if '"snapshot"' in sql]
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL reads an empty table without any index")
+@pytest.mark.parametrize(
+    ("newest", "index"),
+    [
+        (advise.visible, "newest_advice"),
+        (jobs.visible, "newest_job"),
+        (results.visible, "newest_result"),
+    ],
+)
+def test_the_newest_page_is_found_by_an_index_however_many_there_are(newest: Callable[[], Any], index: str) -> None:
+    plan = newest()[:50].explain()
+    assert index in plan and "TEMP B-TREE" not in plan
