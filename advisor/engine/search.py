@@ -32,7 +32,7 @@ from .plan import Rejection, Workload
 from .scores import declared
 from .trials import Scored, Trials
 from .variants import TRIED, variants
-from .viewpoints import bounded, winners, with_winners
+from .viewpoints import bettered, bounded, winners, with_winners
 
 __all__ = [
     "CONCURRENCY",
@@ -141,13 +141,15 @@ def search(
     if not choice_alone:
         rejections += refused + narrowed(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, left = _decide(workload, trials, scale, tell)
+    found = winners(workload, trials, scale) if ranked else {}
+    ranked = bettered(workload, ranked, found, scale)
     tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else TRIED]
     others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(tried)}
     if workload.variants == "adopt":
         ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
         ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
         others = {}
-    shown, views = with_winners(ranked, winners(workload, trials, scale) if ranked else {})
+    shown, views = with_winners(ranked, found)
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     left = [r for r in left if r.accelerator not in ranked_slugs]
     tell("saying why not the others", 0.95)

@@ -4,8 +4,10 @@ Fastest, greenest and simplest are sought among what costs at most five times as
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from .choose import Scale, best_of_chip, final_score, promise, rows_by_chip, table_scores
 from .evaluate import meets, reoffered
@@ -47,6 +49,7 @@ def bounded(workload: Workload, trials: Trials, scale: Scale) -> tuple[Workload,
 def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Scored]:
     """The winner of each view; none where nothing holds, and no greenest where no power is known."""
     found: dict[str, Scored] = {}
+    posed: dict[str, Workload] = {}
     within = workload.constraints
     by_offers = {(workload.objective == CARBON): trials}
     for view, objective in OBJECTIVES.items():
@@ -56,11 +59,19 @@ def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Sc
             by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
         best = _winner(asked, by_offers[green], scale)
         if best is not None and not (green and math.isnan(best.watts)):
-            found[view] = best
+            found[view], posed[view] = best, asked
             if view == "cheapest":
                 most = DEAREST_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
                 within = replace(within, max_usd_per_month=min(within.max_usd_per_month or most, most))
-    return found
+    return {view: _best_of(posed[view], found[view], found.values(), scale) for view in found}
+
+
+def _best_of(asked: Workload, own: Scored, others: Iterable[Scored], scale: Scale) -> Scored:
+    """A view's own winner, unless another view came upon a better one that it can pay."""
+    most = asked.constraints.max_usd_per_month or math.inf
+    pool = [own, *(s for s in others if s.usd_per_hour * HOURS_PER_MONTH <= most)]
+    scores = [final_score(asked, s, scale) for s in pool]
+    return pool[int(np.nanargmin(scores))]  # of equals the view's own
 
 
 def _winner(workload: Workload, trials: Trials, scale: Scale) -> Scored | None:
@@ -79,10 +90,24 @@ def _winner(workload: Workload, trials: Trials, scale: Scale) -> Scored | None:
     return best
 
 
+def bettered(workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale) -> list[Scored]:
+    """The ranked, each chip with the best for the question of all that was simulated for it and holds."""
+
+    def score(s: Scored) -> tuple[float, float, int]:
+        return final_score(workload, s, scale), s.usd_per_hour, s.row_index
+
+    def slug(s: Scored) -> str:
+        return s.lane.choice.accelerator.slug
+
+    return sorted((min([s, *(o for o in found.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score)
+
+
 def with_winners(ranked: Sequence[Scored], found: Mapping[str, Scored]) -> tuple[list[Scored], dict[str, int]]:
     """The ranked with the winners that are not among them behind, and where each view's winner then is."""
     shown, places = list(ranked), {}
     for view, best in found.items():
+        if view == "cheapest":
+            best = min([best, *ranked], key=lambda s: s.usd_per_hour)
         place = next((k for k, s in enumerate(shown) if same(s, best)), len(shown))
         shown += [best] if place == len(shown) else []
         places[view] = place

@@ -19,6 +19,7 @@ from advisor.engine.search import Answer, frontier, output_bill_usd_per_hour, se
 from advisor.engine.serving import closed_loop, open_loop
 from advisor.engine.trials import Design, Trials
 from advisor.engine.verify import scheduler_of
+from advisor.engine.viewpoints import bettered, with_winners
 from tests.engine.catalog_sample import LLAMA_70B, VLLM, catalog, offer, question
 
 HARD = question(slo=Slo(ttft_p95_s=0.05, tpot_p95_s=0.0018))
@@ -173,6 +174,15 @@ def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: Answer):
     assert sorted(ranked) == list(range(1, len(easy.shown) + 1))
     for rank, s in enumerate(easy.ranked, 1):
         assert (ranked[rank].chips, ranked[rank].usd_per_hour) == (s.chips, s.usd_per_hour)
+
+
+def test_a_cheaper_design_that_a_view_came_upon_takes_its_chips_place(easy: Answer):
+    dear = easy.ranked[-1]
+    cheap = replace(dear, parts=tuple(replace(p, usd_per_hour=p.usd_per_hour / 1e3) for p in dear.parts))
+    ranked = bettered(question(), easy.ranked, {"fastest": cheap}, easy.scale)
+    assert ranked[0] is cheap and len(ranked) == len(easy.ranked)
+    _, views = with_winners(ranked, {"cheapest": dear})
+    assert views == {"cheapest": 0}
 
 
 def test_memory_parts_add_up_to_what_the_framework_may_fill(easy: Answer):
