@@ -117,8 +117,13 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
         if excess(workload, seen) <= 1:
             return _scored(workload, catalog, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s)
         late = workload.slo.ttft_p95_s is not None and seen.ttft_p95_s > workload.slo.ttft_p95_s
-        prefill, decode = (prefill + 1, decode) if late else (prefill, decode + 1)
+        prefill, decode = (grown(prefill), decode) if late else (prefill, grown(decode))
     return None
+
+
+def grown(replicas: int) -> int:
+    """One replica more, or a twentieth where there are many: a pool of thousands is not grown one by one."""
+    return replicas + max(1, replicas // 20)
 
 
 def pool_sizes(workload: Workload, built: Lanes, index: int, lane: Lane) -> tuple[int, int, int] | None:

@@ -11,7 +11,7 @@ from advisor.engine.launch import launch
 from advisor.engine.launch_variants import draft_words, trtllm_lines
 from advisor.engine.plan import Lengths, Slo, Workload
 from advisor.engine.search import Answer, Scored, search
-from advisor.engine.variants import pool_sizes
+from advisor.engine.variants import grown, pool_sizes
 from tests.engine.catalog_sample import LLAMA_8B, SGLANG, VLLM, catalog, offer, question
 
 NGRAM = Acceptance(method="ngram", task="summarisation", accepted_fraction=0.7, source="sample")
@@ -103,3 +103,11 @@ def test_each_pool_has_a_script_of_its_own(pooled: Answer) -> None:
     assert "kv_role" in files["serve.sh"] and "kv_role" in files["serve-prefill.sh"]
     pools = first(pooled).pools
     assert pools is not None and f"prefill pool: {pools.prefill_replicas} replicas" in files["serve-prefill.sh"]
+
+
+def test_a_pool_of_thousands_grows_in_few_steps_and_a_small_one_by_one() -> None:
+    assert [grown(n) for n in (1, 2, 39)] == [2, 3, 40]
+    steps, replicas = 0, 10_000
+    while replicas < 20_000:
+        steps, replicas = steps + 1, grown(replicas)
+    assert steps < 20
