@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor import accuracy, api, finance, load_test_views
+from advisor import accuracy, api, finance_views, load_test_views
 
 urlpatterns = [
     path("", api.Root.as_view(), name="api-root"),
@@ -8,7 +8,7 @@ urlpatterns = [
     path("advice/<uuid:pk>", api.AdviceDetail.as_view(), name="api-advice"),
     path("advice/<uuid:pk>/cancel", api.CancelAdvice.as_view(), name="api-advice-cancel"),
     path("advice/<uuid:pk>/result", api.AdviceResult.as_view(), name="api-advice-result"),
-    path("advice/<uuid:pk>/documents/<str:name>", finance.Document.as_view(), name="api-advice-document"),
+    path("advice/<uuid:pk>/documents/<str:name>", finance_views.Document.as_view(), name="api-advice-document"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.LoadTests.as_view(), name="api-load-tests"),
     path("estimate", api.EstimateOne.as_view(), name="api-estimate"),
     path("fidelity", accuracy.Fidelity.as_view(), name="api-fidelity"),

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor import accuracy, finance, load_test_views, views
+from advisor import accuracy, finance_views, load_test_views, views
 
 urlpatterns = [
     path("", views.ask, name="ask"),
@@ -18,8 +18,8 @@ urlpatterns = [
     path("advice/<uuid:pk>/workload.yaml", views.export_workload, name="advice-workload"),
     path("advice/<uuid:pk>/options.csv", views.export_csv, name="advice-csv"),
     path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),
-    path("advice/<uuid:pk>/documents/<str:name>", finance.page, name="advice-document"),
+    path("advice/<uuid:pk>/documents/<str:name>", finance_views.page, name="advice-document"),
     path("s/<str:token>", views.shared, name="shared"),
-    path("s/<str:token>/documents/<str:name>", finance.shared_page, name="shared-document"),
+    path("s/<str:token>/documents/<str:name>", finance_views.shared_page, name="shared-document"),
     path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),
 ]
