@@ -1,4 +1,4 @@
-"""Papers for those who pay: decision memo, bill of materials, assumptions, monthly cash flow (finance_views.py shows them)."""
+"""Papers for those who pay: decision memo, bill of materials, assumptions, cash flow (shown by finance_views.py)."""
 
 import csv
 import io
