@@ -21,6 +21,7 @@ EAGLE_VOCAB = 32_000  # EAGLE-3 drafts over a shortened vocabulary (arXiv 2503.0
 MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # and the nodes of its tree (arXiv 2401.10774)
 DRAFT_SHARE = 0.1  # of a step of the model: ours; 0.02 in arXiv 2211.17192, without a server's fixed costs
 SHARE_KEY, SHOWN_KEY = "acceptance-", "tokens-a-step-"  # of the catalog's assumptions
+WAITS = {"step_s": "draft-step-ms", "pass_s": "draft-pass-ms"}  # assumptions, ms; none in older snapshots
 NAMES = {
     "eagle": "EAGLE-3 head (one layer on the model's own features)",
     "medusa": "Medusa heads (four, verified as a tree)",
@@ -66,6 +67,8 @@ class Acceptance:
     accepted_fraction: float  # of drafted tokens, each given that those before it held
     shown_tokens: float = 0.0  # of a whole step, where the source states only that (trees)
     source: str = ""
+    step_s: float = 0.0  # that a verifying step waits for the host beyond a plain one
+    pass_s: float = 0.0  # and for each drafting pass before it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +85,7 @@ class Draft:
     task: str
     source: str
     model: Model | None = None  # the drafting model where it is one of its own: its passes are computed from its shape
+    host_s: float = 0.0  # that a step waits for the host, all passes
 
 
 def shown(accepted_fraction: float, tokens: int) -> float:
@@ -167,6 +171,7 @@ def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float, own
     positions = MEDUSA_POSITIONS - 1 if draft.method == "medusa" else draft.tokens
     if draft.method == "ngram":
         times = searched(times, draft.shown_tokens)
+    times = replace(times, serial_s=times.serial_s + draft.host_s)
     return drafted(
         times,
         positions,
@@ -192,6 +197,7 @@ def searched(times: StepTimes, shown_tokens: float) -> StepTimes:
 def acceptances_of(rows: Mapping[str, Mapping[str, Any]]) -> tuple[Acceptance, ...]:
     """`acceptance-METHOD-TASK`: share of drafted tokens; `tokens-a-step-METHOD-TASK`: where only that is published."""
     found = []
+    waits = {name: rows.get(key, {}).get("value", 0.0) * 1e-3 for name, key in WAITS.items()}
     for key, row in rows.items():
         a_step = key.startswith(SHOWN_KEY)
         rest = key.removeprefix(SHOWN_KEY if a_step else SHARE_KEY)
@@ -205,6 +211,7 @@ def acceptances_of(rows: Mapping[str, Mapping[str, Any]]) -> tuple[Acceptance, .
                 accepted_fraction=0.0 if a_step else row["value"],
                 shown_tokens=row["value"] if a_step else 0.0,
                 source=row["source"],
+                **(waits if method != "ngram" else {}),  # whose search has figures of its own
             )
         )
     return tuple(found)
@@ -252,6 +259,7 @@ def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iter
             task=row.task,
             source=row.source,
             model=own,
+            host_s=row.step_s + (0.0 if row.method == "medusa" else k * row.pass_s),
         )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.drafting import Acceptance, drafted, drafts_of, methods_of, shown, with_draft
+from advisor.engine.drafting import Acceptance, acceptances_of, drafted, drafts_of, methods_of, shown, with_draft
 from advisor.engine.lane import lanes
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, chip, lane
 
@@ -65,3 +65,26 @@ def test_it_pays_for_one_and_stops_paying_for_many() -> None:
     fast = with_draft(plain, draft, own.choice, 1024.0)
     ratio = fast.linear_s[0] / plain.linear_s[0]
     assert ratio[0] < 0.6 and ratio[int(np.searchsorted(plain.grid_tokens, 1024))] > 1.0
+
+
+def test_passes_and_the_step_wait_for_the_host() -> None:
+    rows = {
+        "acceptance-eagle-chat": {"value": 0.7, "source": "sample"},
+        "acceptance-ngram-chat": {"value": 0.4, "source": "sample"},
+        "tokens-a-step-medusa-chat": {"value": 2.5, "source": "sample"},
+        "draft-step-ms": {"value": 2.0, "source": "sample"},
+        "draft-pass-ms": {"value": 1.0, "source": "sample"},
+    }
+    eagle, ngram, medusa = acceptances_of(rows)
+    waits = {d.tokens: d.host_s for d in drafts_of(LLAMA_8B, eagle)}
+    assert waits[1] == pytest.approx(3e-3) and waits[7] == pytest.approx(9e-3)
+    assert {d.host_s for d in drafts_of(LLAMA_8B, ngram)} == {0.0}
+    assert [d.host_s for d in drafts_of(LLAMA_8B, medusa)] == pytest.approx([2e-3])
+    own, draft = ideal_lane(), next(d for d in drafts_of(LLAMA_8B, eagle) if d.tokens == 3)
+    quick, slow = (with_draft(times(), d, own.choice, 1.0).serial_s for d in (replace(draft, host_s=0.0), draft))
+    assert slow - quick == pytest.approx(5e-3 / shown(0.7, 3))
+
+
+def test_an_older_snapshot_has_no_waits() -> None:
+    (eagle,) = acceptances_of({"acceptance-eagle-chat": {"value": 0.7, "source": "sample"}})
+    assert {d.host_s for d in drafts_of(LLAMA_8B, eagle)} == {0.0}
