@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from advisor.claim_orders import CHECKS as ORDERS
 from advisor.claim_probes import CHECKS as PROBED
 from advisor.claim_training import CHECKS as TRAINING
 from advisor.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding
@@ -169,10 +170,6 @@ def frameworks(desk: Desk) -> Finding:
     )
 
 
-def needs_probe(what: str) -> Check:
-    return lambda desk: unknown(f"{what} Measure it with the probes.")
-
-
 def speculation(desk: Desk) -> Finding:
     def leviathan(a: float, k: int, cost: float) -> float:
         return (1 - a ** (k + 1)) / (1 - a) / (k * cost + 1)
@@ -303,12 +300,6 @@ def tpu_cheaper(desk: Desk) -> Finding:
     )
 
 
-def hybrid(desk: Desk) -> Finding:
-    return unknown(
-        "Depends on how much is trained and how much served, which is not stated; each half is claims c12 to c14."
-    )
-
-
 def per_watt(desk: Desk) -> Finding:
     said = []
     for slug in (A100, H100, "tpu-v5p", "b100"):
@@ -372,34 +363,23 @@ def million_a_day(desk: Desk) -> Finding:
     )
 
 
-def cold_start(desk: Desk) -> Finding:
-    size = 2.0 * parameters(desk.model(LLAMA_70B)) / GB
-    return unknown(
-        "Start-up is not modelled; reading the weights alone is a lower bound.",
-        f"{size / 3:.0f} s to read {size:.0f} GB at 3 GB/s",
-    )
-
-
 def order_of_steps(desk: Desk) -> Finding:
-    return unknown(
-        "Advice on an order of steps, not a figure; the launch files take the steps that the answer rests on."
-    )
+    return unknown("Advice on an order of steps of training, which is not modelled.")
 
 
 CHECKS: dict[str, Check] = {
-    **TRAINING, **PROBED,
+    **TRAINING, **PROBED, **ORDERS,
     "c01": weights, "c02": one_pass(H100, 42), "c03": one_pass(A100, 70),
     "c04": decode_at(1, 20), "c05": decode_at(32, 400), "c06": decode_at(128, 800), "c07": by_format,
     "c08": cost_of(H100, 4, "bf16", 0.5, 1.0), "c09": cost_of(A100, 4, "bf16", 0.8, 1.5),
     "c10": cost_of(V5E, 8, "int8", 0.3, 0.6), "c11": cost_of(H200, 2, "bf16", 0.4, 0.8),
-    "c12": tpu_cheaper, "c15": hybrid, "c16": per_watt, "c17": h100_rate, "c18": v5e_rate, "c19": v7_power,
+    "c12": tpu_cheaper, "c16": per_watt, "c17": h100_rate, "c18": v5e_rate, "c19": v7_power,
     "c20": v7_tco, "c21": naive_to_optimised, "c22": paging, "c23": cache_128k, "c24": against_naive, "c25": batching,
     "c26": frameworks,
     "c28": speculation, "c29": speculation_most, "c30": prompt_caching, "c31": flash, "c32": tensor_cores,
     "c33": graphs,
     "c37": fused_mlp, "c38": int4_8b,
-    "c39": needs_probe("Quality is quoted from its sources, never computed."), "c40": int4_warns, "c41": b200_rates,
+    "c40": int4_warns, "c41": b200_rates,
     "c52": ridge, "c53": matmul_intensity, "c54": linear_flops, "c55": cpu_against_gpu,
-    "c57": formats_by_hardware, "c58": order_of_steps, "c59": order_of_steps, "c60": order_of_steps,
-    "c61": order_of_steps, "c62": order_of_steps, "c63": million_a_day, "c64": cold_start,
+    "c57": formats_by_hardware, "c58": order_of_steps, "c63": million_a_day,
 }  # fmt: skip

@@ -112,12 +112,8 @@ def deepl(desk: Desk) -> Finding:
     )
 
 
-def liger(desk: Desk) -> Finding:
-    return Finding("not judged", "no figure", "Kernels of training are not modelled. Measure it with the probes.")
-
-
 CHECKS: dict[str, Check] = {
-    "c13": trained_for(H100, 2.0e6), "c14": trained_for("tpu-v5p", 1.5e6), "c36": liger, "c42": deepl, "c43": gpt3,
+    "c13": trained_for(H100, 2.0e6), "c14": trained_for("tpu-v5p", 1.5e6), "c42": deepl, "c43": gpt3,
     "c44": adam, "c45": all_reduce("NVLink", 900, 450), "c46": all_reduce("PCI Express 5", 128, 64), "c47": layout,
     "c48": checkpointing, "c49": on_one_a100, "c50": ledger, "c51": bubble,
 }  # fmt: skip

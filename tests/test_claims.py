@@ -54,6 +54,15 @@ def test_figures_that_no_calibration_moves(found: Any, name: str, said: str) -> 
     assert said in by_id(found)[name].figure
 
 
+def test_only_what_no_part_of_the_engine_computes_is_not_judged(found: Any) -> None:
+    assert [name for name, finding in by_id(found).items() if finding.verdict == "not judged"] == ["c58"]
+
+
+def test_logits_are_most_of_what_recomputed_layers_leave(found: Any) -> None:
+    """Llama-3-8B by hand: 128,256 logits of 10 bytes against 32 states of 4,096 in 16 bits."""
+    assert f"{128256 * 10 / (128256 * 10 + 32 * 4096 * 2):.0%}" in by_id(found)["c36"].figure
+
+
 def skeleton(text: str) -> str:
     return NUMBER.sub("#", text)
 

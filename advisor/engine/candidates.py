@@ -23,7 +23,7 @@ from .starts import Start
 # frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
 LAUNCHABLE = (
     *("vllm", "sglang", "tensorrt-llm", "vllm-tpu", "vllm-gaudi", "neuron", "llama.cpp", "mlx", "vllm-ascend"),
-    *("tt-inference", "qaic", "furiosa-llm", "openvino-npu", "executorch"),
+    *("tt-inference", "qaic", "furiosa-llm", "openvino-npu", "executorch", "lmdeploy"),
 )
 LAUNCHABLE_CROSS = ("vllm", "tensorrt-llm", "tgi")
 LAUNCHABLE_EMBEDDING = ("vllm", "sglang", "llama.cpp")

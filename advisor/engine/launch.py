@@ -23,6 +23,7 @@ SOURCE_STEP_TOKENS = 128
 Z999 = 3.0902  # of the standard normal: one request in a thousand is longer
 ON_LOAD = {"vllm": ("fp8", "fp8-w8a16"), "sglang": ("fp8",)}  # formats made from a 16-bit checkpoint while it loads
 FILES = {"llama.cpp": "GGUF file", "executorch": ".pte file", "openvino-npu": "OpenVINO model"}  # made beforehand
+LMDEPLOY_FORMATS = {"awq": "awq", "gptq": "gptq", "fp8-block": "fp8", "mxfp4": "mxfp4"}
 LISTEN = ("--host", "0.0.0.0", "--port", "8000")
 TRTLLM_OPTIONS = "trtllm-options.yaml"
 # devices that a stack counts for one chip: logical NeuronCores (AWS documentation, two physical ones in each by default
@@ -38,6 +39,7 @@ PACKAGES = {  # of the Python index, with the release that is planned for
     "sglang": "sglang=={}",
     "tensorrt-llm": "tensorrt-llm=={}.*",
     "furiosa-llm": "furiosa-llm=={}.*",
+    "lmdeploy": "lmdeploy=={}.*",
     "mlx": "mlx-lm=={}.* mlx==0.29.*",  # it asks for 0.29.2 or later; its server answered with 0.29.4, not with 0.32.4
 }
 
@@ -268,6 +270,23 @@ def _tgi(start: Start) -> list[str]:
     return words + (["--dtype", dtype] if dtype else [])
 
 
+def _lmdeploy(start: Start) -> list[str]:
+    """With TurboMind, its own engine."""
+    s, c = start.s, start.s.lane.choice
+    words = ["lmdeploy", "serve", "api_server", start.checkpoint, "--server-name", "0.0.0.0", "--server-port", "8000"]
+    words += ["--tp", str(start.tp_devices), "--max-batch-size", str(s.concurrency)]
+    words += ["--session-len", str(start.longest.tokens), "--max-prefill-token-num", str(s.lane.max_batched_tokens)]
+    words += ["--cache-max-entry-count", f"{s.lane.framework.memory_fraction:g}"]
+    words += ["--backend", "turbomind"]
+    if c.quantization.slug in LMDEPLOY_FORMATS:
+        words += ["--model-format", LMDEPLOY_FORMATS[c.quantization.slug]]
+    if start.cast_dtype:
+        words += ["--dtype", {"bf16": "bfloat16", "fp16": "float16"}[start.cast_dtype]]
+    if start.shares_prefixes:
+        words += ["--enable-prefix-caching"]
+    return words + (["--model-name", start.served_name] if start.served_name else [])
+
+
 def _mlx(start: Start) -> list[str]:
     return ["mlx_lm.server", "--model", start.checkpoint, *LISTEN]
 
@@ -334,12 +353,13 @@ WRITERS = {
     "llama.cpp": _llama_cpp,
     "mlx": _mlx,
     "tgi": _tgi,
+    "lmdeploy": _lmdeploy,
 }
 
 
 def install(vendor: str, framework: str, version: str) -> str:
-    """The pinned package; wheels of vLLM and SGLang on the index are of CUDA."""
-    if framework in PACKAGES and (framework not in ("vllm", "sglang") or vendor == "nvidia"):
+    """The pinned package; wheels of vLLM, SGLang and LMDeploy on the index are of CUDA."""
+    if framework in PACKAGES and (framework not in ("vllm", "sglang", "lmdeploy") or vendor == "nvidia"):
         return "pip install " + PACKAGES[framework].format(version) + FETCHED.get(framework, "")
     return f"the build of {version} for this chip, from its vendor or the project"
 

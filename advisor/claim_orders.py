@@ -1,0 +1,131 @@
+"""Claims that name an order of steps or rest on what is not stated: judged by what each part of them is worth here."""
+
+from advisor.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding
+from advisor.engine.drafting import shown
+from advisor.engine.hardware import overhead
+from advisor.engine.model import decoder_blocks, parameters
+from catalog.models import Assumption, QuantizationMethod
+
+H100, A100, RTX, V6E = "h100-sxm", "a100-80gb-sxm", "rtx-4090", "tpu-v6e"
+GB = 1e9
+BUSY = {"concurrency": 256}
+DRAFTS = 3
+
+
+def conditional(figure: str, why: str) -> Finding:
+    return Finding("conditional", figure, why)
+
+
+def rate(r: dict[str, float]) -> float:
+    return r["output_tokens_per_s"]
+
+
+def assumed(key: str) -> float:
+    return float(Assumption.objects.get(key=key).value)
+
+
+def hybrid(desk: Desk) -> Finding:
+    """Training stays where it is: (1 - its share) x what serving saves."""
+    busy = {"weights": "bf16", "concurrency": "max"}
+    tpu, gpu = desk.usd_per_mtok(V6E, 8, **busy), desk.usd_per_mtok(H100, 4, **busy)
+    saved = 1 - tpu / gpu
+    said = f"serving 70B on TPU v6e costs {tpu / gpu:.2f} times what it costs on H100"
+    if saved < 0.4:
+        return Finding(
+            "refuted",
+            said,
+            "Of all compute no more is saved than of serving: 40 % is out of reach at these prices.",
+        )
+    most = 1 - 0.4 / saved
+    return conditional(said, f"40 % of all is saved where training is at most {most:.0%} of it, which is not stated.")
+
+
+def liger(desk: Desk) -> Finding:
+    """Bytes a token: logits in 16 bits, their FP32 copy and its gradient, against one state a layer, recomputed."""
+    model = desk.model(LLAMA_8B)
+    layers = sum(b.count for b in decoder_blocks(model))
+    logits, states = model.vocab * 10.0, layers * model.hidden * 2.0
+    share, small = logits / (logits + states), 32_000 * 10.0 / (32_000 * 10.0 + states)
+    return conditional(
+        f"logits are {share:.0%} of the activations of 8B with its vocabulary, {small:.0%} with one of 32,000",
+        "The memory holds where layers are recomputed and the vocabulary is large: cross entropy in pieces never holds "
+        "the logits. Weights and optimizer are not touched. The throughput is not modelled.",
+    )
+
+
+def four_bit_quality(desk: Desk) -> Finding:
+    return conditional(
+        "cited: 11 % lost by Llama-3 in AWQ and GPTQ on average, up to 32 % on MATH (arXiv:2501.03035); competitive "
+        "with 8-bit integers on Llama 3.1 benchmarks (arXiv:2411.02355)",
+        "Not computed here. Small losses are those of large models on short answers; measure your own task.",
+    )
+
+
+def for_latency(desk: Desk) -> Finding:
+    r = desk.run(H100, model=LLAMA_8B, weights="bf16")
+    tpot_s = r["tpot_ms"]["mean"] / 1e3
+    layers = sum(b.count for b in decoder_blocks(desk.model(LLAMA_8B)))
+    eager_s = overhead(desk.scopes, r["framework"], r["framework_version"]).eager_s_per_layer * layers
+    other = desk.run(H100, model=LLAMA_8B, weights="bf16", framework="tensorrt-llm")["tpot_ms"]["mean"] / 1e3
+    waits_s = (assumed("draft-step-ms") + DRAFTS * assumed("draft-pass-ms")) / 1e3
+    drafts = shown(assumed("acceptance-eagle-chat"), DRAFTS) * tpot_s / (tpot_s * (1 + DRAFTS / layers) + waits_s)
+    said = (
+        f"one user of 8B on an H100: graphs {max(eager_s / tpot_s, 1):.1f} times, three EAGLE-3 drafts {drafts:.1f}, "
+        f"TensorRT-LLM {tpot_s / other:.2f}"
+    )
+    return conditional(
+        said,
+        "What each brings orders them otherwise: drafts come before the framework, for few users. Large batches undo them.",
+    )
+
+
+def for_throughput(desk: Desk) -> Finding:
+    def at(weights: str) -> float:
+        return rate(desk.run(H100, model=LLAMA_8B, weights=weights, **BUSY))
+
+    wide, eight, four = at("bf16"), at("fp8"), at("int4")
+    return conditional(
+        f"8B on an H100 with 256 requests: FP8 {eight / wide:.2f} times BF16, INT4 {four / wide:.2f}",
+        "The frameworks hold. At full batches 4-bit weights are multiplied in 16 bits: FP8 comes first where the chip "
+        "has it.",
+    )
+
+
+def for_the_edge(desk: Desk) -> Finding:
+    wide, narrow = (rate(desk.run(RTX, model=LLAMA_8B, weights=w)) for w in ("bf16", "int8"))
+    return conditional(
+        f"INT8 {narrow / wide:.1f} times BF16 for one user of 8B on an RTX 4090",
+        "INT8 holds. ExecuTorch is for phones and laptops; on a card or a Mac the servers here are quicker, and ONNX "
+        "Runtime has no launch file.",
+    )
+
+
+def for_little_memory(desk: Desk) -> Finding:
+    size = parameters(desk.model(LLAMA_70B)) / GB
+    bits = {
+        slug: float(QuantizationMethod.objects.get(slug=slug).settings["bits_per_weight"])
+        for slug in ("awq", "int4-sparse")
+    }
+    said = (
+        f"70B: {2 * size:.0f} GB, {bits['awq'] / 8 * size:.0f} in INT4, {bits['int4-sparse'] / 8 * size:.0f} with 2:4"
+    )
+    return conditional(
+        said,
+        "INT4 first holds. Liger saves memory of training alone, and 2:4 sparsity takes a training to keep quality.",
+    )
+
+
+def cold_start(desk: Desk) -> Finding:
+    large, small = (2.0 * parameters(desk.model(name)) / GB for name in (LLAMA_70B, LLAMA_8B))
+    return conditional(
+        f"40 s are {large / 40:.1f} GB/s for the {large:.0f} GB of 70B, {small / 40:.1f} for the {small:.0f} GB of 8B",
+        "Neither model nor store is stated: a disk of 3 GB/s takes longer for 70B alone. What compiling takes is not "
+        "modelled; a cited case fell by about half (route179.dev, 2026-06-30). The default of tco.cold-start-s is this "
+        "claim.",
+    )
+
+
+CHECKS: dict[str, Check] = {
+    "c15": hybrid, "c36": liger, "c39": four_bit_quality, "c59": for_latency, "c60": for_throughput,
+    "c61": for_the_edge, "c62": for_little_memory, "c64": cold_start,
+}  # fmt: skip
