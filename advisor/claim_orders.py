@@ -75,7 +75,7 @@ def for_latency(desk: Desk) -> Finding:
     )
     return conditional(
         said,
-        "What each brings orders them otherwise: drafts come before the framework, for few users. Large batches undo them.",
+        "What each brings orders them otherwise: for few users drafts bring more than the framework.",
     )
 
 
