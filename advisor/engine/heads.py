@@ -19,10 +19,8 @@ from .model import Attention, Block, Ffn, Model, Recurrent, decoder_blocks
 HALF_BYTES = 2.0  # heads are published and kept in 16 bits
 WIDE = 6
 STATES = 3  # of the model, that EAGLE-3 joins
-HEAD_DIM, KV_HEADS = (
-    128,
-    8,
-)  # of the layer where the model's own attention is latent (SpecForge, deepseek-v3-671b-eagle3)
+# of the layer where the model's own attention is latent (SpecForge, deepseek-v3-671b-eagle3)
+HEAD_DIM, KV_HEADS = 128, 8
 
 
 def drafting_choice(c: Choice) -> Choice:
@@ -50,6 +48,7 @@ def held(model: Model, draft: Draft, choice: Choice, context_tokens: float) -> t
 
 
 def layer_bytes(model: Model, choice: Choice, context_tokens: float) -> tuple[float, float]:
+    """(weights, cache of a sequence) of a whole model on a chip of this layout, bytes."""
     x = layouts(model, [choice])
     return float(weights_bytes(model, x)[0]), float(kv_bytes_per_sequence(model, x, context_tokens)[0])
 
@@ -60,6 +59,7 @@ def one_layer(model: Model, layer: Block) -> Model:
 
 
 def last_layer(model: Model) -> Block:
+    """The kind of layer that the decoder ends with."""
     return decoder_blocks(model)[-1]
 
 
@@ -79,5 +79,5 @@ def eagle_elements_split(model: Model, layer: Block) -> float:
     split, _ = mixer_elements(model, layer)
     mixer = layer.mixer
     assert isinstance(mixer, Attention)
-    out = mixer.heads * (mixer.v_head_dim or mixer.head_dim) * model.hidden
+    out = mixer.heads * mixer.v_dim * model.hidden
     return split - out + min(EAGLE_VOCAB, model.vocab) * model.hidden

@@ -9,8 +9,6 @@ requests that they would get, and the percentiles over all of them must hold, as
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from statistics import NormalDist
 
 import numpy as np
 
@@ -31,15 +29,15 @@ from .evaluate import (
 from .fit import weighted_quantile
 from .fleet import Fleet, Job, Limits, Machine, Unit, cheapest
 from .lane import Lane, take
+from .length_classes import LengthClass, length_classes
 from .money import HOURS_PER_MONTH
-from .plan import Lengths, Offer, Workload
+from .plan import Offer, Workload
 from .search import Answer
-from .simulate import Simulation, log_normal_sigma, simulate, token_lengths
+from .simulate import Simulation, simulate, token_lengths
 from .steptime import TRACE, Client
 from .trials import Design, Trials
 from .verify import SEED, scheduler_of
 
-AT = (0.0, 0.5, 0.9, 1.0)  # quantiles of the prompt's length between which requests are alike
 KINDS = 5  # accelerators that are considered for each class, the cheapest for it first
 SIZES = 2  # machines of each of them
 ROUNDS = 3  # plans that are simulated before the search for a mix ends
@@ -48,16 +46,6 @@ WORTH_FRACTION = 0.01  # of the single choice's cost; less is not worth a second
 PART_REQUESTS = 2000
 BY_ESTIMATE = "no combination meets the limits by estimate"
 BUSY_RATE = 1e4  # requests/s with which a replica's full rate is found: many replicas, no rounding
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LengthClass:
-    """Prompts between two lengths."""
-
-    low_tokens: float
-    high_tokens: float  # infinite: no bound
-    share_fraction: float  # of all requests
-    input_tokens: Lengths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,22 +110,36 @@ def no_mix(reason: str, single: float) -> Mix:
 
 
 def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
-    """The mix for a serving workload that the search has answered."""
+    """The mix for a serving workload that the search has answered.
+
+    Users and a trace are taken at their peak rate and the lengths drawn for it.
+    """
     single = answer.ranked[0].usd_per_hour if answer.ranked else math.inf
-    table = answer.table
-    if workload.objective != "cost":
-        return no_mix(f"a mix is sought for the objective cost, not {workload.objective}", single)
-    if workload.slo.doubled:
-        return no_mix("a mix is not sought with every replica doubled (2n)", single)
-    workload = replace(workload, users=None, trace=None)  # their peak rate and the lengths drawn for it
-    if workload.constraints.max_watts is not None:
-        return no_mix("a mix is not sought where the site's power is limited", single)
-    if why := _not_divided(workload):
+    if why := _not_sought(workload):
         return no_mix(why, single)
-    if workload.input_tokens.p95_tokens <= workload.input_tokens.mean_tokens or workload.source_tokens:
-        return no_mix("all prompts are alike, so there is nothing to divide them by", single)
-    if table is None or table.built is None:
+    if answer.table is None or answer.table.built is None:
         return no_mix("no machine fits the model", single)
+    return _sought(replace(workload, users=None, trace=None), catalog, answer.table, single)
+
+
+def _not_sought(workload: Workload) -> str:
+    """Why a question has no mix: what its parts could not be sized for one by one; empty: nothing."""
+    lengths = workload.input_tokens
+    if workload.objective != "cost":
+        return f"a mix is sought for the objective cost, not {workload.objective}"
+    if workload.slo.doubled:
+        return "a mix is not sought with every replica doubled (2n)"
+    if workload.constraints.max_watts is not None:
+        return "a mix is not sought where the site's power is limited"
+    if workload.week:
+        return "a mix is not sought over the hours of a week"
+    if lengths.p95_tokens <= lengths.mean_tokens or workload.source_tokens:
+        return "all prompts are alike, so there is nothing to divide them by"
+    return ""
+
+
+def _sought(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
+    """The cheapest by estimate is simulated; what misses there counts as slower, and the next one is planned."""
     classes = length_classes(workload.input_tokens)
     trials, reason = Trials(workload, catalog, table), BY_ESTIMATE
     for slack in (1.0, SLACK):
@@ -164,43 +166,6 @@ def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
             slower = {u: float(np.clip(1 / worst[u], *DERATED)) for u in lines if worst[u] > 1}
             rates = [tuple(slower.get(u, 1.0) * x for x in r) for u, r in enumerate(rates)]
     return no_mix(reason, single)
-
-
-def _not_divided(workload: Workload) -> str:
-    """What of the demand the parts of a mix could not be sized for one by one; empty: nothing."""
-    if workload.users is not None:
-        return "a mix is not sought for users who wait: how often they ask would depend on the part that serves them"
-    if workload.trace is not None:
-        return "a mix is not sought under a recorded trace"
-    if workload.week:
-        return "a mix is not sought over the hours of a week"
-    return "a mix is not sought with as many replicas again" if workload.slo.doubled else ""
-
-
-def length_classes(lengths: Lengths) -> list[LengthClass]:
-    """Log-normal lengths cut at the quantiles; each part as a log-normal of its own mean and 95th percentile."""
-    normal, sigma = NormalDist(), log_normal_sigma(lengths)
-    mu = math.log(lengths.mean_tokens) - sigma**2 / 2
-
-    def z(quantile: float) -> float:
-        return normal.inv_cdf(quantile) if 0 < quantile < 1 else math.copysign(math.inf, quantile - 0.5)
-
-    def below(x: float) -> float:
-        return normal.cdf(x) if math.isfinite(x) else float(x > 0)
-
-    found = []
-    for low, high in pairwise(AT):
-        mean = lengths.mean_tokens * (below(z(high) - sigma) - below(z(low) - sigma)) / (high - low)
-        p95 = math.exp(mu + sigma * z(low + 0.95 * (high - low)))
-        found.append(
-            LengthClass(
-                low_tokens=math.exp(mu + sigma * z(low)),
-                high_tokens=math.exp(mu + sigma * z(high)),
-                share_fraction=high - low,
-                input_tokens=Lengths(mean_tokens=mean, p95_tokens=max(p95, mean)),
-            )
-        )
-    return found
 
 
 # --- what there is to choose from -------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from .candidates import CONCURRENCY, Catalog, offers_for
 from .evaluate import BY_THE_HOUR
 from .fleet import Fleet, Job, Limits, Machine, Period, Unit, cheapest
 from .lane import Lane
-from .mix import LengthClass, Option, choices
+from .length_classes import LengthClass
+from .mix import Option, choices
 from .plan import BATCH, Offer, Workload
 from .search import Answer
 from .trials import Design, Trials, excess

@@ -12,7 +12,7 @@ from .drafting import drafted
 from .estimate import Resources, idle_s, kernel_flops_per_s, of_decoder, offered, prefill_s, prepare, step_s
 from .hardware import Efficiency, Overhead, Scopes, efficiency, overhead
 from .lane import Lane, Lanes, lanes, take
-from .serving import burst, closed_loop
+from .serving import ClosedLoop, burst, closed_loop
 from .steptime import STEADY, Demand, Scheduler
 from .verify import scheduler_of
 
@@ -123,20 +123,13 @@ def _loops(
     rows: Sequence[int],
     found: list[Means],
 ) -> None:
+    """One closed form for the rows of a group; writes the means of those that fit into `found`."""
     scheduler, kind, requests_per_user, spread, phase, draft = key
     assert isinstance(scheduler, Scheduler) and isinstance(spread, tuple)
     cases = [these.cases[members[r]] for r in rows]
     times = take(built.times, np.array(rows))
     if draft:
         times = drafted(times, int(str(draft)), own[rows[0]].choice.overhead.acceptance_fraction)
-    low, high = spread
-    mean, cv2 = (low + high) / 2, (high - low) ** 2 / 12 / ((low + high) / 2) ** 2
-    demand = Demand(
-        input_tokens=np.array([c.isl * mean for c in cases]),
-        output_tokens=np.array([c.osl * c.beams * mean for c in cases]),
-        input_cv2=cv2,
-        output_cv2=cv2,
-    )
     parallel = np.array([max(c.chips // own[r].choice.tp, 1) for c, r in zip(cases, rows, strict=True)])
     users = np.array(
         [
@@ -145,21 +138,36 @@ def _loops(
         ]
     )
     users = np.maximum(np.ceil(users - 1e-9), 1.0)
+    demand = _demand(cases, *spread)
     if kind == STEADY:
         served = closed_loop(times, users, demand, scheduler)
     else:
-        rounds = (
-            1 if kind in ("static", "offline", "single") or phase == "static" else int(float(str(requests_per_user)))
-        )
-        served = burst(times, users, demand, scheduler, max(rounds, 1))
+        once = kind in ("static", "offline", "single") or phase == "static"
+        rounds = 1 if once else max(int(float(str(requests_per_user))), 1)
+        served = burst(times, users, demand, scheduler, rounds)
     for k, (case, r) in enumerate(zip(cases, rows, strict=True)):
-        if not built.memory.fits[r]:
-            continue
-        late = case.client.first_chunk_steps
-        tpot = float(served.tpot_mean_s[k])
-        busy = min((case.concurrency or users[k] * parallel[k]) / users[k], parallel[k])
-        found[members[r]] = Means(
-            ttft_mean_s=float(served.ttft_mean_s[k]) + late * tpot,
-            tpot_mean_s=tpot * max(1.0 - late / max(case.osl - 1, 1.0), 0.1),
-            output_tokens_per_s=float(served.output_tokens_per_s[k]) * busy / case.beams,
-        )
+        if built.memory.fits[r]:
+            found[members[r]] = _means(case, served, k, users[k], parallel[k])
+
+
+def _demand(cases: Sequence[Case], low_fraction: float, high_fraction: float) -> Demand:
+    """Lengths drawn evenly between these shares of the nominal, as moments."""
+    mean = (low_fraction + high_fraction) / 2
+    cv2 = (high_fraction - low_fraction) ** 2 / 12 / mean**2
+    return Demand(
+        input_tokens=np.array([c.isl * mean for c in cases]),
+        output_tokens=np.array([c.osl * c.beams * mean for c in cases]),
+        input_cv2=cv2,
+        output_cv2=cv2,
+    )
+
+
+def _means(case: Case, served: ClosedLoop, k: int, users: float, parallel: float) -> Means:
+    """Row k of a closed loop with so many users on each of so many lanes, as figures of the deployment."""
+    late, tpot_s = case.client.first_chunk_steps, float(served.tpot_mean_s[k])
+    busy = min((case.concurrency or users * parallel) / users, parallel)
+    return Means(
+        ttft_mean_s=float(served.ttft_mean_s[k]) + late * tpot_s,
+        tpot_mean_s=tpot_s * max(1.0 - late / max(case.osl - 1, 1.0), 0.1),
+        output_tokens_per_s=float(served.output_tokens_per_s[k]) * busy / case.beams,
+    )

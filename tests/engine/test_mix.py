@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.mix import Mix, length_classes, mixed
+from advisor.engine.length_classes import length_classes
+from advisor.engine.mix import Mix, mixed
 from advisor.engine.plan import Constraints, Lengths, Slo, Workload
 from advisor.engine.search import Answer, search
 from advisor.engine.simulate import token_lengths
