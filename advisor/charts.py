@@ -3,15 +3,16 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from advisor.templatetags.units import gib, given, ms, number, sig, usd
+from catalog.charts import Log
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
 MOST_POINTS = 400
+FINE_STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))  # of a decade: costs and times often lie within one
 MOST_TIMES_CHEAPEST, MOST_TIMES_SLO = 50, 3
 MEMORY_PARTS = (
     ("weights_gib", "weights"),
@@ -24,37 +25,13 @@ MEMORY_PARTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LogScale:
-    """Positive values on a logarithmic axis, as pixels."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        share = math.log(value / self.low) / math.log(self.high / self.low)
-        return round(self.start + share * (self.end - self.start), 1)
-
-    def ticks(self, most: int = 6) -> list[float]:
-        """Round values (1, 2, 5 of each decade) within the axis, at most `most` of them."""
-        for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
-            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            found = [step * 10.0**decade for decade in decades for step in steps]
-            found = [value for value in found if self.low <= value <= self.high]
-            if len(found) <= most:
-                return found
-        return found[:: math.ceil(len(found) / most)]
-
-
-def log_scale(values: Sequence[float], start: float, end: float) -> LogScale:
+def log_scale(values: Sequence[float], start: float, end: float) -> Log:
     """An axis with room around the values; one value alone gets an axis too."""
     low, high = min(values) / 1.25, max(values) * 1.25
     if high / low < 3:
         middle = math.sqrt(low * high)
         low, high = middle / math.sqrt(3), middle * math.sqrt(3)
-    return LogScale(low, high, start, end)
+    return Log(low, high, start, end, FINE_STEPS)
 
 
 def drawable(points: Sequence[Mapping[str, Any]], x: str, y: str) -> list[Mapping[str, Any]]:
@@ -111,7 +88,7 @@ def layered(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return first[:: max(1, math.ceil(len(first) / MOST_POINTS))] + rest
 
 
-def mark(point: Mapping[str, Any], x: LogScale, y: LogScale, base: str) -> str:
+def mark(point: Mapping[str, Any], x: Log, y: Log, base: str) -> str:
     """One deployment: disc on the frontier, ring when dominated, cross when it misses the SLO; ranked ones link."""
     px, py = x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"]))
     rank, meets = point.get("rank"), point.get("meets_slo", True)
@@ -127,7 +104,7 @@ def mark(point: Mapping[str, Any], x: LogScale, y: LogScale, base: str) -> str:
     return f'<a href="{escape(f"{base}{rank}")}" aria-label="{tip}">{body}</a>' if rank and base else f"<g>{body}</g>"
 
 
-def frontier_line(points: Sequence[Mapping[str, Any]], x: LogScale, y: LogScale) -> str:
+def frontier_line(points: Sequence[Mapping[str, Any]], x: Log, y: Log) -> str:
     """The staircase through the frontier: what one price buys."""
     corner = sorted(
         (x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"])))
@@ -140,14 +117,14 @@ def frontier_line(points: Sequence[Mapping[str, Any]], x: LogScale, y: LogScale)
     return f'<path class="frontier-line" d="{path}"/>'
 
 
-def slo_line(x: LogScale, slo: float) -> str:
+def slo_line(x: Log, slo: float) -> str:
     at = x(slo)
     anchor = "end" if at > WIDTH / 2 else "start"
     text = label(at + (-6 if anchor == "end" else 6), TOP - 10, f"SLO {given(slo)} ms", "slo", anchor)
     return f'<path class="slo-line" d="M{at} {TOP - 6}V{HEIGHT - BOTTOM}"/>{text}'
 
 
-def axes(x: LogScale, y: LogScale, names: tuple[str, str]) -> str:
+def axes(x: Log, y: Log, names: tuple[str, str]) -> str:
     """Grid, ticks and axis names."""
     floor, parts = HEIGHT - BOTTOM, []
     for value in x.ticks():
@@ -215,8 +192,8 @@ def share_bar(share: float, css: str) -> str:
 
 
 def bound_css(bound: object) -> str:
-    known = ("compute", "memory", "communication", "framework", "launch")
-    return f"bound-{bound}" if bound in known else "bound-other"
+    """The engine's bounds that have a colour of their own; launches and the host share one."""
+    return f"bound-{bound}" if bound in ("compute", "memory", "communication") else "bound-other"
 
 
 def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) -> str:

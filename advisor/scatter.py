@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from advisor.charts import LogScale, label, sig_short
+from advisor.charts import FINE_STEPS, label, sig_short
 from advisor.scorecard import Line, kind_of
+from catalog.charts import Log
 
 SIZE = 420
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 50
@@ -48,7 +49,7 @@ def drawable(line: Line) -> bool:
 def picture(lines: Sequence[Line], words: str, colour: Mapping[str, int]) -> str:
     values = [value for line in lines for value in (line.row.measured, line.row.predicted) if value]
     low, high = min(values) / 1.3, max(values) * 1.3
-    x, y = LogScale(low, high, LEFT, SIZE - RIGHT), LogScale(low, high, SIZE - BOTTOM, TOP)
+    x, y = Log(low, high, LEFT, SIZE - RIGHT, FINE_STEPS), Log(low, high, SIZE - BOTTOM, TOP, FINE_STEPS)
     marks = "".join(mark(line, x, y, colour) for line in thinned(lines, x, y))
     near = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[1] for line in lines) / len(lines)
     close = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[0] for line in lines) / len(lines)
@@ -60,7 +61,7 @@ def picture(lines: Sequence[Line], words: str, colour: Mapping[str, int]) -> str
     )
 
 
-def ground(x: LogScale, y: LogScale, words: str) -> str:
+def ground(x: Log, y: Log, words: str) -> str:
     """Bands, diagonal, grid and the names of the axes."""
     floor, right = SIZE - BOTTOM, SIZE - RIGHT
     parts = [f'<path class="band band-{round(width * 100)}" d="{band(x, y, width)}"/>' for width in BANDS]
@@ -76,7 +77,7 @@ def ground(x: LogScale, y: LogScale, words: str) -> str:
     return "".join(parts)
 
 
-def band(x: LogScale, y: LogScale, width: float) -> str:
+def band(x: Log, y: Log, width: float) -> str:
     """The strip of predictions at most this far off, cut at the frame."""
 
     def edge(factor: float) -> list[tuple[float, float]]:
@@ -88,7 +89,7 @@ def band(x: LogScale, y: LogScale, width: float) -> str:
     return "M" + "L".join(f"{px:g} {py:g}" for px, py in corners) + "Z"
 
 
-def thinned(lines: Sequence[Line], x: LogScale, y: LogScale) -> Sequence[Line]:
+def thinned(lines: Sequence[Line], x: Log, y: Log) -> Sequence[Line]:
     """One row for each spot of two pixels and chip, then every n-th, so that the picture stays small."""
     seen: dict[tuple[str, int, int], Line] = {}
     at: Callable[[float], int] = lambda pixel: round(pixel / 2)  # noqa: E731
@@ -99,7 +100,7 @@ def thinned(lines: Sequence[Line], x: LogScale, y: LogScale) -> Sequence[Line]:
     return kept[:: math.ceil(len(kept) / MOST_MARKS)]
 
 
-def mark(line: Line, x: LogScale, y: LogScale, colour: Mapping[str, int]) -> str:
+def mark(line: Line, x: Log, y: Log, colour: Mapping[str, int]) -> str:
     row = line.row
     tip = f"{row.accelerator}, {row.model}, {row.framework}: {sig_short(row.measured or 0)} measured, "
     tip += f"{sig_short(row.predicted or 0)} predicted"

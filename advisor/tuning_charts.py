@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from advisor.charts import LogScale, label, log_scale, sig_short, svg, wrapped
+from advisor.charts import label, log_scale, sig_short, svg, wrapped
 from advisor.templatetags.units import number
+from catalog.charts import Log
 
 Json = Mapping[str, Any]
 WIDTH, ROW, TOP, BOTTOM = 720, 34, 10, 44
@@ -37,7 +38,7 @@ def waterfall(plan: Json | None) -> str:
     return svg("waterfall", WIDTH, height, "Optimisation plan", words, "".join(parts))
 
 
-def ticks(x: LogScale, height: float) -> str:
+def ticks(x: Log, height: float) -> str:
     floor, found = height - BOTTOM, []
     for value in x.ticks():
         found.append(f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>')
@@ -46,7 +47,7 @@ def ticks(x: LogScale, height: float) -> str:
     return "".join(found)
 
 
-def bar(step: Json, x: LogScale, start: float, y: float) -> str:
+def bar(step: Json, x: Log, start: float, y: float) -> str:
     """One row: name, bar, factor."""
     end, gain = rate_of(step) or start, number(step.get("gain_ratio"))
     left, right = sorted((x(start), x(end)))
@@ -89,7 +90,7 @@ def pair(found: Json, which: str) -> tuple[float, float]:
     return float(found[f"{which}_flops_per_s"] or found["reached_flops_per_s"]), float(found[f"{which}_bytes_per_s"])
 
 
-def roof_axes(x: LogScale, y: LogScale) -> str:
+def roof_axes(x: Log, y: Log) -> str:
     floor, parts = ROOF_HEIGHT - ROOF_BOTTOM, []
     for value in x.ticks():
         parts += [f'<path class="grid" d="M{x(value)} 24V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
@@ -101,7 +102,7 @@ def roof_axes(x: LogScale, y: LogScale) -> str:
     return "".join(parts) + f'<text class="name" text-anchor="middle" {turned}>TFLOP/s of one chip (log)</text>'
 
 
-def roof(name: str, css: str, flops_per_s: float, bytes_per_s: float, x: LogScale, y: LogScale) -> str:
+def roof(name: str, css: str, flops_per_s: float, bytes_per_s: float, x: Log, y: Log) -> str:
     ridge, high = flops_per_s / bytes_per_s, flops_per_s / 1e12
     tip = f"{name}: {high:,.0f} TFLOP/s, {bytes_per_s / 1e12:.2f} TB/s, ridge at {ridge:,.0f} FLOP/byte"
     rise = f"M{x(x.low)} {y(bytes_per_s * x.low / 1e12)}L{x(ridge)} {y(high)}H{x(x.high)}"
@@ -112,7 +113,7 @@ def roof(name: str, css: str, flops_per_s: float, bytes_per_s: float, x: LogScal
     )
 
 
-def phase_mark(p: Json, x: LogScale, y: LogScale) -> str:
+def phase_mark(p: Json, x: Log, y: Log) -> str:
     px, py = x(p["flops_per_byte"]), y(p["flops_per_s"] / 1e12)
     tip = f"{p['phase']}: {p['flops_per_byte']:,.0f} FLOP/byte, {p['flops_per_s'] / 1e12:,.0f} TFLOP/s a chip"
     return (

@@ -21,6 +21,7 @@ class Log:
     high: float
     start: float
     end: float
+    steps: tuple[tuple[float, ...], ...] = ((1, 2, 5), (1, 3), (1,))  # of each decade, the finest that fit
 
     def __call__(self, value: float) -> float:
         share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -30,7 +31,7 @@ class Log:
         """Round values within the axis, at most `most` of them."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found: list[float] = []
-        for steps in ((1, 2, 5), (1, 3), (1,)):
+        for steps in self.steps:
             found = [step * 10.0**decade for decade in decades for step in steps]
             found = [value for value in found if self.low <= value <= self.high]
             if len(found) <= most:

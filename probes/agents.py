@@ -22,7 +22,6 @@ ENROLMENT_HOURS = 1
 OLD_TOKEN_S = 300  # the former token still works so long: the answer to a rotation may be lost
 SEEN_EVERY_S = 60
 LATE_AFTER_S, OFFLINE_AFTER_S = 180, 900
-MOST_AGENTS = 5000
 PREFIX = 12
 
 

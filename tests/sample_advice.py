@@ -35,7 +35,7 @@ def step(scale: float) -> list[dict[str, Any]]:
         ("decode", "attention_projections", 0.0029, "memory"),
         ("decode", "all_reduce", 0.0011, "communication"),
         ("decode", "lm_head", 0.0004, "memory"),
-        ("decode", "host", 0.0006, "framework"),
+        ("decode", "host", 0.0006, "host"),
     ]
     return [
         {"phase": phase, "operator": name, "time_s": s * scale, "flops": 1e12, "bytes": 1e10, "bound": bound}

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from advisor import charts
-from advisor.charts import LogScale, drawable, log_scale, memory_bar, memory_parts, pareto, step_bar
+from advisor.charts import FINE_STEPS, drawable, log_scale, memory_bar, memory_parts, pareto, step_bar
+from catalog.charts import Log
 
 SVG = ElementTree.Element
 
@@ -72,7 +73,7 @@ def test_an_axis_always_has_ticks_inside_it(values: list[float]) -> None:
 
 
 def test_ends_of_an_axis_are_its_pixels() -> None:
-    axis = LogScale(1, 100, 10, 210)
+    axis = Log(1, 100, 10, 210, FINE_STEPS)
     assert (axis(1), axis(10), axis(100)) == (10, 110, 210)
 
 
