@@ -19,6 +19,7 @@ from advisor.rounding import number
 Json = dict[str, Any]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FEW = 100  # requests, below which a 95th percentile says little
+POOLED = 3  # replicas from which two pools are tried (engine/variants.py)
 FIXED_TERMS = {"purchase": "bought hosts are there and paid for around the clock", "owned": "owned hosts stay there"}
 
 
@@ -263,6 +264,8 @@ def said_of(r: Json) -> list[str]:
             f"under the recorded trace (one lane's {t['requests']:,} requests at their own times and lengths): "
             f"p95 TTFT {t['ttft_ms']['p95']:.0f} ms, p95 TPOT {t['tpot_ms']['p95']:.1f} ms"
         )
+    if (r["users"] or r["recorded"]) and r["replicas"] - r["spare_replicas"] >= POOLED:
+        said.append("pools of their own for prompts and answers are tried for a plain rate only, so not here")
     if r["week"]:
         said.append(of_week(r["week"]))
     if g := r["growth_schedule"]:

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from advisor import advise, assemble, report
+from advisor import advise, assemble, capacity, report
 from advisor.forms import WorkloadForm, from_spec
 from advisor.workload import WorkloadError, check_catalog, parse
 from tests import sample_advice
@@ -255,3 +255,14 @@ class TestAnswers:
 
 def result_of(answered: dict[str, Any]) -> dict[str, Any]:
     return {**answered, "elapsed_s": 0.1}
+
+
+def test_that_pools_are_not_tried_for_users_is_said_where_they_would_be_for_a_rate() -> None:
+    figures = {"users": None, "recorded": None, "week": None, "growth_schedule": None, "site": None}
+    users = {"active": 9.0, "think_s": 1.0, "e2e_ms_mean": 1.0, "requests_per_s": 1.0}
+
+    def said(**changes: object) -> bool:
+        found = capacity.said_of({**figures, "replicas": 4, "spare_replicas": 0, **changes})
+        return any("tried for a plain rate only" in sentence for sentence in found)
+
+    assert said(users=users) and not said() and not said(users=users, replicas=2)
