@@ -25,9 +25,11 @@ from django_htmx.http import HttpResponseClientRefresh
 from advisor import advise, evidence, forms, load_test_views, reading, report
 from advisor.models import Advice, Option, Share
 from advisor.problems import problem_response, queue_is_full
+from advisor.workload_text import WorkloadError
 
 SHARE_DAYS = (7, 30, 90)
 PAGE_SIZE = 50
+QUEUE_FULL = "Too many questions are waiting. Send this one again in a minute; nothing is lost."
 
 
 def finished(pk: Any) -> Advice:
@@ -48,7 +50,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     if form.is_bound and form.is_valid():
         if not queue_is_full():
             return redirect("advice", advise.request(form.spec).pk)
-        form.add_error(None, "Too many questions are waiting. Send this one again in a minute; nothing is lost.")
+        form.add_error(None, QUEUE_FULL)
     context = {"form": form, "presets": forms.presets(), "chosen": request.GET.get("preset", "")}
     return render(request, "advisor/ask.html", context, status=422 if form.is_bound else 200)
 
@@ -155,9 +157,15 @@ def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_POST
 def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     found = get_object_or_404(advise.visible(), pk=pk)
-    if request.POST.get("prices") == "then" and found.state in advise.FINISHED:
-        return redirect("advice", advise.again_at_its_prices(found).pk)
-    return redirect("advice", advise.rescore(found).pk)
+    then = request.POST.get("prices") == "then" and found.state in advise.FINISHED
+    if queue_is_full():
+        messages.error(request, QUEUE_FULL)
+        return redirect("advice", pk)
+    try:
+        return redirect("advice", (advise.again_at_its_prices(found) if then else advise.rescore(found)).pk)
+    except WorkloadError as trouble:  # the catalog has changed since
+        messages.error(request, f"It cannot be asked again as it is: {trouble}. Ask it from the form, changed.")
+        return redirect("advice", pk)
 
 
 @require_POST

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -128,6 +129,22 @@ def test_nothing_to_export_before_the_end(client: Client) -> None:
     advice = sample_advice.advice(state="queued")
     for name in ("result.json", "options.csv", "advice.md", "options/1"):
         assert client.get(f"/advice/{advice.pk}/{name}").status_code == 404
+
+
+def test_what_the_catalog_no_longer_has_cannot_be_asked_again(client: Client) -> None:
+    advice = sample_advice.advice()
+    advice.workload.spec["constraints"]["providers"]["allow"] = ["gone-cloud"]
+    advice.workload.save()
+    said = client.post(f"/advice/{advice.pk}/rescore", {"prices": "then"}, follow=True).content.decode()
+    assert "cannot be asked again" in said and "gone-cloud is not in the catalog" in said
+    assert not advice.successors.exists()
+
+
+def test_nothing_is_asked_again_while_too_many_wait(client: Client, settings: Any) -> None:
+    settings.ADVICE_MAX_QUEUED = 0
+    advice = sample_advice.advice()
+    said = client.post(f"/advice/{advice.pk}/rescore", follow=True).content.decode()
+    assert "Too many questions are waiting" in said and not advice.successors.exists()
 
 
 def test_the_list_shows_state_and_first_choice(client: Client) -> None:
