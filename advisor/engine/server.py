@@ -1,8 +1,6 @@
-"""What one simulated server works on, for the compiled loop in stepping.py.
+"""What one simulated server works on, for the compiled loop in stepping.py."""
 
-Numba keeps compiled code by the date of the file with the functions: whoever changes these fields also touches that.
-"""
-
+import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +92,11 @@ class Server(NamedTuple):
 def timed(costs: Costs) -> list[np.ndarray | float]:
     """Every figure of the costs that is a time."""
     return [value for name, value in costs._asdict().items() if "_s_per_" in name or name.endswith("_s")]
+
+
+KINDS = (Costs, Rules, Requests, Turns, Server)
+NAMES = [f"{kind.__name__}.{name}: {t.__name__}" for kind in KINDS for name, t in kind.__annotations__.items()]
+FIELDS = zlib.crc32(" ".join(NAMES).encode())
 
 
 def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: int) -> Server:

@@ -6,9 +6,11 @@ from functools import partial
 import numpy as np
 from numba import njit
 
-from .server import Costs, Requests, Rules, Server, Totals, server_of
+from .server import FIELDS, Costs, Requests, Rules, Server, Totals, server_of
 from .steptime import POLICIES
 
+if FIELDS != 0xc9827c92:  # numba keeps what it compiled by this file alone: other fields, another number here
+    raise ImportError(f"the fields of server.py have changed: write {FIELDS:#x} here, so that all is compiled anew")
 # Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
 compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
 
@@ -52,8 +54,7 @@ def _preempt(s: Server) -> int:
     slot = state[RUNNING]
     r = s.running[slot]
     state[FREE] += table.blocks[r]
-    table.blocks[r] = 0
-    table.computed[r] = 0
+    table.blocks[r] = table.computed[r] = 0
     state[PREEMPTED] += 1
     state[PREEMPTIONS] += 1
     s.running[len(s.running) - state[PREEMPTED]] = r  # the preempted grow down from the far end
@@ -468,8 +469,7 @@ def _run(s: Server, one_by_one: bool) -> int:
         else:
             tokens = _fill(s, seen_s)
         if tokens == 0:
-            totals[CLOCK_S] = max(totals[CLOCK_S], s.table.arrival_s[state[NEXT]] + s.costs.request_s)
-            seen_s = totals[CLOCK_S]
+            seen_s = totals[CLOCK_S] = max(totals[CLOCK_S], s.table.arrival_s[state[NEXT]] + s.costs.request_s)
             continue
         step_s = _step_s(s)
         seen_s = totals[CLOCK_S] if rules.asynchronous else totals[CLOCK_S] + step_s
