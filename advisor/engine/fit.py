@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -82,6 +81,8 @@ def solve(
     errors: Callable[[Array], Array], parameters: Sequence[Parameter], weights: Array, evaluations: int = 30
 ) -> Solution:
     """The parameters that make the weighted robust error smallest; rows without a prediction stay NaN in `errors`."""
+    from scipy.optimize import least_squares  # here: what only asks for an estimate fits nothing
+
     start, low, high = bounds_of(parameters)
     root = np.sqrt(weights)
 
@@ -113,6 +114,8 @@ def refit(
     at: Solution, parameters: Sequence[Parameter], weights: Array, kept: Mask, pinned: Sequence[int] = ()
 ) -> Array:
     """The optimum over the kept rows alone, the errors taken as linear around `at`; pinned ones stay at their start."""
+    from scipy.optimize import least_squares
+
     start, low, high = bounds_of(parameters)
     free = np.array([i for i in range(len(parameters)) if i not in pinned], dtype=int)
     base = at.x.copy()

@@ -14,10 +14,9 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
 TIME_LIMIT_S = 5.0
 NEVER = 0.0  # requests/s of a unit that cannot do a job
@@ -114,11 +113,14 @@ class _Model:
         self.low.append(low / most)
         self.high.append(high / most)
 
-    def constraint(self) -> LinearConstraint:
+    def constraint(self) -> tuple[Any, list[float], list[float]]:
+        """A sparse matrix with the bounds of its rows."""
+        from scipy.sparse import coo_array
+
         triples = [(value, r, c) for r, cells in enumerate(self.rows) for c, value in cells.items()]
         values, rows, columns = zip(*triples, strict=True)
         matrix = coo_array((values, (rows, columns)), shape=(len(self.rows), self.columns))
-        return LinearConstraint(matrix.tocsc(), self.low, self.high)
+        return matrix.tocsc(), self.low, self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ def cheapest(
     """The cheapest whole machines that do all jobs within the limits; None: there are none (or none was found)."""
     if not units:
         return None
+    from scipy.optimize import milp  # here: it takes a third of a second, and most questions need no solver
+
     at = _Columns(len(machines), len(units), len(jobs), len(periods))
     model = _Model(at.total)
     _write(model, at, machines, units, jobs, limits, periods)
@@ -323,7 +327,7 @@ def _bounds(
     jobs: Sequence[Job],
     periods: Sequence[Period],
     limits: Limits,
-) -> Bounds:
+) -> tuple[np.ndarray, np.ndarray]:
     """Nothing is negative; a unit that cannot do a job does not, and what is hourly serves nobody who waits."""
     high = np.full(at.total, np.inf)
     high[at.used(0) :] = 1.0
@@ -335,7 +339,7 @@ def _bounds(
                 shut = job.work_requests and not job.requests_per_s[t]
                 if unit.requests_per_s[j] <= NEVER or shut or (hourly and not job.work_requests):
                     high[at.rate(u, j, t)] = 0.0
-    return Bounds(np.zeros(at.total), high)
+    return np.zeros(at.total), high
 
 
 def _fleet(

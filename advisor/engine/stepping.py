@@ -9,7 +9,7 @@ from numba import njit
 from .server import FIELDS, Costs, Requests, Rules, Server, Totals, server_of
 from .steptime import POLICIES
 
-if FIELDS != 0xc9827c92:  # numba keeps what it compiled by this file alone: other fields, another number here
+if FIELDS != 0xC9827C92:  # numba keeps what it compiled by this file alone: other fields, another number here
     raise ImportError(f"the fields of server.py have changed: write {FIELDS:#x} here, so that all is compiled anew")
 # Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
 compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
