@@ -86,6 +86,7 @@ def table(result: Row, top: int | None = None) -> str:
             "",
             *views(result),
             *sureness(result),
+            *near(result),
             "",
             "start the first with:",
             launch(shown[0]),
@@ -129,9 +130,14 @@ def sureness(result: Row, most: int = 3) -> list[str]:
     return [*([", ".join(lines)] if lines else []), *(f"would change it: {text}" for text in told)]
 
 
+def near(result: Row, what: str = "near miss", most: int = 3) -> list[str]:
+    """What missed by little, by how much and what would let it pass."""
+    return [f"{what}: {miss['label']}: {'; '.join(miss['reasons'])}" for miss in result["near_misses"][:most]]
+
+
 def nearest(result: Row) -> list[str]:
     """What almost passed, when nothing did."""
-    misses = [f"nearest miss: {miss['label']}: {'; '.join(miss['reasons'])}" for miss in result["near_misses"][:3]]
+    misses = near(result, "nearest miss")
     changes = [
         f"{item['accelerator']} {item['smallest_change']}" for item in told(result)[0] if item["smallest_change"]
     ]
@@ -261,7 +267,7 @@ def markdown(result: Row, top: int | None = None) -> str:
         first, *rest = cells(shown)
         lines += [markdown_row(first), markdown_row("---" for _ in first), *map(markdown_row, rest), ""]
         lines += first_in_full(shown[0])
-        lines += [*(f"- {text}" for text in (*views(result), *sureness(result))), ""]
+        lines += [*(f"- {text}" for text in (*views(result), *sureness(result), *near(result))), ""]
     else:
         lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
     notes = [f"- {text}" for text in unused(result)]

@@ -221,11 +221,17 @@ def cost_json(workload: Workload, s: Scored, rates: dict[str, float], prefill_sh
 
 
 def near_miss_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answer, s: Scored) -> Json:
-    """An R without a rank, with what it missed in one line."""
+    """An R without a rank, with what it missed in one line, by which share of the limit, and what would let it pass."""
     why = next(r for r in answer.rejections if r.accelerator == s.lane.choice.accelerator.slug)
     r = option_json(taken, workload, catalog, answer, s, None)
     changes = [why.smallest_change] if why.smallest_change else []
-    return r | {"detail": why.detail, "reasons": [why.detail, *changes]}
+    beyond = number(why.reached / why.limit - 1, 4) if why.limit and why.reached is not None else None
+    told = {
+        "detail": why.detail,
+        "smallest_change": why.smallest_change,
+        "change": choice.change_of(why.smallest_change),
+    }
+    return r | told | {"beyond_fraction": beyond, "reasons": [why.detail, *changes]}
 
 
 def token_costs(usd_per_hour: float, rates: dict[str, float], prefill_share: float) -> dict[str, float]:

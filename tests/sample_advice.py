@@ -130,7 +130,8 @@ def result() -> dict[str, Any]:
             {"accelerator": "groq-lpu", "reason": "api_only", "detail": "sold as a hosted API alone",
              "limit": None, "reached": None, "smallest_change": "ask with acquisition: [api]"},
         ],
-        "near_misses": [{**options[3], "rank": None, "label": "2 x H200 SXM, FP8, TP2", "detail": "TTFT p95 1,090 ms"}],
+        "near_misses": [{**options[3], "rank": None, "label": "2 x H200 SXM, FP8, TP2", "detail": "TTFT p95 1,090 ms",
+                         "smallest_change": "passes with ttft_ms_p95 >= 1090"}],
         "assumptions": [
             {"name": "pue", "value": 1.3, "unit": "ratio", "source": "https://example.org/pue"},
             {"name": "discount_rate", "value": 0.08, "unit": "fraction_per_year", "source": "workload"},

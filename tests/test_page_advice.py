@@ -38,6 +38,7 @@ def test_a_done_advice_shows_every_part(client: Client) -> None:
         "vllm serve meta-llama",
         "1 deployment cannot be drawn",
         "Near misses",
+        "passes with ttft_ms_p95 &gt;= 1090",
         "MI300X wins once it is 12% dearer",
     ):
         assert said in text, said

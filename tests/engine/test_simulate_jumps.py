@@ -1,10 +1,13 @@
 """Equal steps are taken at once, and nothing differs from taking them one by one."""
 
+import importlib
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from advisor.engine import server
 from advisor.engine import simulate as simulation
 from advisor.engine.plan import Lengths
 from advisor.engine.simulate import Simulation, simulate
@@ -60,3 +63,10 @@ def test_jumps_change_no_bit_of_what_is_simulated(
     for field in Simulation.__slots__:
         np.testing.assert_array_equal(getattr(jumped, field), getattr(stepped, field), err_msg=f"{name}: {field}")
     assert jumped.steps > 300
+
+
+def test_other_fields_of_the_server_cannot_meet_code_compiled_for_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FIELDS", server.FIELDS + 1)
+    monkeypatch.delitem(sys.modules, "advisor.engine.stepping")
+    with pytest.raises(ImportError, match="compiled anew"):
+        importlib.import_module("advisor.engine.stepping")
