@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from .candidates import Catalog, enumerate_lanes, joins_hosts, most_together, runs_on
 from .choose import SHOWN, Found, describe
@@ -185,52 +186,33 @@ def _budget_changes(workload: Workload, s: Scored) -> list[str]:
 
 
 def _too_much(workload: Workload, s: Scored) -> Rejection:
-    """It holds its latencies, but takes more chips or money than there is."""
+    """It holds its latencies, but takes more power, chips or money than there is."""
     assert over_budget(workload, s)
-    c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
+    c, slug, on = workload.constraints, s.lane.choice.accelerator.slug, f"({describe(s.lane)})"
     change = f"passes with {' and '.join(_budget_changes(workload, s))}"
-    slug = s.lane.choice.accelerator.slug
+    refuse = partial(Rejection, accelerator=slug, smallest_change=change)
     if c.max_watts is not None and not s.full_watts <= c.max_watts:
-        known = math.isfinite(s.full_watts)
-        return Rejection(
-            accelerator=slug,
-            reason="too_much_power",
-            detail=f"{s.full_watts / 1e3:.1f} kW at full load > {c.max_watts / 1e3:g} kW ({describe(s.lane)})"
-            if known
-            else "its power is not published, so the site's limit cannot be checked",
-            limit=c.max_watts / 1e3,
-            reached=s.full_watts / 1e3 if known else None,
-            smallest_change=change if known else "",
-        )
+        return _too_much_power(s, c.max_watts, refuse)
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
-        return Rejection(
-            accelerator=slug,
-            reason="too_many",
-            detail=f"needs {s.chips} accelerators, {c.max_accelerators} allowed ({describe(s.lane)})",
-            limit=float(c.max_accelerators),
-            reached=float(s.chips),
-            smallest_change=change,
-        )
+        detail = f"needs {s.chips} accelerators, {c.max_accelerators} allowed {on}"
+        return refuse(reason="too_many", detail=detail, limit=float(c.max_accelerators), reached=float(s.chips))
     if over_inventory(workload, s) > 1:
         there = c.inventory_chips[slug]
-        return Rejection(
-            accelerator=slug,
-            reason="too_many",
-            detail=f"needs {s.chips} accelerators, {there} can be had ({describe(s.lane)})",
-            limit=float(there),
-            reached=float(s.chips),
-            smallest_change=change,
-        )
-    limit = c.max_usd_per_month or 0.0
+        detail = f"needs {s.chips} accelerators, {there} can be had {on}"
+        return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(s.chips))
+    limit, monthly = c.max_usd_per_month or 0.0, s.usd_per_hour * HOURS_PER_MONTH
     whose = f", {c.bound_factor:g} times the cheapest that holds" if c.bound_factor else ""
-    return Rejection(
-        accelerator=slug,
-        reason="too_expensive",
-        detail=f"${monthly:,.0f} a month > ${limit:,.0f}{whose} ({describe(s.lane)})",
-        limit=limit,
-        reached=monthly,
-        smallest_change=change,
-    )
+    detail = f"${monthly:,.0f} a month > ${limit:,.0f}{whose} {on}"
+    return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
+
+
+def _too_much_power(s: Scored, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
+    limit_kw, full_kw = max_watts / 1e3, s.full_watts / 1e3
+    if not math.isfinite(full_kw):
+        detail = "its power is not published, so the site's limit cannot be checked"
+        return refuse(reason="too_much_power", detail=detail, limit=limit_kw, smallest_change="")
+    detail = f"{full_kw:.1f} kW at full load > {limit_kw:g} kW ({describe(s.lane)})"
+    return refuse(reason="too_much_power", detail=detail, limit=limit_kw, reached=full_kw)
 
 
 def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:

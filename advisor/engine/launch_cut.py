@@ -26,6 +26,7 @@ def cutting(a: Accelerator) -> list[str]:
 
 
 def partition_script(a: Accelerator) -> str:
+    """A shell script that cuts every card of the host, run once before the servers start."""
     return "\n".join(["#!/bin/sh", "set -e", *cutting(a)]) + "\n"
 
 

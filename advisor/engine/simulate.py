@@ -138,11 +138,23 @@ def simulate(
             _stagger(prompt, output, concurrency, rng)
         fits = prompt + output <= costs.total_blocks * costs.block_tokens
         arrival_s = _arrivals(client, concurrency, fits)
-    prompt, output = prompt[fits], output[fits]
+    table = _table(arrival_s, prompt[fits], output[fits], cached_fraction)
+    rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
+    totals, marks, state = run_steps(costs, rules, table, concurrency)
+    rejected = int(np.count_nonzero(~fits[first:last]))
+    return _summary(table, rules, costs, totals, marks, state, rejected, seed)
+
+
+def _table(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached_fraction: float) -> Requests:
+    """Requests of which nothing is computed yet; of each prompt at least one token is."""
     cached = np.minimum((prompt * cached_fraction).astype(np.int64), prompt - 1)
-    facts = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
-    table = Requests(arrival_s, prompt, output, cached, *facts[0], *facts[1])
-    rules = Rules(
+    counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
+    return Requests(arrival_s, prompt, output, cached, *counted, *timed)
+
+
+def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules:
+    """The scheduler and the client as scalars; the measured requests are [first, last)."""
+    return Rules(
         policy=POLICIES.index(scheduler.policy),
         max_batched_tokens=scheduler.max_batched_tokens,
         max_running_requests=scheduler.max_running_requests,
@@ -150,12 +162,9 @@ def simulate(
         whole_prompts=scheduler.policy == MIXED and not scheduler.chunked_prefill,
         asynchronous=scheduler.asynchronous and scheduler.policy != STATIC,
         closed=client.kind in (STEADY, BURST),
-        first=int(fits[:first].sum()),
-        last=int(fits[:last].sum()),
+        first=first,
+        last=last,
     )
-    totals, marks, state = run_steps(costs, rules, table, concurrency)
-    rejected = int(np.count_nonzero(~fits[first:last]))
-    return _summary(table, rules, costs, totals, marks, state, rejected, seed)
 
 
 def token_lengths(

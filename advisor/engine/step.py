@@ -388,10 +388,6 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
         if isinstance(mixer, LatentAttention) and mixer.index_top_k:
             full = full + block.count * mixer.index_dim / x.memory_bytes_per_s
             pair = pair + block.count * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
-    sample = model.vocab / x.tp * (2.0 * model.hidden / x.half_flops_per_s)
-    sample = sample + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s
-    if model.encoder_only:
-        sample = zero  # a vector is pooled, no token is chosen
     return AttentionCost(
         decode_s_per_context_token=full,
         window_s_per_context_token=windowed,
@@ -399,8 +395,16 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
         decode_s_per_sequence=sequence,
         prefill_s_per_pair=pair,
         window_prefill_s_per_pair=window_pair,
-        sample_s_per_sequence=sample,
+        sample_s_per_sequence=_sample_s(model, x),
     )
+
+
+def _sample_s(model: Model, x: Layouts) -> Array:
+    """Seconds of one row of the output head and of choosing from its logits; shape (N,)."""
+    if model.encoder_only:
+        return np.zeros(len(x))  # a vector is pooled, no token is chosen
+    each_s = model.vocab / x.tp * (2.0 * model.hidden / x.half_flops_per_s)
+    return each_s + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s
 
 
 def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array, Array, Array]:
