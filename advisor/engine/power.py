@@ -15,6 +15,7 @@ from .model import Model
 from .money import Assumptions, Draw, kernel_fraction
 from .plan import BATCH, Workload
 from .step import Array, Layouts, attention_cost, linear_operators
+from .steptime import whole_tiles
 
 TALKS = "communication"
 LEAST_REQUESTS = 1e-9
@@ -28,7 +29,7 @@ def step_fractions(
     The lines are those of the two ledgers, in one pass: `prompt` tokens alone; `sequences` requests of this `context`.
     """
     x = built.layouts.one(index)
-    m = np.array([max(prompt, 1.0), max(sequences, 1.0)])
+    m = whole_tiles(np.array([max(prompt, 1.0), max(sequences, 1.0)]), built.times.tile_tokens[index])
     operators = [*linear_operators(model, x, m), *adapter_operators(model, x, m)]
     time_s, flops, moved = np.empty((3, len(operators), 2))
     for k, op in enumerate(operators):
