@@ -29,7 +29,7 @@ from advisor.engine_flags import checked
 from advisor.intervals import interval_fractions, intervals
 from advisor.pareto import pareto_json
 from advisor.rounding import number
-from advisor.words import counted, keeps_cache, reasons, terms, verdict, warnings
+from advisor.words import counted, keeps_cache, length_warnings, reasons, terms, verdict, warnings
 
 GIB = 2.0**30
 PERCENTILES = ("mean", "p50", "p95", "p99")
@@ -130,7 +130,12 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
     r["scores"] = choice.scores_json(answer, s)
     r["demand"] = capacity.said_of(r)
     r["reasons"] = [*reasons(workload, s, r), *r["demand"], *terms(catalog, s)]
-    r["warnings"] = warnings(workload, s, r) + capacity.warnings(workload, s) + sharing.warnings(catalog)
+    r["warnings"] = [
+        *warnings(workload, s, r),
+        *length_warnings(workload, catalog.model),
+        *capacity.warnings(workload, s),
+        *sharing.warnings(catalog),
+    ]
     if rank is not None:
         assert answer.built is not None
         r["tuning"] = tuned.of_option(taken, workload, catalog, s, answer.built, prefill, decode)

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from advisor.engine.demand import Trace, mean_fraction, week_of
 from advisor.engine.demand import Users as Population
+from advisor.engine.steptime import Z95
 from advisor.workload_text import WorkloadError, error
 
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -35,6 +36,9 @@ class Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
 
+MOST_P95_OF_MEAN = math.exp(Z95**2 / 2)  # of a log-normal, where sigma is Z95: exp(Z95 sigma - sigma^2 / 2)
+
+
 class Lengths(Section):
     """Token lengths: one number is constant, mean and p95 a log-normal, trace an empirical file."""
 
@@ -51,6 +55,12 @@ class Lengths(Section):
         if self.mean is not None and self.p95 is not None and self.p95 < self.mean:
             raise PydanticCustomError(
                 "below_mean", "p95 {p95} is below the mean {mean}", {"p95": self.p95, "mean": self.mean, "at": "p95"}
+            )
+        if self.mean is not None and self.p95 is not None and self.p95 > MOST_P95_OF_MEAN * self.mean:
+            raise PydanticCustomError(
+                "beyond_log_normal",
+                "p95 {p95} is more than {most} times the mean {mean}, which no log-normal is: give a trace instead",
+                {"p95": self.p95, "mean": self.mean, "most": f"{MOST_P95_OF_MEAN:.2f}", "at": "p95"},
             )
         return self
 

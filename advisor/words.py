@@ -8,6 +8,7 @@ from advisor.embedding import makes_vectors
 from advisor.engine.encoder import NO_CACHE_TOKENS
 from advisor.engine.evaluate import tpot_limit_s
 from advisor.engine.layout import HALF
+from advisor.engine.model import Model
 from advisor.engine.money import HOURS_PER_YEAR
 from advisor.engine.plan import Workload
 from advisor.engine.search import Catalog, Scored
@@ -120,6 +121,14 @@ def terms(catalog: Catalog, s: Scored) -> list[str]:
 
 def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def length_warnings(workload: Workload, model: Model) -> list[str]:
+    """What is asked beyond the model's context; beyond it on average is refused (encoder.unsuited)."""
+    context = model.max_context_tokens
+    if makes_vectors(workload) or workload.input_tokens.p95_tokens + workload.output_tokens.mean_tokens <= context:
+        return []
+    return [f"more than one request in twenty is longer than the model's context of {context:,} tokens"]
 
 
 def warnings(workload: Workload, s: Scored, r: Json) -> list[str]:

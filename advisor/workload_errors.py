@@ -52,6 +52,8 @@ def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
         return error(field, f"unknown key{near(str(loc[-1]), keys)}", ", ".join(keys))
     if kind == "below_mean":
         return error(f"{field}.{context['at']}", item["msg"], f">= {context['mean']:g}")
+    if kind == "beyond_log_normal":
+        return error(f"{field}.{context['at']}", item["msg"], f"<= {context['mean'] * float(context['most']):g}")
     if kind in SAID:
         return error(field, item["msg"], context["expected"])
     if kind in BOUNDS:

@@ -109,6 +109,13 @@ def unsuited(workload: Workload, model: Model) -> str:
         )
     if model.encoder_only and given.mean_tokens > model.max_context_tokens:
         return f"the model reads at most {model.max_context_tokens:,} tokens: cut longer texts into several requests"
+    prompt = 0.0 if has_decoder_beside(model) else workload.input_tokens.mean_tokens
+    asked = prompt + workload.output_tokens.mean_tokens
+    if workload.kind != EMBEDDING and asked > model.max_context_tokens:
+        return (
+            f"prompt and answer together are {asked:,.0f} tokens on average, the model's context ends at "
+            f"{model.max_context_tokens:,}: ask for shorter ones, or for a model with a longer context"
+        )
     return ""
 
 

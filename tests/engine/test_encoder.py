@@ -194,6 +194,8 @@ def test_what_a_framework_must_know():
         ("embedding", T5, 100, "kind: serving"),
         ("serving", SPEECH, 3000, "one window of 30 s, at most 1,500"),
         ("embedding", BERT, 4000, "at most 512 tokens"),
+        ("serving", LLAMA_8B, 140_000, "context ends at 131,072"),
+        ("serving", LLAMA_8B, 130_000, ""),
         ("serving", SPEECH, 1500, ""),
         ("serving", T5, 3000, ""),
     ],
