@@ -3,11 +3,11 @@
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import yaml
+from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case, Pool
@@ -67,7 +67,7 @@ def head(scored: Iterable[Scored], rows: int, validation: Mapping[str, Any] | No
     document = {
         "engine_version": ENGINE_VERSION,
         "calibration": calibration or "none",
-        "as_of": date.today(),
+        "as_of": timezone.localdate(),
         "rows": rows,
         "skipped": dict(skipped.most_common()),
         "left_out": dict((validation or {}).get("errors") or {}),

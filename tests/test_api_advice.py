@@ -87,10 +87,3 @@ def test_the_list_is_paged_and_filtered_and_light(client: Client) -> None:
     assert "result" not in body["results"][0]
     assert client.get("/api/v1/advice?offset=99999999999999999999999").json()["results"] == []
     assert client.get("/api/v1/advice?limit=-1&offset=x").status_code == 400
-
-
-def test_the_list_asks_the_database_a_fixed_number_of_times(client: Client, django_assert_max_num_queries: Any) -> None:
-    for _ in range(5):
-        sample_advice.advice()
-    with django_assert_max_num_queries(4):
-        client.get("/api/v1/advice")

@@ -2,11 +2,12 @@
 
 import json
 import re
-from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
+
+from django.utils import timezone
 
 from advisor.engine.hf_config import from_hf_config
 from advisor.engine.model import to_shape
@@ -76,7 +77,7 @@ def described(config: dict[str, Any], name: str, source: str, slug: str | None) 
     except ValueError as error:
         raise FixtureError(f"{source}: {error}") from error
     shape = to_shape(model)
-    today = date.today()
+    today = timezone.localdate()
     return {
         "slug": slug,
         "hf_id": name or slug,
