@@ -107,19 +107,11 @@ def asked_on(spec: Json) -> datetime.date:
     return datetime.date.fromisoformat(named) if named else timezone.localdate()
 
 
-MEASURED_SINCE = {  # assumptions that hold a figure of kernels until the next fit has it: their scope and its name
-    "kv-8-fraction-vllm-hopper": ("framework:vllm:0.24.0:hopper", "kv_8_fraction"),
-}
-
-
 def calibrations() -> Json:
-    """The newest calibration of each name, and what was measured since the last fit."""
+    """The newest calibration of each name."""
     found: Json = {}
     for c in Calibration.objects.order_by("name", "created_at", "pk"):
         found[c.name] = c.values | {"basis": c.basis, "source": c.fitted_on}
-    for a in Assumption.objects.filter(key__in=MEASURED_SINCE):
-        scope, name = MEASURED_SINCE[a.key]
-        found.setdefault(scope, {name: a.value, "basis": "measured", "source": assumption(a)["source"]})
     return found
 
 
