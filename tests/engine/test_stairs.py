@@ -64,6 +64,7 @@ def test_one_at_a_time_the_others_queue(lane: Lane) -> None:
     assert alone.tpot_mean_s * (DEMAND.output_tokens - 1) < each_s
 
 
-def test_no_switch_makes_it_slower_here(lane: Lane) -> None:
-    rates = [r.output_tokens_per_s for r in reached(LLAMA_8B, steps(lane), DEMAND, USERS)]
+def test_no_switch_but_drafts_makes_it_slower_here(lane: Lane) -> None:
+    """Drafts may: their search and the host that waits for each step cost more than they bring to a quick step."""
+    rates = [r.output_tokens_per_s for r in reached(LLAMA_8B, steps(lane, drafts=False), DEMAND, USERS)]
     assert all(b >= a * 0.999 for a, b in zip(rates, rates[1:], strict=False)) and rates[1] > 5 * rates[0]
