@@ -1,18 +1,23 @@
 """vLLM 0.24.0 on one H200, asked by the exported load test: its result files, and predictions held against them."""
 
 import csv
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 
 from advisor import assemble
 from advisor.engine.case import Case, Pool, Protocol
 from advisor.engine.drafting import drafted, searched, shown
-from advisor.engine.estimate import Estimate, estimate_all, prepare, step_s
+from advisor.engine.estimate import Estimate, estimate_all, prefill_s, prepare, step_s
 from advisor.engine.hardware import overhead
 from advisor.engine.lane import Lanes, lanes
 from advisor.engine.model import Adapters, Model
+from advisor.engine.money import Draw
+from advisor.engine.power import step_fractions
 from advisor.engine.tuning import EAGER_S_PER_LAYER
 from advisor.load_results import parse
 
@@ -81,6 +86,34 @@ def test_predictions_are_as_near_to_the_measured_points_as_the_document_says() -
     assert shares == [0.62, 1.0, 1.0]
     compare_steps(LLAMA, known, ROWS, 0.06)
     compare_held_out(known)
+    compare_power(known)
+
+
+def compare_power(known: assemble.Resources) -> None:
+    """Watts of the chip, whose four shares come from kernels timed alone: no served point is among them."""
+    ratio = np.array([predicted / measured for predicted, measured in powers(known)])
+    assert len(ratio) == 14
+    assert np.median(np.abs(ratio - 1)) < 0.075 and 0.88 < ratio.min() and ratio.max() < 1.09
+
+
+def powers(known: assemble.Resources) -> Iterator[tuple[float, float]]:
+    """(predicted, measured) watts under closed loops: up to eight prompts share a step, else the lane decodes."""
+    rows = {row["key"]: row["value"] for row in yaml.safe_load(Path("fixtures/overheads.yaml").read_text())}
+    names = ("waiting", "kernel", "memory", "compute")
+    draw = Draw(**{f"{name}_fraction": rows[f"{name}-power-fraction"] for name in names})
+    for model_id, table in ((LLAMA, ROWS), (QWEN, HELD_OUT_ROWS)):
+        for name, row in table.items():
+            kind, _, users = name.removesuffix(".json").partition("-closed-")
+            if kind not in ("base", "fp8", "kv8") or not users:
+                continue
+            formats = ("fp8" if kind == "fp8" else "bf16", "fp8" if kind == "kv8" else "bf16")
+            own = prepare(case_of(*formats, int(users), Protocol(), model_id), known)
+            assert not isinstance(own, str)
+            lanes_of, prompts = lanes(known.models[model_id], own), min(int(users), 8)
+            at = (1024.0 * prompts, float(users), CONTEXT_TOKENS)
+            first, later = step_fractions(draw, known.models[model_id], lanes_of, 0, *at)
+            share = float(row["output_tokens_per_s"]) / 256 * prefill_s(lanes_of, 0, at[0]) / prompts
+            yield 77.0 + (700.0 - 77.0) * (share * first + (1 - share) * later), float(row["gpu_watts_mean"])
 
 
 def compare_steps(model_id: str, known: assemble.Resources, rows: dict[str, dict[str, str]], within: float) -> None:
