@@ -1,11 +1,9 @@
 """Catalog rows to a snapshot, and a snapshot to engine values: the only place where units are converted."""
 
 import datetime
-import json
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 from django.db.models import Q
@@ -35,6 +33,7 @@ from advisor.result import answer_json, choice_json
 from advisor.sharing import adapters_of, beside, partitions_of
 from advisor.traffic import trace_of, users_of
 from advisor.workload import CHOICES
+from advisor.workload_text import WorkloadError, error
 from catalog.models import (
     Accelerator,
     Assumption,
@@ -127,8 +126,9 @@ def model_row(wanted: str | Json) -> Json:
             "published_parameters": row.published_parameters,
             "sources": row.sources,
         }
-    given = wanted["config"]
-    config = given if isinstance(given, dict) else json.loads(Path(given).read_text())
+    config = wanted["config"]
+    if not isinstance(config, dict):  # the command line has read its file before
+        raise WorkloadError([error("model.config", "paths are not read here", "the contents of config.json")])
     return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
 
 

@@ -34,6 +34,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or kept_secret(VAR / "secret_key"
 ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
 OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login
+HUB_URL = env.str("ASSAY_HUB_URL", default="")  # empty: this server contacts no Hugging Face Hub
 
 INSTALLED_APPS = [
     "advisor",

@@ -1,8 +1,9 @@
-"""A model from a pasted or uploaded config.json, or from its id: what it is, and what its shape costs."""
+"""A model from a pasted or uploaded config.json, or from its Hugging Face ID: what it is and what its shape costs."""
 
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -13,7 +14,7 @@ from advisor.engine.possible import MOST_PARAMETERS
 from catalog import shapes
 from catalog.access import may_change
 from catalog.fixtures import FixtureError, Row
-from catalog.importers import hf
+from catalog.importers import hf, hub
 from catalog.loading import upsert
 from catalog.models import ServedModel
 from catalog.views import page
@@ -21,15 +22,10 @@ from catalog.views import page
 
 class ImportForm(forms.Form):
     config = forms.CharField(
-        label="config.json", required=False, max_length=hf.MAX_BYTES, widget=forms.Textarea(attrs={"rows": 12})
+        label="config.json", required=False, max_length=hub.MAX_BYTES, widget=forms.Textarea(attrs={"rows": 12})
     )
     upload = forms.FileField(label="or a file", required=False)
-    hf_id = forms.RegexField(
-        hf.HUB_ID.pattern,
-        label="or an id of the Hugging Face hub",
-        required=False,
-        help_text="Read over the network, where there is one.",
-    )
+    hf_id = forms.CharField(label="or a Hugging Face ID", required=False, max_length=200)
     name = forms.CharField(label="Name in the catalog", required=False, max_length=120, help_text="Such as acme/our-7b")
     published_parameters = forms.IntegerField(
         label="Published number of parameters",
@@ -39,11 +35,23 @@ class ImportForm(forms.Form):
         help_text="To compare with",
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        hub_field = self.fields["hf_id"]
+        hub_field.help_text = "Such as meta-llama/Llama-3.1-8B" if settings.HUB_URL else hub.DISABLED
+        if not settings.HUB_URL:
+            hub_field.widget.attrs["disabled"] = True  # in the browser; the server refuses the ID with the reason
+
+    def clean_hf_id(self) -> str:
+        given = str(self.cleaned_data["hf_id"])
+        if given and not settings.HUB_URL:
+            raise forms.ValidationError(hub.DISABLED)
+        if given and not hub.HUB_ID.fullmatch(given):
+            raise forms.ValidationError("Give owner/name, such as meta-llama/Llama-3.1-8B. Paths are not read here.")
+        return given
+
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
-        upload = given.get("upload")
-        if upload is not None and upload.size > hf.MAX_BYTES:
-            raise forms.ValidationError(f"the file is larger than {hf.MAX_BYTES:,} bytes")
         if sum(bool(given.get(key)) for key in ("config", "upload", "hf_id")) != 1 and not self.errors:
             raise forms.ValidationError("give exactly one of a config.json, a file and an id")
         return given
@@ -52,15 +60,18 @@ class ImportForm(forms.Form):
         """The text of the configuration, its name and where it comes from."""
         given = self.cleaned_data
         if given["hf_id"]:
-            name, text, source = hf.read(given["hf_id"])
-            return text, given["name"] or name, source
+            text, source = hub.config_json(given["hf_id"])
+            return text, given["name"] or given["hf_id"], source
         name = given["name"] or "own-model"
         return given["config"] or uploaded(given["upload"]), name, "config.json as given"
 
 
 def uploaded(upload: Any) -> str:
+    content = upload.read(hub.MAX_BYTES + 1)
+    if len(content) > hub.MAX_BYTES:
+        raise FixtureError(f"the file is larger than {hub.MAX_BYTES:,} bytes")
     try:
-        return str(upload.read().decode("utf-8"))
+        return str(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise FixtureError(f"the file is not text: {error}") from error
 

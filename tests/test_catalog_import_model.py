@@ -1,14 +1,11 @@
 """A config.json becomes a model of the catalog."""
 
-import io
 import json
 from io import StringIO
-from urllib.error import URLError
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from catalog.importers import hf
 from catalog.models import ServedModel
 from tests.engine.hf_configs import CONFIGS
 
@@ -48,28 +45,6 @@ def test_a_model_is_not_imported_under_a_second_slug(tmp_path):
     run(path, "--slug", "my-llama")
     with pytest.raises(CommandError, match="acme/llama is in the catalog under another slug, my-llama"):
         run(path, "--slug", "your-llama")
-
-
-def test_an_id_is_read_from_the_hub(monkeypatch):
-    asked = []
-
-    def answer(request, timeout):
-        asked.append(request.full_url)
-        return io.BytesIO(json.dumps(LLAMA).encode())
-
-    monkeypatch.setattr(hf, "urlopen", answer)
-    assert run("acme/Llama-X.1").startswith("acme-llama-x-1: created")
-    assert asked == ["https://huggingface.co/acme/Llama-X.1/resolve/main/config.json"]
-    assert ServedModel.objects.get().hf_id == "acme/Llama-X.1"
-
-
-def test_a_hub_that_does_not_answer_says_what_to_do(monkeypatch):
-    def refuse(request, timeout):
-        raise URLError("no route")
-
-    monkeypatch.setattr(hf, "urlopen", refuse)
-    with pytest.raises(CommandError, match="give its path instead"):
-        run("acme/model")
 
 
 @pytest.mark.parametrize("what", ["nothing-here", "../../etc/none", "http://example.org/config.json", "a/b/c"])

@@ -40,7 +40,7 @@ def test_a_price_list_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_no_text_or_has_a_name_that_no_address_could_hold(binary: str, tmp_path: Path) -> None:
-    assert "no text that can be read" in refused("import_model", binary)
+    assert "cannot be read as text" in refused("import_model", binary)
     (tmp_path / "config.json").write_text(CONFIG)
     assert "small letters" in refused("import_model", str(tmp_path / "config.json"), "--slug", "Bad Slug!")
     assert not ServedModel.objects.exists()

@@ -12,8 +12,10 @@ from django.db import DatabaseError
 from advisor import portfolio, report, workload
 from advisor.advise import default_organisation
 from advisor.extent import with_traces
+from advisor.workload_text import MAX_TEXT_BYTES
 from catalog.models import CatalogLoad
 
+MOST_SNAPSHOT_BYTES = 64 * 2**20
 OK, BAD_INPUT, NOTHING_FEASIBLE = 0, 2, 3
 
 
@@ -78,18 +80,22 @@ class BadFile(Exception):
     """A file that was named cannot be used; the text names it and says what to do."""
 
 
-def read(path: Path, what: str) -> bytes:
+def read(path: Path, what: str, most_bytes: int = MAX_TEXT_BYTES) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
     except FileNotFoundError:
         raise BadFile(f"{path}: there is no such {what}; check the path and the working folder") from None
     except OSError as error:
         raise BadFile(f"{path}: this {what} cannot be read: {error.strerror}; check its path and rights") from None
+    if len(content) > most_bytes:
+        raise BadFile(f"{path}: this {what} is larger than {most_bytes:,} bytes; check the path")
+    return content
 
 
-def read_json(path: Path, what: str, remedy: str) -> dict[str, Any]:
+def read_json(path: Path, what: str, remedy: str, most_bytes: int = MAX_TEXT_BYTES) -> dict[str, Any]:
     try:
-        found = json.loads(read(path, what))
+        found = json.loads(read(path, what, most_bytes))
     except ValueError as error:
         raise BadFile(f"{path}: this {what} is not valid JSON ({error}); {remedy}") from None
     if not isinstance(found, dict):
@@ -157,7 +163,7 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
         except OSError as error:
             raise BadFile(f"{path}: the snapshot cannot be written: {error.strerror}; check the folder") from None
     remedy = "delete it, and it is written again from today's catalog"
-    found = read_json(path, "snapshot", remedy)
+    found = read_json(path, "snapshot", remedy, MOST_SNAPSHOT_BYTES)
     if "catalog_version" not in found:
         raise BadFile(f"{path}: this is no snapshot of the catalog (it has no catalog_version); {remedy}")
     if "prices" in found and "hosted" not in found:

@@ -1,13 +1,14 @@
 """Adds a model from its config.json: `import_model PATH_TO_config.json|HF_ID [--slug S]`."""
 
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from advisor.engine.model import active_parameters, from_shape, parameters
-from catalog.fixtures import FixtureError
-from catalog.importers import hf
+from catalog.fixtures import FixtureError, Row
+from catalog.importers import hf, hub
 from catalog.loading import upsert
 from catalog.models import ServedModel
 
@@ -21,7 +22,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            row = hf.row(options["model"], options["slug"])
+            row = row_of(options["model"], options["slug"])
             with transaction.atomic():
                 counts = upsert(ServedModel, ("slug",), [row])
         except FixtureError as error:
@@ -32,3 +33,38 @@ class Command(BaseCommand):
             f"{row['slug']}: {done}, {parameters(model) / 1e9:.2f} B parameters, "
             f"{active_parameters(model) / 1e9:.2f} B for one token"
         )
+
+
+def row_of(what: str, slug: str | None) -> Row:
+    """The catalog's row of a file, or of an id on the hub."""
+    hub_id, text, source = read(what)
+    config = hf.parsed(text, what)
+    named = hub_id or str(config.get("_name_or_path") or slug or "")
+    if not (slug or named):
+        raise FixtureError(f"{what}: the configuration has no name; give --slug")
+    return hf.described(config, named, source, slug)
+
+
+def read(what: str) -> tuple[str, str, str]:
+    """The id, the text of the configuration and its source. Only this command reads a path."""
+    path = Path(what)
+    if path.is_file():
+        return "", text_of(path), path.name
+    if not hub.HUB_ID.fullmatch(what):
+        raise FixtureError(f"{what}: neither a file nor an id such as meta-llama/Llama-3.1-8B")
+    try:
+        return what, *hub.config_json(what)
+    except hub.HubDisabled as error:
+        said = f"{what}: there is no such file, and contact with the Hugging Face Hub is disabled"
+        raise FixtureError(f"{said}; give the path of a config.json, or set ASSAY_HUB_URL") from error
+
+
+def text_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(hub.MAX_BYTES + 1)
+        if len(content) > hub.MAX_BYTES:
+            raise FixtureError(f"{path}: larger than {hub.MAX_BYTES:,} bytes; is it a config.json?")
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FixtureError(f"{path}: cannot be read as text: {error}") from error
