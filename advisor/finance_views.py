@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import exceptions
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from advisor.api import OneAdvice, problems
@@ -51,12 +52,51 @@ def shared_page(request: HttpRequest, token: str, name: str) -> HttpResponse:
     return unlisted(document(shared_advice(token), name, request.GET.get("rank")))
 
 
+class Text(BaseRenderer):
+    """Takes part in content negotiation only: a document is text already."""
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> Any:
+        return data
+
+
+def renderer_of(kind: str) -> type[Text]:
+    """For this media type; `?format=` names it as the file's extension does."""
+    extension = {"text/markdown": "md"}.get(kind, kind.partition("/")[2])
+    return type("DocumentRenderer", (Text,), {"media_type": kind, "format": extension})
+
+
+RENDERERS = {name: renderer_of(kind) for name, (kind, _) in DOCUMENTS.items()}
+
+
 class Document(OneAdvice):
+    def get_renderers(self) -> list[BaseRenderer]:
+        """Of the document's own media type; a name that does not exist is a 404 whatever is accepted."""
+        renderer = RENDERERS.get(self.kwargs.get("name", ""))
+        return [renderer()] if renderer else list(super().get_renderers())
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """406 names the one media type there is."""
+        name = self.kwargs.get("name", "")
+        try:
+            return super().perform_content_negotiation(request, force or name not in RENDERERS)
+        except exceptions.NotAcceptable:
+            kind = DOCUMENTS[name][0]
+            raise exceptions.NotAcceptable(f"{name} is {kind}: send Accept: {kind}, or no Accept header.") from None
+
     @extend_schema(
         operation_id="getAdviceDocument",
-        summary="A paper for finance: memo.html, memo.md, bill-of-materials.csv, assumptions.csv or cash-flow.csv",
-        parameters=[OpenApiParameter("rank", OpenApiTypes.INT, description="which option; 1 without it")],
-        responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR), **problems(404, 406)},
+        summary="A document for finance: memo.html, memo.md, bill-of-materials.csv, assumptions.csv or cash-flow.csv",
+        parameters=[
+            OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH, enum=list(DOCUMENTS)),
+            OpenApiParameter("rank", OpenApiTypes.INT, description="The option; 1 without it"),
+        ],
+        responses={
+            **{
+                (200, kind): OpenApiResponse(OpenApiTypes.STR)
+                for kind in sorted({kind for kind, _ in DOCUMENTS.values()})
+            },
+            **problems(404, 406),
+        },
     )
     def get(self, request: Request, pk: Any, name: str) -> HttpResponse:
         found = self.advice(pk)
