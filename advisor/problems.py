@@ -9,7 +9,6 @@ from django.core.exceptions import RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import JsonResponse, UnreadablePostError
 from rest_framework import exceptions
-from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from advisor.advise import KeyReused
@@ -19,6 +18,10 @@ from advisor.workload import WorkloadError
 CONTENT_TYPE = "application/problem+json"
 
 
+MISSING_CREDENTIALS = (
+    "This call needs credentials: send a token (Authorization: Bearer aat_...; make one with manage.py token make NAME) "
+    "or sign in."
+)
 NOTHING_HERE = "Nothing is at this address: its id or name may be mistyped, or what it named is gone."
 
 
@@ -46,12 +49,12 @@ def sayable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def problem_response(status: int, title: str, detail: str) -> JsonResponse:
+def problem_response(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> JsonResponse:
     """For errors outside of the API's views: unknown addresses, bodies refused early, failures."""
-    return JsonResponse(body(status, title, detail), status=status, content_type=CONTENT_TYPE)
+    return JsonResponse(body(status, title, detail), status=status, content_type=CONTENT_TYPE, headers=headers)
 
 
-def problem(exc: Exception, context: dict[str, Any]) -> Response | None:
+def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
     """The REST framework's exception handler; None for what nobody foresaw (a 500, by views.server_error)."""
     if isinstance(exc, WorkloadError):
         return refusal(422, str(exc), exc.errors, "urn:assay:problem:invalid-workload", "The workload cannot be used")
@@ -68,6 +71,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> Response | None:
         return None
     errors = flat(response.data) if isinstance(exc, exceptions.ValidationError) else []
     detail = "Some fields are not valid." if errors else str(getattr(exc, "detail", exc))
+    if isinstance(exc, exceptions.NotAuthenticated):
+        detail = getattr(context.get("view"), "missing_credentials", MISSING_CREDENTIALS)
     said = isinstance(exc, exceptions.NotFound) and exc.detail != exceptions.NotFound.default_detail
     if response.status_code == HTTPStatus.NOT_FOUND and not said:
         detail = NOTHING_HERE
@@ -82,9 +87,10 @@ def refusal(
     kind: str = "about:blank",
     title: str = "",
     headers: Mapping[str, str] | None = None,
-) -> Response:
+) -> JsonResponse:
+    """Not a Response of the REST framework: the renderer that the caller accepts may not write JSON."""
     document = body(status, title, detail, errors, kind)
-    return Response(document, status=status, headers=dict(headers or {}), content_type=CONTENT_TYPE)
+    return JsonResponse(document, status=status, headers=dict(headers or {}), content_type=CONTENT_TYPE)
 
 
 def flat(data: Any, field: str = "") -> list[dict[str, str]]:

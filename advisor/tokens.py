@@ -7,7 +7,6 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -100,10 +99,8 @@ class Holder:
         return f"token {self.token.name}"
 
 
-class TokenRefused(exceptions.APIException):
-    status_code = HTTPStatus.UNAUTHORIZED
+class TokenRefused(exceptions.AuthenticationFailed):
     default_detail = "This token is unknown, revoked or past its end. Make a new one: manage.py token make NAME."
-    auth_header = "Bearer"
 
 
 class PersonToken(BaseAuthentication):
@@ -118,6 +115,10 @@ class PersonToken(BaseAuthentication):
             raise TokenRefused
         used(row)
         return Holder(row), row
+
+    def authenticate_header(self, request: Request) -> str:
+        """WWW-Authenticate of a 401; without it the framework would answer 403."""
+        return 'Bearer realm="assay"'
 
 
 class PersonTokenScheme(OpenApiAuthenticationExtension):
@@ -137,12 +138,13 @@ class Allowed(permissions.BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         caller, reads = request.user, request.method in permissions.SAFE_METHODS
         if isinstance(caller, Holder):
-            self.message = f"This token may only {caller.token.scope}."
+            self.message = f"This token's scope is {caller.token.scope}, which does not allow this call."
             return reads or caller.token.scope in (Scope.SUBMIT, Scope.ADMIN)
         if not (settings.OPEN or caller.is_authenticated):
             return False
-        self.message = "A page of another site asked for this in your browser; it is not done."
-        return reads or same_site(request)
+        if not (reads or same_site(request)):  # 403: no credentials would help
+            raise exceptions.PermissionDenied("Refused: a page of another site sent this through your browser.")
+        return True
 
 
 def same_site(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Who may change the catalog, machines and results: staff; before this installation has a user, everybody."""
+"""Who may change the catalog, machines and results: staff; visitors too, while the installation has no user."""
 
 from typing import Any
 
@@ -7,4 +7,7 @@ from django.contrib.auth.models import User
 
 
 def may_change(user: Any) -> bool:
-    return bool(getattr(user, "is_staff", False)) or (settings.OPEN and not User.objects.exists())
+    """A user or the holder of a token has no more than their own rights, even where a visitor has more."""
+    if getattr(user, "is_authenticated", False):
+        return bool(getattr(user, "is_staff", False))
+    return settings.OPEN and not User.objects.exists()

@@ -33,7 +33,7 @@ def for_staff(view: View) -> View:
 class StaffChanges(permissions.BasePermission):
     """Reading as everywhere else; changing as the pages do."""
 
-    message = "Sign in as staff: this installation has users, so not everybody may change machines and results."
+    message = "Only staff and tokens with the scope admin may change machines, jobs and results."
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return request.method in permissions.SAFE_METHODS or may_change(request.user)

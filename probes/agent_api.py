@@ -199,6 +199,7 @@ ROTATE = OpenApiParameter(
 
 
 class AgentView(views.APIView):
+    missing_credentials = "This call needs the machine's token: send Authorization: Bearer agt_..."
     authentication_classes = [AgentToken]
     permission_classes = [IsAgent]
     parser_classes = [StrictJSONParser]

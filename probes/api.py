@@ -231,7 +231,9 @@ class EnrolBody(serializers.Serializer[Any]):
 
 
 class MayEnrol(permissions.BasePermission):
-    """Tokens are nobody else's business, their list neither."""
+    """The list of enrollment tokens is for staff alone, too."""
+
+    message = "Only staff and tokens with the scope admin may see or create enrollments."
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return may_change(request.user)

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from advisor import tokens
 from advisor.models import ApiToken
-from probes import agents
-from probes.models import Job
+from probes import agents, jobs
+from probes.models import Enrolment, Job
 from tests.probes.client import FakeAgent
 
 pytestmark = pytest.mark.django_db
@@ -37,6 +37,61 @@ def test_a_scope_opens_what_it_says_and_no_more(scope: str, read: int, ask: int,
     token, _ = tokens.make("ci", scope)
     assert call(token, "get", READ) == read
     assert call(token, "post", ASK, {}) == ask and call(token, "post", ENROL, {}) == enrol
+
+
+STAFF_CALLS = (
+    ("get", ENROL), ("post", ENROL), ("post", "/api/v1/probe-jobs"), ("post", "/api/v1/agents/{agent}/revoke"),
+    ("post", "/api/v1/probe-jobs/{job}/cancel"), ("post", "/api/v1/probe-results/1/release"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("scope", ["read", "submit"])
+def test_a_scope_holds_where_visitors_may_do_more(scope: str) -> None:
+    User.objects.all().delete()  # an open installation without users: visitors may do what staff may
+    agent, token = FakeAgent(), tokens.make("ci", scope)[0]
+    job = jobs.request({"suite": "quick"})
+    for method, path in STAFF_CALLS:
+        assert call(token, method, path.format(agent=agent.pk, job=job.pk), {}) == 403, path
+    assert Job.objects.get().state == "queued" and agent.lease().status_code == 200
+    assert not Enrolment.objects.filter(used_at=None).exists()
+    assert Client().post(ENROL, {}, content_type="application/json").status_code == 201
+    assert call(tokens.make("ops", "admin")[0], "post", ENROL, {}) == 201
+
+
+@pytest.mark.parametrize(
+    ("open_to_all", "method", "path"),
+    [
+        (True, "post", ENROL),
+        (True, "get", ENROL),
+        (False, "get", READ),
+        (False, "get", "/api/docs/"),
+        (False, "post", ASK),
+    ],
+)
+def test_missing_credentials_are_401_with_a_challenge_and_insufficient_ones_403(
+    settings: Any, open_to_all: bool, method: str, path: str
+) -> None:
+    settings.OPEN = open_to_all
+    missing = getattr(Client(), method)(path)
+    assert missing.status_code == 401 and missing["WWW-Authenticate"] == 'Bearer realm="assay"'
+    assert "manage.py token make" in missing.json()["detail"]
+    unknown = getattr(Client(), method)(path, headers={"Authorization": "Bearer aat_x"})
+    assert unknown.status_code == 401 and unknown["WWW-Authenticate"] == 'Bearer realm="assay"'
+    if path == ENROL:
+        ada = Client()
+        ada.force_login(User.objects.get())
+        insufficient = getattr(ada, method)(path)
+        assert insufficient.status_code == 403 and "WWW-Authenticate" not in insufficient
+
+
+def test_a_machine_without_its_token_is_challenged_too() -> None:
+    answer = Client().post("/api/agent/v1/lease", {}, headers={"Agent-Protocol": "1"})
+    assert answer.status_code == 401 and answer["WWW-Authenticate"] == "Bearer" and "agt_" in answer.json()["detail"]
+
+
+def test_a_page_of_another_site_is_refused_with_403_because_no_credentials_would_help() -> None:
+    answer = Client().post(ASK, {}, content_type="application/json", headers={"Origin": "https://evil.example"})
+    assert answer.status_code == 403 and "another site" in answer.json()["detail"]
 
 
 def test_only_the_hash_is_kept_and_the_use_is_noted() -> None:
@@ -78,7 +133,7 @@ def test_tokens_of_machines_and_of_people_open_each_only_their_side() -> None:
 def test_where_a_login_is_needed_a_token_is_one(settings: Any) -> None:
     settings.OPEN = False
     token, _ = tokens.make("ci", "read")
-    assert Client().get(READ).status_code == Client().get("/api/schema/").status_code == 403
+    assert Client().get(READ).status_code == Client().get("/api/schema/").status_code == 401
     assert call(token, "get", READ) == 200
 
 
