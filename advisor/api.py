@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from advisor import advise, deployment, workload
+from advisor import advise, deployment, limits, workload
 from advisor.models import Advice
 from advisor.problems import CONTENT_TYPE, Conflict, TooLarge, problem, queue_is_full
 from advisor.serializers import AdviceSerializer, AdviceSummarySerializer, ProblemSerializer
@@ -151,7 +151,7 @@ def document_refusals(result: dict[str, Any], **given: Any) -> dict[str, Any]:
     known = {"description": "", "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     for path, operations in result["paths"].items():
         for operation in operations.values():
-            anywhere = {"400", "401", "403", "406"} | ({"404"} if "{" in path else set())
+            anywhere = {"400", "401", "403", "406", "429"} | ({"404"} if "{" in path else set())
             for status in sorted(anywhere - set(operation["responses"])):
                 operation["responses"][status] = known
     return result
@@ -328,6 +328,7 @@ class EstimateOne(views.APIView):
         examples=[ESTIMATE_EXAMPLE],
     )
     def post(self, request: Request) -> Response:
+        limits.of_estimate(request)
         from advisor import single  # here: the engine is loaded by the first estimate, not by every web worker
 
         if not isinstance(request.data, dict):

@@ -19,8 +19,8 @@ CONTENT_TYPE = "application/problem+json"
 
 
 MISSING_CREDENTIALS = (
-    "This call needs credentials: send a token (Authorization: Bearer aat_...; make one with manage.py token make NAME) "
-    "or sign in."
+    "This call needs credentials: sign in, or send a token (Authorization: Bearer aat_...). "
+    "The command manage.py token make NAME makes one."
 )
 NOTHING_HERE = "Nothing is at this address: its id or name may be mistyped, or what it named is gone."
 

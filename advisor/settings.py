@@ -63,6 +63,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "advisor.limits.limit_calls",
     "advisor.refused_early.refuse_long_bodies",
     "advisor.refused_early.refuse_nul",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -159,6 +160,11 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
 }
 
+# Calls of the people's API in a minute; 0: no limit.
+API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
+API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)
+ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # of an address
+
 # Probes: the pace that agents are given, and how long a silent one keeps its job.
 PROBE_LEASE_S = env.float("ASSAY_PROBE_LEASE_S", default=60.0)
 PROBE_POLL_S = env.int("ASSAY_PROBE_POLL_S", default=5)
@@ -179,7 +185,11 @@ CELERY_BEAT_SCHEDULE["probes"] = {
 }
 
 CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 2},  # a hung Redis must not hold the web threads
+    }
     if REDIS_URL
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 20_000}}
 }

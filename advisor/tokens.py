@@ -17,6 +17,7 @@ from rest_framework import exceptions, permissions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
+from advisor import limits
 from advisor.advise import default_organisation
 from advisor.models import ApiToken
 
@@ -113,6 +114,7 @@ class PersonToken(BaseAuthentication):
         row = by_token(token.strip())
         if row is None:
             raise TokenRefused
+        limits.of_token(request, row.pk)
         used(row)
         return Holder(row), row
 

@@ -50,7 +50,7 @@ class AgentToken(BaseAuthentication):
             raise exceptions.AuthenticationFailed(
                 "This token is unknown, revoked or past its end. Enrol the machine again."
             )
-        limits.of_agent(agent.pk)
+        limits.of_agent(request, agent.pk)
         agents.seen(agent)
         return agent, token.strip()
 
@@ -211,7 +211,6 @@ class AgentView(views.APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if request.headers.get("Agent-Protocol") != PROTOCOL:
             raise UpgradeRequired
-        limits.of_address(request)
         super().initial(request, *args, **kwargs)
 
     def read(self, body: type[serializers.Serializer[Any]]) -> dict[str, Any]:

@@ -1,65 +1,23 @@
-"""How often agents may call: so many times a minute for each agent and for each address, counted in the cache.
-
-With Redis all web processes count together; without it each counts alone, so that the limit is at most their number
-times as high.
-"""
-
-import math
-import time
+"""How often agents may call; advisor/limits.py counts."""
 
 from django.conf import settings
-from django.core.cache import cache
-from django.http import HttpRequest
-from rest_framework import exceptions
 from rest_framework.request import Request
 
-WINDOW_S = 60
+from advisor.limits import Exceeded, address, count, reached, rest_s
+
+REFUSED = "refused"
 
 
-def address(request: Request | HttpRequest) -> str:
-    """Where the call comes from; behind ASSAY_PROXIES proxies, what the outermost of them saw."""
-    passed = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
-    trusted = settings.PROXIES
-    return passed[-trusted] if 0 < trusted <= len(passed) else str(request.META.get("REMOTE_ADDR", ""))
-
-
-def of_address(request: Request) -> None:
-    """Every call, before anything is looked up."""
-    count("address", address(request), settings.PROBE_CALLS_PER_MINUTE_ADDRESS)
-
-
-def of_agent(pk: int) -> None:
-    count("agent", str(pk), settings.PROBE_CALLS_PER_MINUTE_AGENT)
+def of_agent(request: Request, pk: int) -> None:
+    count(request, "agent", str(pk), settings.PROBE_CALLS_PER_MINUTE_AGENT)
 
 
 def refused(request: Request) -> None:
-    """A token that nobody knows."""
-    count("refused", address(request), settings.PROBE_REFUSALS_PER_MINUTE)
+    """A token that is not known."""
+    count(request, REFUSED, address(request), settings.PROBE_REFUSALS_PER_MINUTE)
 
 
 def check_refused(request: Request) -> None:
     """Nothing more is looked up for an address that guessed too often; agents with a token are not held up."""
-    if cache.get(key("refused", address(request)), 0) >= settings.PROBE_REFUSALS_PER_MINUTE:
-        raise exceptions.Throttled(wait=rest_s())
-
-
-def count(kind: str, who: str, most: int) -> None:
-    """Throttled (429, Retry-After) from the call after `most` in this minute on."""
-    name = key(kind, who)
-    if cache.add(name, 1, 2 * WINDOW_S):
-        return
-    try:
-        calls = cache.incr(name)
-    except ValueError:  # dropped from a full cache between the two: a minute begins anew
-        return
-    if calls > most:
-        raise exceptions.Throttled(wait=rest_s())
-
-
-def key(kind: str, who: str) -> str:
-    return f"probes.calls.{kind}.{who.replace(' ', '')[:64]}.{math.floor(time.time()) // WINDOW_S}"
-
-
-def rest_s() -> float:
-    """Seconds until the next minute begins."""
-    return WINDOW_S - time.time() % WINDOW_S
+    if reached(REFUSED, address(request), settings.PROBE_REFUSALS_PER_MINUTE):
+        raise Exceeded(wait=rest_s())

@@ -105,6 +105,13 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
             monkeypatch.setitem(settings.CELERY_BROKER_TRANSPORT_OPTIONS, key, folder)
 
 
+@pytest.fixture(autouse=True)
+def no_call_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests call from one address; those about the limits set them."""
+    for name in ("API_PER_MINUTE_TOKEN", "API_PER_MINUTE_ADDRESS", "ESTIMATES_PER_MINUTE"):
+        monkeypatch.setattr(settings, name, 0)
+
+
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with every migration applied, to be copied."""

@@ -50,7 +50,7 @@ def test_every_call_says_how_it_refuses(schema: dict[str, Any]) -> None:
     assert "Problem" in schema["components"]["schemas"]
     for path, operations in schema["paths"].items():
         for operation in operations.values():
-            wanted = {"400", "401", "403", "406"} | ({"404"} if "{" in path else set())
+            wanted = {"400", "401", "403", "406", "429"} | ({"404"} if "{" in path else set())
             assert wanted <= set(operation["responses"]), path
 
 

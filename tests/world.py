@@ -15,6 +15,7 @@ import psycopg
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMINGS = {"ASSAY_LEASE_S": "1.5", "ASSAY_RESEND_S": "1", "ASSAY_SWEEP_S": "0.5"}
+UNLIMITED = dict.fromkeys(("ASSAY_API_PER_MINUTE_TOKEN", "ASSAY_API_PER_MINUTE_ADDRESS"), "0")
 
 
 @dataclass
@@ -32,7 +33,7 @@ class World:
         own = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
         urls = {"DATABASE_URL": self.database_url} | ({"REDIS_URL": self.redis_url} if self.redis_url else {})
         prefix = {"ASSAY_REDIS_PREFIX": self.redis_prefix}
-        return {**own, **TIMINGS, **urls, **prefix, "ASSAY_VAR": str(self.folder), **self.extra}
+        return {**own, **TIMINGS, **UNLIMITED, **urls, **prefix, "ASSAY_VAR": str(self.folder), **self.extra}
 
     def python(self, *args: str) -> str:
         done = subprocess.run([sys.executable, *args], cwd=ROOT, env=self.env, capture_output=True, text=True)

@@ -1,5 +1,6 @@
 """How often agents may call, and how a machine's token ends and is renewed."""
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def one_minute(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The limits' clock, which only a test moves."""
     now = [1_000_000_020.0]
-    monkeypatch.setattr(limits.time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "time", lambda: now[0])
     return now
 
 
@@ -58,6 +59,18 @@ def test_behind_a_proxy_the_address_is_what_the_proxy_saw(settings: Any, rf: Any
     assert limits.address(request) == "10.1.1.1"
     settings.PROXIES = 3
     assert limits.address(request) == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2::"),
+        ("2001:db8:1:2:ffff::9", "2001:db8:1:2::"),
+        ("::ffff:10.0.0.9", "10.0.0.9"),
+    ],
+)
+def test_an_ipv6_network_counts_as_one_address(rf: Any, given: str, counted: str) -> None:
+    assert limits.address(rf.get("/", REMOTE_ADDR=given)) == counted
 
 
 @pytest.mark.parametrize("path", ["register", "lease"])
