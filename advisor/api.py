@@ -1,6 +1,7 @@
 """REST: ask for advice, watch it, read it. Errors are problem documents (problems.py)."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from advisor import advise, deployment, limits, workload
 from advisor.models import Advice
 from advisor.problems import CONTENT_TYPE, Conflict, TooLarge, problem, queue_is_full
 from advisor.serializers import AdviceSerializer, AdviceSummarySerializer, ProblemSerializer
-from advisor.workload_text import MAX_TEXT_BYTES
+from advisor.workload_text import MAX_TEXT_BYTES, check_size, cut
 from catalog import listing
 
 __all__ = ["AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "problem"]
@@ -42,19 +43,25 @@ def bounded(stream: Any) -> bytes:
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {cut(twice, 100)!r} is given twice")
     return found
 
 
 class StrictJSONParser(parsers.BaseParser):
-    """JSON, no key twice, UTF-8, bounded. NaN is read, so that validation can refuse it at its field."""
+    """JSON, no key twice, UTF-8, bounded in bytes and values. NaN is read: validation refuses it at its field."""
 
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            return json.loads(bounded(stream), object_pairs_hook=unique)
+            found = json.loads(bounded(stream), object_pairs_hook=unique)
+            check_size(found)
+            return found
+        except workload.WorkloadError as error:
+            raise exceptions.ParseError(
+                f"The JSON {error.errors[0]['message']}: {error.errors[0]['allowed']}."
+            ) from None
         except RecursionError:
             raise exceptions.ParseError("Malformed JSON: nested too deeply.") from None
         except ValueError as error:

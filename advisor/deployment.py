@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.candidates import able as serves
@@ -19,7 +19,7 @@ from advisor.engine.plan import Framework, Quantization
 from advisor.engine.search import LAUNCHABLE, mixers_of, runs_on
 from advisor.measured import KV, WEIGHTS
 from advisor.workload import ModelRef, Name, Section
-from advisor.workload_errors import explain
+from advisor.workload_errors import explain, explained
 from advisor.workload_text import WorkloadError, check_plain, error, near
 
 Ways = Annotated[int, Field(ge=1, le=4096)]
@@ -112,11 +112,11 @@ def parse(raw: Mapping[str, Any]) -> Deployment:
     try:
         return Deployment.model_validate(dict(raw))
     except ValidationError as trouble:
-        said = [explained(item) for item in trouble.errors(include_url=False)]
-        raise WorkloadError([item for i, item in enumerate(said) if item not in said[:i]]) from None
+        said = explained(trouble, Deployment, in_words)
+        raise WorkloadError(list({tuple(item.values()): item for item in said}.values())) from None
 
 
-def explained(item: Any) -> dict[str, str]:
+def in_words(item: Any, root: type[BaseModel]) -> dict[str, str]:
     at = str(item["loc"][0]) if item["loc"] else ""
     if item["type"] == "spread":
         return error("length_spread", "is not a range of shares", "0.8:1.0")
@@ -125,7 +125,7 @@ def explained(item: Any) -> dict[str, str]:
         return error(at, "is not one of its forms", allowed)
     if at == "concurrency":
         return error(at, f"must be a whole number of requests (at most {MOST_REQUESTS}) or max", "64, max")
-    return explain(item, Deployment)
+    return explain(item, root)
 
 
 def pool_words(field: str, text: str) -> dict[str, int]:

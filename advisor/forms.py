@@ -30,6 +30,7 @@ from advisor.form_fields import (
     Field,
     Group,
 )
+from advisor.workload_text import MOST_ERRORS, more_errors
 from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
 
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
@@ -54,8 +55,11 @@ class WorkloadForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         self.read_trace(cleaned)
-        for found in self.faults(cleaned):
+        faults = self.faults(cleaned)
+        for found in faults[:MOST_ERRORS]:
             self.place(found)
+        for said in more_errors(faults):
+            self.add_error(None, said)
         return cleaned
 
     def read_trace(self, cleaned: dict[str, Any]) -> None:

@@ -13,10 +13,10 @@ from rest_framework.views import exception_handler
 
 from advisor.advise import KeyReused
 from advisor.models import Advice
-from advisor.workload import WorkloadError
+from advisor.workload_text import MOST_ERRORS, WorkloadError, cut, error
 
 CONTENT_TYPE = "application/problem+json"
-
+MOST_DETAIL = 2000  # characters
 
 MISSING_CREDENTIALS = (
     "This call needs credentials: sign in, or send a token (Authorization: Bearer aat_...). "
@@ -38,10 +38,16 @@ class Conflict(exceptions.APIException):
 def body(
     status: int, title: str = "", detail: str = "", errors: Sequence[Mapping[str, str]] = (), kind: str = "about:blank"
 ) -> dict[str, Any]:
-    """The members of a problem document."""
-    title = title or HTTPStatus(status).phrase
-    said = [{name: sayable(text) for name, text in each.items()} for each in errors]
-    return {"type": kind, "title": title, "status": int(status), "detail": sayable(detail), "errors": said}
+    """The members of a problem document: at most MOST_ERRORS errors, and how many there are."""
+    said = [{name: sayable(text) for name, text in each.items()} for each in errors[:MOST_ERRORS]]
+    return {
+        "type": kind,
+        "title": title or HTTPStatus(status).phrase,
+        "status": int(status),
+        "detail": cut(sayable(detail), MOST_DETAIL),
+        "errors": said,
+        "error_count": len(errors),
+    }
 
 
 def sayable(text: str) -> str:
@@ -101,7 +107,7 @@ def flat(data: Any, field: str = "") -> list[dict[str, str]]:
         numbered = any(isinstance(item, Mapping) for item in data)
         pairs = [(f"{field}[{n}]" if numbered else field, item) for n, item in enumerate(data)]
         return [found for name, item in pairs for found in flat(item, name)]
-    return [{"field": field, "message": str(data), "allowed": ""}]
+    return [error(field, str(data))]
 
 
 def joined(field: str, key: str) -> str:

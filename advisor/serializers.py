@@ -23,7 +23,8 @@ class ProblemSerializer(serializers.Serializer[Any]):
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(allow_blank=True)
-    errors = ErrorSerializer(many=True)  # type: ignore[assignment]
+    errors = ErrorSerializer(many=True, help_text="At most 50 of them")  # type: ignore[assignment]
+    error_count = serializers.IntegerField(help_text="How many errors were found")
 
 
 class LinksSerializer(serializers.Serializer[Any]):

@@ -27,10 +27,12 @@ from advisor.traffic import (
     contradictions,
     filled,
 )
-from advisor.workload_errors import explain
+from advisor.workload_errors import explained
 from advisor.workload_parts import check_parts, parts_into
 from advisor.workload_text import (
+    MOST_ERRORS,
     WorkloadError,
+    check_size,
     error,
     listed,
     load,
@@ -262,14 +264,15 @@ class Spec(Section):
 def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     """The validated workload with every default filled in, JSON-able. Raises WorkloadError."""
     raw = with_one_vector(load(data) if isinstance(data, str | bytes) else dict(data))
+    check_size(raw)
     found = list(unstorable(raw))
     if any(item["message"] == "nested too deeply" for item in found):
         raise WorkloadError(found)
     try:
         spec = Spec.model_validate(raw)
     except ValidationError as trouble:
-        also = [explain(item, Spec) for item in trouble.errors(include_url=False)]
-        found += [item for item in also if not any(within(item["field"], at["field"]) for at in found)]
+        known = {item["field"] for item in found}
+        found += [item for item in explained(trouble, Spec) if not within(item["field"], known)]
         raise WorkloadError(found + missing(raw)) from None
     if found:
         raise WorkloadError(found + missing(raw))
@@ -287,8 +290,10 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     return full
 
 
-def within(field: str, section: str) -> bool:
-    return field == section or field.startswith((f"{section}.", f"{section}["))
+def within(field: str, sections: set[str]) -> bool:
+    """Whether the field or a section that holds it is one of these."""
+    ends = [at for at, character in enumerate(field) if character in ".["]
+    return any(field[:end] in sections for end in (*ends, len(field)))
 
 
 def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -385,8 +390,11 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
 # --- against the catalog ----------------------------------------------------------------------------------------
 
 
-def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
-    """Raises WorkloadError unless what the spec names exists; paths are refused unless `files` (the command line)."""
+def check_catalog(spec: Mapping[str, Any], files: bool = False, before: int = 0) -> None:
+    """Raises WorkloadError unless what the spec names exists; paths are refused unless `files` (the command line).
+
+    `before`: errors that were found already, of the number that is explained.
+    """
     found = []
     if spec["kind"] == "portfolio":
         if found := unknown_names(spec) + check_parts(spec, files, check_catalog):
@@ -395,7 +403,7 @@ def check_catalog(spec: Mapping[str, Any], files: bool = False) -> None:
     if spec["kind"] not in RUNNABLE_KINDS:
         found.append(unavailable(spec["kind"]))
     else:
-        found = unknown_names(spec) + ([] if files else paths_in(spec))
+        found = unknown_names(spec, before) + ([] if files else paths_in(spec))
     if found := found or unsuited_model(spec):
         raise WorkloadError(found)
 
@@ -417,14 +425,18 @@ def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def unknown_names(spec: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Names that the catalog does not hold, each with its nearest."""
+def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, str]]:
+    """Names that the catalog does not hold, each with its nearest; `before`: as in check_catalog."""
     from catalog.models import Accelerator, Assumption, Framework, Price, QuantizationMethod, Region, ServedModel
 
-    found = []
+    found: list[dict[str, str]] = []
+
+    def check(field: str, names: list[str], known: Callable[[], Iterable[str]]) -> None:
+        found.extend(unknown(field, names, known, before + len(found)))
+
     if isinstance(spec["model"], str):
         ids = ServedModel.objects.values_list("hf_id", "slug")
-        found += unknown("model", [spec["model"]], lambda: [name for pair in ids for name in pair])
+        check("model", [spec["model"]], lambda: [name for pair in ids for name in pair])
     chosen = spec["constraints"]
     slugs = lambda: list(Accelerator.objects.values_list("slug", flat=True))  # noqa: E731
     for field, source in (
@@ -436,13 +448,13 @@ def unknown_names(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         ("formats", lambda: list(QuantizationMethod.objects.values_list("slug", flat=True))),
     ):
         for side in ("allow", "deny"):
-            found += unknown(f"constraints.{field}.{side}", chosen[field][side], source)
+            check(f"constraints.{field}.{side}", chosen[field][side], source)
     for field in ("owned", "inventory"):
-        found += unknown(field, list(spec[field]), slugs)
+        check(field, list(spec[field]), slugs)
     site = spec["constraints"]["site"].get("region")
-    found += unknown("constraints.site.region", [site] if site else [], lambda: region_slugs(Region))
+    check("constraints.site.region", [site] if site else [], lambda: region_slugs(Region))
     extra = [key for key in spec["tco"] if key not in Tco.model_fields]
-    found += unknown("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
+    check("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
     return found
 
 
@@ -462,20 +474,26 @@ def region_slugs(region: Any) -> list[str]:
     return list(region.objects.values_list("slug", flat=True))
 
 
-def unknown(field: str, names: Iterable[str], known: Callable[[], Iterable[str]]) -> list[dict[str, str]]:
-    """An error for each of `names` that is not known; the catalog is asked only when there is a name."""
+def unknown(
+    field: str, names: Iterable[str], known: Callable[[], Iterable[str]], before: int = 0
+) -> list[dict[str, str]]:
+    """An error for each of `names` that is not known; the catalog is asked only when there is a name.
+
+    Looking for near names is slow: only errors that will be reported (`before` came first) name them.
+    """
     names = list(names)
     there = set(filter(None, known())) if names else set()
     empty = "nothing: the catalog is empty, run load_catalog"
+    absent = [name for name in names if name not in there]
+    full = max(MOST_ERRORS - before, 0)
     return [
         error(
             field,
             f"{name} is not in the catalog{near(name, there, most=3, cutoff=0.45)}",
             listed(name, there, LISTS.get(kind_of(field), "")) or empty,
         )
-        for name in names
-        if name not in there
-    ]
+        for name in absent[:full]
+    ] + [error(field, f"{name} is not in the catalog") for name in absent[full:]]
 
 
 LISTS = {

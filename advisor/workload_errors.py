@@ -1,12 +1,12 @@
 """What validation found wrong, in words: the field, why, and what is allowed instead."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from advisor.workload_text import dotted, error, near
+from advisor.workload_text import MOST_ERRORS, dotted, error, near
 
 BOUNDS = {
     "greater_than": ("gt", "must be greater than {}", "> {}"),
@@ -40,9 +40,22 @@ FORMS = {
 }
 
 
+def explained(
+    trouble: ValidationError, root: type[BaseModel], one: Callable[[Any, type[BaseModel]], dict[str, str]] | None = None
+) -> list[dict[str, str]]:
+    """Every pydantic error; `one` (by default `explain`) describes those that are reported, the rest is brief."""
+    found = trouble.errors(include_url=False)
+    brief = [error(dotted(place(item)), "is not accepted") for item in found[MOST_ERRORS:]]
+    return [(one or explain)(item, root) for item in found[:MOST_ERRORS]] + brief
+
+
+def place(item: Any) -> tuple[Any, ...]:
+    return tuple(part for part in item["loc"] if not str(part).startswith(("~", "[key]")))
+
+
 def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
     """A pydantic error as field, message and what is allowed in a section like `root` (a workload)."""
-    loc = tuple(part for part in item["loc"] if not str(part).startswith(("~", "[key]")))
+    loc = place(item)
     kind, context, given = item["type"], item.get("ctx", {}), item["input"]
     field = dotted(loc)
     if kind == "missing":

@@ -33,7 +33,7 @@ def inside(place: int, trouble: WorkloadError) -> Errors:
     return [{**item, "field": f"workloads[{place}].{item['field']}".rstrip(".")} for item in trouble.errors]
 
 
-def check_parts(spec: Mapping[str, Any], files: bool, check: Callable[[Mapping[str, Any], bool], None]) -> Errors:
+def check_parts(spec: Mapping[str, Any], files: bool, check: Callable[[Mapping[str, Any], bool, int], None]) -> Errors:
     """What is wrong with the workloads of a portfolio; files are read before this, by the command line alone."""
     found: Errors = []
     for i, part in enumerate(spec["workloads"]):
@@ -45,7 +45,7 @@ def check_parts(spec: Mapping[str, Any], files: bool, check: Callable[[Mapping[s
             found.append(error(f"workloads[{i}].kind", said, ", ".join(SHAREABLE)))
             continue
         try:
-            check(part, files)
+            check(part, files, len(found))
         except WorkloadError as trouble:
             found += inside(i, trouble)
     return found

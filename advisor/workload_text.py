@@ -5,7 +5,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -13,6 +13,8 @@ import yaml
 MAX_TEXT_BYTES = 1_000_000
 MAX_DEPTH = 24
 MAX_NODES = 20_000
+MAX_KEY = 200  # characters
+MOST_ERRORS = 50  # that are explained and reported; the rest is counted
 MOST_DIGITS = 20  # of a whole number
 
 
@@ -21,12 +23,22 @@ class WorkloadError(ValueError):
 
     def __init__(self, errors: list[dict[str, str]]) -> None:
         self.errors = errors
-        super().__init__("; ".join(f"{error['field'] or 'workload'}: {error['message']}" for error in errors))
+        said = [f"{error['field'] or 'workload'}: {error['message']}" for error in errors[:MOST_ERRORS]]
+        super().__init__("; ".join([*said, *more_errors(errors)]))
 
 
 def error(field: str, message: str, allowed: str = "") -> dict[str, str]:
-    """One entry of `WorkloadError.errors`."""
-    return {"field": field, "message": message, "allowed": allowed}
+    """One entry of `WorkloadError.errors`; what was sent is repeated in part only."""
+    return {"field": cut(field, 200), "message": cut(message, 1000), "allowed": cut(allowed, 4000)}
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def more_errors(errors: Sequence[object]) -> list[str]:
+    """A last line that counts the errors beyond those reported, where there are any."""
+    return [f"and {len(errors) - MOST_ERRORS:,} more errors"] if len(errors) > MOST_ERRORS else []
 
 
 class Loader(yaml.SafeLoader):
@@ -48,12 +60,14 @@ class Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        seen = set[str]()
         for position, key in enumerate(keys):
             if not isinstance(key, str):
                 raise WorkloadError([error(str(key), "keys are words", "a text key")])
-            if key in keys[:position]:
+            if key in seen:
                 line = node.value[position][0].start_mark.line + 1
                 raise WorkloadError([error(key, f"given twice (line {line})", "each key once")])
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -98,8 +112,27 @@ def load(text: str | bytes) -> dict[str, Any]:
 
 def check_plain(value: Any) -> None:
     """Refuses what cannot be stored: NaN, NUL characters, lone surrogates, keys that are not text, depth."""
+    check_size(value)
     if found := list(unstorable(value)):
         raise WorkloadError(found)
+
+
+def check_size(value: Any) -> None:
+    """Refuses more values or longer keys than any workload has, before each of them becomes an error."""
+    todo, nodes = [value], 0
+    while todo:
+        found = todo.pop()
+        if isinstance(found, Mapping):
+            if long := next((key for key in found if isinstance(key, str) and len(key) > MAX_KEY), None):
+                allowed = f"at most {MAX_KEY} characters"
+                raise WorkloadError([error(cut(long, 40), "has a key that is too long", allowed)])
+            found = found.values()
+        elif not isinstance(found, list):
+            continue
+        nodes += len(found)
+        if nodes > MAX_NODES:
+            raise WorkloadError([error("", "has too many values", f"at most {MAX_NODES:,} values")])
+        todo.extend(found)
 
 
 def unstorable(value: Any, field: str = "", depth: int = 0) -> Iterator[dict[str, str]]:

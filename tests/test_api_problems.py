@@ -19,7 +19,7 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     assert response.status_code == status, response.content
     assert response["Content-Type"] == "application/problem+json"
     body = json.loads(response.content)
-    assert set(body) == {"type", "title", "status", "detail", "errors"} and body["status"] == status
+    assert set(body) == {"type", "title", "status", "detail", "errors", "error_count"} and body["status"] == status
     assert "Traceback" not in response.content.decode()
     return body
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 from advisor import portfolio, report, workload
 from advisor.advise import default_organisation
 from advisor.extent import with_traces
-from advisor.workload_text import MAX_TEXT_BYTES
+from advisor.workload_text import MAX_TEXT_BYTES, MOST_ERRORS, more_errors
 from catalog.models import CatalogLoad
 
 MOST_SNAPSHOT_BYTES = 64 * 2**20
@@ -47,7 +47,7 @@ class Command(BaseCommand):
             snapshot = kept_snapshot(options["snapshot"], lambda: assemble.snapshot(spec, default_organisation()))
             result = timed(lambda: assemble.recommend(spec, snapshot))
         except workload.WorkloadError as error:
-            self.refuse(*(line(item) for item in error.errors))
+            self.refuse(*lines(error))
         except BadFile as error:
             self.refuse(str(error))
         result["recommendations"] = result["recommendations"][: options["top"]]
@@ -169,6 +169,13 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
     if "prices" in found and "hosted" not in found:
         raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
     return found
+
+
+def lines(
+    trouble: workload.WorkloadError, one: Callable[[dict[str, str]], dict[str, str]] = lambda item: item
+) -> list[str]:
+    """A line for each reported error (as `one` names it), and one that counts the rest."""
+    return [*(line(one(item)) for item in trouble.errors[:MOST_ERRORS]), *more_errors(trouble.errors)]
 
 
 def line(error: dict[str, str]) -> str:

@@ -11,7 +11,7 @@ from advisor.management.commands.advise import (
     NOTHING_FEASIBLE,
     OK,
     BadFile,
-    line,
+    lines,
     read_json,
     require_catalog,
 )
@@ -62,7 +62,7 @@ class Command(BaseCommand):
         try:
             said = single.answer(deployment(options))
         except WorkloadError as error:
-            self.refuse(*(line(named(item)) for item in error.errors))
+            self.refuse(*lines(error, named))
         except BadFile as error:
             self.refuse(f"--model: {error}")
         as_json = options["format"] == "json"

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from advisor.management.commands.advise import BAD_INPUT, line, require_catalog
+from advisor.management.commands.advise import BAD_INPUT, lines, require_catalog
 from advisor.workload_text import WorkloadError
 
 
@@ -35,7 +35,7 @@ class Command(BaseCommand):
         try:
             said = waterfall.answer(options)
         except WorkloadError as error:
-            self.stderr.write("\n".join(line(item) for item in error.errors))
+            self.stderr.write("\n".join(lines(error)))
             sys.exit(BAD_INPUT)
         as_json = options["format"] == "json"
         self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else waterfall.table(said))
