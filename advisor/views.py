@@ -270,6 +270,7 @@ TROUBLE = {
     400: ("The request could not be read", "Go back and send it again."),
     403: ("Not allowed", "You may have to sign in, or you do not have the right to do this."),
     404: ("Nothing here", "The address may be mistyped, or what it named is gone."),
+    411: ("A length is needed", "Send the request again with a Content-Length header."),
     413: ("Too large", "A workload is at most 1 MB of text. Send less."),
     503: ("The database does not answer", "It may be restarting. Try again in a few seconds."),
     500: ("Something went wrong here", "It was written to the log. Try again in a moment; nothing you sent is lost."),
