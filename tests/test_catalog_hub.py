@@ -1,5 +1,7 @@
 """The Hugging Face Hub is contacted only where that is enabled, at one host; an ID is never a path."""
 
+import builtins
+import io
 import json
 import threading
 import time
@@ -121,6 +123,54 @@ def test_an_id_that_is_also_a_file_beside_the_server_is_not_read(
     (tmp_path / "fixtures" / "config.json").write_text(json.dumps(LLAMA))
     answer = client.post(PAGE, {"hf_id": "fixtures/config.json"})
     assert answer.status_code == 422 and "8,030,261,248" not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"config": "PATH"}},
+        {"traffic": {"input_tokens": {"trace": "PATH"}, "output_tokens": 5, "requests_per_s": 1}},
+        {"traffic": {"trace": "PATH"}},
+        {"kind": "portfolio", "workloads": ["PATH"], "model": None, "traffic": None},
+    ],
+    ids=["config", "lengths", "trace", "portfolio"],
+)
+@pytest.mark.parametrize("how", ["json", "yaml", "form"])
+def test_no_file_that_a_question_names_is_opened(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], how: str
+) -> None:
+    there, opened, usual = tmp_path / "there.json", list[str](), io.open
+    there.write_text(json.dumps(LLAMA))
+
+    def seen(file: Any, *given: Any, **named: Any) -> Any:
+        opened.append(str(file))
+        return usual(file, *given, **named)
+
+    monkeypatch.setattr(io, "open", seen)  # what pathlib calls
+    monkeypatch.setattr(builtins, "open", seen)
+    traffic = {"input_tokens": 5, "output_tokens": 5, "requests_per_s": 1}
+    asked = {"name": "n", "model": "acme/m", "traffic": traffic, **changes}
+    text = json.dumps({k: v for k, v in asked.items() if v is not None}).replace("PATH", str(there))
+    if how == "form":
+        answer = client.post("/", {"yaml": text})
+    else:
+        answer = client.generic("POST", "/api/v1/advice", text, f"application/{how}")
+    assert answer.status_code == 422 and "paths are not read here" in answer.content.decode()
+    assert str(there) not in opened
+
+
+def test_an_estimate_does_not_open_the_file_that_it_names(client: Client) -> None:
+    fixed = {"model": {"config": "/etc/passwd"}, "accelerator": "h100-sxm", "weights": "fp8", "isl": 1, "osl": 1}
+    answer = client.post("/api/v1/estimate", fixed, content_type="application/json")
+    assert answer.status_code == 422 and "paths are not read here" in answer.content.decode()
+
+
+def test_the_engine_does_not_open_a_path_that_reached_a_stored_question() -> None:
+    from advisor import assemble
+    from advisor.workload import WorkloadError
+
+    with pytest.raises(WorkloadError, match="paths are not read here"):
+        assemble.model_row({"config": "/etc/passwd"})
 
 
 # --- whether and where the hub is contacted ---------------------------------------------------------------------
