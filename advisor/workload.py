@@ -27,16 +27,13 @@ from advisor.traffic import (
     contradictions,
     filled,
 )
-from advisor.workload_errors import explained
+from advisor.workload_errors import explained, unknown
 from advisor.workload_parts import check_parts, parts_into
 from advisor.workload_text import (
-    MOST_ERRORS,
     WorkloadError,
     check_size,
     error,
-    listed,
     load,
-    near,
     past_day,
     set_path,
     unstorable,
@@ -472,39 +469,3 @@ def wrong_names(raw: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def region_slugs(region: Any) -> list[str]:
     return list(region.objects.values_list("slug", flat=True))
-
-
-def unknown(
-    field: str, names: Iterable[str], known: Callable[[], Iterable[str]], before: int = 0
-) -> list[dict[str, str]]:
-    """An error for each of `names` that is not known; the catalog is asked only when there is a name.
-
-    Looking for near names is slow: only errors that will be reported (`before` came first) name them.
-    """
-    names = list(names)
-    there = set(filter(None, known())) if names else set()
-    empty = "nothing: the catalog is empty, run load_catalog"
-    absent = [name for name in names if name not in there]
-    full = max(MOST_ERRORS - before, 0)
-    return [
-        error(
-            field,
-            f"{name} is not in the catalog{near(name, there, most=3, cutoff=0.45)}",
-            listed(name, there, LISTS.get(kind_of(field), "")) or empty,
-        )
-        for name in absent[:full]
-    ] + [error(field, f"{name} is not in the catalog") for name in absent[full:]]
-
-
-LISTS = {
-    "model": "/api/v1/models",
-    "accelerators": "/api/v1/accelerators",
-    "vendors": "/api/v1/accelerators",
-    "owned": "/api/v1/accelerators",
-    "inventory": "/api/v1/accelerators",
-}
-
-
-def kind_of(field: str) -> str:
-    """accelerators of constraints.accelerators.allow."""
-    return field.removeprefix("constraints.").partition(".")[0]

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from advisor.workload_text import MOST_ERRORS, dotted, error, near
+from advisor.workload_text import MOST_ERRORS, dotted, error, listed, near
 
 BOUNDS = {
     "greater_than": ("gt", "must be greater than {}", "> {}"),
@@ -93,3 +93,42 @@ def sections_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [section for part in get_args(annotation) for section in sections_in(part)]
+
+
+# --- names that the catalog does not hold -----------------------------------------------------------------------
+
+
+def unknown(
+    field: str, names: Iterable[str], known: Callable[[], Iterable[str]], before: int = 0
+) -> list[dict[str, str]]:
+    """An error for each of `names` that is not known; the catalog is asked only when there is a name.
+
+    Looking for near names is slow: only errors that will be reported (`before` came first) name them.
+    """
+    names = list(names)
+    there = set(filter(None, known())) if names else set()
+    empty = "nothing: the catalog is empty, run load_catalog"
+    absent = [name for name in names if name not in there]
+    full = max(MOST_ERRORS - before, 0)
+    return [
+        error(
+            field,
+            f"{name} is not in the catalog{near(name, there, most=3, cutoff=0.45)}",
+            listed(name, there, LISTS.get(kind_of(field), "")) or empty,
+        )
+        for name in absent[:full]
+    ] + [error(field, f"{name} is not in the catalog") for name in absent[full:]]
+
+
+LISTS = {
+    "model": "/api/v1/models",
+    "accelerators": "/api/v1/accelerators",
+    "vendors": "/api/v1/accelerators",
+    "owned": "/api/v1/accelerators",
+    "inventory": "/api/v1/accelerators",
+}
+
+
+def kind_of(field: str) -> str:
+    """accelerators of constraints.accelerators.allow."""
+    return field.removeprefix("constraints.").partition(".")[0]

@@ -37,7 +37,6 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return ""
 
     monkeypatch.setattr(workload_errors, "near", near)
-    monkeypatch.setattr(workload, "near", near)
     return found
 
 
