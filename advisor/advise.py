@@ -1,4 +1,5 @@
-"""The use-cases of advice: ask, compute, cancel, ask again, sweep. The only writer of Advice and Option.
+"""The use-cases of advice: ask, compute, cancel, ask again, sweep. The only writer of Advice and Option, but for
+deletion.py.
 
 The row is the truth. A worker owns an advice while it is running, its attempt is the worker's and its lease is
 not over; every write repeats that condition, and its row count says whether the worker still owns it. A Celery
@@ -27,6 +28,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from advisor.celery import app
 from advisor.extent import with_probes
 from advisor.models import Advice, Duty, Option, Workload
+from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError, check_catalog
 from catalog.models import Organisation
 
@@ -51,7 +53,7 @@ def default_organisation() -> Organisation:
 
 
 def visible() -> QuerySet[Advice]:
-    """The advices that a visitor may see; snapshots of a megabyte are read only where they are used."""
+    """The advices that a visitor may see; snapshots are read only where they are used."""
     rows = Advice.objects.filter(organisation=default_organisation())
     return rows.select_related("workload").defer("snapshot")
 
@@ -256,6 +258,7 @@ class Claim:
             self.write(
                 state=State.DONE,
                 result=result,
+                result_version=RESULT_VERSION,
                 lease_until=None,
                 finished_at=timezone.now(),
                 stage="",
@@ -305,9 +308,9 @@ def option(pk: UUID | str, r: dict[str, Any]) -> Option:
         rank=r["rank"],
         accelerator_slug=r["accelerator"],
         accelerators=r["accelerator_count"],
+        label=r.get("label", ""),
         usd_per_month=decimal(r["usd_per_month"], 2),
         usd_per_mtok_output=decimal(r["usd_per_mtok_output"], 6),
-        detail=r,
     )
 
 

@@ -312,7 +312,7 @@ class AdviceResult(OneAdvice):
         if advice.result is None:
             because = f": {advice.error}" if advice.error else ""
             raise Conflict(f"This advice is {advice.state}{because}. It has no result.")
-        return Response(advice.result)
+        return Response(advice.answer)
 
 
 class EstimateOne(views.APIView):

@@ -174,7 +174,7 @@ def drift(option: Mapping[str, Any], tests: Sequence[LoadTest]) -> list[Json]:
 
 def shown(option: Option) -> Json:
     """What the page and the API say of an option's load tests."""
-    tests = list(option.load_tests.all())
+    tests, predicted = list(option.load_tests.all()), option.detail
     return {
         "tests": [
             {
@@ -183,11 +183,11 @@ def shown(option: Option) -> Json:
                 "file_name": t.file_name,
                 "calibrates": t.calibrates,
                 "measured": t.measured,
-                **compare(option.detail, t.measured),
+                **compare(predicted, t.measured),
             }
             for t in tests
         ],
-        "drift": drift(option.detail, tests),
+        "drift": drift(predicted, tests),
     }
 
 

@@ -74,7 +74,9 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
 class AdviceSerializer(AdviceSummarySerializer):
     workload = serializers.DictField(source="workload.spec", help_text="The question, with every default filled in")
     result = serializers.DictField(
-        allow_null=True, help_text="The answer when state is done, as `manage.py advise --format json` prints it"
+        source="answer",
+        allow_null=True,
+        help_text="The answer when state is done, as `manage.py advise --format json` prints it",
     )
 
     class Meta(AdviceSummarySerializer.Meta):

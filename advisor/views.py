@@ -11,7 +11,6 @@ from django.core.exceptions import RequestDataTooBig
 from django.core.paginator import Paginator
 from django.db import InterfaceError, OperationalError
 from django.db.models import Prefetch
-from django.db.models.fields.json import KT
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
@@ -22,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from advisor import advise, evidence, forms, load_test_views, reading, report
+from advisor import advise, evidence, finance, forms, load_test_views, reading, report
 from advisor.models import Advice, Option, Share
 from advisor.problems import problem_response, queue_is_full
 from advisor.workload_text import WorkloadError
@@ -38,7 +37,7 @@ def finished(pk: Any) -> Advice:
 
 
 def result_of(found: Advice) -> dict[str, Any]:
-    return found.result or {}
+    return found.answer or {}
 
 
 # --- ask --------------------------------------------------------------------------------------------------------
@@ -78,8 +77,7 @@ def is_uuid(text: str) -> bool:
 
 @require_safe
 def advice_list(request: HttpRequest) -> HttpResponse:
-    labelled = Option.objects.filter(rank=1).annotate(label=KT("detail__label")).defer("detail")
-    first = Prefetch("options", labelled, to_attr="first_choice")
+    first = Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice")
     rows = advise.visible().defer("result").prefetch_related(first)
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "advisor/advice_list.html", {"page": shown})
@@ -119,10 +117,15 @@ def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
         "sort": sort,
     }
     if found.result:
-        context |= reading.page(found.result, found.workload.spec, base, sort)
+        context |= answer_context(found, base, sort)
     context["shares"] = found.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
     context["successor"] = found.successors.only("pk").order_by("-created_at").first()
     return context
+
+
+def answer_context(found: Advice, base: str, sort: str) -> dict[str, Any]:
+    result = result_of(found)
+    return {**reading.page(result, found.workload.spec, base, sort), "has_papers": finance.has_papers(result)}
 
 
 @require_safe
@@ -138,7 +141,7 @@ def option_context(found: Advice, rank: int) -> dict[str, Any]:
         raise Http404("This advice has no option of that rank.")
     return {
         **reading.option_context(options[0]),
-        **load_test_views.shown(found.pk, rank),
+        **load_test_views.shown(found, rank),
         "evidence": evidence.shown(evidence.of_option(options[0], found.workload.spec)),
         "ranks": [option["rank"] for option in ranked],
         "spec": found.workload.spec,
@@ -251,7 +254,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     found = shared_advice(token)
     base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
     context = {"advice": found, "spec": found.workload.spec, "shared": True, "option_base": base, "sort": sort}
-    context |= reading.page(result_of(found), found.workload.spec, base, sort)
+    context |= answer_context(found, base, sort)
     return unlisted(render(request, "advisor/advice.html", context))
 
 
