@@ -26,6 +26,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from advisor.celery import app
+from advisor.deletion import delete_expired
 from advisor.extent import with_probes
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.stored import RESULT_VERSION
@@ -104,6 +105,8 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
     wants_probes = supersedes is None and workload.spec.get("probe", "no") != "no"
     held_until = timezone.now() + timedelta(seconds=settings.ADVICE_PROBE_WAIT_S) if wants_probes else None
     with transaction.atomic():
+        if supersedes is not None:
+            hold(supersedes.pk)
         advice = Advice.objects.create(
             organisation=workload.organisation,
             workload=workload,
@@ -114,6 +117,11 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
         if held_until is None:
             transaction.on_commit(partial(wake, advice.pk))
     return advice
+
+
+def hold(pk: Any) -> None:
+    """Keeps an advice from being deleted until this transaction ends; Advice.DoesNotExist: it is gone already."""
+    Advice.objects.select_for_update().only("pk").get(pk=pk)
 
 
 def ready(now: datetime) -> QuerySet[Advice]:
@@ -191,7 +199,9 @@ def compute(claim: "Claim") -> None:
     """Snapshot, search, write. A second attempt uses the first one's snapshot, so it answers the same question."""
     from advisor import assemble  # here: the web tier never pays for importing the engine
 
-    advice = Advice.objects.select_related("workload", "organisation").get(pk=claim.pk)
+    advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
+    if advice is None:  # deleted since it was claimed
+        raise LostLease
     snapshot = advice.snapshot
     if snapshot is None:
         claim.report("reading the catalog", 0.0)
@@ -331,6 +341,7 @@ def sweep() -> dict[str, int]:
     requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting(now)}
     Duty.objects.update_or_create(name="sweep", defaults={"last_run_at": now})
+    counts["deleted"] = delete_expired()
     if any(counts.values()):
         log.info("swept", **counts)
     return counts

@@ -9,9 +9,10 @@ from typing import Any
 
 from django.db import transaction
 
+from advisor.advise import hold
 from advisor.load_results import LoadResultError, parse
 from advisor.measured import COLUMNS
-from advisor.models import LoadTest, Option
+from advisor.models import Advice, LoadTest, Option
 
 Json = dict[str, Any]
 SAME_FRACTION = 0.10  # a load further from the predicted one is another load
@@ -47,6 +48,10 @@ def record(option: Option, content: bytes, file_name: str, calibrates: bool = Fa
     digest = hashlib.sha256(content).hexdigest()
     name = "".join(c for c in file_name if c.isprintable())[:200]
     with transaction.atomic():
+        try:
+            hold(option.advice_id)
+        except Advice.DoesNotExist:
+            raise LoadResultError("This advice was deleted.") from None
         test, is_new = LoadTest.objects.get_or_create(
             option=option,
             file_sha256=digest,

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.core.paginator import Paginator
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -25,9 +25,11 @@ from advisor import advise, evidence, finance, forms, load_test_views, reading, 
 from advisor.models import Advice, Option, Share
 from advisor.problems import problem_response, queue_is_full
 from advisor.workload_text import WorkloadError
+from catalog.deleting import may_delete
 
 SHARE_DAYS = (7, 30, 90)
 PAGE_SIZE = 50
+GONE = "This advice was deleted."
 QUEUE_FULL = "Too many questions are waiting. Send this one again in a minute; nothing is lost."
 
 
@@ -38,6 +40,14 @@ def finished(pk: Any) -> Advice:
 
 def result_of(found: Advice) -> dict[str, Any]:
     return found.answer or {}
+
+
+def hold_or_404(found: Advice) -> None:
+    """What is added to an advice in this transaction is not added to one that is being deleted."""
+    try:
+        advise.hold(found.pk)
+    except Advice.DoesNotExist:
+        raise Http404(GONE) from None
 
 
 # --- ask --------------------------------------------------------------------------------------------------------
@@ -113,6 +123,7 @@ def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
         "advice": found,
         "spec": found.workload.spec,
         "share_days": SHARE_DAYS,
+        "may_delete": may_delete(request.user),
         "option_base": base,
         "sort": sort,
     }
@@ -131,7 +142,8 @@ def answer_context(found: Advice, base: str, sort: str) -> dict[str, Any]:
 @require_safe
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     found = finished(pk)
-    return render(request, "advisor/option.html", {"advice": found, **option_context(found, rank)})
+    context = {"advice": found, "may_delete": may_delete(request.user), **option_context(found, rank)}
+    return render(request, "advisor/option.html", context)
 
 
 def option_context(found: Advice, rank: int) -> dict[str, Any]:
@@ -166,6 +178,8 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
         return redirect("advice", pk)
     try:
         return redirect("advice", (advise.again_at_its_prices(found) if then else advise.rescore(found)).pk)
+    except Advice.DoesNotExist:
+        raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
         messages.error(request, f"It cannot be asked again as it is: {trouble}. Ask it from the form, changed.")
         return redirect("advice", pk)
@@ -178,7 +192,9 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
     asked = request.POST.get("days", "")
     days = int(asked) if asked in map(str, SHARE_DAYS) else 30
     expires_at = timezone.now() + timedelta(days=days)
-    Share.objects.create(organisation=found.organisation, advice=found, expires_at=expires_at)
+    with transaction.atomic():
+        hold_or_404(found)
+        Share.objects.create(organisation=found.organisation, advice=found, expires_at=expires_at)
     messages.success(request, f"A link was made; it works for {days} days.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
