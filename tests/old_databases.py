@@ -14,6 +14,7 @@ from django.db import connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import load_backend
 
+from advisor.stored import unpacked
 from tests import services
 
 FILES = sorted((Path(__file__).parent / "databases").glob("*.sqlite3.xz"))
@@ -25,7 +26,7 @@ def stored(file: Path) -> dict[str, dict[str, Any]]:
         "SELECT w.name, a.result FROM advisor_advice a JOIN advisor_workload w ON w.id = a.workload_id"
         " WHERE a.result IS NOT NULL"
     )
-    return {name: json.loads(result) for name, result in rows}
+    return {name: unpacked(result) if isinstance(result, bytes) else json.loads(result) for name, result in rows}
 
 
 def decompress(file: Path, folder: Path) -> Path:

@@ -17,6 +17,7 @@ from advisor.models import Advice, Option, Share
 from tests import old_databases
 
 MOST_BYTES = 300_000  # of one stored answer
+ON_POSTGRES = ("0.1.0.sqlite3",)  # one of each form of the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Old:
         )
         for file in old_databases.FILES
         for where in ("sqlite", "postgres")
-        if where == "sqlite" or file.stem == "0.1.0.sqlite3"
+        if where == "sqlite" or file.stem in ON_POSTGRES
     ],
 )
 def old(request: Any, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Old]:
