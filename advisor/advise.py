@@ -1,4 +1,5 @@
-"""The use-cases of advice: ask, compute, cancel, ask again, sweep. The only writer of Advice and Option.
+"""The use-cases of advice: ask, compute, cancel, ask again, sweep. The only writer of Advice and Option, but for
+deletion.py.
 
 The row is the truth. A worker owns an advice while it is running, its attempt is the worker's and its lease is
 not over; every write repeats that condition, and its row count says whether the worker still owns it. A Celery
@@ -25,8 +26,10 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from advisor.celery import app
+from advisor.deletion import delete_expired
 from advisor.extent import with_probes
 from advisor.models import Advice, Duty, Option, Workload
+from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError, check_catalog
 from catalog.models import Organisation
 
@@ -51,7 +54,7 @@ def default_organisation() -> Organisation:
 
 
 def visible() -> QuerySet[Advice]:
-    """The advices that a visitor may see; snapshots of a megabyte are read only where they are used."""
+    """The advices that a visitor may see; snapshots are read only where they are used."""
     rows = Advice.objects.filter(organisation=default_organisation())
     return rows.select_related("workload").defer("snapshot")
 
@@ -102,6 +105,8 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
     wants_probes = supersedes is None and workload.spec.get("probe", "no") != "no"
     held_until = timezone.now() + timedelta(seconds=settings.ADVICE_PROBE_WAIT_S) if wants_probes else None
     with transaction.atomic():
+        if supersedes is not None:
+            hold(supersedes.pk)
         advice = Advice.objects.create(
             organisation=workload.organisation,
             workload=workload,
@@ -112,6 +117,11 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
         if held_until is None:
             transaction.on_commit(partial(wake, advice.pk))
     return advice
+
+
+def hold(pk: Any) -> None:
+    """Keeps an advice from being deleted until this transaction ends; Advice.DoesNotExist: it is gone already."""
+    Advice.objects.select_for_update().only("pk").get(pk=pk)
 
 
 def ready(now: datetime) -> QuerySet[Advice]:
@@ -189,7 +199,9 @@ def compute(claim: "Claim") -> None:
     """Snapshot, search, write. A second attempt uses the first one's snapshot, so it answers the same question."""
     from advisor import assemble  # here: the web tier never pays for importing the engine
 
-    advice = Advice.objects.select_related("workload", "organisation").get(pk=claim.pk)
+    advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
+    if advice is None:  # deleted since it was claimed
+        raise LostLease
     snapshot = advice.snapshot
     if snapshot is None:
         claim.report("reading the catalog", 0.0)
@@ -256,6 +268,7 @@ class Claim:
             self.write(
                 state=State.DONE,
                 result=result,
+                result_version=RESULT_VERSION,
                 lease_until=None,
                 finished_at=timezone.now(),
                 stage="",
@@ -305,9 +318,9 @@ def option(pk: UUID | str, r: dict[str, Any]) -> Option:
         rank=r["rank"],
         accelerator_slug=r["accelerator"],
         accelerators=r["accelerator_count"],
+        label=r.get("label", ""),
         usd_per_month=decimal(r["usd_per_month"], 2),
         usd_per_mtok_output=decimal(r["usd_per_mtok_output"], 6),
-        detail=r,
     )
 
 
@@ -328,6 +341,7 @@ def sweep() -> dict[str, int]:
     requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting(now)}
     Duty.objects.update_or_create(name="sweep", defaults={"last_run_at": now})
+    counts["deleted"] = delete_expired()
     if any(counts.values()):
         log.info("swept", **counts)
     return counts

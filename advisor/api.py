@@ -17,12 +17,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from advisor import advise, deployment, limits, workload
-from advisor.models import Advice
+from advisor import advise, deletion, deployment, limits, workload
+from advisor.models import Advice, ApiToken, LoadTest, Share
 from advisor.problems import CONTENT_TYPE, Conflict, TooLarge, problem, queue_is_full
-from advisor.serializers import AdviceSerializer, AdviceSummarySerializer, ProblemSerializer
+from advisor.serializers import (
+    AdviceSerializer,
+    AdviceSummarySerializer,
+    ProblemSerializer,
+    ShareSerializer,
+    TokenSerializer,
+)
 from advisor.workload_text import MAX_TEXT_BYTES, check_size, cut
 from catalog import listing
+from catalog.deleting import StaffDeletes, StaffOnly, who
 
 __all__ = ["AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "problem"]
 KEY_LENGTH = 80
@@ -164,6 +171,7 @@ def document_refusals(result: dict[str, Any], **given: Any) -> dict[str, Any]:
     return result
 
 
+DELETED: dict[Any, Any] = {204: OpenApiResponse(description="It is deleted."), **problems(401, 403, 404)}
 EXAMPLE = OpenApiExample(
     "support chat",
     request_only=True,
@@ -217,7 +225,7 @@ class Pages(listing.Pages):
 
 LINKS = (
     "advice", "estimate", "accelerators", "models", "prices", "api-prices", "frameworks", "quantizations", "units",
-    "regions", "assumptions", "fidelity", "agents", "probe-jobs", "probe-results", "enrolments",
+    "regions", "assumptions", "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens",
 )  # fmt: skip
 
 
@@ -285,6 +293,9 @@ class OneAdvice(generics.GenericAPIView[Advice]):
 
 
 class AdviceDetail(OneAdvice):
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), StaffDeletes()]
+
     @extend_schema(
         operation_id="getAdvice",
         summary="State, progress and, when done, the result",
@@ -292,6 +303,16 @@ class AdviceDetail(OneAdvice):
     )
     def get(self, request: Request, pk: Any) -> Response:
         return self.shown(self.advice(pk))
+
+    @extend_schema(
+        operation_id="deleteAdvice",
+        summary="Delete an advice with its options, links and load tests",
+        description="One that is queued or running is stopped. Advice that superseded it stays.",
+        responses=DELETED,
+    )
+    def delete(self, request: Request, pk: Any) -> Response:
+        deletion.delete_advice(self.advice(pk), who(request.user))
+        return Response(status=204)
 
 
 class CancelAdvice(OneAdvice):
@@ -319,7 +340,7 @@ class AdviceResult(OneAdvice):
         if advice.result is None:
             because = f": {advice.error}" if advice.error else ""
             raise Conflict(f"This advice is {advice.state}{because}. It has no result.")
-        return Response(advice.result)
+        return Response(advice.answer)
 
 
 class EstimateOne(views.APIView):
@@ -350,3 +371,87 @@ def within_limits(d: deployment.Deployment) -> deployment.Deployment:
         found = [workload.error(name, "is more than is simulated here", f"at most {MOST[name]}") for name in over]
         raise workload.WorkloadError(found)
     return d
+
+
+# --- deleting ---------------------------------------------------------------------------------------------------
+
+
+class ForStaff(views.APIView):
+    """Staff, `admin` tokens, and visitors where the installation has no user."""
+
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), StaffOnly()]
+
+
+RANK = OpenApiParameter("rank", int, OpenApiParameter.PATH)
+
+
+class OneLoadTest(ForStaff):
+    @extend_schema(
+        operation_id="deleteLoadTest",
+        summary="Delete a load test",
+        parameters=[RANK, OpenApiParameter("test", int, OpenApiParameter.PATH)],
+        responses=DELETED,
+    )
+    def delete(self, request: Request, pk: Any, rank: int, test: int) -> Response:
+        rows = LoadTest.objects.filter(option__advice__in=advise.visible(), option__advice=pk, option__rank=rank)
+        deletion.delete_load_test(get_object_or_404(rows, pk=test), who(request.user))
+        return Response(status=204)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="listShares",
+        summary="The links to an advice, ended ones too",
+        responses={200: ShareSerializer, **problems(401, 403, 404, 406)},
+    )
+)
+class Shares(ForStaff, generics.ListAPIView[Share]):
+    serializer_class = ShareSerializer
+    pagination_class = Pages
+    queryset = Share.objects.none()
+
+    def get_queryset(self) -> QuerySet[Share]:
+        return get_object_or_404(advise.visible().defer("result"), pk=self.kwargs["pk"]).shares.order_by("-pk")
+
+
+class OneShare(ForStaff):
+    @extend_schema(
+        operation_id="deleteShare",
+        summary="Delete a link to an advice",
+        parameters=[OpenApiParameter("share", int, OpenApiParameter.PATH)],
+        responses=DELETED,
+    )
+    def delete(self, request: Request, pk: Any, share: int) -> Response:
+        rows = Share.objects.filter(advice__in=advise.visible(), advice=pk)
+        deletion.delete_share(get_object_or_404(rows, pk=share), who(request.user))
+        return Response(status=204)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="listTokens",
+        summary="API tokens with their scope, state and last use; never the token itself",
+        responses={200: TokenSerializer, **problems(400, 401, 403, 406)},
+    )
+)
+class Tokens(ForStaff, generics.ListAPIView[ApiToken]):
+    serializer_class = TokenSerializer
+    pagination_class = Pages
+    queryset = ApiToken.objects.none()
+
+    def get_queryset(self) -> QuerySet[ApiToken]:
+        return ApiToken.objects.filter(organisation=advise.default_organisation())
+
+
+class OneToken(ForStaff):
+    @extend_schema(
+        operation_id="deleteToken",
+        summary="Delete an API token; its next call is refused",
+        parameters=[OpenApiParameter("id", int, OpenApiParameter.PATH)],
+        responses=DELETED,
+    )
+    def delete(self, request: Request, pk: int) -> Response:
+        rows = ApiToken.objects.filter(organisation=advise.default_organisation())
+        deletion.delete_token(get_object_or_404(rows, pk=pk), who(request.user))
+        return Response(status=204)

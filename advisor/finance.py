@@ -5,11 +5,13 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from django.http import Http404
 from django.template.loader import render_to_string
 
+from advisor.bill import CURRENCY
 from advisor.portfolio_money import memo_parts
 from advisor.reading import cell, meeting
 from advisor.report import figure
@@ -23,7 +25,12 @@ LIMITS = {
     "e2e_ms_p95": "whole answers within {:g} ms",
     "tokens_per_s_per_user": "{:g} tokens a second for each user",
 }
-NO_MONEY = "This advice was computed before its money was kept in parts. Ask again with today's catalog."
+TOTALS_ONLY = (
+    "An earlier version of Assay computed this answer and kept only its totals. Ask the question again to get the "
+    "parts of the bill, other ways to pay and the cash of each month."
+)
+NO_ANSWER = "Nothing was recommended, so there is nothing to decide: see why each accelerator was left out."
+NO_SHARED_ANSWER = "A workload of this portfolio has no answer: ask each by itself, or ask the portfolio again."
 
 
 # --- the memo ---------------------------------------------------------------------------------------------------
@@ -44,6 +51,8 @@ class Memo:
 
 
 def memo(result: Json, rank: int = 1) -> Memo:
+    if is_early_portfolio(result):
+        return early_portfolio_memo(result)
     if together := shared_money(result):
         return Memo(
             title=f"{name_of(result)}: {together['of']}",
@@ -58,10 +67,26 @@ def memo(result: Json, rank: int = 1) -> Memo:
         verdict=plainly(result, r, rank),
         dated=dated(result, m),
         money=money_rows(r),
-        ways=[way_text(way) for way in m["ways_to_pay"]] + [met(b) for b in m.get("break_even", [])],
+        ways=[way_text(way) for way in m["ways_to_pay"]] + [met(b) for b in m.get("break_even", [])]
+        if m
+        else [TOTALS_ONLY],
         others=others(result, rank),
         risks=risks(result, r),
         tests=tests(result, r),
+    )
+
+
+def early_portfolio_memo(result: Json) -> Memo:
+    """What is known of a portfolio of an earlier version: its verdict and that of each workload."""
+    return Memo(
+        title=name_of(result),
+        verdict=result["verdict"],
+        dated=dated(result, None),
+        money=[],
+        ways=[TOTALS_ONLY],
+        others=[f"{a['name']} alone: {a['verdict']}" for a in result["portfolio"]["alone"]],
+        risks=[],
+        tests=[],
     )
 
 
@@ -77,7 +102,7 @@ def plainly(result: Json, r: Json, rank: int) -> str:
     m, spread = r["money"], r["interval"].get("usd_per_month")
     term = "" if r["acquisition"] == "own" else f", {r.get('term', 'on_demand').replace('_', ' ')}"
     sure = f"; nine times in ten between {dollars(spread[0])} and {dollars(spread[1])}" if spread else ""
-    today = f"; {dollars(m['capital_usd'])} of it is paid today" if m["capital_usd"] else ""
+    today = f"; {dollars(m['capital_usd'])} of it is paid today" if m and m["capital_usd"] else ""
     cost = f"{dollars(r['usd_per_month'])} a month all in{sure}"
     said = deal(r)
     first = f"{said[0].upper()}{said[1:]}{term}: {cost}{today}"
@@ -100,9 +125,10 @@ def met(b: Json) -> str:
     return re.sub(r"\s+([GMT]) tokens", lambda found: f" {COUNTS[found[1]]} tokens", meeting(b))
 
 
-def dated(result: Json, m: Json) -> str:
+def dated(result: Json, m: Json | None) -> str:
     made = f"engine {result['engine_version']}, catalog {result['catalog']['version'][:12]}"
-    return f"Prices as of {m['prices_as_of']}, {m['currency']}; {made}"
+    as_of, currency = (m["prices_as_of"], m["currency"]) if m else (result["catalog"]["prices_as_of"], CURRENCY)
+    return f"Prices as of {as_of}, {currency}; {made}"
 
 
 def shared_money(result: Json) -> Json | None:
@@ -111,12 +137,21 @@ def shared_money(result: Json) -> Json | None:
     return found
 
 
+def is_early_portfolio(result: Json) -> bool:
+    """Whether a version computed it that kept no money of portfolios; where one has no answer, it is None."""
+    return bool(result.get("portfolio")) and "money" not in result["portfolio"]
+
+
+def has_papers(result: Json) -> bool:
+    """Whether something was recommended that a document can be about."""
+    return bool(result.get("recommendations") or shared_money(result) or is_early_portfolio(result))
+
+
 def chosen(result: Json, rank: int) -> Json:
+    """The option of this rank; its `money` is None in answers of early versions."""
     found = [r for r in result["recommendations"] if r["rank"] == rank]
     if not found:
         raise Http404("This advice has no option of that rank.")
-    if "money" not in found[0]:
-        raise Http404(NO_MONEY)
     return found[0]
 
 
@@ -128,13 +163,20 @@ def name_of(result: Json) -> str:
 def money_rows(r: Json) -> list[tuple[str, str]]:
     m = r["money"]
     token = "input" if "latency_ms" in r else "output"
-    return [
-        ("per month", dollars(r["usd_per_month"], r["interval"].get("usd_per_month"))),
-        ("bought today", dollars(m["capital_usd"]) if m["capital_usd"] else "nothing: rented"),
-        (f"net present value over {m['horizon_months']} months", dollars(m["npv_usd"], r["interval"].get("tco_usd"))),
+    month = ("per month", dollars(r["usd_per_month"], r["interval"].get("usd_per_month")))
+    each = [
         (f"per million {token} tokens", price(r, f"usd_per_mtok_{token}")),
         ("per million tokens, blended", price(r, "usd_per_mtok_blended")),
         ("the same at full capacity", f"${figure(r['usd_per_mtok_blended_at_capacity'])}"),
+    ]
+    if not m:
+        total = ("net present value", dollars(r["tco_usd"], r["interval"].get("tco_usd")))
+        return [month, total, *each, ("power at the load", f"{figure(r['watts'])} W")]
+    return [
+        month,
+        ("bought today", dollars(m["capital_usd"]) if m["capital_usd"] else "nothing: rented"),
+        (f"net present value over {m['horizon_months']} months", dollars(m["npv_usd"], r["interval"].get("tco_usd"))),
+        *each,
         ("power at the load", f"{figure(r['watts'])} W, {figure(m['energy']['kwh_per_month'])} kWh a month"),
     ]
 
@@ -176,8 +218,8 @@ def others(result: Json, rank: int) -> list[str]:
 
 def risks(result: Json, r: Json) -> list[str]:
     said: list[str] = []
-    m = r["money"]
-    if r["acquisition"] == "own":
+    m = r["money"] or {"parts": []}
+    if r["acquisition"] == "own" and r["money"]:
         left = m["cash_flow"][-1]["value_left_usd"]
         said.append(f"{dollars(left)} of value is counted on at the end: what used hardware then brings is not known")
     if any(part["name"] == "interruptions" for part in m["parts"]):
@@ -202,7 +244,7 @@ def tests(result: Json, r: Json) -> list[str]:
         f"load test one replica at its share of the peak{f' of {peak:g} requests/s' if peak else ''} with your own "
         f"prompts{f': {limits}, 95 of 100 times' if limits else ''}",
         f"confirm the price of {r['instance'] or r['accelerator']} with {seller} in writing: ours is of "
-        f"{r['money']['prices_as_of']}",
+        f"{r['money']['prices_as_of'] if r['money'] else r['price_as_of']}",
     ]
     if r["weights_dtype"] not in ("bf16", "fp16"):
         said.append(f"compare answers of {r['quantization']} weights with the 16-bit model on your own evaluation")
@@ -212,14 +254,14 @@ def tests(result: Json, r: Json) -> list[str]:
 
 
 def memo_markdown(found: Memo) -> str:
-    def listed(title: str, items: Iterable[str]) -> list[str]:
-        return [f"## {title}", "", *(f"- {item}" for item in items), ""]
+    def listed(title: str, items: Sequence[str]) -> list[str]:
+        return [f"## {title}", "", *(f"- {item}" for item in items), ""] if items else []
 
     money = [f"| {name} | {value} |" for name, value in found.money]
+    head = ["## Money", "", "| figure | value (90 % interval) |", "| --- | --- |"]
     return "\n".join(
         [
-            f"# Decision memo: {found.title}", "", found.verdict, "", "## Money", "",
-            "| figure | value (90 % interval) |", "| --- | --- |", *money, "",
+            f"# Decision memo: {found.title}", "", found.verdict, "", *([*head, *money, ""] if money else []),
             *listed("Ways to pay, and where they meet", found.ways),
             *listed("Considered and not chosen", found.others),
             *listed("Risks", found.risks),
@@ -242,11 +284,15 @@ def csv_of(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def bill_of_materials(result: Json, rank: int) -> str:
     """What is bought or rented, one line each, with whom and at what price."""
+    if is_early_portfolio(result):
+        return csv_of(BILL_HEAD, [("", TOTALS_ONLY)])
     if together := shared_money(result):
         head = tuple(together["items"][0])
         return csv_of((*head, "currency"), ([*item.values(), together["currency"]] for item in together["items"]))
     r = chosen(result, rank)
     m = r["money"]
+    if not m:
+        return csv_of(BILL_HEAD, early_items(r))
     once = m["purchase_usd"] / r["instances"] if m["purchase_usd"] else None
     hourly = None if once else rent_of_one(r)
     first = (
@@ -263,8 +309,23 @@ def bill_of_materials(result: Json, rank: int) -> str:
         if part["group"] in ("running", "services") and part["usd_per_hour"]
     ]
     software = (r["replicas"], f"{r['framework']} {r['framework_version']}", "", "", 0, 0, *first[6:8], "open source")
-    head = ("quantity", "item", "provider", "region", "unit_usd_once", "unit_usd_per_hour", "currency", "price_as_of")
-    return csv_of((*head, "source"), [first, *beside, software])
+    return csv_of(BILL_HEAD, [first, *beside, software])
+
+
+BILL_HEAD = (
+    "quantity", "item", "provider", "region", "unit_usd_once", "unit_usd_per_hour", "currency", "price_as_of", "source",
+)  # fmt: skip
+
+
+def early_items(r: Json) -> list[Sequence[Any]]:
+    """The lines of an answer that holds only totals: what is bought or rented, without a price of its own."""
+    where, paid = (r["provider"], r["region"]), (CURRENCY, r["price_as_of"], r["price_source"])
+    return [
+        (r["instances"], r["instance"] or r["accelerator_name"], *where, None, None, *paid),
+        (r["replicas"], f"{r['framework']} {r['framework_version']}", "", "", 0, 0, *paid[:2], "open source"),
+        (1, "all of it together", *where, None, r["usd_per_hour"], *paid),
+        ("", TOTALS_ONLY),
+    ]
 
 
 def rent_of_one(r: Json) -> float:
@@ -283,10 +344,25 @@ def assumptions_csv(result: Json, rank: int) -> str:
 
 def cash_flow_csv(result: Json, rank: int) -> str:
     """Cash of each month to the cent; what is left in value at the end is a credit."""
-    m = shared_money(result) or chosen(result, rank)["money"]
     names = ("month", "capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
-    rows = ([f"{f[n]:.2f}" if n != "month" else f[n] for n in names] for f in m["cash_flow"])
+    if is_early_portfolio(result):
+        return csv_of((*names, "currency", "prices_as_of"), [(TOTALS_ONLY,)])
+    m = shared_money(result) or chosen(result, rank)["money"]
+    if not m:
+        return csv_of((*names, "currency", "prices_as_of"), early_cash(chosen(result, rank)))
+    # Numbers, not text: `cell` would put a quote before a text that begins with a minus.
+    rows = ([Decimal(f"{f[n]:.2f}") if n != "month" else f[n] for n in names] for f in m["cash_flow"])
     return csv_of((*names, "currency", "prices_as_of"), ([*row, m["currency"], m["prices_as_of"]] for row in rows))
+
+
+def early_cash(r: Json) -> list[Sequence[Any]]:
+    """The two figures that an answer of totals has: what a month costs, and the present value of all of them."""
+    paid = (CURRENCY, r["price_as_of"])
+    return [
+        ("each", None, None, None, f"{r['usd_per_month']:.2f}", None, *paid),
+        ("all", None, None, None, None, f"{r['tco_usd']:.2f}", *paid),
+        (TOTALS_ONLY,),
+    ]
 
 
 def memo_text(result: Json, rank: int) -> str:

@@ -14,7 +14,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from advisor.api import OneAdvice, problems
-from advisor.finance import DOCUMENTS, shared_money
+from advisor.finance import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, has_papers
 from advisor.models import Advice
 from advisor.views import finished, shared_advice, unlisted
 
@@ -23,16 +23,15 @@ def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
     """One paper of a finished advice; `asked`: the rank in the address, 1 where there is none."""
     if name not in DOCUMENTS:
         raise Http404(f"There is no such paper; there are {', '.join(DOCUMENTS)}.")
-    if found.result is None:
+    result = found.answer
+    if result is None:
         raise Http404(f"This advice is {found.state}: it has no result to make papers of.")
     if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
         raise Http404("rank is a whole number from 1.")
     kind, make = DOCUMENTS[name]
-    if not (found.result.get("recommendations") or shared_money(found.result)) and name != "assumptions.csv":
-        together = "A workload of this portfolio has no answer: ask each by itself, or ask the portfolio again."
-        nothing = "Nothing was recommended, so there is nothing to decide: see why each accelerator was left out."
-        raise Http404(together if "portfolio" in found.result else nothing)
-    text = make(found.result, int(asked or 1))
+    if name != "assumptions.csv" and not has_papers(result):
+        raise Http404(NO_SHARED_ANSWER if "portfolio" in result else NO_ANSWER)
+    text = make(result, int(asked or 1))
     file = f"{slugify(found.workload.name) or 'advice'}-{name}"
     shown = "inline" if name == "memo.html" else "attachment"
     headers = {"Content-Disposition": f'{shown}; filename="{file}"'}

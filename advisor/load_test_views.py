@@ -16,23 +16,26 @@ from rest_framework.response import Response
 from advisor import advise, load_tests
 from advisor.api import problems
 from advisor.load_results import MAX_BYTES, LoadResultError
-from advisor.models import LoadTest, Option
+from advisor.models import Advice, LoadTest, Option
 from advisor.problems import TooLarge
 
 
 def option_of(pk: Any, rank: int) -> Option:
     """An option that a visitor may see, or 404."""
     rows = Option.objects.filter(advice__organisation=advise.default_organisation())
-    return get_object_or_404(rows.select_related("advice__workload"), advice=pk, rank=rank)
+    return get_object_or_404(rows.select_related("advice__workload").defer("advice__snapshot"), advice=pk, rank=rank)
 
 
 # --- page -------------------------------------------------------------------------------------------------------
 
 
-def shown(pk: Any, rank: int) -> dict[str, Any]:
+def shown(advice: Advice, rank: int) -> dict[str, Any]:
     """`load` for the template; nothing of an option without a row, as of an answer still being written."""
-    option = Option.objects.filter(advice=pk, rank=rank).first()
-    return {"load": load_tests.shown(option) | {"option_id": option.pk}} if option else {}
+    option = Option.objects.filter(advice=advice, rank=rank).first()
+    if option is None:
+        return {}
+    option.advice = advice
+    return {"load": load_tests.shown(option) | {"option_id": option.pk}}
 
 
 @require_POST

@@ -9,9 +9,10 @@ from typing import Any
 
 from django.db import transaction
 
+from advisor.advise import hold
 from advisor.load_results import LoadResultError, parse
 from advisor.measured import COLUMNS
-from advisor.models import LoadTest, Option
+from advisor.models import Advice, LoadTest, Option
 
 Json = dict[str, Any]
 SAME_FRACTION = 0.10  # a load further from the predicted one is another load
@@ -47,6 +48,10 @@ def record(option: Option, content: bytes, file_name: str, calibrates: bool = Fa
     digest = hashlib.sha256(content).hexdigest()
     name = "".join(c for c in file_name if c.isprintable())[:200]
     with transaction.atomic():
+        try:
+            hold(option.advice_id)
+        except Advice.DoesNotExist:
+            raise LoadResultError("This advice was deleted.") from None
         test, is_new = LoadTest.objects.get_or_create(
             option=option,
             file_sha256=digest,
@@ -174,7 +179,7 @@ def drift(option: Mapping[str, Any], tests: Sequence[LoadTest]) -> list[Json]:
 
 def shown(option: Option) -> Json:
     """What the page and the API say of an option's load tests."""
-    tests = list(option.load_tests.all())
+    tests, predicted = list(option.load_tests.all()), option.detail
     return {
         "tests": [
             {
@@ -183,11 +188,11 @@ def shown(option: Option) -> Json:
                 "file_name": t.file_name,
                 "calibrates": t.calibrates,
                 "measured": t.measured,
-                **compare(option.detail, t.measured),
+                **compare(predicted, t.measured),
             }
             for t in tests
         ],
-        "drift": drift(option.detail, tests),
+        "drift": drift(predicted, tests),
     }
 
 

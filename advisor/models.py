@@ -2,11 +2,13 @@
 
 import secrets
 import uuid
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from advisor.stored import PackedJSONField, upgraded
 from catalog.models import Organisation
 
 
@@ -31,7 +33,7 @@ class Advice(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="advices")
-    supersedes = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="successors")
+    supersedes = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="successors")
     idempotency_key = models.CharField(max_length=80, blank=True)
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
     stage = models.CharField(max_length=60, blank=True)
@@ -45,17 +47,19 @@ class Advice(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)
-    snapshot = models.JSONField(null=True, blank=True)  # what was read from the catalog: a re-run gives the same
-    result = models.JSONField(null=True, blank=True)  # the JSON of `advise`
     engine_version = models.CharField(max_length=20, blank=True)
     catalog_version = models.CharField(max_length=64, blank=True)
     prices_as_of = models.DateField(null=True, blank=True)
+    result_version = models.PositiveSmallIntegerField(default=1)  # of the form of `result`: stored.RESULT_VERSION then
+    snapshot = PackedJSONField(null=True, blank=True)  # what was read from the catalog: a re-run gives the same
+    result = PackedJSONField(null=True, blank=True)  # the JSON of `advise`, as stored; read `answer`
 
     class Meta:
         ordering = ["-created_at"]
         indexes = [
             models.Index(fields=["state", "lease_until"]),
             models.Index(fields=["organisation", "-created_at"], name="newest_advice"),
+            models.Index(fields=["state", "finished_at"], name="oldest_finished_advice"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -69,25 +73,37 @@ class Advice(models.Model):
         ]
 
     @property
+    def answer(self) -> dict[str, Any] | None:
+        """The result in today's form, whichever version computed it."""
+        return None if self.result is None else upgraded(self.result, self.result_version)
+
+    @property
     def is_held(self) -> bool:
         """Whether machines may still measure for it."""
         return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > timezone.now()
 
 
 class Option(models.Model):
-    """One scored answer of an Advice; `detail` is the whole R of the JSON."""
+    """One scored answer of an Advice: the columns that lists and queries need of it."""
 
     advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="options")
     rank = models.PositiveIntegerField()
     accelerator_slug = models.CharField(max_length=80)
     accelerators = models.PositiveIntegerField()
+    label = models.TextField(blank=True, default="")
     usd_per_month = models.DecimalField(max_digits=16, decimal_places=2, null=True)
     usd_per_mtok_output = models.DecimalField(max_digits=16, decimal_places=6, null=True)
-    detail = models.JSONField()
 
     class Meta:
         ordering = ["rank"]
         constraints = [models.UniqueConstraint(fields=["advice", "rank"], name="one_option_a_rank")]
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """The whole R of the JSON. It is stored once, in the advice."""
+        ranked = (self.advice.answer or {})["recommendations"]
+        found: dict[str, Any] = next(r for r in ranked if r["rank"] == self.rank)
+        return found
 
 
 class LoadTest(models.Model):

@@ -385,7 +385,7 @@ def ready_lines(launch: Row) -> list[str]:
 
 def bill_lines(r: Row) -> list[str]:
     """The month's bill by part, and other ways to pay for the same machines."""
-    if "money" not in r:
+    if not r.get("money"):
         return []
     m = r["money"]
     rows = [(part["name"], f"{part['usd_per_month']:,.2f}") for part in m["parts"] if part["usd_per_month"]]

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from advisor.models import Advice
+from advisor.models import Advice, ApiToken, Share
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -75,8 +75,32 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
 class AdviceSerializer(AdviceSummarySerializer):
     workload = serializers.DictField(source="workload.spec", help_text="The question, with every default filled in")
     result = serializers.DictField(
-        allow_null=True, help_text="The answer when state is done, as `manage.py advise --format json` prints it"
+        source="answer",
+        allow_null=True,
+        help_text="The answer when state is done, as `manage.py advise --format json` prints it",
     )
 
     class Meta(AdviceSummarySerializer.Meta):
         fields = [*AdviceSummarySerializer.Meta.fields, "workload", "result"]
+
+
+class ShareSerializer(serializers.ModelSerializer[Share]):
+    url = serializers.SerializerMethodField(help_text="Whoever has it can read the advice until it expires.")
+
+    class Meta:
+        model = Share
+        fields = ["id", "url", "created_at", "expires_at"]
+
+    def get_url(self, share: Share) -> str:
+        return reverse("shared", args=[share.token], request=self.context["request"])
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    status = serializers.ChoiceField(["live", "ended", "revoked"], read_only=True)
+
+    class Meta:
+        model = ApiToken
+        fields = [
+            "id", "name", "token_prefix", "scope", "status", "made_by", "made_at", "expires_at", "last_used_at",
+            "revoked_at",
+        ]  # fmt: skip

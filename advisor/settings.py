@@ -7,6 +7,7 @@ from typing import Any
 import environ
 import structlog
 from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 
 env = environ.Env()
@@ -107,7 +108,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;",
         },
     }
 
@@ -156,6 +157,23 @@ ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
 ADVICE_MAX_ATTEMPTS = 3
 ADVICE_MAX_QUEUED = 1000  # further questions are refused until some are answered
 ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for machines to measure, when a question asks
+
+
+def days_kept(name: str) -> int | None:
+    """How many days rows are kept after they ended; None: for ever."""
+    given = env.str(name, default="").strip()
+    if given and not (given.isascii() and given.isdecimal() and 0 < int(given) <= 36_500):
+        raise ImproperlyConfigured(f"{name}={given}: a whole number of days from 1 to 36500; leave it out to keep all")
+    return int(given) if given else None
+
+
+# Retention: what the sweep deletes, by days after it ended.
+KEEP_ADVICE_DAYS = days_kept("ASSAY_KEEP_ADVICE_DAYS")
+KEEP_FAILED_DAYS = days_kept("ASSAY_KEEP_FAILED_DAYS")
+KEEP_SHARES_DAYS = days_kept("ASSAY_KEEP_SHARES_DAYS")
+KEEP_LOAD_TESTS_DAYS = days_kept("ASSAY_KEEP_LOAD_TESTS_DAYS")
+KEEP_TOKENS_DAYS = days_kept("ASSAY_KEEP_TOKENS_DAYS")
+KEEP_LOGINS_DAYS = days_kept("ASSAY_KEEP_LOGINS_DAYS")
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
 }

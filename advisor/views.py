@@ -9,9 +9,8 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.core.paginator import Paginator
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Prefetch
-from django.db.models.fields.json import KT
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
@@ -22,13 +21,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from advisor import advise, evidence, forms, load_test_views, reading, report
+from advisor import advise, evidence, finance, forms, load_test_views, reading, report
 from advisor.models import Advice, Option, Share
 from advisor.problems import problem_response, queue_is_full
 from advisor.workload_text import WorkloadError
+from catalog.deleting import may_delete
 
 SHARE_DAYS = (7, 30, 90)
 PAGE_SIZE = 50
+GONE = "This advice was deleted."
 QUEUE_FULL = "Too many questions are waiting. Send this one again in a minute; nothing is lost."
 
 
@@ -38,7 +39,15 @@ def finished(pk: Any) -> Advice:
 
 
 def result_of(found: Advice) -> dict[str, Any]:
-    return found.result or {}
+    return found.answer or {}
+
+
+def hold_or_404(found: Advice) -> None:
+    """What is added to an advice in this transaction is not added to one that is being deleted."""
+    try:
+        advise.hold(found.pk)
+    except Advice.DoesNotExist:
+        raise Http404(GONE) from None
 
 
 # --- ask --------------------------------------------------------------------------------------------------------
@@ -78,8 +87,7 @@ def is_uuid(text: str) -> bool:
 
 @require_safe
 def advice_list(request: HttpRequest) -> HttpResponse:
-    labelled = Option.objects.filter(rank=1).annotate(label=KT("detail__label")).defer("detail")
-    first = Prefetch("options", labelled, to_attr="first_choice")
+    first = Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice")
     rows = advise.visible().defer("result").prefetch_related(first)
     shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "advisor/advice_list.html", {"page": shown})
@@ -115,20 +123,27 @@ def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
         "advice": found,
         "spec": found.workload.spec,
         "share_days": SHARE_DAYS,
+        "may_delete": may_delete(request.user),
         "option_base": base,
         "sort": sort,
     }
     if found.result:
-        context |= reading.page(found.result, found.workload.spec, base, sort)
+        context |= answer_context(found, base, sort)
     context["shares"] = found.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
     context["successor"] = found.successors.only("pk").order_by("-created_at").first()
     return context
 
 
+def answer_context(found: Advice, base: str, sort: str) -> dict[str, Any]:
+    result = result_of(found)
+    return {**reading.page(result, found.workload.spec, base, sort), "has_papers": finance.has_papers(result)}
+
+
 @require_safe
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     found = finished(pk)
-    return render(request, "advisor/option.html", {"advice": found, **option_context(found, rank)})
+    context = {"advice": found, "may_delete": may_delete(request.user), **option_context(found, rank)}
+    return render(request, "advisor/option.html", context)
 
 
 def option_context(found: Advice, rank: int) -> dict[str, Any]:
@@ -138,7 +153,7 @@ def option_context(found: Advice, rank: int) -> dict[str, Any]:
         raise Http404("This advice has no option of that rank.")
     return {
         **reading.option_context(options[0]),
-        **load_test_views.shown(found.pk, rank),
+        **load_test_views.shown(found, rank),
         "evidence": evidence.shown(evidence.of_option(options[0], found.workload.spec)),
         "ranks": [option["rank"] for option in ranked],
         "spec": found.workload.spec,
@@ -163,6 +178,8 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
         return redirect("advice", pk)
     try:
         return redirect("advice", (advise.again_at_its_prices(found) if then else advise.rescore(found)).pk)
+    except Advice.DoesNotExist:
+        raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
         messages.error(request, f"It cannot be asked again as it is: {trouble}. Ask it from the form, changed.")
         return redirect("advice", pk)
@@ -175,7 +192,9 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
     asked = request.POST.get("days", "")
     days = int(asked) if asked in map(str, SHARE_DAYS) else 30
     expires_at = timezone.now() + timedelta(days=days)
-    Share.objects.create(organisation=found.organisation, advice=found, expires_at=expires_at)
+    with transaction.atomic():
+        hold_or_404(found)
+        Share.objects.create(organisation=found.organisation, advice=found, expires_at=expires_at)
     messages.success(request, f"A link was made; it works for {days} days.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
@@ -251,7 +270,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     found = shared_advice(token)
     base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
     context = {"advice": found, "spec": found.workload.spec, "shared": True, "option_base": base, "sort": sort}
-    context |= reading.page(result_of(found), found.workload.spec, base, sort)
+    context |= answer_context(found, base, sort)
     return unlisted(render(request, "advisor/advice.html", context))
 
 

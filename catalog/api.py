@@ -1,13 +1,18 @@
 """REST: the catalog, to read. Lists are filtered in the URL and paged."""
 
+from http import HTTPStatus
 from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
 from django_filters.rest_framework import DjangoFilterBackend
-from rest_framework import serializers, viewsets
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.exceptions import APIException
 
 from catalog import filters
+from catalog.deleting import NotDeletable, StaffDeletes, delete_model, who
 from catalog.derived import DERIVED, NO_CURRENT_PRICE, has_expired
 from catalog.listing import KnownParameters, Ordering, Pages, columns
 from catalog.maturity import maturity
@@ -23,6 +28,12 @@ from catalog.models import (
     Unit,
 )
 from catalog.views import accelerators, public_prices
+
+PROBLEM = "application/problem+json"
+
+
+class Refused(APIException):
+    status_code = HTTPStatus.CONFLICT
 
 
 class Listed(viewsets.ReadOnlyModelViewSet[Any]):
@@ -156,7 +167,15 @@ class ApiPrices(Listed):
     filterset_class = filters.ApiPriceFilter
 
 
-class Models(Listed):
+@extend_schema_view(
+    destroy=extend_schema(
+        operation_id="deleteModel",
+        summary="Delete an imported model",
+        description="Answers that used it stay readable. A model that comes with Assay is refused with 409.",
+        responses={204: OpenApiResponse(description="It is deleted."), (409, PROBLEM): OpenApiTypes.OBJECT},
+    )
+)
+class Models(mixins.DestroyModelMixin, Listed):
     """Models with their shape and published size."""
 
     queryset = ServedModel.objects.all()
@@ -164,6 +183,15 @@ class Models(Listed):
     serializer_class = ModelSerializer
     filterset_class = filters.ModelFilter
     lookup_field = "slug"
+
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), StaffDeletes()]
+
+    def perform_destroy(self, instance: ServedModel) -> None:
+        try:
+            delete_model(instance, who(self.request.user))
+        except NotDeletable as reason:
+            raise Refused(str(reason)) from None
 
 
 class Frameworks(Listed):

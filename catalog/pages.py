@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from catalog import charts, details, evidence, tables
+from catalog.deleting import may_delete
 from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, has_expired, spreads, with_derived
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.views import LISTS, page, public_prices
@@ -63,6 +64,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         "offers": table if offers else None,
         "shape_costs": details.shape_costs(row),
         "changes": evidence.changes(row),
+        "may_delete": may_delete(request.user),
     }
     return detail(request, "models", row, details.served_model(row), more)
 

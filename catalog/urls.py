@@ -1,6 +1,6 @@
 from django.urls import path, re_path
 
-from catalog import importing, pages, views
+from catalog import deleting, importing, pages, views
 
 app_name = "catalog"
 urlpatterns = [
@@ -10,6 +10,7 @@ urlpatterns = [
     path("models/import", importing.model_import, name="model-import"),
     path("accelerators/<slug:slug>", pages.accelerator, name="accelerator"),
     path("models/<slug:slug>", pages.model, name="model"),
+    path("models/<slug:slug>/delete", deleting.model_page, name="model-delete"),
     path("frameworks/<str:slug>", pages.framework_versions, name="framework-versions"),
     path("frameworks/<str:slug>/<str:version>", pages.framework, name="framework"),
     path("quantizations/<slug:slug>", pages.quantization, name="quantization"),

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from advisor import advise
 from advisor.models import Advice, Option, Workload
+from advisor.stored import RESULT_VERSION
 from advisor.workload import parse
 
 SPEC = """
@@ -156,7 +157,13 @@ def advice(answer: dict[str, Any] | None = None, state: str = "done", **fields: 
     organisation = advise.default_organisation()
     workload = Workload.objects.create(organisation=organisation, name=spec["name"], spec=spec)
     if state == "done":
-        fields = {"result": answer or result(), "progress_fraction": 1, "finished_at": timezone.now(), **fields}
+        fields = {
+            "result": answer or result(),
+            "result_version": RESULT_VERSION,
+            "progress_fraction": 1,
+            "finished_at": timezone.now(),
+            **fields,
+        }
     if state == "running":
         fields = {"attempt": 1, "lease_until": timezone.now() + timedelta(minutes=5), **fields}
     made = Advice.objects.create(organisation=organisation, workload=workload, state=state, **fields)

@@ -39,8 +39,8 @@ def fill() -> None:
     from django.utils import timezone
 
     from advisor import advise, load_tests, tokens
-    from advisor.models import Option, Share
     from advisor.management.commands.advise import question
+    from advisor.models import Option, Share
     from probes import agents, results
     from tests import sample_load_results
     from tests.probes import samples
@@ -96,6 +96,9 @@ def save(database: Path, target: Path) -> None:
 def main() -> None:
     from advisor.engine import ENGINE_VERSION
 
+    target = FOLDER / f"{ENGINE_VERSION}.sqlite3.xz"
+    if target.exists():
+        sys.exit(f"{target.relative_to(ROOT)} is there already: a saved version is never saved again")
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         env = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")} | {"ASSAY_VAR": folder}
@@ -103,7 +106,7 @@ def main() -> None:
         for command in (["migrate", "--verbosity", "0"], ["load_catalog", "--verbosity", "0"]):
             subprocess.run([sys.executable, "manage.py", *command], cwd=ROOT, env=env, check=True)
         subprocess.run([sys.executable, "-m", "tests.save_database", "fill"], cwd=ROOT, env=env, check=True)
-        save(Path(folder) / "assay.sqlite3", FOLDER / f"{ENGINE_VERSION}.sqlite3.xz")
+        save(Path(folder) / "assay.sqlite3", target)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def a_machine(n: int) -> None:
 
 
 LISTS: tuple[tuple[str, Callable[[int], None], str], ...] = (
-    ("/advice", an_advice, ', "advisor_option"."detail"'),
+    ("/advice", an_advice, '"advisor_advice"."result"'),
     ("/api/v1/advice", an_advice, '"result"'),
     ("/workers", a_machine, '"document"'),
     ("/workers/results", a_machine, '"document"'),

@@ -256,13 +256,6 @@ def test_a_paper_that_is_not_there_says_so(client: Client, bought: dict[str, Any
         assert client.get(f"{base}/{advice.pk}/documents/{path}").status_code == 404
 
 
-def test_an_older_answer_without_money_is_still_read_and_has_no_papers(client: Client) -> None:
-    advice = sample_advice.advice()
-    assert client.get(f"/advice/{advice.pk}/options/1").status_code == 200
-    found = client.get(f"/api/v1/advice/{advice.pk}/documents/memo.md")
-    assert found.status_code == 404 and "Ask again" in found.content.decode()
-
-
 @pytest.mark.parametrize(("extra", "said"), [({}, "nothing to decide"), ({"portfolio": {}}, "ask each")])
 def test_where_nothing_was_recommended_there_are_no_papers(client: Client, extra: dict[str, Any], said: str) -> None:
     advice = sample_advice.advice({**sample_advice.infeasible(), **extra})

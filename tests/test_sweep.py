@@ -12,7 +12,7 @@ from tests import answers
 
 pytestmark = pytest.mark.django_db
 State = Advice.State
-NOTHING = {"requeued": 0, "failed": 0, "sent": 0}
+NOTHING = {"requeued": 0, "failed": 0, "sent": 0, "deleted": 0}
 
 
 def ago(seconds: float) -> object:
@@ -27,7 +27,7 @@ def running(attempt: int, lease_s: float) -> Advice:
 
 def test_an_expired_lease_is_queued_again_and_sent(woken: list[str]) -> None:
     advice = running(attempt=1, lease_s=-1)
-    assert advise.sweep() == {"requeued": 1, "failed": 0, "sent": 1}
+    assert advise.sweep() == {"requeued": 1, "failed": 0, "sent": 1, "deleted": 0}
     advice.refresh_from_db()
     assert (advice.state, advice.attempt, advice.lease_until) == (State.QUEUED, 1, None)
     assert woken == [str(advice.pk)]
@@ -40,7 +40,7 @@ def test_a_live_lease_is_left_alone(woken: list[str]) -> None:
 
 def test_the_last_lost_attempt_fails_with_its_reason(woken: list[str]) -> None:
     advice = running(attempt=3, lease_s=-1)
-    assert advise.sweep() == {"requeued": 0, "failed": 1, "sent": 0}
+    assert advise.sweep() == {"requeued": 0, "failed": 1, "sent": 0, "deleted": 0}
     advice.refresh_from_db()
     assert advice.state == State.FAILED and advice.error and advice.finished_at
 

@@ -55,6 +55,8 @@ BARE |= {
 }
 # One figure over another of the same unit; places in a ranking.
 BARE |= {"gain_ratio", "plan_ratio", "variants", "stretch"}
+# Numbers of a form, not of a quantity.
+BARE |= {"result_version"}
 # A bound and what was reached, in the unit that the row beside them states.
 BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
 

@@ -16,7 +16,11 @@ class Command(BaseCommand):
         parser.add_argument("--out", type=Path, metavar="FILE.csv", help="default: the terminal")
 
     def handle(self, *args: Any, out: Path | None, **options: Any) -> None:
-        tests = LoadTest.objects.filter(calibrates=True).select_related("option__advice__workload")
+        tests = (
+            LoadTest.objects.filter(calibrates=True)
+            .select_related("option__advice__workload")
+            .defer("option__advice__snapshot")
+        )
         rows = load_tests.measured_rows(tests)
         if not rows:
             raise CommandError("No load test is marked as calibration: switch it on at its option's page.")

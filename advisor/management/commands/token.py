@@ -2,12 +2,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from advisor import tokens
+from advisor import deletion, tokens
 from advisor.models import ApiToken
 
 
 class Command(BaseCommand):
-    help = "Tokens for tools that call the API: make one (shown once), list, rotate or revoke by the first letters."
+    help = "Tokens for tools that call the API: make one (shown once), list, rotate, revoke or delete one."
 
     def add_arguments(self, parser: CommandParser) -> None:
         ways = parser.add_subparsers(dest="do", required=True, metavar="make | list | rotate | revoke")
@@ -16,7 +16,11 @@ class Command(BaseCommand):
         make.add_argument("--scope", choices=ApiToken.Scope.values, default="read", help="default: %(default)s")
         make.add_argument("--days", type=int, default=tokens.DAYS, help="until it ends; default: %(default)s")
         ways.add_parser("list", help="every token with its scope, state and last use; never the token itself")
-        for name, text in (("rotate", "a successor; the former works an hour more"), ("revoke", "it ends now")):
+        for name, text in (
+            ("rotate", "a successor; the former works an hour more"),
+            ("revoke", "it ends now"),
+            ("delete", "it ends now, and its row is deleted; also for one that ended"),
+        ):
             ways.add_parser(name, help=text).add_argument("prefix", help="its first letters, as `list` shows them")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -30,6 +34,10 @@ class Command(BaseCommand):
             self.stdout.write(token)
         elif options["do"] == "rotate":
             self.stdout.write(tokens.rotate(one(options["prefix"]))[0])
+        elif options["do"] == "delete":
+            row = one(options["prefix"], ended=True)
+            deletion.delete_token(row, "manage.py")
+            self.stdout.write(f"{row.name}: deleted")
         else:
             row = one(options["prefix"])
             tokens.revoke(row)
@@ -45,8 +53,11 @@ class Command(BaseCommand):
             self.stdout.write("No token was made: manage.py token make NAME --scope read|submit|admin")
 
 
-def one(prefix: str) -> ApiToken:
-    live = [row for row in ApiToken.objects.filter(token_prefix__startswith=prefix[:12]) if row.status == "live"]
-    if len(live) != 1 or len(prefix) < 6:
-        raise CommandError(f"{len(live)} live tokens begin with {prefix!r}: manage.py token list shows them")
-    return live[0]
+def one(prefix: str, ended: bool = False) -> ApiToken:
+    """The one live token that begins with these letters; `ended`: one that no longer works counts, too."""
+    rows = ApiToken.objects.filter(token_prefix__startswith=prefix[:12])
+    found = [row for row in rows if ended or row.status == "live"]
+    if len(found) != 1 or len(prefix) < 6:
+        kind = "" if ended else "live "
+        raise CommandError(f"{len(found)} {kind}tokens begin with {prefix!r}: manage.py token list shows them")
+    return found[0]

@@ -1,0 +1,38 @@
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.models import Model
+
+from advisor import deletion
+from advisor.models import Advice, LoadTest, Share
+from catalog.deleting import NotDeletable, delete_model
+from catalog.models import ServedModel
+
+KINDS: dict[str, tuple[type[Model], str, Callable[[Any, str], Any]]] = {
+    "advice": (Advice, "pk", deletion.delete_advice),
+    "share": (Share, "pk", deletion.delete_share),
+    "load-test": (LoadTest, "pk", deletion.delete_load_test),
+    "model": (ServedModel, "slug", delete_model),
+}
+
+
+class Command(BaseCommand):
+    help = "Deletes advice with all that belongs to it, links, load tests and imported models. It does not ask again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("kind", choices=KINDS)
+        parser.add_argument("ids", nargs="+", metavar="ID", help="as pages and the API show it; of a model its slug")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        model, key, delete = KINDS[options["kind"]]
+        for text in options["ids"]:
+            try:
+                row = model._default_manager.get(**{key: text})
+                delete(row, "manage.py")
+            except (model.DoesNotExist, ValidationError, ValueError):  # type: ignore[attr-defined]
+                raise CommandError(f"there is no {options['kind']} {text}") from None
+            except NotDeletable as reason:
+                raise CommandError(str(reason)) from None
+            self.stdout.write(f"{options['kind']} {text}: deleted")

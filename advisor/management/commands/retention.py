@@ -1,0 +1,29 @@
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+
+from advisor import deletion
+
+
+class Command(BaseCommand):
+    help = "Deletes what is older than the ASSAY_KEEP_... settings say. The sweep does the same, a few rows at a time."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only say how many rows there are to delete")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        now = timezone.now()
+        for rule in deletion.RULES:
+            days = getattr(settings, rule.setting)
+            if days is None:
+                self.stdout.write(f"{rule.kind}: kept (ASSAY_{rule.setting} is not set)")
+                continue
+            count = sum(rows.count() for rows in deletion.expired(rule, now))
+            self.stdout.write(f"{rule.kind}: {count} older than {days} day{'s' * (days > 1)}")
+        if not options["dry_run"]:
+            deleted = 0
+            while batch := deletion.delete_expired():
+                deleted += batch
+            self.stdout.write(f"deleted {deleted} rows")
