@@ -1,10 +1,12 @@
-"""gunicorn's threaded worker (27.0) with three habits changed, all seen to stop the whole service.
+"""gunicorn's threaded worker (27.0) with four habits changed, all seen to stop or hold up clients.
 
 A thread that reads a request waits for its client without end: a dozen clients that send a byte a second held every
 thread. Here a request has a deadline, which arriving bytes move on at a least rate. And a connection is closed in the
 worker's only loop, which waits up to two seconds for the client to close too, and every other client with it. Here
-that happens in the thread that answered. Last, a liveness probe waits for a thread: where all of them wait for a
-locked database, a kubelet would restart a server that is fine. Here the loop itself answers GET /healthz.
+that happens in the thread that answered. A liveness probe waits for a thread: where all of them wait for a
+locked database, a kubelet would restart a server that is fine. Here the loop itself answers GET /healthz. And a worker
+that stops keeps its port open until its last answer, so that new clients wait for nobody. Here it takes those who have
+connected and closes the port, so that others are refused at once and turn to another server.
 """
 
 import errno
@@ -67,13 +69,24 @@ def answer_liveness(head: bytes) -> bytes:
 
 
 class Worker(ThreadWorker):
-    def accept(self, listener: socket.socket) -> None:
-        """Into the loop first: a connection takes a thread when its request begins to arrive."""
+    listening = True
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        super().set_accept_enabled(enabled)
+        if self.listening and not self.alive and not enabled:
+            self.listening = False
+            for listener in self.sockets:
+                while self.accept(listener):
+                    pass
+                listener.close()
+
+    def accept(self, listener: socket.socket) -> bool:
+        """Into the loop first: a connection takes a thread when its request begins to arrive. False: none waits."""
         try:
             client_sock, client_addr = listener.accept()
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.ECONNABORTED):
-                return
+                return False
             raise
         self.nr_conns += 1
         conn = TConn(self.cfg, client_sock, client_addr, listener.getsockname())
@@ -81,6 +94,7 @@ class Worker(ThreadWorker):
         self.pending_conns.append(conn)
         readable = partial(self.on_pending_socket_readable, conn)
         self.poller.register(conn.sock, selectors.EVENT_READ, readable)
+        return True
 
     def on_pending_socket_readable(self, conn: TConn, client: socket.socket) -> None:
         if not self.answered_in_the_loop(conn):

@@ -1,4 +1,4 @@
-"""A worker that is told to stop finishes its jobs or returns them: nothing is lost, repeated or counted as a failure."""
+"""A worker that is told to stop finishes its jobs or returns them: nothing is lost or repeated."""
 
 import signal
 import subprocess
@@ -82,6 +82,39 @@ def test_sigquit_returns_a_job_at_once(world: World, pool: str) -> None:
     worker.send_signal(signal.SIGQUIT)
     assert ended(world, worker) == 0
     assert world.rows(ONE) == [("queued", 0, 0)]
+
+
+RESULT = """
+import django; django.setup()
+from datetime import timedelta
+from django.utils import timezone
+from advisor.advise import default_organisation
+from probes import results
+from probes.models import Result
+organisation, earlier = default_organisation(), timezone.now() - timedelta(minutes=1)
+row = Result.objects.create(organisation=organisation, state="accepted", received_at=earlier, document={})
+results.wake(row.pk)
+"""
+
+
+@pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
+@pytest.mark.parametrize("in_time", [True, False], ids=["in time", "too long"])
+def test_a_fit_that_runs_at_sigterm_is_finished_or_done_again(world: World, pool: str, in_time: bool) -> None:
+    world.extra |= {"DJANGO_SETTINGS_MODULE": "advisor.settings", "ASSAY_GRACE_S": "20" if in_time else "0.5"}
+    fitted = "select fitted_at is not null from probes_result"
+    worker = world.worker(pool)
+    world.python("-c", RESULT)
+    world.until(lambda: len(world.runs()) == 1)
+    worker.send_signal(signal.SIGTERM)
+    if in_time:
+        world.until(lambda: "Warm shutdown" in (world.folder / "log").read_text())
+        world.let_go()
+    assert ended(world, worker) == 0
+    assert world.rows(fitted) == [(in_time,)]
+    world.let_go()
+    world.worker(pool)
+    world.beat()
+    world.until(lambda: world.rows(fitted) == [(True,)])
 
 
 @pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
