@@ -178,9 +178,8 @@ def run(pk: UUID | str) -> None:
             log.info("lost the lease, stopped")
         except OperationalError as error:  # the database is away: the lease runs out and the sweep queues it again
             log.exception("database away")
-            if storage.is_full(error):  # the fault of no worker: it costs no attempt
-                with suppress(DatabaseError):
-                    claim.hand_back(sent_at=timezone.now())
+            if storage.is_full(error):
+                claim.wait_for_room()
         except WorkloadError as error:
             claim.fail(str(error))
         except SoftTimeLimitExceeded:
@@ -330,6 +329,18 @@ class Claim:
                 log.warning("lease not renewed", error=str(error))
             finally:
                 connection.close()
+
+    def wait_for_room(self) -> None:
+        """The disk is full, the fault of no worker: hand it back as soon as that can be written, at most a lease long.
+
+        The sweep sends it again later, so that a disk that stays full is not tried in a circle.
+        """
+        deadline = time.monotonic() + settings.ADVICE_LEASE_S
+        while time.monotonic() < deadline:
+            with suppress(DatabaseError):
+                self.hand_back(sent_at=timezone.now())
+                return
+            time.sleep(min(1.0, settings.ADVICE_LEASE_S / 10))
 
     def leave(self) -> None:
         """The worker's grace period is over: another one computes this."""

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import structlog
@@ -25,10 +26,14 @@ def make_private(folder: Path, project: Path) -> None:
     """Create the folder of this installation for its user alone, and let this process write nothing for others."""
     os.umask(PRIVATE_UMASK)
     folder.mkdir(parents=True, exist_ok=True)
-    shared = bool(folder.stat().st_mode & stat.S_ISVTX)
+    shared = folder.stat().st_mode & stat.S_ISVTX and holds_other_files(folder)  # /tmp; a fresh tmpfs volume is empty
     if shared or project.is_relative_to(folder):
-        why = "other users write there too" if shared else "it contains the program"
+        why = "other programs use it too" if shared else "it contains the program"
         raise ImproperlyConfigured(f"ASSAY_VAR={folder} cannot be made private: {why}. Use a folder of its own.")
+
+
+def holds_other_files(folder: Path) -> bool:
+    return any(not any(fnmatch(entry.name, pattern) for pattern in (*OURS, "static")) for entry in folder.iterdir())
 
 
 def tighten() -> list[Path]:

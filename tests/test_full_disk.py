@@ -81,6 +81,24 @@ def test_an_answer_that_cannot_be_written_goes_back_to_the_queue_at_no_cost(
     assert (advice.state, advice.attempt, advice.options.count()) == (State.DONE, 1, 2)
 
 
+def test_a_worker_on_a_full_disk_waits_until_it_can_return_its_job(
+    engine: Any, woken: list[str], monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """On SQLite even the return of the job needs a free page; a lease that runs out would cost an attempt."""
+    advice, hand_back, tries = answers.queued(), advise.Claim.hand_back, []
+
+    def full_at_first(claim: advise.Claim, **given: Any) -> bool:
+        tries.append(claim.attempt)
+        return hand_back(claim, **given) if len(tries) == 3 else disk_is_full()
+
+    settings.ADVICE_LEASE_S = 5.0
+    monkeypatch.setattr(type(Option.objects), "bulk_create", disk_is_full)
+    monkeypatch.setattr(advise.Claim, "hand_back", full_at_first)
+    advise.run(advice.pk)
+    advice.refresh_from_db()
+    assert (advice.state, advice.attempt, tries) == (State.QUEUED, 0, [1, 1, 1])
+
+
 def test_a_worker_does_not_start_where_the_answer_may_not_fit(engine: Any, woken: list[str], settings: Any) -> None:
     advice = answers.queued()
     settings.MIN_FREE_MB = 10**9

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ def mode(path: Path) -> int:
 
 def open_to_others(folder: Path) -> Iterator[str]:
     for path in (folder, *folder.rglob("*")):
-        if mode(path) & 0o077:
-            yield f"{path} {mode(path):o}"
+        with suppress(FileNotFoundError):  # a message that was just read
+            if mode(path) & 0o077:
+                yield f"{path} {mode(path):o}"
 
 
 def started(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -73,9 +75,18 @@ def test_a_folder_that_others_use_is_refused_and_not_changed(tmp_path: Path) -> 
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
+    (shared / "of-another-program").touch()
     refused = started(shared)
     assert refused.returncode != 0 and "Use a folder of its own" in refused.stderr
     assert mode(shared) == 0o1777
+
+
+def test_a_fresh_volume_that_everybody_may_write_is_made_private(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    volume.chmod(0o1777)
+    assert started(volume).returncode == 0
+    assert mode(volume) & 0o077 == 0
 
 
 @pytest.mark.parametrize("ending", ["", "-wal"])

@@ -86,7 +86,7 @@ while True: time.sleep(0.1)
 def test_a_stop_tells_the_main_process_alone_and_waits_for_it(tmp_path: Path) -> None:
     """A pool's processes are told by their main process, when their jobs have ended."""
     code = f"FOLDER, GRANDCHILD = {str(tmp_path)!r}, {GRANDCHILD!r}\n{POOL}"
-    supervisor = Supervisor([Child("pool", ["timeit", "-n1", "-r1", f"exec({code!r})"])])
+    supervisor = Supervisor([Child("pool", ["timeit", "-n1", "-r1", f"exec({code!r}, {{}})"])])
     supervisor.tick(0)
     while not (tmp_path / "grandchild").exists():
         supervisor.tick(0.02)
