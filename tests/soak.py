@@ -228,7 +228,7 @@ def page(rows: list[str], races: list[str], swarm: list[str]) -> str:
             "",
             "The wait includes the start of the new worker process. An advice that is not done here lost three workers",
             "in a row and failed with that reason. In a rolling restart one worker after another gets SIGTERM while it",
-            "computes; the promise there: every advice is done, after one attempt, and none is computed again after that.",
+            "computes: every advice must be done after one attempt, and none is computed again after it is done.",
             "",
             "## Machines that measure",
             "",
