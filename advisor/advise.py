@@ -9,7 +9,7 @@ message only wakes somebody: lost ones are sent again by the sweep, repeated one
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,8 +23,10 @@ from django.conf import settings
 from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
+from advisor import shutdown, storage
 from advisor.celery import app
 from advisor.deletion import delete_expired
 from advisor.extent import with_probes
@@ -161,11 +163,11 @@ def cancel(advice: Advice) -> bool:
     return bool(done)
 
 
-def wake(pk: UUID) -> bool:
+def wake(pk: UUID | str) -> bool:
     """Send the message; False when the broker is away (the row stays queued, the sweep sends it later)."""
     try:
         app.send_task("advice.run", args=[str(pk)])
-    except (BrokerError, OSError) as error:
+    except (BrokerError, ChannelError, OSError) as error:
         log.warning("broker away", advice=str(pk), error=str(error))
         return False
     return True
@@ -173,6 +175,8 @@ def wake(pk: UUID) -> bool:
 
 def run(pk: UUID | str) -> None:
     """Compute one advice if it is free to claim; every end of it is a state with a reason."""
+    if not may_start(pk):
+        return
     claim = claimed(pk)
     if claim is None:
         return
@@ -182,8 +186,10 @@ def run(pk: UUID | str) -> None:
                 compute(claim)
         except LostLease:
             log.info("lost the lease, stopped")
-        except OperationalError:  # the database is away: the lease runs out and the sweep queues it again
+        except OperationalError as error:  # the database is away: the lease runs out and the sweep queues it again
             log.exception("database away")
+            if storage.is_full(error):
+                claim.wait_for_room()
         except WorkloadError as error:
             claim.fail(str(error))
         except SoftTimeLimitExceeded:
@@ -193,6 +199,17 @@ def run(pk: UUID | str) -> None:
             claim.fail(
                 f"The calculation stopped on an internal error ({type(error).__name__}); the log has the details."
             )
+
+
+def may_start(pk: UUID | str) -> bool:
+    """Not on a disk where the answer may not fit, nor in a worker that is stopping: the advice stays queued."""
+    if not storage.has_room():
+        log.warning("disk almost full, not started", advice=str(pk), free_mb=storage.free_mb())
+        return False
+    if shutdown.begun():
+        wake(pk)  # another worker
+        return False
+    return True
 
 
 def compute(claim: "Claim") -> None:
@@ -249,6 +266,7 @@ class Claim:
 
     pk: UUID | str
     attempt: int
+    lock: threading.Lock = field(default_factory=threading.Lock)  # a claim that was handed back writes nothing more
     lost: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -256,9 +274,10 @@ class Claim:
         return Advice.objects.filter(pk=self.pk, state=State.RUNNING, attempt=self.attempt)
 
     def write(self, **values: Any) -> None:
-        if self.lost.is_set() or not self.row().update(**{"lease_until": lease_end(), **values}):
-            self.lost.set()
-            raise LostLease
+        with self.lock:
+            if self.lost.is_set() or not self.row().update(**{"lease_until": lease_end(), **values}):
+                self.lost.set()
+                raise LostLease
 
     def report(self, stage: str, fraction: float) -> None:
         self.write(stage=stage[:60], progress_fraction=fraction)
@@ -280,11 +299,22 @@ class Claim:
             Option.objects.bulk_create(option(self.pk, r) for r in result["recommendations"])
 
     def fail(self, reason: str) -> None:
-        self.row().update(state=State.FAILED, error=reason, lease_until=None, finished_at=timezone.now(), stage="")
+        with suppress(LostLease):
+            self.write(state=State.FAILED, error=reason, lease_until=None, finished_at=timezone.now(), stage="")
+
+    def hand_back(self, sent_at: datetime = LONG_AGO) -> bool:
+        """running -> queued, with its lease and its attempt: the next worker starts as if this one never had.
+
+        That attempt number comes again, so from here on this claim writes nothing.
+        """
+        with self.lock:
+            self.lost.set()
+            values = {"state": State.QUEUED, "attempt": self.attempt - 1, "lease_until": None, "stage": ""}
+            return bool(self.row().update(**values, sent_at=sent_at))
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Renews the lease from a thread, however long one stage computes."""
+        """Renews the lease from a thread, however long one stage computes; hands it back when the worker stops."""
         thread = threading.Thread(target=self.renew, name=f"lease {self.pk}", daemon=True)
         thread.start()
         try:
@@ -295,9 +325,15 @@ class Claim:
 
     def renew(self) -> None:
         """Each third of a lease, until the calculation is over, lost or too long (a solo worker has no time limit)."""
-        deadline = time.monotonic() + settings.CELERY_TASK_SOFT_TIME_LIMIT
-        while not self.over.wait(settings.ADVICE_LEASE_S / 3):
+        every_s = settings.ADVICE_LEASE_S / 3
+        deadline, renew_at = time.monotonic() + settings.CELERY_TASK_SOFT_TIME_LIMIT, time.monotonic() + every_s
+        while not self.over.wait(min(every_s, shutdown.CHECK_EVERY_S)):
             try:
+                if shutdown.is_over():
+                    return self.leave()
+                if time.monotonic() < renew_at:
+                    continue
+                renew_at = time.monotonic() + every_s
                 if time.monotonic() > deadline:
                     self.fail(too_long())
                 if not self.row().update(lease_until=lease_end()):
@@ -306,6 +342,24 @@ class Claim:
                 log.warning("lease not renewed", error=str(error))
             finally:
                 connection.close()
+
+    def wait_for_room(self) -> None:
+        """The disk is full, the fault of no worker: hand it back as soon as that can be written, at most a lease long.
+
+        The sweep sends it again later, so that a disk that stays full is not tried in a circle.
+        """
+        deadline = time.monotonic() + settings.ADVICE_LEASE_S
+        while time.monotonic() < deadline:
+            with suppress(DatabaseError):
+                self.hand_back(sent_at=timezone.now())
+                return
+            time.sleep(min(1.0, settings.ADVICE_LEASE_S / 10))
+
+    def leave(self) -> None:
+        """The worker's grace period is over: another one computes this."""
+        if self.hand_back():
+            wake(self.pk)
+            log.info("returned to the queue, this worker stops", advice=str(self.pk), attempt=self.attempt)
 
 
 def too_long() -> str:

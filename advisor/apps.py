@@ -4,3 +4,8 @@ from django.apps import AppConfig
 class AdvisorConfig(AppConfig):
     name = "advisor"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from advisor import storage
+
+        storage.tighten()

@@ -1,10 +1,112 @@
-"""Is this process alive (healthz), and can it do its work (readyz)?"""
+"""Is this process alive (/healthz), and can it do its work (/readyz)? `manage.py doctor` prints the same checks."""
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import redis
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.db import DatabaseError, connection
-from django.http import HttpRequest, JsonResponse
+from django.db import DatabaseError, InterfaceError, connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
 
+from advisor import storage
+from advisor.models import Duty
 from catalog.models import CatalogLoad
+
+BROKER_TIMEOUT_S = 1.0
+OLD_SWEEPS = 10  # this many missed sweeps mean that nobody sweeps
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One answer to "can this installation work?"; `required` ones decide whether it is ready."""
+
+    name: str
+    ok: bool
+    detail: str
+    required: bool = True
+
+
+def checks() -> list[Check]:
+    """Every check, the same ones whatever fails. Details name no address, path or account: anyone may read them."""
+    found = [database(), broker(), disk()]
+    if not found[0].ok:
+        unknown = "not checked: the database does not answer"
+        rest = [Check("migrations", False, unknown), Check("catalog", False, unknown)]
+        return [*found, *rest, Check("sweep", False, unknown, required=False)]
+    return [*found, *(each() for each in (migrations, catalog, sweep))]
+
+
+def database() -> Check:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("select 1")
+    except (DatabaseError, InterfaceError) as error:
+        connection.close()
+        return Check("database", False, f"{connection.vendor} does not answer ({type(error).__name__})")
+    return Check("database", True, f"{connection.vendor} answers")
+
+
+def migrations() -> Check:
+    """Applied ones are read each time: another process migrates, or restores a backup, while this one runs."""
+    applied = set(MigrationRecorder(connection).applied_migrations())
+    missing = sorted(f"{app}.{name}" for app, name in shipped_migrations() - applied)
+    if not missing:
+        return Check("migrations", True, "all applied")
+    return Check("migrations", False, f"{len(missing)} to apply, first {missing[0]}: run manage.py migrate")
+
+
+@cache
+def shipped_migrations() -> frozenset[tuple[str, str]]:
+    return frozenset(MigrationLoader(None).graph.nodes)
+
+
+def catalog() -> Check:
+    try:
+        loaded = CatalogLoad.objects.exists()
+    except DatabaseError:  # its table comes with the migrations
+        return Check("catalog", False, "not readable: run manage.py migrate")
+    return Check("catalog", loaded, "loaded" if loaded else "empty: run manage.py load_catalog")
+
+
+def broker() -> Check:
+    if not settings.REDIS_URL:
+        folder = settings.BROKER_DIR / "messages"
+        writable = os.access(folder, os.W_OK | os.X_OK)
+        return Check("broker", writable, "files, writable" if writable else "files, the folder cannot be written")
+    limits = {"socket_timeout": BROKER_TIMEOUT_S, "socket_connect_timeout": BROKER_TIMEOUT_S}
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, retry=None, **limits) as client:
+            client.ping()
+    except (redis.RedisError, OSError) as error:
+        return Check("broker", False, f"Redis does not answer ({type(error).__name__})")
+    return Check("broker", True, "Redis answers")
+
+
+def disk() -> Check:
+    free_mb, needed_mb = storage.free_mb(), settings.MIN_FREE_MB
+    detail = f"{free_mb:,} MB free, at least {needed_mb:,} MB needed (ASSAY_MIN_FREE_MB)"
+    return Check("disk", free_mb >= needed_mb, detail)
+
+
+def sweep() -> Check:
+    """Not required: without it questions are still taken and answered; only lost messages and workers wait for it."""
+    try:
+        duty = Duty.objects.filter(name="sweep").first()
+    except DatabaseError:
+        return Check("sweep", False, "not readable: run manage.py migrate", required=False)
+    if duty is None:
+        return Check("sweep", False, "never ran: start beat, or run manage.py sweep", required=False)
+    age_s = (timezone.now() - duty.last_run_at).total_seconds()
+    return Check("sweep", age_s < OLD_SWEEPS * settings.ADVICE_SWEEP_S, f"ran {age_s:.0f} s ago", required=False)
+
+
+# --- over HTTP --------------------------------------------------------------------------------------------------
 
 
 @login_not_required
@@ -14,12 +116,27 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @login_not_required
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when the database answers and a catalog is loaded, else 503 with the reason."""
-    try:
-        loaded = CatalogLoad.objects.exists()
-    except DatabaseError as error:
-        connection.close()
-        return JsonResponse({"status": "unavailable", "reason": f"database: {type(error).__name__}"}, status=503)
-    if not loaded:
-        return JsonResponse({"status": "unavailable", "reason": "no catalog: run manage.py load_catalog"}, status=503)
-    return JsonResponse({"status": "ready"})
+    """200 when every required check is fine, else 503; one entry for each check either way."""
+    found = checks()
+    failed = [check for check in found if check.required and not check.ok]
+    body = {
+        "status": "unavailable" if failed else "ready",
+        "checks": {check.name: {"ok": check.ok, "required": check.required, "detail": check.detail} for check in found},
+    }
+    if failed:
+        body["reason"] = "; ".join(f"{check.name}: {check.detail}" for check in failed)
+    headers = {"Cache-Control": "no-store", **({"Retry-After": "5"} if failed else {})}
+    return JsonResponse(body, status=503 if failed else 200, headers=headers)
+
+
+PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {"/healthz": healthz, "/readyz": readyz}
+
+
+def answer_probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware, the first one: a kubelet calls by address and without TLS, and has no session."""
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        probe = PROBES.get(request.path_info) if request.method in ("GET", "HEAD") else None
+        return probe(request) if probe else get_response(request)
+
+    return respond

@@ -1,6 +1,7 @@
 """Every refusal of the API as application/problem+json (RFC 9457): what is wrong, where, and what is allowed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -8,9 +9,11 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import JsonResponse, UnreadablePostError
+from redis import RedisError
 from rest_framework import exceptions
 from rest_framework.views import exception_handler
 
+from advisor import storage
 from advisor.advise import KeyReused
 from advisor.models import Advice
 from advisor.workload_text import MOST_ERRORS, WorkloadError, cut, error
@@ -33,6 +36,25 @@ class TooLarge(exceptions.APIException):
 class Conflict(exceptions.APIException):
     status_code = HTTPStatus.CONFLICT
     default_detail = "The state of this advice does not allow it."
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """What the server needs and does not have now: 503, and when to try again."""
+
+    detail: str
+    retry_after_s: int = 5
+
+
+def unavailable(exc: BaseException | None) -> Unavailable | None:
+    """The reason why a call cannot be answered now; None when the error is of another kind."""
+    if storage.is_full(exc):
+        return Unavailable("The server's disk is full. Nothing of this request was stored: send it again later.", 60)
+    if isinstance(exc, OperationalError | InterfaceError):
+        return Unavailable("The database does not answer; try again in a few seconds.")
+    if isinstance(exc, RedisError):
+        return Unavailable("The broker (Redis) does not answer; try again in a few seconds.")
+    return None
 
 
 def body(
@@ -70,8 +92,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
         exc = TooLarge()
     if isinstance(exc, UnreadablePostError):
         return refusal(408, "The body did not arrive.")
-    if isinstance(exc, OperationalError | InterfaceError):
-        return refusal(503, "The database does not answer; try again in a few seconds.", headers={"Retry-After": "5"})
+    if missing := unavailable(exc):
+        return refusal(503, missing.detail, headers={"Retry-After": str(missing.retry_after_s)})
     response = exception_handler(exc, context)
     if response is None:
         return None

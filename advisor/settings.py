@@ -9,11 +9,16 @@ import structlog
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from advisor import storage
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR = Path(env.str("ASSAY_VAR", default=str(BASE_DIR / "var"))).resolve()
-VAR.mkdir(parents=True, exist_ok=True)
+storage.make_private(VAR, BASE_DIR)
+MIN_FREE_MB = env.int("ASSAY_MIN_FREE_MB", default=200)  # with less, nothing is computed and /readyz says 503
 
 
 def kept_secret(path: Path) -> str:
@@ -61,6 +66,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "advisor.health.answer_probes",  # first: a probe has any Host header, no session, and is never redirected
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -144,9 +150,11 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_SOFT_TIME_LIMIT = env.float("ASSAY_LIMIT_S", default=540.0)
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
-CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 15
+GRACE_S = env.float("ASSAY_GRACE_S", default=20.0)  # for running jobs and requests when a process is told to stop
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = GRACE_S
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker however long that is away
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 CELERY_TIMEZONE = "UTC"
 
@@ -206,7 +214,8 @@ CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 2},  # a hung Redis must not hold the web threads
+        # By default a call to a Redis that hangs never ends, and one to a Redis that is away is tried four times.
+        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 2, "retry": Retry(NoBackoff(), 1)},
     }
     if REDIS_URL
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 20_000}}

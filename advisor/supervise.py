@@ -1,6 +1,7 @@
-"""Keeps web, worker and beat alive: starts them, restarts what dies (with backoff), ends whole process groups."""
+"""Keeps web, worker and beat alive: starts them, restarts what dies (with backoff), and stops them without loss."""
 
 import ctypes
+import math
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from django.conf import settings
 log = structlog.get_logger("assay.supervise")
 LONGEST_BACKOFF_S = 30.0
 HEALTHY_AFTER_S = 30.0
-GRACE_S = 10.0
+AFTER_GRACE_S = 5.0  # beyond settings.GRACE_S, in which jobs and requests finish or go back to the queue
 PR_SET_PDEATHSIG = 1
 
 
@@ -91,7 +92,13 @@ class Child:
             log.warning("died", child=self.name, code=code, restart_in_s=wait_s)
             self.process, self.start_after = None, now + wait_s
 
+    def terminate(self) -> None:
+        """Ask the main process alone: it tells its own processes when they may end."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+
     def signal(self, number: int) -> None:
+        """The whole group."""
         if self.process is not None:
             try:
                 os.killpg(self.process.pid, number)
@@ -121,8 +128,8 @@ class Supervisor:
 
     def stop(self) -> None:
         for child in self.children:
-            child.signal(signal.SIGTERM)
-        deadline = time.monotonic() + GRACE_S
+            child.terminate()
+        deadline = time.monotonic() + settings.GRACE_S + AFTER_GRACE_S
         while time.monotonic() < deadline and any(child.running() for child in self.children):
             time.sleep(0.05)
         for child in self.children:
@@ -135,6 +142,7 @@ def web_command(host: str, port: int, processes: int) -> list[str]:
     """gunicorn's arguments: what answers requests."""
     shape = ["--workers", str(processes), "--worker-class", "advisor.web_worker.Worker", "--threads", "4"]
     shape += ["--preload"]  # imported once, and before anything is accepted
+    shape += ["--graceful-timeout", str(math.ceil(settings.GRACE_S))]
     return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *shape, "--log-level", "warning"]
 
 

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.core.paginator import Paginator
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -23,7 +23,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from advisor import advise, evidence, finance, forms, load_test_views, reading, report
 from advisor.models import Advice, Option, Share
-from advisor.problems import problem_response, queue_is_full
+from advisor.problems import problem_response, queue_is_full, unavailable
 from advisor.workload_text import WorkloadError
 from catalog.deleting import may_delete
 
@@ -291,7 +291,7 @@ TROUBLE = {
     404: ("Nothing here", "The address may be mistyped, or what it named is gone."),
     411: ("A length is needed", "Send the request again with a Content-Length header."),
     413: ("Too large", "A workload is at most 1 MB of text. Send less."),
-    503: ("The database does not answer", "It may be restarting. Try again in a few seconds."),
+    503: ("Not available right now", "Try again in a moment."),
     500: ("Something went wrong here", "It was written to the log. Try again in a moment; nothing you sent is lost."),
 }
 
@@ -319,9 +319,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500, or 503 when it was the database that went away."""
-    away = isinstance(sys.exc_info()[1], OperationalError | InterfaceError)
-    response = trouble(request, 503 if away else 500)
-    if away:
-        response["Retry-After"] = "5"
+    """500, or 503 when the database, the broker or space on the disk is missing."""
+    missing = unavailable(sys.exc_info()[1])
+    if missing is None:
+        return trouble(request, 500)
+    response = trouble(request, 503, missing.detail)
+    response["Retry-After"] = str(missing.retry_after_s)
     return response

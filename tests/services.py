@@ -2,9 +2,12 @@
 
 import os
 import socket
+import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 def answers(port: int) -> bool:
@@ -53,6 +56,35 @@ def postgres_database() -> Iterator[str]:
             yield server.removesuffix("postgres") + name
         finally:
             connection.execute(f"drop database {name} with (force)")  # type: ignore[call-overload]
+
+
+class PrivateRedis:
+    """A Redis server of the test's own on a free port, which may be stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.folder, self.process = folder, None
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    process: "subprocess.Popen[bytes] | None"
+
+    def start(self) -> None:
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        self.process = subprocess.Popen([*command, "--save", ""], stdout=subprocess.DEVNULL)
+        while not answers(self.port):
+            assert self.process.poll() is None
+            time.sleep(0.02)
+
+    def send(self, number: int) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
 
 
 @contextmanager

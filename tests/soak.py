@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,9 @@ class Proof:
     asked: int
     ends: list[tuple[str, int, int]] = field(default_factory=list)  # state, attempt, options
     waits_s: list[float] = field(default_factory=list)  # from the fault to the next start of that advice
+    most_attempts: int = 3  # that this fault may cost
+    repeated: int = 0  # calculations of advices that were done already
+    returned: int = 0  # that went back to the queue when their grace period ended
 
     @property
     def done(self) -> int:
@@ -48,7 +52,8 @@ class Proof:
     def holds(self) -> bool:
         """Every advice ended as done or as failed after three lost workers, and none has its options twice."""
         fine = [s == "done" and options == 2 or s == "failed" and attempt == 3 for s, attempt, options in self.ends]
-        return len(fine) == self.asked and all(fine)
+        cheap = all(attempt <= self.most_attempts for _, attempt, _ in self.ends)
+        return len(fine) == self.asked and all(fine) and cheap and not self.repeated
 
     def row(self) -> str:
         waits = f"{statistics.median(self.waits_s):.1f} / {max(self.waits_s):.1f} s" if self.waits_s else "-"
@@ -143,7 +148,46 @@ def deliver_often(world: World, kind: str) -> Proof:
     return proof
 
 
-FAULTS: list[Callable[[World, str], Proof]] = [kill_while_computing, kill_at_any_moment, lose_messages, deliver_often]
+def rolling_restart(
+    world: World, kind: str, pool: str = "", workers: int = 3, rounds: int = 4, jobs: int = ROUNDS
+) -> Proof:
+    """A deployment under load: SIGTERM to one worker after another, its successor started first, while jobs run.
+
+    The grace period is shorter than some jobs and longer than others, so that both ways to end are taken.
+    """
+    pool = pool or ("prefork" if world.redis_url else "solo")
+    chance = random.Random(SEED)
+    proof = Proof(f"rolling restart, SIGTERM ({pool})", kind, workers * rounds * jobs, most_attempts=1)
+    world.extra |= {"ASSAY_TEST_BUSY_S": str(BUSY_S), "ASSAY_GRACE_S": str(BUSY_S / 2)}
+    world.let_go()
+    world.beat()
+    living = [world.worker(pool) for _ in range(workers)]
+    for _ in range(workers * rounds):
+        world.ask(jobs)
+        begun = len(world.runs())
+        world.until(lambda begun=begun: len(world.runs()) > begun or settled(world))
+        time.sleep(chance.uniform(0, BUSY_S))
+        leaving = living.pop(0)
+        living.append(world.worker(pool))
+        leaving.send_signal(signal.SIGTERM)
+        world.until(lambda leaving=leaving: leaving.poll() is not None)
+    world.until(lambda: settled(world), limit_s=300)
+    proof.ends = world.rows(ENDS)
+    proof.repeated, proof.returned = len(world.repeated()), len(world.runs()) - proof.asked
+    return proof
+
+
+def settled(world: World) -> bool:
+    return not {"queued", "running"} & set(world.states())
+
+
+FAULTS: list[Callable[[World, str], Proof]] = [
+    kill_while_computing,
+    kill_at_any_moment,
+    lose_messages,
+    deliver_often,
+    rolling_restart,
+]
 
 
 def kinds() -> list[str]:
@@ -183,7 +227,8 @@ def page(rows: list[str], races: list[str], swarm: list[str]) -> str:
             *rows,
             "",
             "The wait includes the start of the new worker process. An advice that is not done here lost three workers",
-            "in a row and failed with that reason.",
+            "in a row and failed with that reason. In a rolling restart one worker after another gets SIGTERM while it",
+            "computes: every advice must be done after one attempt, and none is computed again after it is done.",
             "",
             "## Machines that measure",
             "",

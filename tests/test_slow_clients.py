@@ -7,7 +7,9 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +21,8 @@ from tests.world import ROOT
 BEGUN = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+@contextmanager
+def server() -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
     """One process with one thread: a single client could hold it."""
     found = supervise.free_port("127.0.0.1")
     command = supervise.web_command("127.0.0.1", found, 1)
@@ -30,9 +32,17 @@ def port() -> Iterator[int]:
     while not services.answers(found):
         assert process.poll() is None
         time.sleep(0.02)
-    yield found
-    process.terminate()
-    process.wait()
+    try:
+        yield found, process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with server() as (found, _):
+        yield found
 
 
 def answer(port: int, body: bytes = b"") -> bytes:
@@ -68,6 +78,38 @@ def test_a_client_that_never_closes_holds_a_thread_and_not_the_loop(port: int) -
 
 def test_a_large_body_at_an_ordinary_speed_is_read_whole(port: int) -> None:
     assert answer(port, b"x" * (4 << 20)) == str(4 << 20).encode()
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.02)
+
+
+def test_liveness_is_answered_while_every_thread_waits(port: int, tmp_path: Path) -> None:
+    """As on a locked database: a request that waits holds the only thread."""
+    file = tmp_path / "file"
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(urllib.request.urlopen, f"http://127.0.0.1:{port}/?{file}", timeout=60)
+        wait_for(tmp_path / "file.begun")
+        probe = urllib.request.Request(f"http://127.0.0.1:{port}/healthz", headers={"Host": "10.244.3.17:8000"})
+        with urllib.request.urlopen(probe, timeout=30) as alive:
+            assert (alive.status, alive.read()) == (200, b'{"status": "ok"}')
+        assert not waiting.done()
+        file.touch()
+        assert waiting.result().status == 200
+
+
+def test_requests_in_flight_are_answered_after_sigterm(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with server() as (found, process), ThreadPoolExecutor() as pool:
+        waiting = pool.submit(urllib.request.urlopen, f"http://127.0.0.1:{found}/?{file}", timeout=60)
+        wait_for(tmp_path / "file.begun")
+        process.terminate()
+        while services.answers(found):
+            time.sleep(0.02)
+        file.touch()
+        assert waiting.result().read() == b"0"
+        assert process.wait() == 0
 
 
 def test_arriving_bytes_move_the_deadline_on_at_a_least_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,37 @@ def test_a_stop_ends_every_process_group() -> None:
     assert len(pids) == 2 and not any(map(alive, pids))
 
 
+GRANDCHILD = """
+import signal, time, pathlib
+signal.signal(signal.SIGTERM, lambda *given: pathlib.Path("grandchild-was-told").touch())
+pathlib.Path("grandchild").touch()
+while True: time.sleep(0.1)
+"""
+POOL = """
+import os, pathlib, signal, subprocess, sys, time
+os.chdir(FOLDER)
+def finish(*given):
+    time.sleep(0.5)
+    pathlib.Path("finished").touch()
+    os._exit(0)
+signal.signal(signal.SIGTERM, finish)
+subprocess.Popen([sys.executable, "-c", GRANDCHILD])
+while True: time.sleep(0.1)
+"""
+
+
+def test_a_stop_tells_the_main_process_alone_and_waits_for_it(tmp_path: Path) -> None:
+    """A pool's processes are told by their main process, when their jobs have ended."""
+    code = f"FOLDER, GRANDCHILD = {str(tmp_path)!r}, {GRANDCHILD!r}\n{POOL}"
+    supervisor = Supervisor([Child("pool", ["timeit", "-n1", "-r1", f"exec({code!r}, {{}})"])])
+    supervisor.tick(0)
+    while not (tmp_path / "grandchild").exists():
+        supervisor.tick(0.02)
+    supervisor.stop()
+    assert (tmp_path / "finished").exists()
+    assert not (tmp_path / "grandchild-was-told").exists()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_children_of_a_killed_supervisor_die_with_it(tmp_path: Path) -> None:
     code = (

@@ -49,9 +49,9 @@ class World:
         self.processes.append(process)
         return process
 
-    def worker(self) -> subprocess.Popen[bytes]:
-        name = f"w{len(self.processes)}@here"
-        return self.start("worker", "-P", "solo", "-n", name, "--without-mingle", "--without-gossip", "-l", "INFO")
+    def worker(self, pool: str = "solo") -> subprocess.Popen[bytes]:
+        name, shape = f"w{len(self.processes)}@here", ["-P", pool, *(["-c", "2"] if pool == "prefork" else [])]
+        return self.start("worker", *shape, "-n", name, "--without-mingle", "--without-gossip", "-l", "INFO")
 
     def beat(self) -> subprocess.Popen[bytes]:
         return self.start("beat", "-s", str(self.folder / "beat"), "--pidfile", "")
@@ -65,6 +65,11 @@ class World:
     def runs(self) -> list[int]:
         file = self.folder / "runs"
         return [int(pid) for pid in file.read_text().split()] if file.exists() else []
+
+    def repeated(self) -> list[str]:
+        """Workloads whose calculation began when their advice was done already."""
+        file = self.folder / "repeated"
+        return file.read_text().split() if file.exists() else []
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         if self.database_url.startswith("sqlite"):

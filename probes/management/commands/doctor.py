@@ -3,16 +3,14 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
-from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Max
 from django.utils import timezone
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, OperationalError
 
+from advisor import health
 from advisor.celery import app
-from advisor.models import Advice, Duty
+from advisor.models import Advice
 from catalog.models import CatalogLoad, Price
 from probes import agents
 from probes.models import Job, Result
@@ -22,7 +20,7 @@ Finding = tuple[bool, str, str]  # fine?, what, how it stands
 
 
 class Command(BaseCommand):
-    help = "Says how broker, worker, sweep, catalog and prices stand. Exit 1 when something needs a person."
+    help = "The checks of /readyz, and the state of workers, queue, prices and machines. Exit 1 when one fails."
 
     def handle(self, *args: Any, **options: Any) -> None:
         findings = list(examine())
@@ -32,41 +30,22 @@ class Command(BaseCommand):
 
 
 def examine() -> Iterator[Finding]:
-    database = database_state()
-    yield database
-    yield from broker_and_worker()
-    if database[0]:
-        yield from (sweep_age(), queue_state(), catalog_age(), price_age(), agent_state(), result_state())
+    found = health.checks()
+    yield from ((check.ok, check.name, check.detail) for check in found)
+    state = {check.name: check.ok for check in found}
+    if state["broker"]:
+        yield workers()
+    if state["migrations"]:
+        yield from (queue_state(), catalog_age(), price_age(), agent_state(), result_state())
 
 
-def database_state() -> Finding:
-    try:
-        executor = MigrationExecutor(connection)
-        waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    except DatabaseError as error:
-        return False, "database", f"{connection.vendor}: {error}"
-    missing = f"{len(waiting)} migrations to apply: manage.py migrate" if waiting else "migrated"
-    return not waiting, "database", f"{connection.vendor}, {missing}"
-
-
-def broker_and_worker() -> Iterator[Finding]:
-    kind = "redis" if settings.REDIS_URL else f"files in {settings.BROKER_DIR}"
+def workers() -> Finding:
     try:
         answers = [name for answer in app.control.ping(timeout=2) or [] for name in answer]
-    except (OperationalError, OSError) as error:
-        yield False, "broker", f"{kind}: {error}"
-        return
-    yield True, "broker", kind
+    except (OperationalError, ChannelError, OSError) as error:
+        return False, "worker", f"not asked: {error}"
     silent = "none answered in 2 s (none runs, or a solo worker is computing); manage.py up starts one"
-    yield bool(answers), "worker", ", ".join(answers) or silent
-
-
-def sweep_age() -> Finding:
-    duty = Duty.objects.filter(name="sweep").first()
-    if duty is None:
-        return False, "sweep", "never ran: beat does it, or manage.py sweep"
-    age_s = (timezone.now() - duty.last_run_at).total_seconds()
-    return age_s < 10 * settings.ADVICE_SWEEP_S, "sweep", f"ran {age_s:.0f} s ago"
+    return bool(answers), "worker", ", ".join(answers) or silent
 
 
 def queue_state() -> Finding:
@@ -78,8 +57,8 @@ def queue_state() -> Finding:
 def catalog_age() -> Finding:
     load = CatalogLoad.objects.order_by("-loaded_at").first()
     if load is None:
-        return False, "catalog", "empty: manage.py load_catalog"
-    return True, "catalog", f"version {load.version[:12]}, loaded {(timezone.now() - load.loaded_at).days} days ago"
+        return False, "loaded", "nothing: manage.py load_catalog"
+    return True, "loaded", f"catalog version {load.version[:12]}, {(timezone.now() - load.loaded_at).days} days ago"
 
 
 def price_age() -> Finding:
