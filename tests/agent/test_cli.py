@@ -131,7 +131,10 @@ def test_run_takes_an_agent_token_and_a_token_from_a_file_or_the_environment(
     fake.replies["lease"] = [Reply(body=JOB), NOTHING]
     monkeypatch.setenv("ASSAY_TOKEN", "agt_environment")
     run_at(fake, tmp_path / "b")
-    assert [seen.headers["Authorization"] for seen in fake.of("lease")] == ["Bearer agt_file", "Bearer agt_environment"]
+    # Each fetches its key before it asks for work, and has another token from then on.
+    used = [seen.headers["Authorization"] for seen in fake.of("rotate")]
+    assert used == ["Bearer agt_file", "Bearer agt_environment"]
+    assert [seen.headers["Authorization"] for seen in fake.of("lease")] == ["Bearer agt_next"] * 2
 
 
 def test_a_dry_run_of_the_agent_sends_nothing(fake: FakeServer, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from probes.agent import client, sandbox, spec, state, work
 from tests.agent import stub_suite
-from tests.agent.fake_server import JOB, NOTHING, TOKEN, FakeServer, Reply, Seen, key_fits
+from tests.agent.fake_server import JOB, KEY, NOTHING, TOKEN, FakeServer, Reply, Seen, key_fits
 
 ALL = spec.KINDS
+SIGNED = "v1=" + "0" * 64
 
 
 def runner(*command: object) -> work.Runner:
@@ -27,7 +28,7 @@ def runner(*command: object) -> work.Runner:
 def loop(fake: FakeServer, folder: Path, behaviour: str = "good", allowed: tuple[str, ...] = ALL) -> work.Loop:
     lines: list[str] = []
     made = work.Loop(
-        server=client.Server(fake.url, TOKEN),
+        server=client.Server(fake.url, TOKEN, KEY),
         folder=folder,
         facts=stub_suite.FACTS,
         allowed=allowed,
@@ -280,7 +281,7 @@ def test_a_result_waits_for_a_server_that_restarts(fake: FakeServer, tmp_path: P
 
 
 def test_a_result_of_an_agent_that_was_killed_is_sent_at_its_next_start(fake: FakeServer, tmp_path: Path) -> None:
-    state.keep_result(tmp_path, JOB["job_id"], 3, spec.canonical(stub_suite.DOCUMENT))
+    state.keep_result(tmp_path, JOB["job_id"], 3, spec.canonical(stub_suite.DOCUMENT), SIGNED)
     fake.replies["lease"] = [Reply(401)]
     work.serve(loop(fake, tmp_path))
     (sent,) = fake.of("result")
@@ -328,7 +329,7 @@ def test_one_result_that_the_server_cannot_take_does_not_end_all_work(fake: Fake
 
 def test_the_agent_takes_no_more_work_than_it_can_deliver(fake: FakeServer, tmp_path: Path) -> None:
     for number in range(state.MOST_WAITING):
-        state.keep_result(tmp_path, f"job-{number}", 1, b"{}")
+        state.keep_result(tmp_path, f"job-{number}", 1, b"{}", SIGNED)
     fake.replies["result"] = [Reply(500)]
     made = loop(fake, tmp_path)
     made.say = lambda line: made.stop.set()
@@ -337,7 +338,7 @@ def test_the_agent_takes_no_more_work_than_it_can_deliver(fake: FakeServer, tmp_
 
 
 def test_a_server_that_asks_for_time_is_asked_nothing_else(fake: FakeServer, tmp_path: Path) -> None:
-    state.keep_result(tmp_path, "job-1", 1, b"{}")
+    state.keep_result(tmp_path, "job-1", 1, b"{}", SIGNED)
     fake.replies["result"] = [Reply(503, headers={"Retry-After": "3000"})]
     made = loop(fake, tmp_path)
     made.say = lambda line: made.stop.set()
