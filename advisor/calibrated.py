@@ -7,7 +7,7 @@ from catalog.models import Calibration
 
 
 def used(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """[{id, name, measured_on, undone_on, undone_by}]; of answers made before 0.2 nothing is known."""
+    """[{id, name, measured_on, undone_on, undone_by}]; nothing for answers that do not name them."""
     named = (result or {}).get("calibrations", [])
     if not named:
         return []

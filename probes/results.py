@@ -93,7 +93,7 @@ def check_signature(agent: Agent, lease: Lease, body_hash: str, signature: str) 
     known = list(agents.keys(agent))
     if not known:
         raise WrongSignature(
-            "This machine has no signing key yet: start its agent again, it renews its token and gets one."
+            "This machine has no signing key yet: start its agent again, which renews its token and gets one."
         )
     bound: Json = {
         "job_id": lease.job_id,
@@ -107,7 +107,7 @@ def check_signature(agent: Agent, lease: Lease, body_hash: str, signature: str) 
         log.warning("wrong signature", agent=agent.pk, job=str(lease.job_id), attempt=lease.attempt)
         raise WrongSignature(
             "The signature does not match: it must be made with this machine's key, over this job, attempt, nonce, "
-            "suite and device and over the body as it was sent. A result that was made for another lease cannot be used."
+            "suite and device and over the body as it was sent. A result made for another lease cannot be used."
         )
 
 

@@ -133,7 +133,7 @@ def fetch_key(loop: Loop) -> None:
     if not loop.server.key:
         raise client.Refused(
             f"This machine has lost its signing key, and {loop.server.url} gives a key only once: enroll the machine "
-            "again (Workers > Enroll a machine, or manage.py enrol), or press Make a new token on its page."
+            "again with a new token (manage.py enrol), or use the button Make a new token and key on its page."
         )
     loop.say("The server gave this machine a key to sign its results with.")
 
