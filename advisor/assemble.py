@@ -2,7 +2,7 @@
 
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from advisor.engine.offload import host_copy_of
 from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.portfolio import Member
-from advisor.engine.search import Catalog, posed_in, search
+from advisor.engine.search import Catalog, Scored, posed_in, search
 from advisor.engine.starts import start_of
 from advisor.extent import not_used, packed, unpacked
 from advisor.mixing import mix_json
@@ -45,6 +45,7 @@ from catalog.models import (
     ServedModel,
 )
 
+CHIP_SCOPE = "accelerator:"
 GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
 Json = dict[str, Any]
 
@@ -96,6 +97,7 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "site": site,
         "assumptions": {a.key: assumption(a) for a in Assumption.objects.order_by("key")},
         "calibrations": calibrations(),
+        "calibration_rows": calibration_rows(),
     }
     return packed(taken)
 
@@ -108,10 +110,22 @@ def asked_on(spec: Json) -> datetime.date:
 
 def calibrations() -> Json:
     """The newest calibration of each name."""
-    found: Json = {}
-    for c in Calibration.objects.order_by("name", "created_at", "pk"):
-        found[c.name] = c.values | {"basis": c.basis, "source": c.fitted_on}
-    return found
+    return {c.name: c.values | {"basis": c.basis, "source": c.fitted_on} for c in newest_calibrations()}
+
+
+def calibration_rows() -> Json:
+    """Which rows of the catalog the calibrations of chips are: an answer names those that it used."""
+    return {
+        c.name: {"id": c.pk, "measured_on": c.as_of.isoformat(), "by_machines": bool(c.measured)}
+        for c in newest_calibrations()
+        if c.name.startswith(CHIP_SCOPE)
+    }
+
+
+def newest_calibrations() -> list[Calibration]:
+    """Of each name; none where an undo left nothing."""
+    newest = {c.name: c for c in Calibration.objects.order_by("name", "created_at", "pk")}
+    return [c for c in newest.values() if c.values]
 
 
 def model_row(wanted: str | Json) -> Json:
@@ -403,25 +417,39 @@ def _portfolio(spec: Json, taken: Json, progress: Callable[[str, float], None] |
         answers.append(answer)
         members.append(member)
     tell("sharing one fleet", count / (count + 1))
-    return portfolio.result(spec, taken, answers, members)
+    used = {c["id"]: c for answer in answers for c in answer["calibrations"]}
+    told = {"calibrations": list(used.values()), "calibration_ids": sorted(used)}
+    return portfolio.result(spec, taken, answers, members) | told
 
 
 def _answered(spec: Json, taken: Json, progress: Callable[[str, float], None] | None) -> Json:
     """The JSON of `advise` for one workload."""
     taken, workload, catalog = _posed(spec, taken)
     found = search(workload, catalog, progress)
-    answer = answer_json(spec, taken, workload, catalog, found)
+    answer = answer_json(spec, taken, workload, catalog, found) | calibrations_used(taken, found.shown)
     answer |= beside(workload, catalog, found, answer["recommendations"])
     if workload.kind == "serving":
         answer["mix"] = mix_json(workload, mixed(workload, catalog, found))
     return _with_hosted(spec, taken, catalog, answer)
 
 
+def calibrations_used(taken: Json, ranked: Iterable[Scored]) -> Json:
+    """Which calibrations of chips the answer rests on: of those ranked, and of any that machines here measured, since
+    a wrong one may also keep its chip out of the ranking."""
+    slugs = {s.lane.choice.accelerator.slug for s in ranked}
+    found = [
+        {"id": row["id"], "name": name, "measured_on": row["measured_on"]}
+        for name, row in taken.get("calibration_rows", {}).items()
+        if row["by_machines"] or name.removeprefix(CHIP_SCOPE) in slugs
+    ]
+    return {"calibrations": found, "calibration_ids": [c["id"] for c in found]}
+
+
 def _member(spec: Json, taken: Json, progress: Callable[[str, float], None] | None) -> tuple[Json, Member]:
     """One workload of a portfolio: what is told of it, and what it was made from."""
     taken, workload, catalog = _posed(spec, taken)
     found = search(workload, catalog, progress, choice_alone=True)
-    answer = choice_json(spec, taken, workload, catalog, found)
+    answer = choice_json(spec, taken, workload, catalog, found) | calibrations_used(taken, found.ranked)
     member = Member(workload=workload, catalog=catalog, answer=found, week=workload.week)
     return _with_hosted(spec, taken, catalog, answer), member
 

@@ -7,6 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
+from advisor import calibrated
 from advisor.models import Advice, ApiToken, Share
 
 
@@ -72,6 +73,14 @@ class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
         }
 
 
+class UsedCalibrationSerializer(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    measured_on = serializers.DateField()
+    undone_on = serializers.DateField(allow_null=True, help_text="Since then its figures are no longer used")
+    undone_by = serializers.CharField(allow_blank=True)
+
+
 class AdviceSerializer(AdviceSummarySerializer):
     workload = serializers.DictField(source="workload.spec", help_text="The question, with every default filled in")
     result = serializers.DictField(
@@ -80,8 +89,14 @@ class AdviceSerializer(AdviceSummarySerializer):
         help_text="The answer when state is done, as `manage.py advise --format json` prints it",
     )
 
+    calibrations = serializers.SerializerMethodField(help_text="Calibrations of chips that the answer used")
+
     class Meta(AdviceSummarySerializer.Meta):
-        fields = [*AdviceSummarySerializer.Meta.fields, "workload", "result"]
+        fields = [*AdviceSummarySerializer.Meta.fields, "workload", "result", "calibrations"]
+
+    @extend_schema_field(UsedCalibrationSerializer(many=True))
+    def get_calibrations(self, advice: Advice) -> list[dict[str, Any]]:
+        return calibrated.used(advice.result)
 
 
 class ShareSerializer(serializers.ModelSerializer[Share]):

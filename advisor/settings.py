@@ -37,6 +37,7 @@ def kept_secret(path: Path) -> str:
 
 DEBUG = env.bool("ASSAY_DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="") or kept_secret(VAR / "secret_key")
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
 OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login

@@ -21,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from advisor import advise, evidence, finance, forms, load_test_views, reading, report
+from advisor import advise, calibrated, evidence, finance, forms, load_test_views, reading, report
 from advisor.models import Advice, Option, Share
 from advisor.problems import problem_response, queue_is_full, unavailable
 from advisor.workload_text import WorkloadError
@@ -129,6 +129,7 @@ def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
     }
     if found.result:
         context |= answer_context(found, base, sort)
+    context["undone"] = calibrated.undone(found.result)
     context["shares"] = found.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
     context["successor"] = found.successors.only("pk").order_by("-created_at").first()
     return context
@@ -156,6 +157,7 @@ def option_context(found: Advice, rank: int) -> dict[str, Any]:
         **load_test_views.shown(found, rank),
         "evidence": evidence.shown(evidence.of_option(options[0], found.workload.spec)),
         "ranks": [option["rank"] for option in ranked],
+        "undone": calibrated.undone(found.result),
         "spec": found.workload.spec,
     }
 
@@ -220,7 +222,9 @@ def download(found: Advice, extension: str, content_type: str, text: str) -> Htt
 @require_safe
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    response = JsonResponse(result_of(found), json_dumps_params={"indent": 1})
+    result = result_of(found)
+    marked = {"calibrations": calibrated.used(result)} if "calibrations" in result else {}
+    response = JsonResponse(result | marked, json_dumps_params={"indent": 1})
     response["Content-Disposition"] = f'attachment; filename="{slugify(found.workload.name) or "advice"}.json"'
     return response
 
@@ -241,7 +245,9 @@ def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    text = report.markdown(result_of(found))
+    result = result_of(found)
+    undone = [f"> {calibrated.words(c)}\n" for c in calibrated.undone(result)]
+    text = "\n".join([*undone, report.markdown(result)])
     return download(found, "md", "text/markdown; charset=utf-8", text)
 
 
@@ -271,6 +277,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
     context = {"advice": found, "spec": found.workload.spec, "shared": True, "option_base": base, "sort": sort}
     context |= answer_context(found, base, sort)
+    context["undone"] = calibrated.undone(found.result)
     return unlisted(render(request, "advisor/advice.html", context))
 
 

@@ -88,7 +88,8 @@ class ApiPriceAdmin(AppendOnly):
 
 @admin.register(Calibration)
 class CalibrationAdmin(AppendOnly):
-    list_display = ("name", "basis", "engine_version", "as_of", "created_at")
+    list_display = ("name", "basis", "engine_version", "as_of", "created_at", "undoes", "made_by")
+    readonly_fields = ("changes", "results", "undoes", "made_by")  # machines and undos write them
 
 
 @admin.register(CatalogLoad)

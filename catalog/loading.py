@@ -31,6 +31,7 @@ from catalog.models import (
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price: never changed
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
 API_FIGURES = ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output")
+OVER_FILE = "; all else: "  # between what machines measured and the newer file below it
 PROBED = "probe result"  # how `fitted_on` of a calibration begins that an accepted probe made
 API_OFFER = ("provider", "name", "as_of")
 
@@ -238,7 +239,7 @@ def over_the_file(machines: Calibration, row: Row) -> None:
         name=row["name"],
         values=row["values"] | kept,
         basis=machines.basis,
-        fitted_on=f"{machines.fitted_on}; all else: {row['fitted_on']}",
+        fitted_on=f"{machines.fitted_on}{OVER_FILE}{row['fitted_on']}",
         engine_version=row["engine_version"],
         as_of=machines.as_of,
         measured=machines.measured,

@@ -323,6 +323,12 @@ class Calibration(models.Model):
     as_of = models.DateField()
     created_at = models.DateTimeField(auto_now_add=True)
     measured = models.JSONField(default=list, blank=True)  # names of values that machines here measured: no file's
+    changes = models.JSONField(default=list, blank=True)  # [{figure, before, after}] of every value that it determines
+    results = models.JSONField(default=list, blank=True)  # ids of the probe results that it rests on
+    undoes = models.OneToOneField(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_by"
+    )  # this row takes that one back
+    made_by = models.CharField(max_length=150, blank=True)  # who undid it
 
     class Meta:
         ordering = ["name", "-created_at"]

@@ -26,7 +26,7 @@ class Seen(admin.ModelAdmin):
 @admin.register(Agent)
 class AgentAdmin(Seen):
     list_display = ("name", "state", "token_prefix", "registered_at", "token_expires_at", "last_seen_at", "revoked_at")
-    exclude = ("token_hash", "old_token_hash")
+    exclude = ("token_hash", "old_token_hash", "key_salt", "old_key_salt")
     actions = ("revoke",)
 
     @admin.display(description="state")

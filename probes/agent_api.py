@@ -17,9 +17,10 @@ from rest_framework.response import Response
 from advisor.api import StrictJSONParser, problems
 from advisor.problems import Conflict, TooLarge
 from probes import agents, intake, jobs, limits, results
+from probes.agent import signing
+from probes.agent.spec import PROTOCOL
 from probes.models import Agent, Result
 
-PROTOCOL = "1"
 LOG_BYTES = 16 * 1024
 LONGEST_WORD = 120
 RECEIVED = [(state.value, state.label) for state in Result.State if state != Result.State.REJECTED]
@@ -29,8 +30,14 @@ class UpgradeRequired(exceptions.APIException):
     status_code = HTTPStatus.UPGRADE_REQUIRED
     default_detail = (
         f"This server speaks agent protocol {PROTOCOL}: send the header Agent-Protocol: {PROTOCOL}. An agent that "
-        "speaks another is older or newer than the server; fetch /agent.pyz from it."
+        "speaks another is older or newer than the server: fetch /agent.pyz from the server and start it with the same "
+        "state folder; it then gets what it lacks by itself."
     )
+
+
+class NotSigned(exceptions.APIException):
+    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+    default_detail = "The result is not signed as this lease asks for."
 
 
 class Unprocessable(exceptions.ValidationError):
@@ -51,7 +58,7 @@ class AgentToken(BaseAuthentication):
                 "This token is unknown, revoked or past its end. Enrol the machine again."
             )
         limits.of_agent(request, agent.pk)
-        agents.seen(agent)
+        agents.seen(agent, token.strip())
         return agent, token.strip()
 
     def authenticate_header(self, request: Request) -> str:
@@ -116,11 +123,19 @@ class RegisterBody(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=LONGEST_WORD)
     labels = Labels(required=False, default=dict)
     inventory = Facts(required=False, default=dict)
+    proof = serializers.RegexField(
+        rf"^{signing.SIGNATURE.pattern}$",
+        required=False,
+        default="",
+        help_text="From a machine that is registered already: v1= and HMAC-SHA256 with its signing key, in hex, over "
+        "`assay-register-v1`, its install_id and the SHA-256 of the enrolment token, one a line",
+    )
 
 
 class Registered(serializers.Serializer[Any]):
     agent_id = serializers.IntegerField()
     token = serializers.CharField()
+    signing_key = serializers.CharField(help_text="32 bytes in hex; signs results")
     poll_s = serializers.IntegerField()
     heartbeat_s = serializers.FloatField()
     lease_s = serializers.FloatField()
@@ -143,6 +158,8 @@ class LeaseBody(serializers.Serializer[Any]):
 class Leased(serializers.Serializer[Any]):
     job_id = serializers.UUIDField()
     attempt = serializers.IntegerField()
+    nonce = serializers.CharField(help_text="Part of what the result's signature covers")
+    suite_version = serializers.CharField()
     spec = serializers.DictField()
     lease_s = serializers.FloatField()
     heartbeat_s = serializers.FloatField()
@@ -176,6 +193,7 @@ class Received(serializers.Serializer[Any]):
 
 class NewToken(serializers.Serializer[Any]):
     token = serializers.CharField()
+    signing_key = serializers.CharField(required=False, help_text="Only for a machine that has none yet")
 
 
 class Ended(serializers.Serializer[Any]):
@@ -188,6 +206,11 @@ HEADER = OpenApiParameter("Agent-Protocol", OpenApiTypes.STR, OpenApiParameter.H
 HASH = OpenApiParameter(
     "Idempotency-Key", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True, description="SHA-256 of the body, hex"
 )
+SIGNATURE = OpenApiParameter(
+    signing.HEADER, OpenApiTypes.STR, OpenApiParameter.HEADER, required=True,
+    description="v1= and HMAC-SHA256 with the signing key, in hex, over these lines: `assay-result-v1`, job id, "
+    "attempt, nonce of the lease, SHA-256 of the canonical spec, device identity, SHA-256 of the body (docs/agents.md)",
+)  # fmt: skip
 RETRY = OpenApiParameter(
     "Retry-After", OpenApiTypes.INT, OpenApiParameter.HEADER, response=[204], description="Seconds until the next poll"
 )
@@ -233,17 +256,28 @@ class Register(AgentView):
     @extend_schema(
         operation_id="registerAgent",
         summary="Register a machine with an enrolment token",
-        description="Idempotent by install_id: the same installation may ask again with the same token for an hour.",
+        description="Idempotent by install_id: the same installation may ask again with the same token for an hour, "
+        "until it has used what it got. An install_id that another machine has is refused (409) without `proof`, until "
+        "a person approves; the machine that has it goes on as before.",
         request=RegisterBody,
         parameters=[HEADER],
-        responses={201: Registered, **problems(400, 401, 413, 415, 426, 429)},
+        responses={201: Registered, **problems(400, 401, 409, 413, 415, 426, 429)},
         auth=[],
     )
     def post(self, request: Request) -> Response:
         limits.check_refused(request)
         facts = self.read(RegisterBody)
+        token, install_id, proof = (facts.pop(name) for name in ("enrolment_token", "install_id", "proof"))
         try:
-            agent, token = agents.register(facts.pop("enrolment_token"), facts.pop("install_id"), facts)
+            agent, token, key = agents.register(token, install_id, facts, proof, limits.address(request))
+        except agents.IdentityTaken:
+            limits.refused(request)
+            raise Conflict(
+                "Another machine is registered with this install_id, and this request does not prove to come from it. "
+                "If it is the same machine and its key is lost, ask the people who run this server to approve it "
+                "(its page under Workers, or manage.py agents approve NAME), then run the same command again within an "
+                "hour. If it is a copy of another machine, delete agent.json in its state folder and register it anew."
+            ) from None
         except agents.NotEnrolled:
             limits.refused(request)
             raise exceptions.AuthenticationFailed(
@@ -253,6 +287,7 @@ class Register(AgentView):
         answer = {
             "agent_id": agent.pk,
             "token": token,
+            "signing_key": key,
             "poll_s": pace.poll_s,
             "heartbeat_s": pace.heartbeat_s,
             "lease_s": pace.lease_s,
@@ -278,13 +313,16 @@ class LeaseJob(AgentView):
     )
     def post(self, request: Request) -> Response:
         asked, pace = self.read(LeaseBody), agents.pace()
-        found = jobs.lease(self.agent, (asked.get("capabilities") or {}).get("kinds"))
+        able = asked.get("capabilities") or {}
+        found = jobs.lease(self.agent, able.get("kinds"), able.get("device"))
         if found is None:
             return Response(status=204, headers={"Retry-After": str(pace.poll_s), **self.renewal()})
         job = found.job
         answer = {
             "job_id": job.pk,
             "attempt": found.attempt,
+            "nonce": found.nonce,
+            "suite_version": job.suite_version,
             "spec": job.spec,
             "lease_s": pace.lease_s,
             "heartbeat_s": pace.heartbeat_s,
@@ -316,17 +354,21 @@ class PutResult(AgentView):
     @extend_schema(
         operation_id="putResult",
         summary="The result of one attempt, once",
-        description="The document `assay-probe/1`. The same body again gives the same answer, another one is 409.",
+        description="The document `assay-probe/1`. The same body again gives the same answer, another one is 409. "
+        "Without the right signature it is 422, nothing is stored, and the attempt goes on.",
         request={"application/json": OpenApiTypes.OBJECT},
-        parameters=[HEADER, HASH],
+        parameters=[HEADER, HASH, SIGNATURE],
         responses={200: Received, **problems(400, 401, 404, 409, 413, 415, 422, 426, 429)},
     )
     def put(self, request: Request, pk: Any, attempt: int) -> Response:
         try:
             body = cast(bytes, request.data or b"")
-            result = results.receive(self.agent, pk, attempt, body, request.headers.get("Idempotency-Key", ""))
+            declared, signature = (request.headers.get(name, "") for name in ("Idempotency-Key", signing.HEADER))
+            result = results.receive(self.agent, pk, attempt, body, declared, signature)
         except results.WrongHash:
             raise exceptions.ParseError("Idempotency-Key must be the SHA-256 of the body, in hex.") from None
+        except results.WrongSignature as error:
+            raise NotSigned(str(error)) from None
         except results.OtherBody:
             raise Conflict("This attempt has sent another result before; that one counts.") from None
         if result.state == Result.State.REJECTED:
@@ -352,9 +394,11 @@ class RotateToken(AgentView):
     @extend_schema(
         operation_id="rotateToken",
         summary="A new token; the former works five minutes more",
+        description="The signing key stays. A machine that was registered before there were keys gets its key here.",
         request=None,
         parameters=[HEADER],
         responses={200: NewToken, **problems(401, 426, 429)},
     )
     def post(self, request: Request) -> Response:
-        return Response({"token": agents.rotate(self.agent, str(self.request.auth))})
+        token, key = agents.rotate(self.agent, str(self.request.auth))
+        return Response({"token": token, **({"signing_key": key} if key else {})})

@@ -1,5 +1,6 @@
 """REST for people's tools: machines, jobs, results, enrolments. Agents have their own side (agent_api.py)."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -12,7 +13,8 @@ from rest_framework.response import Response
 from advisor.api import Pages, StrictJSONParser, problems
 from advisor.problems import Conflict
 from catalog.access import may_change
-from probes import agents, jobs, results
+from catalog.models import Calibration
+from probes import agents, calibrations, jobs, results
 from probes.access import StaffChanges
 from probes.agent import spec as specs
 from probes.agent_api import Labels, Unprocessable
@@ -40,7 +42,7 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
         model = Agent
         fields = [
             "id", "name", "status", "agent_version", "labels", "inventory", "capabilities", "token_prefix",
-            "token_expires_at", "registered_at", "last_seen_at", "revoked_at",
+            "token_expires_at", "registered_at", "last_seen_at", "revoked_at", "trusted_at", "trusted_by",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -69,6 +71,51 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     def revoke(self, request: Request, pk: Any = None) -> Response:
         agent = self.get_object()
         agents.revoke(agent)
+        return self.shown(agent)
+
+    @extend_schema(
+        operation_id="trustAgent",
+        summary="Let a machine's results count without a second machine",
+        request=None,
+        responses={200: AgentSerializer, **problems(403, 404)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def trust(self, request: Request, pk: Any = None) -> Response:
+        agent = self.get_object()
+        agents.trust(agent, self.who())
+        results.fit_again(agent)
+        return self.shown(agent)
+
+    @extend_schema(
+        operation_id="distrustAgent",
+        summary="Let a machine's later results wait for a second machine or a person",
+        request=None,
+        responses={200: AgentSerializer, **problems(403, 404)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def distrust(self, request: Request, pk: Any = None) -> Response:
+        agent = self.get_object()
+        agents.distrust(agent)
+        return self.shown(agent)
+
+    @extend_schema(
+        operation_id="approveAgent",
+        summary="Let a registration without proof take this machine's place",
+        description="409 unless exactly one registration waits for approval.",
+        request=None,
+        responses={200: AgentSerializer, **problems(403, 404, 409)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: Any = None) -> Response:
+        agent = self.get_object()
+        claims = list(agents.pending_claims(agent)[:2])
+        if len(claims) != 1:
+            many = "More than one registration waits" if claims else "No registration waits"
+            raise Conflict(f"{many} for approval at this machine: see its page under Workers.")
+        agents.approve(claims[0], self.who())
+        return self.shown(agent)
+
+    def shown(self, agent: Agent) -> Response:
         agent.refresh_from_db()
         return Response(self.get_serializer(agent).data)
 
@@ -80,8 +127,8 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         model = Job
         fields = [
             "id", "spec", "wanted", "wanted_agent", "advice", "requested_by", "requested_at", "deadline_at", "state",
-            "attempt", "agent", "lease_expires_at", "stage", "done_steps", "total_steps", "finished_at", "error",
-            "results",
+            "suite_version", "spec_hash", "attempt", "agent", "lease_expires_at", "stage", "done_steps", "total_steps",
+            "finished_at", "error", "results",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -161,10 +208,14 @@ class MeasurementSerializer(serializers.ModelSerializer[Measurement]):
 
 class ResultSerializer(serializers.ModelSerializer[Result]):
     accelerator: serializers.SlugRelatedField[Any] = serializers.SlugRelatedField(slug_field="slug", read_only=True)
+    standing = serializers.SerializerMethodField(help_text="Why it does not count yet, or no longer; empty: it does")
 
     class Meta:
         model = Result
         exclude = ("organisation", "document")
+
+    def get_standing(self, result: Result) -> str:
+        return results.standing(result)
 
 
 class WholeResultSerializer(ResultSerializer):
@@ -190,7 +241,7 @@ class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
 
     @extend_schema(
         operation_id="releaseProbeResult",
-        summary="Let a result in quarantine count",
+        summary="Let a result count that is in quarantine, waits for a second machine, or was excluded",
         request=None,
         responses={200: ResultSerializer, **problems(403, 404, 409)},
     )
@@ -198,7 +249,7 @@ class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     def release(self, request: Request, pk: Any = None) -> Response:
         result = self.get_object()
         if not results.release(result, self.who()):
-            raise Conflict(f"This result is {result.state}, not in quarantine.")
+            raise Conflict(f"This result is {result.state}: it counts already, or it can never be used.")
         return Response(self.get_serializer(result).data)
 
     @extend_schema(
@@ -214,7 +265,7 @@ class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
 class EnrolmentSerializer(serializers.ModelSerializer[Enrolment]):
     class Meta:
         model = Enrolment
-        fields = ["id", "token_prefix", "labels", "made_by", "made_at", "expires_at", "used_at", "agent"]
+        fields = ["id", "token_prefix", "labels", "trusted", "made_by", "made_at", "expires_at", "used_at", "agent"]
         read_only_fields = fields
 
 
@@ -228,6 +279,9 @@ class NewEnrolmentSerializer(EnrolmentSerializer):
 
 class EnrolBody(serializers.Serializer[Any]):
     labels = Labels(required=False, default=dict)
+    trusted = serializers.BooleanField(
+        required=False, default=False, help_text="The machine's results count without a second machine"
+    )
 
 
 class MayEnrol(permissions.BasePermission):
@@ -259,5 +313,84 @@ class Enrolments(mixins.ListModelMixin, Side):
     def create(self, request: Request) -> Response:
         body = EnrolBody(data=request.data)
         body.is_valid(raise_exception=True)
-        token, row = agents.enrol(body.validated_data["labels"], made_by=self.who()[:150])
+        asked = body.validated_data
+        token, row = agents.enrol(asked["labels"], made_by=self.who()[:150], trusted=asked["trusted"])
         return Response({**EnrolmentSerializer(row).data, "token": token}, status=201)
+
+
+class ChangeSerializer(serializers.Serializer[Any]):
+    figure = serializers.CharField()
+    before = serializers.FloatField(allow_null=True)
+    after = serializers.FloatField(allow_null=True)
+
+
+class CalibrationSerializer(serializers.ModelSerializer[Calibration]):
+    changes = ChangeSerializer(many=True, read_only=True)
+    results = serializers.ListField(child=serializers.IntegerField(), read_only=True)
+    undone_by = serializers.SerializerMethodField(help_text="The calibration that took this one back")
+    undone_at = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Calibration
+        fields = [
+            "id", "name", "basis", "fitted_on", "engine_version", "as_of", "created_at", "values", "changes", "results",
+            "undoes", "made_by", "undone_by", "undone_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_undone_by(self, row: Calibration) -> int | None:
+        undo = calibrations.undone_by(row)
+        return undo.pk if undo else None
+
+    def get_undone_at(self, row: Calibration) -> datetime | None:
+        undo = calibrations.undone_by(row)
+        return undo.created_at if undo else None
+
+
+class WholeCalibrationSerializer(CalibrationSerializer):
+    used_by = serializers.ListField(child=serializers.UUIDField(), help_text="Recent answers that used it")
+    asked_again = serializers.ListField(child=serializers.UUIDField(), help_text="Answers computed again because of it")
+
+    class Meta(CalibrationSerializer.Meta):
+        fields = [*CalibrationSerializer.Meta.fields, "used_by", "asked_again"]
+        read_only_fields = fields
+
+    def to_representation(self, instance: Calibration) -> Any:
+        found = calibrations.affected(instance)
+        instance.used_by = [a.pk for a in found.used]  # type: ignore[attr-defined]
+        instance.asked_again = [a.pk for a in found.asked_again]  # type: ignore[attr-defined]
+        return super().to_representation(instance)
+
+
+@extend_schema_view(
+    list=extend_schema(operation_id="listCalibrations", summary="What machines changed in shared figures"),
+    retrieve=extend_schema(
+        operation_id="getCalibration", summary="One change, before and after, and the answers that it concerns",
+        responses=WholeCalibrationSerializer,
+    ),
+)  # fmt: skip
+class Calibrations(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+    serializer_class = CalibrationSerializer
+    queryset = Calibration.objects.none()
+    filterset_fields = ["name"]
+
+    def get_queryset(self) -> QuerySet[Calibration]:
+        return calibrations.visible()
+
+    def get_serializer_class(self) -> Any:
+        return WholeCalibrationSerializer if self.action == "retrieve" else CalibrationSerializer
+
+    @extend_schema(
+        operation_id="undoCalibration",
+        summary="Restore the former figures, without the results that this calibration brought in",
+        description="Appends a calibration and answers with it. Recent answers are computed again as successors.",
+        request=None,
+        responses={201: CalibrationSerializer, **problems(403, 404, 409)},
+    )
+    @decorators.action(detail=True, methods=["post"])
+    def undo(self, request: Request, pk: Any = None) -> Response:
+        try:
+            made = calibrations.undo(self.get_object(), self.who())
+        except calibrations.CannotUndo as error:
+            raise Conflict(str(error)) from None
+        return Response(CalibrationSerializer(made).data, status=201)

@@ -70,17 +70,21 @@ def ask(advice: Advice, machines: list[Agent]) -> None:
 
 def still_open(job: Job) -> bool:
     """Until its result is fitted, too: the answer is to use it."""
-    waits = [r for r in job.results.all() if r.state in results.USED and r.fitted_at is None]
+    used = [r for r in job.results.all() if r.state in results.USED and r.excluded_at is None]
+    waits = [r for r in used if r.fitted_at is None]
     return job.state in jobs.OPEN or bool(waits)
 
 
 def told(asked: list[Job]) -> Probed:
-    used = [r for job in asked for r in job.results.all() if r.state in results.USED and r.calibration_id]
+    every = [r for job in asked for r in job.results.all() if r.state in results.USED and not r.excluded_at]
+    used = [r for r in every if r.calibration_id and r.waiting != sorted(r.fit or {})]
     slugs = sorted({r.accelerator.slug for r in used if r.accelerator})
     kept = [r for job in asked for r in job.results.all() if r.state == Result.State.QUARANTINED]
     failed = [job for job in asked if job.state != Job.State.DONE]
     parts = [f"{len(asked)} machine{'s' * (len(asked) > 1)} asked", f"new figures of {', '.join(slugs) or 'no chip'}"]
     parts += [f"{len(kept)} result{'s' * (len(kept) > 1)} in quarantine"] if kept else []
+    waiting = [r for job in asked for r in job.results.all() if results.standing(r) == results.WAITS]
+    parts += [f"{len(waiting)} result{'s' * (len(waiting) > 1)} {results.WAITS}"] if waiting else []
     parts += [f"{len(failed)} job{'s' * (len(failed) > 1)} without a result"] if failed else []
     return {"measured": slugs, "said": ", ".join(parts), "jobs": [str(job.pk) for job in asked]}
 
@@ -108,5 +112,5 @@ def idle_machines(advice: Advice) -> dict[str, Agent]:
 
 def measured_lately(advice: Advice) -> Iterator[tuple[str, Any]]:
     since, wanted = timezone.now() - timedelta(days=FRESH_DAYS), wanted_chips(advice)
-    rows = Result.objects.filter(state__in=results.USED, received_at__gt=since, accelerator__slug__in=wanted)
+    rows = results.counted().filter(received_at__gt=since, accelerator__slug__in=wanted, waiting=[])
     yield from rows.exclude(fit=None).order_by("received_at").values_list("accelerator__slug", "received_at")

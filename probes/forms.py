@@ -20,6 +20,12 @@ class EnrolForm(forms.Form):
         required=False, help_text="Only where the device's name does not tell, as with most CPUs and TPUs."
     )
 
+    trusted = forms.BooleanField(
+        required=False,
+        label="Trust this machine's results",
+        help_text="They then count at once. Otherwise they wait until a second machine or a person agrees.",
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         chips = [(chip.slug, chip.name) for chip in Accelerator.objects.order_by("name")]

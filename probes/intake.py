@@ -3,15 +3,18 @@
 import json
 import math
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
+from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from advisor.api import unique
 from advisor.workload_text import dotted, error
 from probes.agent.spec import KINDS
 
+CLOCK_SKEW = timedelta(minutes=5)
+FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)  # the format began in 2026: no honest document is older
 MOST_DEPTH = 8
 MOST_ENTRIES = 5000
 MOST_WHOLE = 10**24
@@ -96,6 +99,13 @@ class Device(BaseModel):
     memory_bytes: Annotated[int, Field(gt=0, le=2**50)] | None
 
 
+class Signature(Strict):
+    """Of a file: which machine wrote it (signing.of_file)."""
+
+    install_id: Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{8,80}$")]
+    value: Annotated[str, StringConstraints(pattern="^v1=[0-9a-f]{64}$")]
+
+
 class Document(Strict):
     format: Literal["assay-probe/1"] = Field(alias="schema")
     agent_version: Short
@@ -112,6 +122,7 @@ class Document(Strict):
     versions: Facts
     results: Annotated[list[Entry], Field(min_length=1, max_length=MOST_ENTRIES)]
     skipped: Annotated[list[Skipped], Field(max_length=MOST_ENTRIES)]
+    signature: Signature | None = None
 
     @model_validator(mode="after")
     def nothing_twice(self) -> "Document":
@@ -124,8 +135,8 @@ class Document(Strict):
         return self
 
 
-def read(body: bytes, most_bytes: int) -> Json:
-    """The document of these bytes, as it was sent; IntakeError when it is not one."""
+def read(body: bytes, most_bytes: int, earliest: datetime = FIRST_DAY) -> Json:
+    """The document of these bytes, as it was sent; IntakeError when it is not one, or began before `earliest`."""
     if len(body) > most_bytes:
         raise refused("", f"the document has {len(body)} bytes", f"at most {most_bytes}")
     try:
@@ -139,8 +150,18 @@ def read(body: bytes, most_bytes: int) -> Json:
         found = Document.model_validate(document)
     except ValidationError as trouble:
         raise IntakeError([error(dotted(e["loc"]), str(e["msg"])) for e in trouble.errors()[:20]]) from None
-    started(found.started_at)
+    in_time(found.started_at, earliest)
     return document
+
+
+def in_time(text: str, earliest: datetime) -> None:
+    """A measurement that is still to come, or older than it can be, says at least that the clock is wrong."""
+    begun, now = started(text), timezone.now()
+    allowed = f"from {earliest:%Y-%m-%d %H:%M} to {now:%Y-%m-%d %H:%M} UTC"
+    if begun > now + CLOCK_SKEW:
+        raise refused("started_at", f"{text} is in the future: set the machine's clock and measure again", allowed)
+    if begun < earliest:
+        raise refused("started_at", f"{text} is too long ago: set the machine's clock and measure again", allowed)
 
 
 def no_constant(name: str) -> None:

@@ -5,6 +5,7 @@ condition, and its row count says whether the agent still owns it. Only the serv
 """
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from advisor.advise import default_organisation
+from probes.agent import signing
 from probes.agent import spec as specs
 from probes.models import Agent, Job, Lease
 
@@ -46,6 +48,7 @@ def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, *
         organisation=values.pop("organisation", None) or default_organisation(),
         spec=spec,
         spec_hash=specs.spec_hash(spec),
+        suite_version=specs.SUITE_VERSION,
         wanted=dict(wanted or {}),
         wanted_key=specs.canonical(dict(wanted)).decode() if wanted else "",
         deadline_at=values.pop("deadline_at", now + timedelta(hours=settings.PROBE_QUEUE_HOURS)),
@@ -56,11 +59,13 @@ def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, *
 # --- leases -----------------------------------------------------------------------------------------------------
 
 
-def lease(agent: Agent, kinds: Sequence[str] | None = None) -> Lease | None:
+def lease(agent: Agent, kinds: Sequence[str] | None = None, device: Mapping[str, Any] | None = None) -> Lease | None:
     """The oldest job that this agent may have, now its own; None when there is none.
 
-    Two reads when there is nothing to do. An agent that holds a live lease gets no second one.
+    Two reads when there is nothing to do. An agent that holds a live lease gets no second one. The lease is for the
+    `device` that asks, else for the one that registered.
     """
+    asks = signing.device_identity(device or agent.device)
     free = Job.objects.filter(
         Q(wanted_agent=None) | Q(wanted_agent=agent),
         organisation=agent.organisation_id,
@@ -72,7 +77,7 @@ def lease(agent: Agent, kinds: Sequence[str] | None = None) -> Lease | None:
         return None
     rows = free.filter(wanted_key__in=keys).order_by("requested_at")
     for pk, attempt, spec in rows.values_list("pk", "attempt", "spec")[:CANDIDATES]:
-        if allowed(spec, kinds) and (won := take(pk, attempt, spec, agent)):
+        if allowed(spec, kinds) and (won := take(pk, attempt, spec, agent, asks)):
             return won
     return None
 
@@ -91,7 +96,7 @@ def holds_one(agent: Agent) -> bool:
     return Job.objects.filter(agent=agent, state=State.LEASED, lease_expires_at__gt=timezone.now()).exists()
 
 
-def take(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent) -> Lease | None:
+def take(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_hash: str = "") -> Lease | None:
     """queued -> leased with the next attempt; None when another agent was faster."""
     now = timezone.now()
     row = Job.objects.filter(pk=pk, state=State.QUEUED, attempt=attempt)
@@ -111,7 +116,13 @@ def take(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent) -> Lease
         if not won:
             return None
         return Lease.objects.create(
-            job_id=pk, attempt=attempt + 1, agent=agent, leased_at=now, deadline_at=now + longest(spec)
+            job_id=pk,
+            attempt=attempt + 1,
+            agent=agent,
+            nonce=secrets.token_hex(16),
+            device_hash=device_hash,
+            leased_at=now,
+            deadline_at=now + longest(spec),
         )
 
 

@@ -23,6 +23,11 @@ class Agent(models.Model):
     old_token_hash = models.CharField(max_length=64, blank=True, db_index=True)  # works a little after a rotation
     old_token_until = models.DateTimeField(null=True, blank=True)
     token_expires_at = models.DateTimeField(null=True, blank=True)
+    key_salt = models.CharField(max_length=64, blank=True)  # its signing key follows from this and SECRET_KEY
+    old_key_salt = models.CharField(max_length=64, blank=True)  # works as long as the old token
+    confirmed_at = models.DateTimeField(null=True, blank=True)  # first call with its token: it has token and key
+    trusted_at = models.DateTimeField(null=True, blank=True)  # its results count without a second machine
+    trusted_by = models.CharField(max_length=150, blank=True)
     labels = models.JSONField(default=dict, blank=True)
     inventory = models.JSONField(default=dict, blank=True)
     capabilities = models.JSONField(default=dict, blank=True)
@@ -61,6 +66,12 @@ class Enrolment(models.Model):
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
     agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="enrolments")
+    trusted = models.BooleanField(default=False)  # the results of its machine count without a second one
+    claims = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="claimants")
+    claimed_at = models.DateTimeField(null=True, blank=True)  # asked to be the machine `claims`, without its key
+    claim = models.JSONField(default=dict, blank=True)  # name, device and address of who asked
+    approved_at = models.DateTimeField(null=True, blank=True)
+    approved_by = models.CharField(max_length=150, blank=True)
 
     class Meta:
         ordering = ["-made_at"]
@@ -80,6 +91,7 @@ class Job(models.Model):
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     spec = models.JSONField()  # suite, kinds, max_s, max_bytes: data, never code
     spec_hash = models.CharField(max_length=64)
+    suite_version = models.CharField(max_length=20, default="1")  # that this server issued
     wanted = models.JSONField(default=dict, blank=True)  # labels that the agent must carry
     wanted_key = models.CharField(max_length=600, blank=True)  # the same as text: what a poll compares
     wanted_agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="wanted_by")
@@ -121,6 +133,8 @@ class Lease(models.Model):
     attempt = models.PositiveIntegerField()
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="leases")
     leased_at = models.DateTimeField(default=timezone.now)
+    nonce = models.CharField(max_length=64, blank=True)  # what a result signs; empty: leased before results were signed
+    device_hash = models.CharField(max_length=64, blank=True)  # signing.device_identity of the device that asked
     deadline_at = models.DateTimeField()  # heartbeats extend the lease no further
     ended_at = models.DateTimeField(null=True, blank=True)
     ended = models.CharField(max_length=20, blank=True)  # result | failed | lost | cancelled
@@ -160,7 +174,12 @@ class Result(models.Model):
     chips = models.PositiveIntegerField(default=1)
     backend = models.CharField(max_length=20, blank=True)
     suite = models.CharField(max_length=20, blank=True)
-    suite_version = models.CharField(max_length=20, blank=True)
+    suite_version = models.CharField(max_length=20, blank=True)  # as the sender says
+    method = models.CharField(max_length=20, default="1")  # by the server: results of one method are compared
+    device_hash = models.CharField(max_length=64, blank=True)  # one card under two names is one machine
+    waiting = models.JSONField(default=list, blank=True)  # figures that wait for a second machine or a person
+    excluded_at = models.DateTimeField(null=True, blank=True)  # its calibration was undone
+    excluded_by = models.CharField(max_length=150, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)  # by the agent's clock
     duration_s = models.FloatField(null=True, blank=True)
     document = models.JSONField(null=True, blank=True)

@@ -7,7 +7,7 @@ looked at it; a remark only stands beside it. Pure: from a document and what the
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 Json = Mapping[str, Any]
@@ -18,6 +18,7 @@ SHARE = 0.25  # of the entries may be unsteady or throttled; they never calibrat
 CLOCK_S = 5.0
 CACHE_TIMES = 12.0  # what a cache may be faster than the memory behind it
 PEERS = 3
+FEW_PEERS = 0.3  # of the median: what one or two other machines, or other suites, may differ by
 MAD_TO_SIGMA = 1.4826
 FLOOR = 0.02  # of the median: peers that agree better than this are not made a stick to beat others with
 MEMORY_KINDS = ("memory_read", "memory_write", "memory_copy", "memory_strided", "memory_gather")
@@ -45,15 +46,19 @@ class Chip:
     host_bytes_per_s: float  # 0: not known
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peers:
+    """Headline rates of other machines with the chip, by name."""
+
+    same_suite: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    confirmed: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of every suite; these calibrate
+
+
 def examine(
-    document: Json,
-    chip: Chip | None,
-    wall_s: float | None = None,
-    spec_hash: str | None = None,
-    peers: Mapping[str, Sequence[float]] | None = None,
+    document: Json, chip: Chip | None, wall_s: float | None = None, peers: Peers | None = None
 ) -> list[Finding]:
     """Everything that speaks against the result. `wall_s`: how long the server saw its lease; None: from a file."""
-    found = [*of_the_run(document, wall_s, spec_hash), *of_steadiness(document["results"])]
+    found = [*of_the_run(document, wall_s), *of_steadiness(document["results"])]
     found += known_answer(document["results"])
     if chip is None:
         found.append(
@@ -62,7 +67,7 @@ def examine(
     else:
         found += [f for e in document["results"] for f in too_fast(e, chip)]
         found += too_slow(document["results"], chip)
-        found += outliers(document["results"], peers or {})
+        found += outliers(document["results"], peers or Peers())
     return [*found, *precision_order(document["results"])]
 
 
@@ -70,15 +75,13 @@ def named(e: Json) -> str:
     return " ".join([e["kind"], *(f"{k}={v}" for k, v in e["key"].items())])
 
 
-def of_the_run(document: Json, wall_s: float | None, spec_hash: str | None) -> Iterator[Finding]:
+def of_the_run(document: Json, wall_s: float | None) -> Iterator[Finding]:
     duration_s = document["duration_s"]
     measured_s = sum(e["time_s"]["n"] * e["time_s"]["median"] for e in document["results"])
     if measured_s > duration_s:
         yield Finding(True, f"its runs add up to {measured_s:.3g} s, its duration is {duration_s:.3g} s")
     if wall_s is not None and duration_s > wall_s + CLOCK_S:
         yield Finding(True, f"it says that it took {duration_s:.3g} s; its lease was {wall_s:.3g} s old")
-    if spec_hash is not None and document["spec_hash"] != spec_hash:
-        yield Finding(True, "it answers another spec than the one it was given")
 
 
 def of_steadiness(entries: Sequence[Json]) -> Iterator[Finding]:
@@ -188,15 +191,25 @@ def precision_order(entries: Sequence[Json]) -> Iterator[Finding]:
         yield Finding(False, text)
 
 
-def outliers(entries: Sequence[Json], peers: Mapping[str, Sequence[float]]) -> Iterator[Finding]:
-    """Headline figures away from those of other machines with this chip by more than three deviations (MAD)."""
+def outliers(entries: Sequence[Json], peers: Peers) -> Iterator[Finding]:
+    """Headline figures away from those of other machines with this chip.
+
+    From three machines on by more than three deviations (MAD) within the same suite. With fewer, or in a suite that
+    no other machine ran, by a wide tolerance from those that are confirmed.
+    """
     for name, (rate, _) in best(e for e in entries if e["path"] == "native").items():
-        others = peers.get(name, ())
-        if len(others) < PEERS:
+        others = peers.same_suite.get(name, ())
+        if len(others) >= PEERS:
+            middle = statistics.median(others)
+            mad = statistics.median(abs(x - middle) for x in others)
+            allowed = 3 * max(MAD_TO_SIGMA * mad, FLOOR * middle)
+        elif others := peers.confirmed.get(name, ()):
+            middle = statistics.median(others)
+            allowed = FEW_PEERS * middle
+        else:
             continue
-        middle = statistics.median(others)
-        mad = statistics.median(abs(x - middle) for x in others)
-        if abs(rate - middle) > 3 * max(MAD_TO_SIGMA * mad, FLOOR * middle):
-            yield Finding(
-                True, f"{name}: {rate / middle:.2f} times what {len(others)} other machines with this chip reach"
+        if abs(rate - middle) > allowed:
+            many = (
+                f"{len(others)} other machine{'s' * (len(others) > 1)} with this chip reach{'es' * (len(others) == 1)}"
             )
+            yield Finding(True, f"{name}: {rate / middle:.2f} times what {many}")

@@ -141,10 +141,31 @@ def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str
 
 def figures(fit: Mapping[str, Any]) -> list[dict[str, str]]:
     """The efficiencies of a fit as text: times as times, shares and sizes as numbers."""
+    return [{"name": name, "from": f["from"]} | {k: figure(name, f[k]) for k in BOUNDS} for name, f in fit.items()]
+
+
+def changes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Before and after of each figure of a calibration, the largest moves first."""
+    found = [{**row, "moved": moved(row["before"], row["after"])} for row in rows]
+    found.sort(key=lambda row: -abs(row["moved"]) if row["moved"] is not None else -math.inf)
     return [
-        {"name": name, "from": f["from"]} | {k: duration(f[k]) if name.endswith("_s") else sig(f[k]) for k in BOUNDS}
-        for name, f in fit.items()
+        {"figure": row["figure"], "moved": row["moved"]}
+        | {side: figure(row["figure"], row[side]) for side in ("before", "after")}
+        for row in found
     ]
+
+
+def moved(before: Any, after: Any) -> float | None:
+    """As a fraction; None where there was or is nothing to compare."""
+    if not isinstance(before, int | float) or not isinstance(after, int | float) or not before:
+        return None
+    return after / before - 1
+
+
+def figure(name: str, value: Any) -> str:
+    if not isinstance(value, int | float):
+        return "none" if value is None else str(value)
+    return duration(value) if name.endswith("_s") else sig(value)
 
 
 def table(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
@@ -177,7 +198,7 @@ def drift(agent: Agent) -> str:
     rows = Result.objects.filter(agent=agent, state__in=USED).exclude(document=None).select_related("accelerator")
     newest = list(rows.order_by("-received_at")[:MOST_RESULTS])
     series: dict[str, list[tuple[Any, float]]] = {}
-    for result in reversed([r for r in newest if r.suite_version == newest[0].suite_version]):
+    for result in reversed([r for r in newest if r.method == newest[0].method]):
         for name, share in shares((result.document or {})["results"], result.accelerator).items():
             series.setdefault(name, []).append((result.received_at, share))
     return charts.drift({name: points for name, points in sorted(series.items()) if len(points) > 1})

@@ -16,4 +16,9 @@ urlpatterns = [
     path("workers/<int:pk>", views.worker, name="worker"),
     path("workers/<int:pk>/revoke", views.revoke, name="worker-revoke"),
     path("workers/<int:pk>/rotate", views.rotate, name="worker-rotate"),
+    path("workers/<int:pk>/trust", views.trust, name="worker-trust"),
+    path("workers/<int:pk>/approve/<int:claim>", views.approve, name="worker-approve"),
+    path("workers/calibrations", views.calibration_list, name="probe-calibrations"),
+    path("workers/calibrations/<int:pk>", views.calibration, name="probe-calibration"),
+    path("workers/calibrations/<int:pk>/undo", views.undo, name="probe-calibration-undo"),
 ]

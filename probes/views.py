@@ -16,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.access import may_change
-from probes import agents, forms, jobs, reading, results
+from probes import agents, calibrations, forms, jobs, reading, results
 from probes.access import for_staff
 from probes.agent import build
 from probes.models import Agent, Job, Result
@@ -49,6 +49,7 @@ def overview(request: HttpRequest, form: forms.QueueForm) -> dict[str, Any]:
         "ended": jobs.visible().exclude(state__in=jobs.OPEN).order_by("-finished_at")[:10],
         "results": newest[:10],
         "form": form,
+        "claims": agents.pending_claims(),
         "may_change": may_change(request.user),
     }
 
@@ -82,7 +83,7 @@ def enrol(request: HttpRequest) -> HttpResponse:
     form = forms.EnrolForm(request.POST or None)
     context: dict[str, Any] = {"form": form}
     if request.method == "POST" and form.is_valid():
-        token, row = agents.enrol(form.all_labels(), made_by=who(request))
+        token, row = agents.enrol(form.all_labels(), made_by=who(request), trusted=form.cleaned_data["trusted"])
         server = request.build_absolute_uri("/").rstrip("/")
         context |= {"row": row, "lines": build.lines(server, token, packed())}
     return render(request, "probes/enrol.html", context, status=422 if form.errors else 200)
@@ -99,6 +100,7 @@ def about(request: HttpRequest, agent: Agent) -> dict[str, Any]:
     return {
         "agent": agent,
         "status": agents.status(agent),
+        "claims": agents.pending_claims(agent),
         "facts": facts(agent),
         "drift": reading.drift(agent),
         "results": results.visible().filter(agent=agent)[:PAGE_SIZE],
@@ -117,6 +119,7 @@ def facts(agent: Agent) -> list[tuple[str, Any]]:
         ("Power limit", f"{known['power_limit_w']:.0f} W" if known.get("power_limit_w") else None),
         ("Agent", agent.agent_version),
         ("Token", token_words(agent)),
+        ("Results", trust_words(agent)),
         ("Registered", f"{agent.registered_at:%Y-%m-%d %H:%M} UTC"),
     ]
     return [(name, value) for name, value in shown if value]
@@ -125,6 +128,39 @@ def facts(agent: Agent) -> list[tuple[str, Any]]:
 def token_words(agent: Agent) -> str:
     ends = f", until {agent.token_expires_at:%Y-%m-%d}, renewed by itself" if agent.token_expires_at else ""
     return f"{agent.token_prefix}…{ends}"
+
+
+def trust_words(agent: Agent) -> str:
+    if not agent.key_salt:
+        return "not accepted yet: its agent is too old to sign them; start the newest agent.pyz on it"
+    if agent.trusted_at:
+        return f"signed, trusted since {agent.trusted_at:%Y-%m-%d} by {agent.trusted_by}: they count at once"
+    return "signed; they count when a second machine or a person agrees"
+
+
+@require_POST
+@for_staff
+def trust(request: HttpRequest, pk: int) -> HttpResponse:
+    """Whether the results of this machine count without a second one."""
+    agent = get_object_or_404(agents.visible(), pk=pk)
+    if request.POST.get("trusted") == "no":
+        agents.distrust(agent)
+        messages.success(request, "No longer trusted: new results wait for a second machine or a person.")
+    else:
+        agents.trust(agent, who(request))
+        again = results.fit_again(agent)
+        messages.success(request, "Trusted." if not again else f"Trusted: {again} waiting results count now.")
+    return redirect("worker", pk)
+
+
+@require_POST
+@for_staff
+def approve(request: HttpRequest, pk: int, claim: int) -> HttpResponse:
+    """A person says that a registration without proof comes from this machine."""
+    found = get_object_or_404(agents.pending_claims(get_object_or_404(agents.visible(), pk=pk)), pk=claim)
+    agents.approve(found, who(request))
+    messages.success(request, "Approved: run the same command on the machine again within an hour.")
+    return redirect("worker", pk)
 
 
 @require_POST
@@ -139,9 +175,9 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @for_staff
 def rotate(request: HttpRequest, pk: int) -> HttpResponse:
-    """A new token, shown once; the agent also does this by itself (`rotate`)."""
+    """A new token and a new key; the token is shown once. The agent also renews its token by itself (`rotate`)."""
     agent = get_object_or_404(agents.visible().filter(revoked_at=None), pk=pk)
-    token = agents.rotate(agent)
+    token = agents.rotate(agent, new_key=True).token
     agent.refresh_from_db()
     return render(request, "probes/worker.html", about(request, agent) | {"token": token})
 
@@ -192,7 +228,8 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
         "skipped": [{**s, "words": reading.words(s["key"])} for s in document.get("skipped", [])],
         "versions": {k: v for k, v in document.get("versions", {}).items() if v},
         "device": {k: v for k, v in document.get("device", {}).items() if v not in (None, [], "")},
-        "used": found.state in results.USED,
+        "used": found.state in results.USED and not found.excluded_at,
+        "standing": results.standing(found),
         "may_change": may_change(request.user),
     }
     return render(request, "probes/result.html", context)
@@ -203,7 +240,7 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
 def release(request: HttpRequest, pk: int) -> HttpResponse:
     """A person has looked at it: it counts, and calibrates."""
     done = results.release(get_object_or_404(results.visible(), pk=pk), who(request))
-    messages.success(request, "Released: it calibrates now." if done else "It is not in quarantine.")
+    messages.success(request, "It counts from now on." if done else "It counted already, or it can never be used.")
     return redirect("probe-result", pk)
 
 
@@ -225,3 +262,44 @@ def compare(request: HttpRequest) -> HttpResponse:
         pair = [one(int(text)) for text in asked]
         context |= {"pair": pair, **reading.comparison(*pair)}
     return render(request, "probes/compare.html", context)
+
+
+# --- calibrations -----------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def calibration_list(request: HttpRequest) -> HttpResponse:
+    """What machines changed in the figures that all answers share."""
+    shown = Paginator(calibrations.visible(), PAGE_SIZE).get_page(request.GET.get("page"))
+    return render(request, "probes/calibrations.html", {"page": shown})
+
+
+@never_cache
+@require_safe
+def calibration(request: HttpRequest, pk: int) -> HttpResponse:
+    """One change, before and after, and the answers that it concerns."""
+    row = get_object_or_404(calibrations.visible(), pk=pk)
+    context = {
+        "row": row,
+        "slug": row.name.removeprefix(calibrations.SCOPE),
+        "changes": reading.changes(row.changes),
+        "rests_on": results.visible().filter(pk__in=row.results),
+        "affected": calibrations.affected(row),
+        "undone": calibrations.undone_by(row),
+        "may_change": may_change(request.user),
+    }
+    return render(request, "probes/calibration.html", context)
+
+
+@require_POST
+@for_staff
+def undo(request: HttpRequest, pk: int) -> HttpResponse:
+    row = get_object_or_404(calibrations.visible(), pk=pk)
+    try:
+        made = calibrations.undo(row, who(request))
+    except calibrations.CannotUndo as error:
+        messages.error(request, str(error))
+        return redirect("probe-calibration", pk)
+    messages.success(request, "Undone: the former figures are in force, and recent answers are computed again.")
+    return redirect("probe-calibration", made.pk)

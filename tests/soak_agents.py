@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from advisor.supervise import free_port, web_command
+from probes.agent import signing
 from tests import services
 from tests.probes import samples
 from tests.world import ROOT, World
@@ -39,13 +40,17 @@ import sys, uuid, django; django.setup()
 from django.utils import timezone
 from probes import agents
 from probes.models import Agent
+salt = agents.new_salt()
 organisation, now = agents.default_organisation(), timezone.now()
 tokens = [agents.new_token("agt") for _ in range(int(sys.argv[1]))]
 Agent.objects.bulk_create(
     Agent(organisation=organisation, name=f"a{n}", install_id=uuid.uuid4().hex, token_hash=agents.hashed(token),
-          last_seen_at=now) for n, token in enumerate(tokens))
-print("\\n".join(tokens))
+          token_expires_at=agents.token_end(), key_salt=salt, confirmed_at=now, last_seen_at=now)
+    for n, token in enumerate(tokens))
+key = next(agents.keys(Agent(key_salt=salt)))
+print("\\n".join(f"{token}:{key}" for token in tokens))
 """
+ASKS = {"agent_version": "soak", "capabilities": {"device": samples.H200}}
 QUEUE = """
 import sys, django; django.setup()
 from probes import jobs
@@ -84,7 +89,7 @@ class Swarm:
         poll_s = 10.0
         await asyncio.sleep(chance.uniform(0, poll_s))
         while time.monotonic() < self.deadline:
-            status, headers, given = await self.call(token, "POST", "lease", "lease", {"agent_version": "soak"})
+            status, headers, given = await self.call(token, "POST", "lease", "lease", ASKS)
             poll_s = float(headers.get("retry-after", poll_s))
             self.retry_s = max(self.retry_s, poll_s if status == 204 else 0.0)
             if status == 200:
@@ -102,18 +107,22 @@ class Swarm:
             document = samples.document(given["spec"], results=[samples.known(), *samples.memory()])
             document |= {"host": {"run": uuid.UUID(int=chance.getrandbits(128)).hex}}
             await asyncio.sleep(document["duration_s"])
-            await self.call(token, "PUT", f"{job}/attempts/{attempt}/result", "result", document)
+            await self.call(token, "PUT", f"{job}/attempts/{attempt}/result", "result", document, given)
 
     def wait_ms(self, kind: str, share: float, after_s: float = 0.0) -> float:
         return 1e3 * quantile([wait for when, wait in self.waits_s.get(kind, []) if when >= after_s], share)
 
-    async def call(self, token: str, method: str, path: str, kind: str, body: Any) -> tuple[int, dict[str, str], Any]:
+    async def call(
+        self, token: str, method: str, path: str, kind: str, body: Any, signed_for: Any = None
+    ) -> tuple[int, dict[str, str], Any]:
+        token, _, key = token.partition(":")
         text, begun = json.dumps(body).encode(), time.monotonic()
         lines = [
-            f"{method} /api/agent/v1/{path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", "Agent-Protocol: 1",
+            f"{method} /api/agent/v1/{path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", "Agent-Protocol: 2",
             f"Authorization: Bearer {token}", "Content-Type: application/json", f"Content-Length: {len(text)}",
             f"Idempotency-Key: {samples.digest(text)}",
         ]  # fmt: skip
+        lines += [f"{signing.HEADER}: {samples.signature(key, signed_for, text)}"] if signed_for else []
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + text)

@@ -90,6 +90,6 @@ def test_every_call_of_the_api_asks_for_an_account_or_a_token_there(settings: An
     assert len(calls) > 40
     for path in (p for p in calls if "format" not in p):
         for method in ("GET", "POST", "PUT"):
-            response = client.generic(method, path, b"{}", "application/json", headers={"Agent-Protocol": "1"})
+            response = client.generic(method, path, b"{}", "application/json", headers={"Agent-Protocol": "2"})
             registers = path.endswith("/register") and response.status_code == 400
             assert response.status_code in (401, 403, 405) or registers, path

@@ -12,6 +12,7 @@ files that are not its own, change a clock or a power limit, install or update a
 Read it in this order; each file is short and knows only those above it.
 
     spec.py       what may be asked: a closed list of kinds, with bounds
+    signing.py    how results are signed with this machine's key
     state.py      the files it keeps: its identity (mode 0600) and results not yet acknowledged
     client.py     the protocol: every request it can make
     child.py      the child process: takes its limits upon itself, then measures

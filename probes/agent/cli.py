@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from probes.agent import client, sandbox, state, work
+from probes.agent import client, sandbox, signing, state, work
 from probes.agent import spec as specs
 
 OK, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
@@ -59,6 +59,12 @@ def parser() -> argparse.ArgumentParser:
     probe.add_argument("--kinds", type=words, help="only these kinds, separated by commas")
     probe.add_argument("--max-seconds", type=float, help="end after this many seconds; the rest is listed as skipped")
     probe.add_argument("--out", type=Path, help="write the result document (JSON) here, or nothing at all")
+    probe.add_argument(
+        "--state",
+        type=Path,
+        default=state.default_folder(),
+        help="sign --out with the key kept here; default: %(default)s",
+    )
     register = add(commands, "register", register_here, "exchange an enrolment token for this machine's own")
     run = add(commands, "run", serve, "ask a server for work and do it, until stopped")
     rotate = add(commands, "rotate", rotate_here, "get a new token; the old one ends")
@@ -111,14 +117,26 @@ def probe_here(given: argparse.Namespace, command: tuple[str, ...]) -> int:
         raise BadInput(f"There is no folder {given.out.parent} for --out.")
     if given.dry_run:
         return dry_run(given, spec, command)
+    registered = given.out and (given.state / "agent.json").exists()  # a look, which must not make an identity
+    identity = state.load(given.state) if registered else None
     say(f"Runs {specs.described(spec)} with {given.library}.")
     document = in_child(given, "run", spec, command)
     from probes.agent.suite import table
 
     if given.out:
-        state.write_atomically(given.out, specs.canonical(document), mode=0o644)
+        state.write_atomically(given.out, specs.canonical(signed(document, identity)), mode=0o644)
     print("\n".join(table(document, {})))
     return OK
+
+
+def signed(document: dict[str, Any], identity: state.Identity | None) -> dict[str, Any]:
+    """The document with the signature of this machine, where it is registered."""
+    if not (identity and identity.key):
+        say("Not signed: this machine is not registered with a server, so a person has to approve the import.")
+        return document
+    value = signing.of_file(identity.key, identity.install_id, document)
+    say("Signed with this machine's key.")
+    return {**document, signing.FIELD: {"install_id": identity.install_id, "value": value}}
 
 
 def dry_run(given: argparse.Namespace, spec: dict[str, Any], command: tuple[str, ...]) -> int:
@@ -186,7 +204,7 @@ def serve(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     if facts.code != "ok":
         raise BadInput(f"{facts.log.strip()}\n{given.library} cannot be used here: {facts.code}.")
     identity = identified(given, facts.answer)
-    server = client.Server(identity.server, identity.token)
+    server = client.Server(identity.server, identity.token, identity.key)
     runner = functools.partial(run_job, given, command)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -235,10 +253,11 @@ def identified(given: argparse.Namespace, facts: dict[str, Any]) -> state.Identi
 def enrol(given: argparse.Namespace, token: str, facts: dict[str, Any]) -> state.Identity:
     identity = state.load(given.state)
     url = client.checked_url(given.server, allow_http=given.allow_http)
+    server = client.Server(url, key=identity.key if identity.server == url else "")
     answer = client.register(
-        client.Server(url), token, identity.install_id, given.name, dict(given.label), facts.get("device") or {}
+        server, token, identity.install_id, given.name, dict(given.label), facts.get("device") or {}
     )
-    return state.registered(given.state, identity, url, answer.agent_id, answer.token, token)
+    return state.registered(given.state, identity, url, answer.agent_id, answer.token, token, answer.key)
 
 
 def rotate_here(given: argparse.Namespace, command: tuple[str, ...]) -> int:
@@ -248,7 +267,7 @@ def rotate_here(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     url = client.checked_url(given.server or identity.server, allow_http=given.allow_http)
     if url != identity.server:
         raise BadInput(f"This agent is registered with {identity.server}, not with {url}.")
-    token = client.rotate(client.Server(url, identity.token))
-    state.save(given.state, dataclasses.replace(identity, token=token))
+    token, key = client.rotate(client.Server(url, identity.token))
+    state.save(given.state, dataclasses.replace(identity, token=token, key=key or identity.key))
     say("The agent has a new token; the old one ends within minutes.")
     return OK

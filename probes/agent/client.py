@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from probes.agent import signing
 from probes.agent.spec import AGENT_VERSION, PROTOCOL
 from probes.agent.state import JOB_ID
 
@@ -55,6 +56,7 @@ class Server:
 
     url: str
     token: str = ""
+    key: str = ""  # signs results
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Answer:
 class Registration:
     agent_id: str
     token: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Job:
 
     job_id: str
     attempt: int
+    nonce: str  # part of what is signed: a result counts for this lease alone
     spec: Any
     heartbeat_s: float
     deadline_s: float
@@ -196,10 +200,24 @@ def post(server: Server, path: str, body: dict[str, Any], timeout_s: float = TIM
 def register(
     server: Server, enrolment: str, install_id: str, name: str, labels: dict[str, str], inventory: dict[str, Any]
 ) -> Registration:
-    """Exchange the enrolment token for one of this machine's own; asking twice with one install_id is harmless."""
+    """Exchange the enrolment token for this machine's own token and key.
+
+    A machine that has a key (of an earlier registration) proves it, and stays the machine that it was.
+    """
     asked = {"enrolment_token": enrolment, "install_id": install_id, "agent_version": AGENT_VERSION}
-    answer = post(server, "register", {**asked, "name": name, "labels": labels, "inventory": inventory}).body
-    return Registration(str(answer.get("agent_id", "")), token_in(answer))
+    proof = {"proof": signing.of_registration(server.key, install_id, enrolment)} if server.key else {}
+    about = {"name": name, "labels": labels, "inventory": inventory}
+    answer = post(server, "register", {**asked, **proof, **about}).body
+    key = key_in(answer)
+    if not key:
+        raise Refused("The server gave no signing key: is this an Assay server of this agent's version?")
+    return Registration(str(answer.get("agent_id", "")), token_in(answer), key)
+
+
+def key_in(answer: dict[str, Any]) -> str:
+    """The signing key of an answer; empty when it holds none that can be used."""
+    key = answer.get("signing_key")
+    return key if isinstance(key, str) and signing.KEY.fullmatch(key) else ""
 
 
 def token_in(answer: dict[str, Any]) -> str:
@@ -224,9 +242,13 @@ def job_in(body: dict[str, Any]) -> Job:
     job_id = str(body["job_id"])
     if not JOB_ID.fullmatch(job_id):
         raise ValueError("job_id")
+    nonce = str(body["nonce"])
+    if not signing.NONCE.fullmatch(nonce):
+        raise ValueError("nonce")
     return Job(
         job_id=job_id,
         attempt=int(within(body["attempt"], 0, 10**6)),
+        nonce=nonce,
         spec=body["spec"],
         heartbeat_s=within(body.get("heartbeat_s") or body["lease_s"] / 3, 0.05, 60.0),
         deadline_s=within(body["deadline_s"], 1.0, 2 * LONGEST_WAIT_S),
@@ -239,10 +261,10 @@ def heartbeat(server: Server, job: Job, stage: str, done: int, total: int) -> bo
     return post(server, f"jobs/{job.job_id}/heartbeat", told, timeout_s=10.0).body.get("continue") is not False
 
 
-def put_result(server: Server, job_id: str, attempt: int, body: bytes) -> dict[str, Any]:
-    """{state, reasons}. The same body has the same key, so that sending it twice counts once."""
-    key = {"Idempotency-Key": hashlib.sha256(body).hexdigest()}
-    return send(server, "PUT", f"jobs/{job_id}/attempts/{attempt}/result", body, key).body
+def put_result(server: Server, job_id: str, attempt: int, body: bytes, signature: str) -> dict[str, Any]:
+    """{state, reasons}. The same body has the same Idempotency-Key, so that sending it twice counts once."""
+    headers = {"Idempotency-Key": hashlib.sha256(body).hexdigest(), signing.HEADER: signature}
+    return send(server, "PUT", f"jobs/{job_id}/attempts/{attempt}/result", body, headers).body
 
 
 def fail(server: Server, job: Job, code: str, retriable: bool, log: str) -> None:
@@ -250,6 +272,7 @@ def fail(server: Server, job: Job, code: str, retriable: bool, log: str) -> None
     post(server, f"jobs/{job.job_id}/attempts/{job.attempt}/fail", told)
 
 
-def rotate(server: Server) -> str:
-    """This machine's next token; the old one works a few minutes more."""
-    return token_in(post(server, "token/rotate", {}).body)
+def rotate(server: Server) -> tuple[str, str]:
+    """(this machine's next token, its key where it has none yet); the old token works a few minutes more."""
+    answer = post(server, "token/rotate", {}).body
+    return token_in(answer), key_in(answer)

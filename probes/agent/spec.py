@@ -8,9 +8,13 @@ from typing import Any, Final
 
 from .axes import KINDS as KINDS
 
-AGENT_VERSION: Final = "1.0.0"
+AGENT_VERSION: Final = "1.1.0"
 SCHEMA: Final = "assay-probe/1"
-PROTOCOL: Final = "1"
+PROTOCOL: Final = "2"  # 2: results are signed
+
+SUITE_VERSION: Final = "1"
+# Every version of the suites that was released, with its method: rates of one method can be compared.
+METHODS: Final = {"1": "1"}
 
 SUITE_SECONDS: Final = {"quick": 60, "full": 600, "custom": 600}
 LONGEST_S: Final = 3600

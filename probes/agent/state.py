@@ -17,6 +17,7 @@ from typing import Final
 # Both parts come from the server and become a file's name.
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 MOST_WAITING: Final = 8
+OPTIONAL: Final = {"key": ""}  # absent in the files of agents before 1.1
 
 
 class StateError(Exception):
@@ -32,6 +33,7 @@ class Identity:
     agent_id: str = ""
     token: str = ""
     enrolment: str = ""
+    key: str = ""  # signs results; empty: the server has not given one yet
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Waiting:
     job_id: str
     attempt: int
     path: Path
+    signature: str = ""  # made when it was measured; empty: by an agent that did not sign yet
 
     def body(self) -> bytes:
         return self.path.read_bytes()
@@ -74,7 +77,7 @@ def load(folder: Path) -> Identity:
     if not path.exists():
         return save(folder, Identity(install_id=str(uuid.uuid4())))
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = OPTIONAL | json.loads(path.read_text(encoding="utf-8"))
         return Identity(**{name: str(kept[name]) for name in asdict(Identity(""))})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateError(f"{path} cannot be read ({error}). Delete it and register again.") from error
@@ -89,26 +92,29 @@ def save(folder: Path, identity: Identity) -> Identity:
     return identity
 
 
-def registered(folder: Path, identity: Identity, server: str, agent_id: str, token: str, enrolment: str) -> Identity:
-    fresh = replace(identity, server=server, agent_id=agent_id, token=token, enrolment=fingerprint(enrolment))
-    return save(folder, fresh)
+def registered(
+    folder: Path, identity: Identity, server: str, agent_id: str, token: str, enrolment: str, key: str = ""
+) -> Identity:
+    spent = fingerprint(enrolment)
+    return save(folder, replace(identity, server=server, agent_id=agent_id, token=token, enrolment=spent, key=key))
 
 
 def fingerprint(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def keep_result(folder: Path, job_id: str, attempt: int, body: bytes) -> None:
+def keep_result(folder: Path, job_id: str, attempt: int, body: bytes, signature: str) -> None:
+    """The body as it will be sent; its name carries the signature, so that one is never there without the other."""
     outbox = folder / "outbox"
     outbox.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomically(outbox / f"{job_id}.{attempt}.json", body)
+    write_atomically(outbox / f"{job_id}.{attempt}.{signature}.json", body)
 
 
 def waiting_results(folder: Path) -> Iterator[Waiting]:
     for path in sorted((folder / "outbox").glob("*.json")):
-        job_id, _, attempt = path.stem.rpartition(".")
+        job_id, attempt, signature = (*path.stem.split("."), "", "")[:3]
         if JOB_ID.fullmatch(job_id) and attempt.isdecimal():
-            yield Waiting(job_id, int(attempt), path)
+            yield Waiting(job_id, int(attempt), path, signature)
 
 
 def drop(result: Waiting) -> None:

@@ -7,6 +7,7 @@ answered; 409, or an answer to stop, ends the child at once. A result leaves the
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from probes.agent import client, sandbox, state
+from probes.agent import client, sandbox, signing, state
 from probes.agent import spec as specs
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
@@ -97,6 +98,8 @@ def pause(loop: Loop, error: client.Unreachable) -> None:
 
 def turn(loop: Loop) -> bool:
     """Ask once; true when a job was run, otherwise wait as long as the server says."""
+    if not loop.server.key:
+        fetch_key(loop)
     capabilities = {"backend": loop.facts.get("backend"), "device": loop.facts.get("device") or {}}
     job, rotate = client.lease(loop.server, {**capabilities, "kinds": list(loop.allowed)})
     if rotate:
@@ -111,12 +114,28 @@ def turn(loop: Loop) -> bool:
 def renew(loop: Loop) -> None:
     """The next token, on disk before it is used; while nothing runs, so that no heartbeat holds the former one."""
     try:
-        token = client.rotate(loop.server)
+        rotate(loop)
     except client.Unreachable as error:  # there is half of its life left to ask again
         return loop.say(f"The token was not renewed: {error}")
-    state.save(loop.folder, replace(state.load(loop.folder), token=token))
-    loop.server = replace(loop.server, token=token)
     loop.say("The token was renewed.")
+
+
+def rotate(loop: Loop) -> None:
+    token, key = client.rotate(loop.server)
+    key = key or loop.server.key
+    state.save(loop.folder, replace(state.load(loop.folder), token=token, key=key))
+    loop.server = replace(loop.server, token=token, key=key)
+
+
+def fetch_key(loop: Loop) -> None:
+    """The key to sign with, for a machine that was registered by an agent before 1.1."""
+    rotate(loop)
+    if not loop.server.key:
+        raise client.Refused(
+            f"This machine has lost its signing key, and {loop.server.url} gives a key only once: enroll the machine "
+            "again with a new token (manage.py enrol), or use the button Make a new token and key on its page."
+        )
+    loop.say("The server gave this machine a key to sign its results with.")
 
 
 def run_job(loop: Loop, job: client.Job) -> None:
@@ -146,7 +165,16 @@ def keep(loop: Loop, job: client.Job, spec: dict[str, Any], barred: list[str], d
         body = specs.canonical(answering(document, spec, barred))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         return report_failure(loop, job, "bad_output", f"The suite's answer cannot be used: {error!r}")
-    state.keep_result(loop.folder, job.job_id, job.attempt, body)
+    signature = signing.of_result(
+        loop.server.key,
+        job_id=job.job_id,
+        attempt=job.attempt,
+        nonce=job.nonce,
+        spec_hash=specs.spec_hash(spec),
+        device=signing.device_identity(loop.facts.get("device") or {}),
+        body_hash=hashlib.sha256(body).hexdigest(),
+    )
+    state.keep_result(loop.folder, job.job_id, job.attempt, body, signature)
 
 
 def answering(document: dict[str, Any], spec: dict[str, Any], barred: list[str]) -> dict[str, Any]:
@@ -190,8 +218,13 @@ def deliver(loop: Loop) -> client.Unreachable | None:
 
 
 def deliver_one(loop: Loop, result: state.Waiting) -> None:
+    if not signing.SIGNATURE.fullmatch(result.signature):
+        kept = state.set_aside(result)
+        return loop.say(
+            f"Result of job {result.job_id}: it is not signed, so the server cannot use it. Kept as {kept}."
+        )
     try:
-        answer = client.put_result(loop.server, result.job_id, result.attempt, result.body())
+        answer = client.put_result(loop.server, result.job_id, result.attempt, result.body(), result.signature)
     except client.Unauthorised:
         raise
     except client.Refused as error:

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN = "agt_test"
+KEY = "ab" * 32
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Seen:
 JOB = {
     "job_id": "5f3a9c1e-0000",
     "attempt": 1,
+    "nonce": "0f" * 16,
     "spec": {"suite": "quick", "kinds": None, "max_s": 5, "max_bytes": None},
 }
 JOB |= {"lease_s": 60, "heartbeat_s": 0.05, "deadline_s": 300}
@@ -52,12 +54,17 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.replies: dict[str, list[Reply | Callable[[Seen], Reply]]] = {
-            "register": [Reply(201, {"agent_id": 7, "token": TOKEN, "poll_s": 1, "heartbeat_s": 1, "lease_s": 3})],
+            "register": [
+                Reply(
+                    201,
+                    {"agent_id": 7, "token": TOKEN, "signing_key": KEY, "poll_s": 1, "heartbeat_s": 1, "lease_s": 3},
+                )
+            ],
             "lease": [Reply(body=JOB), NOTHING],
             "heartbeat": [Reply(body={"continue": True, "lease_s": 60})],
             "result": [Reply(body={"state": "accepted", "reasons": []})],
             "fail": [Reply(body={"state": "queued"})],
-            "rotate": [Reply(body={"token": "agt_next"})],
+            "rotate": [Reply(body={"token": "agt_next", "signing_key": KEY})],
         }
         self.seen: list[Seen] = []
         self.changed = threading.Condition()

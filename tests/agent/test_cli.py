@@ -1,5 +1,6 @@
 """The command line: what it prints and writes, what it refuses, and that it keeps no secret where others can read."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.agent import cli, client, spec, state
+from probes.agent import cli, client, signing, spec, state
 from tests.agent import stub_suite
-from tests.agent.fake_server import JOB, NOTHING, TOKEN, FakeServer, Reply
+from tests.agent.fake_server import JOB, KEY, NOTHING, TOKEN, FakeServer, Reply
 
 GOOD = stub_suite.command("good")
 DEVICE = {"name": "stub"}
@@ -76,6 +77,25 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
     assert code == cli.BAD_INPUT and words in capsys.readouterr().err
 
 
+def test_a_registered_machine_signs_what_it_writes(fake: FakeServer, tmp_path: Path, capsys: object) -> None:
+    folder, out = tmp_path / "state", tmp_path / "r.json"
+    cli.main(["register", "--server", fake.url, "--token", "aet_x", "--state", str(folder)])
+    assert cli.main(["probe", "--out", str(out), "--state", str(folder)], command=GOOD) == cli.OK
+    written = json.loads(out.read_text())
+    signature = written.pop("signature")
+    assert signature["install_id"] == state.load(folder).install_id
+    assert signature["value"] == signing.of_file(KEY, signature["install_id"], written)
+
+
+def test_a_machine_that_is_not_registered_says_that_its_file_is_not_signed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = tmp_path / "state", tmp_path / "r.json"
+    assert cli.main(["probe", "--out", str(out), "--state", str(folder)], command=GOOD) == cli.OK
+    assert "signature" not in json.loads(out.read_text()) and not folder.exists()
+    assert "a person has to approve" in capsys.readouterr().err
+
+
 # --- register and run -------------------------------------------------------------------------------------------
 
 
@@ -122,6 +142,43 @@ def test_another_enrolment_token_registers_the_same_installation_anew(fake: Fake
     assert first.body["install_id"] == second.body["install_id"]
 
 
+def test_registering_again_proves_the_key_to_the_same_server_alone(fake: FakeServer, tmp_path: Path) -> None:
+    given = ["register", "--server", fake.url, "--state", str(tmp_path), "--token"]
+    cli.main([*given, "aet_once"])
+    cli.main([*given, "aet_second"])
+    first, second = fake.of("register")
+    install_id = state.load(tmp_path).install_id
+    assert "proof" not in first.body
+    assert second.body["proof"] == signing.of_registration(KEY, install_id, "aet_second")
+    state.save(tmp_path, dataclasses.replace(state.load(tmp_path), server="https://another.example"))
+    cli.main([*given, "aet_third"])
+    assert "proof" not in fake.of("register")[-1].body
+
+
+def test_an_identity_that_another_machine_has_is_one_clear_sentence(
+    fake: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.replies["register"] = [Reply(409, {"detail": "Another machine is registered with this install_id."})]
+    assert run_at(fake, tmp_path, "--token", "aet_x") == cli.BAD_INPUT
+    assert "Another machine is registered" in capsys.readouterr().err and not fake.of("lease")
+
+
+def test_the_key_is_kept_where_only_the_owner_reads_it_and_never_printed(
+    fake: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_at(fake, tmp_path, "--token", "aet_once")
+    assert state.load(tmp_path).key == KEY and (tmp_path / "agent.json").stat().st_mode & 0o777 == 0o600
+    assert KEY not in capsys.readouterr().err
+
+
+def test_the_state_of_an_agent_before_there_were_keys_is_read_and_completed(fake: FakeServer, tmp_path: Path) -> None:
+    kept = {"install_id": "an-install", "server": fake.url, "agent_id": "7", "token": TOKEN, "enrolment": ""}
+    (tmp_path / "agent.json").write_text(json.dumps(kept))
+    assert run_at(fake, tmp_path) == cli.OK
+    now = state.load(tmp_path)
+    assert (now.install_id, now.key, now.token) == ("an-install", KEY, "agt_next")
+
+
 def test_run_takes_an_agent_token_and_a_token_from_a_file_or_the_environment(
     fake: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +188,10 @@ def test_run_takes_an_agent_token_and_a_token_from_a_file_or_the_environment(
     fake.replies["lease"] = [Reply(body=JOB), NOTHING]
     monkeypatch.setenv("ASSAY_TOKEN", "agt_environment")
     run_at(fake, tmp_path / "b")
-    assert [seen.headers["Authorization"] for seen in fake.of("lease")] == ["Bearer agt_file", "Bearer agt_environment"]
+    # Each fetches its key before it asks for work, and has another token from then on.
+    used = [seen.headers["Authorization"] for seen in fake.of("rotate")]
+    assert used == ["Bearer agt_file", "Bearer agt_environment"]
+    assert [seen.headers["Authorization"] for seen in fake.of("lease")] == ["Bearer agt_next"] * 2
 
 
 def test_a_dry_run_of_the_agent_sends_nothing(fake: FakeServer, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def lease(fake: FakeServer) -> client.Job | float:
 def test_every_request_names_protocol_version_and_token(fake: FakeServer) -> None:
     lease(fake)
     headers = {name.lower(): value for name, value in fake.seen[0].headers.items()}
-    assert (headers["agent-protocol"], headers["authorization"]) == ("1", f"Bearer {TOKEN}")
+    assert (headers["agent-protocol"], headers["authorization"]) == ("2", f"Bearer {TOKEN}")
     assert headers["user-agent"].startswith("assay-agent/")
 
 
@@ -45,6 +45,8 @@ def test_nothing_to_do_gives_the_servers_pace(fake: FakeServer) -> None:
         {"attempt": None},
         {"deadline_s": float("nan")},
         {"spec": ...},
+        {"nonce": ...},
+        {"nonce": "../x"},
     ],
 )
 def test_a_job_that_cannot_be_read_is_asked_for_again(fake: FakeServer, change: dict[str, object]) -> None:
@@ -115,7 +117,7 @@ def test_a_redirect_is_refused_and_not_followed(fake: FakeServer) -> None:
 def test_a_cut_connection_is_no_answer(fake: FakeServer) -> None:
     fake.replies["result"] = [Reply(cut=100)]
     with pytest.raises(client.Unreachable) as caught:
-        client.put_result(server(fake), "1", 1, b"x" * (3 << 20))
+        client.put_result(server(fake), "1", 1, b"x" * (3 << 20), "v1=00")
     assert not caught.value.answered
 
 
@@ -175,8 +177,15 @@ def test_the_environments_proxy_is_used_but_not_for_this_machine(
 
 @pytest.mark.parametrize("token", [None, "", "x", "agt_\n", 5])
 def test_a_registration_without_a_usable_token_is_refused(fake: FakeServer, token: object) -> None:
-    fake.replies["register"] = [Reply(201, {"agent_id": 1, "token": token})]
+    fake.replies["register"] = [Reply(201, {"agent_id": 1, "token": token, "signing_key": "ab" * 32})]
     with pytest.raises(client.Refused, match="no agent token"):
+        client.register(client.Server(fake.url), "aet_x", "install", "name", {}, {})
+
+
+@pytest.mark.parametrize("key", [None, "", "ab", "x" * 64, 5])
+def test_a_registration_without_a_usable_key_is_refused(fake: FakeServer, key: object) -> None:
+    fake.replies["register"] = [Reply(201, {"agent_id": 1, "token": TOKEN, "signing_key": key})]
+    with pytest.raises(client.Refused, match="no signing key"):
         client.register(client.Server(fake.url), "aet_x", "install", "name", {}, {})
 
 

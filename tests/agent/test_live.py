@@ -1,5 +1,6 @@
 """The agent as it is, against the server as it is: enrolled, leased, measured in a child, delivered, counted once."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,30 @@ def test_a_revoked_machine_stops(live_server: Any, tmp_path: Path, capsys: pytes
     agents.revoke(Agent.objects.get())
     assert cli.main(["run", *given, "--once"]) == 3
     assert "revoked" in capsys.readouterr().err
+
+
+def test_a_machine_without_a_network_signs_its_file_and_the_server_knows_it(
+    live_server: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = str(tmp_path / "state"), tmp_path / "r.json"
+    given = ["--server", live_server.url, "--state", folder, "--token", enrolled(capsys)]
+    assert cli.main(["register", *given, "--name", "node-1"]) == cli.OK
+    asked = ["probe", "--kinds", "known_answer,launch", "--max-seconds", "20", "--out", str(out), "--state", folder]
+    assert cli.main(asked) == cli.OK
+    call_command("import_probe", str(out))
+    result = Result.objects.get()
+    assert result.agent == Agent.objects.get(name="node-1")
+    assert not any("sign" in reason for reason in result.reasons), result.reasons
+
+
+def test_a_machine_that_registers_again_stays_the_same(
+    live_server: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["register", "--server", live_server.url, "--state", str(tmp_path), "--token"]
+    assert cli.main([*given, enrolled(capsys)]) == cli.OK
+    agents.seen(Agent.objects.get(), state.load(tmp_path).token)
+    assert cli.main([*given, enrolled(capsys)]) == cli.OK
+    assert Agent.objects.count() == 1
+    state.save(tmp_path, replace(state.load(tmp_path), key="0" * 64))
+    assert cli.main([*given, enrolled(capsys)]) == cli.BAD_INPUT
+    assert "does not prove to come from it" in capsys.readouterr().err

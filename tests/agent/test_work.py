@@ -1,6 +1,7 @@
 """The loop against a server that cancels, forgets, restarts, cuts the line or answers nonsense."""
 
 import functools
+import hashlib
 import json
 import threading
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from probes.agent import client, sandbox, spec, state, work
+from probes.agent import client, sandbox, signing, spec, state, work
 from tests.agent import stub_suite
-from tests.agent.fake_server import JOB, NOTHING, TOKEN, FakeServer, Reply, Seen, key_fits
+from tests.agent.fake_server import JOB, KEY, NOTHING, TOKEN, FakeServer, Reply, Seen, key_fits
 
 ALL = spec.KINDS
+SIGNED = "v1=" + "0" * 64
 
 
 def runner(*command: object) -> work.Runner:
@@ -27,7 +29,7 @@ def runner(*command: object) -> work.Runner:
 def loop(fake: FakeServer, folder: Path, behaviour: str = "good", allowed: tuple[str, ...] = ALL) -> work.Loop:
     lines: list[str] = []
     made = work.Loop(
-        server=client.Server(fake.url, TOKEN),
+        server=client.Server(fake.url, TOKEN, KEY),
         folder=folder,
         facts=stub_suite.FACTS,
         allowed=allowed,
@@ -280,7 +282,7 @@ def test_a_result_waits_for_a_server_that_restarts(fake: FakeServer, tmp_path: P
 
 
 def test_a_result_of_an_agent_that_was_killed_is_sent_at_its_next_start(fake: FakeServer, tmp_path: Path) -> None:
-    state.keep_result(tmp_path, JOB["job_id"], 3, spec.canonical(stub_suite.DOCUMENT))
+    state.keep_result(tmp_path, JOB["job_id"], 3, spec.canonical(stub_suite.DOCUMENT), SIGNED)
     fake.replies["lease"] = [Reply(401)]
     work.serve(loop(fake, tmp_path))
     (sent,) = fake.of("result")
@@ -328,7 +330,7 @@ def test_one_result_that_the_server_cannot_take_does_not_end_all_work(fake: Fake
 
 def test_the_agent_takes_no_more_work_than_it_can_deliver(fake: FakeServer, tmp_path: Path) -> None:
     for number in range(state.MOST_WAITING):
-        state.keep_result(tmp_path, f"job-{number}", 1, b"{}")
+        state.keep_result(tmp_path, f"job-{number}", 1, b"{}", SIGNED)
     fake.replies["result"] = [Reply(500)]
     made = loop(fake, tmp_path)
     made.say = lambda line: made.stop.set()
@@ -337,7 +339,7 @@ def test_the_agent_takes_no_more_work_than_it_can_deliver(fake: FakeServer, tmp_
 
 
 def test_a_server_that_asks_for_time_is_asked_nothing_else(fake: FakeServer, tmp_path: Path) -> None:
-    state.keep_result(tmp_path, "job-1", 1, b"{}")
+    state.keep_result(tmp_path, "job-1", 1, b"{}", SIGNED)
     fake.replies["result"] = [Reply(503, headers={"Retry-After": "3000"})]
     made = loop(fake, tmp_path)
     made.say = lambda line: made.stop.set()
@@ -374,6 +376,49 @@ def test_the_document_on_disk_is_what_is_sent(fake: FakeServer, tmp_path: Path) 
     (result,) = state.waiting_results(tmp_path)
     assert json.loads(result.body()) == fake.of("result")[0].body
     assert (result.path.stat().st_mode & 0o777, result.path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+# --- signatures -------------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_signed_for_its_lease_its_device_and_its_bytes(fake: FakeServer, tmp_path: Path) -> None:
+    work.serve(loop(fake, tmp_path), once=True)
+    (sent,) = fake.of("result")
+    body = spec.canonical(sent.body)
+    assert sent.headers["Assay-Signature"] == signing.of_result(
+        KEY,
+        job_id=JOB["job_id"],
+        attempt=1,
+        nonce=str(JOB["nonce"]),
+        spec_hash=spec.spec_hash(JOB["spec"]),  # type: ignore[arg-type]
+        device=signing.device_identity(stub_suite.FACTS["device"]),
+        body_hash=hashlib.sha256(body).hexdigest(),
+    )
+
+
+def test_a_result_that_an_agent_before_signatures_left_is_set_aside(fake: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "outbox").mkdir()
+    (tmp_path / "outbox" / "job-1.1.json").write_bytes(b"{}")
+    made = loop(fake, tmp_path)
+    assert work.serve(made, once=True) == work.OK
+    assert "it is not signed" in said(made) and fake.counts()["result"] == 1
+    assert (tmp_path / "outbox" / "job-1.1.refused").exists()
+
+
+def test_an_agent_without_a_key_fetches_it_before_it_asks_for_work(fake: FakeServer, tmp_path: Path) -> None:
+    made = loop(fake, tmp_path)
+    made.server = client.Server(fake.url, TOKEN)
+    assert work.serve(made, once=True) == work.OK
+    assert [seen.what for seen in fake.seen][:2] == ["rotate", "lease"] and state.load(tmp_path).key == KEY
+
+
+def test_a_key_that_the_server_gives_no_more_ends_the_agent_with_what_to_do(fake: FakeServer, tmp_path: Path) -> None:
+    fake.replies["rotate"] = [Reply(body={"token": "agt_next"})]
+    made = loop(fake, tmp_path)
+    made.server = client.Server(fake.url, TOKEN)
+    with pytest.raises(client.Refused, match="enroll the machine again"):
+        work.serve(made)
+    assert fake.of("lease") == [] and state.load(tmp_path).token == "agt_next"
 
 
 # --- the life of a token ----------------------------------------------------------------------------------------

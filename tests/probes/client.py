@@ -5,21 +5,31 @@ from typing import Any
 from django.test import Client
 
 from probes import agents
+from probes.agent import signing
 from tests.probes import samples
 
-HEADERS = {"Agent-Protocol": "1"}
+HEADERS = {"Agent-Protocol": "2"}
 
 
 class FakeAgent:
-    def __init__(self, name: str = "gpu-1", token: str = "", labels: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str = "gpu-1", token: str = "", labels: dict[str, str] | None = None, *, trusted: bool = False
+    ) -> None:
         self.http = Client()
         self.name = name
-        self.token = token
+        self.token, self.key = token, "0" * 64
+        self.leases: dict[tuple[str, int], dict[str, Any]] = {}
         if not token:
-            enrolment, _ = agents.enrol(labels or {})
+            enrolment, _ = agents.enrol(labels or {}, trusted=trusted)
             answer = self.register(enrolment)
             assert answer.status_code == 201, answer.content
-            self.token, self.pk = answer.json()["token"], answer.json()["agent_id"]
+            self.takes(answer.json())
+
+    def takes(self, given: dict[str, Any]) -> None:
+        self.token, self.key, self.pk = given["token"], given["signing_key"], given["agent_id"]
+
+    def proof(self, enrolment: str) -> str:
+        return signing.of_registration(self.key, samples.digest(self.name.encode()), enrolment)
 
     def register(self, enrolment: str, **changes: Any) -> Any:
         body = {
@@ -42,7 +52,12 @@ class FakeAgent:
         return {**HEADERS, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
 
     def lease(self, **capabilities: Any) -> Any:
-        return self.post("lease", {"capabilities": {"backend": "cuda", **capabilities}, "agent_version": "1.0.0"})
+        asked = {"capabilities": {"backend": "cuda", **capabilities}, "agent_version": "1.0.0"}
+        answer = self.post("lease", asked)
+        if answer.status_code == 200:
+            given = answer.json()
+            self.leases[given["job_id"], given["attempt"]] = given
+        return answer
 
     def heartbeat(self, job: str, attempt: int, **values: Any) -> Any:
         return self.post(f"jobs/{job}/heartbeat", {"attempt": attempt, "stage": "gemm", **values})
@@ -51,7 +66,14 @@ class FakeAgent:
         path = f"jobs/{job}/attempts/{attempt}/fail"
         return self.post(path, {"code": "crashed", "retriable": retriable, "log": log})
 
-    def send(self, job: str, attempt: int, body: bytes, digest: str = "") -> Any:
+    def signature(self, job: str, attempt: int, body: bytes, /, **changes: Any) -> str:
+        """For the lease that this agent had."""
+        given = self.leases.get((job, attempt))
+        return samples.signature(self.key, given, body, **changes) if given else "v1=" + "0" * 64
+
+    def send(self, job: str, attempt: int, body: bytes, digest: str = "", signature: str | None = None) -> Any:
+        signed = self.signature(job, attempt, body) if signature is None else signature
         headers = {**self.headers(), "Idempotency-Key": digest or samples.digest(body)}
+        headers |= {signing.HEADER: signed} if signed else {}
         path = f"/api/agent/v1/jobs/{job}/attempts/{attempt}/result"
         return self.http.put(path, body, content_type="application/json", headers=headers)

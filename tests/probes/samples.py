@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
+from probes.agent import signing
 from probes.agent import spec as specs
 
 H200 = {
@@ -39,6 +41,7 @@ MEMORY = 4800e9
 LINK = 450e9
 SHAPES = ((4096, 4096), (28672, 4096), (4096, 14336), (6144, 4096))
 SPEC = specs.checked({"suite": "full"})
+BEGUN = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 
 
 def roof(flops_s: float, bytes_s: float) -> float:
@@ -177,12 +180,12 @@ def document(spec: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
         "schema": "assay-probe/1",
         "agent_version": "1.0.0",
         "suite": spec["suite"],
-        "suite_version": "1",
+        "suite_version": specs.SUITE_VERSION,
         "spec_hash": specs.spec_hash(spec),
         "spec": spec,
         "backend": "cuda",
         "library": "torch",
-        "started_at": "2026-11-21T09:30:00+00:00",
+        "started_at": begun(),
         "duration_s": total * 1.05,
         "device": device,
         "host": {"cpu": "a processor", "cores": 16},
@@ -191,6 +194,18 @@ def document(spec: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
         "skipped": [{"kind": "all_reduce", "key": {}, "reason": "one chip"}],
         **changes,
     }
+
+
+def begun(minutes: float = 0) -> str:
+    """A start an hour ago, and so many minutes later."""
+    return (BEGUN + timedelta(minutes=minutes)).isoformat()
+
+
+def signature(key: str, given: dict[str, Any], sent: bytes, measured_on: dict[str, Any] = H200, **changes: Any) -> str:
+    """As the agent signs what answers the lease `given`."""
+    bound = {"job_id": given["job_id"], "attempt": given["attempt"], "nonce": given["nonce"]}
+    bound |= {"spec_hash": specs.spec_hash(given["spec"]), "device": signing.device_identity(measured_on)}
+    return signing.of_result(key, **{**bound, "body_hash": digest(sent), **changes})
 
 
 def body(found: dict[str, Any]) -> bytes:

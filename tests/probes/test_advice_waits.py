@@ -53,7 +53,7 @@ def test_no_is_not_held_and_runs_at_once(h200: Accelerator, engine: Any) -> None
 
 
 def test_a_required_probe_holds_the_advice_until_a_machine_has_measured(h200: Accelerator, engine: Any) -> None:
-    agent, advice = FakeAgent(), asked("required")
+    agent, advice = FakeAgent(trusted=True), asked("required")
     advise.run(advice.pk)
     advice.refresh_from_db()
     assert advice.state == "queued" and advice.is_held
@@ -63,6 +63,15 @@ def test_a_required_probe_holds_the_advice_until_a_machine_has_measured(h200: Ac
     assert duties.attend() == 1
     result = answered(advice)
     assert result["probes"]["measured"] == ["h200-sxm"] and "new figures of h200-sxm" in result["probes"]["said"]
+
+
+def test_a_result_that_waits_for_a_second_machine_is_said(h200: Accelerator, engine: Any) -> None:
+    agent, advice = FakeAgent(), asked("required")
+    duties.attend()
+    measures(agent)
+    assert duties.attend() == 1
+    told = answered(advice)["probes"]
+    assert told["measured"] == [] and "1 result waiting for a second machine or a person" in told["said"]
 
 
 def test_two_sweeps_at_the_same_moment_ask_a_machine_once(h200: Accelerator) -> None:
@@ -111,7 +120,7 @@ def test_a_chip_that_the_question_bars_is_not_measured(h200: Accelerator) -> Non
 
 
 def test_a_chip_measured_this_week_is_not_measured_again(h200: Accelerator, engine: Any) -> None:
-    agent = FakeAgent()
+    agent = FakeAgent(trusted=True)
     asked("required")
     duties.attend()
     measures(agent)

@@ -11,6 +11,7 @@ from advisor.models import Advice, Option
 from catalog.loading import append_calibrations
 from catalog.models import Accelerator, Calibration
 from probes import calibrate, results
+from probes.agent import spec as specs
 from probes.models import Result
 from tests import answers, sample_advice
 from tests.probes import samples
@@ -74,7 +75,7 @@ def test_a_newer_file_changes_only_what_no_machine_measured(h200: Accelerator) -
         assert kept.values["sample_bytes_per_logit"] == 30 and kept.basis == "measured"
         assert "probe result" in kept.fitted_on and "a newer file" in kept.fitted_on
     assert Calibration.objects.count() == 4
-    again = calibrate.run(imported(started_at="2026-11-21T12:30:00+00:00").pk)
+    again = calibrate.run(imported(started_at=samples.begun(30)).pk)
     assert again is None  # nothing new is said, and what machines measured is still told from what they did not
 
 
@@ -98,7 +99,8 @@ def test_nothing_is_fitted_from_quarantine_and_a_release_fits(h200: Accelerator)
     assert calibrate.run(result.pk) is not None
 
 
-def test_results_of_another_method_are_not_mixed(h200: Accelerator) -> None:
+def test_results_of_another_method_are_not_mixed(h200: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specs, "METHODS", {"1": "1", "2": "2"})
     calibrate.run(imported().pk)
     slow = [{**e, "time_s": {k: v * 1.2 if k != "n" else v for k, v in e["time_s"].items()}} for e in of_memory()]
     row = calibrate.run(imported(results=slow, suite_version="2").pk)
@@ -136,7 +138,7 @@ def test_a_measurement_that_changes_nothing_asks_nothing_again(h200: Accelerator
     calibrate.run(imported().pk)
     ranks = sample_advice.advice()
     Option.objects.filter(advice=ranks, rank=1).update(accelerator_slug="h200-sxm")
-    assert calibrate.run(imported(started_at="2026-11-21T11:30:00+00:00").pk) is None
+    assert calibrate.run(imported(started_at=samples.begun(30)).pk) is None
     assert not ranks.successors.exists()
 
 

@@ -153,7 +153,7 @@ def test_the_same_result_for_another_job_is_kept_apart(sent: Any) -> None:
 
 def test_a_figure_far_from_all_other_machines_with_this_chip_is_kept_apart(sent: Any) -> None:
     for n in range(4):
-        body = samples.body(samples.document(started_at=f"2026-11-21T09:3{n}:00+00:00"))
+        body = samples.body(samples.document(started_at=samples.begun(n)))
         assert sent(body).json()["state"] == "accepted"
     answer = sent(forged(lambda d: faster(d, "gemm", 0.8))).json()
     assert answer["state"] == "quarantined" and "4 other machines" in answer["reasons"][0]
@@ -168,10 +168,10 @@ def test_the_newest_result_of_each_other_machine_is_what_counts(h200: Accelerato
         document = samples.document()
         faster(document, "gemm", factor)
         Result.objects.create(
-            **common, document=document, suite="full", suite_version=document["suite_version"],
+            **common, document=document, suite="full", suite_version=document["suite_version"], method="1",
             received_at=now - jobs.timedelta(days=age),
         )  # fmt: skip
-    newest = results.peers(h200, None, samples.document())["gemm bf16"]
+    newest = results.peers(h200, None, samples.document()).same_suite["gemm bf16"]
     assert newest == [pytest.approx(0.5 * samples.PEAK["bf16"] * samples.TRUE["matmul_16_fraction"], rel=0.1)]
 
 

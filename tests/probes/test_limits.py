@@ -141,9 +141,9 @@ def test_no_token_is_kept_as_it_was_shown() -> None:
 def test_facts_that_no_database_keeps_are_refused(text: str) -> None:
     token, _ = agents.enrol({})
     agent = FakeAgent(token="none")
-    for facts in ({"a": [text]}, {text: 1}):
+    for n, facts in enumerate(({"a": [text]}, {text: 1})):
         assert agent.register(token, inventory=facts).status_code == 400
-        assert FakeAgent(f"g-{len(facts)}").lease(device=facts).status_code == 400
+        assert FakeAgent(f"g-{n}").lease(device=facts).status_code == 400
     assert agent.register(token).status_code == 201
 
 

@@ -32,7 +32,7 @@ def ran(agent: FakeAgent, **changes: Any) -> Result:
 def two(h200: Accelerator) -> list[Result]:
     agent, other = FakeAgent("gpu-a", labels={"site": "lab"}), FakeAgent("gpu-b")
     device = {"driver": "999.9", "count": 4}
-    found = [ran(agent), ran(other, device=device), ran(agent, started_at="2026-11-22T00:00:00+00:00", duration_s=1e5)]
+    found = [ran(agent), ran(other, device=device), ran(agent, started_at=samples.begun(30), duration_s=1e5)]
     calibrate.run(found[0].pk)
     return found
 

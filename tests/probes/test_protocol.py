@@ -95,7 +95,7 @@ def test_a_rotated_token_works_and_the_former_one_only_five_minutes_more(later: 
     assert agent.lease().status_code == 204
 
 
-@pytest.mark.parametrize("headers", [{"Agent-Protocol": "2"}, {"Agent-Protocol": ""}])
+@pytest.mark.parametrize("headers", [{"Agent-Protocol": "1"}, {"Agent-Protocol": ""}])
 def test_an_unknown_protocol_is_426_with_what_to_do(headers: dict[str, str]) -> None:
     answer = FakeAgent().post("lease", {}, **headers)
     assert answer.status_code == 426 and "agent.pyz" in answer.json()["detail"]
@@ -169,7 +169,9 @@ def test_a_lease_carries_data_and_limits() -> None:
     agent = FakeAgent()
     queued()
     given = agent.lease().json()
-    assert set(given) == {"job_id", "attempt", "spec", "lease_s", "heartbeat_s", "deadline_s"}
+    assert set(given) == {
+        "job_id", "attempt", "nonce", "suite_version", "spec", "lease_s", "heartbeat_s", "deadline_s",
+    }  # fmt: skip
     assert set(given["spec"]) == {"suite", "kinds", "max_s", "max_bytes"}
     assert given["deadline_s"] == 1.5 * 600 + 120
 
@@ -366,6 +368,7 @@ def test_a_result_after_the_last_lost_attempt_is_late_and_the_job_stays_failed(h
     job, attempt = leased(agent)
     Job.objects.update(attempt=3)
     Lease.objects.update(attempt=3)
+    agent.leases[job, 3] = {**agent.leases[job, attempt], "attempt": 3}
     settled(job)
     later(90)
     jobs.sweep()
@@ -386,12 +389,29 @@ def test_a_body_over_the_limit_is_413_and_an_unreadable_one_422_which_ends_the_j
     assert Result.objects.get().state == "rejected"
 
 
-def test_an_agents_clock_does_not_matter(h200: Accelerator) -> None:
+@pytest.mark.parametrize("minutes", [-20 * 60, 64])
+def test_an_agents_clock_that_is_a_little_wrong_does_not_matter(h200: Accelerator, minutes: float) -> None:
     agent = FakeAgent()
     job, attempt = leased(agent)
     settled(job)
-    skewed = samples.body(samples.document(started_at="2031-01-01T00:00:00+00:00"))
+    skewed = samples.body(samples.document(started_at=samples.begun(minutes)))
     assert agent.send(job, attempt, skewed).json()["state"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("started_at", "word"),
+    [("2031-01-01T00:00:00+00:00", "in the future"), ("1970-01-01T00:00:00+00:00", "too long ago")],
+)
+def test_a_result_of_the_future_or_of_long_ago_is_refused_with_what_to_do(
+    h200: Accelerator, started_at: str, word: str
+) -> None:
+    agent = FakeAgent()
+    job, attempt = leased(agent)
+    settled(job)
+    answer = agent.send(job, attempt, samples.body(samples.document(started_at=started_at)))
+    assert answer.status_code == 422 and state(job) == "failed"
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "started_at" and word in error["message"] and "set the machine's clock" in error["message"]
 
 
 def test_a_sweep_takes_nothing_back_that_ended_while_it_waited(

@@ -37,6 +37,7 @@ class Protocol(RuleBasedStateMachine):
         timezone.now = lambda: self.real() + timedelta(seconds=self.moved)  # type: ignore[assignment]
         make_h200()
         self.machines = [self.machine(n) for n in range(3)]
+        self.keys: list[str] = [next(agents.keys(machine)) for machine in self.machines]
         self.held: list[tuple[int, Any, int]] = []  # agent, job, attempt: what each believes to be its own
         self.ended: dict[Any, str] = {}
         self.answers: dict[tuple[Any, int], tuple[str, str]] = {}
@@ -102,13 +103,15 @@ class Protocol(RuleBasedStateMachine):
         n, job, attempt = self.one(pick)
         row = Job.objects.get(pk=job)
         entries = [samples.known(), *samples.memory()]
-        document = samples.document(row.spec, results=entries, started_at=f"2026-01-01T00:00:0{n}+00:00")
+        document = samples.document(row.spec, results=entries, started_at=samples.begun(n))
         document["duration_s"] = 1e6 if forged else document["duration_s"]
         document["host"] = {"job": str(job), "attempt": attempt, "other": other}
         Lease.objects.filter(job_id=job, attempt=attempt).update(leased_at=timezone.now() - timedelta(seconds=999))
         body = samples.body(document)
         try:
-            found = results.receive(self.machines[n], job, attempt, body, samples.digest(body))
+            found = results.receive(
+                self.machines[n], job, attempt, body, samples.digest(body), self.signature(n, job, attempt, body)
+            )
         except results.OtherBody:
             assert self.answers[job, attempt][0] != samples.digest(body)
             return
@@ -116,6 +119,11 @@ class Protocol(RuleBasedStateMachine):
         assert (digest, state) == (samples.digest(body), found.state)
         if forged:
             assert found.state in ("quarantined", "superseded")
+
+    def signature(self, n: int, job: Any, attempt: int, body: bytes) -> str:
+        lease = Lease.objects.get(job_id=job, attempt=attempt)
+        given = {"job_id": job, "attempt": attempt, "nonce": lease.nonce, "spec": lease.job.spec}
+        return samples.signature(self.keys[n], given, body)
 
     @rule(pick=st.integers(0, ROUND))
     def a_person_cancels(self, pick: int) -> None:

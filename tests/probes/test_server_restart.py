@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.supervise import free_port
+from probes.agent import signing
 from tests import services
 from tests.probes import samples
 from tests.soak_agents import MAKE, QUEUE
@@ -19,11 +20,14 @@ class Line:
     """An agent's connection to whatever answers at that port."""
 
     def __init__(self, port: int, token: str) -> None:
-        self.base, self.token = f"http://127.0.0.1:{port}/api/agent/v1/", token
+        self.base = f"http://127.0.0.1:{port}/api/agent/v1/"
+        self.token, _, self.key = token.partition(":")
+        self.given: dict[str, Any] = {}
 
     def send(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         text = json.dumps(body).encode()
-        headers = {"Agent-Protocol": "1", "Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        headers = {"Agent-Protocol": "2", "Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        headers |= {signing.HEADER: samples.signature(self.key, self.given, text)} if method == "PUT" else {}
         headers |= {"Idempotency-Key": samples.digest(text)}
         request = urllib.request.Request(self.base + path, text, headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -51,7 +55,8 @@ def test_a_server_killed_in_the_middle_of_a_job_loses_nothing(world: World) -> N
     world.python("-c", QUEUE, "1")
     port = free_port("127.0.0.1")
     first, line = web(world, port), Line(port, token)
-    status, given = line.send("POST", "lease", {})
+    status, given = line.send("POST", "lease", {"capabilities": {"device": samples.H200}})
+    line.given = given
     assert status == 200
     end(world, first, port)
     job, attempt = f"jobs/{given['job_id']}", given["attempt"]

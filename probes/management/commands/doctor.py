@@ -12,7 +12,7 @@ from advisor import health
 from advisor.celery import app
 from advisor.models import Advice
 from catalog.models import CatalogLoad, Price
-from probes import agents
+from probes import agents, results
 from probes.models import Job, Result
 
 OLD_PRICES = timedelta(days=90)
@@ -81,4 +81,8 @@ def agent_state() -> Finding:
 
 def result_state() -> Finding:
     held = Result.objects.filter(state=Result.State.QUARANTINED).count()
-    return True, "results", f"{held} in quarantine: a person decides on their pages" if held else "none in quarantine"
+    waiting = results.counted().exclude(waiting=[]).count()
+    claims = agents.pending_claims().count()
+    said = f"{held} in quarantine: a person decides on their pages" if held else "none in quarantine"
+    said += f"; {waiting} {results.WAITS}" if waiting else ""
+    return True, "results", said + (f"; {claims} registrations wait for approval (manage.py agents)" if claims else "")

@@ -15,6 +15,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="may be given again")
+        parser.add_argument(
+            "--trust", action="store_true", help="the machine's results count at once, without a second machine"
+        )
         parser.add_argument("--accelerator", help="slug in the catalog, where the device's name does not tell")
 
         parser.add_argument(
@@ -30,7 +33,7 @@ class Command(BaseCommand):
         url = (options["server"] or "").rstrip("/")
         if url and not URL.fullmatch(url):
             raise CommandError(f"--server {url}: give the address of this server, such as https://assay.example")
-        token, _ = agents.enrol(labels, made_by="manage.py")
+        token, _ = agents.enrol(labels, made_by="manage.py", trusted=options["trust"])
         self.stdout.write(build.lines(url, token, build.archive()) if url else token)
 
 

@@ -1,0 +1,34 @@
+"""Which calibrations an answer used, and which of them were undone since: a finished answer itself is never edited."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from catalog.models import Calibration
+
+
+def used(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """[{id, name, measured_on, undone_on, undone_by}]; nothing for answers that do not name them."""
+    named = (result or {}).get("calibrations", [])
+    if not named:
+        return []
+    undos = {row.undoes_id: row for row in Calibration.objects.filter(undoes__in=[c["id"] for c in named])}
+    return [
+        {
+            **calibration,
+            "undone_on": undos[calibration["id"]].created_at.date().isoformat() if calibration["id"] in undos else None,
+            "undone_by": undos[calibration["id"]].made_by if calibration["id"] in undos else "",
+        }
+        for calibration in named
+    ]
+
+
+def words(calibration: Mapping[str, Any]) -> str:
+    """Of one that was undone."""
+    return (
+        f"This answer used calibration {calibration['id']} of {calibration['name']} (measured on "
+        f"{calibration['measured_on']}, undone on {calibration['undone_on']} by {calibration['undone_by']}): ask again."
+    )
+
+
+def undone(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    return [calibration for calibration in used(result) if calibration["undone_on"]]
