@@ -55,8 +55,14 @@ class Document(OneAdvice):
     @extend_schema(
         operation_id="getAdviceDocument",
         summary="A paper for finance: memo.html, memo.md, bill-of-materials.csv, assumptions.csv or cash-flow.csv",
-        parameters=[OpenApiParameter("rank", OpenApiTypes.INT, description="which option; 1 without it")],
-        responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR), **problems(404, 406)},
+        parameters=[
+            OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH, enum=list(DOCUMENTS)),
+            OpenApiParameter("rank", {"type": "integer", "minimum": 1}, description="which option; 1 without it"),
+        ],
+        responses={
+            **{(200, kind): OpenApiResponse(OpenApiTypes.STR) for kind, _ in DOCUMENTS.values()},
+            **problems(404, 406),
+        },
     )
     def get(self, request: Request, pk: Any, name: str) -> HttpResponse:
         found = self.advice(pk)

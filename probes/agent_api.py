@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from advisor.api import StrictJSONParser, problems
 from advisor.body_fields import Text, Whole, YesNo
-from advisor.problems import Conflict, TooLarge
+from advisor.problems import Conflict, TooLarge, Unprocessable
 from probes import agents, intake, jobs, limits, results
 from probes.models import Agent, Result
 
@@ -32,10 +32,6 @@ class UpgradeRequired(exceptions.APIException):
         f"This server speaks agent protocol {PROTOCOL}: send the header Agent-Protocol: {PROTOCOL}. An agent that "
         "speaks another is older or newer than the server; fetch /agent.pyz from it."
     )
-
-
-class Unprocessable(exceptions.ValidationError):
-    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 class AgentToken(BaseAuthentication):

@@ -12,13 +12,13 @@ from rest_framework.response import Response
 
 from advisor import body_fields
 from advisor.api import Pages, StrictJSONParser, problems
-from advisor.problems import Conflict
+from advisor.problems import Conflict, Unprocessable
 from catalog.access import may_change
 from catalog.filters import Whole
 from probes import agents, jobs, results
 from probes.access import StaffChanges
 from probes.agent import spec as specs
-from probes.agent_api import Labels, Unprocessable
+from probes.agent_api import Labels
 from probes.models import Agent, Enrolment, Job, Measurement, Result
 
 

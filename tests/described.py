@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -19,12 +19,15 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
-from advisor import deployment, tokens, workload
+from advisor import deployment, score_files, scoring, tokens, workload
 from advisor.embedding import with_one_vector
+from advisor.engine.estimate import Estimate
 from catalog import models as catalog
+from catalog import scored
 from probes import agents, jobs
-from probes.models import Agent, Job, Result
-from tests import sample_advice
+from probes.models import Result
+from tests import sample_advice, sample_money
+from tests.measured_samples import CATALOG, row
 from tests.probes import samples
 from tests.probes.client import FakeAgent
 
@@ -99,8 +102,9 @@ class Described:
     `answered`: the statuses that each operation gave.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.answered: dict[str, set[int]] = {}
+        score(folder)
         self.ids = seed()
         self.machine = FakeAgent("fuzzed")
         leased(self.machine, self.ids)
@@ -143,9 +147,9 @@ class Described:
     def generated(self, label: str, caller: str, many: int) -> list[str]:
         """The first trouble of each kind among `many` calls that fit the description and as many that do not."""
         found: dict[str, str] = {}
-        for mode, schema in self.schemas.items():
+        for strategy in self.strategies(label):
 
-            @hypothesis.given(case=schema.find_operation_by_label(label).as_strategy(mode))
+            @hypothesis.given(case=strategy)
             @hypothesis.settings(
                 max_examples=many,
                 database=None,
@@ -163,6 +167,12 @@ class Described:
             except hypothesis.errors.Unsatisfiable:
                 pass  # nothing can be wrong with a call that has no parameters
         return list(found.values())
+
+    def strategies(self, label: str) -> list[Any]:
+        """Calls like the description's own examples, calls that fit it, calls that do not."""
+        at = {mode: schema.find_operation_by_label(label) for mode, schema in self.schemas.items()}
+        examples = at[GenerationMode.POSITIVE].get_strategies_from_examples()
+        return [*examples, *(operation.as_strategy(mode) for mode, operation in at.items())]
 
     def covered(self, label: str, caller: str) -> list[str]:
         """The first trouble of each kind at the edges of every parameter and body."""
@@ -184,8 +194,17 @@ def loaded(raw: Json) -> Any:
 # --- rows that calls can name -----------------------------------------------------------------------------------
 
 
+def score(folder: Path) -> None:
+    """A scorecard of one measured row."""
+    estimate = Estimate(fits=1.0, tpot_mean_s=0.012, ttft_mean_s=0.1)
+    rows = scoring.predict([row()], CATALOG, lambda cases: [estimate for _ in cases], {"h100-sxm": "hopper"})
+    score_files.write(rows, {}, {"errors": {}, "intervals": {}}, "abc", folder)
+    scored.load(folder)
+
+
 def seed() -> dict[str, list[Any]]:
-    advices = [sample_advice.advice(state=state) for state in ("done", "queued", "running", "cancelled")]
+    advices = [sample_advice.advice(sample_money.result())]
+    advices += [sample_advice.advice(state=state) for state in ("queued", "running", "cancelled")]
     advices += [sample_advice.advice(state="failed", error="out of memory")]
     job = jobs.request({"suite": "quick"})
     organisation, chip = advices[0].organisation, catalog.Accelerator.objects.get(slug="h200-sxm")
@@ -200,6 +219,7 @@ def seed() -> dict[str, list[Any]]:
     agents.enrol({"rack": "1"})
     return {
         "advice": [str(each.pk) for each in advices],
+        "done": [str(advices[0].pk)],
         "rank": [1, 2, 4],
         "probe-jobs": [str(job.pk)],
         "probe-results": [each.pk for each in results],
@@ -233,7 +253,8 @@ def with_ids(raw: Json, ids: Mapping[str, list[Any]]) -> Json:
             for parameter in operation.get("parameters", ()):
                 if parameter["in"] == "path":
                     at = parts.index("{" + parameter["name"] + "}")
-                    real = ids.get(parameter["name"]) or ids.get(parts[at - 1])
+                    finished = parts[at - 1] == "advice" and parts[at + 1 :] not in ([], ["cancel"])
+                    real = ids.get(parameter["name"]) or ids.get("done" if finished else parts[at - 1])
                     if real:
                         parameter["schema"] = {"enum": real}
     return raw
