@@ -6,7 +6,17 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.demand import Trace, mean_fraction, week_of
@@ -37,6 +47,21 @@ def number_as_mean(written: Any) -> BeforeValidator:
         return {"mean": value} if plain else value
 
     return BeforeValidator(spread, json_schema_input_type=written)
+
+
+def hours_of_grid(values: list[float]) -> list[float]:
+    if len(values) not in (0, 24, 168):
+        message = f"has {len(values)} numbers, not 24 or 168"
+        raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
+    return values
+
+
+GridFactor = Annotated[float, Field(ge=0, le=5)]
+GridCurve = Annotated[
+    list[GridFactor],
+    AfterValidator(hours_of_grid),
+    Field(json_schema_extra={"anyOf": [{"minItems": hours, "maxItems": hours} for hours in (0, 24, 168)]}),
+]
 
 
 class Section(BaseModel):

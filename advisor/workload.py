@@ -19,6 +19,7 @@ from advisor.embedding import unsuited_model, with_one_vector
 from advisor.traffic import (
     Count,
     Fraction,
+    GridCurve,
     Name,
     NotNegative,
     Positive,
@@ -136,21 +137,6 @@ class Constraints(Section):
 
 
 CHOICES = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats", "kv_formats")
-
-
-def hours_of_grid(values: list[float]) -> list[float]:
-    if len(values) not in (0, 24, 168):
-        message = f"has {len(values)} numbers, not 24 or 168"
-        raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
-    return values
-
-
-GridFactor = Annotated[float, Field(ge=0, le=5)]
-GridCurve = Annotated[
-    list[GridFactor],
-    AfterValidator(hours_of_grid),
-    Field(json_schema_extra={"anyOf": [{"minItems": hours, "maxItems": hours} for hours in (0, 24, 168)]}),
-]
 
 
 class Tco(Section):
