@@ -18,9 +18,10 @@ from rest_framework.response import Response
 from advisor import scatter, scorecard
 from advisor.api import Pages, problems
 from advisor.fidelity_report import PEERS, REASONS
+from advisor.problems import Unprocessable
 from advisor.scorecard import Card, Json, Line
 from catalog.export import text
-from catalog.listing import refuse_unknown
+from catalog.listing import refuse_empty, refuse_unknown
 
 Pairs = tuple[tuple[str, str], ...]  # of the address: (name, value)
 LABELS: Mapping[str, str] = {
@@ -195,18 +196,23 @@ PARAMETERS = [
     OpenApiParameter("disputed", OpenApiTypes.STR, enum=["without", "only"], description="Rows that contradict others"),
     OpenApiParameter("id", OpenApiTypes.STR, description=f"Rows by id, comma-separated, at most {MOST_IDS}"),
 ]
-SORT = OpenApiParameter("sort", OpenApiTypes.STR, description="Of the groups: name or a figure, '-' for downwards")
+SORTS = [*COLUMNS, *(f"-{name}" for name in COLUMNS)]
+SORT = OpenApiParameter("sort", OpenApiTypes.STR, enum=SORTS, description="Of the groups; '-' for descending")
 
 
 def asked_rows(request: Request) -> tuple[Card, list[Line]]:
-    """The scorecard and its narrowed rows; 404 without one, 400 for a value that no row has."""
+    """The scorecard and its narrowed rows; 404 without one, 422 for a value that no row has."""
     found = scorecard.card()
     if found is None:
         raise exceptions.NotFound("No scorecard is loaded: run manage.py load_catalog.")
     form = Narrow(request.query_params, found)
-    refuse_unknown(request, {*form.fields, "id", "sort", "limit", "offset", "format"})
+    refuse_unknown(request, {*form.fields, "id", "sort", "limit", "offset", "format"}, repeatable=("id",))
+    refuse_empty(request, ("disputed", "sort"))
+    if (sort := request.query_params.get("sort")) and sort not in SORTS:
+        raise exceptions.ValidationError({"sort": [f"There is no such column; there are {', '.join(COLUMNS)}."]})
     if not form.is_valid():
-        raise exceptions.ValidationError({name: [str(each) for each in errors] for name, errors in form.errors.items()})
+        wrong = {name: [str(each) for each in errors] for name, errors in form.errors.items()}
+        raise exceptions.ValidationError(wrong) if "disputed" in wrong else Unprocessable(wrong)
     return found, scorecard.narrowed(found.lines, form.cleaned_data, ids_of(request.query_params))
 
 
@@ -216,7 +222,7 @@ class Fidelity(views.APIView):
         summary="How far predictions are from measured figures",
         description="Errors over the rows that fit the filters, by group; targets are over all rows.",
         parameters=[*PARAMETERS, SORT],
-        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406)},
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406, 422)},
     )
     def get(self, request: Request) -> Response:
         found, lines = asked_rows(request)
@@ -249,10 +255,10 @@ class FidelityRows(views.APIView):
         summary="The scored rows, measured beside predicted",
         parameters=[
             *PARAMETERS,
-            OpenApiParameter("limit", OpenApiTypes.INT),
-            OpenApiParameter("offset", OpenApiTypes.INT),
+            OpenApiParameter("limit", {"type": "integer", "minimum": 1}),
+            OpenApiParameter("offset", {"type": "integer", "minimum": 0}),
         ],
-        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406)},
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406, 422)},
     )
     def get(self, request: Request) -> Response:
         _, lines = asked_rows(request)

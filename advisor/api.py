@@ -107,8 +107,8 @@ def asked(data: Any) -> dict[str, Any]:
 
 def idempotency_key(request: Request) -> str:
     key = request.headers.get("Idempotency-Key", "")
-    if len(key) > KEY_LENGTH or not key.isprintable():
-        raise exceptions.ParseError(f"Idempotency-Key: at most {KEY_LENGTH} printable characters.")
+    if len(key) > KEY_LENGTH or not (key.isascii() and key.isprintable()):
+        raise exceptions.ParseError(f"Idempotency-Key: at most {KEY_LENGTH} printable ASCII characters.")
     return key
 
 
@@ -128,8 +128,9 @@ class WorkloadSchema(PydanticExtension):
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
         schema = model_json_schema(workload.Spec, ref_template="#/components/schemas/Workload{model}")
-        for name, part in schema.pop("$defs").items():
+        for name, part in without_files(schema.pop("$defs")).items():
             register(auto_schema, f"Workload{name}", part)
+        schema["properties"]["workloads"] = without_text(schema["properties"]["workloads"])
         return schema
 
 
@@ -145,9 +146,29 @@ class DeploymentSchema(PydanticExtension):
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
         schema = model_json_schema(deployment.Deployment, ref_template="#/components/schemas/Deployment{model}")
-        for name, part in schema.pop("$defs").items():
+        for name, part in without_files(schema.pop("$defs")).items():
             register(auto_schema, f"Deployment{name}", part)
         return schema
+
+
+FILES = (("Config", "config"), ("Lengths", "trace"), ("Traffic", "trace"))
+
+
+def without_files(sections: dict[str, Any]) -> dict[str, Any]:
+    """The sections as the API takes them: a path of a file is for the command line alone."""
+    for section, key in FILES:
+        if section in sections:
+            sections[section]["properties"][key] = without_text(sections[section]["properties"][key])
+    return sections
+
+
+def without_text(schema: Any) -> Any:
+    """A schema with no alternative that is a text."""
+    if isinstance(schema, list):
+        return [without_text(each) for each in schema if not (isinstance(each, dict) and each.get("type") == "string")]
+    if isinstance(schema, dict):
+        return {key: without_text(value) for key, value in schema.items()}
+    return schema
 
 
 def register(auto_schema: Any, name: str, schema: dict[str, Any]) -> None:
@@ -158,6 +179,24 @@ def register(auto_schema: Any, name: str, schema: dict[str, Any]) -> None:
 
 def problems(*statuses: int) -> dict[Any, Any]:
     return {(status, CONTENT_TYPE): ProblemSerializer for status in statuses}
+
+
+def plain_nullables(result: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """A JSON column that may be empty: any value, where the generator writes "one of any value and null"."""
+    for schema in result["components"]["schemas"].values():
+        for part in schema.get("properties", {}).values():
+            if part.get("oneOf") == [{}, {"type": "null"}]:
+                del part["oneOf"]
+    return result
+
+
+def workload_alone_or_inside(result: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """A workload may also be sent as {"workload": ...}, as an answer holds it."""
+    for media in result["paths"]["/api/v1/advice"]["post"]["requestBody"]["content"].values():
+        alone = media["schema"]
+        inside = {"type": "object", "properties": {"workload": alone}, "required": ["workload"]}
+        media["schema"] = {"anyOf": [alone, {**inside, "additionalProperties": False}]}
+    return result
 
 
 def document_refusals(result: dict[str, Any], **given: Any) -> dict[str, Any]:
@@ -191,6 +230,7 @@ KEY_PARAMETER = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
+    pattern=f"^[ -~]{{0,{KEY_LENGTH}}}$",
     description=f"At most {KEY_LENGTH} characters; the same key and workload give the same advice again.",
 )
 LOCATION = OpenApiParameter(

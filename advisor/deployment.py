@@ -30,10 +30,18 @@ Entry = TypeVar("Entry")
 MOST_REQUESTS = 100_000  # a closed loop of more is cut: its means do not change, its simulation takes minutes
 
 
+def two_names(schema: dict[str, Any]) -> None:
+    """In the description: `replicas` may be written for `workers`, not beside it."""
+    schema["properties"]["replicas"] = schema["properties"]["workers"] | {"description": "The same as workers"}
+    schema["not"] = {"required": ["workers", "replicas"]}
+
+
 class PoolSpec(Section):
     """`workers` equal replicas of one layout, at most `batch` requests at once on each attention rank."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, populate_by_name=True, json_schema_extra=two_names
+    )
     workers: Annotated[Ways, Field(validation_alias=AliasChoices("workers", "replicas"))] = 1
     tp: Ways = 1
     pp: Ways = 1

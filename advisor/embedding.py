@@ -23,8 +23,8 @@ def with_one_vector(raw: Json) -> Json:
     if raw.get("kind") != EMBEDDING or not isinstance(traffic, Mapping):
         return raw
     given = traffic.get("output_tokens")
-    mean = given.get("mean") if isinstance(given, Mapping) and set(given) <= {"mean", "p95"} else given
-    none = mean is None or isinstance(mean, int | float) and mean == 0
+    figures = list(given.values()) if isinstance(given, Mapping) and "mean" in given else [given]
+    none = given is None or all(isinstance(n, int | float) and not isinstance(n, bool) and n == 0 for n in figures)
     return {**raw, "traffic": {**traffic, "output_tokens": ONE_VECTOR}} if none else raw
 
 

@@ -11,10 +11,12 @@ from typing import Any
 from django.http import Http404
 from django.template.loader import render_to_string
 
+from advisor import markdown as md
 from advisor.bill import CURRENCY
 from advisor.portfolio_money import memo_parts
-from advisor.reading import cell, meeting
+from advisor.reading import meeting
 from advisor.report import figure
+from catalog.export import cell
 
 Json = Mapping[str, Any]
 MOST_OTHERS, MOST_REJECTED, MOST_RISKS, MOST_TURNS = 3, 2, 6, 3
@@ -255,18 +257,18 @@ def tests(result: Json, r: Json) -> list[str]:
 
 def memo_markdown(found: Memo) -> str:
     def listed(title: str, items: Sequence[str]) -> list[str]:
-        return [f"## {title}", "", *(f"- {item}" for item in items), ""] if items else []
+        return [md.heading(2, title), "", *map(md.item, items), ""] if items else []
 
-    money = [f"| {name} | {value} |" for name, value in found.money]
     head = ["## Money", "", "| figure | value (90 % interval) |", "| --- | --- |"]
     return "\n".join(
         [
-            f"# Decision memo: {found.title}", "", found.verdict, "", *([*head, *money, ""] if money else []),
+            md.heading(1, f"Decision memo: {found.title}"), "", md.paragraph(found.verdict), "",
+            *([*head, *map(md.row, found.money), ""] if found.money else []),
             *listed("Ways to pay, and where they meet", found.ways),
             *listed("Considered and not chosen", found.others),
             *listed("Risks", found.risks),
             *listed("Before signing", found.tests),
-            found.dated, "",
+            md.paragraph(found.dated), "",
         ]
     )  # fmt: skip
 

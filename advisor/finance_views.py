@@ -87,7 +87,7 @@ class Document(OneAdvice):
         summary="A document for finance: memo.html, memo.md, bill-of-materials.csv, assumptions.csv or cash-flow.csv",
         parameters=[
             OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH, enum=list(DOCUMENTS)),
-            OpenApiParameter("rank", OpenApiTypes.INT, description="The option; 1 without it"),
+            OpenApiParameter("rank", {"type": "integer", "minimum": 1}, description="The option; 1 without it"),
         ],
         responses={
             **{

@@ -79,7 +79,7 @@ class FileParser(parsers.BaseParser):
         return content
 
 
-RANK = OpenApiParameter("rank", int, OpenApiParameter.PATH)
+RANK = OpenApiParameter("rank", {"type": "integer", "minimum": 1}, OpenApiParameter.PATH)
 CALIBRATION = OpenApiParameter("calibration", bool, description="true: it may be exported as measured rows")
 EXAMPLE = OpenApiExample(
     "vllm bench serve --save-result",
@@ -130,7 +130,7 @@ class LoadTests(views.APIView):
     def post(self, request: Request, pk: Any, rank: int) -> Response:
         option = option_of(pk, rank)
         content = request.data if isinstance(request.data, bytes) else b""
-        wanted = request.query_params.get("calibration", "false").lower()
+        wanted = request.query_params.get("calibration", "false")
         if wanted not in ("true", "false"):
             raise serializers.ValidationError({"calibration": "true or false"})
         try:

@@ -13,6 +13,7 @@ from advisor.advise import hold
 from advisor.load_results import LoadResultError, parse
 from advisor.measured import COLUMNS
 from advisor.models import Advice, LoadTest, Option
+from catalog.export import cell
 
 Json = dict[str, Any]
 SAME_FRACTION = 0.10  # a load further from the predicted one is another load
@@ -264,5 +265,5 @@ def csv_text(rows: Sequence[Mapping[str, str]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue()

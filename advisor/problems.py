@@ -33,6 +33,12 @@ class TooLarge(exceptions.APIException):
     default_detail = "The body is larger than 1 MB."
 
 
+class Unprocessable(exceptions.ValidationError):
+    """Well formed, and yet it names what is not there or contradicts itself."""
+
+    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+
+
 class Conflict(exceptions.APIException):
     status_code = HTTPStatus.CONFLICT
     default_detail = "The state of this advice does not allow it."

@@ -11,6 +11,7 @@ from advisor.engine.choose import SHOWN
 from advisor.engine.encoder import EMBEDDING
 from advisor.mixing import joined
 from advisor.templatetags.units import number, si
+from catalog.export import cell
 
 VIEWS = ("cheapest", "fastest", "simplest", "greenest", "balanced")
 CSV_COLUMNS = (
@@ -312,8 +313,3 @@ def csv_text(result: Mapping[str, Any]) -> str:
     for option in result.get("recommendations") or []:
         writer.writerow(cell(dig(option, column)) for column in CSV_COLUMNS)
     return out.getvalue()
-
-
-def cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets a quote before it."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from advisor import markdown as md
+
 Row = dict[str, Any]
 CLOCK_VALUES = frozenset({"elapsed_s"})
 SIGNIFICANT_DIGITS = 6
@@ -251,28 +253,30 @@ def hosted(result: Row) -> list[str]:
         return []
     first, *rest = hosted_cells(offers)
     said = "Prices and speeds as published, not estimated; the service levels are not verified."
-    table = [markdown_row(first), markdown_row("---" for _ in first), *map(markdown_row, rest)]
+    table = [md.row(first), md.row("---" for _ in first), *map(md.row, rest)]
     return ["## Buying it by the token", "", said, "", *table, ""]
-
-
-def markdown_row(row: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
 def markdown(result: Row, top: int | None = None) -> str:
     """A page to paste: verdict, table, the first plan in full, rejections, sources."""
     shown = result["recommendations"][:top]
-    lines = [f"# {name_of(result)}", "", result["verdict"], ""]
+    lines = [md.heading(1, name_of(result)), "", md.paragraph(result["verdict"]), ""]
     if shown:
         first, *rest = cells(shown)
-        lines += [markdown_row(first), markdown_row("---" for _ in first), *map(markdown_row, rest), ""]
+        lines += [md.row(first), md.row("---" for _ in first), *map(md.row, rest), ""]
         lines += first_in_full(shown[0])
-        lines += [*(f"- {text}" for text in (*views(result), *sureness(result), *near(result))), ""]
+        lines += [*map(md.item, (*views(result), *sureness(result), *near(result))), ""]
     else:
-        lines += [f"- {line.strip()}" for line in nearest(result)] + [""]
-    notes = [f"- {text}" for text in unused(result)]
-    lines += [*parts(result), *mixed(result), *hosted(result)]
-    return "\n".join([*lines, *rejections(result), *([*notes, ""] if notes else []), *sources(result), head(result)])
+        lines += [*map(md.item, nearest(result)), ""]
+    notes = [md.item(text) for text in unused(result)]
+    lines += [*map(listed, (*parts(result), *mixed(result))), *hosted(result)]
+    ending = [*rejections(result), *([*notes, ""] if notes else []), *sources(result), md.paragraph(head(result))]
+    return "\n".join([*lines, *ending])
+
+
+def listed(line: str) -> str:
+    """A line of the terminal's text, of which a list's begin with a dash."""
+    return md.item(line[2:]) if line.startswith("- ") else md.paragraph(line)
 
 
 def rejections(result: Row) -> list[str]:
@@ -286,7 +290,7 @@ def rejections(result: Row) -> list[str]:
     if not rows:
         return []
     head = ["what", "reason", "why", "what would change it"]
-    return ["## Not chosen", "", *(markdown_row(map(str, row)) for row in [head, ["---"] * 4, *rows]), ""]
+    return ["## Not chosen", "", *(md.row(row) for row in [head, ["---"] * 4, *rows]), ""]
 
 
 def name_of(result: Row) -> str:
@@ -312,10 +316,10 @@ def first_in_full(r: Row) -> list[str]:
         ("power (W)", figure(r["watts"])),
         ("bound by", str(r["bound"])),
     ]
-    notes = [f"- {reason}" for reason in r["reasons"]] + [f"- Warning: {warning}" for warning in r["warnings"]]
-    launch = ["```sh", str(r["launch"]["command"]), "```", *ready_lines(r["launch"])]
+    notes = [md.item(text) for text in (*r["reasons"], *(f"Warning: {warning}" for warning in r["warnings"]))]
+    launch = [*md.fenced(str(r["launch"]["command"]), "sh"), *ready_lines(r["launch"])]
     notes += bill_lines(r)
-    return [f"## {r['label']}", "", *map(markdown_row, rows), "", *notes, "", *launch, "", *how_to_run(r)]
+    return [md.heading(2, r["label"]), "", *map(md.row, rows), "", *notes, "", *launch, "", *how_to_run(r)]
 
 
 def how_to_run(r: Row) -> list[str]:
@@ -353,8 +357,8 @@ def how_to_run(r: Row) -> list[str]:
         *section(
             "Frameworks", ["framework", "tokens/s a chip", "TTFT ms", "TPOT ms", "effort", "maturity"], frameworks
         ),
-        *(["### Under the roofs", "", *(f"- {text}" for text in found["roofline"]["sentences"]), ""]),
-        *(["### Pitfalls", "", *(f"- {p['what']}: {p['remedy']}" for p in found["pitfalls"]), ""]),
+        *(["### Under the roofs", "", *map(md.item, found["roofline"]["sentences"]), ""]),
+        *(["### Pitfalls", "", *(md.item(f"{p['what']}: {p['remedy']}") for p in found["pitfalls"]), ""]),
     ]
 
 
@@ -368,7 +372,7 @@ def ratio(value: float | None) -> str:
 def section(title: str, columns: list[str], rows: list[list[str]]) -> list[str]:
     if not rows:
         return []
-    return [f"### {title}", "", *(markdown_row(row) for row in [columns, ["---"] * len(columns), *rows]), ""]
+    return [f"### {title}", "", *(md.row(row) for row in [columns, ["---"] * len(columns), *rows]), ""]
 
 
 def ready_lines(launch: Row) -> list[str]:
@@ -377,9 +381,9 @@ def ready_lines(launch: Row) -> list[str]:
     if flags:
         unknown = f"not found: {', '.join(flags['unknown'])}; " if flags["unknown"] else ""
         state = "Options in the list of" if flags["checked"] else "Options unchecked:"
-        lines += ["", f"{state} {unknown}{flags['source']}."]
+        lines += ["", md.paragraph(f"{state} {unknown}{flags['source']}.")]
     if test:
-        lines += ["", "The predicted load, after load_trace.py:", "", "```sh", test["commands"]["vllm"], "```"]
+        lines += ["", "The predicted load, after load_trace.py:", "", *md.fenced(test["commands"]["vllm"], "sh")]
     return lines
 
 
@@ -404,11 +408,11 @@ def bill_lines(r: Row) -> list[str]:
         ("way to pay", "at", "USD a month", f"net present value, {m['horizon_months']} months", "basis"),
         ["---"] * 5,
     ]
-    return ["", *map(markdown_row, table), "", *map(markdown_row, [*head, *ways])]
+    return ["", *map(md.row, table), "", *map(md.row, [*head, *ways])]
 
 
 def sources(result: Row) -> list[str]:
-    lines = [f"- {source_text(source)}" for source in result["sources"]]
+    lines = [md.item(source_text(source)) for source in result["sources"]]
     return ["## Sources", "", *lines, ""] if lines else []
 
 

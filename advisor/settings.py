@@ -246,6 +246,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
+        "advisor.api.plain_nullables",
+        "advisor.api.workload_alone_or_inside",
         "advisor.api.document_refusals",
     ],
     "SERVE_PERMISSIONS": ["advisor.tokens.Allowed"],

@@ -6,7 +6,17 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.demand import Trace, mean_fraction, week_of
@@ -19,21 +29,48 @@ Positive = Annotated[float, Field(gt=0, le=1e15)]
 NotNegative = Annotated[float, Field(ge=0, le=1e15)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e8)]
-Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
-def number_as_mean(section: Any) -> BeforeValidator:
-    """Lets a section be written as one number: its mean, and by `fill` what else it has."""
+def whole(value: object) -> object:
+    """2.0 is a whole number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(whole)]
+
+
+def number_as_mean(written: Any) -> BeforeValidator:
+    """Lets a section be written as one number: its mean, and by `fill` what else it has; `written`: all its forms."""
 
     def spread(value: object) -> object:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         return {"mean": value} if plain else value
 
-    return BeforeValidator(spread, json_schema_input_type=Annotated[float, Field(gt=0)] | section)
+    return BeforeValidator(spread, json_schema_input_type=written)
+
+
+def hours_of_grid(values: list[float]) -> list[float]:
+    if len(values) not in (0, 24, 168):
+        message = f"has {len(values)} numbers, not 24 or 168"
+        raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
+    return values
+
+
+GridFactor = Annotated[float, Field(ge=0, le=5)]
+GridCurve = Annotated[
+    list[GridFactor],
+    AfterValidator(hours_of_grid),
+    Field(json_schema_extra={"anyOf": [{"minItems": hours, "maxItems": hours} for hours in (0, 24, 168)]}),
+]
 
 
 class Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def whole_where_it_is(cls, value: object) -> object:
+        return whole(value)
 
 
 MOST_P95_OF_MEAN = math.exp(Z95**2 / 2)  # of a log-normal, where sigma is Z95: exp(Z95 sigma - sigma^2 / 2)
@@ -65,11 +102,21 @@ class Lengths(Section):
         return self
 
 
+class NoTokens(Section):
+    """What an embedding generates (embedding.with_one_vector); only the description has this form."""
+
+    mean: Literal[0]
+    p95: Literal[0] = 0
+
+
+PerSecond = Annotated[float, Field(gt=0, le=1e6)]
+
+
 class Rate(Section):
     """Arrivals in requests/s; peak is what must still meet the SLO."""
 
-    mean: Annotated[float, Field(gt=0, le=1e6)]
-    peak: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    mean: PerSecond
+    peak: PerSecond | None = None
 
     @model_validator(mode="after")
     def consistent(self) -> Self:
@@ -106,10 +153,10 @@ TraceRef = Annotated[
 
 
 class Traffic(Section):
-    input_tokens: Annotated[Lengths, number_as_mean(Lengths)] | None = None
-    output_tokens: Annotated[Lengths, number_as_mean(Lengths)] | None = None
+    input_tokens: Annotated[Lengths, number_as_mean(Tokens | Lengths)] | None = None
+    output_tokens: Annotated[Lengths, number_as_mean(Tokens | Literal[0] | Lengths | NoTokens)] | None = None
     trace: TraceRef | None = None  # a path, read by the command line alone, or the text
-    requests_per_s: Annotated[Rate, number_as_mean(Rate)] | None = None
+    requests_per_s: Annotated[Rate, number_as_mean(PerSecond | Rate)] | None = None
     users: Users | None = None
     load_curve: LoadCurve = "flat"
     prefix_cache_hit_rate: Fraction = 0.0

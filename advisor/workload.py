@@ -19,6 +19,7 @@ from advisor.embedding import unsuited_model, with_one_vector
 from advisor.traffic import (
     Count,
     Fraction,
+    GridCurve,
     Name,
     NotNegative,
     Positive,
@@ -26,6 +27,7 @@ from advisor.traffic import (
     Traffic,
     contradictions,
     filled,
+    whole,
 )
 from advisor.workload_errors import explained, unknown
 from advisor.workload_parts import check_parts, parts_into
@@ -124,23 +126,16 @@ class Constraints(Section):
     terms: Annotated[list[Term], Field(min_length=1, max_length=5)] = ["on_demand"]  # of rents that are ranked
     quality: Literal["lossless", "near_lossless", "any"] = "near_lossless"
     # hardware instances of a chip (MIG): told beside a small answer, ranked like the rest, or nothing else
-    partitions: Annotated[Literal["no", "auto", "yes", "required"], BeforeValidator(yes_word)] = "auto"
+    partitions: Annotated[
+        Literal["no", "auto", "yes", "required"],
+        BeforeValidator(yes_word, json_schema_input_type=Literal["no", "auto", "yes", "required"] | bool),
+    ] = "auto"
     max_accelerators: Count | None = None
     max_usd_per_month: Positive | None = None
     site: Site = Site()
 
 
 CHOICES = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats", "kv_formats")
-
-
-def hours_of_grid(values: list[float]) -> list[float]:
-    if len(values) not in (0, 24, 168):
-        message = f"has {len(values)} numbers, not 24 or 168"
-        raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
-    return values
-
-
-GridCurve = Annotated[list[Annotated[float, Field(ge=0, le=5)]], AfterValidator(hours_of_grid)]
 
 
 class Tco(Section):
@@ -215,7 +210,7 @@ def probe_word(value: object) -> object:
 
 
 SWITCH = ("yes", "no")
-Switch = Annotated[Literal["yes", "no"], BeforeValidator(yes_word)]
+Switch = Annotated[Literal["yes", "no"], BeforeValidator(yes_word, json_schema_input_type=Literal["yes", "no"] | bool)]
 
 
 def named_day(value: str) -> str:
@@ -227,6 +222,12 @@ def named_day(value: str) -> str:
 
 
 Day = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date"}), AfterValidator(named_day)]
+
+
+NO_OTHER_NAMES: Any = {"additionalProperties": False}  # pydantic describes names by a pattern, and any others as free
+
+
+CountOrNone = Annotated[int, Field(ge=0, le=10_000_000), BeforeValidator(whole)]
 
 
 class Spec(Section):
@@ -245,13 +246,19 @@ class Spec(Section):
     workloads: Annotated[list[MemberRef], Field(min_length=1, max_length=20)] | None = None
     slo: Slo = Slo()
     constraints: Constraints = Constraints()
-    owned: Annotated[dict[Name, Count], Field(max_length=200)] = {}
-    inventory: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10_000_000)]], Field(max_length=200)] = {}
+    owned: Annotated[dict[Name, Count], Field(max_length=200, json_schema_extra=NO_OTHER_NAMES)] = {}
+    inventory: Annotated[
+        dict[Name, Annotated[int, Field(ge=0, le=10_000_000), BeforeValidator(whole)]],
+        Field(max_length=200, json_schema_extra=NO_OTHER_NAMES),
+    ] = {}
     objective: Literal["cost", "latency", "throughput", "energy", "carbon", "balanced"] = "cost"
     weights: dict[Weight, NotNegative] = {}
     tco: Tco = Field(default_factory=lambda: Tco.model_validate({}))
-    team: dict[Stack, Annotated[int, Field(ge=0, le=5)]] = {}
-    probe: Annotated[Literal["no", "preferred", "required"], BeforeValidator(probe_word)] = "no"
+    team: dict[Stack, Annotated[int, Field(ge=0, le=5), BeforeValidator(whole)]] = {}
+    probe: Annotated[
+        Literal["no", "preferred", "required"],
+        BeforeValidator(probe_word, json_schema_input_type=Literal["no", "preferred", "required"] | Literal[False]),
+    ] = "no"
     prices_as_of: Day | None = None  # prices, discounts and licences as they were known on that day
 
 

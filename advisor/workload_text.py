@@ -182,7 +182,9 @@ def load_value(path: str, value: str) -> Any:
 def past_day(value: str) -> str:
     """A real day that is not ahead; ValueError with the reason and, after it, what is allowed."""
     try:
-        day = datetime.date.fromisoformat(value)
+        day = datetime.datetime.strptime(value, "%Y-%m-%d").date()
+        if value != day.isoformat():  # strptime takes 2026-1-5
+            raise ValueError
     except ValueError:
         raise ValueError("is not a day", "a day such as 2026-10-21") from None
     if day > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):

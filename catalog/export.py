@@ -2,13 +2,16 @@
 
 import csv
 import io
+import re
 from typing import Any
 
 from django.http import HttpResponse, JsonResponse
 from django_tables2 import Table
 
 FORMATS = ("csv", "json")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a text that begins like this would run in a spreadsheet
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # a text that begins like this would run in a spreadsheet
+BREAKS = ("\t", "\r", "\n")  # some spreadsheets begin a new cell here
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 def response(table: Table, name: str, form: str) -> HttpResponse:
@@ -47,6 +50,8 @@ def text(names: list[str], rows: list[list[Any]]) -> str:
 
 
 def cell(found: Any) -> Any:
-    if isinstance(found, list):
-        return "; ".join(map(str, found))
-    return f"'{found}" if isinstance(found, str) and found.startswith(FORMULA) else found
+    """A value for a CSV file; text that a spreadsheet would run as a formula gets a quote before it."""
+    shown = "; ".join(map(str, found)) if isinstance(found, list) else found
+    if not isinstance(shown, str) or NUMBER.fullmatch(shown):
+        return shown
+    return f"'{shown}" if shown.startswith(BREAKS) or shown.lstrip().startswith(FORMULA) else shown

@@ -2,18 +2,22 @@
 
 # mypy: allow-subclassing-any
 
+import re
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import django_filters
 from django import forms
 from django.db.models import Q, QuerySet
 from django.db.models.base import Model
+from drf_spectacular.utils import extend_schema_field
 
 from catalog.fixtures import DTYPES, KINDS, TERMS, UNIT_KINDS
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 
-YES_NO = forms.Select(choices=[("", "Any"), ("true", "Yes"), ("false", "No")])
+MOST = 10**50  # a longer number takes the database minutes
+BOUNDS = {"minimum": -MOST, "maximum": MOST}
 
 
 class Search(django_filters.CharFilter):
@@ -29,16 +33,68 @@ class Search(django_filters.CharFilter):
         return queryset
 
 
+class NumberField(forms.DecimalField):
+    """A number as JSON writes it; Django also takes 5_0 and the digits of other scripts."""
+
+    form, expected = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", "Enter a number such as 80 or 1.5."
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=-MOST, max_value=MOST, **kwargs)
+
+    def to_python(self, value: Any) -> Any:
+        if value and not re.fullmatch(self.form, str(value).strip()):
+            raise forms.ValidationError(self.expected)
+        return super().to_python(value)
+
+
+class WholeField(NumberField):
+    form, expected = r"[+-]?[0-9]{1,51}", "Enter a whole number such as 2024."
+
+
+class DayField(forms.DateField):
+    expected = "Enter a day such as 2026-10-21."
+
+    def to_python(self, value: Any) -> Any:
+        if value and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", str(value).strip()):
+            raise forms.ValidationError(self.expected)
+        try:
+            return super().to_python(value)
+        except forms.ValidationError:
+            raise forms.ValidationError(self.expected) from None
+
+
+@extend_schema_field({"type": "number", **BOUNDS})
+class Number(django_filters.NumberFilter):
+    field_class = NumberField
+
+
+@extend_schema_field({"type": "integer", **BOUNDS})
+class Whole(django_filters.NumberFilter):
+    field_class = WholeField
+
+
+@extend_schema_field({"type": "string", "format": "date"})
+class Day(django_filters.DateFilter):
+    field_class = DayField
+
+
+@extend_schema_field({"type": "boolean"})
+class YesNo(django_filters.TypedChoiceFilter):
+    def __init__(self, **kwargs: Any) -> None:
+        choices = [("", "Any"), ("true", "Yes"), ("false", "No")]
+        super().__init__(choices=choices, coerce=lambda value: value == "true", **kwargs)
+
+
 def choice(values: tuple[str, ...], **rest: object) -> django_filters.ChoiceFilter:
     return django_filters.ChoiceFilter(choices=[(value, value) for value in values], empty_label="Any", **rest)
 
 
-def least(name: str, label: str) -> django_filters.NumberFilter:
-    return django_filters.NumberFilter(field_name=name, lookup_expr="gte", label=f"{label}, at least")
+def least(name: str, label: str, kind: type[django_filters.NumberFilter] = Number) -> django_filters.NumberFilter:
+    return kind(field_name=name, lookup_expr="gte", label=f"{label}, at least")
 
 
 def most(name: str, label: str) -> django_filters.NumberFilter:
-    return django_filters.NumberFilter(field_name=name, lookup_expr="lte", label=f"{label}, at most")
+    return Number(field_name=name, lookup_expr="lte", label=f"{label}, at most")
 
 
 class AcceleratorFilter(django_filters.FilterSet):
@@ -52,11 +108,9 @@ class AcceleratorFilter(django_filters.FilterSet):
     tflops_per_watt_min = least("tflops_per_watt", "TFLOPS/W")
     tdp_watts_max = most("tdp_watts", "TDP, W")
     usd_per_hour_max = most("usd_per_hour_min", "Lowest USD/h")
-    year_min = least("release_year", "Year")
-    served = django_filters.BooleanFilter(label="Runs an open framework", widget=YES_NO)
-    priced = django_filters.BooleanFilter(
-        field_name="usd_per_hour_min", lookup_expr="isnull", exclude=True, label="For rent today", widget=YES_NO
-    )
+    year_min = least("release_year", "Year", Whole)
+    served = YesNo(label="Runs an open framework")
+    priced = YesNo(field_name="usd_per_hour_min", lookup_expr="isnull", exclude=True, label="For rent today")
 
     class Meta:
         model = Accelerator
@@ -73,8 +127,8 @@ class PriceFilter(django_filters.FilterSet):
     region = django_filters.CharFilter()
     term = choice(TERMS)
     usd_per_chip_hour_max = most("usd_per_chip_hour", "USD/h per chip")
-    since = django_filters.DateFilter(field_name="as_of", lookup_expr="gte", label="Not older than")
-    until = django_filters.DateFilter(field_name="as_of", lookup_expr="lte", label="Not newer than")
+    since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
+    until = Day(field_name="as_of", lookup_expr="lte", label="Not newer than")
 
     class Meta:
         model = Price
@@ -85,7 +139,7 @@ class ApiPriceFilter(django_filters.FilterSet):
     search = Search("provider", "name", "model__hf_id")
     model = django_filters.CharFilter(field_name="model__slug", label="Model")
     provider = django_filters.CharFilter()
-    since = django_filters.DateFilter(field_name="as_of", lookup_expr="gte", label="Not older than")
+    since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
 
     class Meta:
         model = ApiPrice
@@ -96,7 +150,7 @@ class ModelFilter(django_filters.FilterSet):
     search = Search("hf_id", "slug", "family", "licence")
     family = django_filters.CharFilter()
     native_dtype = django_filters.CharFilter(label="Published in")
-    context_min = least("max_context_tokens", "Context, tokens")
+    context_min = least("max_context_tokens", "Context, tokens", Whole)
 
     class Meta:
         model = ServedModel

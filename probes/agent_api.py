@@ -8,14 +8,15 @@ from typing import Any, cast
 from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_field
 from rest_framework import exceptions, parsers, permissions, serializers, views
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from advisor.api import StrictJSONParser, problems
-from advisor.problems import Conflict, TooLarge
+from advisor.body_fields import Text, Whole, YesNo
+from advisor.problems import Conflict, TooLarge, Unprocessable
 from probes import agents, intake, jobs, limits, results
 from probes.agent import signing
 from probes.agent.spec import PROTOCOL
@@ -38,10 +39,6 @@ class UpgradeRequired(exceptions.APIException):
 class NotSigned(exceptions.APIException):
     status_code = HTTPStatus.UNPROCESSABLE_ENTITY
     default_detail = "The result is not signed as this lease asks for."
-
-
-class Unprocessable(exceptions.ValidationError):
-    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 class AgentToken(BaseAuthentication):
@@ -93,6 +90,7 @@ class BodyParser(parsers.BaseParser):
 # --- bodies -----------------------------------------------------------------------------------------------------
 
 
+@extend_schema_field({"type": "object"})
 class Facts(serializers.JSONField):
     """A JSON object of bounded size."""
 
@@ -106,21 +104,32 @@ class Facts(serializers.JSONField):
         return super().to_internal_value(data)
 
 
+MOST_LABELS, LABEL_NAME, LABEL_LENGTH = 16, r"[A-Za-z0-9._-]{1,40}", 60
+
+
+@extend_schema_field(
+    {
+        "type": "object",
+        "additionalProperties": {"type": "string", "minLength": 1, "maxLength": LABEL_LENGTH},
+        "propertyNames": {"pattern": f"^{LABEL_NAME}$"},
+        "maxProperties": MOST_LABELS,
+    }
+)
 class Labels(serializers.DictField):
-    child = serializers.CharField(max_length=60)
+    child = Text(max_length=LABEL_LENGTH)
 
     def to_internal_value(self, data: Any) -> Any:
         found = super().to_internal_value(data)
-        if len(found) > 16 or any(not re.fullmatch(r"[A-Za-z0-9._-]{1,40}", name) for name in found):
+        if len(found) > MOST_LABELS or any(not re.fullmatch(LABEL_NAME, name) for name in found):
             raise serializers.ValidationError("at most 16 labels, their names of letters, digits, dots and dashes")
         return found
 
 
 class RegisterBody(serializers.Serializer[Any]):
-    enrolment_token = serializers.CharField(max_length=100)
+    enrolment_token = Text(max_length=100)
     install_id = serializers.RegexField(r"^[A-Za-z0-9_-]{8,80}$")
-    agent_version = serializers.CharField(max_length=40)
-    name = serializers.CharField(max_length=LONGEST_WORD)
+    agent_version = Text(max_length=40)
+    name = Text(max_length=LONGEST_WORD)
     labels = Labels(required=False, default=dict)
     inventory = Facts(required=False, default=dict)
     proof = serializers.RegexField(
@@ -143,16 +152,14 @@ class Registered(serializers.Serializer[Any]):
 
 
 class Capabilities(serializers.Serializer[Any]):
-    backend = serializers.CharField(max_length=20, required=False, allow_null=True)
-    kinds = serializers.ListField(
-        child=serializers.CharField(max_length=40), max_length=100, required=False, allow_null=True
-    )
+    backend = Text(max_length=20, required=False, allow_null=True)
+    kinds = serializers.ListField(child=Text(max_length=40), max_length=100, required=False, allow_null=True)
     device = Facts(required=False, allow_null=True)
 
 
 class LeaseBody(serializers.Serializer[Any]):
     capabilities = Capabilities(required=False)
-    agent_version = serializers.CharField(max_length=40, required=False)
+    agent_version = Text(max_length=40, required=False)
 
 
 class Leased(serializers.Serializer[Any]):
@@ -167,10 +174,10 @@ class Leased(serializers.Serializer[Any]):
 
 
 class HeartbeatBody(serializers.Serializer[Any]):
-    attempt = serializers.IntegerField(min_value=1, max_value=1_000_000)
-    stage = serializers.CharField(max_length=LONGEST_WORD, required=False, allow_blank=True, default="")
-    done = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False, default=0)
-    total = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False, default=0)
+    attempt = Whole(min_value=1, max_value=1_000_000)
+    stage = Text(max_length=LONGEST_WORD, required=False, allow_blank=True, default="")
+    done = Whole(min_value=0, max_value=1_000_000, required=False, default=0)
+    total = Whole(min_value=0, max_value=1_000_000, required=False, default=0)
 
 
 class GoOn(serializers.Serializer[Any]):
@@ -181,9 +188,9 @@ class GoOn(serializers.Serializer[Any]):
 
 
 class FailBody(serializers.Serializer[Any]):
-    code = serializers.CharField(max_length=60)
-    retriable = serializers.BooleanField()
-    log = serializers.CharField(max_length=LOG_BYTES, required=False, allow_blank=True, default="")
+    code = Text(max_length=60)
+    retriable = YesNo()
+    log = Text(max_length=LOG_BYTES, required=False, allow_blank=True, default="")
 
 
 class Received(serializers.Serializer[Any]):
@@ -204,7 +211,12 @@ class Ended(serializers.Serializer[Any]):
 
 HEADER = OpenApiParameter("Agent-Protocol", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True, enum=[PROTOCOL])
 HASH = OpenApiParameter(
-    "Idempotency-Key", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True, description="SHA-256 of the body, hex"
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    required=True,
+    description="SHA-256 of the body, in lower-case hex",
+    pattern="^[0-9a-f]{64}$",
 )
 SIGNATURE = OpenApiParameter(
     signing.HEADER, OpenApiTypes.STR, OpenApiParameter.HEADER, required=True,

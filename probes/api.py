@@ -4,20 +4,23 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
+from django_filters.rest_framework import FilterSet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import decorators, mixins, permissions, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from advisor import body_fields
 from advisor.api import Pages, StrictJSONParser, problems
-from advisor.problems import Conflict
+from advisor.problems import Conflict, Unprocessable
 from catalog.access import may_change
+from catalog.filters import Whole
 from catalog.models import Calibration
 from probes import agents, calibrations, jobs, results
 from probes.access import StaffChanges
 from probes.agent import spec as specs
-from probes.agent_api import Labels, Unprocessable
+from probes.agent_api import Labels
 from probes.models import Agent, Enrolment, Job, Measurement, Result
 
 
@@ -133,24 +136,37 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         read_only_fields = fields
 
 
+class JobFilter(FilterSet):
+    agent = Whole(field_name="agent__id", label="Id of the machine")
+
+    class Meta:
+        model = Job
+        fields = ["state", "agent"]
+
+
 class SpecBody(serializers.Serializer[Any]):
     suite = serializers.ChoiceField(list(specs.SUITE_SECONDS))
-    kinds = serializers.ListField(child=serializers.CharField(max_length=40), required=False, allow_null=True)
-    max_s = serializers.FloatField(required=False, allow_null=True)
-    max_bytes = serializers.IntegerField(required=False, allow_null=True)
-
-
-class OwnAgent(serializers.PrimaryKeyRelatedField[Agent]):
-    """A machine that this caller may see; which those are is asked with each request."""
-
-    def get_queryset(self) -> QuerySet[Agent]:
-        return agents.visible().filter(revoked_at=None)
+    kinds = serializers.ListField(child=body_fields.Text(max_length=40), required=False, allow_null=True)
+    max_s = body_fields.Number(min_value=1, max_value=specs.LONGEST_S, required=False, allow_null=True)
+    max_bytes = body_fields.Whole(
+        min_value=specs.LEAST_BYTES, max_value=specs.MOST_BYTES, required=False, allow_null=True
+    )
 
 
 class JobBody(serializers.Serializer[Any]):
     spec = SpecBody()
     wanted = Labels(required=False, default=dict, help_text="Labels that the machine must carry")
-    agent = OwnAgent(queryset=Agent.objects.none(), required=False, allow_null=True, help_text="This machine only")
+    agent = body_fields.Whole(required=False, allow_null=True, help_text="Id of the only machine that may take it")
+
+
+def machine(pk: int | None) -> Agent | None:
+    """The machine that a job is for; 422 for one that this caller cannot see or that was revoked."""
+    if pk is None:
+        return None
+    found = agents.visible().filter(pk=pk, revoked_at=None).first()
+    if found is None:
+        raise Unprocessable({"agent": [f"There is no machine {pk}, or it was revoked: see /api/v1/agents."]})
+    return found
 
 
 @extend_schema_view(
@@ -160,7 +176,7 @@ class JobBody(serializers.Serializer[Any]):
 class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     serializer_class = JobSerializer
     queryset = Job.objects.none()
-    filterset_fields = ["state", "agent"]
+    filterset_class = JobFilter
 
     def get_queryset(self) -> QuerySet[Job]:
         return jobs.visible().prefetch_related(Prefetch("results", Result.objects.only("job")))
@@ -177,7 +193,7 @@ class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
         asked = body.validated_data
         try:
             job = jobs.request(
-                asked["spec"], asked["wanted"], wanted_agent=asked.get("agent"), requested_by=self.who()[:150]
+                asked["spec"], asked["wanted"], wanted_agent=machine(asked.get("agent")), requested_by=self.who()[:150]
             )
         except specs.SpecError as error:
             raise Unprocessable({"spec": [str(error)]}) from None
@@ -218,6 +234,14 @@ class ResultSerializer(serializers.ModelSerializer[Result]):
         return results.standing(result)
 
 
+class ResultFilter(FilterSet):
+    agent = Whole(field_name="agent__id", label="Id of the machine")
+
+    class Meta:
+        model = Result
+        fields = ["state", "agent", "accelerator__slug", "suite"]
+
+
 class WholeResultSerializer(ResultSerializer):
     measurements = MeasurementSerializer(many=True, read_only=True)
 
@@ -231,7 +255,7 @@ class WholeResultSerializer(ResultSerializer):
 class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     serializer_class = ResultSerializer
     queryset = Result.objects.none()
-    filterset_fields = ["state", "agent", "accelerator__slug", "suite"]
+    filterset_class = ResultFilter
 
     def get_queryset(self) -> QuerySet[Result]:
         return results.visible()

@@ -22,9 +22,40 @@ def test_what_a_list_does_not_know_is_refused_by_name(name: str, asked: str) -> 
     assert [each["field"] for each in refused.json()["errors"]] == [asked.partition("=")[0]]
 
 
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("models", "limit="),
+        ("models", "context_min=0.5"),
+        ("prices", "since="),
+        ("prices", "since=2026-1-5"),
+        ("prices", "since=5/1/2026"),
+        ("prices", "usd_per_chip_hour_max=1_0"),
+        ("accelerators", "year_min=0.5"),
+        ("accelerators", "year_min=" + "9" * 60),
+        ("accelerators", "memory_gib_min=nan"),
+        ("accelerators", "memory_gib_min=٥"),
+        ("accelerators", "served=maybe"),
+        ("accelerators", "dtype="),
+        ("accelerators", "ordering="),
+        ("accelerators", "ordering=name&sort=unknown"),
+        ("accelerators", "kind=gpu&kind=tpu"),
+    ],
+)
+def test_a_value_that_the_description_does_not_allow_is_refused(name: str, asked: str) -> None:
+    refused = get(f"{name}?{asked}")
+    assert refused.status_code == 400 and refused.json()["errors"], refused.content
+
+
+@pytest.mark.parametrize("name", ["probe-jobs", "probe-results"])
+@pytest.mark.parametrize("pk", ["7", "9" * 50, "-" + "9" * 50])
+def test_a_machine_that_is_not_there_has_no_jobs_and_no_results(name: str, pk: str) -> None:
+    assert get(f"{name}?agent={pk}").json()["count"] == 0
+
+
 @pytest.mark.parametrize("asked", ["limit=2&offset=1", "limit=99999", "offset=" + "9" * 30, "ordering=-name"])
 def test_what_it_knows_is_taken(asked: str) -> None:
-    assert get(f"accelerators?{asked}&vendor=nvidia&sort=name&format=json").status_code == 200
+    assert get(f"accelerators?{asked}&vendor=nvidia&search=&served=true&sort=name&format=json").status_code == 200
 
 
 @pytest.mark.parametrize("key", ["ordering", "sort"])

@@ -41,6 +41,19 @@ def test_a_workload_may_be_written_short(schema: dict[str, Any]) -> None:
     assert "number" in kinds
 
 
+def test_a_file_of_the_server_cannot_be_named_in_the_description(schema: dict[str, Any]) -> None:
+    parts = schema["components"]["schemas"]
+    for section, key in (("Config", "config"), ("Lengths", "trace"), ("Traffic", "trace")):
+        described = parts[f"Workload{section}"]["properties"].get(key, {})
+        assert '"type": "string"' not in json.dumps(described).replace('"$ref"', ""), (section, described)
+
+
+def test_sorting_names_the_columns(schema: dict[str, Any]) -> None:
+    parameters = {p["name"]: p for p in schema["paths"]["/api/v1/models"]["get"]["parameters"]}
+    assert {"family", "-family"} <= set(parameters["ordering"]["schema"]["items"]["enum"])
+    assert parameters["limit"]["schema"]["minimum"] == 1
+
+
 def test_yaml_by_name(tmp_path: Path) -> None:
     call_command("export_openapi", str(tmp_path / "openapi.yaml"))
     assert (tmp_path / "openapi.yaml").read_text().startswith("openapi: 3.1")

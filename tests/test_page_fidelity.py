@@ -83,7 +83,7 @@ def test_an_unknown_value_is_told_beside_its_field_and_refused_over_rest(client,
     text = text_of(client, "/fidelity?accelerator=nope")
     assert "nope is not one of the available choices" in text and "5 of 5 rows" in text
     refused = client.get("/api/v1/fidelity?accelerator=nope")
-    assert refused.status_code == 400 and refused.json()["errors"][0]["field"] == "accelerator"
+    assert refused.status_code == 422 and refused.json()["errors"][0]["field"] == "accelerator"
 
 
 def test_groups_are_sorted_by_the_address(client, card):

@@ -46,6 +46,28 @@ def test_a_spec_that_is_not_data_of_the_list_is_refused(spec: dict[str, Any], cl
     assert answer.status_code in (400, 422) and answer.json()["errors"] and not Job.objects.exists()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"spec": {"suite": "quick", "max_s": "60"}},
+        {"spec": {"suite": "quick", "max_s": True}},
+        {"spec": {"suite": "quick", "kinds": [1]}},
+        {"spec": {"suite": "quick"}, "agent": "1"},
+        {"spec": {"suite": "quick"}, "wanted": {"site": 1}},
+        {"spec": {"suite": "quick"}, "wanted": {"no spaces": "x"}},
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_than_described_is_refused_and_not_converted(body: Any, client: Client) -> None:
+    answer = post(client, "probe-jobs", body)
+    assert answer.status_code == 400 and answer.json()["errors"] and not Job.objects.exists()
+
+
+def test_a_whole_number_may_be_written_with_a_point(client: Client) -> None:
+    answer = post(client, "probe-jobs", {"spec": {"suite": "quick", "max_bytes": 2097152.0}})
+    assert answer.status_code == 201 and answer.json()["spec"]["max_bytes"] == 2097152
+
+
 def test_a_result_has_its_measurements_and_rates_that_the_server_computed(client: Client, h200: Accelerator) -> None:
     result = results.import_file(samples.body(samples.document()))
     found = client.get(f"/api/v1/probe-results/{result.pk}").json()

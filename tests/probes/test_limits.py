@@ -153,4 +153,4 @@ def test_a_job_is_queued_only_for_a_machine_of_this_installation(client: Client)
     agent = FakeAgent()
     Agent.objects.update(organisation=Organisation.objects.create(slug="other", name="Other"))
     body = {"spec": {"suite": "quick"}, "agent": agent.pk}
-    assert client.post("/api/v1/probe-jobs", body, content_type="application/json").status_code == 400
+    assert client.post("/api/v1/probe-jobs", body, content_type="application/json").status_code == 422

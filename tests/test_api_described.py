@@ -1,0 +1,42 @@
+"""The API and its description agree: schemathesis calls every operation as three callers, with ids that exist.
+
+`make test` makes a few calls of each kind, the same ones each time; `make soak` many, and every edge of every value.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.described import CALLERS, Described
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+CALLS = int(os.environ.get("ASSAY_API_CALLS", 3))  # of each operation that fit the description, and that do not
+IN_FULL = "ASSAY_API_CALLS" in os.environ
+NEVER_DONE = {  # a generator guesses no enrollment token and no hash
+    "POST /api/agent/v1/register",
+    "PUT /api/agent/v1/jobs/{id}/attempts/{attempt}/result",
+    "POST /api/v1/advice/{id}/options/{rank}/load-tests",
+}
+
+
+@pytest.fixture
+def api(settings: Any, woken: list[str], tmp_path: Path) -> Described:
+    for name in dir(settings):
+        if name.startswith("PROBE_") and name.endswith(("_AGENT", "_ADDRESS", "REFUSALS_PER_MINUTE")):
+            setattr(settings, name, 10**9)
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_THROTTLE_CLASSES": []}
+    return Described(tmp_path)
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_generated_calls_are_answered_as_described(api: Described, caller: str) -> None:
+    found = [text for label in api.labels for text in api.generated(label, caller, CALLS)]
+    if IN_FULL:
+        found += [text for label in api.labels for text in api.covered(label, caller)]
+    assert not found, "\n\n".join(found)
+    if caller == "admin":
+        done = {label for label, statuses in api.answered.items() if any(status < 300 for status in statuses)}
+        missed = set(api.labels) - done - NEVER_DONE
+        assert not missed, sorted(missed)
