@@ -43,7 +43,7 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     assert "serve.sh" in page.content()
     page.go_back()
     page.get_by_role("button", name="Make a link").click()
-    page.locator(".share-row a").click()
+    page.locator('.share-row a[href^="/s/"]').click()
     assert page.get_by_text("4 x H200 SXM in FP8").is_visible()
     assert page.locator("form").count() == 0
 
