@@ -9,18 +9,12 @@ import time
 
 from django.conf import settings
 from django.core.cache import cache
-from django.http import HttpRequest
 from rest_framework import exceptions
 from rest_framework.request import Request
 
+from advisor.client_address import address
+
 WINDOW_S = 60
-
-
-def address(request: Request | HttpRequest) -> str:
-    """Where the call comes from; behind ASSAY_PROXIES proxies, what the outermost of them saw."""
-    passed = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
-    trusted = settings.PROXIES
-    return passed[-trusted] if 0 < trusted <= len(passed) else str(request.META.get("REMOTE_ADDR", ""))
 
 
 def of_address(request: Request) -> None:
