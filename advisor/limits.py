@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_network
 
 from django.conf import settings
 from django.core.cache import cache
@@ -17,6 +16,8 @@ from django.http import HttpRequest, HttpResponse
 from redis.exceptions import RedisError
 from rest_framework import exceptions
 from rest_framework.request import Request
+
+from advisor import client_address
 
 WINDOW_S = 60
 TIGHTEST = "assay.rate_limit"  # in META, which the REST framework's request and Django's share
@@ -51,20 +52,8 @@ class Usage:
 
 
 def address(request: Request | HttpRequest) -> str:
-    """Where the call comes from: behind ASSAY_PROXIES proxies, what the outermost of them saw."""
-    passed = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
-    trusted = settings.PROXIES
-    found = passed[-trusted] if 0 < trusted <= len(passed) else str(request.META.get("REMOTE_ADDR", ""))
-    return network(found) if ":" in found else found
-
-
-def network(text: str) -> str:
-    """The /64 of an IPv6 address: one customer has all of it."""
-    try:
-        found = IPv6Address(text)
-    except ValueError:
-        return text
-    return str(found.ipv4_mapped or ip_network((found, 64), strict=False).network_address)
+    """Where the call comes from, IPv6 by its /64; the text as it came where it is no address."""
+    return client_address.network(request) or client_address.address(request)
 
 
 def count(request: Request | HttpRequest, kind: str, who: str, limit: int) -> None:

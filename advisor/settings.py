@@ -70,6 +70,7 @@ MIDDLEWARE = [
     "advisor.health.answer_probes",  # first: a probe has any Host header, no session, and is never redirected
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "advisor.private_answers.keep_private",
     "csp.middleware.CSPMiddleware",
     "advisor.limits.limit_calls",
     "advisor.refused_early.refuse_long_bodies",
@@ -271,9 +272,14 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
-AXES_FAILURE_LIMIT = 10
+AXES_HANDLER = "advisor.login_limits.Handler"
+AXES_CLIENT_IP_CALLABLE = "advisor.client_address.network"
+AXES_FAILURE_LIMIT = 10  # wrong passwords in an hour of one name from one address
+LOGIN_FAILURES_ADDRESS = 50  # of one address, over all names that never signed in there
+LOGIN_FAILURES_NAME = 100  # of one name, over all addresses where it never signed in
 AXES_COOLOFF_TIME = 1  # hour
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # or whoever goes on guessing keeps the name locked
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]  # read by login_limits.py
 AXES_VERBOSE = False
 
 CONTENT_SECURITY_POLICY = {

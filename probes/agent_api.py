@@ -244,6 +244,8 @@ class AgentView(views.APIView):
         return cast(Agent, self.request.user)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if not hasattr(self, str(request.method).lower()):
+            raise exceptions.MethodNotAllowed(str(request.method))  # whatever protocol it speaks
         if request.headers.get("Agent-Protocol") != PROTOCOL:
             raise UpgradeRequired
         super().initial(request, *args, **kwargs)

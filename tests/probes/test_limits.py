@@ -128,6 +128,12 @@ def test_an_agents_token_polls_and_answers_for_its_own_machine_only() -> None:
         assert answer.status_code == 401
 
 
+def test_a_method_that_is_not_there_is_said_to_be_so_in_any_protocol(client: Client) -> None:
+    for headers in ({}, {"Agent-Protocol": "1"}):
+        answer = client.delete("/api/agent/v1/lease", headers=headers)
+        assert answer.status_code == 405 and "POST" in answer["Allow"]
+
+
 def test_no_token_is_kept_as_it_was_shown() -> None:
     token, row = agents.enrol({})
     agent = FakeAgent()
