@@ -57,12 +57,13 @@ def bought(offer: Offer, instances: float) -> float:
 
 def bill_of(members: Sequence[Member], found: Shared, options: Mapping[Machine, Option]) -> Bill:
     """What the machines cost together; the planner's horizon and discount are those of the first workload."""
-    first, parts, capital = members[0], [], 0.0
+    first, capital = members[0], 0.0
+    parts: list[Part] = []
     a = first.catalog.site_assumptions or first.catalog.assumptions
     for machine, count in found.machines:
         option = options[machine]
         instances = option.instances * count
-        each = option.offer.parts or [Part(name="instances", usd_per_hour=option.offer.usd_per_hour, group="rent")]
+        each = option.offer.parts or (Part(name="instances", usd_per_hour=option.offer.usd_per_hour, group="rent"),)
         whole = at_load(each, instances, 1.0)
         rest = machine.usd_per_hour * count - math.fsum(p.usd_per_hour for p in whole)
         parts += [*whole, Part(name=REST, usd_per_hour=rest, group="running")] if abs(rest) > 1e-9 else whole

@@ -83,4 +83,5 @@ def step_s(costs: Costs, device_s: Value, tokens: Value, sequences: Value, has_p
 
 
 COMPILED = (whole_tiles, grid_index, on_line, linear_s, sequences_s, attention_s, step_s)
-SOURCE = zlib.crc32("".join(map(inspect.getsource, COMPILED)).encode())  # for the guard in stepping.py
+# for the guard in stepping.py
+SOURCE = zlib.crc32("".join(inspect.getsource(function) for function in COMPILED).encode())

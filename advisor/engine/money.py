@@ -188,12 +188,10 @@ def at_load(
     run_fraction: float = 1.0,
 ) -> tuple[Part, ...]:
     """Parts of one instance as those of several, their metered power at this share of the full draw."""
-    metered = {name: power_fraction for name in METERED}
+    each_usd = (p.usd_per_hour * (power_fraction if p.name in METERED else 1.0) for p in parts)
     return tuple(
-        replace(
-            p, usd_per_hour=hour_usd(p.usd_per_hour * metered.get(p.name, 1.0), instances, paid_fraction, run_fraction)
-        )
-        for p in parts
+        replace(p, usd_per_hour=float(hour_usd(usd, instances, paid_fraction, run_fraction)))
+        for p, usd in zip(parts, each_usd, strict=True)
     )
 
 

@@ -107,7 +107,7 @@ class Scored:
         """What it would cost if the instances for the peak were paid this share of the hours."""
         hourly = {p.name for p in self.offer.parts} or {"instances", "interruptions", "cloud services"}
         scaled = total_usd_per_hour([p for p in self.parts if p.name in hourly])
-        return self.usd_per_hour + hour_usd(scaled, 1.0, paid_fraction / self.paid_fraction - 1.0)
+        return self.usd_per_hour + float(hour_usd(scaled, 1.0, paid_fraction / self.paid_fraction - 1.0))
 
     @property
     def bought_instances(self) -> int:
