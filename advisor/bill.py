@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.energy import energy_json
-from advisor.engine.evaluate import best_offers, instances_needed
+from advisor.engine.evaluate import best_offers
 from advisor.engine.money import HOURS_PER_MONTH, Part, life_months, rent_parts, service_usd, total_usd_per_hour
 from advisor.engine.plan import Offer, Workload
 from advisor.engine.search import Catalog, Scored
@@ -26,7 +26,7 @@ from advisor.engine.tco import (
     sizes_under_growth,
     waterfall,
 )
-from advisor.engine.trials import repriced
+from advisor.engine.trials import instances_of, repriced
 from advisor.rounding import number
 
 Json = dict[str, Any]
@@ -211,11 +211,9 @@ def growth_json(taken: Json, bill: Bill, s: Scored, doubled: bool) -> Json | Non
     if not rate or bill.months < 2 or s.offer.held_instances:  # of what is there, only the rest is bought
         return None
     carrying = s.replicas - s.spare_replicas
-    c = s.lane.choice
 
     def instances(size: float) -> float:
-        replicas = np.array(float(round(size * s.replicas)))
-        return float(instances_needed(replicas, c.tp * c.pp * c.dp, s.offer.accelerators, c.pp))
+        return float(instances_of(s, s.offer, round(size * s.replicas)))
 
     spares = 0 if doubled else s.spare_replicas  # as many again grow in step
     sizes = sizes_under_growth(carrying, spares, rate, bill.months)

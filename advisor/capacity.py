@@ -3,15 +3,12 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from advisor.engine.demand import mean_fraction, needed_by_hour
-from advisor.engine.evaluate import instances_needed
 from advisor.engine.money import HOURS_PER_MONTH, present_value
 from advisor.engine.plan import BATCH, OWNED, Offer, Workload
 from advisor.engine.search import Answer, Catalog
 from advisor.engine.site import held, racks_of
-from advisor.engine.trials import Scored
+from advisor.engine.trials import Scored, instances_of
 from advisor.engine.verify import Verified
 from advisor.offers import new_usd_per_accelerator
 from advisor.rounding import number
@@ -118,7 +115,7 @@ def growth(workload: Workload, s: Scored) -> Json | None:
     for month in range(1, months + 1):
         n = max(math.ceil(carrying * (1.0 + rate) ** (month / 12.0) - 1e-9), 1)
         total = n + workload.slo.spares(n)
-        instances = int(instances_needed(np.array(float(total)), size, s.offer.accelerators, c.pp))
+        instances = int(instances_of(s, s.offer, total))
         if total != held[0]:
             steps.append(
                 {

@@ -353,7 +353,6 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
     pool = None if disagg else pool_of(row, run)
     slug, version = framework_of(row)
     ttft_limit_s, tpot_limit_s = limits_of(row)
-    shape = re.fullmatch(r"(\d+)x(\d+)x(\d+)", row.concurrency_or_batch)
     draft = 1 if run.speculative and pool is not None and pool.dp > 1 else run.speculative_tokens
     return Case(
         model_id=row.model_id,
@@ -382,7 +381,6 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
         tpot_limit_s=tpot_limit_s,
         routing_evenness=run.routing_evenness,
         beams=run.beams,
-        kernel_shape=(int(shape[1]), int(shape[2]), int(shape[3])) if shape else None,
         year=count(row.date[:4]),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from advisor.bill import CURRENCY, cents_json, flow_json, parts_json
 from advisor.engine.fleet import Machine
 from advisor.engine.mix import Option
-from advisor.engine.money import HOURS_PER_MONTH, Part, life_months
+from advisor.engine.money import HOURS_PER_MONTH, Part, at_load, life_months
 from advisor.engine.plan import Offer
 from advisor.engine.portfolio import Member, Shared
 from advisor.engine.tco import Bill, flows, net_present_usd
@@ -57,13 +57,14 @@ def bought(offer: Offer, instances: float) -> float:
 
 def bill_of(members: Sequence[Member], found: Shared, options: Mapping[Machine, Option]) -> Bill:
     """What the machines cost together; the planner's horizon and discount are those of the first workload."""
-    first, parts, capital = members[0], [], 0.0
+    first, capital = members[0], 0.0
+    parts: list[Part] = []
     a = first.catalog.site_assumptions or first.catalog.assumptions
     for machine, count in found.machines:
         option = options[machine]
         instances = option.instances * count
-        own = [Part(name=p.name, usd_per_hour=p.usd_per_hour * instances, group=p.group) for p in option.offer.parts]
-        whole = own or [Part(name="instances", usd_per_hour=option.offer.usd_per_hour * instances, group="rent")]
+        each = option.offer.parts or (Part(name="instances", usd_per_hour=option.offer.usd_per_hour, group="rent"),)
+        whole = at_load(each, instances, 1.0)
         rest = machine.usd_per_hour * count - math.fsum(p.usd_per_hour for p in whole)
         parts += [*whole, Part(name=REST, usd_per_hour=rest, group="running")] if abs(rest) > 1e-9 else whole
         capital += option.offer.capital_usd * bought(option.offer, instances)

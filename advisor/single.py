@@ -13,6 +13,7 @@ from advisor.engine import ENGINE_VERSION
 from advisor.engine.case import Case, Pool
 from advisor.engine.encoder import NO_CACHE_TOKENS, batch_capacity_requests_per_s
 from advisor.engine.estimate import Estimate, estimate, offered, prepare
+from advisor.engine.evaluate import offer_usd_per_hour
 from advisor.engine.lane import Lane, Lanes, lanes, take
 from advisor.engine.ledger import decode_ledger, prefill_ledger
 from advisor.engine.model import active_parameters, parameters
@@ -327,7 +328,7 @@ def usd_per_hour(pools: tuple[Pool, ...], offer: Offer) -> float | None:
     if any(p.tp * p.dp > offer.accelerators for p in pools):
         return None
     counts = (instances_needed(np.array(float(p.replicas)), p.chips_per_replica, offer.accelerators) for p in pools)
-    return float(sum(counts)) * offer.usd_per_hour
+    return float(offer_usd_per_hour(offer, float(sum(counts))))
 
 
 def drawn(built: Built, a: Assumptions, concurrency: int, prefill_share: float) -> float:

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from advisor import assemble, deployment
+from advisor.engine.estimate import estimate
 from advisor.management.commands.estimate import model
 
 SCORES = True
@@ -49,6 +52,21 @@ def test_the_json_has_the_fields_of_an_option_and_the_step(run: Run) -> None:
     assert answer["total_tokens_per_s"] == pytest.approx(answer["output_tokens_per_s"] * 6, rel=0.02)
     low, high = answer["interval"]["tpot_ms"]
     assert low < answer["tpot_ms"]["mean"] < high
+
+
+def test_the_scorecard_scores_the_decode_step_that_advice_uses(run: Run) -> None:
+    """llama.cpp has no graphs here; one H100 PCIe wrote 144.5 tokens/s of this model (source gpu_bench_llamacpp)."""
+    name = "meta-llama/Meta-Llama-3-8B"
+    options = "--accelerator h100-pcie --weights q4_k_m --framework llama.cpp --isl 1 --osl 1024 --concurrency 1"
+    answer = said(run, "--model", name, *options.split())
+    step_ms = 1e3 * sum(line["time_s"] for line in answer["step"] if line["phase"] == "decode")
+    assert answer["tpot_ms"]["mean"] == pytest.approx(step_ms, rel=5e-3)
+    stated = {"model": name, "accelerator": "h100-pcie", "weights": "q4_k_m", "framework": "llama.cpp"}
+    fixed = deployment.parse({**stated, "isl": 1, "osl": 1024, "concurrency": 1})
+    built = deployment.fixed(fixed, assemble.resources([name]))
+    scored = estimate(replace(built.case, phase="decode"), built.resources)
+    assert scored.tpot_mean_s * 1e3 == pytest.approx(step_ms, rel=1e-4)
+    assert step_ms == pytest.approx(1e3 / 144.5, rel=0.03)
 
 
 def test_the_cache_of_a_token_is_that_of_the_published_shape(run: Run) -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from .evaluate import instances_needed, scales, week_share
+from . import evaluate
+from .evaluate import scales
 from .plan import Workload
 from .starts import Start
 from .trials import Scored
@@ -12,11 +13,9 @@ from .trials import Scored
 
 def paid_fraction(workload: Workload, s: Scored, cold_start_s: float) -> float:
     """Paid share of a week's hours of the instances for the peak, each started so long before it serves."""
-    c, o = s.lane.choice, s.offer
-    carrying = np.array([float(s.replicas - s.spare_replicas)])
+    c, carrying = s.lane.choice, np.array([float(s.replicas - s.spare_replicas)])
     asked = replace(workload, cold_start_s=cold_start_s)
-    size = c.tp * c.pp * c.dp
-    return float(week_share(asked, carrying, lambda r: instances_needed(r, size, o.accelerators, c.pp))[0])
+    return float(evaluate.paid_fraction(asked, s.offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
 
 
 def gained(workload: Workload, s: Scored, start: Start | None) -> tuple[str, str]:
@@ -25,7 +24,7 @@ def gained(workload: Workload, s: Scored, start: Start | None) -> tuple[str, str
         return "", ""
     now, then = (paid_fraction(workload, s, t) for t in (workload.cold_start_s, start.cold_start_s))
     change = f"an instance serves {start.cold_start_s:.0f} s after it is asked for, not {workload.cold_start_s:.0f} s"
-    saved = (1.0 - then / now) * s.usd_per_hour
+    saved = s.usd_per_hour - s.usd_per_hour_paid(then * s.paid_fraction / now)
     return change, (
         f"paid hours of a week fall from {now:.2%} to {then:.2%} of all, {saved:.3g} USD/h of the mean; tokens/s are "
         f"the same, and a sudden load waits less ({start.source})"

@@ -35,10 +35,11 @@ def prompts_of(arrivals: Array, room: Array, random: Array, clump: Array = 1.0) 
     )
 
 
-def own_prompt_s(load: Load, decodes: Array, prompts: Prompts, sequences: Array) -> Array:
-    """Time of the steps that hold a request's prompt."""
-    filled_s = load.step_s(decodes, prompts.requests_per_step, sequences)
-    last_s = load.step_s(decodes, prompts.last_fraction, sequences)
+def own_prompt_s(load: Load, decodes: Array, prompts: Prompts, sequences: Array, idle: Array = 0.0) -> Array:
+    """Time of the steps that hold a request's prompt; idle: the chance that no step ran before the first of them."""
+    each = idle / (prompts.whole_steps + 1)
+    filled_s = load.step_s(decodes, prompts.requests_per_step, sequences, each)
+    last_s = load.step_s(decodes, prompts.last_fraction, sequences, each)
     return np.where(prompts.whole_steps > 0, prompts.whole_steps * filled_s + last_s, filled_s)
 
 
@@ -58,9 +59,10 @@ def _added_s(
     room: Array,
     arrivals: Array,
     sequences: Array,
+    idle: Array,
 ) -> tuple[Array, Array]:
     """Mean time that prompts add to a step of decodes, and the time of a request's own prompt."""
-    own_s = own_prompt_s(load, decodes, p, sequences)
+    own_s = own_prompt_s(load, decodes, p, sequences, idle)
     spread_s = arrivals * (own_s - (p.whole_steps + 1) * step_s)
     filled = np.maximum(p.requests_per_step, np.minimum(room, 1.0))
     packed_s = arrivals / room * (load.step_s(decodes, filled, sequences) - step_s)
@@ -126,7 +128,7 @@ def _together(
     alone_n = arrivals * (after_first + chunks)
     decode_s = np.where(after_first > 0, load.step_s(alone_n, 0.0, alone_n), 0.0)
     with_n = np.maximum(alone_n - arrivals * chunks / np.maximum(p.prompt_steps_per_step, 1e-30), 0.0)
-    added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n)
+    added_s, own_s = _added_s(load, with_n, decode_s, p, room, arrivals, alone_n, 1 - busy)
     step_s = decode_s + added_s
     tpot_s = decode_s + others * added_s
     rate = arrivals / step_s
@@ -155,7 +157,7 @@ def _alternating(
         p = prompts_of(arrivals, room, float(demand.output_cv2 > 0), clump)
         decodes = arrivals * after_first
         decode_s = np.where(after_first > 0, load.step_s(decodes, 0.0, decodes), 0.0)
-        own_s = own_prompt_s(load, 0.0, p, p.requests_per_step)
+        own_s = own_prompt_s(load, 0.0, p, p.requests_per_step, 1 - busy)
         share = np.minimum(p.prompt_steps_per_step, 1.0)
         added_s = p.prompt_steps_per_step * own_s / (p.whole_steps + 1)
         step_s = (decode_s + added_s) / (1 + share)
@@ -181,7 +183,7 @@ def static_of(load: Load, running: Array, demand: Demand, scheduler: Scheduler, 
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     longest = after_first * (1 + np.sqrt(3 * demand.output_cv2) * (running - 1) / (running + 1))
     steps, first = opening_of(load, running, scheduler)
-    prompt_s = load.step_s(0.0, running / steps, np.maximum(running / steps, 1.0))
+    prompt_s = load.step_s(0.0, running / steps, np.maximum(running / steps, 1.0), 1 / steps)
     decode_s = load.step_s(running, 0.0, running)
     tpot_s = decode_s + (steps - first) * prompt_s / np.maximum(after_first, 1.0)
     rate = running / (steps * prompt_s + longest * decode_s + request_s)

@@ -41,7 +41,6 @@ class Protocol:
 
     kind: str = "steady"
     requests_per_user: float = 10
-    warmup_requests_per_user: float = 0  # requests sent before the measured ones, drained before these start
     length_low_fraction: float = 1.0  # lengths are uniform between these shares of the nominal isl and osl
     length_high_fraction: float = 1.0
     rate_per_s: float | None = None
@@ -81,6 +80,5 @@ class Case:
     tpot_limit_s: float | None = None
     beams: int = 1  # sequences decoded for each request (beam search); one of them is its output
     routing_evenness: float | None = None  # of this router, where it is not one that was trained
-    kernel_shape: tuple[int, int, int] | None = None  # (M, N, K) of the best matrix multiply of a sweep
     source_tokens: float = 0.0  # of an encoder-decoder: what was asked as isl, which is then the decoder's start
     year: int | None = None  # when it was measured: software moves

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .duration import linear_s
 from .layout import HALF, Choice
 from .model import Model, decoder_blocks
 from .plan import Framework
@@ -118,13 +119,13 @@ def drafted(
     decodes = grid if seats is None else np.minimum(grid, max(seats, 1.0))
     wide = (tokens + 1) * decodes + s * (grid - decodes)
     linear = np.vstack(
-        [interpolate(wide, grid, row) + again * np.interp(decodes, grid, row) + head_s for row in times.linear_s]
+        [linear_s(wide, grid, row) + again * linear_s(decodes, grid, row) + head_s for row in times.linear_s]
     )
     again += 1.0
     if own is not None:
         prompts = s * (grid - decodes)
         beside = [
-            tokens * np.interp(decodes, grid, row) + np.where(prompts > 0, interpolate(prompts, grid, row), 0.0)
+            tokens * linear_s(decodes, grid, row) + np.where(prompts > 0, linear_s(prompts, grid, row), 0.0)
             for row in own.linear_s
         ]
         times = with_drafting_model(times, own, tokens)
@@ -155,14 +156,6 @@ def with_drafting_model(times: StepTimes, own: StepTimes, tokens: int) -> StepTi
         prefill_s_per_pair=times.prefill_s_per_pair + own.prefill_s_per_pair,
         window_prefill_s_per_pair=times.window_prefill_s_per_pair + own.window_prefill_s_per_pair,
     )
-
-
-def interpolate(at: np.ndarray, grid: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Linear, going on with the last slope beyond the grid."""
-    inside = np.interp(at, grid, values)
-    slope = (values[-1] - values[-2]) / (grid[-1] - grid[-2])
-    found: np.ndarray = np.where(at > grid[-1], values[-1] + (at - grid[-1]) * slope, inside)
-    return found
 
 
 def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float, own: StepTimes | None = None) -> StepTimes:

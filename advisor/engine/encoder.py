@@ -210,9 +210,9 @@ def batch_latency_p95_s(
     batch = np.ones(rate.shape)
     for _ in range(8):  # prompts of a step are those that come during one
         batch = np.clip(rate * load.step_s(0.0, batch, batch), 1.0, most)
-    step_s, full_s = load.step_s(0.0, batch, batch), load.step_s(0.0, most, most)
-    used = rate * full_s / most
     busy = np.minimum(rate * load.step_s(0.0, 1.0, 1.0), 1.0)
+    step_s, full_s = load.step_s(0.0, batch, batch, 1 - busy), load.step_s(0.0, most, most)
+    used = rate * full_s / most
     near = np.minimum(used, NEARLY_ALL)
     queued_s = full_s * near**4 / (2 * (1 - near))
     latency_s = times.request_s + step_s * (1 + 0.95 * busy) + queued_s

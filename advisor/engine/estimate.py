@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from . import disaggregated
+from . import disaggregated, duration
 from .case import Case, Pool, Protocol
 from .drafting import drafted
 from .encoder import decoding, mean_source_tokens, whole_prompts
@@ -17,7 +17,7 @@ from .layout import HALF, Choice, rate_of, unsupported
 from .model import Model
 from .plan import Framework, Lengths, Quantization
 from .simulate import Simulation, simulate
-from .steptime import BURST, POISSON, STATIC, STEADY, Client, causal_pairs, whole_tiles
+from .steptime import BURST, POISSON, STATIC, STEADY, Array, Client, causal_pairs
 from .verify import scheduler_of
 
 NAN = math.nan
@@ -231,28 +231,26 @@ def _free_pool(
 
 def step_s(built: Lanes, i: int, sequences: float, context_tokens: float) -> float:
     """Seconds of a pure decode step."""
-    t = built.times
-    linear = float(np.interp(whole_tiles(sequences, t.tile_tokens[i]), t.grid_tokens, t.linear_s[i]))
-    per = t.decode_s_per_sequence[i] + t.sample_s_per_sequence[i] + context_tokens * t.decode_s_per_context_token[i]
-    per += min(context_tokens, t.window_tokens[i]) * t.window_s_per_context_token[i]
-    device = linear + sequences * per
-    host = t.host_s[i] + sequences * t.host_s_per_sequence[i]
-    return float(max(device, host) + t.serial_s[i] + sequences * t.serial_s_per_sequence[i])
+    t = take(built.times, np.array([i]))
+    linear_s = duration.linear_s(duration.whole_tiles(sequences, t.tile_tokens), t.grid_tokens, t.linear_s[0])
+    read = sequences * context_tokens, sequences * np.minimum(context_tokens, t.window_tokens)
+    device_s = duration.attention_s(t, duration.sequences_s(t, linear_s, sequences, sequences, 0), *read, 0, 0)
+    return lasting_s(built, i, device_s, sequences, sequences, False)
 
 
 def prefill_s(built: Lanes, i: int, tokens: float) -> float:
-    """Seconds of one step that computes a whole prompt alone."""
-    t = built.times
-    felt = float(whole_tiles(tokens, t.tile_tokens[i]))
-    linear = float(np.interp(felt, t.grid_tokens, t.linear_s[i]))
-    if felt > t.grid_tokens[-1]:
-        linear *= felt / t.grid_tokens[-1]
-    device = linear + causal_pairs(tokens) * t.prefill_s_per_pair[i]
-    device += causal_pairs(tokens, t.window_tokens[i]) * t.window_prefill_s_per_pair[i]
-    device += t.sample_s_per_sequence[i] + t.source_s_per_sequence[i]
-    floor = t.eager_floor_s[i] if tokens > t.graph_max_tokens[i] else t.prompt_floor_s[i]
-    device = max(device, floor + t.prepare_s[i])
-    return float(max(device, t.host_s[i]) + t.serial_s[i])
+    """Seconds of one step that computes a whole prompt alone on an idle server."""
+    t = take(built.times, np.array([i]))
+    linear_s = duration.linear_s(duration.whole_tiles(tokens, t.tile_tokens), t.grid_tokens, t.linear_s[0])
+    pairs = causal_pairs(tokens), causal_pairs(tokens, float(t.window_tokens[0]))
+    device_s = duration.attention_s(t, duration.sequences_s(t, linear_s, 1, 0, 1), 0, 0, *pairs)
+    return lasting_s(built, i, device_s, tokens, 1, True)
+
+
+def lasting_s(built: Lanes, i: int, device_s: Array, tokens: float, sequences: float, prompt: bool) -> float:
+    """`duration.step_s` of one lane: a step of decodes among others, or one of a prompt on an idle server."""
+    times = take(built.times, np.array([i]))
+    return float(np.ravel(duration.step_s(times, device_s, tokens, sequences, prompt, prompt))[0])
 
 
 def idle_s(built: Lanes, i: int) -> float:

@@ -14,7 +14,15 @@ from .encoder import EMBEDDING, batch_capacity_requests_per_s, batch_latency_p95
 from .hardware import Accelerator
 from .lane import Lane, Lanes, fitting, take
 from .memory import Memory
-from .money import HOURS_PER_MONTH, Assumptions, licence_usd_per_hour, total_usd_per_hour, watts_per_chip
+from .money import (
+    HOURS_PER_MONTH,
+    Amount,
+    Assumptions,
+    hour_usd,
+    licence_usd_per_hour,
+    total_usd_per_hour,
+    watts_per_chip,
+)
 from .plan import BATCH, OWNED, Offer, Workload
 from .serving import closed_loop, open_loop
 from .steptime import Demand, Scheduler, StepTimes
@@ -203,6 +211,21 @@ def started_fraction(workload: Workload) -> float:
     return workload.cold_start_s / every_s
 
 
+def run_fraction(workload: Workload, o: Offer, load: Amount) -> Amount:
+    """Of all hours: those that a batch pays what is rented by the hour, at this load and with its starts; else all."""
+    if workload.kind != BATCH or o.term not in BY_THE_HOUR:
+        return 1.0
+    return np.minimum(load + started_fraction(workload), 1.0)
+
+
+def paid_fraction(workload: Workload, o: Offer, carrying: Array, replica_chips: int, stages: int) -> Array:
+    """Of the hours of a week, of the instances for the peak: less than 1 where quiet hours give some back."""
+    if not scales(workload, o):
+        return np.ones(np.shape(carrying))
+    needs = partial(instances_needed, replica_chips=replica_chips, offer_chips=o.accelerators, stages=stages)
+    return week_share(workload, carrying, needs)
+
+
 def scales(workload: Workload, o: Offer) -> bool:
     """Whether instances are given back in quiet hours: where the load has such and the bill goes by the hour."""
     return bool(workload.week) and workload.kind != BATCH and o.term in BY_THE_HOUR
@@ -287,19 +310,12 @@ def best_offers(
             paid = np.ones(1)
             if scales(workload, o):
                 if o.accelerators not in shares:
-                    needs = partial(
-                        instances_needed, replica_chips=stage_chips * stages, offer_chips=o.accelerators, stages=stages
-                    )
-                    shares[o.accelerators] = week_share(workload, carrying[rows], needs)
+                    shares[o.accelerators] = paid_fraction(workload, o, carrying[rows], stage_chips * stages, stages)
                 paid = shares[o.accelerators]
-            cost = instances * (o.usd_per_hour * paid + o.accelerators * licence)
-            if o.held_instances:
-                cost = _with_held(o, instances, cost)
-            cost -= power_saved(
-                o, accelerator, catalog.assumptions, instances, replicas[rows] * stage_chips * stages * load[rows]
-            )
-            if workload.kind == BATCH and o.term in BY_THE_HOUR:
-                cost = cost * np.minimum(load[rows] + started_fraction(workload), 1.0)
+            busy_chips = replicas[rows] * stage_chips * stages * load[rows]
+            saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
+            runs = run_fraction(workload, o, load[rows])
+            cost = offer_usd_per_hour(o, instances, licence, paid, runs) - saved
             first = greenness(workload, o, cost) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
             leading[rows] = np.where(better, first, leading[rows])
@@ -317,12 +333,26 @@ def greenness(workload: Workload, o: Offer, cost: Array) -> Array:
     return np.where(np.isfinite(cost), (o.kgco2e_per_kwh or 1.0) + dear, np.inf)  # unknown: as coal
 
 
-def _with_held(o: Offer, instances: Array, cost: Array) -> Array:
-    """The cost where some of the instances are there already; without an offer to buy, no more than those."""
+def offer_usd_per_hour(
+    o: Offer,
+    instances: Amount,
+    licence_usd_per_chip: Amount = 0.0,
+    paid_fraction: Amount = 1.0,
+    run_fraction: Amount = 1.0,
+) -> Amount:
+    """What an hour of so many instances of an offer costs at full power, their licences included.
+
+    Of instances that are there already only the running cost is paid; where no more can be bought, more are infinitely
+    dear.
+    """
+    cost = hour_usd(o.usd_per_hour, instances, paid_fraction, run_fraction)
+    cost = cost + hour_usd(o.accelerators * licence_usd_per_chip, instances, 1.0, run_fraction)
     if o.term == OWNED:
-        return np.where(instances <= o.held_instances, cost, np.inf)
+        return np.where(instances <= o.held_instances, cost, np.inf) if o.held_instances else cost
+    if not o.held_instances:
+        return cost
     saved = o.usd_per_hour - total_usd_per_hour(o.held_parts)
-    return np.asarray(cost - np.minimum(instances, o.held_instances) * saved)
+    return cost - hour_usd(saved, np.minimum(instances, o.held_instances))
 
 
 def power_saved(o: Offer, chip: Accelerator, a: Assumptions, instances: Array, busy_chips: Array) -> Array:
@@ -380,19 +410,25 @@ def estimated_excess(workload: Workload, table: Table) -> Array:
     return np.where(serves, latency_excess(workload, table.ttft_p95_s, table.tpot_p95_s), np.inf)
 
 
-def latency_excess(workload: Workload, ttft_p95_s: Array, tpot_p95_s: Array) -> Array:
-    """The worst of these latencies over its limit; 0 where nothing is limited."""
+def latency_excess(
+    workload: Workload, ttft_p95_s: Array | float, tpot_p95_s: Array | float, e2e_p95_s: Array | float | None = None
+) -> Array:
+    """The worst of these latencies over its limit, for estimates and simulations alike; 0 where nothing is limited.
+
+    Without `e2e_p95_s` a request is taken to last its slow first token and a long answer at its slow pace.
+    """
     slo, limit = workload.slo, tpot_limit_s(workload)
-    worst = np.zeros(ttft_p95_s.shape)
+    worst = np.zeros(np.shape(ttft_p95_s))
     if slo.ttft_p95_s is not None:
         worst = np.maximum(worst, ttft_p95_s / slo.ttft_p95_s)
     if limit is not None:
         worst = np.maximum(worst, tpot_p95_s / limit)
     if slo.e2e_p95_s is not None:
         after_first = workload.output_tokens.p95_tokens - 1
-        e2e_s = ttft_p95_s + (tpot_p95_s * after_first if after_first > 0 else 0.0)
-        worst = np.maximum(worst, e2e_s / slo.e2e_p95_s)
-    return worst
+        if e2e_p95_s is None:
+            e2e_p95_s = ttft_p95_s + (tpot_p95_s * after_first if after_first > 0 else 0.0)
+        worst = np.maximum(worst, e2e_p95_s / slo.e2e_p95_s)
+    return np.asarray(worst)
 
 
 def affordable(workload: Workload, table: Table) -> Array:

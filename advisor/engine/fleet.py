@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from .money import hour_usd
+
 TIME_LIMIT_S = 5.0
 NEVER = 0.0  # requests/s of a unit that cannot do a job
 SAME_FRACTION = 1e-6  # plans this close in cost are the same
@@ -285,8 +287,8 @@ def _cost(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], peri
     for u, unit in enumerate(units):
         if machines[unit.machine_index].hourly:
             for t, period in enumerate(periods):
-                cost[at.running(u, t)] = (
-                    machines[unit.machine_index].usd_per_hour * period.week_fraction / unit.replicas
+                cost[at.running(u, t)] = hour_usd(
+                    machines[unit.machine_index].usd_per_hour, 1 / unit.replicas, 1.0, period.week_fraction
                 )
     return cost
 

@@ -1,20 +1,23 @@
 """The ledger of one step: which operator takes how long, moves and multiplies how much, and what it waits for."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 
+from . import duration
 from .adapters import adapter_operators
 from .encoder import EMBEDDING, cross_read, source_operators
-from .estimate import prefill_s, step_s
+from .estimate import lasting_s, prefill_s, step_s
 from .lane import Lanes
 from .memory import kv_bytes_per_sequence
 from .model import Attention, LatentAttention, Model, Recurrent, decoder_blocks
 from .plan import Workload
 from .step import Array, AttentionCost, Layouts, Operator, attention_cost, linear_operators
-from .steptime import causal_pairs, whole_tiles
+from .steptime import causal_pairs
+
+ROUNDING_S = 1e-12  # what sums of seconds may be off by
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,16 +67,24 @@ def _ledger(
     model: Model, built: Lanes, index: int, phase: str, tokens: float, sequences: float, context: float
 ) -> list[Line]:
     x = built.layouts.one(index)
-    lines = list(_linear(model, x, phase, float(whole_tiles(tokens, built.times.tile_tokens[index]))))
+    lines = list(_linear(model, built, index, phase, tokens))
     lines.append(attention_line(model, x, attention_cost(model, x), phase, sequences, context))
-    lines += source_lines(model, x, phase, sequences, built.source_tokens[index : index + 1])
+    sources = list(source_lines(model, x, phase, sequences, built.source_tokens[index : index + 1]))
+    lines += [*sources, adapter_line(built, index, phase, sources)]
     sampled_s = sequences * float(built.times.sample_s_per_sequence[index])
     moved = sampled_s * float(x.memory_bytes_per_s[0])
     lines.append(Line(phase=phase, operator="sampling", time_s=sampled_s, flops=0.0, bytes=moved, bound="memory"))
     device_s = sum(line.time_s for line in lines)
-    waited_s = step_host_s(built, index, phase, tokens, sequences, device_s) - device_s
+    waited_s = lasting_s(built, index, np.array([device_s]), tokens, sequences, phase == "prefill") - device_s
     lines.append(Line(phase=phase, operator="host", time_s=waited_s, flops=0.0, bytes=0.0, bound="host"))
     return sorted((line for line in lines if line.time_s > 0), key=lambda line: -line.time_s)
+
+
+def adapter_line(built: Lanes, index: int, phase: str, sources: Iterable[Line]) -> Line:
+    """The mean wait for a request's adapter from the host's memory, once, with its prompt."""
+    fetched_s = float(built.times.source_s_per_sequence[index]) - sum(line.time_s for line in sources)
+    fetched_s = fetched_s if phase == "prefill" and fetched_s > ROUNDING_S else 0.0
+    return Line(phase=phase, operator="adapters/fetch", time_s=fetched_s, flops=0.0, bytes=0.0, bound="communication")
 
 
 def source_lines(model: Model, x: Layouts, phase: str, sequences: float, source_tokens: Array) -> Iterator[Line]:
@@ -89,9 +100,24 @@ def source_lines(model: Model, x: Layouts, phase: str, sequences: float, source_
     yield Line(phase=phase, operator="cross_attention/kv_read", time_s=time_s, flops=flops, bytes=moved, bound=bound)
 
 
-def _linear(model: Model, x: Layouts, phase: str, tokens: float) -> Iterator[Line]:
-    m = np.array([max(tokens, 1.0)])
-    return _together(phase, chain(linear_operators(model, x, m), adapter_operators(model, x, m)))
+def _linear(model: Model, built: Lanes, index: int, phase: str, tokens: float) -> Iterator[Line]:
+    return _together(phase, linear_operators_at(model, built, index, np.array([tokens])))
+
+
+def linear_operators_at(model: Model, built: Lanes, index: int, tokens: Array) -> Iterator[Operator]:
+    """Operators that depend on a step's tokens, for (K,) of them: times interpolated as a step's, so that they add up.
+
+    FLOPs and bytes are those of the tokens themselves.
+    """
+    x, grid = built.layouts.one(index), built.times.grid_tokens
+    felt = np.maximum(duration.whole_tiles(tokens, built.times.tile_tokens[index]), grid[0])
+    i = duration.grid_index(felt, grid)
+    low, high, count = grid[i], grid[i + 1], len(tokens)
+    at = np.concatenate([felt, low, high])
+    for op in chain(linear_operators(model, x, at), adapter_operators(model, x, at)):
+        time_s, flops, moved = (np.broadcast_to(v, (1, len(at)))[0] for v in (op.time_s, op.flops, op.bytes))
+        line_s = duration.on_line(felt, low, high - low, time_s[count : 2 * count], time_s[2 * count :])
+        yield replace(op, time_s=line_s, flops=flops[:count], bytes=moved[:count])
 
 
 def _together(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:
@@ -161,13 +187,3 @@ def _attention_flops(model: Model, tp: float, phase: str, context: float) -> flo
 def _latent_width(mixer: LatentAttention, phase: str) -> int:
     expanded = mixer.nope_dim + mixer.rope_dim + mixer.v_dim
     return expanded if phase == "prefill" else 2 * mixer.kv_rank + mixer.rope_dim
-
-
-def step_host_s(built: Lanes, index: int, phase: str, tokens: float, sequences: float, device_s: float) -> float:
-    """The whole step: the device, or the host where it is slower, and what neither can hide."""
-    t, many = built.times, sequences if phase == "decode" else 0.0
-    if phase == "prefill":
-        floor = t.eager_floor_s if tokens > t.graph_max_tokens[index] else t.prompt_floor_s
-        device_s = max(device_s, float(floor[index] + t.prepare_s[index]))
-    host_s = float(t.host_s[index] + many * t.host_s_per_sequence[index])
-    return max(device_s, host_s) + float(t.serial_s[index] + many * t.serial_s_per_sequence[index])

@@ -23,8 +23,8 @@ from .evaluate import (
     instances_needed,
     latency_excess,
     licence_of,
+    offer_usd_per_hour,
     served,
-    tpot_limit_s,
 )
 from .fit import weighted_quantile
 from .fleet import Fleet, Job, Limits, Machine, Unit, cheapest
@@ -247,7 +247,8 @@ def _machines(
         replicas = max(instances * offer.accelerators // chips, 1)
         while int(instances_needed(np.array(float(replicas)), chips, offer.accelerators, c.pp)) > instances:
             replicas -= 1
-        usd = instances * (offer.usd_per_hour + offer.accelerators * licence_of(catalog, lane))
+        plain = replace(offer, held_instances=0)  # a machine among others: which of them are held, the fleet decides
+        usd = float(offer_usd_per_hour(plain, instances, licence_of(catalog, lane)))
         yield Option(
             row=row,
             columns=columns,
@@ -399,14 +400,10 @@ def _p95(parts: Sequence[Simulation], weights: Sequence[float], metric: str) -> 
 
 def _excess(workload: Workload, parts: Sequence[Simulation], weights: Sequence[float]) -> float:
     """How far beyond its limits; 1: on the limit. A request that is turned away is beyond all."""
-    slo, limit = workload.slo, tpot_limit_s(workload)
     if any(p.rejected_requests > 0.001 * PART_REQUESTS for p in parts):
         return math.inf
-    return max(
-        _p95(parts, weights, "ttft_s") / slo.ttft_p95_s if slo.ttft_p95_s else 0.0,
-        _p95(parts, weights, "tpot_s") / limit if limit else 0.0,
-        _p95(parts, weights, "e2e_s") / slo.e2e_p95_s if slo.e2e_p95_s else 0.0,
-    )
+    p95 = (_p95(parts, weights, metric) for metric in ("ttft_s", "tpot_s", "e2e_s"))
+    return float(latency_excess(workload, *p95))
 
 
 def _mix(

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Amount = Any  # a number or an array that broadcasts with the candidates
 HOURS_PER_MONTH = 730.0
 HOURS_PER_YEAR = 8760.0
 JOULES_PER_KWH = 3.6e6
@@ -169,11 +171,27 @@ def rent_parts(usd_per_hour: float, term: str, a: Assumptions) -> tuple[Part, ..
     )
 
 
-def at_load(parts: Sequence[Part], instances: float, power_fraction: float) -> tuple[Part, ...]:
+def hour_usd(each_usd: Amount, instances: Amount, paid_fraction: Amount = 1.0, run_fraction: Amount = 1.0) -> Amount:
+    """Mean cost of an hour: `each_usd` for each instance.
+
+    paid_fraction: of the hours of a week that the instances for the peak are paid, where quiet hours give some back.
+    run_fraction: of all hours that a batch takes, where its instances are given back after each run.
+    """
+    return each_usd * instances * paid_fraction * run_fraction
+
+
+def at_load(
+    parts: Sequence[Part],
+    instances: float,
+    power_fraction: float,
+    paid_fraction: float = 1.0,
+    run_fraction: float = 1.0,
+) -> tuple[Part, ...]:
     """Parts of one instance as those of several, their metered power at this share of the full draw."""
+    each_usd = (p.usd_per_hour * (power_fraction if p.name in METERED else 1.0) for p in parts)
     return tuple(
-        replace(p, usd_per_hour=p.usd_per_hour * instances * (power_fraction if p.name in METERED else 1.0))
-        for p in parts
+        replace(p, usd_per_hour=float(hour_usd(usd, instances, paid_fraction, run_fraction)))
+        for p, usd in zip(parts, each_usd, strict=True)
     )
 
 

@@ -15,7 +15,7 @@ from .choose import Figures, Scale, objective, weighed
 from .encoder import EMBEDDING
 from .plan import BATCH, Workload
 from .steptime import Z95
-from .trials import Scored, excess
+from .trials import Scored, excess, resized_usd_per_hour
 from .verify import SEED
 
 Array = np.ndarray
@@ -65,7 +65,7 @@ def drawn(workload: Workload, scale: Scale, s: Scored, speed: Array, price: Arra
     latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
     known = weighed(workload, scale)
     return Figures(
-        usd_per_hour=s.usd_per_hour * share * price,
+        usd_per_hour=resized_usd_per_hour(workload, s, share * s.replicas, share) * price,
         tpot_p95_s=latency_s * log_normal(spread.latency_fraction, -z),
         watts=s.watts * share,
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from .candidates import offers_for
-from .evaluate import HEADROOM_FRACTION, demand_of, instances_needed, latency_excess, licence_of
+from .evaluate import HEADROOM_FRACTION, demand_of, instances_needed, latency_excess, licence_of, offer_usd_per_hour
 from .fleet import Limits
 from .hardware import Accelerator, Partition, cut_into
 from .lane import Lane, lanes, take
@@ -426,8 +426,8 @@ def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], is
     best, instances, usd = None, 0, math.inf
     for o in offers:
         count = int(instances_needed(np.array(float(len(cards))), 1, o.accelerators))
-        if count * (o.usd_per_hour + o.accelerators * licence) < usd:
-            best, instances, usd = o, count, count * (o.usd_per_hour + o.accelerators * licence)
+        if (cost := float(offer_usd_per_hour(o, count, licence))) < usd:
+            best, instances, usd = o, count, cost
     reason = "" if best else f"no offer of {a.name} is allowed to every workload"
     return Packed(
         accelerator=a,

@@ -5,17 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .adapters import adapter_operators
 from .encoder import EMBEDDING
-from .estimate import prefill_s
+from .estimate import lasting_s, prefill_s
 from .hardware import Accelerator
 from .lane import Lanes
-from .ledger import Line, attention_line, context_tokens, prompt_tokens, source_lines, step_host_s
+from .ledger import Line, adapter_line, attention_line, context_tokens, linear_operators_at, prompt_tokens, source_lines
 from .model import Model
 from .money import Assumptions, Draw, kernel_fraction
 from .plan import BATCH, Workload
-from .step import Array, Layouts, attention_cost, linear_operators
-from .steptime import whole_tiles
+from .step import Array, Layouts, attention_cost
 
 TALKS = "communication"
 LEAST_REQUESTS = 1e-9
@@ -29,11 +27,8 @@ def step_fractions(
     The lines are those of the two ledgers, in one pass: `prompt` tokens alone; `sequences` requests of this `context`.
     """
     x = built.layouts.one(index)
-    m = whole_tiles(np.array([max(prompt, 1.0), max(sequences, 1.0)]), built.times.tile_tokens[index])
-    operators = [*linear_operators(model, x, m), *adapter_operators(model, x, m)]
-    time_s, flops, moved = np.empty((3, len(operators), 2))
-    for k, op in enumerate(operators):
-        time_s[k], flops[k], moved[k] = op.time_s, op.flops, op.bytes
+    operators = list(linear_operators_at(model, built, index, np.array([prompt, sequences])))
+    time_s, flops, moved = (np.array([getattr(op, name) for op in operators]) for name in ("time_s", "flops", "bytes"))
     drawn = _drawn(draw, x, x.matmul_flops_per_s, time_s, flops, moved)
     talks = np.array([op.bound == TALKS for op in operators])
     drawn[talks] = draw.kernel_fraction
@@ -42,15 +37,15 @@ def step_fractions(
     for k, (phase, tokens, n, length) in enumerate(
         (("prefill", prompt, 1.0, prompt), ("decode", sequences, sequences, context))
     ):
-        lines = [
-            attention_line(model, x, cost, phase, n, length),
-            *source_lines(model, x, phase, n, built.source_tokens[index : index + 1]),
-        ]
+        sources = list(source_lines(model, x, phase, n, built.source_tokens[index : index + 1]))
+        lines = [attention_line(model, x, cost, phase, n, length), *sources]
+        fetched_s = adapter_line(built, index, phase, sources).time_s
         sampled_s = n * float(built.times.sample_s_per_sequence[index])
         busy_s = [*time_s[:, k], *(line.time_s for line in lines), sampled_s]
         shares = [*drawn[:, k], *(_line(draw, x, line) for line in lines)]
         shares.append(float(kernel_fraction(draw, 1.0, 0.0)))
-        whole_s = step_host_s(built, index, phase, tokens, n, math.fsum(busy_s))
+        device_s = np.array([math.fsum(busy_s) + fetched_s])
+        whole_s = lasting_s(built, index, device_s, tokens, n, phase == "prefill")
         used = math.fsum(s * share for s, share in zip(busy_s, shares, strict=True))
         waited_s = max(whole_s - math.fsum(busy_s), 0.0)
         found.append((used + waited_s * draw.waiting_fraction) / (math.fsum(busy_s) + waited_s))

@@ -29,6 +29,7 @@ class Costs(NamedTuple):
     eager_floor_s: float
     prompt_floor_s: float
     tile_tokens: int
+    prepare_s: float
     block_tokens: int
     total_blocks: int
     request_s: float

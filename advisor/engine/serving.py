@@ -151,7 +151,7 @@ def _rounds(
         load, running, demand, scheduler, request_s, np.clip(clump, 1.0, running)
     )
     overlap = 0.0 if scheduler.policy == PREFILL_FIRST else 1.0
-    filled_s = load.step_s(overlap * np.minimum(running, after_first) / 2, running / steps, running)
+    filled_s = load.step_s(overlap * np.minimum(running, after_first) / 2, running / steps, running, 1 / steps)
     lag = np.clip(running - 1, 0.0, 1.0) * (scheduler.asynchronous + np.ceil(request_s / np.maximum(decode_s, 1e-9)))
     clumped_s = (tpot_s - decode_s) * np.maximum(dense * after_first / running - 1, 0.0) * (1 - 1 / steps)
     later_s = first_s + np.where(full, 0.0, lag * clumped_s)
@@ -272,7 +272,8 @@ def _open_answer(asked: _Asked, gap: _Gap) -> OpenLoop:
     load, rate, after_first, separate = asked.load, asked.rate, asked.after_first, asked.separate
     tpot_s, decode_s, filled_s, asynchronous = gap.tpot_s, gap.decode_s, gap.filled_s, asked.scheduler.asynchronous
     beside = np.zeros(rate.shape) if separate else gap.decodes - 1
-    own_s = own_prompt_s(load, beside, gap.prompts, beside + 1)
+    idle = np.exp(-rate * (after_first * tpot_s + filled_s))
+    own_s = own_prompt_s(load, beside, gap.prompts, beside + 1, idle)
     prompts = rate * tpot_s / gap.prompts.requests_per_step
     prompts = np.minimum(prompts / (1 + prompts) if separate else prompts, 1.0)
     step_s = (1 - prompts) * decode_s + prompts * filled_s

@@ -13,6 +13,7 @@ from .encoder import EMBEDDING
 from .evaluate import Table, estimated_excess, evaluate, tpot_limit_s
 from .hardware import Accelerator, Partition, cut_into
 from .lane import Lane, lanes
+from .money import hour_usd
 from .plan import BATCH, Workload
 from .search import Answer, search
 from .trials import Scored, Trials
@@ -46,7 +47,7 @@ class Merged:
         if self.each is None:
             return math.nan
         used = self.each.chips / (self.each.instances * self.each.offer.accelerators)
-        return self.count * self.each.usd_per_hour * used
+        return float(hour_usd(self.each.usd_per_hour, self.count * used))
 
     @property
     def packed_usd_per_hour(self) -> float:

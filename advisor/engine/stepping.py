@@ -6,13 +6,24 @@ from functools import partial
 import numpy as np
 from numba import njit
 
+from . import duration
 from .server import FIELDS, Costs, Requests, Rules, Server, Totals, server_of
 from .steptime import POLICIES
 
-if FIELDS != 0xC9827C92:  # numba keeps what it compiled by this file alone: other fields, another number here
-    raise ImportError(f"the fields of server.py have changed: write {FIELDS:#x} here, so that all is compiled anew")
+# numba reuses what it compiled until this file changes: other fields or another formula need other numbers here
+if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0x589E4536):
+    raise ImportError(
+        "the fields of server.py or the formula of duration.py have changed: write "
+        f"({FIELDS:#x}, {duration.SOURCE:#x}) in stepping.py, so that numba recompiles"
+    )
 # Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
 compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
+_whole_tiles, _grid_index, _on_line = (
+    compiled()(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
+)
+_sequences_s, _attention_s, _lasting_s = (
+    compiled()(f) for f in (duration.sequences_s, duration.attention_s, duration.step_s)
+)
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)  # in `totals`; the next: in `state`
@@ -26,17 +37,11 @@ def _blocks(tokens: int, block_tokens: int) -> int:
 
 
 @compiled()
-def _linear(costs: Costs, tokens: int) -> float:
-    """Linear interpolation, of whole tiles where products work in such; above the grid the last slope goes on."""
-    tokens = -(-tokens // costs.tile_tokens) * costs.tile_tokens if 0 < costs.tile_tokens < tokens else tokens
+def _linear_s(costs: Costs, tokens: int) -> float:
     grid, values = costs.grid_tokens, costs.linear_s
-    if len(grid) == 1:
-        return values[0]
-    low, high = 0, len(grid) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if grid[middle] <= tokens else (low, middle)
-    return values[low] + (tokens - grid[low]) * (values[low + 1] - values[low]) / (grid[low + 1] - grid[low])
+    felt = _whole_tiles(tokens, costs.tile_tokens)
+    i = _grid_index(felt, grid)
+    return _on_line(felt, grid[i], grid[i + 1] - grid[i], values[i], values[i + 1])
 
 
 @compiled()
@@ -144,16 +149,8 @@ def _fill(s: Server, seen_s: float) -> int:
 
 
 @compiled()
-def _lasting_s(costs: Costs, device_s: float, tokens: int, sequences: int, prompts: bool) -> float:
-    """Of a step: with the launches that no graph holds, beside what the host does, after what overlaps nothing."""
-    floor_s = costs.eager_floor_s if tokens > costs.graph_max_tokens else prompts * costs.prompt_floor_s
-    host_s = costs.host_s + sequences * costs.host_s_per_sequence
-    return max(device_s, floor_s, host_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
-
-
-@compiled()
-def _step_s(s: Server) -> float:
-    """How long the chosen step lasts."""
+def _step_s(s: Server, idle: bool) -> float:
+    """How long the chosen step lasts; idle: none ran just before it."""
     costs, table, state = s.costs, s.table, s.state
     tokens = sources = context = windowed = 0
     pairs = window_pairs = 0.0
@@ -178,17 +175,9 @@ def _step_s(s: Server) -> float:
             sources += start <= table.cached[r]
             pairs += q * start + q * (q + 1) / 2
             window_pairs += _window_pairs(start, q, costs.window_tokens)
-    device_s = (
-        _linear(costs, tokens)
-        + sampled * costs.sample_s_per_sequence
-        + decodes * costs.decode_s_per_sequence
-        + sources * costs.source_s_per_sequence
-        + context * costs.decode_s_per_context_token
-        + windowed * costs.window_s_per_context_token
-        + pairs * costs.prefill_s_per_pair
-        + window_pairs * costs.window_prefill_s_per_pair
-    )
-    return _lasting_s(costs, device_s, tokens, sequences, pairs > 0)
+    device_s = _sequences_s(costs, _linear_s(costs, tokens), sampled, decodes, sources)
+    device_s = _attention_s(costs, device_s, context, windowed, pairs, window_pairs)
+    return _lasting_s(costs, device_s, tokens, sequences, pairs > 0, idle)
 
 
 @compiled()
@@ -414,9 +403,8 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
             return seen_s
     else:
         awaited_s = _awaited_s(s)
-    fixed_s = (
-        _linear(costs, decodes + q) + decodes * costs.sample_s_per_sequence + decodes * costs.decode_s_per_sequence
-    )
+    fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
+    pairs = window_pairs = 0.0
     context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
     clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
     after, block = state[TURN] % places, state[TURN] % costs.block_tokens
@@ -424,12 +412,12 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
         after = after + 1 if after + 1 < places else 0
         if turns.ending[after] >= 0 or turns.taking[block] > free:
             break
-        device_s = fixed_s + context * costs.decode_s_per_context_token + windowed * costs.window_s_per_context_token
         if q > 0:
-            device_s += (q * start + q * (q + 1) / 2) * costs.prefill_s_per_pair
-            device_s += _window_pairs(start, q, costs.window_tokens) * costs.window_prefill_s_per_pair
+            pairs = q * start + q * (q + 1) / 2
+            window_pairs = _window_pairs(start, q, costs.window_tokens)
             start += q
-        step_s = _lasting_s(costs, device_s, decodes + q, sequences, q > 0)
+        device_s = _attention_s(costs, fixed_s, context, windowed, pairs, window_pairs)
+        step_s = _lasting_s(costs, device_s, decodes + q, sequences, q > 0, False)
         seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
         clock_s += step_s
         busy_s += step_s
@@ -456,7 +444,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
 def _run(s: Server, one_by_one: bool) -> int:
     """Until the measured requests are done; returns how many ends of the window were met."""
     rules, state, totals = s.rules, s.state, s.totals
-    seen_s, opened, left = 0.0, 0, rules.last - rules.first
+    seen_s, opened, left, idle = 0.0, 0, rules.last - rules.first, True
     while left > 0:
         opened = _mark(s, opened)
         if not one_by_one and not state[BY_TURN]:
@@ -470,8 +458,10 @@ def _run(s: Server, one_by_one: bool) -> int:
             tokens = _fill(s, seen_s)
         if tokens == 0:
             seen_s = totals[CLOCK_S] = max(totals[CLOCK_S], s.table.arrival_s[state[NEXT]] + s.costs.request_s)
+            idle = True
             continue
-        step_s = _step_s(s)
+        step_s = _step_s(s, idle)
+        idle = False
         seen_s = totals[CLOCK_S] if rules.asynchronous else totals[CLOCK_S] + step_s
         totals[CLOCK_S] += step_s
         totals[BUSY_S] += step_s

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from . import duration
 
 Array = Any  # a number or an array that broadcasts with the candidates: no numpy type says so
 CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
@@ -19,8 +22,7 @@ CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
 class StepTimes:
     """What one scheduler step costs on each of N lanes (a TP group); seconds, the first axis is the candidate.
 
-    step = max(device, host) + serial; device = linear(tokens) + attention + sampling. A step with a prompt has a floor,
-    the host's time to launch what no whole graph holds; above the graphs every step has one.
+    duration.py says how long a step of these costs lasts.
     """
 
     grid_tokens: np.ndarray  # (G,) ascending from 1, shared
@@ -41,7 +43,7 @@ class StepTimes:
     eager_floor_s: np.ndarray  # (N,)
     prompt_floor_s: np.ndarray  # (N,) the least of a step of fewer that holds a prompt: graphs in pieces
     tile_tokens: np.ndarray  # (N,) products of more tokens work in whole tiles of so many; 0: no such tiles
-    prepare_s: np.ndarray  # (N,) added to either floor where no step before hides it: a prompt to an idle server
+    prepare_s: np.ndarray  # (N,) host time before the launches of a prompt's step, hidden unless the server was idle
     kv_capacity_tokens: np.ndarray  # (N,)
     block_tokens: np.ndarray  # (N,)
     request_s: np.ndarray  # (N,) front-end time before a request reaches the scheduler, part of TTFT
@@ -124,35 +126,25 @@ class Load:
     eager_floor_s: np.ndarray
     prompt_floor_s: np.ndarray
     tile_tokens: np.ndarray
+    prepare_s: np.ndarray
 
     def linear_s(self, tokens: Array) -> Array:
-        """Linear interpolation on the shared grid: by exponent on powers of two, else by search."""
-        tokens, last = np.maximum(tokens, 1.0), len(self.grid_tokens) - 2
+        """`duration.linear_s` of all candidates; on powers of two the interval follows from the exponent, faster."""
+        tokens = np.maximum(tokens, 1.0)
         if self.powers_of_two:
-            i = np.minimum(np.frexp(tokens)[1] - 1, last)
+            i = np.minimum(np.frexp(tokens)[1] - 1, len(self.grid_tokens) - 2)
         else:
-            i = np.clip(np.searchsorted(self.grid_tokens, tokens, side="right") - 1, 0, last)
+            i = duration.grid_index(tokens, self.grid_tokens)
         place = self.row + i
-        low = self.flat_s.take(place)
-        share = (tokens - self.grid_tokens.take(i)) / self.width_tokens.take(i)
-        return low + share * (self.flat_s.take(place + 1) - low)
+        ends = self.flat_s.take(place), self.flat_s.take(place + 1)
+        return duration.on_line(tokens, self.grid_tokens.take(i), self.width_tokens.take(i), *ends)
 
-    def step_s(self, decodes: Array, prompts: Array, sequences: Array) -> Array:
-        """Seconds of a step of so many decodes and (parts of) prompts."""
+    def step_s(self, decodes: Array, prompts: Array, sequences: Array, idle: Array = 0.0) -> Array:
+        """Seconds of a step of so many decodes and (parts of) prompts; idle: the chance that none ran before it."""
         tokens = decodes + prompts * self.prompt_tokens
-        device = (
-            self.linear_s(whole_tiles(tokens, self.tile_tokens)) + decodes * self.decode_s + prompts * self.prompt_s
-        )
-        floor = np.where(tokens > self.graph_max_tokens, self.eager_floor_s, (prompts > 0) * self.prompt_floor_s)
-        device = np.maximum(device, floor)
-        host = self.host_s + sequences * self.host_s_per_sequence
-        return np.maximum(device, host) + self.serial_s + sequences * self.serial_s_per_sequence
-
-
-def whole_tiles(tokens: Array, tile_tokens: Array) -> Array:
-    """So many tokens as products feel them whose last tile costs as much as a full one."""
-    tile = np.maximum(tile_tokens, 1e-9)
-    return np.where((tile_tokens > 0) & (tokens > tile_tokens), np.ceil(tokens / tile - 1e-6) * tile, tokens)
+        linear_s = self.linear_s(duration.whole_tiles(tokens, self.tile_tokens))
+        device_s = linear_s + decodes * self.decode_s + prompts * self.prompt_s
+        return duration.step_s(self, device_s, tokens, sequences, prompts > 0, idle)
 
 
 def causal_pairs(tokens: float, window: float | None = None) -> float:
@@ -181,20 +173,11 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
     windowed = _capped_sum(i, i + o_biased, t["window_tokens"]) / o_biased
     pairs = (i * i * (1 + demand.input_cv2) * (1 - hit**2) + (1 - hit) * i) / 2
     window_pairs = _capped_sum(hit * i, i, t["window_tokens"])
-    decode_s = (
-        t["sample_s_per_sequence"]
-        + t["decode_s_per_sequence"]
-        + context * t["decode_s_per_context_token"]
-        + windowed * t["window_s_per_context_token"]
-    )
-    prompt_s = (
-        t["sample_s_per_sequence"]
-        + t["source_s_per_sequence"]
-        + pairs * t["prefill_s_per_pair"]
-        + window_pairs * t["window_prefill_s_per_pair"]
-    )
+    costs = SimpleNamespace(**t)
+    decode_s = duration.attention_s(costs, duration.sequences_s(costs, 0.0, 1, 1, 0), context, windowed, 0, 0)
+    prompt_s = duration.attention_s(costs, duration.sequences_s(costs, 0.0, 1, 0, 1), 0, 0, pairs, window_pairs)
     hosts = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence")
-    names = (*hosts, "graph_max_tokens", "eager_floor_s", "prompt_floor_s", "tile_tokens")
+    names = (*hosts, "graph_max_tokens", "eager_floor_s", "prompt_floor_s", "tile_tokens", "prepare_s")
     return Load(
         grid_tokens=times.grid_tokens,
         width_tokens=np.diff(times.grid_tokens),

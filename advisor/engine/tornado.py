@@ -13,14 +13,14 @@ import numpy as np
 
 from .choose import Figures, Scale, objective, weighed
 from .encoder import EMBEDDING
-from .evaluate import UNSERVED, Table, demand_of, instances_needed, served, tpot_limit_s
+from .evaluate import UNSERVED, Table, demand_of, latency_excess, served
 from .lane import Lane, take
 from .money import HOURS_PER_MONTH
 from .odds import growth
-from .plan import BATCH, Lengths, Workload
+from .plan import Lengths, Workload
 from .serving import open_loop
 from .steptime import StepTimes
-from .trials import PILOT_REQUESTS, Scored, excess, excess_bounds
+from .trials import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
 from .verify import REQUESTS, scheduler_of, shares_prefixes, verify
 from .viewpoints import PRICED
 
@@ -79,7 +79,7 @@ def field_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Fiel
     rows = np.array([s.row_index for s in ranked])
     carrying = np.array([[s.replicas - s.spare_replicas] for s in ranked])
     own = np.argmin(np.abs(table.replicas[rows] - carrying), axis=1)
-    late = lateness(workload, table.ttft_p95_s[rows, own], table.tpot_p95_s[rows, own])
+    late = latency_excess(workload, table.ttft_p95_s[rows, own], table.tpot_p95_s[rows, own])
     return Field(
         lanes=tuple(table.wanted[row] for row in rows),
         times=take(table.built.times, rows),
@@ -88,39 +88,23 @@ def field_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Fiel
     )
 
 
-def lateness(workload: Workload, ttft_s: Array, tpot_s: Array) -> Array:
-    """The worst estimated latency over its limit."""
-    slo, limit = workload.slo, tpot_limit_s(workload)
-    late = np.zeros(np.shape(ttft_s))
-    if slo.ttft_p95_s:
-        late = np.maximum(late, ttft_s / slo.ttft_p95_s)
-    if limit:
-        late = np.maximum(late, tpot_s / limit)
-    if slo.e2e_p95_s:
-        late = np.maximum(late, (ttft_s + tpot_s * max(workload.output_tokens.p95_tokens - 1, 0)) / slo.e2e_p95_s)
-    return np.asarray(late)
-
-
 def state(
     workload: Workload, scale: Scale, ranked: Sequence[Scored], share: Array, latency: Array, price: Array
 ) -> State:
     """The contenders with `share` of their carrying replicas, `latency` and `price` times what they are."""
     found = []
     for s, grown, slower, dearer in zip(ranked, share, latency, price, strict=True):
-        c, known = s.lane.choice, weighed(workload, scale)
+        known = weighed(workload, scale)
         replicas = math.ceil((s.replicas - s.spare_replicas) * grown - 1e-9) + s.spare_replicas
-        stage = c.tp * c.dp * c.pp
-        instances = float(instances_needed(np.array(float(replicas)), stage, s.offer.accelerators, c.pp))
-        paid = grown if workload.kind == BATCH else instances / s.instances
         latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
         found.append(
             Figures(
-                usd_per_hour=np.array(s.usd_per_hour * paid * dearer),
+                usd_per_hour=np.array(float(resized_usd_per_hour(workload, s, replicas, grown)) * dearer),
                 tpot_p95_s=np.array(latency_s * slower),
                 watts=np.array(s.watts * replicas / s.replicas),
                 kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
                 capacity_requests_per_s=np.array(s.capacity_requests_per_s * replicas / s.replicas),
-                chips=np.array(float(replicas * stage)),
+                chips=np.array(float(replicas * s.chips / s.replicas)),
                 lacking=known.lacking(s.lane, s.offer) if known else 0.0,
             )
         )
@@ -182,7 +166,7 @@ def needed(workload: Workload, field: Field) -> tuple[Array, Array]:
     The fewest that hold where the price counts; else as many as there are today at least, for they make the speed.
     """
     _, _, replicas, ttft, tpot, _ = served(workload, field.lanes, field.times)
-    good = (lateness(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (replicas < UNSERVED)
+    good = (latency_excess(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (replicas < UNSERVED)
     best = np.argmin(np.where(good, replicas + 1e-6 * tpot, np.inf), axis=1)
     rows = np.arange(len(best))
     least = np.where(good[rows, best], replicas[rows, best], np.inf)

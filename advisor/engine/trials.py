@@ -15,18 +15,20 @@ from .evaluate import (
     best_offers,
     host_watts,
     instances_needed,
+    latency_excess,
     licence_of,
-    scales,
-    started_fraction,
+    paid_fraction,
+    run_fraction,
     tpot_limit_s,
-    week_share,
 )
 from .lane import Lane, Lanes
 from .memory import Memory
 from .money import (
     HOURS_PER_MONTH,
+    Amount,
     Part,
     at_load,
+    hour_usd,
     rent_parts,
     services,
     total_usd_per_hour,
@@ -99,9 +101,13 @@ class Scored:
     @property
     def around_the_clock_usd_per_hour(self) -> float:
         """What it would cost if no instance were given back in quiet hours."""
+        return self.usd_per_hour_paid(1.0)
+
+    def usd_per_hour_paid(self, paid_fraction: float) -> float:
+        """What it would cost if the instances for the peak were paid this share of the hours."""
         hourly = {p.name for p in self.offer.parts} or {"instances", "interruptions", "cloud services"}
         scaled = total_usd_per_hour([p for p in self.parts if p.name in hourly])
-        return self.usd_per_hour + scaled * (1.0 / self.paid_fraction - 1.0)
+        return self.usd_per_hour + float(hour_usd(scaled, 1.0, paid_fraction / self.paid_fraction - 1.0))
 
     @property
     def bought_instances(self) -> int:
@@ -160,16 +166,9 @@ def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes:
 
 def excess(workload: Workload, v: Verified) -> float:
     """How far beyond its latency limits a simulated deployment is; 1: on the limit."""
-    slo, limit = workload.slo, tpot_limit_s(workload)
     recorded = excess(workload, v.of_trace) if v.of_trace else 0.0
-    ratios = [
-        recorded,
-        v.ttft_p95_s / slo.ttft_p95_s if slo.ttft_p95_s else 0.0,
-        v.tpot_p95_s / limit if limit else 0.0,
-        v.e2e_p95_s / slo.e2e_p95_s if slo.e2e_p95_s else 0.0,
-        v.late_fraction,
-    ]
-    return max(ratios)
+    late = float(latency_excess(workload, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s))
+    return max(recorded, late, v.late_fraction)
 
 
 def excess_bounds(workload: Workload, v: Verified) -> Bounds:
@@ -382,16 +381,17 @@ class Trials:
 
 def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
     """The same deployment under an offer: its instances, its power at the load and what an hour is paid for."""
-    c = s.lane.choice
-    instances = int(instances_needed(np.array(float(s.replicas)), c.tp * c.pp * c.dp, offer.accelerators, c.pp))
-    licence = licence_of(catalog, s.lane) * instances * offer.accelerators
-    paid = _paid_fraction(workload, s, offer)
+    c, instances = s.lane.choice, int(instances_of(s, offer, s.replicas))
+    carrying = np.array([float(s.replicas - s.spare_replicas)])
+    paid = float(paid_fraction(workload, offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
+    used = s.utilisation_fraction * s.paid_fraction / paid
+    licence = licence_of(catalog, s.lane) * offer.accelerators
     found = replace(
         s,
         offer=offer,
         instances=instances,
-        licence_usd_per_hour=licence,
-        utilisation_fraction=s.utilisation_fraction * s.paid_fraction / paid,
+        licence_usd_per_hour=float(hour_usd(licence, instances, 1.0, run_fraction(workload, offer, used))),
+        utilisation_fraction=used,
         paid_fraction=paid,
     )
     found = replace(
@@ -402,13 +402,19 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
     return replace(found, parts=_paid(workload, catalog, found))
 
 
-def _paid_fraction(workload: Workload, s: Scored, offer: Offer) -> float:
-    """Of the hours of a week, of the instances for the peak: less than 1 where quiet hours give some back."""
-    if not scales(workload, offer):
-        return 1.0
+def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:
+    """Whole instances of an offer that hold so many replicas of this deployment."""
     c = s.lane.choice
-    needs = partial(instances_needed, replica_chips=c.tp * c.pp * c.dp, offer_chips=offer.accelerators, stages=c.pp)
-    return float(week_share(workload, np.array([float(s.replicas - s.spare_replicas)]), needs)[0])
+    return instances_needed(np.asarray(replicas, float), c.tp * c.pp * c.dp, offer.accelerators, c.pp)
+
+
+def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: Amount) -> Amount:
+    """What an hour of the deployment costs on so many replicas: whole instances are paid.
+
+    A batch keeps its replicas and pays for `work` times the hours.
+    """
+    paid = work if workload.kind == BATCH else instances_of(s, s.offer, replicas) / s.instances
+    return hour_usd(s.usd_per_hour, paid)
 
 
 def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
@@ -417,15 +423,15 @@ def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
     chip_watts = s.lane.choice.accelerator.watts + host_watts(o, catalog)
     drawn = s.watts / (chip_watts * o.accelerators * s.instances * o.pue) if o.acquisition == "own" else 1.0
     there = 0 if o.term == OWNED else held(o, s.instances)
-    found = at_load(o.parts or rent_parts(o.usd_per_hour, o.term, a), (s.instances - there) * s.paid_fraction, drawn)
+    runs = run_fraction(workload, o, s.utilisation_fraction)
+    each = o.parts or rent_parts(o.usd_per_hour, o.term, a)
+    found = at_load(each, s.instances - there, drawn, s.paid_fraction, runs)
     if there:
         found = merged(found + at_load(o.held_parts, there, drawn))
     if s.licence_usd_per_hour:
         found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
     if o.acquisition == "own":
         return found
-    if workload.kind == BATCH and o.term in BY_THE_HOUR:
-        found = at_load(found, min(s.utilisation_fraction + started_fraction(workload), 1.0), 1.0)
     sent = s.requests_per_s_mean * workload.output_tokens.mean_tokens
     return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from advisor.engine.duration import whole_tiles
 from advisor.engine.plan import Lengths
 from advisor.engine.simulate import simulate, token_lengths
 from advisor.engine.stepping import _window_pairs
-from advisor.engine.steptime import POLICIES, Client, Scheduler, StepTimes, whole_tiles
+from advisor.engine.steptime import POLICIES, Client, Scheduler, StepTimes
 
 from .serving_cases import fixed, lane
 
@@ -69,6 +70,18 @@ def test_products_in_whole_tiles_feel_a_part_of_one_as_a_full_one(prompt: int, f
     assert float(whole_tiles(prompt, np.array(128.0))) == felt
     run = trace(lane(tile_tokens=128, graph_max_tokens=4096), Scheduler(), (0.0, prompt, 1))
     assert run.ttft_s[0] == pytest.approx(STEP_S + felt * TOKEN_S)
+
+
+def test_a_prompt_to_an_idle_server_waits_for_its_preparation_and_one_to_a_busy_server_does_not() -> None:
+    times = lane(graph_max_tokens=512, prompt_floor_s=0.5, prepare_s=0.25)
+    run = trace(times, Scheduler(), (0.0, 100, 4), (0.76, 100, 1), (5.0, 100, 1))
+    assert run.ttft_s[0] == run.ttft_s[2] == pytest.approx(0.75)
+    assert run.ttft_s[1] == pytest.approx(0.5, abs=2 * (STEP_S + TOKEN_S))
+
+
+def test_without_graphs_every_decode_step_waits_for_its_launches() -> None:
+    run = trace(lane(graph_max_tokens=0, eager_floor_s=0.3), Scheduler(), (0.0, 100, 3))
+    assert run.tpot_s[0] == pytest.approx(0.3)
 
 
 def test_host_time_hides_behind_the_device_and_serial_time_does_not() -> None:

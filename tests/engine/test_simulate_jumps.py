@@ -3,11 +3,12 @@
 import importlib
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from advisor.engine import server
+from advisor.engine import duration, server
 from advisor.engine import simulate as simulation
 from advisor.engine.plan import Lengths
 from advisor.engine.simulate import Simulation, simulate
@@ -29,6 +30,10 @@ def lanes() -> Iterator[tuple[str, StepTimes]]:
         **attention, host_s=0.013, host_s_per_sequence=2e-4, serial_s_per_sequence=1e-5, graph_max_tokens=4,
         eager_floor_s=0.02, request_s=0.004,
     )  # fmt: skip
+    yield (
+        "no graphs, whole tiles, prompts prepared",
+        lane(**attention, graph_max_tokens=0, eager_floor_s=0.02, prepare_s=0.01, tile_tokens=32),
+    )
 
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, *args, **options) -> tuple[Simulation, Simulation]:
@@ -65,8 +70,11 @@ def test_jumps_change_no_bit_of_what_is_simulated(
     assert jumped.steps > 300
 
 
-def test_other_fields_of_the_server_cannot_meet_code_compiled_for_these(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FIELDS", server.FIELDS + 1)
+@pytest.mark.parametrize(("module", "name"), [(server, "FIELDS"), (duration, "SOURCE")])
+def test_code_compiled_for_other_fields_or_another_formula_is_never_used(
+    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, getattr(module, name) + 1)
     monkeypatch.delitem(sys.modules, "advisor.engine.stepping")
-    with pytest.raises(ImportError, match="compiled anew"):
+    with pytest.raises(ImportError, match="numba recompiles"):
         importlib.import_module("advisor.engine.stepping")

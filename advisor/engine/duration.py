@@ -1,0 +1,87 @@
+"""How long one scheduler step lasts: the only implementation. Search, simulation, estimates, ledgers, power, fits and
+the scorecard all call it.
+
+Plain arithmetic without branches: numpy evaluates it for arrays of candidates, and stepping.py compiles the same source
+with numba for single numbers. `costs` is anything with the named fields: StepTimes, Load or the simulator's Costs.
+"""
+
+import inspect
+import zlib
+from typing import Any
+
+import numpy as np
+
+Value = Any  # a number or an array that broadcasts with the candidates
+Costs = Any
+
+
+def whole_tiles(tokens: Value, tile_tokens: Value) -> Value:
+    """Tokens as matrix products feel them when the last tile costs as much as a full one; 0: no such tiles."""
+    tile = np.maximum(tile_tokens, 1e-9)
+    return np.maximum(tokens, (tile_tokens > 0) * (tokens > tile_tokens) * np.ceil(tokens / tile - 1e-6) * tile)
+
+
+def grid_index(tokens: Value, grid_tokens: np.ndarray) -> Value:
+    """Index of the grid interval that holds so many tokens; the last interval beyond the grid."""
+    after = np.searchsorted(grid_tokens, tokens, side="right")
+    return np.minimum(np.maximum(after - 1, 0), len(grid_tokens) - 2)
+
+
+def on_line(tokens: Value, low_tokens: Value, width_tokens: Value, low_s: Value, high_s: Value) -> Value:
+    """Seconds on the line through both ends of a grid interval.
+
+    Beyond the grid the last line continues: time per token is constant there, and the fixed part is paid only once.
+    """
+    return low_s + (tokens - low_tokens) / width_tokens * (high_s - low_s)
+
+
+def linear_s(tokens: Value, grid_tokens: np.ndarray, values_s: np.ndarray) -> Value:
+    """Seconds of the work that depends only on the tokens of a step, from its values on the grid."""
+    i, felt = grid_index(tokens, grid_tokens), np.maximum(tokens, grid_tokens[0])
+    return on_line(felt, grid_tokens[i], grid_tokens[i + 1] - grid_tokens[i], values_s[i], values_s[i + 1])
+
+
+def sequences_s(costs: Costs, other_s: Value, sampled: Value, decodes: Value, sources: Value) -> Value:
+    """`other_s` plus sampling, the fixed part of decode attention, and encoders beside the decoder."""
+    return (
+        other_s
+        + sampled * costs.sample_s_per_sequence
+        + decodes * costs.decode_s_per_sequence
+        + sources * costs.source_s_per_sequence
+    )
+
+
+def attention_s(
+    costs: Costs, other_s: Value, context: Value, windowed: Value, pairs: Value, window_pairs: Value
+) -> Value:
+    """`other_s` plus attention: context tokens that decodes read, (query, key) pairs that prompts compute."""
+    return (
+        other_s
+        + context * costs.decode_s_per_context_token
+        + windowed * costs.window_s_per_context_token
+        + pairs * costs.prefill_s_per_pair
+        + window_pairs * costs.window_prefill_s_per_pair
+    )
+
+
+def step_s(costs: Costs, device_s: Value, tokens: Value, sequences: Value, has_prompt: Value, idle: Value) -> Value:
+    """Seconds of a step of `tokens` tokens of `sequences` requests that keeps the device busy for `device_s`.
+
+    A step is never shorter than the host takes to launch what no captured graph holds. A step of more tokens than
+    graphs hold is launched layer by layer, with or without a prompt. So a framework without graphs (graph_max_tokens
+    0) pays this in every decode step too: the device cannot finish a layer that has not been launched. A step within
+    the graphs that holds a prompt launches the attention between their pieces.
+
+    `idle`: no step ran before this one (a share where it is an average). The host's preparation of a prompt, hidden
+    behind the step before at other times, then comes before the launches.
+    """
+    eager_s = (tokens > costs.graph_max_tokens) * costs.eager_floor_s
+    launch_s = np.maximum(eager_s, has_prompt * costs.prompt_floor_s) + has_prompt * idle * costs.prepare_s
+    host_s = costs.host_s + sequences * costs.host_s_per_sequence
+    parallel_s = np.maximum(np.maximum(device_s, launch_s), host_s)
+    return parallel_s + costs.serial_s + sequences * costs.serial_s_per_sequence
+
+
+COMPILED = (whole_tiles, grid_index, on_line, linear_s, sequences_s, attention_s, step_s)
+# for the guard in stepping.py
+SOURCE = zlib.crc32("".join(inspect.getsource(function) for function in COMPILED).encode())
