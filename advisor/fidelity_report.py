@@ -1,4 +1,4 @@
-"""docs/fidelity.md: errors against measured rows as they are, the worst with their likely reason, and peers."""
+"""docs/reference/fidelity.md: errors against measured rows as they are, the worst with their likely reason, and peers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

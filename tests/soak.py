@@ -1,6 +1,6 @@
 """The long proof of `make soak`: workers killed again and again, on both brokers, and what became of each advice.
 
-`python -m tests.soak docs/reliability.md` writes the table that it measured.
+`python -m tests.soak docs/reference/reliability.md` writes the table that it measured.
 """
 
 import json

@@ -12,7 +12,7 @@ from advisor.claim_checks import CHECKS
 from catalog.fixtures import FixtureError
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "claims.md"
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 NEAR = 0.35  # how far a new calibration may move a figure before the page must be written again
 
@@ -70,7 +70,7 @@ def skeleton(text: str) -> str:
 def test_the_page_is_in_step(found: Any) -> None:
     """Word for word, its figures up to what a calibration may move; else: manage.py claims --write-docs."""
     written, now = PAGE.read_text(encoding="utf-8"), claims.page(found, claims.Desk().day)
-    assert skeleton(written) == skeleton(now), "run manage.py claims --write-docs docs/claims.md"
+    assert skeleton(written) == skeleton(now), "run manage.py claims --write-docs docs/reference/claims.md"
     for old, new in zip(NUMBER.findall(written), NUMBER.findall(now), strict=True):
         before, after = (float(value.replace(",", "")) for value in (old, new))
         assert abs(after - before) <= NEAR * max(abs(before), abs(after)) + 2, (

@@ -15,7 +15,9 @@ class Command(BaseCommand):
     help = "Computes the engine's own figure for every claim of fixtures/claims.csv and says which hold."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--write-docs", type=Path, metavar="FILE", help="write the page, such as docs/claims.md")
+        parser.add_argument(
+            "--write-docs", type=Path, metavar="FILE", help="write the page, such as docs/reference/claims.md"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor import claim_checks, claims  # here: `--help` need not import the engine
