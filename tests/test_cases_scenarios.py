@@ -1,4 +1,4 @@
-"""The field's scenarios (docs/tutorial/cases/scenarios.md): each chain of techniques is advised, or it is said why not."""
+"""Common scenarios (docs/tutorial/cases/scenarios.md): each technique is recommended, or its rejection is explained."""
 
 import csv
 from pathlib import Path

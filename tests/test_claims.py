@@ -1,4 +1,4 @@
-"""Every claim has a finding, what is false is said to be, and the page is that of this engine and catalog."""
+"""Every claim has a finding, false claims are refuted, and the page belongs to this engine and catalog."""
 
 import re
 from pathlib import Path
@@ -87,6 +87,11 @@ def test_a_file_of_claims_with_a_double_or_a_wrong_column_is_refused(tmp_path: P
     file.write_text("id,what\n1,2\n", encoding="utf-8")
     with pytest.raises(FixtureError, match="the columns are"):
         claims.read(file)
+
+
+def test_a_claim_that_names_its_units_itself_gets_no_second_one() -> None:
+    (power,) = [claim for claim in claims.read() if claim.id == "c19"]
+    assert claims.told(power) == "400 W and about 1000 W (two figures in one text)"
 
 
 def test_a_claim_without_a_check_is_an_error() -> None:
