@@ -36,7 +36,7 @@ def _built(request: HttpRequest, path: str) -> HttpResponseBase:
         path, file = f"{path}index.html", file / "index.html"
     if not file.is_file():
         raise Http404("There is no such page in the documentation.")
-    response = serve(request, path, document_root=settings.DOCS_SITE)
+    response = serve(request, path, document_root=str(settings.DOCS_SITE))
     if file.suffix != ".html":
         return response
     hashes = _script_hashes(file, file.stat().st_mtime_ns)
@@ -50,7 +50,7 @@ def _script_hashes(file: Path, changed_ns: int) -> list[str]:
     return sorted(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
 
 
-def _source(request: HttpRequest, path: str) -> HttpResponse:
+def _source(request: HttpRequest, path: str) -> HttpResponseBase:
     folder = settings.BASE_DIR / "docs"
     if not path:
         pages = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.md"))
@@ -63,7 +63,7 @@ def _source(request: HttpRequest, path: str) -> HttpResponse:
     if file is None:
         raise Http404("There is no such page in the documentation.")
     if file.suffix not in (".md", ".service"):
-        return serve(request, str(file.relative_to(folder)), document_root=folder)  # type: ignore[return-value]
+        return serve(request, str(file.relative_to(folder)), document_root=str(folder))
     return HttpResponse(file.read_bytes(), content_type="text/plain; charset=utf-8")
 
 

@@ -25,7 +25,7 @@ def term(context: template.Context, name: str, text: str = "") -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def with_terms(context: template.Context, text: object) -> SafeString:
+def with_terms(context: template.Context, text: str) -> SafeString:
     """A sentence with each glossary term in it linked at its first use on the page.
 
     Only names that cannot be read as everyday words are found: several words, or capitals (KV cache, TTFT).
@@ -55,10 +55,9 @@ def _link(entry: glossary.Term, shown: str) -> SafeString:
 
 
 def _used(context: template.Context) -> set[str]:
-    """The terms that this page has linked so far. Included templates see the same set, since they share the request."""
-    holder: Any = context.get("request") or context.render_context
-    if isinstance(holder, dict | template.context.RenderContext):
-        return holder.setdefault("terms_used", set())  # type: ignore[no-any-return]
-    if not hasattr(holder, "terms_used"):
-        holder.terms_used = set()
-    return holder.terms_used  # type: ignore[no-any-return]
+    """The terms that this page has linked so far. Included templates share the request; without one nothing is kept."""
+    request: Any = context.get("request")
+    used: set[str] = getattr(request, "terms_used", set())
+    if request is not None:
+        request.terms_used = used
+    return used
