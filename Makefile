@@ -14,7 +14,7 @@ CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py
 
-.PHONY: demo test serve check lock fidelity bench soak data clean
+.PHONY: demo test serve check docs lock fidelity bench soak data clean
 
 demo: data
 	@$(ASK) demo
@@ -31,7 +31,12 @@ data: $(CORE)
 	@$(ASK) migrate --verbosity 0
 	@$(ASK) load_catalog --verbosity 0
 
-check: $(ALL)
+# The searchable documentation site; `make serve` then shows it at /docs/. A broken link or anchor fails the build.
+docs: $(ALL)
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "build/site: the documentation; a running service shows it at /docs/"
+
+check: $(ALL) docs
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
@@ -41,11 +46,11 @@ check: $(ALL)
 	$(PY) -m pytest -q tests/test_layers.py tests/test_units.py tests/test_lock.py
 
 # Measured rows are facts of many sources: give their files. What was scored last is in fixtures/fidelity, which
-# FIDELITY_ARGS='--write-docs docs/fidelity.md' writes together with the report.
+# FIDELITY_ARGS='--write-docs docs/reference/fidelity.md' writes together with the report.
 MEASUREMENTS ?= $(wildcard ../shared/data/measured_open.csv ../shared/data/h200_vllm_open.csv)
 fidelity: data
 	@test -n "$(MEASUREMENTS)" || { echo "No measured rows here. Give them: make fidelity MEASUREMENTS='FILE.csv ...'" \
-	  "(columns: fixtures/README.md; the last published scores: docs/fidelity.md)" >&2; exit 1; }
+	  "(columns: fixtures/README.md; the last published scores: docs/reference/fidelity.md)" >&2; exit 1; }
 	@$(ASK) fidelity $(MEASUREMENTS:%=--measurements %) $(FIDELITY_ARGS)
 
 # The probes are measured by the Python that has torch and the GPU: make bench BENCH_PYTHON=python3.
@@ -57,7 +62,7 @@ bench: data
 	@$(BENCH_PYTHON) -m probes.bench_ceiling
 
 soak: $(ALL)
-	@$(PY) -m tests.soak docs/reliability.md
+	@$(PY) -m tests.soak docs/reference/reliability.md
 
 # A fresh environment with everything, frozen: public versions only, nothing of this machine.
 lock:

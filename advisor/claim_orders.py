@@ -1,4 +1,4 @@
-"""Claims that name an order of steps or rest on what is not stated: judged by what each part of them is worth here."""
+"""Claims about an order of steps, or with unstated conditions: judged by the gain of each step here."""
 
 from advisor.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding
 from advisor.engine.drafting import shown
@@ -34,10 +34,12 @@ def hybrid(desk: Desk) -> Finding:
         return Finding(
             "refuted",
             said,
-            "Of all compute no more is saved than of serving: 40 % is out of reach at these prices.",
+            "The saving on all compute cannot exceed the saving on serving, so 40 % is impossible at these prices.",
         )
     most = 1 - 0.4 / saved
-    return conditional(said, f"40 % of all is saved where training is at most {most:.0%} of it, which is not stated.")
+    return conditional(
+        said, f"40 % of everything is saved if training is at most {most:.0%} of it, which is not stated."
+    )
 
 
 def liger(desk: Desk) -> Finding:
@@ -48,16 +50,16 @@ def liger(desk: Desk) -> Finding:
     share, small = logits / (logits + states), 32_000 * 10.0 / (32_000 * 10.0 + states)
     return conditional(
         f"logits are {share:.0%} of the activations of 8B with its vocabulary, {small:.0%} with one of 32,000",
-        "The memory holds where layers are recomputed and the vocabulary is large: cross entropy in pieces never holds "
-        "the logits. Weights and optimizer are not touched. The throughput is not modelled.",
+        "The memory saving holds if layers are recomputed and the vocabulary is large, because cross entropy in chunks "
+        "never stores all logits. Weights and optimizer state do not change. Throughput is not modeled.",
     )
 
 
 def four_bit_quality(desk: Desk) -> Finding:
     return conditional(
-        "cited: 11 % lost by Llama-3 in AWQ and GPTQ on average, up to 32 % on MATH (arXiv:2501.03035); competitive "
+        "published: Llama-3 in AWQ and GPTQ loses 11 % on average, up to 32 % on MATH (arXiv:2501.03035); competitive "
         "with 8-bit integers on Llama 3.1 benchmarks (arXiv:2411.02355)",
-        "Not computed here. Small losses are those of large models on short answers; measure your own task.",
+        "Not computed here. Losses are small for large models with short answers; measure your own task.",
     )
 
 
@@ -75,7 +77,7 @@ def for_latency(desk: Desk) -> Finding:
     )
     return conditional(
         said,
-        "What each brings orders them otherwise: for few users drafts bring more than the framework.",
+        "The gains suggest another order: for few users, drafts gain more than the framework.",
     )
 
 
@@ -86,7 +88,7 @@ def for_throughput(desk: Desk) -> Finding:
     wide, eight, four = at("bf16"), at("fp8"), at("int4")
     return conditional(
         f"8B on an H100 with 256 requests: FP8 {eight / wide:.2f} times BF16, INT4 {four / wide:.2f}",
-        "The frameworks hold. At full batches 4-bit weights are multiplied in 16 bits: FP8 comes first where the chip "
+        "The frameworks agree. At full batches 4-bit weights are multiplied in 16 bits, so FP8 comes first if the chip "
         "has it.",
     )
 
@@ -95,8 +97,9 @@ def for_the_edge(desk: Desk) -> Finding:
     wide, narrow = (rate(desk.run(RTX, model=LLAMA_8B, weights=w)) for w in ("bf16", "int8"))
     return conditional(
         f"INT8 {narrow / wide:.1f} times BF16 for one user of 8B on an RTX 4090",
-        "INT8 holds. ExecuTorch is for phones and laptops; on a card or a Mac the servers here are quicker, and ONNX "
-        "Runtime has no launch file.",
+        "INT8 agrees. ExecuTorch is for phones and laptops; on a card or a Mac the servers here are faster. ONNX "
+        "Runtime "
+        "has no launch file.",
     )
 
 
@@ -111,7 +114,7 @@ def for_little_memory(desk: Desk) -> Finding:
     )
     return conditional(
         said,
-        "INT4 first holds. Liger saves memory of training alone, and 2:4 sparsity takes a training to keep quality.",
+        "INT4 first agrees. Liger saves memory only in training, and 2:4 sparsity needs training to keep quality.",
     )
 
 
@@ -119,9 +122,9 @@ def cold_start(desk: Desk) -> Finding:
     large, small = (2.0 * parameters(desk.model(name)) / GB for name in (LLAMA_70B, LLAMA_8B))
     return conditional(
         f"40 s are {large / 40:.1f} GB/s for the {large:.0f} GB of 70B, {small / 40:.1f} for the {small:.0f} GB of 8B",
-        "Neither model nor store is stated: a disk of 3 GB/s takes longer for 70B alone. What compiling takes is not "
-        "modelled; a cited case fell by about half (route179.dev, 2026-06-30). The default of tco.cold-start-s is this "
-        "claim.",
+        "Neither model nor storage is stated: a disk with 3 GB/s takes longer for 70B alone. Compile time is not "
+        "modeled; in a published case it fell by about half (route179.dev, 2026-06-30). This claim is the default of "
+        "tco.cold-start-s.",
     )
 
 

@@ -42,7 +42,7 @@ def paged(desk: Desk) -> Finding:
     return Finding(
         "conditional",
         f"{min(slower):.0%} to {max(slower):.0%} over {len(slower)} shapes, median {median(slower):.0%}",
-        f"{ON}: our paged kernel against the fastest contiguous one of torch; as much as stated in one shape alone.",
+        f"{ON}: our paged kernel against the fastest contiguous one in torch; only one shape is as slow as stated.",
     )
 
 
@@ -52,7 +52,8 @@ def compiled(desk: Desk) -> Finding:
     return Finding(
         "refuted",
         f"{min(gains):.2f} to {max(gains):.2f} times in inference over {len(gains)} layers and models",
-        f"{ON}, both inside graphs: compiling fuses kernels; the rest of what is told is what graphs save of launches. "
+        f"{ON}, both inside graphs: compiling fuses kernels. The rest of the claim is the launch time that graphs "
+        "save. "
         "Training was not measured.",
     )
 
@@ -62,7 +63,7 @@ def launched(desk: Desk) -> Finding:
     return Finding(
         "agrees",
         f"{us['eager']:.0f} us one by one, {us['graph']:.1f} us inside a graph",
-        f"{ON}; a captured graph is why the figure seldom counts in serving.",
+        f"{ON}; serving seldom pays it, because it captures graphs.",
     )
 
 
@@ -73,9 +74,9 @@ def aligned(desk: Desk) -> Finding:
     near = [rate for off, rate in rates.items() if not off.endswith("64")]
     return Finding(
         "agrees",
-        f"512 rows, about 4,096 square: {min(far):.0f} to {max(far):.0f} TFLOP/s at multiples of 64, "
-        f"{min(near):.0f} to {max(near):.0f} at multiples of 8 and 16 alone",
-        f"{ON}; a last dimension off by 8 loses most, where rows are no longer read in whole lines.",
+        f"512 rows, about 4,096 squared: {min(far):.0f} to {max(far):.0f} TFLOP/s at multiples of 64, "
+        f"{min(near):.0f} to {max(near):.0f} at multiples of 8 and 16 only",
+        f"{ON}; a last dimension that is off by 8 costs most, since rows are then not read in whole cache lines.",
     )
 
 

@@ -30,10 +30,10 @@ def trained_for(slug: str, usd: float) -> Check:
         tokens = usd / rent * 3600 * desk.chip(slug).flops_per_s["bf16"] * mfu / (6 * size)
         llama = usd * 15e12 / tokens
         said = (
-            f"${usd / 1e6:g} M train {tokens / TB:.1f} T tokens at {desk.rent_words(slug)} and "
-            f"{mfu:.0%} MFU; 15 T would be ${llama / 1e6:.0f} M"
+            f"${usd / 1e6:g} M pay for training on {tokens / TB:.1f} T tokens at {desk.rent_words(slug)} and "
+            f"{mfu:.0%} MFU; 15 T would cost ${llama / 1e6:.0f} M"
         )
-        return conditional(said, "The token budget is not stated, and the bill is proportional to it.")
+        return conditional(said, "The number of tokens is not stated, and the bill is proportional to it.")
 
     return check
 
@@ -43,14 +43,14 @@ def gpt3(desk: Desk) -> Finding:
 
 
 def adam(desk: Desk) -> Finding:
-    return agrees(f"{3 * 175e9 * 4 / TB:.1f} TB", "Two moments and a copy of the weights, four bytes each.")
+    return agrees(f"{3 * 175e9 * 4 / TB:.1f} TB", "Two moments and one copy of the weights, four bytes each.")
 
 
 def all_reduce(link: str, stated_gb_per_s: float, one_way_gb_per_s: float) -> Check:
     def check(desk: Desk) -> Finding:
         moved = 2 * 7 / 8 * 175e9 * 2 / GB
         said = f"{moved:.0f} GB, {moved / one_way_gb_per_s:.2g} s at {one_way_gb_per_s:g} GB/s each way"
-        return refuted(said, f"{stated_gb_per_s:g} GB/s adds up both directions of {link}; a ring sends in one.")
+        return refuted(said, f"{stated_gb_per_s:g} GB/s is the sum of both directions of {link}; a ring sends in one.")
 
     return check
 
@@ -58,16 +58,16 @@ def all_reduce(link: str, stated_gb_per_s: float, one_way_gb_per_s: float) -> Ch
 def layout(desk: Desk) -> Finding:
     each = MIXED_BYTES * parameters(desk.model(LLAMA_70B)) / 64 / GB
     return conditional(
-        f"{each:.0f} GB of weights, gradients and optimizer a chip; 8 x 8 x 8 = 512",
-        "It fits. Layouts of training are not searched in this version, so it is not shown to be the best.",
+        f"{each:.0f} GB of weights, gradients and optimizer state per chip; 8 x 8 x 8 = 512",
+        "It fits. This version does not search training layouts, so it may not be the best.",
     )
 
 
 def checkpointing(desk: Desk) -> Finding:
     return agrees(
         f"+{1 / 3:.0%} compute; {34 / 2:.0f} times less for activations",
-        "One forward pass more of three; 34 against 2 bytes a token and width in 16 bits with "
-        "fused attention (Korthikanti et al. 2022).",
+        "One extra forward pass for every three; 34 against 2 bytes per token and hidden unit in 16 bits with fused "
+        "attention (Korthikanti et al. 2022).",
     )
 
 
@@ -76,8 +76,8 @@ def on_one_a100(desk: Desk) -> Finding:
     needs, has = MIXED_BYTES * size / GB, desk.chip(A100).memory_bytes / GB
     return refuted(
         f"{needs:,.0f} GB of weights ({2 * size / GB:.0f}), gradients ({2 * size / GB:.0f}) and "
-        f"optimizer ({12 * size / GB:.0f}); it has {has:.0f}",
-        "Recomputation saves activations; the weights alone do not fit.",
+        f"optimizer state ({12 * size / GB:.0f}); an A100 has {has:.0f}",
+        "Recomputation saves activations, but the weights alone do not fit.",
     )
 
 
@@ -88,7 +88,9 @@ def ledger(desk: Desk) -> Finding:
         f"{4 * size / GB:.0f}, moments {8 * size / GB:.0f}; mixed {MIXED_BYTES * size / GB:,.0f}"
     )
     return refuted(
-        said, "The figures told leave parts out, and do not halve: mixed precision keeps an FP32 copy and both moments."
+        said,
+        "The stated figures omit parts, and mixed precision does not halve them: it keeps an FP32 copy and both "
+        "moments.",
     )
 
 
@@ -100,15 +102,15 @@ def bubble(desk: Desk) -> Finding:
         f"(p-1)/(m v + p-1): 8 stages lose {share(8, 8):.0%} with 8 micro-batches, "
         f"{share(8, 32):.0%} with 32, {share(8, 32, 4):.0%} interleaved"
     )
-    return refuted(said, "It depends on the micro-batches; 1/stages is met at (p-1) squared of them.")
+    return refuted(said, "It depends on the number of micro-batches; 1/stages needs (p-1) squared of them.")
 
 
 def deepl(desk: Desk) -> Finding:
     most = desk.efficiency(H100).matmul_16_fraction
     return conditional(
-        f"67 / 44.6 = {67 / 44.6:.2f}; large multiplies reach {most:.0%} of the dense peak here",
-        "The ratio agrees. 80 % of the whole step is more than the multiplies alone reach, so "
-        "its peak must be another.",
+        f"67 / 44.6 = {67 / 44.6:.2f}; large matrix products reach {most:.0%} of the dense peak here",
+        "The ratio agrees. 80 % for the whole step is more than matrix products alone reach, so "
+        "it must refer to another peak.",
     )
 
 

@@ -18,7 +18,8 @@ POWER_LOW, POWER_HIGH = "power-low-ratio", "power-high-ratio"
 FITTED_TO = "h200-sxm"  # the chip whose kernels the draw was fitted to
 BASIS = {
     "given": "the workload's own shares of the power limit",
-    "measured": "the step ledger, with shares fitted to this chip's kernels, checked on whole layers: docs/energy.md",
+    "measured": "the step ledger, with shares fitted to this chip's kernels, checked on whole layers: "
+    "docs/explanation/energy.md",
     "relative": "the step ledger, with the shares of an H200 between this chip's idle and limit: a wider interval",
 }
 YEARLY = "the grid's yearly mean: no hourly figures that may be used were found, so give your own as tco." + CURVE

@@ -90,7 +90,7 @@ def alone_json(member: Member, a: Json) -> Json:
 
 
 def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shared, limits: Limits) -> Json:
-    """`portfolio` of the answer, as docs/portfolio.md describes it."""
+    """`portfolio` of the answer, as docs/how-to/portfolio.md describes it."""
     apart = number(found.alone_usd_per_hour * HOURS_PER_MONTH)
     told: Json = {
         "alone": list(alone),

@@ -310,6 +310,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = VAR / "static"
 STATIC_ROOT.mkdir(exist_ok=True)
 COLLECTED = env.bool("ASSAY_COLLECTED", default=False)
+DOCS_SITE = Path(env.str("ASSAY_DOCS_SITE", default=str(BASE_DIR / "build" / "site")))  # made by `make docs`
 WHITENOISE_USE_FINDERS = not COLLECTED
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

@@ -7,7 +7,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from advisor import health
+from advisor import documentation, health
 
 handler400 = "advisor.views.bad_request"
 handler403 = "advisor.views.forbidden"
@@ -27,6 +27,8 @@ urlpatterns = [
     path("catalog/", include("catalog.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", docs, name="api-docs"),
+    path("docs/", documentation.page, name="documentation-home"),
+    path("docs/<path:path>", documentation.page, name="documentation"),
     path("login", LoginView.as_view(template_name="advisor/login.html"), name="login"),
     path("logout", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),

@@ -167,7 +167,7 @@ class Proof:
         ends = ", ".join(f"{count} {state}" for state, count in sorted(self.ends.items()))
         return [
             "| agents | seconds | jobs | how they ended | agents that died in a job | lost | double | errors "
-            "| polls/s (told: every) | poll p50 / p99 | p99 / most after 20 s | in the server p50 / p99 | result p99 "
+            "| polls/s (interval) | poll p50 / p99 | p99 / max after 20 s | in the server p50 / p99 | result p99 "
             "| in the server p99 | agents' own lag p99 | promise |",
             "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
             f"| {self.agents} | {self.seconds:g} | {self.jobs} | {ends} | {self.died} | {self.unended} | {self.double} "

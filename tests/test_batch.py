@@ -80,7 +80,7 @@ def test_half_the_time_takes_twice_the_machines_and_about_the_same_money() -> No
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shipped")
 def test_a_night_of_a_billion_tokens_over_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/cases/nightly-batch.md: one or a few chips, given back before the morning, for some dollars."""
+    """docs/tutorial/cases/nightly-batch.md: one or a few chips, given back before the morning, for some dollars."""
     with pytest.raises(SystemExit) as ended:
         call_command("advise", str(WORKLOAD), "--set", "slo={ttft_ms_p95: 100}", "--format", "json")
     answer = json.loads(capsys.readouterr().out)

@@ -23,7 +23,7 @@ from .measured_samples import CATALOG, row
 from .probes import samples
 
 ROOT = Path(__file__).parents[1]
-DOCUMENT = ROOT / "docs" / "fidelity.md"
+DOCUMENT = ROOT / "docs" / "reference" / "fidelity.md"
 
 
 def used(**changes):

@@ -1,4 +1,4 @@
-"""The cases of docs/cases about money: what each page says is what the engine answers."""
+"""The cases of docs/tutorial/cases about money: what each page says is what the engine answers."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def answer(name: str, chips: str = "", **changes: str) -> dict[str, Any]:
     for path, value in changes.items():
         spec = workload.set_path(spec, path.replace("__", "."), value)
     parsed = workload.parse(spec)
-    assert (ROOT / "docs" / "cases" / f"{name}.md").exists()
+    assert (ROOT / "docs" / "tutorial" / "cases" / f"{name}.md").exists()
     return assemble.recommend(parsed, assemble.snapshot(parsed, default_organisation()))
 
 

@@ -1,4 +1,4 @@
-"""The field's scenarios (docs/cases/scenarios.md): each chain of techniques is advised, or it is said why not."""
+"""Common scenarios (docs/tutorial/cases/scenarios.md): each technique is recommended, or its rejection is explained."""
 
 import csv
 from pathlib import Path
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_every_scenario_of_the_field_stands_on_the_page() -> None:
     with (ROOT / "fixtures" / "claims.csv").open() as lines:
         claims = {row["id"] for row in csv.DictReader(lines) if row["subject"] == "scenario"} | {"c57"}
-    page = (ROOT / "docs" / "cases" / "scenarios.md").read_text()
+    page = (ROOT / "docs" / "tutorial" / "cases" / "scenarios.md").read_text()
     assert len(claims) == 6 and all(f"| {name} |" in page for name in claims)
 
 

@@ -1,4 +1,4 @@
-"""Cases of docs/cases that are decided by what serves: choices and orders of magnitude, never a figure."""
+"""Cases of docs/tutorial/cases that are decided by what serves: choices and orders of magnitude, never a figure."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every claim has a finding, what is false is said to be, and the page is that of this engine and catalog."""
+"""Every claim has a finding, false claims are refuted, and the page belongs to this engine and catalog."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from advisor.claim_checks import CHECKS
 from catalog.fixtures import FixtureError
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "claims.md"
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 NEAR = 0.35  # how far a new calibration may move a figure before the page must be written again
 
@@ -70,7 +70,7 @@ def skeleton(text: str) -> str:
 def test_the_page_is_in_step(found: Any) -> None:
     """Word for word, its figures up to what a calibration may move; else: manage.py claims --write-docs."""
     written, now = PAGE.read_text(encoding="utf-8"), claims.page(found, claims.Desk().day)
-    assert skeleton(written) == skeleton(now), "run manage.py claims --write-docs docs/claims.md"
+    assert skeleton(written) == skeleton(now), "run manage.py claims --write-docs docs/reference/claims.md"
     for old, new in zip(NUMBER.findall(written), NUMBER.findall(now), strict=True):
         before, after = (float(value.replace(",", "")) for value in (old, new))
         assert abs(after - before) <= NEAR * max(abs(before), abs(after)) + 2, (
@@ -87,6 +87,11 @@ def test_a_file_of_claims_with_a_double_or_a_wrong_column_is_refused(tmp_path: P
     file.write_text("id,what\n1,2\n", encoding="utf-8")
     with pytest.raises(FixtureError, match="the columns are"):
         claims.read(file)
+
+
+def test_a_claim_that_names_its_units_itself_gets_no_second_one() -> None:
+    (power,) = [claim for claim in claims.read() if claim.id == "c19"]
+    assert claims.told(power) == "400 W and about 1000 W (two figures in one text)"
 
 
 def test_a_claim_without_a_check_is_an_error() -> None:

@@ -70,7 +70,7 @@ def test_longer_audio_is_several_requests() -> None:
 
 @pytest.mark.usefixtures("shipped")
 def test_embeddings_on_cpus_against_an_l4(capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/cases/embeddings.md: CPUs hold the limit, and a small GPU is far cheaper by the million tokens."""
+    """docs/tutorial/cases/embeddings.md: CPUs hold the limit, and a small GPU is far cheaper by the million tokens."""
     allowed = f"constraints.accelerators.allow=[l4,{','.join(CPUS)}]"
     with pytest.raises(SystemExit) as ended:
         call_command(

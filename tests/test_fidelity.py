@@ -92,7 +92,7 @@ def test_the_document_says_what_is_wrong_and_why(engine, measurements, tmp_path)
         "## Worst rows",
         "## Skipped",
         "## Disputed",
-        "## What peers publish",
+        "## Published errors of other tools",
     ):
         assert heading in text
     assert "No calibration is loaded" in text

@@ -219,7 +219,7 @@ def papers_agree(client: Client, base: str, told: dict[str, Any]) -> None:
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shipped")
 def test_the_command_line_reads_the_files_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/cases/shared-fleet.md: the batch fits into the nights of a fleet that is bought for the day."""
+    """docs/tutorial/cases/shared-fleet.md: the batch fits into the nights of a fleet that is bought for the day."""
     with pytest.raises(SystemExit) as ended:
         call_command("advise", str(FILE), "--format", "json")
     told = json.loads(capsys.readouterr().out)["portfolio"]

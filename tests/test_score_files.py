@@ -112,7 +112,7 @@ def test_a_disputed_row_carries_its_reason(results, tmp_path):
 
 def test_the_shipped_rows_are_those_of_the_published_report():
     head = yaml.safe_load((score_files.DIRECTORY / files.HEAD).read_text())
-    report = (ROOT / "docs" / "fidelity.md").read_text()
+    report = (ROOT / "docs" / "reference" / "fidelity.md").read_text()
     assert f"Engine {head['engine_version']}, calibration {head['calibration']}." in report
     said = re.search(r"\| all rows \| (\d+) \|", report)
     assert said and int(said[1]) == head["rows"]

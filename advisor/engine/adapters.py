@@ -13,7 +13,7 @@ KERNELS = 2  # of one matrix: shrink to the rank, expand from it
 # Punica (arXiv 2310.18547, abstract): 2 ms more for a token of a 7B model, which has 32 layers of 7 matrices
 KERNEL_S = 2.0e-3 / (32 * 7 * KERNELS)
 # a step of Llama-3.1-8B lasts 1.9 ms longer with one adapter in the batch and 4.3 ms with eight, be they of 16 or of
-# 64 requests (vLLM 0.24.0 on an H200, docs/predicted-and-measured.md)
+# 64 requests (vLLM 0.24.0 on an H200, docs/explanation/predicted-and-measured.md)
 FURTHER_S = 2.4e-3 / 7 / (32 * 7 * KERNELS)
 
 

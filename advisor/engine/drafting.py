@@ -55,7 +55,7 @@ MTP_MODELS = ("deepseek-v3", "deepseek-r1", "glm-4-5", "glm-4-6", "glm-5", "qwen
 
 # what a step waits for the host that searches n-grams, its next one not yet scheduled: verifying steps of Llama-3.1-8B
 # on an H200 lasted 1.6, 2.2 and 3.0 ms longer than their device time with 1, 16 and 64 requests (vLLM 0.24.0,
-# 2026-11-21, docs/predicted-and-measured.md)
+# 2026-11-21, docs/explanation/predicted-and-measured.md)
 NGRAM_S, NGRAM_S_PER_SEQUENCE = 1.75e-3, 2.0e-5
 
 

@@ -34,7 +34,7 @@ SCORE_BYTES = 8.0  # of one score and layer without fused attention: written and
 SEATS = np.unique(np.round(np.geomspace(1, CONCURRENCY[-1], 48)))  # finer than the search's: gains are ratios of these
 # host time of a layer neither compiled nor in a graph: --enforce-eager with one request takes 13.65 ms a step of
 # Llama-3.1-8B's 32 layers and 17.3 ms of Qwen3-8B's 36, which have two norms more (vLLM 0.24.0 on an H200's machine,
-# 2026-11-21, docs/predicted-and-measured.md); their mean
+# 2026-11-21, docs/explanation/predicted-and-measured.md); their mean
 EAGER_S_PER_LAYER = (13.65e-3 / 32 + 17.3e-3 / 36) / 2
 UNBOUNDED = 1024  # ours: requests of a static batch at most; the memory decides before, but for the smallest models
 PAIRS = 2.0  # a plain kernel computes the half that the causal mask drops as well

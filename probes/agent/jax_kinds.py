@@ -1,6 +1,6 @@
 """The kinds through jax: what is called, over which operands, what it must give. Keys are those of the torch suite.
 
-FLOPs and bytes follow the same definitions (docs/probes.md). Weights are [n, k], as checkpoints store them.
+FLOPs and bytes follow the same definitions (docs/reference/probes.md). Weights are [n, k], as checkpoints store them.
 """
 
 from __future__ import annotations

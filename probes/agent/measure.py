@@ -41,7 +41,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to time. `flops` and `bytes` are those of one call, by the definition in docs/probes.md."""
+    """One thing to time. `flops` and `bytes` are those of one call, by the definition in docs/reference/probes.md."""
 
     calls: Sequence[Callable[[], Any]]
     flops: int | None = None

@@ -1,4 +1,4 @@
-"""Plan and run the probes of one machine: `run(spec)` gives the result document of docs/probes.md.
+"""Plan and run the probes of one machine: `run(spec)` gives the result document of docs/reference/probes.md.
 
     python -m probes.agent.suite --suite full --out FILE.json
 

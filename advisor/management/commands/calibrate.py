@@ -217,7 +217,7 @@ def report(
     validated: Mapping[str, Table],
     digest: str,
 ) -> dict[str, Any]:
-    """What docs/fidelity.md says of the fit."""
+    """What docs/reference/fidelity.md says of the fit."""
     import numpy as np
 
     return {

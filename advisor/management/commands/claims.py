@@ -1,4 +1,4 @@
-"""Claims of the field beside the engine's own figures."""
+"""Compares industry claims with the engine's own figures."""
 
 from argparse import ArgumentParser
 from collections import Counter
@@ -12,10 +12,12 @@ from catalog.fixtures import FixtureError
 
 
 class Command(BaseCommand):
-    help = "Computes the engine's own figure for every claim of fixtures/claims.csv and says which hold."
+    help = "Compute the engine's own figure for every claim in fixtures/claims.csv and report which claims hold."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--write-docs", type=Path, metavar="FILE", help="write the page, such as docs/claims.md")
+        parser.add_argument(
+            "--write-docs", type=Path, metavar="FILE", help="write the page, for example docs/reference/claims.md"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor import claim_checks, claims  # here: `--help` need not import the engine

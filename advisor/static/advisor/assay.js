@@ -17,3 +17,61 @@ document.querySelectorAll("pre[data-copy]").forEach((block) => {
   });
   block.before(button);
 });
+
+// Definitions of terms: shown on hover, on focus and at the first tap. Without scripts a term is a link with a title.
+const tip = document.createElement("div");
+if (document.querySelector("a.term") && "popover" in tip) {
+  tip.id = "term-tip";
+  tip.className = "term-tip";
+  tip.setAttribute("role", "tooltip");
+  tip.popover = "manual";
+  document.body.append(tip);
+  let shown = null;
+  let closing;
+
+  const hide = () => {
+    clearTimeout(closing);
+    if (!shown) return;
+    shown.removeAttribute("aria-describedby");
+    shown = null;
+    tip.hidePopover();
+  };
+  const hideSoon = () => { closing = setTimeout(hide, 200); };  // time to move the pointer onto the definition
+  const place = () => {
+    if (!shown) return;
+    const at = shown.getBoundingClientRect();
+    const below = at.bottom + tip.offsetHeight + 8 < innerHeight;
+    tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${below ? at.bottom + 4 : Math.max(8, at.top - tip.offsetHeight - 4)}px`;
+  };
+  const show = (link) => {
+    clearTimeout(closing);
+    if (shown === link) return;
+    hide();
+    shown = link;
+    tip.textContent = link.dataset.definition;
+    link.setAttribute("aria-describedby", tip.id);
+    tip.showPopover();
+    place();
+  };
+
+  tip.addEventListener("pointerenter", () => clearTimeout(closing));
+  tip.addEventListener("pointerleave", hideSoon);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  document.addEventListener("click", (event) => { if (shown && event.target !== shown && event.target !== tip) hide(); });
+  addEventListener("scroll", place, { passive: true, capture: true });
+  document.querySelectorAll("a.term").forEach((link) => {
+    link.dataset.definition = link.title;
+    link.removeAttribute("title");
+    let touched = false;
+    link.addEventListener("pointerdown", (event) => { touched = event.pointerType === "touch" && shown !== link; });
+    link.addEventListener("click", (event) => {
+      if (touched) { event.preventDefault(); show(link); }
+      touched = false;
+    });
+    link.addEventListener("pointerenter", (event) => { if (event.pointerType !== "touch") show(link); });
+    link.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hideSoon(); });
+    link.addEventListener("focus", () => { if (!touched) show(link); });
+    link.addEventListener("blur", hide);
+  });
+}

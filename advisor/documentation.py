@@ -1,0 +1,75 @@
+"""The documentation at /docs/: the site that `make docs` built, or the same pages as text where it was not built."""
+
+import re
+from base64 import b64encode
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+from csp.decorators import csp_update
+from django.conf import settings
+from django.core.exceptions import SuspiciousFileOperation
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.utils._os import safe_join
+from django.views.decorators.http import require_safe
+from django.views.static import serve
+
+from advisor.glossary import terms
+
+INLINE_SCRIPT = re.compile(r"<script(?: id=\"[^\"]*\")?>(.*?)</script>", flags=re.DOTALL)
+
+
+@require_safe
+def page(request: HttpRequest, path: str = "") -> HttpResponseBase:
+    """A file of the built site; without a site the Markdown source of the page, and the glossary with its anchors."""
+    if (settings.DOCS_SITE / "index.html").is_file():
+        return _built(request, path)
+    return _source(request, path)
+
+
+def _built(request: HttpRequest, path: str) -> HttpResponseBase:
+    file = _inside(settings.DOCS_SITE, path)
+    if file.is_dir():
+        if path and not path.endswith("/"):
+            return HttpResponseRedirect(request.path + "/")
+        path, file = f"{path}index.html", file / "index.html"
+    if not file.is_file():
+        raise Http404("There is no such page in the documentation.")
+    response = serve(request, path, document_root=str(settings.DOCS_SITE))
+    if file.suffix != ".html":
+        return response
+    hashes = _script_hashes(file, file.stat().st_mtime_ns)
+    return csp_update({"script-src": hashes})(lambda request: response)(request)
+
+
+@lru_cache(maxsize=256)
+def _script_hashes(file: Path, changed_ns: int) -> list[str]:
+    """What the content policy must allow: the theme has a few short scripts inside its pages."""
+    scripts = {found[1] for found in INLINE_SCRIPT.finditer(file.read_text(encoding="utf-8"))}
+    return sorted(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
+
+
+def _source(request: HttpRequest, path: str) -> HttpResponseBase:
+    folder = settings.BASE_DIR / "docs"
+    if not path:
+        pages = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.md"))
+        return render(request, "advisor/docs_unbuilt.html", {"pages": pages})
+    if path == "glossary/" and terms():
+        return render(request, "advisor/glossary.html", {"entries": dict.fromkeys(terms().values())})
+    name = path.rstrip("/")
+    names = (name, f"{name}.md", f"{name}/README.md", f"{name}/index.md")
+    file = next((file for each in names if (file := _inside(folder, each)).is_file()), None)
+    if file is None:
+        raise Http404("There is no such page in the documentation.")
+    if file.suffix not in (".md", ".service"):
+        return serve(request, str(file.relative_to(folder)), document_root=str(folder))
+    return HttpResponse(file.read_bytes(), content_type="text/plain; charset=utf-8")
+
+
+def _inside(folder: Path, path: str) -> Path:
+    """A path below the folder. Http404: a path that leaves it."""
+    try:
+        return Path(safe_join(folder, path))
+    except (SuspiciousFileOperation, ValueError) as error:
+        raise Http404("There is no such page in the documentation.") from error

@@ -1,0 +1,44 @@
+"""The terms of docs/glossary.md: the pages link to them and show their definitions."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from django.conf import settings
+
+HEADING = re.compile(r"^## +(.+?) *$", flags=re.MULTILINE)
+MARKUP = re.compile(r"\[([^\]]*)\]\([^)]*\)|[*`]")
+ABBREVIATED = re.compile(r"\bAbbreviated (\w+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One entry: its name, its anchor on the glossary page, and its definition as plain text."""
+
+    name: str
+    anchor: str
+    definition: str
+
+
+def terms() -> dict[str, Term]:
+    """Every entry by its name and its abbreviation, both in lower case; empty when there is no glossary file."""
+    path = settings.BASE_DIR / "docs" / "glossary.md"
+    return _read(path, path.stat().st_mtime_ns) if path.exists() else {}
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, changed_ns: int) -> dict[str, Term]:
+    _, *parts = HEADING.split(path.read_text(encoding="utf-8"))
+    found = {}
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        term = Term(name, anchor(name), MARKUP.sub(r"\1", " ".join(text.split())))
+        found[name.lower()] = term
+        if abbreviated := ABBREVIATED.search(text):
+            found[abbreviated[1].lower()] = term
+    return found
+
+
+def anchor(heading: str) -> str:
+    """The name of a heading in an address, as MkDocs and GitHub write it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

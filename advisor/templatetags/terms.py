@@ -1,0 +1,63 @@
+"""{% term "TTFT" %}: a technical term with its definition, linked to the glossary at its first use on a page."""
+
+import re
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from advisor import glossary
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def term(context: template.Context, name: str, text: str = "") -> SafeString:
+    """`text` (by default `name`) as a link to the glossary, once per page; after that as plain text."""
+    entry, shown = glossary.terms().get(name.lower()), text or name
+    used = _used(context)
+    if entry is None or entry.name in used:
+        return conditional_escape(shown)
+    used.add(entry.name)
+    return _link(entry, shown)
+
+
+@register.simple_tag(takes_context=True)
+def with_terms(context: template.Context, text: str) -> SafeString:
+    """A sentence with each glossary term in it linked at its first use on the page.
+
+    Only names that cannot be read as everyday words are found: several words, or capitals (KV cache, TTFT).
+    """
+    entries, used = glossary.terms(), _used(context)
+    names = sorted(
+        (e.name for e in set(entries.values()) if " " in e.name or e.name[1:] != e.name[1:].lower()), key=len
+    )
+    escaped = str(conditional_escape(text))
+    if not names or "<" in escaped:  # markup of our own: a term inside a tag must stay as it is
+        return mark_safe(escaped)
+
+    def linked(found: re.Match[str]) -> str:
+        entry = entries[found[0].lower()]
+        if entry.name in used:
+            return found[0]
+        used.add(entry.name)
+        return _link(entry, found[0])
+
+    pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in reversed(names)) + r")(?![\w-])"
+    return mark_safe(re.sub(pattern, linked, escaped, flags=re.IGNORECASE))
+
+
+def _link(entry: glossary.Term, shown: str) -> SafeString:
+    address = f"{reverse('documentation', args=['glossary/'])}#{entry.anchor}"
+    return format_html('<a class="term" href="{}" title="{}">{}</a>', address, entry.definition, shown)
+
+
+def _used(context: template.Context) -> set[str]:
+    """The terms that this page has linked so far. Included templates share the request; without one nothing is kept."""
+    request: Any = context.get("request")
+    used: set[str] = getattr(request, "terms_used", set())
+    if request is not None:
+        request.terms_used = used
+    return used
