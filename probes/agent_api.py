@@ -221,7 +221,8 @@ HASH = OpenApiParameter(
 SIGNATURE = OpenApiParameter(
     signing.HEADER, OpenApiTypes.STR, OpenApiParameter.HEADER, required=True,
     description="v1= and HMAC-SHA256 with the signing key, in hex, over these lines: `assay-result-v1`, job id, "
-    "attempt, nonce of the lease, SHA-256 of the canonical spec, device identity, SHA-256 of the body (docs/how-to/agents.md)",
+    "attempt, nonce of the lease, SHA-256 of the canonical spec, device identity, SHA-256 of the body. See "
+    "docs/how-to/agents.md.",
 )  # fmt: skip
 RETRY = OpenApiParameter(
     "Retry-After", OpenApiTypes.INT, OpenApiParameter.HEADER, response=[204], description="Seconds until the next poll"
