@@ -8,7 +8,7 @@ from typing import Any
 from django.db import models, transaction
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
-from catalog import fixtures, scored
+from catalog import fixtures, framework_files, scored
 from catalog.fixtures import FixtureError, Row
 from catalog.models import (
     Accelerator,
@@ -58,7 +58,7 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
         "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, each["accelerators"])),
         "models": upsert(ServedModel, ("slug",), map(fixtures.served_model, each["models"])),
     }
-    counts["frameworks"] = upsert(Framework, ("slug", "version"), fixtures.frameworks(directory))
+    counts["frameworks"] = upsert(Framework, ("slug", "version"), framework_files.frameworks(directory))
     for kind, model, name, key, reader in (
         ("quantizations", QuantizationMethod, "quantization", ("slug",), fixtures.quantization),
         ("regions", Region, "regions", ("slug",), fixtures.region),

@@ -39,8 +39,8 @@ def fill() -> None:
     from django.utils import timezone
 
     from advisor import advise, load_tests, tokens
-    from advisor.models import Option, Share
     from advisor.management.commands.advise import question
+    from advisor.models import Option, Share
     from probes import agents, results
     from tests import sample_load_results
     from tests.probes import samples

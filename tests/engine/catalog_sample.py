@@ -7,15 +7,25 @@ from typing import Any
 
 import yaml
 
-from advisor.assemble import framework_of, host_times_of
+from advisor.engine.command_template import template_of
 from advisor.engine.hardware import Accelerator, Efficiency, Link, Overhead
 from advisor.engine.lane import Lane
 from advisor.engine.layout import Choice
 from advisor.engine.model import Attention, Block, Ffn, Model
 from advisor.engine.money import Assumptions
-from advisor.engine.plan import Constraints, Framework, Lengths, Offer, Quantization, Slo, Workload
+from advisor.engine.plan import (
+    Constraints,
+    FlagLists,
+    Framework,
+    LaunchFacts,
+    Lengths,
+    Offer,
+    Quantization,
+    Slo,
+    Workload,
+)
 from advisor.engine.search import Catalog
-from catalog import fixtures
+from catalog import fixtures, framework_files
 
 GIB = 2.0**30
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -78,23 +88,50 @@ INT8_WEIGHTS = format_of("int8", 8, "bf16", "near_lossless")
 INT4 = format_of("awq", 4.25, "bf16", "lossy")
 
 SOFTWARE_KEYS = (
-    *("launch", "flags", "compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines"),
+    *("launch", "compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines"),
     *("memory_as_needed", "host_cache_option", "fp8_cache_weights", "aliases"),
 )
+BEHAVES_PLAINLY: dict[str, Any] = {f.name: f.default for f in fields(Framework) if f.name in SOFTWARE_KEYS}
 
 
 @cache
 def shipped() -> dict[str, dict[str, Any]]:
     """The frameworks of the reference data, by slug."""
-    rows = fixtures.frameworks(FIXTURES)
+    rows = framework_files.frameworks(FIXTURES)
     plain = ("slug", "name", "version")
     return {row["slug"]: {key: row[key] for key in plain} | row["settings"] for row in rows}
 
 
 def software(slug: str) -> dict[str, Any]:
     """What the reference data says of how a framework starts and behaves; for one made up, as vLLM's."""
-    framework = framework_of(shipped().get(slug) or shipped()["vllm"])
-    return {key: getattr(framework, key) for key in SOFTWARE_KEYS}
+    row = shipped().get(slug) or shipped()["vllm"]
+    found = {key: row[key] for key in SOFTWARE_KEYS if key in row} | {
+        "flags": FlagLists(**tuples(row.get("flags", {})))
+    }
+    if row["launch"]:
+        found["launch"] = LaunchFacts(**tuples(row["launch"]) | {"template": template_of(row["launch"]["template"])})
+    return BEHAVES_PLAINLY | tuples(found)
+
+
+def tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+
+
+def reached(a: Accelerator, slug: str, **changes: Any) -> Accelerator:
+    """The chip as software counts and reaches one of the reference data."""
+    return replace(a, **{"kubernetes_resource": "", "container": {}} | chip_software(slug) | changes)
+
+
+def host_times() -> dict[str, float]:
+    """vLLM's, by the names of Overhead, in seconds."""
+    given = shipped()["vllm"]["host_times"]
+    scales = {"_ms": ("_s", 1e3), "_us": ("_s", 1e6)}
+    return {
+        key.replace(unit, si): value / scale
+        for key, value in given.items()
+        for unit, (si, scale) in scales.items()
+        if unit in key
+    }
 
 
 def chip_software(slug: str) -> dict[str, Any]:
@@ -136,7 +173,7 @@ def scopes() -> dict[str, dict[str, Any]]:
     """The shipped defaults, without the fits of single chips."""
     rows = [yaml.safe_load((CALIBRATION / f"{name}.yaml").read_text()) for name in ("default", "framework")]
     found = {row["name"]: {**row["values"], "basis": row["basis"], "source": row["fitted_on"]} for row in rows}
-    found["framework"] |= host_times_of(shipped()["vllm"])
+    found["framework"] |= host_times()
     return found
 
 
