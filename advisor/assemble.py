@@ -12,6 +12,7 @@ from django.utils import timezone
 from advisor import bill, hosted, offers, portfolio
 from advisor.assumed import CAP, COLD_START, COSTS, EGRESS, IDLE, SOFTWARE, STORAGE, assumptions_of
 from advisor.engine import ENGINE_VERSION
+from advisor.engine.command_template import template_of
 from advisor.engine.demand import week_of
 from advisor.engine.drafting import acceptances_of, small_of
 from advisor.engine.estimate import Resources
@@ -22,7 +23,7 @@ from advisor.engine.mix import mixed
 from advisor.engine.model import Model, from_shape
 from advisor.engine.money import Assumptions, capped_speed_fraction
 from advisor.engine.offload import host_copy_of
-from advisor.engine.plan import BATCH, Constraints, Lengths, Offer, Quantization, Slo, Workload
+from advisor.engine.plan import BATCH, Constraints, FlagLists, LaunchFacts, Lengths, Offer, Quantization, Slo, Workload
 from advisor.engine.plan import Framework as Serving
 from advisor.engine.portfolio import Member
 from advisor.engine.search import Catalog, Scored, posed_in, search
@@ -84,14 +85,15 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
         "model": model,
         "draft_model": draft_row(model["slug"]),
-        "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}} for chip in chips],
+        "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}, "software": {}} for chip in chips],
         "prices": current,
         "other_terms": [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in sold & allowed],
         "hosted": hosted.rows(model["hf_id"], organisation, day),
         "stale": offers.otherwise(day) | offers.stale(prices, day),
         "licences": offers.licences(organisation, day),
         "units": [u for u in offers.units() if u["accelerator"] in sold],
-        "frameworks": _frameworks(),
+        # host times are among the calibrations
+        "frameworks": [{k: v for k, v in row.items() if k != "host_times"} for row in _frameworks()],
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
         "regions": {slug: figures for slug, figures in offers.regions().items() if slug in places},
         "site": site,
@@ -109,8 +111,13 @@ def asked_on(spec: Json) -> datetime.date:
 
 
 def calibrations() -> Json:
-    """The newest calibration of each name."""
-    return {c.name: c.values | {"basis": c.basis, "source": c.fitted_on} for c in newest_calibrations()}
+    """The newest calibration of each name, over the host times that the files of frameworks state."""
+    stated = {f"framework:{f['slug']}": host_times_of(f) for f in _frameworks() if f.get("host_times")}
+    measured = {
+        c.name: stated.get(c.name, {}) | c.values | {"basis": c.basis, "source": c.fitted_on}
+        for c in newest_calibrations()
+    }
+    return stated | measured
 
 
 def calibration_rows() -> Json:
@@ -126,6 +133,18 @@ def newest_calibrations() -> list[Calibration]:
     """Of each name; none where an undo left nothing."""
     newest = {c.name: c for c in Calibration.objects.order_by("name", "created_at", "pk")}
     return [c for c in newest.values() if c.values]
+
+
+def host_times_of(row: Json) -> Json:
+    """A framework's host times by the names of engine.hardware.Overhead, in seconds."""
+    given = row["host_times"]
+    return {
+        "uncompiled_s_per_layer": given["uncompiled_ms_per_layer"] / 1e3,
+        "ngram_s": given["ngram_ms"] / 1e3,
+        "ngram_s_per_sequence": given["ngram_ms_per_sequence"] / 1e3,
+        "adapter_kernel_s": given["adapter_kernel_us"] / 1e6,
+        "further_adapter_s": given["further_adapter_us"] / 1e6,
+    }
 
 
 def model_row(wanted: str | Json) -> Json:
@@ -155,9 +174,11 @@ def draft_row(slug: str) -> Json | None:
 def _accelerator(a: Accelerator) -> Json:
     columns = (
         "slug name vendor family kind memory_gib memory_gb_per_s dense_tflops cores sram_mib links pcie_gb_per_s "
-        "chips_per_host tdp_watts idle_watts stacks partitions served not_served_reason sources"
+        "chips_per_host tdp_watts idle_watts stacks software partitions served not_served_reason sources"
     ).split()
-    return {name: getattr(a, name) for name in columns}
+    row = {name: getattr(a, name) for name in columns}
+    # answers list the sources of figures; how software counts a chip is none
+    return row | {"sources": {part: source for part, source in a.sources.items() if part != "software"}}
 
 
 def _frameworks() -> list[Json]:
@@ -228,6 +249,7 @@ def chip_of(row: Json) -> Chip:
         stacks=tuple(row["stacks"]),
         chips_per_host=row["chips_per_host"],
         pcie_bytes_per_s=row["pcie_gb_per_s"] * GB if row["pcie_gb_per_s"] else nan,
+        **row.get("software", {}),
         served=row["served"],
         not_served_reason=row["not_served_reason"],
         partitions=partitions_of(row),
@@ -261,7 +283,14 @@ def framework_of(row: Json) -> Serving:
         Serving,
         row,
         runtime_bytes=row["runtime_gib"] * GIB,
+        launch=launch_facts_of(row.get("launch")),
+        flags=_picked(FlagLists, row.get("flags", {})),
     )
+
+
+def launch_facts_of(row: Json | None) -> LaunchFacts | None:
+    """How a framework starts; None for one that is only catalogued."""
+    return _picked(LaunchFacts, row, template=template_of(row["template"])) if row else None
 
 
 def quantization_of(row: Json) -> Quantization:

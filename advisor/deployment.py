@@ -15,8 +15,8 @@ from advisor.engine.hardware import Accelerator
 from advisor.engine.hf_config import from_hf_config
 from advisor.engine.layout import KV_BYTES, unsupported
 from advisor.engine.model import Attention, LatentAttention, Model
-from advisor.engine.plan import Framework, Quantization
-from advisor.engine.search import LAUNCHABLE, mixers_of, runs_on
+from advisor.engine.plan import UNRANKED, Framework, Quantization
+from advisor.engine.search import mixers_of, runs_on
 from advisor.measured import KV, WEIGHTS
 from advisor.workload import ModelRef, Name, Section
 from advisor.workload_errors import explain, explained
@@ -241,12 +241,13 @@ def framework_of(
     able = {f.slug: f for f in known if runs_on(f, chip)}
     if d.framework is None:
         ready = [f for f in able.values() if serves(f, model) and quantization.slug in f.quantizations]
-        ready.sort(key=lambda f: LAUNCHABLE.index(f.slug) if f.slug in LAUNCHABLE else len(LAUNCHABLE))
+        ready.sort(key=lambda f: f.launch.preference if f.launch else UNRANKED)
         if ready or able:
             slug = (ready or list(able.values()))[0].slug
             return found_framework(known, slug, d.framework_version)
         raise refused("framework", f"no serving framework of the catalog runs on {chip.name}")
-    slug = {"trtllm": "tensorrt-llm", "trt-llm": "tensorrt-llm"}.get(d.framework.casefold(), d.framework.casefold())
+    wanted = d.framework.casefold()
+    slug = next((f.slug for f in known if wanted in f.aliases), wanted)
     named("framework", slug, {f.slug: f for f in known})
     if slug not in able:
         raise refused("framework", f"{slug} does not run on {chip.name}", ", ".join(sorted(able)) or "none")

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from advisor.engine.launch import TRTLLM_OPTIONS, Launch
+from advisor.engine.launch import Launch
+from advisor.engine.plan import FlagLists, Framework
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "flags"
 FLAG = re.compile(r"--?[A-Za-z][\w-]*")
@@ -37,61 +38,27 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """Where a package defines its options."""
+    """Where a package defines its options (fixtures/flags/sources.yaml)."""
 
     files: tuple[str, ...]  # a name below the archive's top, or its end
     classes: tuple[str, ...] = ()  # whose fields are options too
+    list: str = ""  # of a load generator: the list that its commands are checked against
+    tool: str = ""  # of a load generator: the name of its command in a load test
 
 
-VLLM = Source(
-    files=("vllm/engine/arg_utils.py", "vllm/entrypoints/openai/cli_args.py"),
-    classes=("BaseFrontendArgs", "FrontendArgs"),
-)
-SOURCES = {
-    "vllm": VLLM,
-    "vllm-tpu": VLLM,
-    "vllm-bench": Source(files=("vllm/benchmarks/serve.py", "vllm/benchmarks/datasets/datasets.py")),
-    "sglang": Source(files=("sglang/srt/server_args.py",)),
-    "tensorrt-llm": Source(files=("tensorrt_llm/commands/serve.py",)),
-    "furiosa-llm": Source(files=("furiosa_llm/cli/serve.py",)),
-    "lmdeploy": Source(files=("lmdeploy/cli/serve.py", "lmdeploy/cli/utils.py")),
-    "mlx": Source(files=("mlx_lm/server.py",)),
-    "llama.cpp": Source(files=("vendor/llama.cpp/common/arg.cpp",)),
-    "guidellm": Source(files=("guidellm/cli/run.py", "guidellm/schemas/benchmark/entrypoints.py")),
-    "aiperf": Source(files=("aiperf/config/flags/cli_config.py",)),
-}
-# framework and its version in the catalog -> fixtures that a flag must stand in, all of them, and why these
-LISTS: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
-    ("vllm", "0.24.0"): (("vllm-0.24.0",), ""),
-    ("sglang", "0.5.10"): (("sglang-0.5.10",), ""),
-    ("furiosa-llm", "2025.3"): (("furiosa-llm-2025.3.4",), "the last release of furiosa-llm 2025.3"),
-    ("lmdeploy", "0.10"): (("lmdeploy-0.10.2",), "the last release of lmdeploy 0.10"),
-    ("mlx", "0.28"): (("mlx-0.28.4",), "the last release of mlx-lm 0.28"),
-    ("vllm-tpu", "0.12"): (("vllm-tpu-0.12.0",), ""),
-    ("vllm-gaudi", "0.11"): (("vllm-0.11.0",), "a plugin of vLLM 0.11.0, whose command line it uses"),
-    ("vllm-ascend", "0.11"): (("vllm-0.11.0",), "a plugin of vLLM 0.11.0, whose command line it uses"),
-    ("neuron", "2.26"): (("vllm-0.11.0",), "the plugin of SDK 2.26.1 installs vLLM 0.11.0, whose command line it uses"),
-    ("llama.cpp", "b7000"): (
-        ("llama.cpp-0.3.16", "llama.cpp-0.3.17"),
-        "b7000 lies between the sources that these two releases carry; a flag must stand in both",
-    ),
-    ("vllm-bench", ""): (("vllm-bench-0.24.0",), ""),
-    ("guidellm", ""): (("guidellm-0.8.1",), ""),
-    ("aiperf", ""): (("aiperf-0.13.0",), ""),
-}
-# where no package of the release can be had: options of the project's own source at another commit
-NEAREST: dict[tuple[str, str], tuple[str, str]] = {
-    ("tensorrt-llm", "1.0"): (
-        "tensorrt-llm-00209af149e7",
-        "later than 1.0: the index has only stubs of its packages",
-    ),
-    ("tgi", "3.3"): (
-        "tgi-009c4e0b945b",
-        "a program in Rust, released as an image; near which release is not told",
-    ),
-}
-OPTION_KEYS = {("tensorrt-llm", "1.0"): "tensorrt-llm-options-2025"}  # keys of the file beside the command
-GENERATORS = {"vllm": "vllm-bench", "guidellm": "guidellm", "aiperf": "aiperf"}
+@cache
+def sources(folder: Path = FOLDER) -> dict[str, Source]:
+    """The packages that options can be read out of."""
+    given = yaml.safe_load((folder / "sources.yaml").read_text())
+    return {
+        kind: Source(
+            files=tuple(row["files"]),
+            classes=tuple(row.get("classes", ())),
+            list=row.get("list", ""),
+            tool=row.get("tool", ""),
+        )
+        for kind, row in given.items()
+    }
 
 
 # --- reading a package ------------------------------------------------------------------------------------------
@@ -99,9 +66,9 @@ GENERATORS = {"vllm": "vllm-bench", "guidellm": "guidellm", "aiperf": "aiperf"}
 
 def extract(kind: str, archive: Path) -> frozenset[str]:
     """Option names that a wheel or source archive defines; ValueError says what is missing."""
-    if kind not in SOURCES:
-        raise ValueError(f"{kind}: not one of {', '.join(SOURCES)}")
-    source = SOURCES[kind]
+    if kind not in sources():
+        raise ValueError(f"{kind}: not one of {', '.join(sources())}; add it to fixtures/flags/sources.yaml")
+    source = sources()[kind]
     found: set[str] = set()
     for name in source.files:
         text = _member(archive, name)
@@ -200,41 +167,45 @@ def flags_of(words: list[str]) -> list[str]:
     return [word.partition("=")[0] for word in words if FLAG.fullmatch(word.partition("=")[0])]
 
 
-def check(framework: str, version: str, command: str) -> dict[str, Any]:
-    """{checked, unknown, source}: whether every option of a command stands in the lists of that release."""
-    stems, why = LISTS.get((framework, version), ((), ""))
-    if not stems:
-        return nearest(framework, version, command)
-    lists = [options(stem) for stem in stems]
+def check(name: str, flags: FlagLists, command: str, launcher: str = "") -> dict[str, Any]:
+    """{checked, unknown, source}: whether every option of a command is in the lists of its release.
+
+    `name`: the program and its version; `launcher`: the word after which its own options begin.
+    """
+    if not flags.lists:
+        return nearest(name, flags, command, launcher)
+    try:
+        lists = [options(stem) for stem in flags.lists]
+    except FileNotFoundError as missing:
+        return {"checked": False, "unknown": [], "source": f"no list {Path(missing.filename).name} in fixtures/flags"}
     unknown = [f for f in flags_of(shlex.split(command)) if not all(f in each.names for each in lists)]
-    source = "; ".join(each.says for each in lists) + (f" ({why})" if why else "")
+    source = "; ".join(each.says for each in lists) + (f" ({flags.why})" if flags.why else "")
     return {"checked": not unknown, "unknown": unknown, "source": source}
 
 
-def nearest(framework: str, version: str, command: str) -> dict[str, Any]:
-    """What can be said without a list of the release: never checked, yet compared with the source where it was read."""
-    said = f"no released package of {framework} {version} could be read"
-    stem, why = NEAREST.get((framework, version), ("", ""))
-    if not stem:
+def nearest(name: str, flags: FlagLists, command: str, launcher: str) -> dict[str, Any]:
+    """What is known without a list of the release: never checked, but compared with the source where it was read."""
+    said = f"no released package of {name} could be read"
+    if not flags.nearest:
         return {"checked": False, "unknown": [], "source": said}
-    known = options(stem)
-    unknown = [f for f in flags_of(after_launcher(shlex.split(command))) if f not in known.names]
-    found = f"{known.package} at {known.version} ({why})"
+    known = options(flags.nearest)
+    unknown = [f for f in flags_of(after_launcher(shlex.split(command), launcher)) if f not in known.names]
+    found = f"{known.package} at {known.version} ({flags.why})"
     ends = "" if unknown else f"; all stand in the source of {found}"
     return {"checked": False, "unknown": unknown, "source": found if unknown else said + ends}
 
 
-def after_launcher(words: list[str]) -> list[str]:
+def after_launcher(words: list[str], launcher: str) -> list[str]:
     """The words of the server, without those of what spreads it over hosts."""
-    return words[words.index("trtllm-llmapi-launch") + 1 :] if "trtllm-llmapi-launch" in words else words
+    return words[words.index(launcher) + 1 :] if launcher and launcher in words else words
 
 
-def unknown_keys(framework: str, version: str, text: str) -> list[str]:
+def unknown_keys(flags: FlagLists, text: str) -> list[str]:
     """Keys of an options file, sections as `section.key`, that the source does not define; none where none was read."""
-    stem = OPTION_KEYS.get((framework, version))
-    if stem is None:
+    if not flags.options_file:
         return []
-    return [key for key in _keys(yaml.safe_load(text)) if key not in options(stem).names]
+    known = options(flags.options_file).names
+    return [key for key in _keys(yaml.safe_load(text)) if key not in known]
 
 
 def _keys(found: dict[str, Any]) -> Iterator[str]:
@@ -244,19 +215,19 @@ def _keys(found: dict[str, Any]) -> Iterator[str]:
             yield from (f"{key}.{inner}" for inner in value)
 
 
-def options_files(launch: Launch) -> list[str]:
-    return [text for name, text in launch["files"].items() if name == TRTLLM_OPTIONS]
-
-
-def checked(framework: str, version: str, launch: Launch) -> dict[str, Any]:
+def checked(framework: Framework, launch: Launch) -> dict[str, Any]:
     """A launch with what is known of its flags, and those of its load test."""
     found: dict[str, Any] = dict(launch)
-    if launch["command"]:
-        said = check(framework, version, launch["command"])
-        keys = [k for text in options_files(launch) for k in unknown_keys(framework, version, text)]
+    facts = framework.launch
+    if launch["command"] and facts is not None:
+        flags = framework.flags
+        said = check(f"{framework.slug} {framework.version}", flags, launch["command"], facts.template.launcher)
+        text = launch["files"].get(facts.template.options_file)
+        keys = unknown_keys(flags, text) if text else []
         found["flags"] = said | {"unknown": [*said["unknown"], *keys], "checked": said["checked"] and not keys}
     if "load_test" in launch:
         commands = launch["load_test"]["commands"]
-        flags = {tool: check(GENERATORS[tool], "", command) for tool, command in commands.items()}
-        found["load_test"] = {**launch["load_test"], "flags": flags}
+        lists = {source.tool: FlagLists(lists=(source.list,)) for source in sources().values() if source.tool}
+        flags_by_tool = {tool: check(tool, lists[tool], command) for tool, command in commands.items()}
+        found["load_test"] = {**launch["load_test"], "flags": flags_by_tool}
     return found

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from string import Template
 from typing import Any
 
 from advisor.engine.choose import describe
@@ -66,12 +67,12 @@ def tenant_json(members: Sequence[Member], t: Tenant, p: Packed) -> Json:
 
 def flags(t: Tenant) -> str:
     """What its server is started with, beside the model and a port of its own."""
-    seats = f"--max-num-seqs {t.copy.lane.max_running_requests}"
-    if t.copy.lane.framework.slug != "vllm":
+    started = t.copy.lane.framework.launch
+    if started is None or not started.card_share:
         return ""
-    if t.partition:
-        return f"{seats} --gpu-memory-utilization {t.memory_fraction:g}"
-    return f"{seats} --gpu-memory-utilization {math.floor(t.memory_fraction * 100) / 100:g}"
+    share = t.memory_fraction if t.partition else math.floor(t.memory_fraction * 100) / 100
+    values = {"concurrency": t.copy.lane.max_running_requests, "memory_fraction": f"{share:g}"}
+    return Template(started.card_share).substitute(values)
 
 
 def said(members: Sequence[Member], found: dict[str, Packed], alone_usd_per_hour: float) -> str:

@@ -116,9 +116,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "bound": bound_of(steps),
         "basis": c.efficiency.basis,
         "meets_slo": s.meets_slo,
-        "launch": checked(
-            s.lane.framework.slug, s.lane.framework.version, launch(taken["model"]["hf_id"], s, catalog.model, workload)
-        ),
+        "launch": checked(s.lane.framework, launch(taken["model"]["hf_id"], s, catalog.model, workload)),
         "step": steps,
     }
     if makes_vectors(workload):

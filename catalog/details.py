@@ -16,7 +16,7 @@ from advisor.engine.model import (
     state_elements,
 )
 from catalog import shapes
-from catalog.fixtures import FACTS, OVERHEAD, SCHEDULING, SUPPORT
+from catalog.framework_files import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
 from catalog.maturity import maturity, rule_words
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 
@@ -94,8 +94,9 @@ def accelerator(chip: Accelerator) -> list[Section]:
         section("Price", sources.get("price"), ("Typical", chip.typical_price_usd, "USD")),
         section(
             "Software",
-            None,
+            sources.get("software"),
             ("Stacks", chip.stacks, ""),
+            *((key.replace("_", " ").capitalize(), str(value), "") for key, value in chip.software.items()),
             ("To be had as", chip.bought_as, ""),
             ("Runs an open framework", "yes" if chip.served else f"no: {chip.not_served_reason}", ""),
         ),
@@ -193,7 +194,33 @@ def framework(row: Framework) -> list[Section]:
         ("Rule", rule_words(), ""),
     )
     parts = [section(title, row.sources.get(part), *settings(row, keys)) for part, (title, keys) in titles.items()]
-    return [settled, *parts]
+    times = row.settings.get("host_times", {})
+    said = [(name.replace("_", " ").capitalize(), value, "") for name, value in times.items()]
+    parts.append(section("Host times", row.sources.get("host_times"), *said))
+    parts.append(section("Behavior", row.sources.get("behavior"), *settings(row, BEHAVIOR)))
+    return [settled, *parts, section("Launch", row.sources.get("launch"), *launch_facts(row.settings.get("launch")))]
+
+
+def launch_facts(found: dict[str, Any] | None) -> list[tuple[str, Any, str]]:
+    """How a framework starts: its facts, and the words of its command in the order of the template."""
+    if not found:
+        return [("Started by advice", "no", "")]
+    said = [(key.replace("_", " ").capitalize(), named(value), "") for key, value in found.items() if key != "template"]
+    parts = found["template"]["command"]
+    return [*said, ("Command", " ".join(command_part(part) for part in parts), "")]
+
+
+def named(value: Any) -> Any:
+    """A mapping as text."""
+    return ", ".join(f"{key}: {name}" for key, name in value.items()) if isinstance(value, dict) else value
+
+
+def command_part(part: Any) -> str:
+    """A part of a command template; one that is not always there in brackets, with its conditions."""
+    if isinstance(part, str):
+        return part
+    when = part.get("when", [])
+    return f"[if {when if isinstance(when, str) else ' and '.join(when)}: {part['add']}]"
 
 
 def unit(row: Unit) -> list[Section]:

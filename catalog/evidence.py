@@ -34,7 +34,7 @@ def format_of(row: QuantizationMethod, chip: Accelerator) -> Format | None:
         return None
     if (stacks := method.get("stacks")) and not set(stacks) & set(chip.stacks):
         return None
-    native = not method.get("weight_only") and narrow(method["weights_dtype"]) in (multiplied, narrow(multiplied))
+    native = not method.get("weight_only") and int(method["bits_per_weight"]) == width_bits(multiplied)
     return Format(slug=row.slug, name=row.name, how="native" if native else "emulated", multiplied_in=multiplied)
 
 
@@ -43,12 +43,9 @@ def runs_in(dtype: str, rates: dict[str, float]) -> bool:
     return bool(rates.get(dtype) or (dtype in SIXTEEN and any(rates.get(each) for each in SIXTEEN)))
 
 
-def narrow(dtype: str) -> str:
-    """The dtype of the matrix unit behind a storage format: nvfp4 and mxfp4 run as fp4."""
-    for scaled, plain in (("nvfp4", "fp4"), ("mxfp4", "fp4"), ("mxfp6", "fp6"), ("mxfp8", "fp8")):
-        if dtype.startswith(scaled):
-            return plain
-    return dtype.split("_")[0]
+def width_bits(dtype: str) -> int:
+    """Bits of a number that a matrix unit multiplies: 4 of fp4, 16 of bf16."""
+    return int("".join(c for c in dtype if c.isdigit()) or 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,14 +31,7 @@ API_PRICE_COLUMNS = (
     *("max_input_tokens", "as_of", "source"),
 )
 API_SPEED = ("output_tokens_per_s", "speed_source")  # columns that a file may have besides: as published, with its date
-SUPPORT = ("stacks", "vendors", "kinds", "quantizations", "kv_dtypes", "mixers", "features")
-SCHEDULING = (
-    *("scheduler", "default_max_batched_tokens", "max_running_requests", "memory_fraction", "block_tokens"),
-    *("graph_max_tokens", "memory_policy"),
-)
-OVERHEAD = ("runtime_gib",)
-ROLES = ("serving", "training", "library")
-FACTS = ("first_release", "releases", "licence", "speculative")
+SOFTWARE = tuple("devices device_name kubernetes_resource kubernetes_devices kubernetes_note container".split())
 UNIT_KINDS = ("board", "host", "rack", "slice")
 COOLINGS = ("air", "liquid", "air or liquid", "passive")
 PROFILE = ("name", "compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
@@ -95,6 +88,27 @@ def check_number(where: str, value: Any, *, zero: bool = False) -> None:
         raise FixtureError(f"{where}: a number above zero was expected, not {value!r}")
 
 
+def check_count(where: str, value: Any) -> None:
+    """Refuses what is not a whole number of at least one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise FixtureError(f"{where}: write a whole number of at least 1, not {value!r}")
+
+
+def check_text(where: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise FixtureError(f"{where}: write a text, not {value!r}; put numbers in quotes")
+
+
+def check_texts(where: str, value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise FixtureError(f"{where}: write a list of texts, such as [cuda, rocm]")
+
+
+def check_switch(where: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise FixtureError(f"{where}: write true or false, not {value!r}")
+
+
 def check_choice(where: str, value: Any, allowed: Iterable[str]) -> None:
     """Refuses what is not in the list."""
     if value not in (choices := tuple(allowed)):
@@ -132,7 +146,7 @@ def accelerator(path: Path) -> Row:
     given, where = read_yaml(path), path.name
     plain = ("slug", "name", "vendor", "family", "kind", "stacks", "bought_as", "served")
     optional = ("architecture", "form_factor", "release_year", "not_served_reason", "notes")
-    groups = ("dense_tflops", "chip", "links", "power", "price", "partitions")
+    groups = ("dense_tflops", "chip", "links", "power", "price", "partitions", "software")
     check_keys(where, given, (*plain, "memory", "host"), (*optional, *groups))
     check_choice(f"{where}: kind", given["kind"], KINDS)
     if given["slug"] != path.stem:
@@ -161,7 +175,20 @@ def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
         row["partitions"] = _partitions(f"{where}: partitions", given["partitions"])
     if "price" in given:
         row["typical_price_usd"] = _numbers(f"{where}: price", given["price"], ("typical_usd",))["typical_usd"]
+    if "software" in given:
+        row["software"] = _software(f"{where}: software", given["software"])
     return row
+
+
+def _software(where: str, given: Mapping[str, Any]) -> Row:
+    """How software counts the chip and how a container reaches it."""
+    found = group(where, given, (), SOFTWARE)
+    for key in ("devices", "kubernetes_devices"):
+        check_count(f"{where}.{key}", found.get(key, 1))
+    for key in ("device_name", "kubernetes_resource", "kubernetes_note"):
+        check_text(f"{where}.{key}", found.get(key, ""))
+    check_keys(f"{where}.container", found.get("container", {}), (), found.get("container", {}))
+    return found
 
 
 def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
@@ -213,46 +240,22 @@ def served_model(path: Path) -> Row:
     return row | {"sources": sources, "as_of": newest(sources)}
 
 
-def framework(where: str, given: Mapping[str, Any]) -> Row:
-    """The row of one framework at one version."""
-    parts = {"support": SUPPORT, "scheduling": SCHEDULING, "overhead": OVERHEAD}
-    check_keys(where, given, ("slug", "name", "version", *parts), ("notes", "facts", "role", "hardware"))
-    where = f"{where}: {given['slug']}"
-    check_choice(f"{where}: role", given.get("role", "serving"), ROLES)
-    settings: Row = {key: given[key] for key in ("role", "hardware") if key in given}
-    for part, keys in parts.items():
-        settings |= group(f"{where}: {part}", given[part], () if part == "support" else keys, keys)
-    if "facts" in given:
-        settings |= _facts(f"{where}: facts", given["facts"])
-    sources = {part: source_of(f"{where}: {part}", given[part]) for part in (*parts, "facts") if part in given}
-    row = {key: given[key] for key in ("slug", "name", "version", "notes") if key in given}
-    return row | {"settings": settings, "sources": sources, "as_of": newest(sources)}
-
-
-def _facts(where: str, given: Mapping[str, Any]) -> Row:
-    """What can be counted and dated of a framework, JSON-able."""
-    facts = group(where, given, ("licence",), FACTS)
-    if "first_release" in facts:
-        if not isinstance(facts["first_release"], date):
-            raise FixtureError(f"{where}.first_release: a date (YYYY-MM-DD) was expected")
-        facts["first_release"] = facts["first_release"].isoformat()
-    if "releases" in facts:
-        check_number(f"{where}.releases", facts["releases"])
-    return facts
-
-
 def quantization(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one way to store weights or cache."""
     settings = ("applies_to", "weights_dtype", "bits_per_weight", "activations_dtype", "quality", "quality_note")
-    optional = ("stacks", "weight_only", "effort", "notes")
-    check_keys(where, given, ("slug", "name", *settings, *META), optional)
+    more = ("stacks", "weight_only", "block_scaled", "training", "experts_only", "effort")
+    check_keys(where, given, ("slug", "name", *settings, *META), (*more, "notes"))
     where = f"{where}: {given['slug']}"
     check_choice(f"{where}: applies_to", given["applies_to"], ("weights", "kv"))
     check_choice(f"{where}: quality", given["quality"], ("lossless", "near_lossless", "lossy"))
     check_number(f"{where}: bits_per_weight", given["bits_per_weight"])
     sources = {"method": source_of(where, given)}
     row = {key: given[key] for key in ("slug", "name", "notes") if key in given}
-    kept = {key: given[key] for key in (*settings, "stacks", "weight_only", "effort") if key in given}
+    check_switch(f"{where}: weight_only", given.get("weight_only", False))
+    check_switch(f"{where}: block_scaled", given.get("block_scaled", False))
+    check_choice(f"{where}: training", given.get("training", ""), ("", "fine_tuning", "from_scratch"))
+    check_choice(f"{where}: experts_only", given.get("experts_only", ""), ("", "always", "latent"))
+    kept = {key: given[key] for key in (*settings, *more) if key in given}
     return row | {"settings": kept, "sources": sources, "as_of": newest(sources)}
 
 
@@ -484,8 +487,7 @@ def digest(directory: Path) -> str:
     """Which state of the reference data is this? Stable over machines."""
     total = hashlib.sha256()
     for folder, pattern in (
-        ("accelerators", "*.yaml"),
-        ("models", "*.yaml"),
+        *((name, "*.yaml") for name in ("accelerators", "frameworks", "models")),
         ("prices", "*.csv"),
         (".", "*.yaml"),
         (".", "*.csv"),

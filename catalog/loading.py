@@ -8,7 +8,7 @@ from typing import Any
 from django.db import models, transaction
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
-from catalog import fixtures, scored
+from catalog import fixtures, framework_files, scored
 from catalog.fixtures import FixtureError, Row
 from catalog.models import (
     Accelerator,
@@ -51,7 +51,7 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
     if not directory.is_dir():
         raise FixtureError(f"{directory}: no such directory")
     if not any(directory.glob("*.yaml")) and not any(
-        (directory / name).is_dir() for name in ("accelerators", "prices")
+        (directory / name).is_dir() for name in ("accelerators", "frameworks", "prices")
     ):
         raise FixtureError(f"{directory}: holds no fixtures; fixtures/README.md says which files are read")
     each = {folder: sorted((directory / folder).glob("*.yaml")) for folder in ("accelerators", "models", "calibration")}
@@ -59,8 +59,8 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
         "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, each["accelerators"])),
         "models": upsert(ServedModel, ("slug",), map(fixtures.served_model, each["models"])),
     }
+    counts["frameworks"] = upsert(Framework, ("slug", "version"), framework_files.frameworks(directory))
     for kind, model, name, key, reader in (
-        ("frameworks", Framework, "frameworks", ("slug", "version"), fixtures.framework),
         ("quantizations", QuantizationMethod, "quantization", ("slug",), fixtures.quantization),
         ("regions", Region, "regions", ("slug",), fixtures.region),
         ("assumptions", Assumption, "overheads", ("key",), fixtures.assumption),

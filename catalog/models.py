@@ -53,6 +53,7 @@ class Accelerator(Sourced):
         default=dict, blank=True
     )  # {way, compute_slices, memory_slices, profiles}; empty: none
     stacks = models.JSONField(default=list)
+    software = models.JSONField(default=dict, blank=True)  # how software counts it and containers reach it
     bought_as = models.JSONField(default=list)  # rent | own | api
     typical_price_usd = models.FloatField(null=True, blank=True)
     served = models.BooleanField(default=True)

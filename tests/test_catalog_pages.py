@@ -135,9 +135,9 @@ def test_a_chip_shows_which_formats_are_native_and_which_emulated(client, catalo
         settings = {"applies_to": "weights", "weights_dtype": stored, "activations_dtype": multiplied, **more}
         QuantizationMethod.objects.create(slug=slug, name=slug.upper(), settings=settings, as_of="2026-01-01")
 
-    method("fp8", "fp8", "fp8")
-    method("int4", "int4", "fp16", weight_only=True)
-    method("nvfp4", "nvfp4", "fp4")
+    method("fp8", "fp8", "fp8", bits_per_weight=8)
+    method("int4", "int4", "fp16", bits_per_weight=4.25, weight_only=True)
+    method("nvfp4", "nvfp4", "fp4", bits_per_weight=4.5)
     settings = {"stacks": ["cuda"], "vendors": ["acme"], "kinds": ["gpu"], "quantizations": ["fp8", "int4", "nvfp4"]}
     Framework.objects.create(slug="serve", name="Serve", version="1.2", settings=settings, as_of="2026-01-01")
     chip = Accelerator.objects.get(slug="large")

@@ -9,25 +9,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from django.core.management import CommandError, call_command
 
 from advisor import engine_flags
 from advisor.engine.drafting import Draft
-from advisor.engine.launch import WRITERS, launch, trtllm_options
-from advisor.engine.launch_variants import trtllm_lines
+from advisor.engine.encoder import posed
+from advisor.engine.hf_config import from_hf_config
+from advisor.engine.launch import launch
+from advisor.engine.model import Model
+from advisor.engine.plan import FlagLists
 from advisor.engine.search import Scored, search
 from advisor.engine.trials import Pools
-from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question
+from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question, reached, shipped, software
 from tests.engine.test_launch import under
+from tests.engine.test_model_seq2seq import FLAN_XXL
 
-FRAMEWORKS = {f["slug"]: f for f in yaml.safe_load((engine_flags.FOLDER.parent / "frameworks.yaml").read_text())}
+STARTED = sorted(slug for slug, row in shipped().items() if row["launch"])
+CHECKED = ("vllm", "sglang", "llama.cpp", "mlx", "vllm-tpu", "vllm-gaudi", "neuron")
 LAYOUTS = [
     {"tp": 1, "pp": 1, "ep": 1, "dp": 1},
     {"tp": 8, "pp": 1, "ep": 8, "dp": 1},
     {"tp": 1, "pp": 1, "ep": 8, "dp": 8},
     {"tp": 8, "pp": 4, "ep": 1, "dp": 1},
 ]
+
+
+def flags(slug: str) -> FlagLists:
+    found: FlagLists = software(slug)["flags"]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +47,7 @@ def best() -> Scored:
 def launches(best: Scored, slug: str) -> list[tuple[str, dict[str, str]]]:
     """Many options under one framework: layouts, formats, hosts, chips, prefixes shared or not."""
     found = []
-    features = tuple(FRAMEWORKS[slug]["support"]["features"])
+    features = tuple(shipped()[slug]["features"])
     for layout in LAYOUTS:
         for quantization in (BF16, FP8, INT4):
             for kv, kind in (("bf16", "gpu"), ("fp8", "gpu"), ("bf16", "cpu")):
@@ -54,35 +63,34 @@ def launches(best: Scored, slug: str) -> list[tuple[str, dict[str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("slug", sorted(WRITERS))
+@pytest.mark.parametrize("slug", STARTED)
 def test_every_flag_of_every_launch_is_in_the_list_of_the_release_or_says_unchecked(best: Scored, slug: str) -> None:
-    version = FRAMEWORKS[slug]["version"]
+    facts, lists = software(slug)["launch"], flags(slug)
     for command, files in launches(best, slug):
         scripts = [text.partition("\nexec ")[2] for name, text in files.items() if name.endswith(".sh")]
         for line in [command, *scripts]:
-            said = engine_flags.check(slug, version, line)
+            said = engine_flags.check(slug, lists, line, facts.template.launcher)
             assert said["unknown"] == []
-            assert said["checked"] is ((slug, version) in engine_flags.LISTS) and said["source"]
+            assert said["checked"] is bool(lists.lists) and said["source"]
 
 
 def test_the_frameworks_that_most_advice_names_are_checked_at_the_catalog_s_version() -> None:
-    named = ("vllm", "sglang", "llama.cpp", "mlx", "vllm-tpu", "vllm-gaudi", "neuron")
-    assert all((slug, FRAMEWORKS[slug]["version"]) in engine_flags.LISTS for slug in named)
+    assert all(software(slug)["flags"].lists for slug in CHECKED)
 
 
 def test_an_invented_flag_is_named() -> None:
-    said = engine_flags.check("vllm", "0.24.0", "vllm serve m --port 8000 --make-it-fast --kv-cache-dtype=fp8")
+    said = engine_flags.check("vllm", flags("vllm"), "vllm serve m --port 8000 --make-it-fast --kv-cache-dtype=fp8")
     assert said["unknown"] == ["--make-it-fast"] and said["checked"] is False
 
 
 def test_a_flag_of_llama_cpp_must_stand_on_both_sides_of_the_build() -> None:
     sides = [engine_flags.options(f"llama.cpp-0.3.{n}").names for n in (16, 17)]
     newer = sorted(flag for flag in sides[1] - sides[0] if flag.startswith("--"))[0]
-    assert engine_flags.check("llama.cpp", "b7000", f"llama-server {newer}")["unknown"] == [newer]
+    assert engine_flags.check("llama.cpp", flags("llama.cpp"), f"llama-server {newer}")["unknown"] == [newer]
 
 
 def test_a_version_without_a_list_is_unchecked() -> None:
-    said = engine_flags.check("vllm", "9.9.9", "vllm serve m --port 8000")
+    said = engine_flags.check("vllm 9.9.9", FlagLists(), "vllm serve m --port 8000")
     assert said["checked"] is False and "no released package" in said["source"]
 
 
@@ -98,24 +106,24 @@ def test_a_list_says_its_release_its_day_and_the_command_that_wrote_it(path: Pat
         assert found.version in found.command
 
 
-BY_HAND = {*(stem for stem, _ in engine_flags.NEAREST.values()), *engine_flags.OPTION_KEYS.values()}
+BY_HAND = {stem for slug in STARTED for stem in (flags(slug).nearest, flags(slug).options_file)}
 
 
 @pytest.mark.parametrize("slug", ["tensorrt-llm", "tgi"])
 def test_options_known_from_the_source_alone_are_compared_and_never_called_checked(slug: str) -> None:
-    version = FRAMEWORKS[slug]["version"]
     command = {"tensorrt-llm": "trtllm-serve m --tp_size 2", "tgi": "text-generation-launcher --model-id m"}[slug]
-    said = engine_flags.check(slug, version, command)
+    said = engine_flags.check(slug, flags(slug), command)
     assert said["checked"] is False and said["unknown"] == [] and "all stand in the source of" in said["source"]
-    said = engine_flags.check(slug, version, f"{command} --make-it-fast")
+    said = engine_flags.check(slug, flags(slug), f"{command} --make-it-fast")
     assert said["checked"] is False and said["unknown"] == ["--make-it-fast"]
 
 
 def test_slurm_s_own_options_are_not_the_server_s() -> None:
     command = "srun --nodes 2 --mpi pmix trtllm-llmapi-launch trtllm-serve m --tp_size 16"
-    assert engine_flags.check("tensorrt-llm", "1.0", command)["unknown"] == []
+    assert engine_flags.check("tensorrt-llm", flags("tensorrt-llm"), command, "trtllm-llmapi-launch")["unknown"] == []
 
 
+T5 = from_hf_config(FLAN_XXL, "t5")
 ANY = Draft(
     method="eagle", name="any", tokens=3, accepted_fraction=0.6, shown_tokens=2.0, pass_fraction=0.1, head_bytes=0.0,
     task="any", source="sample",
@@ -124,22 +132,23 @@ DRAFTS = [replace(ANY, method=method) for method in ("eagle", "mtp", "ngram", "d
 
 
 @pytest.mark.parametrize("draft", [None, *DRAFTS], ids=lambda d: d.method if d else "none")
-@pytest.mark.parametrize("source_tokens", [0, 512])
+@pytest.mark.parametrize("model", [LLAMA_8B, T5], ids=["decoder", "encoder-decoder"])
 def test_every_key_of_tensorrt_llm_s_options_stands_in_its_source(
-    best: Scored, draft: Draft | None, source_tokens: int
+    best: Scored, draft: Draft | None, model: Model
 ) -> None:
     s = under(best, "tensorrt-llm", kv_dtype="fp8", dp=4)
     s = replace(
         s, lane=replace(s.lane, draft=draft), pools=Pools(prefill_replicas=1, decode_replicas=1, transfer_s=0.1)
     )
-    text = trtllm_options(s, source_tokens, shares_prefixes=True) + trtllm_lines(s, LLAMA_8B)
-    assert engine_flags.unknown_keys("tensorrt-llm", "1.0", text) == []
+    workload, posed_model = posed(question(prefix_cache_hit_fraction=0.5), model)
+    text = launch("m", s, posed_model, workload)["files"]["trtllm-options.yaml"]
+    assert engine_flags.unknown_keys(flags("tensorrt-llm"), text) == []
     assert ("speculative_config" in text) is (draft is not None) and "cache_transceiver_config" in text
 
 
 def test_a_key_that_the_source_does_not_have_is_named() -> None:
     text = "kv_cache_config: {dtype: fp8, d_type: fp8}\nenable_attention_tp: true\n"
-    found = engine_flags.unknown_keys("tensorrt-llm", "1.0", text)
+    found = engine_flags.unknown_keys(flags("tensorrt-llm"), text)
     assert found == ["kv_cache_config.d_type", "enable_attention_tp"]
 
 
@@ -206,12 +215,12 @@ def test_a_plugin_of_an_older_vllm_spans_hosts_through_ray(best: Scored) -> None
 
 @pytest.mark.parametrize(("slug", "devices"), [("h100-sxm", 4), ("trainium2", 16), ("tpu-v7", 8), ("mi250x", 8)])
 def test_ranks_are_counted_as_the_stack_counts_them(best: Scored, slug: str, devices: int) -> None:
-    a = replace(best.lane.choice.accelerator, slug=slug)
+    a = reached(best.lane.choice.accelerator, slug)
     words = shlex.split(launch("m", under(best, "vllm", accelerator=a, tp=4), LLAMA_8B, question())["command"])
     assert words[words.index("--tensor-parallel-size") + 1] == str(devices)
 
 
 def test_furiosa_counts_processing_elements(best: Scored) -> None:
-    a = replace(best.lane.choice.accelerator, slug="furiosa-rngd")
+    a = reached(best.lane.choice.accelerator, "furiosa-rngd")
     words = shlex.split(launch("m", under(best, "furiosa-llm", accelerator=a, tp=2), LLAMA_8B, question())["command"])
     assert words[words.index("--tensor-parallel-size") + 1] == "16"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engine.model import active_parameters, from_shape, parameters
-from catalog import fixtures
+from catalog import fixtures, framework_files
 
 ROOT = Path(__file__).parents[1] / "fixtures"
 TODAY = date.today()
@@ -20,7 +20,6 @@ ACCELERATORS = by_name((ROOT / "accelerators").glob("*.yaml"))
 MODELS = by_name((ROOT / "models").glob("*.yaml"))
 PRICES = by_name((ROOT / "prices").glob("*.csv"))
 LISTS = {
-    "frameworks": fixtures.framework,
     "quantization": fixtures.quantization,
     "regions": fixtures.region,
     "units": fixtures.unit,
@@ -147,7 +146,7 @@ MIXERS = {"attention", "window", "latent", "recurrent", "encoder", "cross-attent
 def test_frameworks_name_only_known_methods_vendors_and_stacks():
     methods = {row["slug"] for row in read_list("quantization") if row["settings"]["applies_to"] == "weights"}
     chips = [fixtures.accelerator(param.values[0]) for param in ACCELERATORS]
-    for row in read_list("frameworks"):
+    for row in framework_files.frameworks(ROOT):
         settings = row["settings"]
         assert set(settings["quantizations"]) <= methods
         assert set(settings["vendors"]) <= {chip["vendor"] for chip in chips}
@@ -160,7 +159,7 @@ def test_frameworks_name_only_known_methods_vendors_and_stacks():
 
 
 def test_every_served_chip_has_a_framework():
-    frameworks = [row["settings"] for row in read_list("frameworks")]
+    frameworks = [row["settings"] for row in framework_files.frameworks(ROOT)]
     for param in ACCELERATORS:
         chip = fixtures.accelerator(param.values[0])
         assert not chip["served"] or any(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog import fixtures
+from catalog import fixtures, framework_files
 
 ROOT = Path(__file__).parents[1] / "fixtures"
 CHIPS = {path.stem: fixtures.accelerator(path) for path in sorted((ROOT / "accelerators").glob("*.yaml"))}
@@ -56,7 +56,7 @@ def test_every_named_row_is_complete():
 
 
 def test_every_framework_and_method_that_is_named_has_a_row():
-    assert set(FRAMEWORKS) - set(rows("frameworks", fixtures.framework)) == set()
+    assert set(FRAMEWORKS) - {row["slug"] for row in framework_files.frameworks(ROOT)} == set()
     assert set(METHODS) - set(rows("quantization", fixtures.quantization)) == set()
 
 
@@ -81,9 +81,7 @@ def test_a_way_to_quantize_says_what_it_costs_to_produce():
 
 
 def test_a_framework_states_its_licence():
-    silent = [
-        slug for slug, row in rows("frameworks", fixtures.framework).items() if not row["settings"].get("licence")
-    ]
+    silent = [row["slug"] for row in framework_files.frameworks(ROOT) if not row["settings"].get("licence")]
     assert silent == []
 
 

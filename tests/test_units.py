@@ -30,7 +30,7 @@ BARE = set(
     cores chips accelerators chips_per_host near_chips vcpus attempt rank racks
     pue input_cv2 output_cv2 roof_exponent matmul_factor memory_factor prefill_factor expert_factor collective_factor
     matrix_factor routing_evenness beams bound_factor
-    year seed preemptions steps requests
+    year seed preemptions steps requests devices kubernetes_devices preference
     """.split()
 )
 # Lengths by their usual names, yes/no arrays, shares by hour, and settings keyed by name.

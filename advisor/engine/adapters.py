@@ -10,11 +10,6 @@ from .step import Array, Layouts, Operator, bound_of, distinct_experts, roof
 ELEMENT_BYTES = 2.0  # of A and B: the 16-bit dtype of the base model (vLLM, --lora-dtype auto)
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that a server can be started for (vLLM 0.14, LoRAConfig.max_lora_rank)
 KERNELS = 2  # of one matrix: shrink to the rank, expand from it
-# Punica (arXiv 2310.18547, abstract): 2 ms more for a token of a 7B model, which has 32 layers of 7 matrices
-KERNEL_S = 2.0e-3 / (32 * 7 * KERNELS)
-# a step of Llama-3.1-8B lasts 1.9 ms longer with one adapter in the batch and 4.3 ms with eight, be they of 16 or of
-# 64 requests (vLLM 0.24.0 on an H200, docs/explanation/predicted-and-measured.md)
-FURTHER_S = 2.4e-3 / 7 / (32 * 7 * KERNELS)
 
 
 def unadaptable(model: Model) -> str:
@@ -89,15 +84,15 @@ def adapters_s(model: Model, layouts: Layouts, tokens: Array) -> Array:
 def adapter_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[Operator]:
     """Shrink and expand of every adapted matrix for so many tokens (G,), of shape (N, G): each adapter is read once.
 
-    The kernels gather by segment (SGMV of Punica, its relatives in vLLM, SGLang and TensorRT-LLM); their fixed cost
-    is Punica's published 2 ms a token of a 7B model, and never less than that of the chip's own kernels.
+    The kernels gather by segment (SGMV of Punica and its descendants). Their fixed cost is the framework's
+    (host_times), and never less than that of the chip's own kernels.
     """
     if model.adapters is None:
         return
     x, m = layouts.column(), np.asarray(tokens, dtype=float)[None, :]
     rank, slots = float(model.adapters.rank), float(model.adapters.active)
     touched = distinct_experts(slots, 1.0, m) if slots > 1 else np.minimum(m, 1.0)
-    launch_s = np.maximum(x.kernel_s, KERNEL_S) + FURTHER_S * np.maximum(touched - 1.0, 0.0)
+    launch_s = np.maximum(x.kernel_s, x.adapter_kernel_s) + x.further_adapter_s * np.maximum(touched - 1.0, 0.0)
     for block in decoder_blocks(model):
         for inner, outer, columns in matrices(model, block):
             wide, narrow = (inner, outer / x.tp) if columns else (inner / x.tp, outer + 0 * x.tp)

@@ -16,21 +16,24 @@ from .layout import HALF, Choice, rate_of, unsupported
 from .model import Attention, LatentAttention, Model, Recurrent
 from .money import Assumptions, Licence
 from .offload import HostCopy
-from .plan import OWNED, Constraints, Framework, Offer, Quantization, Rejection, Workload
+from .plan import (
+    OWNED,
+    SOURCES,
+    TOKENS,
+    VECTORS,
+    Constraints,
+    Framework,
+    Offer,
+    Quantization,
+    Rejection,
+    Workload,
+)
 from .site import near_refusal, refusal
 from .starts import Start
 
-# frameworks that the advice can say how to start (launch.py); the others are catalogued, not advised
-LAUNCHABLE = (
-    *("vllm", "sglang", "tensorrt-llm", "vllm-tpu", "vllm-gaudi", "neuron", "llama.cpp", "mlx", "vllm-ascend"),
-    *("tt-inference", "qaic", "furiosa-llm", "openvino-npu", "executorch", "lmdeploy"),
-)
-LAUNCHABLE_CROSS = ("vllm", "tensorrt-llm", "tgi")
-LAUNCHABLE_EMBEDDING = ("vllm", "sglang", "llama.cpp")
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
 QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
-TRAINED_ONLY = ("ternary",)  # cannot be made from a 16-bit checkpoint
-RETRAINED = ("int4-qat", "int4-sparse", "bitnet")  # formats that take a training to make
+FROM_SCRATCH = "from_scratch"  # training of a format that cannot be made from a checkpoint
 LORA = "lora"  # feature of a framework: adapters served beside the base model
 LEAST_BITS = 4.0  # below it a smaller model is usually better (arXiv 2210.17323): offered in no search
 PIPELINE = "pipeline_parallel"  # feature of a framework
@@ -176,10 +179,10 @@ def able(framework: Framework, model: Model) -> bool:
 
 
 def launchable(framework: Framework, model: Model) -> bool:
-    """Whether launch.py knows how to start it with this model."""
+    """Whether the catalog says how to start it with this kind of model."""
     if any(isinstance(b.mixer, Attention) and b.mixer.cross for b in model.blocks):
-        return framework.slug in LAUNCHABLE_CROSS
-    return framework.slug in (LAUNCHABLE_EMBEDDING if model.encoder_only else LAUNCHABLE)
+        return framework.starts(SOURCES)
+    return framework.starts(VECTORS if model.encoder_only else TOKENS)
 
 
 def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
@@ -206,8 +209,7 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
     most = min((q.bits_per_weight for q in native), default=16.0)
     seen, kept = set(), []
     for q in catalog.quantizations:
-        made = q.weights_dtype not in TRAINED_ONLY and q.slug not in RETRAINED
-        made &= LEAST_BITS <= q.bits_per_weight < most
+        made = not q.training and LEAST_BITS <= q.bits_per_weight < most
         if q not in native and not (made and QUALITY[q.quality] <= ALLOWED[workload.constraints.quality]):
             continue
         if q.bits_per_weight < 16 and has_encoder(catalog.model):
@@ -350,7 +352,7 @@ def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerato
 
 
 def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, formats: Sequence[Quantization]) -> str:
-    running = [f for f in catalog.frameworks if f.slug in LAUNCHABLE + LAUNCHABLE_CROSS and runs_on(f, a)]
+    running = [f for f in catalog.frameworks if f.startable and runs_on(f, a)]
     if not running:
         return f"no serving framework of the catalog runs on {a.name}"
     if not any(able(f, catalog.model) and launchable(f, catalog.model) for f in running):

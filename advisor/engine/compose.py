@@ -2,17 +2,11 @@
 
 from typing import Any
 
-from .manifests import ENTRYPOINTS, FOLDER, HEALTH, PORT, Served, image_of, printable, yaml_text
+from .manifests import FOLDER, PORT, Served, image_of, printable, yaml_text
 
 STARTS_WITHIN = "3600s"  # an hour to fetch, load and compile, as in the pod's startup probe
-# how a container reaches chips that Compose has no reservation for, as the vendors' own run commands do
-REACHED: dict[str, dict[str, Any]] = {
-    "amd": {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video", "render"]},
-    "intel": {"devices": ["/dev/dri"]},
-    "habana": {"runtime": "habana", "cap_add": ["SYS_NICE"], "environment": {"HABANA_VISIBLE_DEVICES": "all"}},
-    "huawei": {"devices": ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]},
-    "google": {"privileged": True},
-}
+DRIVER = "driver"  # key of an accelerator's container: Compose reserves single chips through it
+DEVICE_EACH = "device_each"  # one device file for each chip, numbered from 0
 
 
 def compose(served: Served) -> str:
@@ -20,7 +14,7 @@ def compose(served: Served) -> str:
 
     Empty where the server's health address is not known: Compose would call a server sound that is still loading.
     """
-    if served.framework not in HEALTH or not _reachable(served):
+    if not served.health_path or not (served.accelerator.kind == "cpu" or served.accelerator.container):
         return ""
     count = on_this_host(served)
     services = {f"replica-{i + 1}": _service(served, i) for i in range(count)}
@@ -32,30 +26,21 @@ def compose(served: Served) -> str:
 def on_this_host(served: Served) -> int:
     """Replicas that share a host; where a container cannot be given single chips, one."""
     a = served.accelerator
-    if a.vendor != "nvidia":
+    if DRIVER not in a.container:
         return 1
     return max(min(served.replicas, a.instances if a.cut else a.chips_per_host // served.chips), 1)
-
-
-def _reachable(served: Served) -> bool:
-    a = served.accelerator
-    return a.kind == "cpu" or a.vendor in ("nvidia", "aws") or _vendor(served) in REACHED
-
-
-def _vendor(served: Served) -> str:
-    return "habana" if served.framework == "vllm-gaudi" else served.accelerator.vendor
 
 
 def _service(served: Served, index: int) -> dict[str, Any]:
     words = [f"{FOLDER}/{word}" if word in served.files else word for word in served.words]
     words = [word.replace("$", "$$") for word in words]  # or Compose would put variables in
-    run = {"command": words[1:]} if served.framework in ENTRYPOINTS else {"entrypoint": words}
+    run = {"command": words[1:]} if served.image_has_entrypoint else {"entrypoint": words}
     chips = _chips(served, index)
     files = [
         {"type": "bind", "source": f"./{name}", "target": f"{FOLDER}/{name}", "read_only": True}
         for name in served.files
     ]
-    health = f"http://127.0.0.1:{PORT}{HEALTH[served.framework]}"
+    health = f"http://127.0.0.1:{PORT}{served.health_path}"
     return {
         "image": image_of(served),
         **run,
@@ -79,10 +64,10 @@ def _chips(served: Served, index: int) -> dict[str, Any]:
     a = served.accelerator
     if a.kind == "cpu":
         return {}
-    if a.vendor == "nvidia":
+    if DRIVER in a.container:
         ids = [f"0:{index}"] if a.cut else [str(index * served.chips + i) for i in range(served.chips)]
-        wanted = {"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}
+        wanted = {"driver": a.container[DRIVER], "device_ids": ids, "capabilities": ["gpu"]}
         return {"deploy": {"resources": {"reservations": {"devices": [wanted]}}}}
-    if a.vendor == "aws":
-        return {"devices": [f"/dev/neuron{i}" for i in range(served.chips)]}
-    return REACHED[_vendor(served)]
+    if DEVICE_EACH in a.container:
+        return {"devices": [f"{a.container[DEVICE_EACH]}{i}" for i in range(served.chips)]}
+    return dict(a.container)

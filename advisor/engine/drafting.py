@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .duration import linear_s
+from .hardware import Overhead
 from .layout import HALF, Choice
 from .model import Model, decoder_blocks
 from .plan import Framework
@@ -51,12 +52,6 @@ SMALL = {
 }
 # published with a layer that predicts a second token (num_nextn_predict_layers or mtp in their config.json)
 MTP_MODELS = ("deepseek-v3", "deepseek-r1", "glm-4-5", "glm-4-6", "glm-5", "qwen3-next", "mimo-v2")
-
-
-# what a step waits for the host that searches n-grams, its next one not yet scheduled: verifying steps of Llama-3.1-8B
-# on an H200 lasted 1.6, 2.2 and 3.0 ms longer than their device time with 1, 16 and 64 requests (vLLM 0.24.0,
-# 2026-11-21, docs/explanation/predicted-and-measured.md)
-NGRAM_S, NGRAM_S_PER_SEQUENCE = 1.75e-3, 2.0e-5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,7 +158,7 @@ def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float, own
     rate = choice.accelerator.memory_bytes_per_s * choice.efficiency.memory_fraction * choice.overhead.memory_factor
     positions = MEDUSA_POSITIONS - 1 if draft.method == "medusa" else draft.tokens
     if draft.method == "ngram":
-        times = searched(times, draft.shown_tokens)
+        times = searched(times, choice.overhead, draft.shown_tokens)
     times = replace(times, serial_s=times.serial_s + draft.host_s)
     return drafted(
         times,
@@ -177,13 +172,15 @@ def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float, own
     )
 
 
-def searched(times: StepTimes, shown_tokens: float) -> StepTimes:
-    """With the search for n-grams before each step; `drafted` divides what a step takes by the tokens it shows, but not
-    what a sequence takes of the host."""
+def searched(times: StepTimes, o: Overhead, shown_tokens: float) -> StepTimes:
+    """With the search for n-grams before each step.
+
+    `drafted` divides the time of a step by the tokens it shows, but not the host time of a sequence.
+    """
     return replace(
         times,
-        serial_s=times.serial_s + NGRAM_S,
-        serial_s_per_sequence=times.serial_s_per_sequence + NGRAM_S_PER_SEQUENCE / shown_tokens,
+        serial_s=times.serial_s + o.ngram_s,
+        serial_s_per_sequence=times.serial_s_per_sequence + o.ngram_s_per_sequence / shown_tokens,
     )
 
 

@@ -157,10 +157,9 @@ def quantization_for(dtype: str, accelerator: Accelerator, known: Sequence[Quant
     return unsupported(accelerator, chosen) or chosen
 
 
-def kv_habit(framework: str, weights_dtype: str) -> str:
-    """What a framework stores its cache in when nothing is said: TensorRT-LLM follows FP8/FP4 checkpoints."""
-    narrow = weights_dtype in ("fp8", "nvfp4", "fp4")
-    return "fp8" if framework == "tensorrt-llm" and narrow else "bf16"
+def kv_habit(framework: Framework, weights_dtype: str) -> str:
+    """The cache format that a framework uses by default: some follow FP8 and FP4 checkpoints."""
+    return "fp8" if weights_dtype in framework.fp8_cache_weights else "bf16"
 
 
 def _lane(
@@ -180,7 +179,7 @@ def _lane(
             efficiency=efficiency(resources.scopes, accelerator.slug, accelerator.family, accelerator.kind),
             overhead=overhead(resources.scopes, framework.slug, framework.version, accelerator.family),
             quantization=quantization,
-            kv_dtype=case.kv_dtype or kv_habit(framework.slug, case.weights_dtype),
+            kv_dtype=case.kv_dtype or kv_habit(framework, case.weights_dtype),
             tp=pool.tp,
             pp=pool.pp,
             ep=max(pool.ep, 1),

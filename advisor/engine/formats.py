@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .candidates import ALLOWED, LEAST_BITS, QUALITY, RETRAINED, TRAINED_ONLY, Catalog, able, launchable, runs_on
+from .candidates import ALLOWED, FROM_SCRATCH, LEAST_BITS, QUALITY, Catalog, able, launchable, runs_on
 from .encoder import has_encoder
 from .hardware import overhead
 from .layout import HALF, KV_BYTES, rate_of, unsupported
@@ -121,7 +121,7 @@ def format_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[str, Setup]:
     here, found = frameworks_here(catalog, s), {}
     for q in _listed(catalog):
         framework = next((f for f in here if q.slug in f.quantizations), None)
-        if framework is None or unsupported(s.lane.choice.accelerator, q) or q.weights_dtype in TRAINED_ONLY:
+        if framework is None or unsupported(s.lane.choice.accelerator, q) or q.training == FROM_SCRATCH:
             continue
         setup = plan if framework is s.lane.framework else under(catalog, plan, framework)
         found[q.slug] = replace(setup, lane=replace(setup.lane, choice=replace(setup.lane.choice, quantization=q)))
@@ -203,7 +203,7 @@ def _state(workload: Workload, catalog: Catalog, s: Scored, q: Quantization, fig
     if q == s.lane.choice.quantization:
         return "plan"
     native = catalog.model.native_dtype in (q.slug, q.weights_dtype)
-    if q.slug in RETRAINED and not native:
+    if q.training and not native:
         return "retrained"
     if figure is None or not figure.fits:
         return "cannot"

@@ -1,7 +1,8 @@
 """What a chip is: rates, memory and links in SI; and what its kernels and a framework make of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +71,11 @@ class Overhead:
     one_shot_s: float  # start of its own one-shot all-reduce inside the domain; large: it has none
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
     kv_8_fraction: float = 1.0  # of the memory's rate, decode attention over keys and values of 8 bits; 1: unmeasured
+    uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a graph
+    ngram_s: float = 0.0  # that a verifying step waits for the search of n-grams in prompts
+    ngram_s_per_sequence: float = 0.0
+    adapter_kernel_s: float = 0.0  # fixed cost of a kernel of an adapter
+    further_adapter_s: float = 0.0  # and for each further adapter in the batch
     source: str = ""
 
 
@@ -77,7 +83,15 @@ Scopes = Mapping[str, Mapping[str, float | str]]
 BASES = ("datasheet", "relative", "measured")
 
 
-UNMEASURED = {"kv_8_fraction": 1.0}  # figures that a snapshot from before they were one does not have
+# figures that frameworks may leave out and older snapshots do not have
+UNMEASURED = {
+    "kv_8_fraction": 1.0,
+    "uncompiled_s_per_layer": 0.0,
+    "ngram_s": 0.0,
+    "ngram_s_per_sequence": 0.0,
+    "adapter_kernel_s": 0.0,
+    "further_adapter_s": 0.0,
+}
 
 
 def _merge(scopes: Scopes, names: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, float]:
@@ -149,6 +163,12 @@ class Accelerator:
     stacks: tuple[str, ...]
     chips_per_host: int
     pcie_bytes_per_s: float
+    devices: int = 1  # that its software stack counts for one: halves of a package, logical cores
+    device_name: str = ""  # what its own serving software calls it
+    kubernetes_resource: str = ""  # what the vendor's device plugin calls it; empty: unknown
+    kubernetes_devices: int = 1  # that the plugin counts for one
+    kubernetes_note: str = ""  # what a node needs besides
+    container: Mapping[str, Any] = field(default_factory=dict)  # keys of a Compose service that reach it
     served: bool = True  # False: bought as an API or a system, or runs no LLM stack
     not_served_reason: str = ""
     partitions: tuple[Partition, ...] = ()  # ways in which hardware cuts it

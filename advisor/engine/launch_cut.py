@@ -5,7 +5,7 @@ from dataclasses import replace
 from .hardware import Accelerator
 from .trials import Scored
 
-VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
+MIG = "MIG"  # the way NVIDIA's cards are cut; the others are AMD's partition modes
 
 
 def one_instance(s: Scored) -> Scored:
@@ -17,7 +17,7 @@ def one_instance(s: Scored) -> Scored:
 def cutting(a: Accelerator) -> list[str]:
     """Commands that cut every chip of a host, as the vendors document them; nothing may run on it meanwhile."""
     assert a.cut is not None
-    if a.vendor == "nvidia":
+    if a.cut.way == MIG:
         each = ",".join([a.cut.profile] * a.cut.instances)
         return ["nvidia-smi -mig 1", f"nvidia-smi mig -cgi {each} -C", "nvidia-smi -L  # the UUIDs of the instances"]
     compute, _, memory = a.cut.profile.partition("/")
@@ -34,7 +34,8 @@ def notes_of_cut(a: Accelerator) -> list[str]:
     """What a reader of the start script must know of a cut chip."""
     if a.cut is None:
         return []
+    visible = "CUDA_VISIBLE_DEVICES" if a.cut.way == MIG else "HIP_VISIBLE_DEVICES"
     return [
         f"partition.sh makes {a.cut.instances} x {a.cut.profile} of every card; run this once on each of them",
-        f"with its own port and {VISIBLE[a.vendor]} set to that instance alone",
+        f"with its own port and {visible} set to that instance alone",
     ]

@@ -56,12 +56,10 @@ def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
 
 
 def experts_only(model: Model, quantization: Quantization) -> bool:
-    """4-bit floating checkpoints of MLA models and MXFP4 ones quantize the experts and leave attention in 16 bits."""
+    """Some 4-bit formats quantize the experts and leave attention in 16 bits: always, or where attention is latent."""
     has_experts = any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
     latent = any(isinstance(b.mixer, LatentAttention) for b in model.blocks)
-    return has_experts and (
-        quantization.weights_dtype == "mxfp4" or (quantization.weights_dtype in ("nvfp4", "fp4") and latent)
-    )
+    return has_experts and (quantization.experts_only == "always" or (quantization.experts_only == "latent" and latent))
 
 
 def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, float, float]:
@@ -74,7 +72,7 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
     fraction = {1.0: e.matmul_8_fraction, 0.5: e.matmul_4_fraction}.get(width, e.matmul_16_fraction)
     fraction *= e.matrix_factor
     stored = quantization.bits_per_weight / 8.0
-    if quantization.slug.endswith("-block"):
+    if quantization.block_scaled:
         fraction *= e.block_8_fraction
     if quantization.weight_only:
         # widening costs issue slots: the multiply slows down, and the read with it
@@ -144,4 +142,6 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "far_collective_s": e.far_collective_s,
         "hop_s": e.hop_s * o.collective_factor,
         "collective_knee_bytes": e.collective_knee_bytes,
+        "adapter_kernel_s": o.adapter_kernel_s,
+        "further_adapter_s": o.further_adapter_s,
     }

@@ -8,8 +8,6 @@ from typing import Any
 
 from .manifests import (
     FIRST_HOST,
-    HEALTH,
-    RESOURCES,
     Served,
     container,
     pod_volumes,
@@ -19,17 +17,16 @@ from .manifests import (
 )
 
 LEADER, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"  # Kubernetes puts them in when a pod starts
-RANKED = ("vllm", "sglang")  # every host runs the same command with its own rank
-RAY = ("vllm-tpu", "vllm-gaudi", "vllm-ascend", "neuron")  # the command runs on the head of a Ray cluster
+RANKED = "ranked"  # every host runs the same command with its own rank
+RAY = "ray"  # the command runs on the head of a Ray cluster
 RAY_PORT = 6379
-ADDRESSED = ("--master-addr", "--dist-init-addr")
 
 
 def leader_workers(served: Served, hosts: int) -> str:
     """YAML of a LeaderWorkerSet and the Service of its leaders; empty where nothing is known of how it spans hosts."""
     a = served.accelerator
-    resource = RESOURCES.get((a.vendor, a.kind), "")
-    if served.framework not in HEALTH or served.framework not in (*RANKED, *RAY) or not resource:
+    resource = a.kubernetes_resource
+    if not served.health_path or served.ranks.way not in (RANKED, RAY) or not resource:
         return ""
     each = served.chips // hosts
     head = (
@@ -81,17 +78,17 @@ def _leaders(served: Served) -> dict[str, Any]:
 
 def _leader_words(served: Served) -> list[str]:
     words = _escaped(served)
-    if served.framework in RAY:
+    if served.ranks.way == RAY:
         return _after(f"ray start --head --port {RAY_PORT}", words)
     return words
 
 
 def _worker_words(served: Served) -> list[str]:
-    if served.framework in RAY:
+    if served.ranks.way == RAY:
         return ["ray", "start", "--address", f"{LEADER}:{RAY_PORT}", "--block"]
     words = _escaped(served)
-    words[_value_of(words, "--node-rank")] = INDEX
-    return [*words, "--headless"] if served.framework == "vllm" else words
+    words[_value_of(words, served.ranks.rank_option)] = INDEX
+    return [*words, *served.ranks.worker_words]
 
 
 def _after(first: str, words: list[str]) -> list[str]:
@@ -102,10 +99,9 @@ def _after(first: str, words: list[str]) -> list[str]:
 def _escaped(served: Served) -> list[str]:
     """Nothing in the command is a variable but the leader's address."""
     words = [word.replace("$", "$$") for word in served.words]
-    for flag in ADDRESSED:
-        if flag in words:
-            at = _value_of(words, flag)
-            words[at] = words[at].replace(FIRST_HOST, LEADER)
+    if served.ranks.address_option in words:
+        at = _value_of(words, served.ranks.address_option)
+        words[at] = words[at].replace(FIRST_HOST, LEADER)
     return words
 
 

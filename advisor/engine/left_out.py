@@ -8,8 +8,6 @@ import numpy as np
 
 from .candidates import (
     LEAST_BITS,
-    RETRAINED,
-    TRAINED_ONLY,
     Catalog,
     able,
     enumerate_lanes,
@@ -116,7 +114,7 @@ def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered:
     c = workload.constraints
     if (c.formats_allow and q.slug not in c.formats_allow) or q.slug in c.formats_deny:
         return replace(refuse(detail="left out by your constraints"), reason="excluded")
-    if q.slug in RETRAINED or q.weights_dtype in TRAINED_ONLY:
+    if q.training:
         return refuse(detail="takes a training to make: it cannot be had from the published checkpoint")
     if q.bits_per_weight < LEAST_BITS:
         return refuse(

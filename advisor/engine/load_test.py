@@ -17,7 +17,6 @@ BLOCK_TOKENS = 16  # of the ids that say which parts of prompts are the same
 LONGEST_S = 7200.0  # at a low rate fewer requests are sent
 FEWEST = 200  # of these ten lie beyond the p95
 URL = "http://127.0.0.1:8000"
-UNHEARD = ("executorch", "openvino-npu", "tgi")  # no completions of the OpenAI API, or one request after another
 
 
 class LoadTest(TypedDict):
@@ -65,10 +64,10 @@ def load_test(
     name: str, checkpoint: str, s: Scored, workload: Workload, longest_tokens: int
 ) -> tuple[LoadTest | None, dict[str, str]]:
     """The test and its files; nothing for servers that no load generator here can ask, or for sources of encoders."""
-    if s.lane.framework.slug in UNHEARD or workload.source_tokens is not None:
+    facts = s.lane.framework.launch
+    if facts is None or not facts.load_test or workload.source_tokens is not None:
         return None, {}
-    # MLX would load another model under any name but that of its checkpoint or this one
-    asked_name = "default_model" if s.lane.framework.slug == "mlx" and checkpoint != name else name
+    asked_name = facts.default_model_name if facts.default_model_name and checkpoint != name else name
     load = load_of(name, asked_name, s, workload)
     commands = {"vllm": shlex.join(_vllm(load))}
     if not load.makes_vectors:

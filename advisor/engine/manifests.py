@@ -10,31 +10,17 @@ from .hardware import Accelerator
 PORT = 8000
 FIRST_HOST = "<address of the first host>"  # in commands of replicas that span hosts
 FOLDER = "/opt/assay"  # where a unit or a pod finds the files beside the command
-# the image that the project itself publishes for a release, by framework and vendor; else a placeholder
-IMAGES = {
-    ("vllm", "nvidia"): "vllm/vllm-openai:v{}",
-    ("sglang", "nvidia"): "lmsysorg/sglang:v{}",
-    ("tensorrt-llm", "nvidia"): "nvcr.io/nvidia/tensorrt-llm/release:{}.0",
-    ("llama.cpp", "nvidia"): "ghcr.io/ggml-org/llama.cpp:server-cuda-{}",
-    ("tgi", "nvidia"): "ghcr.io/huggingface/text-generation-inference:{}",
-}
-ENTRYPOINTS = ("llama.cpp",)  # the image starts the server itself, from a folder off the path
-HEALTH = {
-    **dict.fromkeys(("vllm", "vllm-tpu", "vllm-gaudi", "vllm-ascend", "neuron", "sglang"), "/health"),
-    **dict.fromkeys(("tensorrt-llm", "llama.cpp", "tgi"), "/health"),
-}
-# what the vendor's device plugin calls a chip
-RESOURCES = {
-    ("nvidia", "gpu"): "nvidia.com/gpu",
-    ("amd", "gpu"): "amd.com/gpu",
-    ("intel", "gpu"): "gpu.intel.com/xe",
-    ("intel", "npu"): "habana.ai/gaudi",
-    ("google", "tpu"): "google.com/tpu",
-    ("aws", "npu"): "aws.amazon.com/neuron",
-    ("huawei", "npu"): "huawei.com/Ascend910",
-}
-HALVES = ("mi250", "mi250x", "arc-pro-b60-dual-48gb")  # a package that the plugin counts as two
 LABEL_LENGTH = 40  # of 63: the pool, and what Kubernetes adds for the pods of a group, come after it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostRanks:
+    """How the hosts of one replica find each other."""
+
+    way: str = ""  # ranked | ray | slurm; empty: not known
+    rank_option: str = ""
+    address_option: str = ""
+    worker_words: tuple[str, ...] = ()  # of every host but the first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +31,10 @@ class Served:
     words: tuple[str, ...]
     framework: str
     version: str
+    image: str = ""  # that the project publishes for this release; empty: none is known
+    image_has_entrypoint: bool = False  # the image starts the server itself, from a folder off the path
+    health_path: str = ""  # empty: not known
+    ranks: HostRanks = HostRanks()
     accelerator: Accelerator
     chips: int  # of one replica
     replicas: int
@@ -69,16 +59,16 @@ def label(name: str) -> str:
 def kubernetes(served: Served) -> str:
     """YAML of a Deployment and a Service; empty where the health address or the resource is not known."""
     a = served.accelerator
-    resource = RESOURCES.get((a.vendor, a.kind), "")
+    resource = a.kubernetes_resource
     if a.cut and a.cut.way == "MIG":  # as the device plugin names them under mig.strategy: mixed
         resource = f"nvidia.com/mig-{a.cut.profile}"
-    if served.framework not in HEALTH or not (resource or a.kind == "cpu"):
+    if not served.health_path or not (resource or a.kind == "cpu"):
         return ""
     objects = [*_config(served), _deployment(served, resource), service(served)]
     count = f"{_of_pool(served)}{served.replicas} x {served.chips} x {printable(a.name)}"
     head = f"# {count}; nodes need the vendor's device plugin\n"
-    if a.vendor == "google":
-        head += "# on GKE add a nodeSelector: cloud.google.com/gke-tpu-accelerator and gke-tpu-topology of your pool\n"
+    if a.kubernetes_note:
+        head += f"# {printable(a.kubernetes_note)}\n"
     return head + "".join(f"---\n{yaml_text(o)}" for o in objects)
 
 
@@ -123,17 +113,16 @@ def _alone(served: Served, resource: str) -> dict[str, Any]:
 
 def image_of(served: Served) -> str:
     """The project's own image of this release, or a placeholder."""
-    known = IMAGES.get((served.framework, served.accelerator.vendor), f"<image with {served.framework} {{}}>")
-    return known.format(served.version)
+    return served.image or f"<image with {served.framework} {served.version}>"
 
 
 def container(served: Served, resource: str, words: list[str], chips: int) -> dict[str, Any]:
     """A container that runs these words, variables already taken care of, on so many chips."""
-    run = {"args": words[1:]} if served.framework in ENTRYPOINTS else {"command": words}
-    probe = {"httpGet": {"path": HEALTH[served.framework], "port": PORT}, "periodSeconds": 10}
+    run = {"args": words[1:]} if served.image_has_entrypoint else {"command": words}
+    probe = {"httpGet": {"path": served.health_path, "port": PORT}, "periodSeconds": 10}
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     mounts += [{"name": "files", "mountPath": FOLDER}] if served.files else []
-    count = chips * (2 if served.accelerator.slug in HALVES else 1)
+    count = chips * served.accelerator.kubernetes_devices
     token = {"name": "hugging-face", "key": "token", "optional": True}
     return {
         "name": "server",

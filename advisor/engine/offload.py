@@ -7,12 +7,6 @@ from typing import Any
 from .hardware import Accelerator
 from .plan import Framework, Workload
 
-OPTIONS = {  # of the framework, that keeps evicted blocks in the host's memory
-    "vllm": "--kv-offloading-size",
-    "sglang": "--enable-hierarchical-cache",
-    "tensorrt-llm": "kv_cache_config.host_cache_size",
-}
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostCopy:
@@ -30,7 +24,7 @@ def host_copy_of(rows: Mapping[str, Mapping[str, Any]]) -> HostCopy | None:
 
 def refusal(workload: Workload, f: Framework, a: Accelerator, copies: HostCopy | None) -> str:
     """Why a cache in the host's memory is not estimated; empty: it is."""
-    if f.slug not in OPTIONS:
+    if not f.host_cache_option:
         return f"{f.name} {f.version} is not known to keep evicted blocks in the host's memory"
     if a.kind != "gpu" or not a.pcie_bytes_per_s > 0 or copies is None:
         return "no rate between this chip and its host's memory is known"

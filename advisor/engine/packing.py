@@ -31,7 +31,6 @@ from .verify import Verified, scheduler_of, verify
 
 SERVING = "serving"
 NO_LIMITS = Limits()
-SHARES_MEMORY = ("vllm",)  # its docs: --gpu-memory-utilization is a limit per instance, whatever else is on the card
 KV_MARGIN = 1.5  # cache of a process, over that of the requests that run at its peak
 CHIPS_TRIED = 6  # the cheapest cards that every workload can use
 ROUNDS = 12  # of the fixed point of who is busy
@@ -155,7 +154,8 @@ def _common_chips(members: Sequence[Member], isolated: bool) -> dict[str, float]
 
 def _single(w: Lane, isolated: bool) -> bool:
     """Whether it runs on one card, under a server that can be told to leave the rest of it alone."""
-    return w.choice.tp * w.choice.pp * w.choice.dp == 1 and (isolated or w.framework.slug in SHARES_MEMORY)
+    shares = w.framework.launch is not None and bool(w.framework.launch.card_share)
+    return w.choice.tp * w.choice.pp * w.choice.dp == 1 and (isolated or shares)
 
 
 def _on_chip(members: Sequence[Member], slug: str, isolated: bool) -> Packed:

@@ -10,15 +10,10 @@ from .launch import longest
 from .ledger import prompt_tokens
 from .model import Attention, LatentAttention, Model, Recurrent
 from .plan import Workload
-from .rivals import COMPILED
 from .trials import Scored
 
 TILE = 128  # matrix kernels of every vendor work on tiles of 64 or 128
 VOCAB_TILE = 64  # rows that vLLM and SGLang pad a sharded vocabulary to
-TORCH = ("vllm", "sglang", "tgi", "lmdeploy", "optimum-habana", "vllm-tpu", "vllm-gaudi", "vllm-ascend")
-SHARES_BY_DEFAULT = ("vllm", "sglang")
-ENGINES = ("tensorrt-llm", "neuron", "qaic", "furiosa-llm", "executorch", "openvino-npu", "coreml", "tt-inference")
-AS_NEEDED = ("llama.cpp", "mlx", "executorch", "coreml", "openvino-npu")  # take what weights and asked contexts need
 AT_ONCE_BYTES = 1e9  # weights that any disk reads in about a second
 GIB = 2.0**30
 
@@ -56,7 +51,7 @@ def pitfalls(workload: Workload, model: Model, s: Scored, built: Lanes) -> list[
 
 def recompiles(x: Situation) -> Pitfall | None:
     f, lengths = x.s.lane.framework, x.workload.input_tokens
-    if f.slug not in TORCH or lengths.p95_tokens <= lengths.mean_tokens:
+    if not f.torch_compile or lengths.p95_tokens <= lengths.mean_tokens:
         return None
     return Pitfall(
         slug="recompile_limit",
@@ -68,8 +63,8 @@ def recompiles(x: Situation) -> Pitfall | None:
 
 
 def buckets(x: Situation) -> Pitfall | None:
-    stacks = set(x.s.lane.framework.stacks) & set(x.s.lane.choice.accelerator.stacks) & set(COMPILED)
-    if not stacks:
+    f = x.s.lane.framework
+    if not set(f.compiled_stacks) & set(f.stacks) & set(x.s.lane.choice.accelerator.stacks):
         return None
     most = longest(x.s, x.model, x.workload).tokens
     count = max(math.ceil(math.log2(max(most, TILE) / TILE)), 0) + 1
@@ -150,7 +145,7 @@ def vocabulary(x: Situation) -> Pitfall | None:
 
 def engines(x: Situation) -> Pitfall | None:
     f, c = x.s.lane.framework, x.s.lane.choice
-    if f.slug not in ENGINES:
+    if not f.builds_engines:
         return None
     return Pitfall(
         slug="built_for_this_chip",
@@ -201,7 +196,7 @@ def prefix_default(x: Situation) -> Pitfall | None:
         what = f"{f.name} {f.version} is not known to share prefixes, and {hit:.0%} of a prompt was counted on"
     elif recurrent:
         what = "recurrent layers are cached in large blocks (528 tokens in one case): shorter prompts share nothing"
-    elif f.slug in SHARES_BY_DEFAULT:
+    elif f.prefixes_by_default:
         return None
     else:
         what = f"{hit:.0%} of a prompt is counted on, and {f.name} {f.version} may not share prefixes unless told to"
@@ -217,7 +212,7 @@ def prefix_default(x: Situation) -> Pitfall | None:
 
 def memory_share(x: Situation) -> Pitfall | None:
     f, a, m = x.s.lane.framework, x.s.lane.choice.accelerator, x.s.memory
-    if f.slug in AS_NEEDED:
+    if f.memory_as_needed:
         return None
     spare = a.memory_bytes * (1 - f.memory_fraction) / GIB
     room = m.kv_bytes + m.free_bytes
@@ -247,7 +242,7 @@ def refused(x: Situation) -> Pitfall | None:
 
 def cold_start(x: Situation) -> Pitfall | None:
     f, weights = x.s.lane.framework, x.s.memory.weights_bytes * x.s.chips / x.s.replicas / 1e9
-    if weights * 1e9 < AT_ONCE_BYTES and not f.graph_max_tokens and f.slug not in ENGINES:
+    if weights * 1e9 < AT_ONCE_BYTES and not f.graph_max_tokens and not f.builds_engines:
         return None
     return Pitfall(
         slug="cold_start",

@@ -8,13 +8,10 @@ import numpy as np
 from .candidates import Catalog, able, joins_hosts, launchable, runs_on
 from .choose import Figures, Scale, objective
 from .formats import SAME, under
-from .launch import FILES, ON_LOAD, PACKAGES
 from .layout import unsupported
 from .plan import Framework, Workload
 from .trials import Scored
 from .tuning import Measured, Setup
-
-COMPILED = ("xla", "neuron", "synapse", "qaic", "furiosa", "tt-metalium")  # stacks whose programs are built for shapes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,12 +130,13 @@ def _best(
 def effort_of(catalog: Catalog, s: Scored, f: Framework) -> str:
     """From the rule of how it is started: installed and loaded, converted first, or compiled for its shapes."""
     own = catalog.model.native_dtype in (s.lane.choice.quantization.slug, s.lane.choice.quantization.weights_dtype)
-    on_load = s.lane.choice.quantization.slug in ON_LOAD.get(f.slug, ())
+    started = f.launch
+    on_load = started is not None and s.lane.choice.quantization.slug in started.formats_on_load
     made = "" if own else "; makes the format while it loads" if on_load else "; needs a checkpoint in this format"
-    if f.slug in FILES:
-        return f"convert the checkpoint to a {FILES[f.slug]} first"
-    if set(f.stacks) & set(COMPILED) & set(s.lane.choice.accelerator.stacks):
+    if started is not None and started.checkpoint_file:
+        return f"convert the checkpoint to a {started.checkpoint_file} first"
+    if set(f.compiled_stacks) & set(f.stacks) & set(s.lane.choice.accelerator.stacks):
         return f"compiles its shapes before it serves{made}"
-    if not launchable(f, catalog.model):
+    if started is None or not launchable(f, catalog.model):
         return "started by hand: no launch file here"
-    return ("one package and one command" if f.slug in PACKAGES else "its own package and one command") + made
+    return ("one package and one command" if started.package else "its own package and one command") + made

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from .candidates import CONCURRENCY, LAUNCHABLE, Catalog, admissible, enumerate_lanes, mixers_of, offers_for, runs_on
+from .candidates import CONCURRENCY, Catalog, admissible, enumerate_lanes, mixers_of, offers_for, runs_on
 from .choose import (
     SHOWN,
     SLACK,
@@ -37,7 +37,6 @@ from .viewpoints import bettered, bounded, winners, with_winners
 __all__ = [
     "CONCURRENCY",
     "HEADROOM_FRACTION",
-    "LAUNCHABLE",
     "Answer",
     "Catalog",
     "Point",

@@ -61,6 +61,8 @@ class Layouts:
     far_collective_s: Array
     hop_s: Array
     collective_knee_bytes: Array
+    adapter_kernel_s: Array  # fixed cost of a kernel of a LoRA adapter
+    further_adapter_s: Array
 
     def __len__(self) -> int:
         return len(self.tp)

@@ -32,10 +32,6 @@ from .verify import scheduler_of
 
 SCORE_BYTES = 8.0  # of one score and layer without fused attention: written and read, before and after the softmax
 SEATS = np.unique(np.round(np.geomspace(1, CONCURRENCY[-1], 48)))  # finer than the search's: gains are ratios of these
-# host time of a layer neither compiled nor in a graph: --enforce-eager with one request takes 13.65 ms a step of
-# Llama-3.1-8B's 32 layers and 17.3 ms of Qwen3-8B's 36, which have two norms more (vLLM 0.24.0 on an H200's machine,
-# 2026-11-21, docs/explanation/predicted-and-measured.md); their mean
-EAGER_S_PER_LAYER = (13.65e-3 / 32 + 17.3e-3 / 36) / 2
 UNBOUNDED = 1024  # ours: requests of a static batch at most; the memory decides before, but for the smallest models
 PAIRS = 2.0  # a plain kernel computes the half that the causal mask drops as well
 
@@ -189,7 +185,8 @@ def times_of(model: Model, s: Setup, built: Lanes, i: int) -> StepTimes:
     """The step times of one setup's lane, with what its fields leave out put back."""
     times = take(built.times, np.array([i]))
     if not s.graphs:  # nor compiled: more kernels a layer than where only the graphs are missing
-        floor_s = np.maximum(times.eager_floor_s, EAGER_S_PER_LAYER * sum(b.count for b in decoder_blocks(model)))
+        layers = sum(b.count for b in decoder_blocks(model))
+        floor_s = np.maximum(times.eager_floor_s, s.lane.choice.overhead.uncompiled_s_per_layer * layers)
         times = replace(times, graph_max_tokens=np.zeros(1), eager_floor_s=floor_s)
     if not s.fused_attention:
         rate = float(built.layouts.memory_bytes_per_s[i])
@@ -403,7 +400,7 @@ def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, S
     assert workload.host_cache_hit_fraction is not None and catalog.host_copy is not None
     share = min(workload.host_cache_hit_fraction, 1.0 - plan.cached_fraction)
     rate = plan.lane.choice.accelerator.pcie_bytes_per_s * catalog.host_copy.rate_fraction
-    option = offload.OPTIONS[plan.lane.framework.slug]
+    option = plan.lane.framework.host_cache_option
     words = (
         f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s a chip instead of prefilled ({option}); share of the "
         f"link's rate: {catalog.host_copy.source}"

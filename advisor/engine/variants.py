@@ -17,7 +17,6 @@ from .drafting import Draft, drafts_of, methods_of, plain, published
 from .encoder import EMBEDDING, has_encoder
 from .evaluate import HEADROOM_FRACTION, demand_of, evaluate, meets, tpot_limit_s
 from .lane import Lane, Lanes, take
-from .launch_variants import DRAFTING, POOLING
 from .plan import BATCH, Lengths, Workload
 from .serving import closed_loop
 from .trials import PILOT_REQUESTS, Pools, Scored, Trials, excess, excess_bounds, over_budget, repriced
@@ -52,8 +51,6 @@ def rated_otherwise(workload: Workload) -> bool:
 
 def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -> Scored | None:
     """The finalist with the draft and the seats that its estimates favour, simulated; None: nothing promises more."""
-    if s.lane.framework.slug not in DRAFTING:
-        return None
     drafts = _drafts(workload, catalog, s)
     lanes = [replace(s.lane, draft=d, max_running_requests=cap) for d in drafts for cap in _caps(s)]
     if not lanes:
@@ -81,6 +78,9 @@ def _drafts(workload: Workload, catalog: Catalog, s: Scored) -> list[Draft]:
     model, small = catalog.model, catalog.draft_model
     rows = methods_of(s.lane.framework, model, catalog.acceptances, workload.task)
     fits = small is not None and small.vocab == model.vocab and s.lane.choice.dp == 1
+    started = s.lane.framework.launch
+    methods = started.template.draft_methods if started else frozenset()
+    rows = [row for row in rows if row.method in methods]
     usable = [row for row in rows if published(model, row.method) and (fits or row.method != "draft")]
     return [d for row in usable for d in drafts_of(model, row, small)]
 
@@ -100,7 +100,9 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
     replica, which meets every prompt already computed. End to end at p95 is the sum of both, which overstates it.
     """
     links, c = s.lane.choice.accelerator.links, s.lane.choice
-    able = {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features) and s.lane.framework.slug in POOLING
+    started = s.lane.framework.launch
+    able = started is not None and started.template.separates_pools
+    able &= {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features)
     if not able or not links or c.dp > 1 or s.replicas - s.spare_replicas < 3:
         return None
     index, lane = s.row_index, replace(s.lane, max_running_requests=s.lane.framework.max_running_requests)

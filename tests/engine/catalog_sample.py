@@ -1,21 +1,35 @@
 """Small engine values that tests share: ideal hardware for worked examples, and a catalog of four chips."""
 
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from advisor.engine.command_template import template_of
 from advisor.engine.hardware import Accelerator, Efficiency, Link, Overhead
 from advisor.engine.lane import Lane
 from advisor.engine.layout import Choice
 from advisor.engine.model import Attention, Block, Ffn, Model
 from advisor.engine.money import Assumptions
-from advisor.engine.plan import Constraints, Framework, Lengths, Offer, Quantization, Slo, Workload
+from advisor.engine.plan import (
+    Constraints,
+    FlagLists,
+    Framework,
+    LaunchFacts,
+    Lengths,
+    Offer,
+    Quantization,
+    Slo,
+    Workload,
+)
 from advisor.engine.search import Catalog
+from catalog import fixtures, framework_files
 
 GIB = 2.0**30
-CALIBRATION = Path(__file__).resolve().parents[2] / "fixtures" / "calibration"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+CALIBRATION = FIXTURES / "calibration"
 SHARP = 12.0  # roof exponent: near a maximum, and far from underflow on times of a picosecond
 
 
@@ -49,6 +63,7 @@ def chip(slug: str, **changes: Any) -> Accelerator:
         cores=132, sram_bytes=50 * 2.0**20, watts=700.0, idle_watts=80.0,
         links=(Link(name="fast", bytes_per_s=4.5e11, latency_s=0.0, chips=8),),
         stacks=("cuda",), chips_per_host=8, pcie_bytes_per_s=6.4e10,
+        kubernetes_resource="nvidia.com/gpu", container={"driver": "nvidia"},
     )  # fmt: skip
     return Accelerator(**values | changes)
 
@@ -72,13 +87,70 @@ FP8 = format_of("fp8", 8, "fp8", "near_lossless")
 INT8_WEIGHTS = format_of("int8", 8, "bf16", "near_lossless")
 INT4 = format_of("awq", 4.25, "bf16", "lossy")
 
+SOFTWARE_KEYS = (
+    *("launch", "compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines"),
+    *("memory_as_needed", "host_cache_option", "fp8_cache_weights", "aliases"),
+)
+BEHAVES_PLAINLY: dict[str, Any] = {f.name: f.default for f in fields(Framework) if f.name in SOFTWARE_KEYS}
+
+
+@cache
+def shipped() -> dict[str, dict[str, Any]]:
+    """The frameworks of the reference data, by slug."""
+    rows = framework_files.frameworks(FIXTURES)
+    plain = ("slug", "name", "version")
+    return {row["slug"]: {key: row[key] for key in plain} | row["settings"] for row in rows}
+
+
+def software(slug: str) -> dict[str, Any]:
+    """What the reference data says of how a framework starts and behaves; for one made up, as vLLM's."""
+    row = shipped().get(slug) or shipped()["vllm"]
+    found = {key: row[key] for key in SOFTWARE_KEYS if key in row} | {
+        "flags": FlagLists(**tuples(row.get("flags", {})))
+    }
+    if row["launch"]:
+        found["launch"] = LaunchFacts(**tuples(row["launch"]) | {"template": template_of(row["launch"]["template"])})
+    return BEHAVES_PLAINLY | tuples(found)
+
+
+def tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+
+
+def reached(a: Accelerator, slug: str, **changes: Any) -> Accelerator:
+    """The chip as software counts and reaches one of the reference data."""
+    return replace(a, **{"kubernetes_resource": "", "container": {}} | chip_software(slug) | changes)
+
+
+def host_times() -> dict[str, float]:
+    """vLLM's, by the names of Overhead, in seconds."""
+    given = shipped()["vllm"]["host_times"]
+    scales = {"_ms": ("_s", 1e3), "_us": ("_s", 1e6)}
+    return {
+        key.replace(unit, si): value / scale
+        for key, value in given.items()
+        for unit, (si, scale) in scales.items()
+        if unit in key
+    }
+
+
+def chip_software(slug: str) -> dict[str, Any]:
+    """How software counts and reaches a chip of the reference data."""
+    path = FIXTURES / "accelerators" / f"{slug}.yaml"
+    return dict(fixtures.accelerator(path).get("software", {})) if path.exists() else {}
+
+
 VLLM = Framework(
     slug="vllm", name="vLLM", version="0.24.0", stacks=("cuda",), vendors=(), kinds=("gpu",),
     quantizations=("bf16", "fp8", "awq"), kv_dtypes=("bf16", "fp8"), mixers=("attention", "window"),
     scheduler="chunked", default_max_batched_tokens=8192, max_running_requests=1024, memory_fraction=0.9,
     runtime_bytes=2 * GIB, block_tokens=16, graph_max_tokens=512, features=("pipeline_parallel",),
+    **software("vllm"),
 )  # fmt: skip
-SGLANG = replace(VLLM, slug="sglang", name="SGLang", version="0.5.10", scheduler="prefill_first", memory_fraction=0.88)
+SGLANG = replace(
+    VLLM, slug="sglang", name="SGLang", version="0.5.10", scheduler="prefill_first", memory_fraction=0.88,
+    **software("sglang"),
+)  # fmt: skip
 
 ASSUMED = Assumptions(
     life_years=5, residual_fraction=0.1, discount_fraction=0.08, pue=1.3, usd_per_kwh=0.1, kgco2e_per_kwh=0.4,
@@ -100,7 +172,9 @@ def offer(slug: str, usd_per_hour: float, accelerators: int = 1, **changes: Any)
 def scopes() -> dict[str, dict[str, Any]]:
     """The shipped defaults, without the fits of single chips."""
     rows = [yaml.safe_load((CALIBRATION / f"{name}.yaml").read_text()) for name in ("default", "framework")]
-    return {row["name"]: {**row["values"], "basis": row["basis"], "source": row["fitted_on"]} for row in rows}
+    found = {row["name"]: {**row["values"], "basis": row["basis"], "source": row["fitted_on"]} for row in rows}
+    found["framework"] |= host_times()
+    return found
 
 
 def catalog(**changes: Any) -> Catalog:

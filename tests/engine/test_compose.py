@@ -11,7 +11,7 @@ import yaml
 from advisor.engine.launch import launch
 from advisor.engine.search import Scored, search
 from advisor.engine.trials import Pools
-from tests.engine.catalog_sample import INT4, LLAMA_8B, catalog, question
+from tests.engine.catalog_sample import INT4, LLAMA_8B, catalog, question, reached
 from tests.engine.test_launch import under
 from tests.engine.test_manifests import NAMES, SERVED, files
 
@@ -54,25 +54,23 @@ def test_replicas_on_one_host_have_chips_and_a_port_of_their_own(best: Scored) -
 
 
 @pytest.mark.parametrize(
-    ("vendor", "kind", "framework", "key", "value"),
+    ("slug", "framework", "key", "value"),
     [
-        ("amd", "gpu", "vllm", "devices", ["/dev/kfd", "/dev/dri"]),
-        ("intel", "npu", "vllm-gaudi", "runtime", "habana"),
-        ("aws", "npu", "neuron", "devices", ["/dev/neuron0", "/dev/neuron1"]),
-        ("google", "tpu", "vllm-tpu", "privileged", True),
+        ("mi300x", "vllm", "devices", ["/dev/kfd", "/dev/dri"]),
+        ("gaudi3", "vllm-gaudi", "runtime", "habana"),
+        ("trainium1", "neuron", "devices", ["/dev/neuron0", "/dev/neuron1"]),
+        ("tpu-v5e", "vllm-tpu", "privileged", True),
     ],
 )
-def test_a_container_reaches_its_chips(
-    best: Scored, vendor: str, kind: str, framework: str, key: str, value: Any
-) -> None:
-    a = replace(best.lane.choice.accelerator, vendor=vendor, kind=kind, chips_per_host=8)
+def test_a_container_reaches_its_chips(best: Scored, slug: str, framework: str, key: str, value: Any) -> None:
+    a = reached(best.lane.choice.accelerator, slug, chips_per_host=8)
     s = replace(under(best, framework, accelerator=a, tp=2, pp=1, dp=1), replicas=3)
     services = yaml.safe_load(files("m", s)[1]["compose.yaml"])["services"]
     assert list(services) == ["replica-1"] and services["replica-1"][key] == value
 
 
 def test_no_compose_file_where_nothing_is_known_of_reaching_the_chip(best: Scored) -> None:
-    a = replace(best.lane.choice.accelerator, vendor="various", kind="npu")
+    a = reached(best.lane.choice.accelerator, "npu-laptop-40tops")
     assert "compose.yaml" not in files("m", under(best, "vllm", accelerator=a))[1]
 
 

@@ -31,7 +31,7 @@ from advisor.engine.serving import closed_loop
 from advisor.engine.simulate import simulate
 from advisor.engine.steptime import POISSON, STATIC, Client, Demand
 from advisor.engine.verify import scheduler_of
-from tests.engine.catalog_sample import BF16, LLAMA_8B, SGLANG, VLLM, catalog, chip, lane, question
+from tests.engine.catalog_sample import BF16, LLAMA_8B, SGLANG, VLLM, catalog, chip, lane, question, software
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.test_model_seq2seq import BART, FLAN_XXL, WHISPER
 from tests.engine.test_properties import EXTRA, REACHED
@@ -214,7 +214,7 @@ def fitting(model):
     frameworks = [
         replace(f, features=("embedding",), mixers=("attention", "encoder", "speech")) for f in (VLLM, SGLANG)
     ]
-    tgi = replace(VLLM, slug="tgi", name="TGI", mixers=("attention", "cross-attention"))
+    tgi = replace(VLLM, slug="tgi", name="TGI", **software("tgi"), mixers=("attention", "cross-attention"))
     return catalog(model=model, frameworks=(*frameworks, tgi))
 
 

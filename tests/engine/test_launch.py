@@ -10,7 +10,7 @@ import yaml
 from advisor.engine.launch import Z999, launch, rare_tokens
 from advisor.engine.plan import Framework, Lengths, Quantization
 from advisor.engine.search import Scored, search
-from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, catalog, question
+from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, catalog, question, software
 
 HOSTILE = "org/model'; rm -rf x #\n$(reboot)"
 DEEPSEEK = replace(LLAMA_8B, native_dtype="fp8")
@@ -26,7 +26,7 @@ def best() -> Scored:
 
 def under(s: Scored, framework: str, quantization: Quantization = BF16, **choice: Any) -> Scored:
     """The same deployment under another framework, with roomy defaults: 12 requests at once, 400,000 tokens."""
-    served: Framework = replace(VLLM, slug=framework, name=framework)
+    served: Framework = replace(VLLM, slug=framework, name=framework, **software(framework))
     lane = replace(s.lane, framework=served, choice=replace(s.lane.choice, quantization=quantization, **choice))
     return replace(s, lane=lane, concurrency=12, memory=replace(s.memory, kv_capacity_tokens=400_000.0))
 

@@ -7,10 +7,10 @@ import yaml
 
 from advisor.engine.encoder import posed
 from advisor.engine.hf_config import from_hf_config
-from advisor.engine.launch import TRTLLM_OPTIONS, launch
+from advisor.engine.launch import launch
 from advisor.engine.plan import Lengths, Slo
 from advisor.engine.search import search
-from tests.engine.catalog_sample import VLLM, catalog, question
+from tests.engine.catalog_sample import VLLM, catalog, question, software
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.test_model_seq2seq import FLAN_XXL, WHISPER
 
@@ -20,7 +20,7 @@ MIXERS = ("attention", "encoder", "cross-attention", "speech")
 
 
 def started(slug, model, **asked):
-    framework = replace(VLLM, slug=slug, name=slug, mixers=MIXERS, features=("embedding",))
+    framework = replace(VLLM, slug=slug, name=slug, **software(slug), mixers=MIXERS, features=("embedding",))
     workload = replace(question(slo=Slo(e2e_p95_s=30.0)), **asked)
     answer = search(workload, catalog(model=model, frameworks=(framework,)))
     workload, model = posed(workload, model)
@@ -54,7 +54,7 @@ def test_whisper_is_started_with_its_decoders_length():
 @pytest.mark.parametrize(("model", "source"), [(T5, 1280), (SPEECH, 1500)])
 def test_tensorrt_llm_divides_its_cache_between_source_and_answer(model, source):
     found = started("tensorrt-llm", model, input_tokens=Lengths(mean_tokens=400, p95_tokens=700))
-    options = yaml.safe_load(found["files"][TRTLLM_OPTIONS])
+    options = yaml.safe_load(found["files"]["trtllm-options.yaml"])
     assert options["max_input_len"] == source and options["enable_chunked_prefill"] is False
     assert 0.5 < options["kv_cache_config"]["cross_kv_cache_fraction"] < 1
     assert int(follows(found["command"], "--max_seq_len")) >= source

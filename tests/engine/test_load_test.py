@@ -15,7 +15,7 @@ import pytest
 from advisor import engine_flags
 from advisor.engine.launch import launch
 from advisor.engine.load_test import BLOCK_TOKENS
-from advisor.engine.plan import Lengths
+from advisor.engine.plan import FlagLists, Lengths
 from advisor.engine.search import Scored, search
 from tests.engine.catalog_sample import BF16, INT4, LLAMA_8B, catalog, question
 from tests.engine.test_launch import HOSTILE, option, under
@@ -113,7 +113,8 @@ def test_every_flag_is_in_the_list_of_the_generator_s_release(best: Scored, kind
     test, _ = of(under(best, "vllm"), name, kind=kind)
     for tool, command in test["commands"].items():
         words = [word for word in shlex.split(command) if word != name]
-        said = engine_flags.check(engine_flags.GENERATORS[tool], "", shlex.join(words))
+        lists = {source.tool: FlagLists(lists=(source.list,)) for source in engine_flags.sources().values()}
+        said = engine_flags.check(tool, lists[tool], shlex.join(words))
         assert said["checked"] and said["unknown"] == []
 
 

@@ -14,7 +14,7 @@ import yaml
 from advisor.engine.launch import launch
 from advisor.engine.manifests import label, yaml_text
 from advisor.engine.search import Scored, search
-from tests.engine.catalog_sample import FP8, INT4, LLAMA_8B, catalog, question
+from tests.engine.catalog_sample import FP8, INT4, LLAMA_8B, catalog, question, reached
 from tests.engine.test_launch import under
 
 NAMES = (
@@ -117,19 +117,17 @@ def test_a_name_longer_than_a_label_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "kind", "framework", "resource"),
+    ("slug", "framework", "resource"),
     [
-        ("nvidia", "gpu", "vllm", "nvidia.com/gpu"),
-        ("amd", "gpu", "sglang", "amd.com/gpu"),
-        ("intel", "npu", "vllm-gaudi", "habana.ai/gaudi"),
-        ("google", "tpu", "vllm-tpu", "google.com/tpu"),
-        ("aws", "npu", "neuron", "aws.amazon.com/neuron"),
+        ("h100-sxm", "vllm", "nvidia.com/gpu"),
+        ("mi300x", "sglang", "amd.com/gpu"),
+        ("gaudi3", "vllm-gaudi", "habana.ai/gaudi"),
+        ("tpu-v5e", "vllm-tpu", "google.com/tpu"),
+        ("trainium1", "neuron", "aws.amazon.com/neuron"),
     ],
 )
-def test_a_pod_asks_for_the_chips_of_one_replica(
-    best: Scored, vendor: str, kind: str, framework: str, resource: str
-) -> None:
-    a = replace(best.lane.choice.accelerator, vendor=vendor, kind=kind, chips_per_host=8)
+def test_a_pod_asks_for_the_chips_of_one_replica(best: Scored, slug: str, framework: str, resource: str) -> None:
+    a = reached(best.lane.choice.accelerator, slug, chips_per_host=8)
     s = replace(under(best, framework, accelerator=a, tp=4, pp=1, dp=1), replicas=3)
     deployment = list(yaml.safe_load_all(files("m", s)[1]["kubernetes.yaml"]))[-2]
     container = deployment["spec"]["template"]["spec"]["containers"][0]
@@ -139,8 +137,17 @@ def test_a_pod_asks_for_the_chips_of_one_replica(
 
 
 def test_no_manifest_where_the_vendor_s_resource_is_not_known(best: Scored) -> None:
-    a = replace(best.lane.choice.accelerator, vendor="various", kind="npu")
+    a = reached(best.lane.choice.accelerator, "npu-laptop-40tops")
     assert "kubernetes.yaml" not in files("m", under(best, "vllm", accelerator=a))[1]
+
+
+def test_a_package_of_two_devices_is_asked_for_as_two(best: Scored) -> None:
+    a = reached(best.lane.choice.accelerator, "mi250x", chips_per_host=8)
+    deployment = list(yaml.safe_load_all(files("m", under(best, "vllm", accelerator=a, tp=2))[1]["kubernetes.yaml"]))[
+        -2
+    ]
+    limits = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"amd.com/gpu": 4}
 
 
 def test_the_options_of_tensorrt_llm_reach_its_pod(best: Scored) -> None:

@@ -10,7 +10,7 @@ from advisor.engine.offload import HostCopy, copies_s
 from advisor.engine.plan import Workload
 from advisor.engine.search import Catalog, Scored, search
 from advisor.engine.tuning import Measured, Setup, Step, host_copies_s, measured, optimisation_plan, planned
-from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question
+from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question, software
 
 COPIES = HostCopy(rate_fraction=0.8, source="sample")
 WORLD = catalog(host_copy=COPIES, frameworks=(replace(VLLM, features=("prefix_caching",)),))
@@ -88,6 +88,6 @@ def test_without_a_figure_it_is_cited_and_enters_no_sum(
 
 
 def test_a_framework_that_is_not_known_to_do_it_is_named(best: Scored) -> None:
-    other = replace(best.lane.framework, slug="tgi", name="TGI")
+    other = replace(best.lane.framework, slug="tgi", name="TGI", **software("tgi"))
     found = step(ASKED, WORLD, replace(best, lane=replace(best.lane, framework=other)))
     assert found.state == "cited" and "TGI" in found.change and "not known" in found.change

@@ -123,7 +123,7 @@ def test_each_instance_is_started_by_itself():
     one = one_instance(best)
     assert (one.replicas, one.concurrency) == (best.replicas * n, best.concurrency // n)
     assert cutting(cut_into(CARD, SEVEN))[1] == "nvidia-smi mig -cgi " + ",".join(["7x"] * 7) + " -C"
-    mode = replace(TWO, profile="CPX/NPS4")
+    mode = replace(TWO, way="compute partitions", profile="CPX/NPS4")
     assert cutting(cut_into(replace(CARD, vendor="amd"), mode))[:2] == [
         "amd-smi set --compute-partition CPX",
         "amd-smi set --memory-partition NPS4",

@@ -10,7 +10,7 @@ from advisor.engine.model import LatentAttention, Recurrent
 from advisor.engine.pitfalls import RULES, Situation, pitfalls
 from advisor.engine.plan import Lengths, Workload
 from advisor.engine.search import Scored, search
-from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question
+from tests.engine.catalog_sample import LLAMA_8B, VLLM, catalog, question, software
 
 FRAMEWORK = replace(VLLM, features=("prefix_caching",))
 WORLD = catalog(frameworks=(FRAMEWORK,))
@@ -39,7 +39,9 @@ def chip(**changes: Any) -> Change:
 
 
 def under(slug: str = "vllm", **changes: Any) -> Change:
-    return lambda x: replace(x, s=of_lane(x.s, framework=replace(x.s.lane.framework, slug=slug, **changes)))
+    return lambda x: replace(
+        x, s=of_lane(x.s, framework=replace(x.s.lane.framework, slug=slug, **software(slug) | changes))
+    )
 
 
 def asked(**changes: Any) -> Change:
@@ -93,7 +95,7 @@ RECURRENT = Recurrent(kind="mamba2", inner=8192, state=128, heads=32, head_dim=1
 CASES: list[tuple[str, Change, Change]] = [  # slug, where it applies, where it does not
     ("recompile_limit", under(), asked(input_tokens=CONSTANT)),
     ("recompile_limit", under("vllm-tpu"), under("llama.cpp")),
-    ("buckets", both(under(stacks=("xla",)), chip(stacks=("xla",))), under()),
+    ("buckets", both(under(stacks=("xla",), compiled_stacks=("xla",)), chip(stacks=("xla",))), under()),
     ("beyond_graphs", graphs_of(64), graphs_of(100_000)),
     ("beyond_graphs", graphs_of(64), graphs_of(0)),
     ("alignment", model(hidden=4096 + 32), chosen(tp=1)),

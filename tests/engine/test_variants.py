@@ -7,12 +7,11 @@ import pytest
 import yaml
 
 from advisor.engine.drafting import Acceptance
-from advisor.engine.launch import launch
-from advisor.engine.launch_variants import draft_words, trtllm_lines
-from advisor.engine.plan import Lengths, Slo, Workload
+from advisor.engine.launch import Launch, launch
+from advisor.engine.plan import Framework, Lengths, Slo, Workload
 from advisor.engine.search import Answer, Scored, search
 from advisor.engine.variants import grown, pool_sizes
-from tests.engine.catalog_sample import LLAMA_8B, SGLANG, VLLM, catalog, offer, question
+from tests.engine.catalog_sample import LLAMA_8B, SGLANG, VLLM, catalog, offer, question, software
 
 NGRAM = Acceptance(method="ngram", task="summarisation", accepted_fraction=0.7, source="sample")
 ABLE = replace(VLLM, features=(*VLLM.features, "prefix_caching", "disaggregation"), speculative=("ngram",))
@@ -92,9 +91,14 @@ def test_the_command_of_a_draft_names_it_in_one_quoted_word(drafted: Answer) -> 
 
 def test_sglang_and_tensorrt_llm_are_told_in_their_own_words(drafted: Answer) -> None:
     s = first(drafted)
-    theirs = replace(s, lane=replace(s.lane, framework=SGLANG))
-    assert draft_words(theirs, LLAMA_8B)[:2] == ["--speculative-algorithm", "NGRAM"]
-    section = yaml.safe_load(trtllm_lines(s, LLAMA_8B))["speculative_config"]
+
+    def under(framework: Framework) -> Launch:
+        return launch("a/model", replace(s, lane=replace(s.lane, framework=framework)), LLAMA_8B, SUMMARIES)
+
+    words = shlex.split(under(SGLANG)["command"])
+    assert words[words.index("--speculative-algorithm") + 1] == "NGRAM"
+    trtllm = replace(VLLM, slug="tensorrt-llm", **software("tensorrt-llm"))
+    section = yaml.safe_load(under(trtllm)["files"]["trtllm-options.yaml"])["speculative_config"]
     assert s.lane.draft is not None and section["max_draft_len"] == s.lane.draft.tokens
 
 

@@ -13,7 +13,7 @@ class Command(BaseCommand):
     help = "Read the option names out of a wheel or source archive: pip download --no-deps PACKAGE==VERSION, then this."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("kind", choices=sorted(engine_flags.SOURCES))
+        parser.add_argument("kind", choices=sorted(engine_flags.sources()))
         parser.add_argument("archive", type=Path, help="the wheel, or the .tar.gz of a source release")
         parser.add_argument("--out", type=Path, default=engine_flags.FOLDER)
 
