@@ -28,6 +28,7 @@ ROUNDS = 20
 SEED = 1
 RACED = 2000
 BUSY_S = 0.5
+LOADED_BUSY_S = 1.5  # long enough that jobs wait and run whenever a worker is told to stop
 ENDS = "select state, attempt, (select count(*) from advisor_option o where o.advice_id = a.id) from advisor_advice a"
 
 
@@ -158,15 +159,14 @@ def rolling_restart(
     pool = pool or ("prefork" if world.redis_url else "solo")
     chance = random.Random(SEED)
     proof = Proof(f"rolling restart, SIGTERM ({pool})", kind, workers * rounds * jobs, most_attempts=1)
-    world.extra |= {"ASSAY_TEST_BUSY_S": str(BUSY_S), "ASSAY_GRACE_S": str(BUSY_S / 2)}
+    world.extra |= {"ASSAY_TEST_BUSY_S": str(LOADED_BUSY_S), "ASSAY_GRACE_S": str(LOADED_BUSY_S / 2)}
     world.let_go()
     world.beat()
     living = [world.worker(pool) for _ in range(workers)]
     for _ in range(workers * rounds):
         world.ask(jobs)
-        begun = len(world.runs())
-        world.until(lambda begun=begun: len(world.runs()) > begun or settled(world))
-        time.sleep(chance.uniform(0, BUSY_S))
+        world.until(lambda: "running" in world.states() or settled(world))
+        time.sleep(chance.uniform(0, LOADED_BUSY_S))
         leaving = living.pop(0)
         living.append(world.worker(pool))
         leaving.send_signal(signal.SIGTERM)

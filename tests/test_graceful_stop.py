@@ -121,6 +121,6 @@ def test_a_fit_that_runs_at_sigterm_is_finished_or_done_again(world: World, pool
 def test_a_rolling_restart_under_load_loses_nothing_repeats_nothing_and_costs_no_attempt(
     world: World, pool: str
 ) -> None:
-    proof = rolling_restart(world, "", pool=pool, workers=2, rounds=1, jobs=4)
+    proof = rolling_restart(world, "", pool=pool, workers=2, rounds=1, jobs=10)
     assert proof.ends == [("done", 1, 2)] * proof.asked
     assert proof.repeated == 0
