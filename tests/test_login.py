@@ -63,7 +63,7 @@ def paths(patterns: Any, prefix: str = "") -> list[str]:
 
 def filled(path: str, advice: Any) -> str:
     """A path with something in each place that is open."""
-    values = {"uuid": str(advice.pk), "int": "1", "slug": "x", "str": "x"}
+    values = {"uuid": str(advice.pk), "int": "1", "slug": "x", "str": "x", "path": "x"}
     path = re.sub(r"\(\?P<\w+>(\w[^)|]*)[^)]*\)", r"\1", path.replace("^", "").replace("$", ""))
     path = re.sub(r"\(\?P<\w+>[^)]*\)", "1", path)
     return "/" + re.sub(r"<(\w+):\w+>", lambda m: values[m[1]], path)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('catalog', '0010_measured_figures'),
+        ('catalog', '0011_calibration_changes'),
     ]
 
     operations = [
