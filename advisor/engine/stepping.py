@@ -18,9 +18,13 @@ if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0x92FE25DE):
     )
 # Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
 compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
-_whole_tiles, _grid_index, _on_line = map(compiled(), (duration.whole_tiles, duration.grid_index, duration.on_line))
-_sequences_s, _context_s, _pairs_s = map(compiled(), (duration.sequences_s, duration.context_s, duration.pairs_s))
-_floor_s, _lasting_s = map(compiled(), (duration.floor_s, duration.step_s))
+_whole_tiles, _grid_index, _on_line = (
+    compiled()(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
+)
+_sequences_s, _context_s, _pairs_s = (
+    compiled()(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s)
+)
+_floor_s, _lasting_s = (compiled()(f) for f in (duration.floor_s, duration.step_s))
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)  # in `totals`; the next: in `state`
