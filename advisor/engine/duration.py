@@ -51,37 +51,37 @@ def sequences_s(costs: Costs, other_s: Value, sampled: Value, decodes: Value, so
     )
 
 
-def attention_s(
-    costs: Costs, other_s: Value, context: Value, windowed: Value, pairs: Value, window_pairs: Value
-) -> Value:
-    """`other_s` plus attention: context tokens that decodes read, (query, key) pairs that prompts compute."""
-    return (
-        other_s
-        + context * costs.decode_s_per_context_token
-        + windowed * costs.window_s_per_context_token
-        + pairs * costs.prefill_s_per_pair
-        + window_pairs * costs.window_prefill_s_per_pair
-    )
+def context_s(costs: Costs, other_s: Value, context: Value, windowed: Value) -> Value:
+    """`other_s` plus decode attention, which reads so many context tokens."""
+    return other_s + context * costs.decode_s_per_context_token + windowed * costs.window_s_per_context_token
 
 
-def step_s(costs: Costs, device_s: Value, tokens: Value, sequences: Value, has_prompt: Value, idle: Value) -> Value:
-    """Seconds of a step of `tokens` tokens of `sequences` requests that keeps the device busy for `device_s`.
+def pairs_s(costs: Costs, other_s: Value, pairs: Value, window_pairs: Value) -> Value:
+    """`other_s` plus prompt attention, which computes so many (query, key) pairs."""
+    return other_s + pairs * costs.prefill_s_per_pair + window_pairs * costs.window_prefill_s_per_pair
 
-    A step is never shorter than the host takes to launch what no captured graph holds. A step of more tokens than
-    graphs hold is launched layer by layer, with or without a prompt. So a framework without graphs (graph_max_tokens
-    0) pays this in every decode step too: the device cannot finish a layer that has not been launched. A step within
-    the graphs that holds a prompt launches the attention between their pieces.
+
+def floor_s(costs: Costs, tokens: Value, sequences: Value, has_prompt: Value, idle: Value) -> Value:
+    """What the host takes beside the device: a step of `tokens` tokens of `sequences` requests is never shorter.
+
+    The host launches what no captured graph holds. A step of more tokens than graphs hold is launched layer by layer,
+    with or without a prompt. So a framework without graphs (graph_max_tokens 0) pays this in every decode step too:
+    the device cannot finish a layer that has not been launched. A step within the graphs that holds a prompt launches
+    the attention between their pieces.
 
     `idle`: no step ran before this one (a share where it is an average). The host's preparation of a prompt, hidden
     behind the step before at other times, then comes before the launches.
     """
     eager_s = (tokens > costs.graph_max_tokens) * costs.eager_floor_s
     launch_s = np.maximum(eager_s, has_prompt * costs.prompt_floor_s) + has_prompt * idle * costs.prepare_s
-    host_s = costs.host_s + sequences * costs.host_s_per_sequence
-    parallel_s = np.maximum(np.maximum(device_s, launch_s), host_s)
-    return parallel_s + costs.serial_s + sequences * costs.serial_s_per_sequence
+    return np.maximum(launch_s, costs.host_s + sequences * costs.host_s_per_sequence)
 
 
-COMPILED = (whole_tiles, grid_index, on_line, linear_s, sequences_s, attention_s, step_s)
+def step_s(costs: Costs, device_s: Value, least_s: Value, sequences: Value) -> Value:
+    """Seconds of a step that keeps the device busy for `device_s` and has this `floor_s`."""
+    return np.maximum(device_s, least_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
+
+
+COMPILED = (whole_tiles, grid_index, on_line, linear_s, sequences_s, context_s, pairs_s, floor_s, step_s)
 # for the guard in stepping.py
 SOURCE = zlib.crc32("".join(inspect.getsource(function) for function in COMPILED).encode())

@@ -233,7 +233,7 @@ def step_s(built: Lanes, i: int, sequences: float, context_tokens: float) -> flo
     t = take(built.times, np.array([i]))
     linear_s = duration.linear_s(duration.whole_tiles(sequences, t.tile_tokens), t.grid_tokens, t.linear_s[0])
     read = sequences * context_tokens, sequences * np.minimum(context_tokens, t.window_tokens)
-    device_s = duration.attention_s(t, duration.sequences_s(t, linear_s, sequences, sequences, 0), *read, 0, 0)
+    device_s = duration.context_s(t, duration.sequences_s(t, linear_s, sequences, sequences, 0), *read)
     return lasting_s(built, i, device_s, sequences, sequences, False)
 
 
@@ -242,14 +242,15 @@ def prefill_s(built: Lanes, i: int, tokens: float) -> float:
     t = take(built.times, np.array([i]))
     linear_s = duration.linear_s(duration.whole_tiles(tokens, t.tile_tokens), t.grid_tokens, t.linear_s[0])
     pairs = causal_pairs(tokens), causal_pairs(tokens, float(t.window_tokens[0]))
-    device_s = duration.attention_s(t, duration.sequences_s(t, linear_s, 1, 0, 1), 0, 0, *pairs)
+    device_s = duration.pairs_s(t, duration.sequences_s(t, linear_s, 1, 0, 1), *pairs)
     return lasting_s(built, i, device_s, tokens, 1, True)
 
 
 def lasting_s(built: Lanes, i: int, device_s: Array, tokens: float, sequences: float, prompt: bool) -> float:
     """`duration.step_s` of one lane: a step of decodes among others, or one of a prompt on an idle server."""
     times = take(built.times, np.array([i]))
-    return float(np.ravel(duration.step_s(times, device_s, tokens, sequences, prompt, prompt))[0])
+    least_s = duration.floor_s(times, tokens, sequences, prompt, prompt)
+    return float(duration.step_s(times, device_s, least_s, sequences)[0])
 
 
 def idle_s(built: Lanes, i: int) -> float:

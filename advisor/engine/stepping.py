@@ -11,7 +11,7 @@ from .server import FIELDS, Costs, Requests, Rules, Server, Totals, server_of
 from .steptime import POLICIES
 
 # numba reuses what it compiled until this file changes: other fields or another formula need other numbers here
-if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0x589E4536):
+if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0x92FE25DE):
     raise ImportError(
         "the fields of server.py or the formula of duration.py have changed: write "
         f"({FIELDS:#x}, {duration.SOURCE:#x}) in stepping.py, so that numba recompiles"
@@ -21,9 +21,10 @@ compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False
 _whole_tiles, _grid_index, _on_line = (
     compiled()(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
 )
-_sequences_s, _attention_s, _lasting_s = (
-    compiled()(f) for f in (duration.sequences_s, duration.attention_s, duration.step_s)
+_sequences_s, _context_s, _pairs_s = (
+    compiled()(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s)
 )
+_floor_s, _lasting_s = (compiled()(f) for f in (duration.floor_s, duration.step_s))
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
 CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)  # in `totals`; the next: in `state`
@@ -176,8 +177,8 @@ def _step_s(s: Server, idle: bool) -> float:
             pairs += q * start + q * (q + 1) / 2
             window_pairs += _window_pairs(start, q, costs.window_tokens)
     device_s = _sequences_s(costs, _linear_s(costs, tokens), sampled, decodes, sources)
-    device_s = _attention_s(costs, device_s, context, windowed, pairs, window_pairs)
-    return _lasting_s(costs, device_s, tokens, sequences, pairs > 0, idle)
+    device_s = _pairs_s(costs, _context_s(costs, device_s, context, windowed), pairs, window_pairs)
+    return _lasting_s(costs, device_s, _floor_s(costs, tokens, sequences, pairs > 0, idle), sequences)
 
 
 @compiled()
@@ -404,7 +405,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
     else:
         awaited_s = _awaited_s(s)
     fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
-    pairs = window_pairs = 0.0
+    least_s = _floor_s(costs, decodes + q, sequences, q > 0, False)
     context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
     clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
     after, block = state[TURN] % places, state[TURN] % costs.block_tokens
@@ -412,12 +413,12 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
         after = after + 1 if after + 1 < places else 0
         if turns.ending[after] >= 0 or turns.taking[block] > free:
             break
+        device_s = _context_s(costs, fixed_s, context, windowed)
         if q > 0:
             pairs = q * start + q * (q + 1) / 2
-            window_pairs = _window_pairs(start, q, costs.window_tokens)
+            device_s = _pairs_s(costs, device_s, pairs, _window_pairs(start, q, costs.window_tokens))
             start += q
-        device_s = _attention_s(costs, fixed_s, context, windowed, pairs, window_pairs)
-        step_s = _lasting_s(costs, device_s, decodes + q, sequences, q > 0, False)
+        step_s = _lasting_s(costs, device_s, least_s, sequences)
         seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
         clock_s += step_s
         busy_s += step_s

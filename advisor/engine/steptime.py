@@ -144,7 +144,8 @@ class Load:
         tokens = decodes + prompts * self.prompt_tokens
         linear_s = self.linear_s(duration.whole_tiles(tokens, self.tile_tokens))
         device_s = linear_s + decodes * self.decode_s + prompts * self.prompt_s
-        return duration.step_s(self, device_s, tokens, sequences, prompts > 0, idle)
+        least_s = duration.floor_s(self, tokens, sequences, prompts > 0, idle)
+        return duration.step_s(self, device_s, least_s, sequences)
 
 
 def causal_pairs(tokens: float, window: float | None = None) -> float:
@@ -174,8 +175,8 @@ def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
     pairs = (i * i * (1 + demand.input_cv2) * (1 - hit**2) + (1 - hit) * i) / 2
     window_pairs = _capped_sum(hit * i, i, t["window_tokens"])
     costs = SimpleNamespace(**t)
-    decode_s = duration.attention_s(costs, duration.sequences_s(costs, 0.0, 1, 1, 0), context, windowed, 0, 0)
-    prompt_s = duration.attention_s(costs, duration.sequences_s(costs, 0.0, 1, 0, 1), 0, 0, pairs, window_pairs)
+    decode_s = duration.context_s(costs, duration.sequences_s(costs, 0.0, 1, 1, 0), context, windowed)
+    prompt_s = duration.pairs_s(costs, duration.sequences_s(costs, 0.0, 1, 0, 1), pairs, window_pairs)
     hosts = ("host_s", "host_s_per_sequence", "serial_s", "serial_s_per_sequence")
     names = (*hosts, "graph_max_tokens", "eager_floor_s", "prompt_floor_s", "tile_tokens", "prepare_s")
     return Load(
