@@ -25,7 +25,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from advisor.celery import app
-from advisor.extent import with_probes
+from advisor.extent import of_earlier_version, with_probes
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.workload import WorkloadError, check_catalog
 from catalog.models import Organisation
@@ -191,7 +191,7 @@ def compute(claim: "Claim") -> None:
 
     advice = Advice.objects.select_related("workload", "organisation").get(pk=claim.pk)
     snapshot = advice.snapshot
-    if snapshot is None:
+    if snapshot is None or of_earlier_version(snapshot):
         claim.report("reading the catalog", 0.0)
         snapshot = assemble.snapshot(advice.workload.spec, advice.organisation)
         claim.write(snapshot=snapshot)

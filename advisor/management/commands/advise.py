@@ -11,7 +11,7 @@ from django.db import DatabaseError
 
 from advisor import portfolio, report, workload
 from advisor.advise import default_organisation
-from advisor.extent import with_traces
+from advisor.extent import of_earlier_version, with_traces
 from catalog.models import CatalogLoad
 
 OK, BAD_INPUT, NOTHING_FEASIBLE = 0, 2, 3
@@ -160,7 +160,7 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
     found = read_json(path, "snapshot", remedy)
     if "catalog_version" not in found:
         raise BadFile(f"{path}: this is no snapshot of the catalog (it has no catalog_version); {remedy}")
-    if "prices" in found and "hosted" not in found:
+    if ("prices" in found and "hosted" not in found) or of_earlier_version(found):
         raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
     return found
 
