@@ -29,7 +29,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from advisor import shutdown, storage
 from advisor.celery import app
 from advisor.deletion import delete_expired
-from advisor.extent import with_probes
+from advisor.extent import of_earlier_version, with_probes
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError, check_catalog
@@ -220,7 +220,7 @@ def compute(claim: "Claim") -> None:
     if advice is None:  # deleted since it was claimed
         raise LostLease
     snapshot = advice.snapshot
-    if snapshot is None:
+    if snapshot is None or of_earlier_version(snapshot):
         claim.report("reading the catalog", 0.0)
         snapshot = assemble.snapshot(advice.workload.spec, advice.organisation)
         claim.write(snapshot=snapshot)

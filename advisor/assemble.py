@@ -189,7 +189,7 @@ def _frameworks() -> list[Json]:
 
 def _framework(f: Framework) -> Json:
     counted = {"facts_as_of": f.sources["facts"]["as_of"]} if "first_release" in f.settings else {}
-    return {"slug": f.slug, "name": f.name, "version": f.version, **counted, **f.settings}
+    return {"slug": f.slug, "name": f.name, "version": f.version, "launch": None, **counted, **f.settings}
 
 
 def _quantization(q: QuantizationMethod) -> Json:

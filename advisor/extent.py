@@ -132,6 +132,12 @@ def tokens(cell: str | None, line: int, field: str) -> float:
 # --- snapshots --------------------------------------------------------------------------------------------------
 
 
+def of_earlier_version(taken: Json) -> bool:
+    """Whether a snapshot lacks how frameworks start, which was in the code of version 0.1.0."""
+    parts = taken.get("parts", [taken])
+    return any("launch" not in row for part in parts for row in part.get("frameworks", []))
+
+
 def packed(taken: Json) -> Json:
     """The snapshot with each source text kept once: rows hold its place in `texts`."""
     places: dict[str, int] = {}

@@ -128,6 +128,13 @@ def test_a_second_attempt_answers_from_the_first_ones_snapshot(advice: Advice, e
     assert (advice.snapshot, advice.catalog_version) == (kept, "before")
 
 
+def test_a_snapshot_of_an_earlier_version_is_taken_again(advice: Advice, engine: SimpleNamespace) -> None:
+    Advice.objects.update(snapshot={**answers.snapshot({}, None), "frameworks": [{"slug": "vllm"}]})
+    advise.run(advice.pk)
+    advice.refresh_from_db()
+    assert advice.state == State.DONE and advice.snapshot == answers.snapshot({}, None)
+
+
 def test_a_finished_advice_cannot_be_cancelled(advice: Advice, engine: SimpleNamespace) -> None:
     advise.run(advice.pk)
     assert advise.cancel(Advice.objects.get()) is False

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import assemble, report, workload
-from advisor.extent import packed, unpacked
+from advisor.extent import of_earlier_version, packed, unpacked
 from tests.world import World
 
 FILE = Path(__file__).resolve().parent.parent / "fixtures" / "workloads" / "support-chat.yaml"
@@ -33,6 +33,16 @@ def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
     assert report.canonical(first) == report.canonical(again)
     slugs = {row["slug"] for row in taken["accelerators"]}
     assert {price["accelerator"] for price in taken["prices"]} <= slugs
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_a_snapshot_that_does_not_say_how_frameworks_start_is_of_an_earlier_version() -> None:
+    taken = assemble.snapshot(workload.parse(FILE.read_text()))
+    assert not of_earlier_version(taken) and not of_earlier_version({"parts": [taken]})
+    before = [{key: value for key, value in row.items() if key != "launch"} for row in taken["frameworks"]]
+    assert of_earlier_version(taken | {"frameworks": before})
+    assert of_earlier_version({"parts": [taken, taken | {"frameworks": before}]})
 
 
 @pytest.mark.django_db

@@ -1,5 +1,6 @@
 """Follows each recipe of CONTRIBUTING.md literally, in a copy of the reference data, and asks for advice."""
 
+import ast
 import re
 import shutil
 import textwrap
@@ -12,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from advisor import assemble, engine_flags, workload
+from catalog import fixtures as fixture_files
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^ *```(?:yaml|csv|text) (fixtures/\S+)\n(.*?)^ *```", re.M | re.S)
@@ -142,6 +144,26 @@ def test_a_new_region_gives_the_carbon_of_its_offers() -> None:
     first = advice(accelerators="h100-sxm")["recommendations"][0]
     kwh_per_mtok = first["joules_per_output_token"] * 1e6 / 3.6e6
     assert first["kgco2e_per_mtok"] == pytest.approx(kwh_per_mtok * 0.028, rel=0.01)
+
+
+NAMES_IN_CODE = {  # constants of the engine that are not a framework although they are spelled like one
+    "vllm": "a load generator (load_test)",
+    "mlx": "a stack (scores)",
+    "coreml": "a stack (scores)",
+}
+
+
+def test_the_engine_names_no_framework_provider_or_vendor() -> None:
+    fixtures = ROOT / "fixtures"
+    names = {path.stem for folder in ("frameworks", "prices") for path in (fixtures / folder).iterdir()}
+    names |= {fixture_files.accelerator(path)["vendor"] for path in (fixtures / "accelerators").glob("*.yaml")}
+    found = {
+        (path.name, node.value)
+        for path in (ROOT / "advisor" / "engine").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names and node.value not in NAMES_IN_CODE
+    }
+    assert found == set()
 
 
 # --- what is wrong is named ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from django.db import DatabaseError
 
 from advisor import portfolio, report, workload
 from advisor.advise import default_organisation
-from advisor.extent import with_traces
+from advisor.extent import of_earlier_version, with_traces
 from advisor.workload_text import MAX_TEXT_BYTES, MOST_ERRORS, more_errors
 from catalog.models import CatalogLoad
 
@@ -166,7 +166,7 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
     found = read_json(path, "snapshot", remedy, MOST_SNAPSHOT_BYTES)
     if "catalog_version" not in found:
         raise BadFile(f"{path}: this is no snapshot of the catalog (it has no catalog_version); {remedy}")
-    if "prices" in found and "hosted" not in found:
+    if ("prices" in found and "hosted" not in found) or of_earlier_version(found):
         raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
     return found
 
