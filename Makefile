@@ -59,7 +59,7 @@ bench: data
 	@$(ASK) bench_search
 	@$(ASK) bench_advise
 	@$(PY) -m tests.load.bench_peers
-	@$(BENCH_PYTHON) -m probes.bench_ceiling
+	@$(BENCH_PYTHON) -m probes.tools.bench_ceiling
 
 soak: $(ALL)
 	@$(PY) -m tests.soak docs/reference/reliability.md

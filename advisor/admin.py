@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from advisor import tokens
+from advisor.api import tokens
 from advisor.models import ApiToken
 
 

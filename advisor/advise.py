@@ -27,12 +27,13 @@ from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
 from advisor import shutdown, storage
+from advisor.answer import with_probes
 from advisor.celery import app
 from advisor.deletion import delete_expired
-from advisor.extent import of_earlier_version, with_probes
+from advisor.inputs import check_catalog, of_earlier_version
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.stored import RESULT_VERSION
-from advisor.workload import WorkloadError, check_catalog
+from advisor.workload import WorkloadError
 from catalog.models import Organisation
 
 log = structlog.get_logger("assay.advise")
@@ -214,7 +215,8 @@ def may_start(pk: UUID | str) -> bool:
 
 def compute(claim: "Claim") -> None:
     """Snapshot, search, write. A second attempt uses the first one's snapshot, so it answers the same question."""
-    from advisor import assemble  # here: the web tier never pays for importing the engine
+    from advisor.answer import recommend
+    from advisor.inputs import take_snapshot  # here: the web tier never pays for importing the engine
 
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
@@ -222,10 +224,10 @@ def compute(claim: "Claim") -> None:
     snapshot = advice.snapshot
     if snapshot is None or of_earlier_version(snapshot):
         claim.report("reading the catalog", 0.0)
-        snapshot = assemble.snapshot(advice.workload.spec, advice.organisation)
+        snapshot = take_snapshot(advice.workload.spec, advice.organisation)
         claim.write(snapshot=snapshot)
     begun_s = time.monotonic()
-    result = assemble.recommend(advice.workload.spec, snapshot, claim.report)
+    result = recommend(advice.workload.spec, snapshot, claim.report)
     if advice.held_until or advice.probed:
         result |= with_probes(result, advice.probed or nobody_measured())
     claim.finish(snapshot, {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)})

@@ -67,14 +67,14 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "advisor.health.answer_probes",  # first: a probe has any Host header, no session, and is never redirected
+    "advisor.ops.health.answer_probes",  # first: a probe has any Host header, no session, and is never redirected
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "advisor.private_answers.keep_private",
+    "advisor.ops.private_answers.keep_private",
     "csp.middleware.CSPMiddleware",
-    "advisor.limits.limit_calls",
-    "advisor.refused_early.refuse_long_bodies",
-    "advisor.refused_early.refuse_nul",
+    "advisor.api.limits.limit_calls",
+    "advisor.ops.request_limits.refuse_long_bodies",
+    "advisor.ops.request_limits.refuse_nul",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -133,7 +133,7 @@ if REDIS_URL:
     }
 else:
     CELERY_BROKER_URL = "filesystem://"
-    CELERY_BROKER_TRANSPORT = "advisor.broker:Transport"
+    CELERY_BROKER_TRANSPORT = "advisor.ops.broker:Transport"
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(BROKER_DIR / "messages"),
         "data_folder_out": str(BROKER_DIR / "messages"),
@@ -224,13 +224,13 @@ CACHES = {
 }
 
 REST_FRAMEWORK = {
-    "EXCEPTION_HANDLER": "advisor.api.problem",
+    "EXCEPTION_HANDLER": "advisor.api.problems.problem",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "advisor.tokens.PersonToken",
+        "advisor.api.tokens.PersonToken",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["advisor.tokens.Allowed"],
+    "DEFAULT_PERMISSION_CLASSES": ["advisor.api.tokens.Allowed"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
     "DEFAULT_FILTER_BACKENDS": [
@@ -247,18 +247,18 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "advisor.api.plain_nullables",
-        "advisor.api.workload_alone_or_inside",
-        "advisor.api.document_refusals",
+        "advisor.api.openapi.plain_nullables",
+        "advisor.api.openapi.workload_alone_or_inside",
+        "advisor.api.openapi.document_refusals",
     ],
-    "SERVE_PERMISSIONS": ["advisor.tokens.Allowed"],
+    "SERVE_PERMISSIONS": ["advisor.api.tokens.Allowed"],
     "ENUM_NAME_OVERRIDES": {
         "AdviceState": "advisor.models.Advice.State",
         "ProbeJobState": "probes.models.Job.State",
         "ProbeResultState": "probes.models.Result.State",
         "ReceivedState": "probes.agent_api.RECEIVED",
-        "CacheFormat": "advisor.workload.CACHE_FORMATS",
-        "Switch": "advisor.workload.SWITCH",
+        "CacheFormat": "advisor.workload.schema.CACHE_FORMATS",
+        "Switch": "advisor.workload.schema.SWITCH",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -272,8 +272,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
-AXES_HANDLER = "advisor.login_limits.Handler"
-AXES_CLIENT_IP_CALLABLE = "advisor.client_address.network"
+AXES_HANDLER = "advisor.ops.login_limits.Handler"
+AXES_CLIENT_IP_CALLABLE = "advisor.api.client_address.network"
 AXES_FAILURE_LIMIT = 10  # wrong passwords in an hour of one name from one address
 LOGIN_FAILURES_ADDRESS = 50  # of one address, over all names that never signed in there
 LOGIN_FAILURES_NAME = 100  # of one name, over all addresses where it never signed in

@@ -7,12 +7,13 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from advisor import documentation, health
+from advisor.ops import health
+from advisor.web import documentation
 
-handler400 = "advisor.views.bad_request"
-handler403 = "advisor.views.forbidden"
-handler404 = "advisor.views.not_found"
-handler500 = "advisor.views.server_error"
+handler400 = "advisor.web.views.bad_request"
+handler403 = "advisor.web.views.forbidden"
+handler404 = "advisor.web.views.not_found"
+handler500 = "advisor.web.views.server_error"
 
 # Swagger writes styles inline: relaxed for its one page.
 docs = csp_update({"style-src": UNSAFE_INLINE})(SpectacularSwaggerSplitView.as_view(url_name="schema"))

@@ -1,10 +1,10 @@
 from django.urls import path
 
-from advisor import accuracy, deletion_views, finance_views, load_test_views, views
+from advisor.web import accuracy_page, deletion_views, document_views, load_test_views, views
 
 urlpatterns = [
     path("", views.ask, name="ask"),
-    path("fidelity", accuracy.page, name="fidelity"),
+    path("fidelity", accuracy_page.page, name="fidelity"),
     path("advice", views.advice_list, name="advice-list"),
     path("advice/<uuid:pk>", views.advice, name="advice"),
     path("advice/<uuid:pk>/cancel", views.cancel, name="advice-cancel"),
@@ -25,10 +25,10 @@ urlpatterns = [
     path("advice/<uuid:pk>/workload.yaml", views.export_workload, name="advice-workload"),
     path("advice/<uuid:pk>/options.csv", views.export_csv, name="advice-csv"),
     path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),
-    path("advice/<uuid:pk>/documents/<str:name>", finance_views.page, name="advice-document"),
+    path("advice/<uuid:pk>/documents/<str:name>", document_views.page, name="advice-document"),
     path("tokens", deletion_views.tokens, name="tokens"),
     path("tokens/<int:pk>/delete", deletion_views.token, name="token-delete"),
     path("s/<str:token>", views.shared, name="shared"),
-    path("s/<str:token>/documents/<str:name>", finance_views.shared_page, name="shared-document"),
+    path("s/<str:token>/documents/<str:name>", document_views.shared_page, name="shared-document"),
     path("s/<str:token>/options/<int:rank>", views.shared_option, name="shared-option"),
 ]

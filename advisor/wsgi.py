@@ -5,7 +5,7 @@ import os
 from django.core.wsgi import get_wsgi_application
 from django.urls import reverse
 
-from advisor.chunked_bodies import with_length
+from advisor.ops import with_length
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "advisor.settings")
 application = with_length(get_wsgi_application())

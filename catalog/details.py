@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.engine.model import (
+from advisor.engine.network import (
     Block,
     Model,
     active_parameters,

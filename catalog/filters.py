@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
-from catalog.fixtures import DTYPES, KINDS, TERMS, UNIT_KINDS
+from catalog.loading.fixtures import DTYPES, KINDS, TERMS, UNIT_KINDS
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 
 MOST = 10**50  # a longer number takes the database minutes

@@ -6,8 +6,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from advisor.engine.command_template import OMITTED, PARTS, SWITCHES, TEXTS, reduced, template_of
-from catalog.fixtures import (
+from advisor.engine.spec import OMITTED, PARTS, SWITCHES, TEXTS, reduced, template_of
+from catalog.loading.fixtures import (
     META,
     FixtureError,
     Row,

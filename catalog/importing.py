@@ -8,14 +8,19 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from advisor.engine.checkpoint import checkpoint
-from advisor.engine.model import active_parameters, cross_kv_elements, from_shape, parameters
-from advisor.engine.possible import MOST_PARAMETERS
+from advisor.engine.network import (
+    MOST_PARAMETERS,
+    active_parameters,
+    checkpoint,
+    cross_kv_elements,
+    from_shape,
+    parameters,
+)
 from catalog import shapes
 from catalog.access import may_change
-from catalog.fixtures import FixtureError, Row
 from catalog.importers import hf, hub
-from catalog.loading import upsert
+from catalog.loading.fixtures import FixtureError, Row
+from catalog.loading.load import upsert
 from catalog.models import ServedModel
 from catalog.views import page
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from advisor.engine.model import Attention, Block, LatentAttention, Model, Recurrent
+from advisor.engine.network import Attention, Block, LatentAttention, Model, Recurrent
 
 TP_SIZES = (2, 4, 8, 16)
 VOCABULARY_STEP = 64  # serving frameworks pad the vocabulary to a multiple of this on every chip

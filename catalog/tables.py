@@ -10,7 +10,7 @@ from django.db.models import F, QuerySet
 from django.utils.html import format_html
 from django_tables2.utils import A
 
-from advisor.engine.model import from_shape, parameters
+from advisor.engine.network import from_shape, parameters
 from catalog.derived import NO_CURRENT_PRICE, age, has_expired
 from catalog.maturity import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit

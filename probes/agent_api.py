@@ -14,9 +14,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor.api import StrictJSONParser, problems
-from advisor.body_fields import Text, Whole, YesNo
-from advisor.problems import Conflict, TooLarge, Unprocessable
+from advisor.api import Conflict, StrictJSONParser, Text, TooLarge, Unprocessable, Whole, YesNo, problems
 from probes import agents, intake, jobs, limits, results
 from probes.agent import signing
 from probes.agent.spec import PROTOCOL

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from advisor.advise import default_organisation
-from advisor.tokens import hashed, new_token
+from advisor.api import hashed, new_token
 from catalog.models import Organisation
 from probes import devices
 from probes.agent import signing

@@ -11,9 +11,7 @@ from rest_framework import decorators, mixins, permissions, serializers, viewset
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from advisor import body_fields
-from advisor.api import Pages, StrictJSONParser, problems
-from advisor.problems import Conflict, Unprocessable
+from advisor.api import Conflict, Pages, StrictJSONParser, Unprocessable, body_fields, problems
 from catalog.access import may_change
 from catalog.filters import Whole
 from catalog.models import Calibration

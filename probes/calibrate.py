@@ -14,10 +14,9 @@ from django.utils import timezone
 
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.kernel_samples import Figure
-from advisor.engine.kernels import efficiency_of
+from advisor.engine.calibration import Figure, efficiency_of
 from advisor.models import Advice, Option
-from catalog.loading import PROBED
+from catalog.loading.load import PROBED
 from catalog.models import Accelerator, Calibration
 from probes import results
 from probes.models import Result
@@ -101,9 +100,9 @@ class Agreement:
 
 def pool(chip: Accelerator, method: str) -> list[list[Vote]]:
     """The figures of each machine with this chip, by the same method: its newest full suite, else a smaller one."""
-    from advisor import assemble  # here: beat and the sweep never pay for the engine
+    from advisor.inputs import catalog_chip  # here: beat and the sweep never pay for the engine
 
-    engine_chip, newest = assemble.chip(chip), _newest(f"accelerator:{chip.slug}")
+    engine_chip, newest = catalog_chip(chip), _newest(f"accelerator:{chip.slug}")
     known = {k: float(v) for k, v in (newest.values if newest else {}).items() if isinstance(v, int | float)}
     since = timezone.now() - timedelta(days=POOL_DAYS)
     rows = results.counted().filter(accelerator=chip, method=method, received_at__gt=since)

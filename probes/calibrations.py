@@ -18,7 +18,7 @@ from django.utils import timezone
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.models import Advice, Option
-from catalog.loading import OVER_FILE, PROBED
+from catalog.loading.load import OVER_FILE, PROBED
 from catalog.models import Accelerator, Calibration
 from probes import calibrate
 from probes.models import Result

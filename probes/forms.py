@@ -6,7 +6,7 @@ from django import forms
 
 from catalog.models import Accelerator
 from probes import agents
-from probes.agent.spec import KINDS
+from probes.agent.axes import KINDS
 from probes.models import Agent
 
 LABEL_HELP = "One a line, name=value. Jobs can ask for machines by them."

@@ -10,8 +10,8 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from advisor.api import unique
-from advisor.workload_text import dotted, error
-from probes.agent.spec import KINDS
+from advisor.workload import dotted, error
+from probes.agent.axes import KINDS
 
 CLOCK_SKEW = timedelta(minutes=5)
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)  # the format began in 2026: no honest document is older

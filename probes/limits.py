@@ -1,9 +1,9 @@
-"""How often agents may call; advisor/limits.py counts."""
+"""How often agents may call; advisor/api/limits.py counts."""
 
 from django.conf import settings
 from rest_framework.request import Request
 
-from advisor.limits import Exceeded, address, count, reached, rest_s
+from advisor.api import Exceeded, address, count, reached, rest_s
 
 REFUSED = "refused"
 

@@ -256,9 +256,9 @@ def other_device(document: Json, lease: Lease) -> list[plausibility.Finding]:
 
 def bounds_of(a: Accelerator) -> plausibility.Chip:
     """The engine's view of the chip, in SI."""
-    from advisor import assemble  # here: the web tier loads the engine with its first result
+    from advisor.inputs import catalog_chip  # here: the web tier loads the engine with its first result
 
-    chip = assemble.chip(a)
+    chip = catalog_chip(a)
     return plausibility.Chip(
         slug=chip.slug,
         memory_bytes=chip.memory_bytes,

@@ -72,11 +72,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """An engine that answers at once, where a test is about the road and not about the answer."""
     from tests import answers
 
-    fake = ModuleType("advisor.assemble")
+    fake = ModuleType("advisor.inputs.from_catalog")
     fake.snapshot, fake.recommend = answers.snapshot, answers.recommend  # type: ignore[attr-defined]
     import advisor
 
-    monkeypatch.setitem(sys.modules, "advisor.assemble", fake)
+    monkeypatch.setitem(sys.modules, "advisor.inputs.from_catalog", fake)
     monkeypatch.setattr(advisor, "assemble", fake, raising=False)
     yield fake  # type: ignore[misc]
 

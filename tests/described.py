@@ -19,11 +19,14 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
-from advisor import deployment, score_files, scoring, tokens, workload
-from advisor.embedding import with_one_vector
-from advisor.engine.estimate import Estimate
+from advisor import workload
+from advisor.api import tokens
+from advisor.engine.estimate.simulated import Estimate
+from advisor.fidelity import score_files, scoring
+from advisor.workload import deployment
+from advisor.workload.embedding import with_one_vector
 from catalog import models as catalog
-from catalog import scored
+from catalog.loading import scored
 from probes import agents, jobs
 from probes.models import Result
 from tests import sample_advice, sample_money

@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 from types import SimpleNamespace
 
-from advisor.measured import COLUMNS, Row
+from advisor.fidelity.rows import COLUMNS, Row
 
 CATALOG = SimpleNamespace(
     models={"meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B"},

@@ -8,7 +8,7 @@ from django.utils import timezone
 from advisor import advise
 from advisor.models import Advice, Option, Workload
 from advisor.stored import RESULT_VERSION
-from advisor.workload import parse
+from advisor.workload.schema import parse
 
 SPEC = """
 name: support-chat

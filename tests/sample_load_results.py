@@ -2,7 +2,7 @@
 
 vllm bench serve 0.24 (vllm/benchmarks/serve.py), guidellm 0.8 (guidellm/benchmark/schemas), aiperf 0.13
 (aiperf/common/models/export_models.py) and genai-perf 0.0.16, whose form aiperf keeps. No figure was measured; files of
-real runs are in tests/load_results, and tests/test_load_results_real.py holds these forms against them.
+real runs are in tests/load_results, and tests/fidelity/test_load_results_real.py holds these forms against them.
 """
 
 import json

@@ -3,7 +3,7 @@
     python -m tests.save_database          # writes tests/databases/<engine version>.sqlite3.xz
 
 Run it once when a version is released, before anything of the next one changes, and commit the file: later versions
-must still show these answers (tests/test_old_answers.py). The file holds only public catalog rows and made-up load
+must still show these answers (tests/ops/test_old_answers.py). The file holds only public catalog rows and made-up load
 tests and probe results.
 """
 
@@ -38,7 +38,8 @@ def fill() -> None:
 
     from django.utils import timezone
 
-    from advisor import advise, load_tests, tokens
+    from advisor import advise, load_tests
+    from advisor.api import tokens
     from advisor.management.commands.advise import question
     from advisor.models import Option, Share
     from probes import agents, results

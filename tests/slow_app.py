@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from advisor import web_worker
+from advisor.ops import web_worker
 
 web_worker.HEAD_S = 0.5
 

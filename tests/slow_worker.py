@@ -70,7 +70,7 @@ class SlowEngine(ModuleType):
     recommend = staticmethod(recommend)
 
 
-sys.modules["advisor.assemble"] = advisor.assemble = SlowEngine("advisor.assemble")  # type: ignore[attr-defined]
+sys.modules["advisor.inputs.from_catalog"] = advisor.assemble = SlowEngine("advisor.inputs.from_catalog")  # type: ignore[attr-defined]
 __all__ = ["app"]
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ CALLS = 100  # of each operation that fit its description, and that do not
 def calls_as_described() -> tuple[str, bool]:
     """Generated calls of the whole API by three callers: what became of them, and whether all was as described."""
     began, env = time.monotonic(), {**os.environ, "ASSAY_API_CALLS": str(CALLS)}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/test_api_described.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/api/test_api_described.py"]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     holds = done.returncode == 0
     if not holds:

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from advisor.supervise import free_port, web_command
+from advisor.ops.supervise import free_port, web_command
 from probes.agent import signing
 from tests import services
 from tests.probes import samples

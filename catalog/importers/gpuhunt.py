@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from catalog.fixtures import FixtureError, Row
 from catalog.importers import names
 from catalog.importers.skypilot import skip
+from catalog.loading.fixtures import FixtureError, Row
 
 Line = Mapping[str, str]
 FIELDS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot")

@@ -6,9 +6,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from advisor.engine.hf_config import from_hf_config
-from advisor.engine.model import to_shape
-from catalog.fixtures import FixtureError, Row
+from advisor.engine.network import from_hf_config, to_shape
+from catalog.loading.fixtures import FixtureError, Row
 
 SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 

@@ -13,7 +13,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from django.conf import settings
 
-from catalog.fixtures import FixtureError
+from catalog.loading.fixtures import FixtureError
 
 MAX_BYTES = 1_000_000
 MOST_REDIRECTS = 3

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from catalog.fixtures import FixtureError, Row
 from catalog.importers.skypilot import skip
+from catalog.loading.fixtures import FixtureError, Row
 
 SUFFIXES = ("", "-instruct", "-it", "-hf")
 COLUMNS = {

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from catalog.fixtures import Row
 from catalog.importers import names
+from catalog.loading.fixtures import Row
 
 # The hosts that GCP sells only together with these accelerators.
 GCP_HOSTS = {

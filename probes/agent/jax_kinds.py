@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from probes.agent.jax_device import JaxDevice, Program
+
 from .axes import (
     CPU_LAYERS,
     EXPERTS,
@@ -23,7 +25,6 @@ from .axes import (
     Experts,
     Heads,
 )
-from .jax_suite import JaxDevice, Program
 from .measure import Case, Check, Scalar, Skip
 
 Build = Callable[[JaxDevice], Program]

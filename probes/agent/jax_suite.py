@@ -10,60 +10,24 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any, Final
 
-from . import facts, suite
-from .axes import SHARES, SUITE_S
-from .measure import CACHES, Case, Check, Skip, Timing, Work, summary
-from .spec import AGENT_VERSION, SCHEMA, spec_hash
-from .spec import checked as checked_spec
+from probes.agent import facts, suite
+from probes.agent.axes import SHARES, SUITE_S
+from probes.agent.jax_device import JaxDevice, Program
+from probes.agent.measure import Case, Skip, Timing, Work, summary
+from probes.agent.spec import AGENT_VERSION, SCHEMA, spec_hash
+from probes.agent.spec import checked as checked_spec
 
 LAUNCH_S: Final = 4e-3  # One program is about this long, by a first guess of the device's rates.
 SAMPLE_S: Final = 20e-3  # Programs are queued up to this, and waited for once.
 SAMPLES: Final = {"quick": 7, "full": 15, "custom": 15}
-MOST_SETS: Final = 32
 MOST_ROUNDS: Final = 4096
 COMPILE_S: Final = 1.5  # What a case costs before it is timed; only to plan with.
-
-
-@dataclass(frozen=True)
-class JaxDevice:
-    """The first local device as jax names it; `fraction` is the share of its memory that XLA was given."""
-
-    backend: str
-    jax: Any
-    name: str
-    memory_bytes: int
-    l2_bytes: int
-    count: int
-    fraction: float
-    sensors: Callable[[], Mapping[str, float]] | None = None
-
-    @property
-    def gpu(self) -> bool:
-        return self.backend != "cpu"
-
-    def sets(self, set_bytes: int) -> int:
-        """How many sets of operands leave the caches cold, within a third of the memory."""
-        wanted = -(-CACHES * self.l2_bytes // max(set_bytes, 1)) + 1
-        return max(1, min(wanted, MOST_SETS, self.memory_bytes // 3 // max(set_bytes, 1)))
-
-
-@dataclass(frozen=True)
-class Program:
-    """An operator, the sets of operands that it is called with in turn, and the check of one output."""
-
-    function: Callable[..., Any]
-    sets: list[tuple[Any, ...]]
-    check: Callable[[Any], Check] | None = None
-    path: Callable[[str], str] = lambda text: "native"
-    note: str | None = None
-    wrap: Callable[[Any], Any] | None = None  # Puts the whole loop on a mesh of devices.
-    timing: Timing | None = None  # Already timed, where a loop on the device cannot do it.
 
 
 # --- the device -------------------------------------------------------------------------------------------------
@@ -130,7 +94,7 @@ def versions(jax: Any) -> dict[str, str]:
 
 
 def cases_of(kind: str, size: str, device: JaxDevice) -> list[Case]:
-    from . import jax_kinds, jax_whole
+    from probes.agent import jax_kinds, jax_whole
 
     make = {**jax_kinds.KINDS, **jax_whole.KINDS}[kind]
     return list(make(kind, "full" if size == "custom" else size, device))

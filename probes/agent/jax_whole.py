@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
+from probes.agent.jax_device import JaxDevice, Program
+
 from .axes import MIB, Heads
 from .jax_kinds import Build, Key, case, compared, exact, gated, random
-from .jax_suite import JaxDevice, Program
 from .measure import Case, Check, Skip, summary
 
 LIMIT: Final = 3e-2  # A block rounds to bf16 about ten times in a row.

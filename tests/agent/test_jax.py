@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from probes.agent import axes, jax_kinds, jax_suite, jax_whole, sandbox, spec
+from probes.agent import axes, jax_kinds, jax_whole, sandbox, spec
+from probes.agent.jax_device import JaxDevice
+from probes.agent.jax_suite import cases_of, kernel_in
 from tests.agent import stub_suite
 
 HERE = importlib.util.find_spec("jax") is not None
@@ -17,9 +19,9 @@ sys.exit(child.main())
 """
 
 
-def device(backend: str, **more: Any) -> jax_suite.JaxDevice:
+def device(backend: str, **more: Any) -> JaxDevice:
     given = {"jax": None, "name": "x", "memory_bytes": 140 << 30, "l2_bytes": 64 << 20, "count": 4, "fraction": 0.9}
-    return jax_suite.JaxDevice(backend, **{**given, **more})
+    return JaxDevice(backend, **{**given, **more})
 
 
 def test_every_kind_has_its_maker_and_no_other() -> None:
@@ -31,7 +33,7 @@ def test_every_kind_has_its_maker_and_no_other() -> None:
 @pytest.mark.parametrize("suite", ["quick", "full", "custom"])
 def test_a_plan_names_every_case_once(backend: str, suite: str) -> None:
     for kind in axes.KINDS:
-        found = jax_suite.cases_of(kind, suite, device(backend))
+        found = cases_of(kind, suite, device(backend))
         keys = [tuple(sorted(case.key.items())) for case in found]
         assert found and len(set(keys)) == len(keys)
         assert {case.kind for case in found} == {kind}
@@ -51,7 +53,7 @@ def test_a_product_counts_its_flops_and_bytes() -> None:
     ],
 )
 def test_only_a_librarys_fp8_call_counts_as_native(text: str, path: str, kernel: str) -> None:
-    assert (jax_kinds.fp8_path(text), jax_suite.kernel_in(text)) == (path, kernel)
+    assert (jax_kinds.fp8_path(text), kernel_in(text)) == (path, kernel)
 
 
 @pytest.mark.skipif(HERE, reason="jax is installed")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from probes import bench_ceiling
 from probes.agent.kinds import gemm
 from probes.agent.measure import Device, Skip
+from probes.tools import bench_ceiling
 
 
 def outcome(ratio: float) -> bench_ceiling.Outcome:

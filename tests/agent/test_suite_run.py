@@ -8,8 +8,8 @@ import pytest
 
 from probes.agent import facts, suite
 from probes.agent.axes import KINDS, SHARES
+from probes.agent.axes import KINDS as CLOSED_LIST
 from probes.agent.measure import Case, Check, Device, Skip, Work, summary
-from probes.agent.spec import KINDS as CLOSED_LIST
 from probes.agent.spec import SpecError, spec_hash
 
 FIELDS = "kind key path kernel time_s flops bytes check power_w clock_hz temperature_c throttled note".split()

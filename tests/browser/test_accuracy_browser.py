@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from advisor import score_files, scoring
-from advisor.engine.estimate import Estimate
-from catalog import scored as files
+from advisor.engine.estimate.simulated import Estimate
+from advisor.fidelity import score_files, scoring
+from catalog.loading import scored as files
 from tests.measured_samples import CATALOG, row
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

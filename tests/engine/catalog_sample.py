@@ -7,25 +7,18 @@ from typing import Any
 
 import yaml
 
-from advisor.engine.command_template import template_of
-from advisor.engine.hardware import Accelerator, Efficiency, Link, Overhead
-from advisor.engine.lane import Lane
-from advisor.engine.layout import Choice
-from advisor.engine.model import Attention, Block, Ffn, Model
-from advisor.engine.money import Assumptions
-from advisor.engine.plan import (
-    Constraints,
-    FlagLists,
-    Framework,
-    LaunchFacts,
-    Lengths,
-    Offer,
-    Quantization,
-    Slo,
-    Workload,
-)
-from advisor.engine.search import Catalog
-from catalog import fixtures, framework_files
+from advisor.engine.cost.hourly import Assumptions
+from advisor.engine.network.model import Attention, Block, Ffn, Model
+from advisor.engine.search.candidates import Catalog
+from advisor.engine.spec.command_template import template_of
+from advisor.engine.spec.hardware import Accelerator, Efficiency, Link, Overhead
+from advisor.engine.spec.offer import Offer
+from advisor.engine.spec.software import FlagLists, Framework, LaunchFacts, Quantization
+from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
+from advisor.engine.step.lane import Lane
+from advisor.engine.step.layout import Choice
+from catalog import framework_files
+from catalog.loading import fixtures
 
 GIB = 2.0**30
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from advisor import advise
-from advisor import assemble as real
+from advisor.inputs.current import catalog_chip
 from advisor.models import Advice, Workload
 from catalog.models import Accelerator
 from probes import calibrate, duties, jobs
@@ -22,7 +22,7 @@ Later = Callable[[float], None]
 @pytest.fixture
 def engine(engine: Any) -> Any:
     """The quick engine, with chips as they are."""
-    engine.chip = real.chip
+    engine.chip = catalog_chip
     return engine
 
 

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from advisor import advise
 from advisor.models import Advice, Option
-from catalog.loading import append_calibrations
+from catalog.loading.load import append_calibrations
 from catalog.models import Accelerator, Calibration
 from probes import calibrate, results
 from probes.agent import spec as specs

@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
-from advisor import assemble
+from advisor.inputs.from_catalog import calibrations as assemble_calibrations
 from advisor.models import Advice, Option
-from catalog.loading import append_calibrations
+from catalog.loading.load import append_calibrations
 from catalog.models import Accelerator, Calibration
 from probes import calibrate, calibrations, results
 from probes.models import Result
@@ -61,7 +61,7 @@ def test_an_undo_restores_the_former_figures_and_appends(h200: Accelerator) -> N
 
 def test_an_undo_of_the_only_calibration_leaves_none(h200: Accelerator) -> None:
     made = calibrations.undo(calibrated(), "ada")
-    assert made.values == {} and NAME not in assemble.calibrations()
+    assert made.values == {} and NAME not in assemble_calibrations()
 
 
 def test_what_was_undone_is_not_in_later_pools_until_a_person_uses_it_again(h200: Accelerator) -> None:

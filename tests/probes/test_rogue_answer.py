@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from advisor import advise, assemble, workload
+from advisor import advise, workload
+from advisor.answer.advice import recommend
+from advisor.inputs.from_catalog import take_snapshot
 from catalog.models import Calibration
 from probes import calibrations
 from tests.probes.client import FakeAgent
@@ -23,13 +25,13 @@ def test_one_of_seven_machines_that_sends_a_suite_that_was_never_issued_moves_no
     assert {r.state for r in honest(6)} == {"accepted"}
     spec = workload.parse(QUESTION)
     rows, values = Calibration.objects.count(), figures()
-    before = assemble.recommend(spec, assemble.snapshot(spec))
+    before = recommend(spec, take_snapshot(spec))
     assert values["memory_fraction"] == pytest.approx(0.92, rel=0.02)
     rogue = sends(FakeAgent("rogue"), slower(5, suite_version="999"))
     assert rogue.state == "quarantined"
     assert any("suite version '999'" in reason for reason in rogue.reasons)
     assert any("6 other machines" in reason for reason in rogue.reasons)
-    after = assemble.recommend(spec, assemble.snapshot(spec))
+    after = recommend(spec, take_snapshot(spec))
     assert (Calibration.objects.count(), figures()) == (rows, values)
     assert after["recommendations"] == before["recommendations"] and before["recommendations"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from advisor.supervise import free_port
+from advisor.ops.supervise import free_port
 from probes.agent import signing
 from tests import services
 from tests.probes import samples

@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from advisor import portfolio, report, workload
+from advisor import report, workload
 from advisor.advise import default_organisation
-from advisor.extent import of_earlier_version, with_traces
-from advisor.workload_text import MAX_TEXT_BYTES, MOST_ERRORS, more_errors
+from advisor.answer import feasible
+from advisor.inputs import check_catalog, of_earlier_version
+from advisor.workload import MAX_TEXT_BYTES, MOST_ERRORS, more_errors, with_traces
 from catalog.models import CatalogLoad
 
 MOST_SNAPSHOT_BYTES = 64 * 2**20
@@ -37,22 +38,23 @@ class Command(BaseCommand):
         parser.add_argument("--snapshot", type=Path, help="read the catalog from this file; written when it is absent")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor import assemble  # here: `advise --help` need not import the engine
+        from advisor.answer import recommend  # here: `advise --help` need not import the engine
+        from advisor.inputs import take_snapshot
 
         require_catalog()
         if options["top"] is not None and options["top"] < 1:
             self.refuse(f"--top: {options['top']} recommendations are none; give a whole number from 1")
         try:
             spec = question(options["workload"], options["set"], options["prices_as_of"])
-            snapshot = kept_snapshot(options["snapshot"], lambda: assemble.snapshot(spec, default_organisation()))
-            result = timed(lambda: assemble.recommend(spec, snapshot))
+            snapshot = kept_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
+            result = timed(lambda: recommend(spec, snapshot))
         except workload.WorkloadError as error:
             self.refuse(*lines(error))
         except BadFile as error:
             self.refuse(str(error))
         result["recommendations"] = result["recommendations"][: options["top"]]
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](result))
-        sys.exit(OK if result["recommendations"] or bought(result) or portfolio.feasible(result) else NOTHING_FEASIBLE)
+        sys.exit(OK if result["recommendations"] or bought(result) or feasible(result) else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -126,7 +128,7 @@ def question(path: Path, changes: list[str], prices_as_of: str | None = None) ->
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
     spec = with_models(workload.parse(with_workloads(raw, path.parent)), path.parent)
-    workload.check_catalog(spec, files=True)
+    check_catalog(spec, files=True)
     if spec["kind"] == "portfolio":
         return {**spec, "workloads": [with_traces(part, path.parent) for part in spec["workloads"]]}
     return with_traces(spec, path.parent)

@@ -26,16 +26,16 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "fixtures" / "workloads"
 # what is called for each part of an advice; `simulated` is within the others
 PARTS = {
-    "estimates": ("advisor.engine.search.evaluate",),
-    "ranking": ("advisor.engine.search._decide",),
-    "variants": ("advisor.engine.search._other_ways",),
-    "views": ("advisor.engine.search.winners",),
-    "why_not": tuple(f"advisor.engine.search.{name}" for name in ("narrowed", "frameworks", "formats")),
-    "tornado": ("advisor.choice.sensitivity",),
-    "mix": ("advisor.assemble.mixed",),
-    "options": ("advisor.result.option_json",),
+    "estimates": ("advisor.engine.search.table.evaluate",),
+    "ranking": ("advisor.engine.search.run._decide",),
+    "variants": ("advisor.engine.search.run._other_ways",),
+    "views": ("advisor.engine.search.views.winners",),
+    "why_not": tuple(f"advisor.engine.search.run.{name}" for name in ("narrowed", "frameworks", "formats")),
+    "tornado": ("advisor.answer.ranking.sensitivity",),
+    "mix": ("advisor.engine.fleet.mix.mixed",),
+    "options": ("advisor.answer.option.option_json",),
 }
-SIMULATED = "advisor.engine.verify.simulate"
+SIMULATED = "advisor.engine.scheduler.simulation.simulate"
 
 
 class Command(BaseCommand):
@@ -70,12 +70,13 @@ class Command(BaseCommand):
 
 def measure(file: Path, runs: int) -> dict[str, Any]:
     """Medians of the runs in this process after one that is not counted, and one process of its own."""
-    from advisor import assemble
+    from advisor.answer import recommend
+    from advisor.inputs import take_snapshot
 
     spec = question(file, [])
-    taken = assemble.snapshot(spec)
-    assemble.recommend(spec, taken)
-    measured = [timed(lambda: assemble.recommend(spec, taken)) for _ in range(runs)]
+    taken = take_snapshot(spec)
+    recommend(spec, taken)
+    measured = [timed(lambda: recommend(spec, taken)) for _ in range(runs)]
     middle = {name: statistics.median(run[name] for run in measured) for name in measured[0]}
     return {"workload": file.stem, **middle, "process_cpu_s": process_cpu_s(file)}
 

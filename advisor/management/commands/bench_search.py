@@ -40,13 +40,14 @@ class Command(BaseCommand):
 
 def question(accelerators: Sequence[str]) -> tuple[Any, Any]:
     """The workload and the catalog as engine values; nothing a planner may limit is limited."""
-    from advisor import assemble, workload
+    from advisor import workload
+    from advisor.inputs import catalog_of, take_snapshot, workload_of
 
     raw = {**workload.load(FILE.read_bytes()), **UNBOUND}
     if accelerators:
         raw["constraints"] = {**UNBOUND["constraints"], "accelerators": {"allow": list(accelerators)}}
     spec = workload.parse(raw)
-    return assemble.workload_of(spec), assemble.catalog_of(spec, assemble.snapshot(spec))
+    return workload_of(spec), catalog_of(spec, take_snapshot(spec))
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from django.core.management.base import BaseCommand
 
-from advisor.engine.plan import Lengths
-from advisor.engine.simulate import simulate
-from advisor.engine.steptime import Client, Scheduler, StepTimes
+from advisor.engine.scheduler import simulate
+from advisor.engine.spec import Lengths
+from advisor.engine.step import Client, Scheduler, StepTimes
 
 RUNNING_REQUESTS = 256
 WORKLOADS = {"1024/1024": (1024, 1024), "4000/500": (4000, 500), "256/2048": (256, 2048)}

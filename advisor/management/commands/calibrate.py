@@ -7,14 +7,21 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from advisor import calibrating, calibration_files, disputed, host_time, scoring
-from advisor.calibration_files import Setup
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.case import Case
+from advisor.engine.calibration import BudgetError, Interval
 from advisor.engine.estimate import Resources, estimate_all
-from advisor.engine.fit import BudgetError, Interval
-from advisor.engine.hardware import Scopes
-from advisor.measured import MeasurementsError, Row, read
+from advisor.engine.spec import Case, Scopes
+from advisor.fidelity import (
+    MeasurementsError,
+    Row,
+    Setup,
+    calibrate,
+    calibration_files,
+    disputed,
+    host_time,
+    read,
+    scoring,
+)
 
 Table = dict[str, dict[str, float]]
 
@@ -28,14 +35,14 @@ class Command(BaseCommand):
         parser.add_argument("--rounds", type=int, default=1, help="how often the simulation corrects the closed forms")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor.assemble import resources
+        from advisor.inputs import catalog_resources
 
         rows = self._rows([path for paths in options["measurements"] for path in paths])
-        known = resources()
+        known = catalog_resources()
         setup = calibration_files.setup(known.accelerators)
         doubts = disputed.find(rows, known) | disputed.read()
         try:
-            found = calibrating.calibrate(rows, known, setup, doubts, max(options["rounds"], 1), say=self.say)
+            found = calibrate.calibrate(rows, known, setup, doubts, max(options["rounds"], 1), say=self.say)
         except BudgetError as error:
             raise CommandError(str(error)) from error
         self._finish(found, known, setup, rows, doubts, options["out"])
@@ -54,7 +61,7 @@ class Command(BaseCommand):
 
     def _finish(
         self,
-        found: calibrating.Fitted,
+        found: calibrate.Fitted,
         known: Resources,
         setup: Setup,
         rows: Sequence[Row],
@@ -62,12 +69,12 @@ class Command(BaseCommand):
         out: Path,
     ) -> None:
         """Leaves groups out, prints, writes."""
-        errors = {kind: calibrating.left_out(found, known, setup, kind) for kind in calibrating.LEFT_OUT}
+        errors = {kind: calibrate.left_out(found, known, setup, kind) for kind in calibrate.LEFT_OUT}
         validated = tables(found, known, setup, errors)
         validated["left out"][host_time.TITLE] = host_time.left_out(rows, replace(known, scopes=found.scopes))
-        bases = calibrating.bases_of(found.evidence.rows, known, setup)
+        bases = calibrate.bases_of(found.evidence.rows, known, setup)
         others = unfitted(rows, known, found, doubts)
-        spans = calibrating.intervals(found, known, errors, bases, others)
+        spans = calibrate.intervals(found, known, errors, bases, others)
         for title, table in validated.items():
             self.say("\n" + table_text(title, table))
         self.say("\n" + intervals_text(spans))
@@ -77,8 +84,8 @@ class Command(BaseCommand):
 
 
 def unfitted(
-    rows: Sequence[Row], known: Resources, found: calibrating.Fitted, doubts: Mapping[str, str]
-) -> list[tuple[calibrating.Used, float]]:
+    rows: Sequence[Row], known: Resources, found: calibrate.Fitted, doubts: Mapping[str, str]
+) -> list[tuple[calibrate.Used, float]]:
     """Rows without a closed form (disaggregated, speculative, percentiles, tuned rates) with the calibrated error."""
     import math
 
@@ -98,8 +105,8 @@ def unfitted(
     scored = scoring.predict(rest, known, estimator)
     return [
         (
-            calibrating.Used(
-                row=s.row, case=s.case, kind=calibrating.kind_of(s.row, s.case), group=calibrating.group_of(s.row)
+            calibrate.Used(
+                row=s.row, case=s.case, kind=calibrate.kind_of(s.row, s.case), group=calibrate.group_of(s.row)
             ),
             math.log(s.ratio),
         )
@@ -111,21 +118,23 @@ def unfitted(
 # ------------------------------------------------------------------ tables
 
 
-def tables(found: calibrating.Fitted, known: Resources, setup: Setup, errors: Mapping[str, Any]) -> dict[str, Table]:
+def tables(found: calibrate.Fitted, known: Resources, setup: Setup, errors: Mapping[str, Any]) -> dict[str, Table]:
     """Errors by kind of leaving out, and with each group of parameters back at its start."""
     these = found.evidence
-    fitted = calibrating.scores(these, found.solution.errors)
+    fitted = calibrate.scores(these, found.solution.errors)
     left: Table = {"nothing (the fit itself)": fitted}
-    left |= {f"one {kind}": calibrating.scores(these, errors[kind]) for kind in calibrating.LEFT_OUT}
-    start = calibrating.with_values(setup.scopes, setup.parameters, calibrating.fit.bounds_of(setup.parameters)[0])
-    removed: Table = {"none": fitted, "all": calibrating.scores(these, these.errors(start, known))}
+    left |= {f"one {kind}": calibrate.scores(these, errors[kind]) for kind in calibrate.LEFT_OUT}
+    start = calibrate.with_values(
+        setup.scopes, setup.parameters, calibrate.least_squares.bounds_of(setup.parameters)[0]
+    )
+    removed: Table = {"none": fitted, "all": calibrate.scores(these, these.errors(start, known))}
     for group in dict.fromkeys(setup.groups):
-        removed[group] = calibrating.scores(these, calibrating.without_group(found, known, setup, group))
+        removed[group] = calibrate.scores(these, calibrate.without_group(found, known, setup, group))
     return {"left out": left, "parameters at their start": removed}
 
 
 def table_text(title: str, table: Table) -> str:
-    kinds = [k for k in calibrating.KINDS if any(k in line for line in table.values())]
+    kinds = [k for k in calibrate.KINDS if any(k in line for line in table.values())]
     lines = [f"{title:28s}" + "".join(f"{kind:>12s}" for kind in kinds)]
     for name, line in table.items():
         lines.append(
@@ -148,7 +157,7 @@ def intervals_text(spans: Mapping[str, Mapping[str, Interval]]) -> str:
 
 def write(
     out: Path,
-    found: calibrating.Fitted,
+    found: calibrate.Fitted,
     known: Resources,
     setup: Setup,
     bases: Mapping[str, str],
@@ -156,7 +165,7 @@ def write(
     validated: Mapping[str, Table],
 ) -> None:
     """Every scope as one file, the intervals, and the scores."""
-    facts = calibrating.summary(found.evidence.rows)
+    facts = calibrate.summary(found.evidence.rows)
     as_of = max(facts["to"] + "-28" if len(facts["to"]) == 7 else facts["to"], kernels_as_of())
     fitted_names = {(p.scope, p.name) for p in setup.parameters}
     families = sorted({chip.family for slug, chip in known.accelerators.items() if bases[slug] != "datasheet"})
@@ -210,7 +219,7 @@ def interval_text(basis: str, metrics: Mapping[str, Interval]) -> str:
 
 
 def report(
-    found: calibrating.Fitted,
+    found: calibrate.Fitted,
     setup: Setup,
     facts: Mapping[str, Any],
     spans: Mapping[str, Mapping[str, Interval]],

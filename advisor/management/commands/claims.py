@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from advisor.management.commands.advise import require_catalog
-from catalog.fixtures import FixtureError
+from catalog.loading.fixtures import FixtureError
 
 
 class Command(BaseCommand):
@@ -20,11 +20,14 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor import claim_checks, claims  # here: `--help` need not import the engine
+        from advisor.claims import (
+            checks,
+            claims,  # here: `--help` need not import the engine
+        )
 
         require_catalog()
         try:
-            found = claims.judged(claim_checks.CHECKS)
+            found = claims.judged(checks.CHECKS)
         except FixtureError as error:
             raise CommandError(str(error)) from error
         if options["write_docs"]:

@@ -10,7 +10,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
 
-from advisor import report, supervise
+from advisor import report
+from advisor.ops import supervise
 
 HOST = "127.0.0.1"
 OPEN_STATES = ("queued", "running")

@@ -15,7 +15,7 @@ from advisor.management.commands.advise import (
     read_json,
     require_catalog,
 )
-from advisor.workload_text import WorkloadError
+from advisor.workload import WorkloadError
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
 WORDS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
@@ -56,17 +56,18 @@ class Command(BaseCommand):
         parser.add_argument("--format", choices=["table", "json"], default="table")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor import single, single_report  # here: `estimate --help` need not import the engine
+        from advisor.answer import single_estimate
+        from advisor.report import estimate_text  # here: `estimate --help` need not import the engine
 
         require_catalog()
         try:
-            said = single.answer(deployment(options))
+            said = single_estimate.answer(deployment(options))
         except WorkloadError as error:
             self.refuse(*lines(error, named))
         except BadFile as error:
             self.refuse(f"--model: {error}")
         as_json = options["format"] == "json"
-        self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else single_report.table(said))
+        self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else estimate_text.table(said))
         sys.exit(OK if said["fits"] else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
@@ -76,13 +77,13 @@ class Command(BaseCommand):
 
 def deployment(options: dict[str, Any]) -> Any:
     """The arguments that were given, with the files and pools they name read."""
-    from advisor.deployment import parse, pool_words
+    from advisor.workload import parse_deployment, pool_words
 
     raw = {name: options[name] for name in (*WHOLE, *WORDS, "concurrency") if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
             raw[name] = pool_words(name, options[name])
-    return parse({**raw, "model": model(options["model"])})
+    return parse_deployment({**raw, "model": model(options["model"])})
 
 
 def model(given: str) -> Any:

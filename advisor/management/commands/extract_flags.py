@@ -6,27 +6,27 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from advisor import engine_flags
+from advisor.answer import launch_flags
 
 
 class Command(BaseCommand):
     help = "Read the option names out of a wheel or source archive: pip download --no-deps PACKAGE==VERSION, then this."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("kind", choices=sorted(engine_flags.sources()))
+        parser.add_argument("kind", choices=sorted(launch_flags.sources()))
         parser.add_argument("archive", type=Path, help="the wheel, or the .tar.gz of a source release")
-        parser.add_argument("--out", type=Path, default=engine_flags.FOLDER)
+        parser.add_argument("--out", type=Path, default=launch_flags.FOLDER)
 
     def handle(self, *args: Any, kind: str, archive: Path, out: Path, **options: Any) -> None:
         parts = archive.name.removesuffix(".tar.gz").split("-")
         if not archive.is_file() or len(parts) < 2:
             raise CommandError(f"{archive}: give a wheel or a .tar.gz with its name as released (NAME-VERSION...)")
         try:
-            names = engine_flags.extract(kind, archive)
+            names = launch_flags.extract(kind, archive)
         except (ValueError, SyntaxError, OSError) as error:
             raise CommandError(str(error)) from error
         command = f"manage.py extract_flags {kind} {archive.name}"
-        text = engine_flags.text_of(parts[0], parts[1], timezone.localdate().isoformat(), command, names)
+        text = launch_flags.text_of(parts[0], parts[1], timezone.localdate().isoformat(), command, names)
         path = out / f"{kind}-{parts[1]}.txt"
         path.write_text(text)
         self.stdout.write(f"{path.name}: {len(names)} options of {parts[0]} {parts[1]}")

@@ -7,18 +7,17 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from advisor import calibration_files, disputed, fidelity_report, score_files, scoring
-from advisor.engine.case import Case
-from advisor.measured import MeasurementsError, Row, read
-from catalog.fixtures import FixtureError
+from advisor.engine.spec import Case
+from advisor.fidelity import MeasurementsError, Row, calibration_files, disputed, read, report, score_files, scoring
+from catalog.loading.fixtures import FixtureError
 
 
 def catalog_estimator() -> tuple[Any, scoring.Estimator, dict[str, str]]:
     """(what the catalog holds, the engine over it, chip slug -> family)."""
-    from advisor.assemble import resources
     from advisor.engine.estimate import estimate_all
+    from advisor.inputs import catalog_resources
 
-    known = resources()
+    known = catalog_resources()
 
     def estimator(cases: Sequence[Case]) -> Sequence[Any]:
         return estimate_all(cases, known)
@@ -73,7 +72,7 @@ def write_docs(document: Path, rows_to: Path, scored: Sequence[scoring.Scored], 
     except FixtureError as error:
         raise CommandError(str(error)) from error
     targets = score_files.against_targets(scored, doubts, validation)
-    text = fidelity_report.markdown(scored, doubts, fidelity_report.calibrations(), validation, calibration, targets)
+    text = report.markdown(scored, doubts, report.calibrations(), validation, calibration, targets)
     document.write_text(text, encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from advisor import load_tests
-from advisor.load_results import MAX_BYTES, LoadResultError
+from advisor.load_tests import MAX_BYTES, LoadResultError
 from advisor.models import Option
 
 UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"

@@ -2,7 +2,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from advisor import deletion, tokens
+from advisor import deletion
+from advisor.api import tokens
 from advisor.models import ApiToken
 
 

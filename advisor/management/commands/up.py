@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from advisor import supervise
+from advisor.ops import supervise
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.management.commands.advise import BAD_INPUT, lines, require_catalog
-from advisor.workload_text import WorkloadError
+from advisor.workload import WorkloadError
 
 
 class Command(BaseCommand):
@@ -26,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("--format", choices=["table", "json"], default="table")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor import waterfall  # here: --help need not import the engine
+        from advisor.answer import waterfall  # here: --help need not import the engine
 
         require_catalog()
         if options["users"] < 1 or not 0 <= options["shared"] < 1:

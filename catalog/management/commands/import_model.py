@@ -6,10 +6,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from advisor.engine.model import active_parameters, from_shape, parameters
-from catalog.fixtures import FixtureError, Row
+from advisor.engine.network import active_parameters, from_shape, parameters
 from catalog.importers import hf, hub
-from catalog.loading import upsert
+from catalog.loading.fixtures import FixtureError, Row
+from catalog.loading.load import upsert
 from catalog.models import ServedModel
 
 

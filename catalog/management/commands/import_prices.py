@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from catalog import fixtures, loading
 from catalog.importers import gpuhunt, litellm, skypilot
+from catalog.loading import fixtures, load
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
 
 PRIVATE = ("discounts", "licences")  # only of an organisation
@@ -105,19 +105,19 @@ def organisation(form: str, slug: str | None) -> Organisation | None:
 
 def add(
     form: str, path: Path, provider: str | None, as_of: str, skipped: dict[str, int], owner: Organisation | None
-) -> loading.Counts:
+) -> load.Counts:
     """Reads and adds the offers of one file."""
     if form == "csv":
-        return loading.append_prices(fixtures.prices(path), owner)
+        return load.append_prices(fixtures.prices(path), owner)
     if owner is not None and form == "discounts":
-        return loading.append_discounts(fixtures.table(path, fixtures.DISCOUNT_COLUMNS, fixtures.discount), owner)
+        return load.append_discounts(fixtures.table(path, fixtures.DISCOUNT_COLUMNS, fixtures.discount), owner)
     if owner is not None:
         rows = fixtures.table(path, fixtures.LICENCE_COLUMNS, fixtures.licence, fixtures.LICENCE_FOR)
-        return loading.append_licences(rows, owner)
+        return load.append_licences(rows, owner)
     if form == "litellm":
         models = ServedModel.objects.values_list("hf_id", "slug")
         hosted = litellm.read(path, models, as_of, skipped)
-        return loading.append_api_prices([fixtures.api_price(path.name, row) for row in hosted])
+        return load.append_api_prices([fixtures.api_price(path.name, row) for row in hosted])
     if form == "gpuhunt" and path.name == "live":
         if not provider:
             raise fixtures.FixtureError("live: give --provider")
@@ -126,4 +126,4 @@ def add(
         offers = gpuhunt.read(path, provider or path.stem, as_of, skipped)
     else:
         offers = skypilot.read(path, provider or path.resolve().parent.name, as_of, skipped)
-    return loading.append_prices([fixtures.price(path.name, row) for row in offers])
+    return load.append_prices([fixtures.price(path.name, row) for row in offers])

@@ -6,8 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog.fixtures import FixtureError
-from catalog.loading import load
+from catalog.loading.fixtures import FixtureError
+from catalog.loading.load import load
 
 
 class Command(BaseCommand):

@@ -8,9 +8,9 @@ from django.db.models import Max
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
 
-from advisor import health
 from advisor.celery import app
 from advisor.models import Advice
+from advisor.ops import health
 from catalog.models import CatalogLoad, Price
 from probes import agents, results
 from probes.models import Job, Result

@@ -1,0 +1,77 @@
+"""The steps of engine/stairs.py for a fixed deployment, as JSON and as a Markdown table."""
+
+from typing import Any
+
+from advisor.engine.estimate import prepare
+from advisor.engine.network import Model
+from advisor.engine.optimisation import reached, stairs
+from advisor.engine.spec import Quantization
+from advisor.engine.step import Demand, Draft, Lane, acceptances_of, drafts_of, lanes, rate_of
+from advisor.inputs import assumption, catalog_model_id, catalog_model_ids, catalog_resources, number
+from advisor.workload import WorkloadError, deployment, error
+from catalog.models import Assumption
+
+Json = dict[str, Any]
+
+
+def answer(options: Json) -> Json:
+    """{model, accelerator, framework, isl, osl, users, steps}; WorkloadError where it does not fit or names nothing."""
+    asked = {key: options[key] for key in ("accelerator", "weights", "framework", "isl", "osl") if options[key]}
+    d = deployment.parse_deployment({**asked, "model": options["model"], "concurrency": options["users"]})
+    model_id = catalog_model_id(options["model"])
+    known = catalog_resources([model_id])
+    if model_id not in known.models:
+        deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
+    fixed = deployment.fixed(d.model_copy(update={"model": model_id}), known)
+    own = prepare(fixed.case, fixed.resources)
+    if isinstance(own, str):
+        raise WorkloadError([error("", own)])
+    lane = own[-1]
+    if not lanes(fixed.model, [lane]).memory.fits.all():
+        raise WorkloadError(
+            [error("", f"{model_id} in {options['weights']} does not fit one {fixed.accelerator.name}")]
+        )
+    draft = drafting(fixed.model, lane, options["drafts"])
+    steps = stairs(lane, options["users"], fp8_of(lane, known.quantizations), options["shared"], draft)
+    demand = Demand(input_tokens=options["isl"], output_tokens=options["osl"])
+    return {
+        "model": model_id,
+        "accelerator": fixed.accelerator.name,
+        "framework": f"{lane.framework.name} {lane.framework.version}",
+        **{key: options[key] for key in ("isl", "osl", "users")},
+        "acceptance": f"{draft.accepted_fraction:g}, {draft.source}" if draft else None,
+        "steps": [
+            {
+                "step": stair.name,
+                "output_tokens_per_s": number(r.output_tokens_per_s),
+                "ttft_ms": number(r.ttft_mean_s * 1e3),
+                "tpot_ms": number(r.tpot_mean_s * 1e3),
+            }
+            for stair, r in zip(steps, reached(fixed.model, steps, demand, options["users"]), strict=True)
+        ],
+    }
+
+
+def fp8_of(lane: Lane, known: Any) -> Quantization | None:
+    """FP8 made while loading, where the chip multiplies it and the framework has it."""
+    if rate_of(lane.choice.accelerator, "fp8") is None or "fp8" not in lane.framework.quantizations:
+        return None
+    return next((q for q in known if q.slug == "fp8"), None)
+
+
+def drafting(model: Model, lane: Lane, tokens: int) -> Draft | None:
+    """N-grams with the published acceptance that comes first in the catalog; None where the framework has none."""
+    if "ngram" not in lane.framework.speculative:
+        return None
+    known = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
+    rows = [a for a in acceptances_of(known) if a.method == "ngram"]
+    return next((d for row in rows for d in drafts_of(model, row) if d.tokens == tokens), None)
+
+
+def table(said: Json) -> str:
+    head = f"{said['model']}, one {said['accelerator']}, {said['framework']}, {said['isl']}/{said['osl']} tokens, "
+    lines = [f"{head}{said['users']} users", ""]
+    lines += ["| step | output tokens/s | TTFT ms | TPOT ms |", "|---|---|---|---|"]
+    for s in said["steps"]:
+        lines.append(f"| {s['step']} | {s['output_tokens_per_s']:,.0f} | {s['ttft_ms']:,.0f} | {s['tpot_ms']:.2f} |")
+    return "\n".join([*lines, *([f"\nacceptance of drafts: {said['acceptance']}"] if said["acceptance"] else [])])

@@ -1,0 +1,155 @@
+"""What the OpenAPI document says beyond what the views declare."""
+
+from typing import Any
+
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from pydantic.json_schema import model_json_schema
+
+from advisor import workload
+from advisor.api.parsers import KEY_LENGTH
+from advisor.api.problems import CONTENT_TYPE
+from advisor.api.serializers import ProblemSerializer
+from advisor.workload import deployment
+
+# --- documentation ----------------------------------------------------------------------------------------------
+
+
+class WorkloadSchema(PydanticExtension):
+    """The workload as it may be written, not as it is stored."""
+
+    target_class = "advisor.workload.schema.Spec"
+    match_subclasses = False
+    priority = 1
+
+    def get_name(self, auto_schema: Any, direction: Any) -> str:
+        super().get_name(auto_schema, direction)
+        return "Workload"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        schema = model_json_schema(workload.Spec, ref_template="#/components/schemas/Workload{model}")
+        for name, part in without_files(schema.pop("$defs")).items():
+            register(auto_schema, f"Workload{name}", part)
+        schema["properties"]["workloads"] = without_text(schema["properties"]["workloads"])
+        return schema
+
+
+class DeploymentSchema(PydanticExtension):
+    """The deployment as it may be written."""
+
+    target_class = "advisor.workload.deployment.Deployment"
+    match_subclasses = False
+    priority = 1
+
+    def get_name(self, auto_schema: Any, direction: Any) -> str:
+        return "Deployment"
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        schema = model_json_schema(deployment.Deployment, ref_template="#/components/schemas/Deployment{model}")
+        for name, part in without_files(schema.pop("$defs")).items():
+            register(auto_schema, f"Deployment{name}", part)
+        return schema
+
+
+FILES = (("Config", "config"), ("Lengths", "trace"), ("Traffic", "trace"))
+
+
+def without_files(sections: dict[str, Any]) -> dict[str, Any]:
+    """The sections as the API takes them: a path of a file is for the command line alone."""
+    for section, key in FILES:
+        if section in sections:
+            sections[section]["properties"][key] = without_text(sections[section]["properties"][key])
+    return sections
+
+
+def without_text(schema: Any) -> Any:
+    """A schema with no alternative that is a text."""
+    if isinstance(schema, list):
+        return [without_text(each) for each in schema if not (isinstance(each, dict) and each.get("type") == "string")]
+    if isinstance(schema, dict):
+        return {key: without_text(value) for key, value in schema.items()}
+    return schema
+
+
+def register(auto_schema: Any, name: str, schema: dict[str, Any]) -> None:
+    kind = ResolvedComponent.SCHEMA
+    component = ResolvedComponent(name=name, type=kind, object=name, schema=schema)
+    auto_schema.registry.register_on_missing(component)
+
+
+def problems(*statuses: int) -> dict[Any, Any]:
+    return {(status, CONTENT_TYPE): ProblemSerializer for status in statuses}
+
+
+def plain_nullables(result: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """A JSON column that may be empty: any value, where the generator writes "one of any value and null"."""
+    for schema in result["components"]["schemas"].values():
+        for part in schema.get("properties", {}).values():
+            if part.get("oneOf") == [{}, {"type": "null"}]:
+                del part["oneOf"]
+    return result
+
+
+def workload_alone_or_inside(result: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """A workload may also be sent as {"workload": ...}, as an answer holds it."""
+    for media in result["paths"]["/api/v1/advice"]["post"]["requestBody"]["content"].values():
+        alone = media["schema"]
+        inside = {"type": "object", "properties": {"workload": alone}, "required": ["workload"]}
+        media["schema"] = {"anyOf": [alone, {**inside, "additionalProperties": False}]}
+    return result
+
+
+def document_refusals(result: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """What any call can be answered with, where its view does not say so itself (a hook of the generator)."""
+    known = {"description": "", "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for path, operations in result["paths"].items():
+        for operation in operations.values():
+            anywhere = {"400", "401", "403", "406", "429"} | ({"404"} if "{" in path else set())
+            for status in sorted(anywhere - set(operation["responses"])):
+                operation["responses"][status] = known
+    return result
+
+
+EXAMPLE = OpenApiExample(
+    "support chat",
+    request_only=True,
+    value={
+        "name": "support-chat",
+        "model": "meta-llama/Llama-3.3-70B-Instruct",
+        "traffic": {
+            "input_tokens": {"mean": 2000, "p95": 6000},
+            "output_tokens": {"mean": 300, "p95": 800},
+            "requests_per_s": {"mean": 4, "peak": 12},
+        },
+        "slo": {"ttft_ms_p95": 1000, "tpot_ms_p95": 40},
+        "objective": "cost",
+    },
+)
+KEY_PARAMETER = OpenApiParameter(
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    pattern=f"^[ -~]{{0,{KEY_LENGTH}}}$",
+    description=f"At most {KEY_LENGTH} characters; the same key and workload give the same advice again.",
+)
+LOCATION = OpenApiParameter(
+    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, response=[202], description="Where to watch the advice."
+)
+
+
+ESTIMATE_EXAMPLE = OpenApiExample(
+    "70B on four H200",
+    request_only=True,
+    value={
+        "model": "meta-llama/Llama-3.3-70B-Instruct",
+        "accelerator": "h200-sxm",
+        "tp": 2,
+        "dp": 2,
+        "weights": "fp8",
+        "isl": 2000,
+        "osl": 300,
+        "concurrency": 64,
+    },
+)

@@ -1,0 +1,91 @@
+"""Reading request bodies: bounded, strict, JSON or YAML."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import exceptions, parsers
+from rest_framework.request import Request
+
+from advisor import workload
+from advisor.api.problems import TooLarge
+from advisor.workload import MAX_TEXT_BYTES, check_size, cut
+
+KEY_LENGTH = 80
+
+
+# --- reading bodies ---------------------------------------------------------------------------------------------
+
+
+def bounded(stream: Any) -> bytes:
+    """The whole body, or 413 once it is longer than a workload may be."""
+    text = stream.read(MAX_TEXT_BYTES + 1)
+    if len(text) > MAX_TEXT_BYTES:
+        raise TooLarge
+    return bytes(text)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {cut(twice, 100)!r} is given twice")
+    return found
+
+
+class StrictJSONParser(parsers.BaseParser):
+    """JSON, no key twice, UTF-8, bounded in bytes and values. NaN is read: validation refuses it at its field."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            found = json.loads(bounded(stream), object_pairs_hook=unique)
+            check_size(found)
+            return found
+        except workload.WorkloadError as error:
+            raise exceptions.ParseError(
+                f"The JSON {error.errors[0]['message']}: {error.errors[0]['allowed']}."
+            ) from None
+        except RecursionError:
+            raise exceptions.ParseError("Malformed JSON: nested too deeply.") from None
+        except ValueError as error:
+            raise exceptions.ParseError(f"Malformed JSON: {error}.") from None
+
+
+class YAMLParser(parsers.BaseParser):
+    media_type = "application/yaml"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            return workload.load(bounded(stream))
+        except workload.WorkloadError as error:
+            raise exceptions.ParseError(f"Malformed YAML: {error}.") from None
+
+
+class XYAMLParser(YAMLParser):
+    media_type = "application/x-yaml"
+
+
+class TextYAMLParser(YAMLParser):
+    media_type = "text/yaml"
+
+
+PARSERS = [StrictJSONParser, YAMLParser, XYAMLParser, TextYAMLParser]
+
+
+def asked(data: Any) -> dict[str, Any]:
+    """The validated workload of a body: the workload itself, or {"workload": ...}."""
+    if isinstance(data, Mapping) and set(data) == {"workload"}:
+        data = data["workload"]
+    if not isinstance(data, dict):
+        raise workload.WorkloadError([workload.error("", "must be an object of keys", "a workload, or {workload}")])
+    return workload.parse(data)
+
+
+def idempotency_key(request: Request) -> str:
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > KEY_LENGTH or not (key.isascii() and key.isprintable()):
+        raise exceptions.ParseError(f"Idempotency-Key: at most {KEY_LENGTH} printable ASCII characters.")
+    return key

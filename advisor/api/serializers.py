@@ -1,0 +1,121 @@
+"""What the API says of an advice, and the form of its errors."""
+
+from functools import partial
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.reverse import reverse
+
+from advisor.answer import calibration_marks
+from advisor.models import Advice, ApiToken, Share
+
+
+class ErrorSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField(help_text="Path in the workload, such as traffic.input_tokens.mean; empty: the whole")
+    message = serializers.CharField()
+    allowed = serializers.CharField(allow_blank=True, help_text="What would be accepted")
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """A refusal as of RFC 9457."""
+
+    type = serializers.CharField(help_text="about:blank, or a URN of Assay")
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField(allow_blank=True)
+    errors = ErrorSerializer(many=True, help_text="At most 50 of them")  # type: ignore[assignment]
+    error_count = serializers.IntegerField(help_text="How many errors were found")
+
+
+class LinksSerializer(serializers.Serializer[Any]):
+    self = serializers.URLField()
+    html = serializers.URLField()
+    result = serializers.URLField(allow_null=True)
+    cancel = serializers.URLField(allow_null=True)
+
+
+class AdviceSummarySerializer(serializers.ModelSerializer[Advice]):
+    name = serializers.CharField(source="workload.name")
+    links = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Advice
+        fields = [
+            "id",
+            "name",
+            "state",
+            "stage",
+            "progress_fraction",
+            "attempt",
+            "created_at",
+            "held_until",
+            "started_at",
+            "finished_at",
+            "error",
+            "engine_version",
+            "catalog_version",
+            "prices_as_of",
+            "supersedes",
+            "links",
+        ]
+
+    @extend_schema_field(LinksSerializer)
+    def get_links(self, advice: Advice) -> dict[str, str | None]:
+        request = self.context["request"]
+        absolute = partial(reverse, args=[advice.pk], request=request)
+        is_open = advice.state in (Advice.State.QUEUED, Advice.State.RUNNING)
+        return {
+            "self": absolute("api-advice"),
+            "html": absolute("advice"),
+            "result": absolute("api-advice-result") if advice.state == Advice.State.DONE else None,
+            "cancel": absolute("api-advice-cancel") if is_open else None,
+        }
+
+
+class UsedCalibrationSerializer(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    measured_on = serializers.DateField()
+    undone_on = serializers.DateField(allow_null=True, help_text="Since then its figures are no longer used")
+    undone_by = serializers.CharField(allow_blank=True)
+
+
+class AdviceSerializer(AdviceSummarySerializer):
+    workload = serializers.DictField(source="workload.spec", help_text="The question, with every default filled in")
+    result = serializers.DictField(
+        source="answer",
+        allow_null=True,
+        help_text="The answer when state is done, as `manage.py advise --format json` prints it",
+    )
+
+    calibrations = serializers.SerializerMethodField(help_text="Calibrations of chips that the answer used")
+
+    class Meta(AdviceSummarySerializer.Meta):
+        fields = [*AdviceSummarySerializer.Meta.fields, "workload", "result", "calibrations"]
+
+    @extend_schema_field(UsedCalibrationSerializer(many=True))
+    def get_calibrations(self, advice: Advice) -> list[dict[str, Any]]:
+        return calibration_marks.used(advice.result)
+
+
+class ShareSerializer(serializers.ModelSerializer[Share]):
+    url = serializers.SerializerMethodField(help_text="Whoever has it can read the advice until it expires.")
+
+    class Meta:
+        model = Share
+        fields = ["id", "url", "created_at", "expires_at"]
+
+    def get_url(self, share: Share) -> str:
+        return reverse("shared", args=[share.token], request=self.context["request"])
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    status = serializers.ChoiceField(["live", "ended", "revoked"], read_only=True)
+
+    class Meta:
+        model = ApiToken
+        fields = [
+            "id", "name", "token_prefix", "scope", "status", "made_by", "made_at", "expires_at", "last_used_at",
+            "revoked_at",
+        ]  # fmt: skip

@@ -1,0 +1,161 @@
+"""Tokens for people's tools, `aat_...`: one scope each, an end, hashed at rest; and who may call the API.
+
+Machines that measure have tokens of their own (`agt_...`), which open their side of the API and nothing else.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework import exceptions, permissions
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from advisor.advise import default_organisation
+from advisor.api import limits
+from advisor.models import ApiToken
+
+Scope = ApiToken.Scope
+PREFIX = 12
+DAYS, MOST_DAYS = 90, 366
+GRACE_S = 3600  # a rotated token still works so long: whoever holds it has to be told
+USED_EVERY_S = 60
+
+
+def hashed(token: str) -> str:
+    """SHA-256: a token is 256 random bits, so nothing slower is needed."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def new_token(kind: str) -> str:
+    return f"{kind}_{secrets.token_urlsafe(32)}"
+
+
+def make(name: str, scope: str, days: int = DAYS, made_by: str = "") -> tuple[str, ApiToken]:
+    """(token to show once, its row)."""
+    if scope not in Scope.values or not 1 <= days <= MOST_DAYS:
+        raise ValueError(f"a scope is one of {', '.join(Scope.values)}, an age is of 1 to {MOST_DAYS} days")
+    token = new_token("aat")
+    row = ApiToken.objects.create(
+        organisation=default_organisation(),
+        name=name,
+        scope=scope,
+        token_hash=hashed(token),
+        token_prefix=token[:PREFIX],
+        made_by=made_by,
+        expires_at=timezone.now() + timedelta(days=days),
+    )
+    return token, row
+
+
+def rotate(row: ApiToken) -> tuple[str, ApiToken]:
+    """A successor with the same name, scope and life; the former ends within the hour."""
+    days = max(round((row.expires_at - row.made_at) / timedelta(days=1)), 1)
+    token, fresh = make(row.name, row.scope, days, row.made_by)
+    ends_at = timezone.now() + timedelta(seconds=GRACE_S)
+    ApiToken.objects.filter(pk=row.pk, expires_at__gt=ends_at).update(expires_at=ends_at)
+    return token, fresh
+
+
+def revoke(row: ApiToken) -> bool:
+    return bool(ApiToken.objects.filter(pk=row.pk, revoked_at=None).update(revoked_at=timezone.now()))
+
+
+def by_token(token: str) -> ApiToken | None:
+    rows = ApiToken.objects.filter(token_hash=hashed(token), revoked_at=None, expires_at__gt=timezone.now())
+    return rows.first()
+
+
+def used(row: ApiToken) -> None:
+    """Notes the use, at most once a minute: reading should write nothing."""
+    now = timezone.now()
+    if row.last_used_at is None or (now - row.last_used_at).total_seconds() >= USED_EVERY_S:
+        ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+
+
+# --- in a request -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who calls with a token, in the place of a user."""
+
+    token: ApiToken
+    is_authenticated = True
+    is_anonymous = False
+    is_active = True
+    pk = None
+
+    @property
+    def is_staff(self) -> bool:
+        return self.token.scope == Scope.ADMIN
+
+    def get_username(self) -> str:
+        return f"token {self.token.name}"
+
+
+class TokenRefused(exceptions.AuthenticationFailed):
+    default_detail = "This token is unknown, revoked or past its end. Make a new one: manage.py token make NAME."
+
+
+class PersonToken(BaseAuthentication):
+    """Authorization: Bearer aat_... Without one a request is a visitor's, or the session's user's."""
+
+    def authenticate(self, request: Request) -> tuple[Holder, ApiToken] | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        row = by_token(token.strip())
+        if row is None:
+            raise TokenRefused
+        limits.of_token(request, row.pk)
+        used(row)
+        return Holder(row), row
+
+    def authenticate_header(self, request: Request) -> str:
+        """WWW-Authenticate of a 401; without it the framework would answer 403."""
+        return 'Bearer realm="assay"'
+
+
+class PersonTokenScheme(OpenApiAuthenticationExtension):
+    target_class = PersonToken
+    name = "personToken"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        said = "`manage.py token make NAME --scope read|submit|admin`: aat_..."
+        return {"type": "http", "scheme": "bearer", "description": said}
+
+
+class Allowed(permissions.BasePermission):
+    """Whether this caller may read, or change: by token, by session, or as a visitor where that is open."""
+
+    message = ""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        caller, reads = request.user, request.method in permissions.SAFE_METHODS
+        if isinstance(caller, Holder):
+            self.message = f"This token's scope is {caller.token.scope}, which does not allow this call."
+            return reads or caller.token.scope in (Scope.SUBMIT, Scope.ADMIN)
+        if not (settings.OPEN or caller.is_authenticated):
+            return False
+        if not (reads or same_site(request)):  # 403: no credentials would help
+            raise exceptions.PermissionDenied("Refused: a page of another site sent this through your browser.")
+        return True
+
+
+def same_site(request: Request) -> bool:
+    """A visitor has no cookie that could be checked: a browser says itself which page a request comes from.
+
+    Without this check any page on the web could, through the browser of somebody who can reach this installation,
+    send a form to an address of the API that needs no body.
+    """
+    origin = request.headers.get("Origin")
+    if origin and origin not in settings.CSRF_TRUSTED_ORIGINS and urlsplit(origin).netloc != request.get_host():
+        return False
+    return request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")

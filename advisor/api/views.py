@@ -1,0 +1,189 @@
+"""REST: ask for advice, watch it, read it. Errors are problem documents (problems.py)."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from rest_framework import exceptions, generics, views
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from advisor import advise, deletion, workload
+from advisor.api import limits
+from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE, KEY_PARAMETER, LOCATION, problems
+from advisor.api.parsers import PARSERS, asked, idempotency_key
+from advisor.api.problems import Conflict, queue_is_full
+from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
+from advisor.models import Advice
+from advisor.workload import deployment
+from catalog import listing
+from catalog.deleting import StaffDeletes, who
+
+MOST = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # in an estimate that somebody waits for
+
+
+DELETED: dict[Any, Any] = {204: OpenApiResponse(description="It is deleted."), **problems(401, 403, 404)}
+
+
+# --- views ------------------------------------------------------------------------------------------------------
+
+
+class Pages(listing.Pages):
+    """Rows here are long."""
+
+    max_limit = 200
+
+
+LINKS = (
+    "advice", "estimate", "accelerators", "models", "prices", "api-prices", "frameworks", "quantizations", "units",
+    "regions", "assumptions", "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens",
+)  # fmt: skip
+
+
+class Root(views.APIView):
+    @extend_schema(
+        operation_id="getRoot",
+        summary="Where everything is",
+        responses={
+            200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}},
+            **problems(406),
+        },
+    )
+    def get(self, request: Request) -> Response:
+        here = request.build_absolute_uri(request.path)
+        described = {name: reverse(name, request=request) for name in ("api-docs", "schema")}
+        return Response({**described, **{name: f"{here}{name}" for name in LINKS}})
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="listAdvice",
+        summary="The advices, newest first",
+        responses={200: AdviceSummarySerializer, **problems(400, 406)},
+    )
+)
+class AdviceList(generics.ListAPIView[Advice]):
+    serializer_class = AdviceSummarySerializer
+    pagination_class = Pages
+    parser_classes = PARSERS
+    filterset_fields: ClassVar = ["state"]
+    queryset = Advice.objects.none()
+
+    def get_queryset(self) -> QuerySet[Advice]:
+        return advise.visible().defer("result")
+
+    @extend_schema(
+        operation_id="askForAdvice",
+        summary="Ask for advice",
+        description="Queues the workload. Watch the address in Location until its state is done, failed or cancelled.",
+        request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
+        parameters=[KEY_PARAMETER, LOCATION],
+        responses={202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
+        examples=[EXAMPLE],
+    )
+    def post(self, request: Request) -> Response:
+        spec = asked(request.data)
+        if queue_is_full():
+            raise exceptions.Throttled(wait=30, detail="Too many questions are waiting.")
+        advice = advise.request(spec, idempotency_key=idempotency_key(request))
+        data = AdviceSerializer(advice, context=self.get_serializer_context()).data
+        where = reverse("api-advice", args=[advice.pk], request=request)
+        return Response(data, status=202, headers={"Location": where, "Retry-After": "1"})
+
+
+class OneAdvice(generics.GenericAPIView[Advice]):
+    queryset = Advice.objects.none()
+    serializer_class = AdviceSerializer
+
+    def advice(self, pk: Any) -> Advice:
+        return get_object_or_404(advise.visible(), pk=pk)
+
+    def shown(self, advice: Advice) -> Response:
+        waiting = {} if advice.state in advise.FINISHED else {"Retry-After": "1"}
+        return Response(self.get_serializer(advice).data, headers=waiting)
+
+
+class AdviceDetail(OneAdvice):
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), StaffDeletes()]
+
+    @extend_schema(
+        operation_id="getAdvice",
+        summary="State, progress and, when done, the result",
+        responses={200: AdviceSerializer, **problems(404, 406)},
+    )
+    def get(self, request: Request, pk: Any) -> Response:
+        return self.shown(self.advice(pk))
+
+    @extend_schema(
+        operation_id="deleteAdvice",
+        summary="Delete an advice with its options, links and load tests",
+        description="One that is queued or running is stopped. Advice that superseded it stays.",
+        responses=DELETED,
+    )
+    def delete(self, request: Request, pk: Any) -> Response:
+        deletion.delete_advice(self.advice(pk), who(request.user))
+        return Response(status=204)
+
+
+class CancelAdvice(OneAdvice):
+    @extend_schema(
+        operation_id="cancelAdvice",
+        summary="Stop an advice that is queued or running",
+        request=None,
+        responses={200: AdviceSerializer, **problems(404, 406, 409)},
+    )
+    def post(self, request: Request, pk: Any) -> Response:
+        advice = self.advice(pk)
+        if not advise.cancel(advice) and advice.state != Advice.State.CANCELLED:
+            raise Conflict(f"This advice is {advice.state}; only a queued or running one can be cancelled.")
+        return self.shown(advice)
+
+
+class AdviceResult(OneAdvice):
+    @extend_schema(
+        operation_id="getAdviceResult",
+        summary="The result alone, as the command line prints it",
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(404, 406, 409)},
+    )
+    def get(self, request: Request, pk: Any) -> Response:
+        advice = self.advice(pk)
+        if advice.result is None:
+            because = f": {advice.error}" if advice.error else ""
+            raise Conflict(f"This advice is {advice.state}{because}. It has no result.")
+        return Response(advice.answer)
+
+
+class EstimateOne(views.APIView):
+    parser_classes = PARSERS
+
+    @extend_schema(
+        operation_id="estimateDeployment",
+        summary="One fixed deployment, nothing searched",
+        description="Answers at once. `fits` false: it cannot be loaded; smallest_change says what would help. "
+        "`evidence`: the measured figures nearest to it, with what is predicted there; `near` false: nothing is.",
+        request={kind: deployment.Deployment for kind in ("application/json", "application/yaml")},
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 406, 413, 415, 422)},
+        examples=[ESTIMATE_EXAMPLE],
+    )
+    def post(self, request: Request) -> Response:
+        limits.of_estimate(request)
+        from advisor.answer import (
+            single_estimate,  # here: the engine is loaded by the first estimate, not by every web worker
+        )
+
+        if not isinstance(request.data, dict):
+            raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
+        return Response(single_estimate.answer(within_limits(deployment.parse_deployment(request.data))))
+
+
+def within_limits(d: deployment.Deployment) -> deployment.Deployment:
+    """What a web request may keep a worker busy with (seconds); the command line has no such limit."""
+    asked = {"isl": d.isl, "osl": d.osl, "concurrency": 1 if d.concurrency == "max" else d.concurrency}
+    if over := [name for name, value in asked.items() if value > MOST[name]]:
+        found = [workload.error(name, "is more than is simulated here", f"at most {MOST[name]}") for name in over]
+        raise workload.WorkloadError(found)
+    return d

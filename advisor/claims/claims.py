@@ -1,0 +1,179 @@
+"""Industry claims about AI hardware: read, compared with what the engine computes, and written as a page."""
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from advisor.answer import single_estimate
+from advisor.engine.network import Model
+from advisor.engine.spec import Accelerator as Chip
+from advisor.engine.spec import Efficiency, efficiency
+from advisor.inputs import calibrations, model_of, model_row, offers
+from advisor.inputs import catalog_chip as chip_of
+from advisor.workload import deployment
+from catalog.derived import has_expired
+from catalog.loading.fixtures import FixtureError
+from catalog.models import Accelerator, Price
+
+FILE = Path(__file__).resolve().parents[2] / "fixtures" / "claims.csv"
+COLUMNS = ["id", "subject", "claim", "stated", "unit", "stated_conditions", "citation"]
+LLAMA_70B, LLAMA_8B = "meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.1-8B"
+VERDICTS = {
+    "agrees": "the engine computes the stated figure, up to rounding",
+    "conditional": "true under conditions that the claim omits; the reason names them",
+    "refuted": "false as stated",
+    "not judged": "this version does not compute it, or the claim states too little",
+}
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    id: str
+    subject: str
+    claim: str
+    stated: str
+    unit: str
+    stated_conditions: str
+    citation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The engine's result for one claim."""
+
+    verdict: str
+    figure: str
+    why: str
+
+
+def read(path: Path = FILE) -> list[Claim]:
+    """The claims of a file. FixtureError: wrong columns, or an id twice."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        reader = csv.DictReader(lines)
+        if reader.fieldnames != COLUMNS:
+            raise FixtureError(f"{path.name}: the columns are {', '.join(COLUMNS)}")
+        found = [Claim(**row) for row in reader]
+    if twice := [key for key, number in Counter(c.id for c in found).items() if number > 1]:
+        raise FixtureError(f"{path.name}: {twice[0]} is given twice")
+    return found
+
+
+class Desk:
+    """What the checks ask: chips, models and estimates of the loaded catalog, at the prices known on one day."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Json] = {}
+        self._rents: dict[str, tuple[float, str]] = {}
+
+    def chip(self, slug: str) -> Chip:
+        return chip_of(Accelerator.objects.get(slug=slug))
+
+    def model(self, hf_id: str) -> Model:
+        return model_of(model_row(hf_id))
+
+    @cached_property
+    def scopes(self) -> Json:
+        return calibrations()
+
+    def efficiency(self, slug: str) -> Efficiency:
+        a = self.chip(slug)
+        return efficiency(self.scopes, slug, a.family, a.kind)
+
+    def run(self, accelerator: str, **how: Any) -> Json:
+        """One deployment of 70B, 1,000 tokens in and 200 out unless said otherwise."""
+        asked = {"model": LLAMA_70B, "isl": 1000, "osl": 200, "concurrency": 1, "accelerator": accelerator, **how}
+        key = repr(sorted(asked.items()))
+        if key not in self._runs:
+            self._runs[key] = single_estimate.answer(deployment.parse_deployment(asked))
+        return self._runs[key]
+
+    @cached_property
+    def day(self) -> Any:
+        """The newest day of a public price: the page then says the same on every day."""
+        return Price.objects.filter(organisation=None).latest("as_of").as_of
+
+    def rent(self, slug: str) -> float:
+        """On demand, USD per chip and hour: each provider's lowest offer, the median of these; current where any is."""
+        return self._rented(slug)[0]
+
+    def rent_words(self, slug: str) -> str:
+        """The same in words, with its day where it is too old to be ranked."""
+        usd, day = self._rented(slug)
+        return f"${usd:.2f} an hour{f', a price of {day}' if day else ''}"
+
+    def _rented(self, slug: str) -> tuple[float, str]:
+        if slug not in self._rents:
+            rows = [p for p in offers.current([], None, self.day) if p.accelerator.slug == slug and p.usd_per_hour]
+            fresh = [p for p in rows if not has_expired(p.as_of, self.day)]
+            least: dict[str, float] = {}
+            for p in fresh or rows:
+                each = float(p.usd_per_hour or 0) / p.accelerators
+                least[p.provider] = min(least.get(p.provider, each), each)
+            self._rents[slug] = median(least.values()), "" if fresh else max(p.as_of for p in rows).isoformat()
+        return self._rents[slug]
+
+    def usd_per_mtok(self, accelerator: str, chips: int, **how: Any) -> float:
+        """All tokens together, rented at the median, all its seats taken."""
+        r = self.run(accelerator, tp=chips, **how)
+        return self.rent(accelerator) * chips / (r["total_tokens_per_s"] * 3600) * 1e6
+
+
+Check = Callable[[Desk], Finding]
+
+
+def judged(checks: dict[str, Check]) -> list[tuple[Claim, Finding]]:
+    """Every claim with its finding. FixtureError: a claim without a check, or a check without a claim."""
+    claims, desk = read(), Desk()
+    if odd := set(checks) ^ {c.id for c in claims}:
+        raise FixtureError(f"claims and checks differ in {', '.join(sorted(odd))}")
+    return [(claim, checks[claim.id](desk)) for claim in claims]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def page(found: Iterable[tuple[Claim, Finding]], day: object) -> str:
+    """The Markdown of docs/reference/claims.md."""
+    found = list(found)
+    counts = Counter(finding.verdict for _, finding in found)
+    total = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    lines = [
+        "# Industry claims, checked", "",
+        "Which common figures about AI hardware and serving are true?", "",
+        "Generated by `manage.py claims --write-docs docs/reference/claims.md`; do not edit. Each claim is "
+        "compared with "
+        "what this engine and catalog compute. If the two differ, the last column gives the reason.", "",
+        f"{len(found)} claims: {total}. Prices as of {day}. Rents are the median over providers of each provider's "
+        "lowest on-demand offer. Unless stated otherwise, a request has 1,000 input and 200 output tokens.", "",
+        *(f"- **{verdict}**: {meaning}" for verdict, meaning in VERDICTS.items()), "",
+        "## Refuted", "",
+        *(f"- {c.id}: {c.claim} ([{c.subject}](#{c.subject}))" for c, f in found if f.verdict == "refuted"), "",
+    ]  # fmt: skip
+    for subject in dict.fromkeys(c.subject for c, _ in found):
+        lines += [f"## {subject.capitalize()}", "", row(HEAD), row(["---"] * len(HEAD))]
+        lines += [row([c.id, c.claim, told(c), f.figure, f.verdict, f.why]) for c, f in found if c.subject == subject]
+        lines.append("")
+    lines += ["## Sources of the claims", "", SOURCE, ""]
+    return "\n".join(lines)
+
+
+HEAD = ["", "claim", "stated", "computed", "verdict", "reason"]
+SOURCE = (
+    "The claims were collected for this project in November 2026 from texts about AI hardware and inference. "
+    "`fixtures/claims.csv` contains the figures and their conditions, not the texts."
+)
+
+
+def told(claim: Claim) -> str:
+    value = f"{claim.stated} {claim.unit}".strip() or "no figure"
+    return f"{value} ({claim.stated_conditions})" if claim.stated_conditions else value
+
+
+def row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"

@@ -1,0 +1,29 @@
+"""Efficiencies fitted to measured kernels and power."""
+
+from advisor.engine.calibration import least_squares
+from advisor.engine.calibration.efficiency import efficiency_of
+from advisor.engine.calibration.kernel_samples import Figure
+from advisor.engine.calibration.least_squares import (
+    Array,
+    BudgetError,
+    Interval,
+    Mask,
+    Parameter,
+    Places,
+    Solution,
+    weighted_quantile,
+)
+
+__all__ = [
+    "Array",
+    "BudgetError",
+    "Figure",
+    "Interval",
+    "Mask",
+    "Parameter",
+    "Places",
+    "Solution",
+    "efficiency_of",
+    "least_squares",
+    "weighted_quantile",
+]

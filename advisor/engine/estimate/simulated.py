@@ -1,0 +1,435 @@
+"""One fixed deployment: what it would serve. The same road for `estimate`, for `fidelity` and for every finalist."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.engine.network import Model
+from advisor.engine.scheduler import Simulation, disaggregated, scheduler_of, simulate
+from advisor.engine.spec import (
+    Accelerator,
+    Case,
+    Framework,
+    Lengths,
+    Pool,
+    Protocol,
+    Quantization,
+    Scopes,
+    efficiency,
+    overhead,
+)
+from advisor.engine.step import (
+    BURST,
+    HALF,
+    POISSON,
+    STATIC,
+    STEADY,
+    Choice,
+    Client,
+    Lane,
+    Lanes,
+    decoding,
+    drafted,
+    idle_s,
+    lanes,
+    mean_source_tokens,
+    prefill_s,
+    rate_of,
+    step_s,
+    take,
+    unsupported,
+    whole_prompts,
+)
+
+NAN = math.nan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """The catalog rows a case refers to, as engine values."""
+
+    models: Mapping[str, Model]
+    accelerators: Mapping[str, Accelerator]
+    quantizations: tuple[Quantization, ...]
+    frameworks: tuple[Framework, ...]
+    scopes: Scopes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """Figures of the whole deployment; NaN: this case has no such figure. `problem`: why nothing was estimated."""
+
+    ttft_mean_s: float = NAN
+    ttft_p50_s: float = NAN
+    ttft_p95_s: float = NAN
+    ttft_p99_s: float = NAN
+    tpot_mean_s: float = NAN
+    tpot_p50_s: float = NAN
+    tpot_p95_s: float = NAN
+    tpot_p99_s: float = NAN
+    itl_mean_s: float = NAN
+    e2e_s: float = NAN
+    output_tokens_per_s: float = NAN
+    total_tokens_per_s: float = NAN
+    prefill_tokens_per_s: float = NAN
+    requests_per_s: float = NAN
+    flops_per_s: float = NAN
+    fits: float = NAN  # 1 or 0
+    kv_capacity_tokens: float = NAN
+    kv_bytes_per_token: float = NAN
+    weights_bytes_per_chip: float = NAN
+    peak_memory_bytes: float = NAN
+    saturating: bool = False
+    basis: str = "datasheet"
+    problem: str = ""
+    lane: Lane | None = None
+
+
+def problem(text: str) -> Estimate:
+    """No figures, and why."""
+    return Estimate(problem=text)
+
+
+def estimate(case: Case, resources: Resources, seed: int = 0) -> Estimate:
+    """The same of one case."""
+    return estimate_all([case], resources, seed)[0]
+
+
+def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> list[Estimate]:
+    """One estimate a case, in order; step times of all cases of a model are computed in one go."""
+    results: list[Estimate | None] = [None] * len(cases)
+    groups: dict[str, list[tuple[int, Case, tuple[Lane, ...]]]] = defaultdict(list)
+    for index, asked in enumerate(cases):
+        case = of_decoder(asked, resources)
+        prepared = prepare(case, resources)
+        if isinstance(prepared, str):
+            results[index] = problem(prepared)
+        elif case.phase == "kernel":
+            results[index] = _kernel(case, prepared[0])
+        else:
+            groups[case.model_id].append((index, case, prepared))
+    for model_id, members in groups.items():
+        built = lanes(resources.models[model_id], [lane for _, _, own in members for lane in own])
+        start = 0
+        for index, case, own in members:
+            results[index] = _estimate(case, own, built, start, seed)
+            start += len(own)
+    return [r if r is not None else problem("not estimated") for r in results]
+
+
+def of_decoder(case: Case, resources: Resources) -> Case:
+    """The case as a scheduler sees it, whatever stands before or instead of a decoder."""
+    model = resources.models.get(case.model_id)
+    return case if model is None else decoding(case, model)
+
+
+def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
+    """The lanes a case runs on (one; prefill and decode pools when disaggregated), or why it cannot be estimated."""
+    accelerator = resources.accelerators.get(case.accelerator_slug)
+    if case.phase == "kernel":
+        if accelerator is None:
+            return f"no such accelerator: {case.accelerator_slug}"
+        return (_kernel_lane(case, accelerator, resources),)
+    model = resources.models.get(case.model_id)
+    if model is None or accelerator is None:
+        return f"not in the catalog: {case.model_id if model is None else case.accelerator_slug}"
+    framework = find_framework(resources.frameworks, case.framework, case.framework_version)
+    if framework is None:
+        return f"no such framework: {case.framework}"
+    if case.mode == "disagg" and (model.encoder_only or model.source_tokens):
+        return "two pools are estimated for decoders only"
+    dtype = "fp8-block" if case.block_scaled and case.weights_dtype == "fp8" else case.weights_dtype
+    quantization = quantization_for(dtype, accelerator, resources.quantizations)
+    if isinstance(quantization, str):
+        return quantization
+    pools = [case.prefill_pool, case.decode_pool] if case.mode == "disagg" else [case.pool]
+    if case.layout_free:
+        pools = [_free_pool(case, model, accelerator, framework, quantization, resources)]
+    if any(p is None for p in pools):
+        return "layout not stated"
+    return tuple(_lane(case, p, accelerator, framework, quantization, resources) for p in pools if p is not None)
+
+
+def _kernel_lane(case: Case, accelerator: Accelerator, resources: Resources) -> Lane:
+    framework = resources.frameworks[0]
+    quantization = quantization_for(case.weights_dtype, accelerator, resources.quantizations)
+    chosen = quantization if isinstance(quantization, Quantization) else resources.quantizations[0]
+    return _lane(case, Pool(), accelerator, framework, chosen, resources)
+
+
+def find_framework(frameworks: Sequence[Framework], slug: str, version: str) -> Framework | None:
+    """The framework at this version, else its newest row carrying the asked version's name."""
+    own = [f for f in frameworks if f.slug == slug]
+    if not own:
+        return None
+    exact = [f for f in own if f.version == version]
+    return exact[0] if exact else replace(own[-1], version=version or own[-1].version)
+
+
+def quantization_for(dtype: str, accelerator: Accelerator, known: Sequence[Quantization]) -> Quantization | str:
+    """The method of a checkpoint in this dtype, emulated in 16 bits where the chip cannot multiply in it."""
+    own = [q for q in known if dtype in (q.slug, q.weights_dtype)]
+    if not own:
+        return f"no quantization method for {dtype}"
+    exact = [q for q in own if q.slug == dtype]
+    chosen = (exact or own)[0]
+    if unsupported(accelerator, chosen) and rate_of(accelerator, "bf16"):
+        return replace(chosen, activations_dtype="bf16", weight_only=True)
+    return unsupported(accelerator, chosen) or chosen
+
+
+def kv_habit(framework: Framework, weights_dtype: str) -> str:
+    """The cache format that a framework uses by default: some follow FP8 and FP4 checkpoints."""
+    return "fp8" if weights_dtype in framework.fp8_cache_weights else "bf16"
+
+
+def _lane(
+    case: Case,
+    pool: Pool,
+    accelerator: Accelerator,
+    framework: Framework,
+    quantization: Quantization,
+    resources: Resources,
+) -> Lane:
+    cap = case.max_batch or pool.max_batch or framework.max_running_requests
+    running = min(cap, math.ceil(case.concurrency / _lane_count(pool))) if case.concurrency else cap
+    model = resources.models.get(case.model_id)
+    return Lane(
+        choice=Choice(
+            accelerator=accelerator,
+            efficiency=efficiency(resources.scopes, accelerator.slug, accelerator.family, accelerator.kind),
+            overhead=overhead(resources.scopes, framework.slug, framework.version, accelerator.family),
+            quantization=quantization,
+            kv_dtype=case.kv_dtype or kv_habit(framework, case.weights_dtype),
+            tp=pool.tp,
+            pp=pool.pp,
+            ep=max(pool.ep, 1),
+            dp=pool.dp,
+            routing_evenness=case.routing_evenness,
+        ),
+        framework=framework,
+        context_tokens=max(case.isl + case.osl, 1.0),
+        max_batched_tokens=case.max_batched_tokens or framework.default_max_batched_tokens,
+        max_running_requests=max(int(running), 1),
+        source_tokens=mean_source_tokens(case, model) if model else 0.0,
+        whole_prompts=model is not None and whole_prompts(model),
+        http=case.client.http,
+    )
+
+
+def _lane_count(pool: Pool) -> int:
+    return pool.replicas * pool.pp * pool.dp
+
+
+def _free_pool(
+    case: Case,
+    model: Model,
+    accelerator: Accelerator,
+    framework: Framework,
+    quantization: Quantization,
+    resources: Resources,
+) -> Pool | None:
+    """Where the source does not state the layout: the one with the best offline throughput."""
+    sizes = [n for n in (1, 2, 4, 8, 16) if case.chips % n == 0 or n == case.chips]
+    pools = [Pool(tp=n, replicas=case.chips // n) for n in sizes]
+    if any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks):
+        pools += [Pool(dp=n, ep=n, replicas=case.chips // n) for n in sizes if n > 1]
+    free = replace(case, concurrency=None)
+    built = lanes(model, [_lane(free, p, accelerator, framework, quantization, resources) for p in pools])
+    best, best_rate = None, 0.0
+    for i, pool in enumerate(pools):
+        if not built.memory.fits[i]:
+            continue
+        running = min(built.times.kv_capacity_tokens[i] / max(case.isl + case.osl, 1), framework.max_running_requests)
+        rate = pool.replicas * pool.dp * running
+        rate /= max(case.osl * step_s(built, i, running, case.isl + case.osl / 2), 1e-9)
+        rate /= 1 + running * prefill_s(built, i, case.isl) / max(case.osl * step_s(built, i, running, case.isl), 1e-9)
+        if rate > best_rate:
+            best, best_rate = pool, rate
+    return best
+
+
+def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:
+    lane = own[0]
+    base = _memory_figures(own, built, start)
+    if case.phase == "fit" or not base.fits:
+        return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
+    if case.phase == "prefill":
+        seconds = prefill_s(built, start, case.isl)
+        rate = (case.source_tokens or case.isl) / seconds
+        return replace(base, prefill_tokens_per_s=rate, ttft_mean_s=seconds + idle_s(built, start))
+    if case.phase == "decode":
+        seconds = step_s(built, start, 1, case.isl + case.osl / 2)
+        return replace(base, output_tokens_per_s=1 / seconds, tpot_mean_s=seconds)
+    if case.mode == "disagg":
+        return _disaggregated(case, own, built, start, base, seed)
+    assert case.pool is not None or case.layout_free
+    return _aggregated(case, lane, built, start, base, seed)
+
+
+def _memory_figures(own: tuple[Lane, ...], built: Lanes, start: int) -> Estimate:
+    room, i = built.memory, start + len(own) - 1
+    growing = room.kv_bytes_per_sequence - room.source_bytes_per_sequence
+    return Estimate(
+        fits=float(all(room.fits[start : start + len(own)])),
+        kv_capacity_tokens=float(room.kv_capacity_tokens[i] * own[-1].choice.pp),
+        kv_bytes_per_token=float(growing[i] / own[-1].context_tokens),
+        weights_bytes_per_chip=float(room.weights_bytes[i]),
+        peak_memory_bytes=float(room.weights_bytes[i] + room.activations_bytes[i] + room.overhead_bytes[i]),
+        basis=own[-1].choice.efficiency.basis,
+        lane=own[-1],
+    )
+
+
+def _kernel(case: Case, lane: Lane) -> Estimate:
+    rate = kernel_flops_per_s(case, lane)
+    if math.isnan(rate):
+        return problem(f"{lane.choice.accelerator.name} has no {kernel_dtype(case, lane)} matrix rate")
+    return Estimate(flops_per_s=rate, basis=lane.choice.efficiency.basis)
+
+
+def kernel_dtype(case: Case, lane: Lane) -> str:
+    """What the matrices of a kernel's case are multiplied in."""
+    return case.weights_dtype if case.weights_dtype in HALF else lane.choice.quantization.activations_dtype
+
+
+def kernel_flops_per_s(case: Case, lane: Lane) -> float:
+    """The best matrix multiply of a shape sweep: the sustained fraction of the dense peak; NaN: the chip has none."""
+    c, dtype = lane.choice, kernel_dtype(case, lane)
+    fraction = c.efficiency.matmul_16_fraction if dtype in HALF else c.efficiency.matmul_8_fraction
+    return (rate_of(c.accelerator, dtype) or NAN) * fraction
+
+
+def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, seed: int) -> Estimate:
+    pool_lanes = _lanes_of(case, lane)
+    static = case.phase == "static"
+    client = _client(case, static)
+    users = case.concurrency or offered(case, lane, built, i) * pool_lanes
+    per_lane = max(math.ceil(users / pool_lanes - 1e-9), 1)
+    if client.kind == POISSON:
+        client = replace(client, rate_per_s=client.rate_per_s / pool_lanes)
+    times = take(built.times, np.array([i]))
+    if case.speculative:
+        times = drafted(times, case.speculative_tokens or 1, lane.choice.overhead.acceptance_fraction)
+    result = simulate(
+        times,
+        0,
+        scheduler_of(lane, static),
+        client,
+        Lengths(mean_tokens=case.isl, p95_tokens=case.isl),
+        Lengths(mean_tokens=case.osl * case.beams, p95_tokens=case.osl * case.beams),
+        concurrency=per_lane,
+        requests=_measured(case, per_lane),
+        seed=seed,
+    )
+    scale = min(users / per_lane, pool_lanes) if case.concurrency else pool_lanes
+    served = _first_chunk(_served(result, base, scale), case.client.first_chunk_steps, case.osl)
+    if case.source_tokens:
+        given = case.source_tokens * (client.length_low_fraction + client.length_high_fraction) / 2
+        served = replace(served, total_tokens_per_s=served.output_tokens_per_s + served.requests_per_s * given)
+    if case.beams > 1:  # every beam is decoded, one of them is the output
+        served = replace(served, output_tokens_per_s=served.output_tokens_per_s / case.beams)
+    return replace(served, e2e_s=result.mean("e2e_s") if not static else float(result.e2e_s.max()))
+
+
+def _first_chunk(served: Estimate, steps: float, osl: float) -> Estimate:
+    """A server that streams every few steps shows its first text that many steps after the first token."""
+    late_s = steps * served.tpot_mean_s
+    left = max(1.0 - steps / max(osl - 1, 1.0), 0.1)
+    return replace(
+        served,
+        **{f"ttft_{k}_s": getattr(served, f"ttft_{k}_s") + late_s for k in ("mean", "p50", "p95", "p99")},
+        **{f"tpot_{k}_s": getattr(served, f"tpot_{k}_s") * left for k in ("mean", "p50", "p95", "p99")},
+    )
+
+
+def offered(case: Case, lane: Lane, built: Lanes, i: int) -> int:
+    """Requests per lane that an offline run queues at once; a few fills of the server are as good as thousands."""
+    most = _most_running(case, lane, built, i)
+    if case.client.kind != "offline":
+        return most
+    asked = math.ceil((case.client.requests or 8 * most) / _lanes_of(case, lane))
+    return max(min(asked, 8 * most), 1)
+
+
+def _lanes_of(case: Case, lane: Lane) -> int:
+    return max(case.chips // lane.choice.tp, 1)
+
+
+def _most_running(case: Case, lane: Lane, built: Lanes, i: int) -> int:
+    """As many as fit: the cache's room in requests, bounded by the framework."""
+    capacity = built.times.kv_capacity_tokens[i]
+    return int(max(min(capacity // max(case.isl + case.osl, 1), lane.max_running_requests), 1))
+
+
+def _client(case: Case, static: bool) -> Client:
+    p: Protocol = case.client
+    if static or p.kind in ("static", "single"):
+        return Client(kind=STATIC)
+    kinds = {"poisson": POISSON if p.rate_per_s else STEADY, "burst": BURST, "offline": BURST}
+    return Client(
+        kind=kinds.get(p.kind, STEADY),
+        requests_per_user=1 if p.kind == "offline" else max(int(p.requests_per_user), 1),
+        rate_per_s=p.rate_per_s or 0.0,
+        length_low_fraction=p.length_low_fraction,
+        length_high_fraction=p.length_high_fraction,
+    )
+
+
+def _measured(case: Case, per_lane: int) -> int:
+    """Requests whose latencies are kept: open loops need thousands for their tail, closed ones a few rounds."""
+    if case.client.requests:
+        return case.client.requests
+    return 2000 if case.client.kind == "poisson" else max(min(10 * per_lane, 2000), 100)
+
+
+def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:
+    tpot = result.mean("tpot_s")
+    return replace(
+        base,
+        ttft_mean_s=result.mean("ttft_s"),
+        ttft_p50_s=result.percentile("ttft_s", 50),
+        ttft_p95_s=result.percentile("ttft_s", 95),
+        ttft_p99_s=result.percentile("ttft_s", 99),
+        tpot_mean_s=tpot,
+        tpot_p50_s=result.percentile("tpot_s", 50),
+        tpot_p95_s=result.percentile("tpot_s", 95),
+        tpot_p99_s=result.percentile("tpot_s", 99),
+        itl_mean_s=tpot,
+        output_tokens_per_s=result.output_tokens_per_s * scale,
+        total_tokens_per_s=result.total_tokens_per_s * scale,
+        requests_per_s=result.requests_per_s * scale,
+    )
+
+
+def _disaggregated(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, base: Estimate, seed: int) -> Estimate:
+    """A prefill pool that feeds a decode pool; the cache of a prompt crosses the scale-out network."""
+    assert case.prefill_pool is not None and case.decode_pool is not None
+    prefill, decode = own
+    moved = built.memory.kv_bytes_per_sequence[start] * case.isl / prefill.context_tokens
+    link = decode.choice.accelerator.links
+    served = disaggregated.serve(
+        prompt_s=prefill_s(built, start, case.isl),
+        prefill_lanes=_lane_count(case.prefill_pool),
+        decode_step_s=[step_s(built, start + 1, n, case.isl + case.osl / 2) for n in disaggregated.GRID_SEQUENCES],
+        decode_lanes=_lane_count(case.decode_pool),
+        decode_running_max=_most_running(case, decode, built, start + 1),
+        transfer_s=moved / link[-1].bytes_per_s if link else 0.0,
+        concurrency=int(
+            case.concurrency or _lane_count(case.decode_pool) * _most_running(case, decode, built, start + 1)
+        ),
+        requests_per_user=int(case.client.requests_per_user) if case.client.kind == "burst" else 10,
+        output_tokens=case.osl * (case.client.length_low_fraction + case.client.length_high_fraction) / 2,
+        request_s=prefill.choice.overhead.request_s + prefill.choice.overhead.http_s * prefill.http,
+    )
+    return replace(
+        base,
+        ttft_mean_s=served.ttft_mean_s,
+        tpot_mean_s=served.tpot_mean_s,
+        itl_mean_s=served.tpot_mean_s,
+        output_tokens_per_s=served.output_tokens_per_s,
+        requests_per_s=served.requests_per_s,
+    )

@@ -1,0 +1,179 @@
+"""What one card can be made of: one engine, hardware instances, shares of its time; and adapters against merged copies.
+
+Every way is sized, priced and simulated as the search does it, on the card and with the set-up of one of its answers.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.engine.cost import hour_usd
+from advisor.engine.search import (
+    Answer,
+    Catalog,
+    Scored,
+    Table,
+    Trials,
+    estimated_excess,
+    evaluate,
+    reached_on,
+    search,
+    tpot_limit_s,
+)
+from advisor.engine.spec import BATCH, Accelerator, Partition, Workload, cut_into
+from advisor.engine.step import EMBEDDING, Lane, lanes
+
+LITTLE_USED = 0.5  # of the capacity at the peak: only below it is a card's rest worth a word
+CHEAPEST_CHIPS = 8  # that a merged copy with its share of the load is tried on, beside those of the answer
+TIME = "time slices"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """One way to use the card, and what it makes of the question."""
+
+    accelerator: Accelerator
+    scored: Scored | None  # None: it does not hold
+    requests_per_s_per_chip: float = math.nan  # with as many at once as the limit of TPOT and the memory leave
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Merged:
+    """One merged copy for each adapter."""
+
+    each: Scored | None  # the cheapest deployment of one copy with its share of the load; None: nothing serves it
+    count: int
+    side_by_side_replicas: int  # copies whose weights, workspace and one sequence fit on a card of `each`
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Each on chips of its own; idle chips of an instance are left to the others."""
+        if self.each is None:
+            return math.nan
+        used = self.each.chips / (self.each.instances * self.each.offer.accelerators)
+        return float(hour_usd(self.each.usd_per_hour, self.count * used))
+
+    @property
+    def packed_usd_per_hour(self) -> float:
+        """The least that memory allows when copies share cards, whatever they then do to one another's latency."""
+        return self.usd_per_hour / max(self.side_by_side_replicas, 1)
+
+
+def time_share(a: Accelerator, count: int) -> Partition:
+    """So many processes on one card while all of them work: memory is divided, cores and bandwidth taken in turns."""
+    return Partition(
+        way=TIME,
+        profile=f"1/{count}",
+        instances=count,
+        memory_bytes=a.memory_bytes / count,
+        bandwidth_fraction=1.0 / count,
+        compute_fraction=1.0 / count,
+        cores=a.cores,
+        sram_fraction=1.0,
+    )
+
+
+def most_requests_per_s(workload: Workload, table: Table, row: int) -> float:
+    """Requests/s of one replica at its best concurrency, with every seat taken and TPOT still within its limit."""
+    limit = tpot_limit_s(workload) or math.inf
+    return float(np.max(table.capacity_requests_per_s[row], where=table.busy_tpot_s[row] <= limit, initial=0.0))
+
+
+def little_used(workload: Workload, answer: Answer) -> Scored | None:
+    """The first choice, where it is one card that hardware can cut and that its load leaves mostly idle."""
+    asked, unlike = workload.constraints.partitions, workload.kind in (EMBEDDING, BATCH)
+    if asked == "no" or unlike or answer.table is None or not answer.ranked:
+        return None
+    s = answer.ranked[0]
+    c, carrying = s.lane.choice, s.replicas - s.spare_replicas
+    plain = c.tp * c.pp * c.dp == 1 and s.pools is None and s.lane.draft is None
+    able = bool(c.accelerator.partitions) or c.accelerator.cut is not None
+    if not (plain and able):
+        return None
+    most = most_requests_per_s(workload, answer.table, s.row_index)
+    idle = carrying == 1 and s.requests_per_s_peak <= LITTLE_USED * most
+    return s if idle or asked in ("yes", "required") else None
+
+
+def ways(workload: Workload, catalog: Catalog, answer: Answer) -> list[Way]:
+    """The first choice's card whole, cut and shared by time; nothing where that is no question."""
+    s = little_used(workload, answer)
+    if s is None:
+        return []
+    card = next(a for a in catalog.accelerators if a.slug == s.lane.choice.accelerator.slug)
+    cuts = [cut_into(card, p) for p in card.partitions]
+    shared = [cut_into(card, time_share(card, n)) for n in sorted({c.instances for c in cuts})]
+    wanted = [_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
+    offered = replace(catalog, offers=(s.offer,))
+    table = evaluate(workload, offered, wanted)
+    trials = Trials(workload, offered, table)
+    fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.wanted)}
+    return [_way(workload, trials, table, lane.choice.accelerator, fitting) for lane in wanted]
+
+
+def _on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
+    choice = replace(lane.choice, accelerator=a, efficiency=reached_on(catalog.scopes, a))
+    return replace(lane, choice=choice, max_running_requests=lane.framework.max_running_requests)
+
+
+def _way(workload: Workload, trials: Trials, table: Table, a: Accelerator, fitting: dict[str, int]) -> Way:
+    """The cheapest planned concurrency of one way, then the quickest, simulated."""
+    if a.name not in fitting:
+        return Way(accelerator=a, scored=None, reason="the model does not fit into one instance")
+    row = fitting[a.name]
+    excess = estimated_excess(workload, table)[row]
+    cost = np.where(excess <= 1.0, table.usd_per_hour[row] * (1 + 1e-6 * table.tpot_p95_s[row]), np.inf)
+    if not np.isfinite(cost).any():
+        beyond = float(np.min(excess))
+        return Way(accelerator=a, scored=None, reason=f"misses a latency limit {beyond:.2g} times by estimate")
+    trial = trials.fewest(workload, row, int(np.argmin(cost)))
+    if trial.excess_fraction > 1:
+        return Way(accelerator=a, scored=None, reason=f"misses a limit {trial.excess_fraction:.2g} times in simulation")
+    most = most_requests_per_s(workload, table, row)
+    return Way(accelerator=a, scored=trials.scored(workload, trial), requests_per_s_per_chip=most)
+
+
+# --- adapters ---------------------------------------------------------------------------------------------------
+
+
+def merged(workload: Workload, catalog: Catalog, answer: Answer) -> Merged | None:
+    """The same adapters as copies of the model, each with an equal share of the load; None: there are none."""
+    a = catalog.model.adapters
+    if a is None:
+        return None
+    alone = replace(catalog, model=replace(catalog.model, adapters=None))
+    found = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
+    each = found.ranked[0] if found.ranked else None
+    return Merged(each=each, count=a.count, side_by_side_replicas=_side_by_side(alone, each) if each else 0)
+
+
+def _share(workload: Workload, catalog: Catalog, answer: Answer, count: int) -> Workload:
+    """One of `count` equal parts of the load, on the answer's chips and the cheapest there are."""
+    usd: dict[str, float] = {}
+    for o in catalog.offers:
+        usd[o.accelerator] = min(usd.get(o.accelerator, math.inf), o.usd_per_hour)
+    cheap = sorted(usd, key=lambda slug: (usd[slug], slug))
+    served = {a.slug for a in catalog.accelerators if a.served}
+    chips = [slug for slug in cheap if slug in served][:CHEAPEST_CHIPS]
+    chips += [s.lane.choice.accelerator.slug for s in answer.ranked]
+    users = workload.users
+    c = workload.constraints
+    allow = tuple(x for x in dict.fromkeys(chips) if not c.accelerators_allow or x in c.accelerators_allow)
+    return replace(
+        workload,
+        requests_per_s_mean=workload.requests_per_s_mean / count,
+        requests_per_s_peak=workload.requests_per_s_peak / count,
+        users=replace(users, active_requests=users.active_requests / count) if users else None,
+        trace=None,
+        variants="no",
+        objective="cost",
+        constraints=replace(c, accelerators_allow=allow or c.accelerators_allow, max_usd_per_month=None),
+    )
+
+
+def _side_by_side(catalog: Catalog, s: Scored) -> int:
+    room = lanes(catalog.model, [s.lane]).memory
+    taken = room.weights_bytes + room.activations_bytes + room.overhead_bytes + room.kv_bytes_per_sequence
+    return max(int(room.usable_bytes[0] / taken[0]), 1)

@@ -1,0 +1,462 @@
+"""Different machines for prompts of different length: cheaper than any single choice, or why not.
+
+A router sees how long a prompt is, not how long its answer will be, so requests are divided by input tokens alone. The
+prompts below the median, up to the 90th percentile and the longest tenth are three jobs of fleet.py. What a machine
+serves of each at the service level is the planning estimate of the search; the parts are then simulated with the
+requests that they would get, and the percentiles over all of them must hold, as those of a single choice do.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.engine.calibration import weighted_quantile
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.fleet.length_classes import LengthClass, length_classes
+from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Unit, cheapest
+from advisor.engine.scheduler import SEED, Simulation, scheduler_of, simulate, token_lengths
+from advisor.engine.search import (
+    CONCURRENCY,
+    HEADROOM_FRACTION,
+    SLACK,
+    UNSERVED,
+    Answer,
+    Catalog,
+    Design,
+    Table,
+    Trials,
+    best_offers,
+    estimated_excess,
+    instances_needed,
+    latency_excess,
+    licence_of,
+    offer_usd_per_hour,
+    served,
+)
+from advisor.engine.spec import Offer, Workload
+from advisor.engine.step import TRACE, Client, Lane, take
+
+KINDS = 5  # accelerators that are considered for each class, the cheapest for it first
+SIZES = 2  # machines of each of them
+ROUNDS = 3  # plans that are simulated before the search for a mix ends
+DERATED = 0.8, 0.95  # of its estimate, when a part missed its limits in simulation: by how much it missed them
+WORTH_FRACTION = 0.01  # of the single choice's cost; less is not worth a second kind of machine
+PART_REQUESTS = 2000
+BY_ESTIMATE = "no combination meets the limits by estimate"
+BUSY_RATE = 1e4  # requests/s with which a replica's full rate is found: many replicas, no rounding
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """A unit of the fleet with what it is made of."""
+
+    row: int
+    columns: tuple[int, ...]  # of the table, by class; -1: cannot
+    offer: Offer
+    instances: int  # of one machine
+    replicas: int  # in one machine
+    lane: Lane
+    usd_per_hour: float  # of one machine, licences included
+    ready: bool = False  # the lane has the cap on running requests that it was simulated with
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One kind of machine of the mix, with what it is sent."""
+
+    lane: Lane
+    offer: Offer
+    instances: int
+    replicas: int  # spares included
+    spare_replicas: int
+    concurrency: int  # per replica
+    requests_per_s: float  # at the peak
+    usd_per_hour: float
+    classes: tuple[tuple[LengthClass, float], ...]  # with the share of the class that comes here
+    ttft_p95_s: float
+    tpot_p95_s: float
+    rejected_requests: int  # of those simulated, longer than the whole cache
+
+    @property
+    def chips(self) -> int:
+        """Of all replicas, spares included."""
+        c = self.lane.choice
+        return self.replicas * c.tp * c.pp * c.dp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mix:
+    """The cheapest mix that holds in simulation; without parts: why there is none that is cheaper."""
+
+    parts: tuple[Part, ...]
+    reason: str
+    usd_per_hour: float
+    single_usd_per_hour: float  # infinite: no single choice holds
+    ttft_p95_s: float  # of all requests
+    tpot_p95_s: float
+    e2e_p95_s: float
+    proven: bool  # by estimate none is cheaper
+
+
+def no_mix(reason: str, single: float) -> Mix:
+    """No parts, and why; `single`: USD per hour of the best single choice."""
+    nan = math.nan
+    return Mix(
+        parts=(), reason=reason, usd_per_hour=nan, single_usd_per_hour=single,
+        ttft_p95_s=nan, tpot_p95_s=nan, e2e_p95_s=nan, proven=False,
+    )  # fmt: skip
+
+
+def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
+    """The mix for a serving workload that the search has answered.
+
+    Users and a trace are taken at their peak rate and the lengths drawn for it.
+    """
+    single = answer.ranked[0].usd_per_hour if answer.ranked else math.inf
+    if why := _not_sought(workload):
+        return no_mix(why, single)
+    if answer.table is None or answer.table.built is None:
+        return no_mix("no machine fits the model", single)
+    return _sought(replace(workload, users=None, trace=None), catalog, answer.table, single)
+
+
+def _not_sought(workload: Workload) -> str:
+    """Why a question has no mix: what its parts could not be sized for one by one; empty: nothing."""
+    lengths = workload.input_tokens
+    if workload.objective != "cost":
+        return f"a mix is sought for the objective cost, not {workload.objective}"
+    if workload.slo.doubled:
+        return "a mix is not sought with every replica doubled (2n)"
+    if workload.constraints.max_watts is not None:
+        return "a mix is not sought where the site's power is limited"
+    if workload.week:
+        return "a mix is not sought over the hours of a week"
+    if lengths.p95_tokens <= lengths.mean_tokens or workload.source_tokens:
+        return "all prompts are alike, so there is nothing to divide them by"
+    return ""
+
+
+def _sought(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
+    """The cheapest by estimate is simulated; what misses there counts as slower, and the next one is planned."""
+    classes = length_classes(workload.input_tokens)
+    trials, reason = Trials(workload, catalog, table), BY_ESTIMATE
+    for slack in (1.0, SLACK):
+        options, rates = choices(workload, catalog, table, classes, slack)
+        for _ in range(ROUNDS):
+            least = _least(workload, options, rates, classes)
+            if least > single * (1 - WORTH_FRACTION):
+                dear = f"${least * HOURS_PER_MONTH:,.0f} a month"
+                return no_mix(f"by estimate no combination costs less than {dear}, machines divided at will", single)
+            fleet = _planned(workload, options, rates, classes, single)
+            if fleet is None:
+                if math.isfinite(single) and reason == BY_ESTIMATE:
+                    reason = "no combination of whole machines is cheaper by estimate"
+                break
+            lines = sorted({use.unit_index for use in fleet.uses})
+            tried = _simulated(workload, trials, options, fleet, classes)
+            worst = {u: _excess(workload, [tried[u]], [1.0]) for u in lines}
+            shares = [sum(use.requests_per_s for use in fleet.uses if use.unit_index == u) for u in lines]
+            if _excess(workload, [tried[u] for u in lines], shares) <= 1:
+                if len(lines) < 2:
+                    return no_mix("one kind of machine serves prompts of every length at the least cost", single)
+                return _mix(workload, trials, options, fleet, classes, tried, single)
+            reason = "combinations that are cheaper by estimate miss the limits in simulation"
+            slower = {u: float(np.clip(1 / worst[u], *DERATED)) for u in lines if worst[u] > 1}
+            rates = [tuple(slower.get(u, 1.0) * x for x in r) for u, r in enumerate(rates)]
+    return no_mix(reason, single)
+
+
+# --- what there is to choose from -------------------------------------------------------------------------------
+
+
+def choices(
+    workload: Workload,
+    catalog: Catalog,
+    table: Table,
+    classes: Sequence[LengthClass],
+    slack: float,
+    kinds: int = KINDS,
+    others: Sequence[Offer] = (),
+    seen: Mapping[int, tuple[Lane, float]] | None = None,
+) -> tuple[list[Option], list[tuple[float, ...]]]:
+    """Machines worth considering, with the requests/s of each class that one serves at the service level.
+
+    `seen`: of a row, its lane and what one replica was simulated to serve, where that is more (of the only class).
+    `others`: offers that other workloads are considered on, and this one then too.
+    """
+    assert table.built is not None
+    seen = seen or {}
+    rows = np.array(sorted({*_promising(workload, table), *seen}))
+    kept = [table.wanted[i] for i in rows]
+    rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
+    for c, part in enumerate(classes):
+        asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE)
+        capacity, _, _, ttft, tpot, _ = served(asked, kept, take(table.built.times, rows))
+        able = np.where(latency_excess(asked, ttft, tpot) <= slack, capacity * HEADROOM_FRACTION, 0.0)
+        able = np.where(np.isfinite(able), able, 0.0)
+        best = np.argmax(able, axis=1)
+        rates[:, c] = able[np.arange(len(rows)), best]
+        columns[:, c] = np.where(rates[:, c] > 0, best, -1)
+    found: list[Option] = []
+    speeds: list[tuple[float, ...]] = []
+    counts = np.tile([1.0, 64.0], (len(rows), 1))
+    plain = replace(workload, slo=replace(workload.slo, spare_replicas=0))
+    _, offers, _, _ = best_offers(plain, catalog, kept, counts, np.ones_like(counts))
+    for k, row in enumerate(rows):
+        own = {catalog.offers[i]: None for i in sorted(set(offers[k].tolist()) - {-1})}
+        c = kept[k].choice
+        own |= {o: None for o in others if o.accelerator == c.accelerator.slug and c.tp * c.dp <= o.together}
+        lane, simulated = seen.get(int(row), (kept[k], 0.0))
+        ready = simulated > rates[k, 0]
+        rates[k, 0] = max(rates[k, 0], simulated)
+        columns[k, 0] = max(columns[k, 0], 0) if ready else columns[k, 0]
+        for option in _machines(catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), list(own)):
+            found.append(replace(option, lane=lane, ready=True) if ready else option)
+            speeds.append(tuple(float(x) * option.replicas for x in rates[k]))
+    kept_indices = _worth(found, speeds, kinds, {o.accelerator for o in others})
+    return [found[i] for i in kept_indices], [speeds[i] for i in kept_indices]
+
+
+def _promising(workload: Workload, table: Table) -> Iterator[int]:
+    """Of each accelerator and size of replica: what is cheapest for all requests, within the limits and without."""
+    excess = estimated_excess(workload, table)
+    serves = np.isfinite(table.usd_per_hour) & (table.replicas < UNSERVED)
+    groups: dict[tuple[str, float], list[int]] = {}
+    for i, w in enumerate(table.wanted):
+        groups.setdefault((w.choice.accelerator.slug, float(table.chips[i, 0])), []).append(i)
+    for own in groups.values():
+        mine = np.array(own)
+        for allowed in (serves[mine], serves[mine] & (excess[mine] <= SLACK)):
+            usd = np.where(allowed, table.usd_per_hour[mine], np.inf)
+            if np.isfinite(usd).any():
+                yield int(mine[np.unravel_index(np.argmin(usd), usd.shape)[0]])
+
+
+def _machines(
+    catalog: Catalog, row: int, lane: Lane, columns: tuple[int, ...], offers: Sequence[Offer]
+) -> Iterator[Option]:
+    """The smallest whole purchases of these offers that hold replicas of this lane."""
+    if max(columns) < 0:
+        return
+    c = lane.choice
+    for offer in offers:
+        chips = c.tp * c.pp * c.dp
+        instances = int(instances_needed(np.array(1.0), chips, offer.accelerators, c.pp))
+        replicas = max(instances * offer.accelerators // chips, 1)
+        while int(instances_needed(np.array(float(replicas)), chips, offer.accelerators, c.pp)) > instances:
+            replicas -= 1
+        plain = replace(offer, held_instances=0)  # a machine among others: which of them are held, the fleet decides
+        usd = float(offer_usd_per_hour(plain, instances, licence_of(catalog, lane)))
+        yield Option(
+            row=row,
+            columns=columns,
+            offer=offer,
+            instances=instances,
+            replicas=replicas,
+            lane=lane,
+            usd_per_hour=usd,
+        )
+
+
+def _worth(options: Sequence[Option], speeds: Sequence[tuple[float, ...]], kinds: int, slugs: set[str]) -> list[int]:
+    """For each class the cheapest machines per request of so many accelerators, and of those that are named."""
+    kept: set[int] = set()
+    for c in range(len(speeds[0]) if speeds else 0):
+        able = [i for i, rates in enumerate(speeds) if rates[c] > 0]
+        able.sort(key=lambda i: (options[i].usd_per_hour / speeds[i][c], i))
+        seen: dict[str, dict[Offer | None, int]] = {}
+        for i in able:
+            slug = options[i].lane.choice.accelerator.slug
+            offer = options[i].offer if slug in slugs else None  # where others are, each of their offers counts
+            if slug not in seen and slug not in slugs and len(seen) >= kinds:
+                continue
+            mine = seen.setdefault(slug, {})
+            if mine.get(offer, 0) < SIZES:
+                mine[offer] = mine.get(offer, 0) + 1
+                kept.add(i)
+    return sorted(kept)
+
+
+def _least(
+    workload: Workload, options: Sequence[Option], rates: Sequence[tuple[float, ...]], classes: Sequence[LengthClass]
+) -> float:
+    """USD per hour that no combination is below: each class where it is cheapest, on parts of machines."""
+    each = [
+        min((o.usd_per_hour / r[c] for o, r in zip(options, rates, strict=True) if r[c] > 0), default=math.inf)
+        for c in range(len(classes))
+    ]
+    peak = workload.requests_per_s_peak
+    return sum(peak * part.share_fraction * usd for part, usd in zip(classes, each, strict=True))
+
+
+def _planned(
+    workload: Workload,
+    options: Sequence[Option],
+    rates: Sequence[tuple[float, ...]],
+    classes: Sequence[LengthClass],
+    single: float,
+) -> Fleet | None:
+    """The cheapest fleet by estimate."""
+    c = workload.constraints
+    machines = [
+        Machine(
+            name=o.offer.instance,
+            accelerator=o.lane.choice.accelerator.slug,
+            chips=o.replicas * o.lane.choice.tp * o.lane.choice.pp * o.lane.choice.dp,
+            usd_per_hour=o.usd_per_hour,
+        )
+        for o in options
+    ]
+    units = [Unit(machine_index=i, requests_per_s=r, replicas=options[i].replicas) for i, r in enumerate(rates)]
+    jobs = [
+        Job(
+            name=f"{part.low_tokens:.0f}",
+            requests_per_s=(workload.requests_per_s_peak * part.share_fraction,),
+            spare_replicas=workload.slo.spare_replicas,
+        )
+        for part in classes
+    ]
+    budgets = [single * (1 - WORTH_FRACTION), (c.max_usd_per_month or math.inf) / HOURS_PER_MONTH]
+    limits = Limits(
+        inventory_chips=c.inventory_chips,
+        max_chips=c.max_accelerators,
+        max_usd_per_hour=min(budgets) if min(budgets) < math.inf else None,
+        kind_usd_per_hour=single * WORTH_FRACTION if math.isfinite(single) else 0.0,
+    )
+    return cheapest(machines, units, jobs, limits)
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------
+
+
+def _simulated(
+    workload: Workload, trials: Trials, options: Sequence[Option], fleet: Fleet, classes: Sequence[LengthClass]
+) -> dict[int, Simulation]:
+    """One lane of each kind of machine with its share of the requests, at the peak."""
+    return {
+        u: _simulate(workload, trials, options[u], fleet, u, classes) for u in {use.unit_index for use in fleet.uses}
+    }
+
+
+def carrying(workload: Workload, option: Option, kept_instances: int) -> int:
+    """Replicas that serve: all that were bought but the spares."""
+    return max(kept_instances * option.replicas - workload.slo.spare_replicas, 1)
+
+
+def _design(option: Option, fleet: Fleet, u: int, replicas: int) -> Design:
+    """With the concurrency of its classes, by the time that each takes of it."""
+    uses = [use for use in fleet.uses if use.unit_index == u]
+    planned = sum(use.instances * CONCURRENCY[option.columns[use.job_index]] for use in uses)
+    column = int(np.searchsorted(CONCURRENCY, planned / sum(use.instances for use in uses)))
+    return Design(row=option.row, column=min(column, len(CONCURRENCY) - 1), replicas=replicas)
+
+
+def _simulate(
+    workload: Workload, trials: Trials, option: Option, fleet: Fleet, u: int, classes: Sequence[LengthClass]
+) -> Simulation:
+    assert trials.table.built is not None
+    replicas = carrying(workload, option, fleet.kept_instances[u])
+    lane = trials.lane(_design(option, fleet, u, replicas))
+    c = lane.choice
+    uses = {use.job_index: use.requests_per_s for use in fleet.uses if use.unit_index == u}
+    rate = sum(uses.values()) / (replicas * c.lanes)
+    shares = [uses.get(k, 0.0) / workload.requests_per_s_peak / x.share_fraction for k, x in enumerate(classes)]
+    prompt, output = _requests(workload, classes, shares)
+    arrival = np.cumsum(np.random.default_rng(SEED + 1).exponential(1 / rate, len(prompt)))
+    return simulate(
+        trials.table.built.times,
+        option.row,
+        scheduler_of(lane),
+        Client(kind=TRACE, arrival_s=arrival, input_tokens=prompt, output_tokens=output),
+        workload.input_tokens,
+        workload.output_tokens,
+        cached_fraction=workload.prefix_cache_hit_fraction,
+        seed=SEED,
+    )
+
+
+def _requests(
+    workload: Workload, classes: Sequence[LengthClass], shares: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of the requests that a router sends here: of all that come, those of its classes, by its shares."""
+    part = sum(s * c.share_fraction for s, c in zip(shares, classes, strict=True))
+    rng, count = np.random.default_rng(SEED), math.ceil(1.2 * PART_REQUESTS / part) + 100
+    prompt = token_lengths(workload.input_tokens, 1.0, 1.0, count, rng)
+    output = token_lengths(workload.output_tokens, 1.0, 1.0, count, rng)
+    which = np.searchsorted([c.high_tokens for c in classes[:-1]], prompt, side="right")
+    here = rng.random(count) < np.array(shares)[which]
+    return prompt[here][:PART_REQUESTS], output[here][:PART_REQUESTS]
+
+
+def _p95(parts: Sequence[Simulation], weights: Sequence[float], metric: str) -> float:
+    """The 95th percentile of several streams together; the start with empty machines is left out."""
+    values = [getattr(p, metric)[len(getattr(p, metric)) // 6 :] for p in parts]
+    each = [np.full(len(v), w / max(len(v), 1)) for v, w in zip(values, weights, strict=True)]
+    joined = np.concatenate(values)
+    return weighted_quantile(joined, np.concatenate(each), 0.95) if len(joined) else 0.0
+
+
+def _excess(workload: Workload, parts: Sequence[Simulation], weights: Sequence[float]) -> float:
+    """How far beyond its limits; 1: on the limit. A request that is turned away is beyond all."""
+    if any(p.rejected_requests > 0.001 * PART_REQUESTS for p in parts):
+        return math.inf
+    p95 = (_p95(parts, weights, metric) for metric in ("ttft_s", "tpot_s", "e2e_s"))
+    return float(latency_excess(workload, *p95))
+
+
+def _mix(
+    workload: Workload,
+    trials: Trials,
+    options: Sequence[Option],
+    fleet: Fleet,
+    classes: Sequence[LengthClass],
+    tried: dict[int, Simulation],
+    single: float,
+) -> Mix:
+    lines = sorted(tried)
+    shares = [sum(use.requests_per_s for use in fleet.uses if use.unit_index == u) for u in lines]
+    parts = [_part(workload, trials, options[u], fleet, u, classes, tried[u]) for u in lines]
+    runs = [tried[u] for u in lines]
+    return Mix(
+        parts=tuple(sorted(parts, key=lambda p: -p.usd_per_hour)),
+        reason="",
+        usd_per_hour=sum(p.usd_per_hour for p in parts),
+        single_usd_per_hour=single,
+        ttft_p95_s=_p95(runs, shares, "ttft_s"),
+        tpot_p95_s=_p95(runs, shares, "tpot_s"),
+        e2e_p95_s=_p95(runs, shares, "e2e_s"),
+        proven=fleet.proven,
+    )
+
+
+def _part(
+    workload: Workload,
+    trials: Trials,
+    option: Option,
+    fleet: Fleet,
+    u: int,
+    classes: Sequence[LengthClass],
+    run: Simulation,
+) -> Part:
+    kept, uses = fleet.kept_instances[u], [use for use in fleet.uses if use.unit_index == u]
+    replicas = carrying(workload, option, kept)
+    lane = trials.lane(_design(option, fleet, u, replicas))
+    peak = workload.requests_per_s_peak
+    return Part(
+        lane=lane,
+        offer=option.offer,
+        instances=kept * option.instances,
+        replicas=kept * option.replicas,
+        spare_replicas=kept * option.replicas - replicas,
+        concurrency=lane.max_running_requests * lane.choice.lanes,
+        requests_per_s=sum(use.requests_per_s for use in uses),
+        usd_per_hour=kept * option.usd_per_hour,
+        classes=tuple(
+            (classes[use.job_index], use.requests_per_s / peak / classes[use.job_index].share_fraction) for use in uses
+        ),
+        ttft_p95_s=_p95([run], [1.0], "ttft_s"),
+        tpot_p95_s=_p95([run], [1.0], "tpot_s"),
+        rejected_requests=run.rejected_requests,
+    )

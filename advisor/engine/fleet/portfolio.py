@@ -1,0 +1,297 @@
+"""Several workloads on one fleet: batches in the idle hours of those that people wait for, each chip where it pays.
+
+Each workload alone is what `search` answers. The shared fleet is a plan of fleet.py over the kinds of hours of the
+week; work that waits may also be rented by the hour. Rates come from the same estimates, and what is planned is
+simulated at its busiest hour.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.engine.fleet.length_classes import LengthClass
+from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Period, Unit, cheapest
+from advisor.engine.fleet.mix import Option, choices
+from advisor.engine.scheduler import Verified, verify
+from advisor.engine.search import BY_THE_HOUR, CONCURRENCY, Answer, Catalog, Design, Trials, excess, offers_for
+from advisor.engine.spec import BATCH, Offer, Workload
+from advisor.engine.step import Lane
+
+DAY_HOURS, WEEK_HOURS = 24, 168
+ROUNDS = 4
+DERATED = 0.8, 0.95  # of its estimate, when a part missed its limits in simulation
+SHARED_KINDS = 4  # accelerators that are considered for each workload, and for all others then
+WORTH_FRACTION = 0.001
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """One workload with its own answer; `week`: load of each hour from Monday 0:00 as a share of the busiest."""
+
+    workload: Workload
+    catalog: Catalog
+    answer: Answer
+    week: tuple[float, ...] = ()  # empty: the peak may come at any hour
+
+    @property
+    def alone_usd_per_hour(self) -> float:
+        return self.answer.ranked[0].usd_per_hour if self.answer.ranked else math.inf
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What one workload does on one kind of machine in some hours of the week."""
+
+    member_index: int
+    option: Option
+    lane: Lane
+    machine: Machine
+    hours: tuple[int, ...]  # of the week
+    requests_per_s: float  # mean in those hours
+    instances: float  # machines busy in those hours, a mean where the work waits
+    verified: Verified
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """The cheapest shared fleet that holds in simulation, or why there is none."""
+
+    machines: tuple[tuple[Machine, float], ...]  # with the number kept, or its mean over the week when hourly
+    runs: tuple[Run, ...]
+    usd_per_hour: float
+    alone_usd_per_hour: float
+    proven: bool
+    reason: str = ""
+
+
+def shared(members: Sequence[Member], limits: Limits) -> Shared:
+    """One fleet for all members."""
+    alone = sum(m.alone_usd_per_hour for m in members)
+    if any(m.workload.slo.doubled for m in members):
+        return _none(alone, "a shared fleet is not sought with every replica doubled (2n)")
+    members = [replace(m, workload=replace(m.workload, users=None, trace=None)) for m in members]  # at their peak rate
+    hours = windows(members)
+    periods, of_hour = periods_of(members, hours)
+    machines, units, owners = _choices(members)
+    most = min(alone * (1 - WORTH_FRACTION), limits.max_usd_per_hour or math.inf)
+    asked = Limits(
+        inventory_chips=limits.inventory_chips,
+        max_chips=limits.max_chips,
+        max_usd_per_hour=most if math.isfinite(most) else None,
+        kind_usd_per_hour=alone * WORTH_FRACTION if math.isfinite(alone) else 0.0,
+    )
+    jobs = [_job(m, hours[i], of_hour, len(periods)) for i, m in enumerate(members)]
+    reason = "no shared fleet costs less by estimate than each alone"
+    if not math.isfinite(alone):
+        reason = "no fleet meets every workload's limits by estimate"
+    for _ in range(ROUNDS):
+        fleet = cheapest(machines, units, jobs, asked, periods)
+        if fleet is None:
+            break
+        tried = {u: _tried(members, units, owners, fleet, u) for u in sorted({x.unit_index for x in fleet.uses})}
+        late = {u: excess(members[owners[u][0]].workload, v) for u, (_, v) in tried.items()}
+        if max(late.values()) <= 1:
+            return _shared(machines, units, owners, fleet, tried, of_hour, periods, alone)
+        reason = "shared fleets that are cheaper by estimate miss the limits in simulation"
+        slower = {u: float(np.clip(1 / x, *DERATED)) for u, x in late.items() if x > 1}
+        units = [
+            Unit(
+                machine_index=unit.machine_index,
+                requests_per_s=tuple(slower.get(u, 1.0) * x for x in unit.requests_per_s),
+                replicas=unit.replicas,
+            )
+            for u, unit in enumerate(units)
+        ]
+    return _none(alone, reason)
+
+
+def _none(alone: float, reason: str) -> Shared:
+    return Shared(machines=(), runs=(), usd_per_hour=math.nan, alone_usd_per_hour=alone, proven=False, reason=reason)
+
+
+# --- hours ------------------------------------------------------------------------------------------------------
+
+
+def windows(members: Sequence[Member]) -> list[frozenset[int]]:
+    """Hours of the day in which each may run: a batch in the quietest stretch that its deadline allows."""
+    quiet = np.zeros(DAY_HOURS)
+    for m in members:
+        if m.week and math.isfinite(m.alone_usd_per_hour):
+            quiet += np.array(m.week).reshape(7, DAY_HOURS).sum(axis=0) * m.alone_usd_per_hour
+    return [_window(m, quiet) for m in members]
+
+
+def _window(member: Member, quiet: np.ndarray) -> frozenset[int]:
+    w = member.workload
+    if w.kind != BATCH or w.deadline_s is None:
+        return frozenset(range(DAY_HOURS))
+    length = int(w.deadline_s // 3600)
+    daily = w.requests_per_s_mean * 86400 >= 0.999 * w.requests_per_s_peak * w.deadline_s
+    if not daily or not 0 < length < DAY_HOURS:
+        return frozenset(range(DAY_HOURS))
+    starts = [(start + 18) % DAY_HOURS for start in range(DAY_HOURS)]  # of equals the first after 18 o'clock
+    best = min(starts, key=lambda s: round(float(sum(quiet[(s + h) % DAY_HOURS] for h in range(length))), 9))
+    return frozenset((best + h) % DAY_HOURS for h in range(length))
+
+
+def periods_of(members: Sequence[Member], hours: Sequence[frozenset[int]]) -> tuple[list[Period], list[int]]:
+    """Hours that are alike for all members as periods, and the period of each hour of the week."""
+
+    def alike(hour: int) -> tuple[object, ...]:
+        loads = tuple(round(m.week[hour], 6) if m.week else 1.0 for m in members)
+        return loads + tuple(hour % DAY_HOURS in h for h in hours)
+
+    days = [tuple(alike(d * DAY_HOURS + h) for h in range(DAY_HOURS)) for d in range(7)]
+    kinds = sorted(set(days), key=days.index)
+    keys: list[tuple[int, tuple[object, ...]]] = []
+    for d, day in enumerate(kinds):
+        keys += [(d, key) for key in dict.fromkeys(day)]
+    of_hour = [keys.index((kinds.index(days[h // DAY_HOURS]), alike(h))) for h in range(WEEK_HOURS)]
+    periods = []
+    for t, (d, key) in enumerate(keys):
+        periods.append(
+            Period(
+                day_index=d,
+                duration_s=3600.0 * kinds[d].count(key),
+                week_fraction=of_hour.count(t) / WEEK_HOURS,
+            )
+        )
+    return periods, of_hour
+
+
+def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods: int) -> Job:
+    w, first = member.workload, [list(of_hour).index(t) for t in range(periods)]
+    if w.kind == BATCH:
+        opened = tuple(float(h % DAY_HOURS in hours) for h in first)
+        return Job(name=w.name, requests_per_s=opened, work_requests=w.requests_per_s_mean * 86400)
+    loads = [member.week[h] if member.week else 1.0 for h in first]
+    return Job(
+        name=w.name,
+        requests_per_s=tuple(w.requests_per_s_peak * x for x in loads),
+        spare_replicas=w.slo.spare_replicas,
+    )
+
+
+# --- machines ---------------------------------------------------------------------------------------------------
+
+
+def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list[tuple[int, Option]]]:
+    """Machines, their set-ups, and of each set-up the member and what it is made of."""
+    found = [_of(m, ()) for m in members]
+    offers = tuple({o.offer: None for options, _ in found for o in options})
+    machines: dict[tuple[object, ...], int] = {}
+    kinds: list[Machine] = []
+    units: list[Unit] = []
+    owners: list[tuple[int, Option]] = []
+    for i, m in enumerate(members):
+        options, rates = _of(m, offers)
+        for option, (rate,) in zip(options, rates, strict=True):
+            ways = [False] + [True] * (m.workload.kind == BATCH and option.offer.term in BY_THE_HOUR)
+            for hourly in ways:
+                o = option.offer
+                key = (
+                    o.provider,
+                    o.instance,
+                    o.region,
+                    o.accelerator,
+                    o.term,
+                    o.usd_per_hour,
+                    option.instances,
+                    hourly,
+                )
+                if key not in machines:
+                    machines[key] = len(kinds)
+                    kinds.append(_machine(option, hourly))
+                rates_of_all = tuple(rate if j == i else 0.0 for j in range(len(members)))
+                units.append(Unit(machine_index=machines[key], requests_per_s=rates_of_all, replicas=option.replicas))
+                owners.append((i, option))
+    return kinds, units, owners
+
+
+def _of(member: Member, others: Sequence[Offer]) -> tuple[list[Option], list[tuple[float, ...]]]:
+    """A member's machines with requests/s of one: the cheapest for it, and those on `others` that it may use."""
+    w, table = member.workload, member.answer.table
+    if table is None or table.built is None:
+        return [], []
+    whole = LengthClass(low_tokens=0.0, high_tokens=math.inf, share_fraction=1.0, input_tokens=w.input_tokens)
+    mine = set(offers_for(w, member.catalog))
+    allowed = [o for o in others if o in mine]
+    seen = {
+        s.row_index: (s.lane, w.requests_per_s_peak / (s.replicas - s.spare_replicas))
+        for s in member.answer.ranked
+        if w.kind != BATCH
+    }
+    return choices(w, member.catalog, table, [whole], 1.0, kinds=SHARED_KINDS, others=allowed, seen=seen)
+
+
+def _machine(option: Option, hourly: bool) -> Machine:
+    o = option.offer
+    return Machine(
+        name=o.instance or o.provider,
+        accelerator=o.accelerator,
+        chips=option.instances * o.accelerators,
+        usd_per_hour=option.usd_per_hour,
+        hourly=hourly,
+    )
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------
+
+
+def _tried(
+    members: Sequence[Member], units: Sequence[Unit], owners: Sequence[tuple[int, Option]], fleet: Fleet, u: int
+) -> tuple[Lane, Verified]:
+    """One lane of a set-up at its busiest period."""
+    i, option = owners[u]
+    w, table = members[i].workload, members[i].answer.table
+    assert table is not None and table.built is not None
+    busiest = max((x for x in fleet.uses if x.unit_index == u), key=lambda x: x.instances)
+    c = option.lane.choice
+    replicas = max(math.ceil(busiest.instances * option.replicas - 1e-6), 1)
+    design = Design(row=option.row, column=min(option.columns[0], len(CONCURRENCY) - 1), replicas=replicas)
+    lane = option.lane if option.ready else Trials(w, members[i].catalog, table).lane(design)
+    each = units[u].requests_per_s[i] / option.replicas  # of a busy replica
+    rate = each if w.kind == BATCH else busiest.requests_per_s / replicas
+    return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes)
+
+
+def _shared(
+    machines: Sequence[Machine],
+    units: Sequence[Unit],
+    owners: Sequence[tuple[int, Option]],
+    fleet: Fleet,
+    tried: Mapping[int, tuple[Lane, Verified]],
+    of_hour: Sequence[int],
+    periods: Sequence[Period],
+    alone: float,
+) -> Shared:
+    counts = [float(n) for n in fleet.kept_instances]
+    runs = []
+    for use in fleet.uses:
+        i, option = owners[use.unit_index]
+        k = units[use.unit_index].machine_index
+        if machines[k].hourly:
+            counts[k] += use.instances * periods[use.period_index].week_fraction
+        lane, seen = tried[use.unit_index]
+        runs.append(
+            Run(
+                member_index=i,
+                option=option,
+                lane=lane,
+                machine=machines[k],
+                hours=tuple(h for h, t in enumerate(of_hour) if t == use.period_index),
+                requests_per_s=use.requests_per_s,
+                instances=use.instances,
+                verified=seen,
+            )
+        )
+    kept = [k for k, n in enumerate(counts) if n > 0]
+    return Shared(
+        machines=tuple((machines[k], counts[k]) for k in kept),
+        runs=tuple(sorted(runs, key=lambda r: (r.member_index, r.machine.name, r.hours))),
+        usd_per_hour=fleet.usd_per_hour,
+        alone_usd_per_hour=alone,
+        proven=fleet.proven,
+    )

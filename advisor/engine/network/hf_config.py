@@ -1,0 +1,403 @@
+"""The one parser of a Hugging Face config.json: which network does it describe?
+
+config.json leaves much to the code of its architecture (whether queries have a bias, whether two layers in three use
+a window); `TRAITS` holds that per `model_type`. An architecture that is not in it is refused, never guessed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from advisor.engine.network import hf_seq2seq
+from advisor.engine.network.checkpoint import checkpoint
+from advisor.engine.network.model import Attention, Block, Ffn, LatentAttention, Mixer, Model, Recurrent
+from advisor.engine.network.validate import refuse_impossible
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traits:
+    """What the code of an architecture fixes and its config.json does not say."""
+
+    builder: str = "decoder"  # decoder | nemotron_h | jamba | mamba | encoder
+    qkv_bias: bool = False  # where attention_bias is silent
+    output_bias: bool = False  # the output projection has a bias where the others have one
+    qk_norm: bool = False
+    output_gate: bool = False
+    window: str = "none"  # none | all | opt_in | pattern | chunked
+    window_pattern: int = 0  # every n-th layer is full, where sliding_window_pattern is silent
+    matrices: int = 3
+    mlp_bias: bool = False
+    shared_gate: bool = False
+    norms: int = 2
+    norm_bias: bool = False
+    tied: bool = False
+
+
+LLAMA = Traits(output_bias=True)
+QWEN_NEXT = Traits(qk_norm=True, output_gate=True, shared_gate=True)
+ENCODER = Traits(
+    builder="encoder", qkv_bias=True, output_bias=True, mlp_bias=True, matrices=2, norm_bias=True, tied=True
+)
+MAMBA = Traits(builder="mamba", norms=1, tied=True)
+
+TRAITS: dict[str, Traits] = {
+    **dict.fromkeys(("llama", "phi3", "granite"), LLAMA),
+    **dict.fromkeys(("mistral", "mixtral", "ministral"), Traits(window="all")),
+    **dict.fromkeys(("qwen2", "qwen2_vl"), Traits(qkv_bias=True, window="opt_in")),
+    "qwen2_moe": Traits(qkv_bias=True, window="opt_in", shared_gate=True),
+    **dict.fromkeys(("qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_moe"), Traits(qk_norm=True, window="opt_in")),
+    **dict.fromkeys(
+        ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
+        QWEN_NEXT,
+    ),
+    "gemma": Traits(tied=True),
+    "gemma2": Traits(window="pattern", window_pattern=2, norms=4, tied=True),
+    **dict.fromkeys(
+        ("gemma3", "gemma3_text"), Traits(window="pattern", window_pattern=6, norms=4, qk_norm=True, tied=True)
+    ),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa"),
+        Traits(),
+    ),
+    **dict.fromkeys(("glm4_moe", "minimax_m2", "mimo_v2_flash", "mimo_v2"), Traits(window="pattern")),
+    "gpt_oss": Traits(qkv_bias=True, output_bias=True, mlp_bias=True, window="pattern", window_pattern=2),
+    **dict.fromkeys(("llama4", "llama4_text"), Traits(window="chunked")),
+    "cohere": Traits(norms=1, tied=True),
+    "falcon": Traits(matrices=2, norm_bias=True, tied=True),
+    "mpt": Traits(matrices=2, tied=True),
+    "gptj": Traits(matrices=2, mlp_bias=True, norms=1, norm_bias=True),
+    "nemotron": Traits(matrices=2, norm_bias=True),
+    "nemotron_h": Traits(builder="nemotron_h", matrices=2, norms=1),
+    "jamba": Traits(builder="jamba"),
+    **dict.fromkeys(("mamba", "falcon_mamba", "mamba2"), MAMBA),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert"), ENCODER),
+}
+
+
+def from_hf_config(config: Config, slug: str) -> Model:
+    """Which model does this config.json describe? ValueError says what is missing, not known or impossible."""
+    try:
+        model = described(config, slug)
+    except (KeyError, TypeError, ArithmeticError, AttributeError, IndexError) as error:
+        raise ValueError(f"config.json has a value of the wrong kind: {error}") from error
+    refuse_impossible(model)
+    return model
+
+
+def described(config: Config, slug: str) -> Model:
+    """The model as it stands there; what it says is not examined."""
+    text = {**config, **next((config[key] for key in ("text_config", "llm_config") if key in config), {})}
+    kind = str(text.get("model_type", ""))
+    if kind in hf_seq2seq.READERS:
+        return hf_seq2seq.from_config(text, slug, native_dtype(config, text))
+    traits = TRAITS.get(kind)
+    if traits is None:
+        known = ", ".join(sorted({*TRAITS, *hf_seq2seq.READERS}))
+        raise ValueError(f"model_type {kind!r} is not known; known are {known}")
+    mixers, ffns = LAYERS[traits.builder](text, traits)
+    encoder = traits.builder == "encoder"
+    hidden = need(text, "hidden_size", "n_embd", "d_model")
+    return Model(
+        slug=slug,
+        hidden=hidden,
+        vocab=need(text, "vocab_size"),
+        blocks=blocks(mixers, ffns, norms_of(text, traits)),
+        tied_embeddings=bool(text.get("tie_word_embeddings", traits.tied)) or encoder,
+        position_embeddings=need(text, "max_position_embeddings") + text.get("type_vocab_size", 0) if encoder else 0,
+        norm_bias=traits.norm_bias,
+        native_dtype=native_dtype(config, text),
+        max_context_tokens=context_tokens(text),
+        encoder_only=encoder,
+    )
+
+
+def context_tokens(config: Config) -> int:
+    """How long may a sequence be? RoBERTa keeps two of its positions for padding."""
+    positions = int(first(config, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
+    return positions - 2 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else positions
+
+
+def first(config: Config, *names: str) -> Any:
+    """The first of these keys that says something."""
+    return next((config[name] for name in names if config.get(name) is not None), None)
+
+
+def need(config: Config, *names: str) -> int:
+    """The first of these keys, which must be there."""
+    value = first(config, *names)
+    if value is None:
+        raise ValueError(f"config.json of a {config.get('model_type')} lacks {' or '.join(names)}")
+    return int(value)
+
+
+def blocks(mixers: Sequence[Mixer | None], ffns: Sequence[Ffn | None], norms: int) -> tuple[Block, ...]:
+    """Equal layers together, in the order in which they first appear."""
+    counts: dict[tuple[Mixer | None, Ffn | None], int] = {}
+    for pair in zip(mixers, ffns, strict=True):
+        counts[pair] = counts.get(pair, 0) + 1
+    return tuple(Block(count=count, mixer=mixer, ffn=ffn, norms=norms) for (mixer, ffn), count in counts.items())
+
+
+def norms_of(config: Config, traits: Traits) -> int:
+    """How many norms does a layer have? Falcon's depends on its generation."""
+    if config.get("model_type") == "falcon":
+        return 2 if config.get("new_decoder_architecture") or not config.get("parallel_attn", True) else 1
+    return traits.norms
+
+
+def native_dtype(config: Config, text: Config) -> str:
+    """In which dtype were the weights published?"""
+    if quantized := checkpoint(config) or checkpoint(text):
+        return quantized.weights_dtype
+    names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+    return names.get(str(first(text, "dtype", "torch_dtype")), "bf16")
+
+
+MOST_LAYERS = 10_000
+
+
+def layer_count(config: Config) -> int:
+    """Layers of the network; a ValueError where no network has so many."""
+    count = need(config, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    if not 0 < count <= MOST_LAYERS:
+        raise ValueError(f"a number of layers between 1 and {MOST_LAYERS} was expected, not {count}")
+    return count
+
+
+def decoder_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
+    """Layers of a decoder with attention, latent attention, or attention beside a linear one."""
+    count = layer_count(config)
+    windows, linear = window_sizes(config, traits, count), linear_layers(config, count)
+    mixers: list[Mixer | None] = []
+    for layer in range(count):
+        if first(config, "kv_lora_rank"):
+            mixers.append(latent(config))
+        elif layer in linear:
+            mixers.append(gated_delta(config))
+        else:
+            mixers.append(attention(config, traits, windows[layer]))
+    routed = routed_layers(config, count)
+    return mixers, [experts(config, traits) if layer in routed else dense(config, traits) for layer in range(count)]
+
+
+def attention(config: Config, traits: Traits, window: int | None) -> Attention:
+    """Softmax attention of one layer."""
+    prefix = "swa_" if window and "swa_num_key_value_heads" in config else ""
+    heads = need(config, f"{prefix}num_attention_heads", "num_attention_heads", "n_head", "n_heads")
+    hidden = need(config, "hidden_size", "n_embd", "d_model")
+    head_dim = first(config, f"{prefix}head_dim", "head_dim", "attention_head_dim") or hidden // heads
+    v_dim = first(config, f"{prefix}v_head_dim", "v_head_dim")
+    bias = bool(config.get("attention_bias", traits.qkv_bias))
+    return Attention(
+        heads=heads,
+        kv_heads=kv_heads(config, prefix, heads),
+        head_dim=head_dim,
+        v_head_dim=None if v_dim in (None, head_dim) else v_dim,
+        window_tokens=window,
+        qkv_bias=bias,
+        output_bias=bias and traits.output_bias,
+        qk_norm=bool(config.get("use_qk_norm", traits.qk_norm)),
+        output_gate=bool(config.get("attn_output_gate", traits.output_gate)),
+        causal=traits.builder != "encoder",
+    )
+
+
+def kv_heads(config: Config, prefix: str, heads: int) -> int:
+    """How many key-value heads? Falcon says it its own way."""
+    if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
+        return 1 if config.get("multi_query", True) else heads
+    grouped = first(config, f"{prefix}num_key_value_heads", "num_key_value_heads", "num_kv_heads")
+    nested = first(config.get("attn_config") or {}, "kv_n_heads")
+    return int(grouped or nested or heads)
+
+
+def latent(config: Config) -> LatentAttention:
+    """Latent attention of one layer, with its sparse indexer where there is one."""
+    return LatentAttention(
+        heads=need(config, "num_attention_heads"),
+        q_rank=first(config, "q_lora_rank") or 0,
+        kv_rank=need(config, "kv_lora_rank"),
+        nope_dim=need(config, "qk_nope_head_dim"),
+        rope_dim=need(config, "qk_rope_head_dim"),
+        v_dim=need(config, "v_head_dim"),
+        index_heads=first(config, "index_n_heads") or 0,
+        index_dim=first(config, "index_head_dim") or 0,
+        index_top_k=first(config, "index_topk") or 0,
+    )
+
+
+def gated_delta(config: Config) -> Recurrent:
+    """Linear attention of one layer (Qwen3-Next)."""
+    heads, head_dim = need(config, "linear_num_value_heads"), need(config, "linear_value_head_dim")
+    return Recurrent(
+        kind="gated_delta",
+        inner=heads * head_dim,
+        state=need(config, "linear_key_head_dim"),
+        heads=heads,
+        head_dim=head_dim,
+        groups=need(config, "linear_num_key_heads"),
+        conv=need(config, "linear_conv_kernel_dim"),
+    )
+
+
+def linear_layers(config: Config, count: int) -> set[int]:
+    """Which layers use linear attention?"""
+    if "linear_num_value_heads" not in config:
+        return set()
+    if kinds := first(config, "layer_types"):
+        return {layer for layer, kind in enumerate(kinds) if kind == "linear_attention"}
+    interval = first(config, "full_attention_interval") or 4
+    return {layer for layer in range(count) if (layer + 1) % interval}
+
+
+def window_sizes(config: Config, traits: Traits, count: int) -> list[int | None]:
+    """The window of each layer; None: the whole context."""
+    size = first(config, "attention_chunk_size") if traits.window == "chunked" else first(config, "sliding_window")
+    size = size or first(config, "sliding_window_size")
+    if not size or traits.window == "none":
+        return [None] * count
+    return [size if layer in windowed_layers(config, traits, count) else None for layer in range(count)]
+
+
+def windowed_layers(config: Config, traits: Traits, count: int) -> set[int]:
+    """Which layers see only their window?"""
+    if traits.window == "opt_in":
+        start = first(config, "max_window_layers") or 0
+        return set(range(start, count)) if config.get("use_sliding_window") else set()
+    if kinds := first(config, "layer_types"):
+        return {layer for layer, kind in enumerate(kinds) if kind in ("sliding_attention", "chunked_attention")}
+    if pattern := first(config, "hybrid_layer_pattern", "no_rope_layers"):
+        return {layer for layer, flag in enumerate(pattern) if flag}
+    if traits.window == "all":
+        return set(range(count))
+    every = first(config, "sliding_window_pattern") or traits.window_pattern or 4
+    return {layer for layer in range(count) if (layer + 1) % every}
+
+
+def dense(config: Config, traits: Traits) -> Ffn:
+    """The feed-forward part of a layer without experts."""
+    inner = first(config, "intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
+    if inner is None:
+        inner = need(config, "hidden_size", "n_embd", "d_model") * (config.get("expansion_ratio") or 4)
+    bias = bool(config.get("mlp_bias", traits.mlp_bias))
+    return Ffn(inner=int(inner), matrices=traits.matrices, bias=bias)
+
+
+def expert_count(config: Config) -> int:
+    """Routed experts of a layer; 0: none."""
+    return int(first(config, "n_routed_experts", "num_local_experts", "num_experts") or 0)
+
+
+def experts(config: Config, traits: Traits) -> Ffn:
+    """The feed-forward part of a layer with experts."""
+    inner = need(config, "moe_intermediate_size", "intermediate_size")
+    shared = first(config, "moe_shared_expert_intermediate_size", "shared_expert_intermediate_size")
+    if shared is None:
+        chunked = traits.window == "chunked"  # Llama 4: one shared expert as wide as a routed one
+        shared = inner * (1 if chunked else first(config, "n_shared_experts") or 0)
+    return Ffn(
+        inner=inner,
+        matrices=traits.matrices,
+        experts=expert_count(config),
+        top_k=need(config, "num_experts_per_tok", "num_experts_per_token", "moe_top_k"),
+        shared_inner=shared,
+        shared_gate=traits.shared_gate and bool(shared),
+        bias=traits.mlp_bias,
+    )
+
+
+def routed_layers(config: Config, count: int) -> set[int]:
+    """Which layers have experts?"""
+    if expert_count(config) < 2:
+        return set()
+    if listed := first(config, "moe_layers"):
+        return set(listed)
+    frequency = first(config, "moe_layer_freq")
+    if isinstance(frequency, Sequence):
+        return {layer for layer, flag in enumerate(frequency) if flag}
+    dense_first = first(config, "first_k_dense_replace") or 0
+    step = first(config, "decoder_sparse_step", "interleave_moe_layer_step") or frequency or 1
+    skipped = set(first(config, "mlp_only_layers") or ())
+    offset = 0 if frequency else 1  # DeepSeek counts layers from 0, Qwen and Llama 4 from 1
+    return {n for n in range(dense_first, count) if (n + offset) % step == 0 and n not in skipped}
+
+
+LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+
+
+def nemotron_h_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
+    """Layers written as letters (M Mamba-2, * attention, - feed-forward, E experts) or as their names."""
+    names = first(config, "layers_block_type") or ()
+    pattern = first(config, "hybrid_override_pattern") or "".join(LETTERS.get(name, "?") for name in names)
+    if not pattern or set(pattern) - set("M*-E"):
+        raise ValueError(f"config.json of a nemotron_h lacks hybrid_override_pattern of M, *, - and E: {pattern!r}")
+    heads, head_dim = need(config, "mamba_num_heads"), need(config, "mamba_head_dim")
+    mamba2 = Recurrent(
+        kind="mamba2",
+        inner=heads * head_dim,
+        state=need(config, "ssm_state_size"),
+        heads=heads,
+        head_dim=head_dim,
+        groups=need(config, "n_groups"),
+        conv=need(config, "conv_kernel"),
+    )
+    mixers: dict[str, Mixer] = {"M": mamba2, "*": attention(config, traits, None)}
+    ffns = {"-": dense(config, traits)} | ({"E": experts(config, traits)} if "E" in pattern else {})
+    return [mixers.get(letter) for letter in pattern], [ffns.get(letter) for letter in pattern]
+
+
+def mamba1(hidden: int, expand: int, state: int, conv: int, rank: Any) -> Recurrent:
+    """A Mamba-1 layer; its rank is a sixteenth of the width unless told."""
+    inner = expand * hidden
+    dt_rank = rank if isinstance(rank, int) else ceil(hidden / 16)
+    return Recurrent(kind="mamba1", inner=inner, state=state, heads=inner, head_dim=1, conv=conv, dt_rank=dt_rank)
+
+
+def jamba_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
+    """Attention and experts each every n-th layer, Mamba between."""
+    hidden, count = need(config, "hidden_size"), layer_count(config)
+    recurrent = mamba1(
+        hidden,
+        need(config, "mamba_expand"),
+        need(config, "mamba_d_state"),
+        need(config, "mamba_d_conv"),
+        config.get("mamba_dt_rank"),
+    )
+    full, plain, routed = attention(config, traits, None), dense(config, traits), experts(config, traits)
+    period, offset = need(config, "attn_layer_period"), need(config, "attn_layer_offset")
+    every, start = need(config, "expert_layer_period"), need(config, "expert_layer_offset")
+    mixers: list[Mixer | None] = [full if layer % period == offset else recurrent for layer in range(count)]
+    return mixers, [routed if layer % every == start else plain for layer in range(count)]
+
+
+def mamba_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
+    """Nothing but state-space layers."""
+    hidden, count = need(config, "hidden_size"), layer_count(config)
+    expand, state, conv = config.get("expand", 2), need(config, "state_size"), need(config, "conv_kernel")
+    if config["model_type"] == "mamba2":
+        heads, head_dim = need(config, "num_heads"), need(config, "head_dim")
+        groups = need(config, "n_groups")
+        mixer = Recurrent(
+            kind="mamba2",
+            inner=expand * hidden,
+            state=state,
+            heads=heads,
+            head_dim=head_dim,
+            groups=groups,
+            conv=conv,
+        )
+    else:
+        mixer = mamba1(hidden, expand, state, conv, config.get("time_step_rank"))
+    return [mixer] * count, [None] * count
+
+
+LAYERS = {
+    "decoder": decoder_layers,
+    "encoder": decoder_layers,
+    "nemotron_h": nemotron_h_layers,
+    "jamba": jamba_layers,
+    "mamba": mamba_layers,
+}

@@ -1,0 +1,77 @@
+"""The steps of the optimisation plan for one chip at a stated number of users, so that each can be measured as it is.
+
+A server's own switches make every step: --enforce-eager and --max-num-seqs 1, graphs, --quantization fp8,
+--kv-cache-dtype fp8, shared prefixes, n-gram drafts. Paging and fused attention cannot be switched off in one and
+are on from the start, other than in the plan, which begins with neither.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.engine.network import Model
+from advisor.engine.optimisation.plan import Setup, scheduler_for, times_of
+from advisor.engine.scheduler import closed_loop
+from advisor.engine.spec import Quantization
+from advisor.engine.step import Demand, Draft, Lane, Lanes, lanes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stair:
+    """One step: its name, its setup, and the requests at once that the server was told to run at most."""
+
+    name: str
+    setup: Setup
+    max_running_requests: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reached:
+    """What a step reaches in a closed loop of the users, on one replica."""
+
+    output_tokens_per_s: float
+    ttft_mean_s: float
+    tpot_mean_s: float
+
+
+def stairs(
+    lane: Lane, users: int, fp8: Quantization | None, shared_fraction: float, draft: Draft | None
+) -> list[Stair]:
+    """From eager and one at a time, one field a step. fp8, draft None: this chip or framework has none; left out."""
+    eager = Setup(lane=lane, graphs=False)
+    found = [("eager, one request at a time", replace(eager, batching="one"), 1), ("eager", eager, users)]
+    at = replace(eager, graphs=True)
+    found.append(("graphs", at, users))
+    if fp8 is not None:
+        at = replace(at, lane=replace(lane, choice=replace(lane.choice, quantization=fp8)))
+        found.append(("FP8 weights", at, users))
+    if fp8 is not None and "fp8" in lane.framework.kv_dtypes:
+        at = replace(at, lane=replace(at.lane, choice=replace(at.lane.choice, kv_dtype="fp8")))
+        found.append(("FP8 cache", at, users))
+    at = replace(at, cached_fraction=shared_fraction)
+    found.append((f"prefixes shared, {shared_fraction:.0%} of a prompt", at, users))
+    if draft is not None:
+        found.append((f"{draft.method} drafts of {draft.tokens}", replace(at, draft=draft), users))
+    return [Stair(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in found]
+
+
+def reached(model: Model, steps: Sequence[Stair], demand: Demand, users: int) -> list[Reached]:
+    """Each step with `users` always in flight; those beyond the seats queue, as at a server."""
+    built = lanes(model, [s.setup.lane for s in steps])
+    return [_reached(model, s, built, i, demand, users) for i, s in enumerate(steps)]
+
+
+def _reached(model: Model, s: Stair, built: Lanes, i: int, demand: Demand, users: int) -> Reached:
+    times = times_of(model, s.setup, built, i)
+    # one at a time is the same scheduler with one seat: in a server requests still join between steps
+    scheduler = replace(
+        scheduler_for(replace(s.setup, batching="continuous")), max_running_requests=s.max_running_requests
+    )
+    asked = replace(demand, cached_fraction=s.setup.cached_fraction)
+    loop = closed_loop(times, np.array([float(users)]), asked, scheduler)
+    return Reached(
+        output_tokens_per_s=float(loop.output_tokens_per_s[0]),
+        ttft_mean_s=float(loop.ttft_mean_s[0]),
+        tpot_mean_s=float(loop.tpot_mean_s[0]),
+    )

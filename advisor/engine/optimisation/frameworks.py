@@ -1,0 +1,140 @@
+"""Every framework for this model, format and chip, side by side: what it reaches, what it can do, what it asks for."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.engine.optimisation.formats import SAME, under
+from advisor.engine.optimisation.plan import Measured, Setup
+from advisor.engine.search import Catalog, Figures, Scale, Scored, able, joins_hosts, launchable, objective, runs_on
+from advisor.engine.spec import Framework, Workload
+from advisor.engine.step import unsupported
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rival:
+    """One framework at one version. `measured` None: it does not run here, and `because` says why."""
+
+    framework: Framework
+    measured: Measured | None
+    kv_capacity_tokens: float
+    effort: str
+    best: bool  # under the workload's objective, at the plan's price of a chip
+    plan: bool
+    because: str
+
+
+def rival_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, str], Setup]:
+    """The plan under every framework version that loads its format on this chip."""
+    q, found = s.lane.choice.quantization, {}
+    for f in catalog.frameworks:
+        if _refused(catalog, s, f) or q.slug not in f.quantizations:
+            continue
+        own = (f.slug, f.version) == (s.lane.framework.slug, s.lane.framework.version)
+        found[(f.slug, f.version)] = plan if own else under(catalog, plan, f)
+    return found
+
+
+def _refused(catalog: Catalog, s: Scored, f: Framework) -> str:
+    a, q = s.lane.choice.accelerator, s.lane.choice.quantization
+    if not runs_on(f, a):
+        return "does not run on this chip"
+    if not able(f, catalog.model):
+        return "is not known to serve this kind of model"
+    if q.slug not in f.quantizations:
+        return f"is not known to load {q.name}"
+    if s.lane.choice.pp > 1 and not joins_hosts(f):
+        return "documents no replica over several hosts"
+    return unsupported(a, q)
+
+
+def rivals(
+    workload: Workload,
+    catalog: Catalog,
+    s: Scored,
+    figures: dict[tuple[str, str], Measured],
+    room: dict[tuple[str, str], float],
+) -> list[Rival]:
+    """Those that run, the best under the objective first, then those of this chip that do not, with why."""
+    best = _best(workload, catalog, s, figures)
+    top = figures.get(best) if best else None
+    found = []
+    for f in catalog.frameworks:
+        key = (f.slug, f.version)
+        if not runs_on(f, s.lane.choice.accelerator):
+            continue
+        figure, why = figures.get(key), _refused(catalog, s, f)
+        if figure is not None and not figure.fits:
+            why = f"does not fit {s.lane.choice.tp} chips a replica beside its own overhead"
+        elif figure is not None and top is not None and key != best and _as_good(figure, top):
+            why = "as good within 3 %: nothing measured tells them apart, effort, maturity and your own test do"
+        found.append(
+            Rival(
+                framework=f,
+                measured=figure if figure and figure.fits else None,
+                kv_capacity_tokens=room.get(key, math.nan),
+                effort=effort_of(catalog, s, f),
+                best=key == best,
+                plan=key == (s.lane.framework.slug, s.lane.framework.version),
+                because=why,
+            )
+        )
+    return sorted(
+        found,
+        key=lambda r: (not r.best, r.measured is None, -(r.measured.output_tokens_per_s_per_chip if r.measured else 0)),
+    )
+
+
+def _as_good(m: Measured, top: Measured) -> bool:
+    """Whether a figure is the best one within what formats are called a tie."""
+    rate = m.output_tokens_per_s_per_chip * SAME >= top.output_tokens_per_s_per_chip
+    return rate and m.light_tpot_s <= top.light_tpot_s * SAME
+
+
+def _best(
+    workload: Workload, catalog: Catalog, s: Scored, figures: dict[tuple[str, str], Measured]
+) -> tuple[str, str] | None:
+    """Of those that can be started, by the search's objective; a chip's price and power are shared by what it "
+    "serves."""
+    startable = {(f.slug, f.version) for f in catalog.frameworks if launchable(f, catalog.model)}
+    usable = {key: m for key, m in figures.items() if m.fits and key in startable}
+    if not usable:
+        return None
+    usd, watts = s.usd_per_hour / s.chips, s.watts / s.chips
+
+    def score(m: Measured) -> float:
+        each = 1.0 / m.output_tokens_per_s_per_chip
+        figures = Figures(
+            usd_per_hour=np.array(usd * each),
+            tpot_p95_s=np.array(m.light_tpot_s),
+            watts=np.array(watts * each),
+            kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
+            capacity_requests_per_s=np.array(1.0 / each),
+            chips=np.array(1.0),
+        )
+        return float(objective(workload, scale, figures))
+
+    rates = [m.output_tokens_per_s_per_chip for m in usable.values()]
+    scale = Scale(
+        usd_per_hour=usd / max(rates),
+        tpot_s=min(m.light_tpot_s for m in usable.values()),
+        watts=watts / max(rates) if math.isfinite(watts) else 1.0,
+    )
+    own = (s.lane.framework.slug, s.lane.framework.version)
+    return min(usable, key=lambda key: (score(usable[key]), key != own))
+
+
+def effort_of(catalog: Catalog, s: Scored, f: Framework) -> str:
+    """From the rule of how it is started: installed and loaded, converted first, or compiled for its shapes."""
+    own = catalog.model.native_dtype in (s.lane.choice.quantization.slug, s.lane.choice.quantization.weights_dtype)
+    started = f.launch
+    on_load = started is not None and s.lane.choice.quantization.slug in started.formats_on_load
+    made = "" if own else "; makes the format while it loads" if on_load else "; needs a checkpoint in this format"
+    if started is not None and started.checkpoint_file:
+        return f"convert the checkpoint to a {started.checkpoint_file} first"
+    if set(f.compiled_stacks) & set(f.stacks) & set(s.lane.choice.accelerator.stacks):
+        return f"compiles its shapes before it serves{made}"
+    if started is None or not launchable(f, catalog.model):
+        return "started by hand: no launch file here"
+    return ("one package and one command" if started.package else "its own package and one command") + made

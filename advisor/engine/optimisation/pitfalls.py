@@ -1,0 +1,258 @@
+"""What goes wrong with plans like this one: each rule looks at the plan and speaks only where it applies."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from advisor.engine.launch import longest
+from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
+from advisor.engine.search import Scored
+from advisor.engine.spec import Workload
+from advisor.engine.step import Lanes, prefill_s, prompt_tokens
+
+TILE = 128  # matrix kernels of every vendor work on tiles of 64 or 128
+VOCAB_TILE = 64  # rows that vLLM and SGLang pad a sharded vocabulary to
+AT_ONCE_BYTES = 1e9  # weights that any disk reads in about a second
+GIB = 2.0**30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pitfall:
+    slug: str
+    what: str
+    remedy: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What the rules look at."""
+
+    workload: Workload
+    model: Model
+    s: Scored
+    built: Lanes
+
+    @property
+    def attentions(self) -> list[Attention | LatentAttention]:
+        return [b.mixer for b in self.model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+
+
+Rule = Callable[[Situation], Pitfall | None]
+
+
+def pitfalls(workload: Workload, model: Model, s: Scored, built: Lanes) -> list[Pitfall]:
+    """Those that apply to this plan, in the order of the rules."""
+    here = Situation(workload=workload, model=model, s=s, built=built)
+    return [found for rule in RULES if (found := rule(here)) is not None]
+
+
+def recompiles(x: Situation) -> Pitfall | None:
+    f, lengths = x.s.lane.framework, x.workload.input_tokens
+    if not f.torch_compile or lengths.p95_tokens <= lengths.mean_tokens:
+        return None
+    return Pitfall(
+        slug="recompile_limit",
+        what=f"prompts vary (mean {lengths.mean_tokens:,.0f}, p95 {lengths.p95_tokens:,.0f} tokens): custom code that "
+        "branches on shapes breaks graphs, and after 8 recompilations of one function torch runs it eagerly",
+        remedy="start once with TORCH_LOGS=graph_breaks,recompiles and look for your own modules",
+        source="docs.pytorch.org/docs/2.13/generated/torch.compile.html: recompile_limit is 8 (read 2026-11-21)",
+    )
+
+
+def buckets(x: Situation) -> Pitfall | None:
+    f = x.s.lane.framework
+    if not set(f.compiled_stacks) & set(f.stacks) & set(x.s.lane.choice.accelerator.stacks):
+        return None
+    most = longest(x.s, x.model, x.workload).tokens
+    count = max(math.ceil(math.log2(max(most, TILE) / TILE)), 0) + 1
+    return Pitfall(
+        slug="buckets",
+        what=f"programs are compiled for shapes: up to {most:,} tokens that is about {count} buckets of doubling "
+        "length, each compiled before its first request, and a prompt just above one is padded to nearly twice its "
+        "length",
+        remedy="choose buckets by your own histogram of lengths; compile all of them before traffic comes",
+        source="scheduling notes of the framework in the catalog; doubling is the usual choice (planning assumption)",
+    )
+
+
+def beyond_graphs(x: Situation) -> Pitfall | None:
+    f, row, times = x.s.lane.framework, x.s.row_index, x.built.times
+    floor_s, tokens = float(times.eager_floor_s[row] + times.prepare_s[row]), prompt_tokens(x.workload)
+    if f.graph_max_tokens <= 0 or tokens <= f.graph_max_tokens or prefill_s(x.built, row, tokens) > floor_s * 1.05:
+        return None
+    return Pitfall(
+        slug="beyond_graphs",
+        what=f"steps of more than {f.graph_max_tokens:,} tokens are launched layer by layer: {floor_s * 1e3:.0f} "
+        "ms of host time, longer than the chip needs for a mean prompt",
+        remedy="a faster host core, larger captured sizes, or fewer and larger chunks",
+        source="eager_s_per_layer of the framework's calibration",
+    )
+
+
+def alignment(x: Situation) -> Pitfall | None:
+    c, found = x.s.lane.choice, dict[str, float]()
+    if c.accelerator.kind == "cpu":
+        return None
+    found["hidden"] = float(x.model.hidden)
+    for block in x.model.blocks:
+        if block.ffn is not None:
+            split = c.tp if block.ffn.experts <= 1 else (c.moe_tp or max(c.tp * c.dp // c.ep, 1))
+            found["feed-forward width a chip"] = block.ffn.inner / split
+    for mixer in x.attentions:
+        if isinstance(mixer, Attention):
+            found["attention width a chip"] = mixer.heads * mixer.head_dim / c.tp
+    off = [f"{name} {size:,g}" for name, size in found.items() if size % TILE]
+    if not off:
+        return None
+    return Pitfall(
+        slug="alignment",
+        what=f"not multiples of {TILE}: {', '.join(off)}; the last tile of each multiply is computed and thrown away",
+        remedy="another tensor-parallel size, or padded weights; in a model of your own: multiples of 128",
+        source="tile and wave rule of the step model; the probe kind for matrix multiplies measures the neighbours",
+    )
+
+
+def head_split(x: Situation) -> Pitfall | None:
+    a, heads = x.s.lane.choice.accelerator, {m.heads for m in x.attentions}
+    reach = max(a.links[0].chips if a.links else 1, a.chips_per_host)
+    closed = [n for n in (2, 4, 8, 16) if n <= reach and any(h % n for h in heads)]
+    if not closed:
+        return None
+    return Pitfall(
+        slug="heads_not_divisible",
+        what=f"{'/'.join(map(str, sorted(heads)))} heads do not split over {', '.join(map(str, closed))} chips",
+        remedy="a size that divides them, or pipeline stages; servers refuse the others at start",
+        source="rule of tensor parallelism: whole heads a chip (arXiv:1909.08053)",
+    )
+
+
+def vocabulary(x: Situation) -> Pitfall | None:
+    unit = VOCAB_TILE * x.s.lane.choice.tp
+    rows = -x.model.vocab % unit
+    if not rows or x.model.encoder_only:
+        return None
+    return Pitfall(
+        slug="vocabulary_padding",
+        what=f"a vocabulary of {x.model.vocab:,} is padded by {rows:,} rows to split into multiples of "
+        f"{VOCAB_TILE} over {x.s.lane.choice.tp} chip{'s' if x.s.lane.choice.tp > 1 else ''}",
+        remedy="nothing to do; adapters and tokens that you add must not push it over the next multiple",
+        source="vLLM and SGLang pad sharded vocabularies to 64 rows (their vocabulary-parallel layer), not re-read",
+    )
+
+
+def engines(x: Situation) -> Pitfall | None:
+    f, c = x.s.lane.framework, x.s.lane.choice
+    if not f.builds_engines:
+        return None
+    return Pitfall(
+        slug="built_for_this_chip",
+        what=f"what {f.name} {f.version} builds for {c.accelerator.name}, {c.tp} chips and {c.quantization.name} runs "
+        "nowhere else: another chip, size, version or longest length is another build",
+        remedy="build in CI, store by all five, and keep the build of the version before",
+        source=f.source or "documentation of the framework",
+    )
+
+
+def replicated_kv(x: Situation) -> Pitfall | None:
+    tp = x.s.lane.choice.tp
+    kv = [m.kv_heads for m in x.attentions if isinstance(m, Attention) and not m.cross]
+    latent = any(isinstance(m, LatentAttention) for m in x.attentions)
+    copies = tp if latent else max((tp / h for h in kv), default=1.0)
+    if copies <= 1:
+        return None
+    held = "the latent cache has no heads to split" if latent else f"{min(kv)} KV heads over {tp} chips"
+    return Pitfall(
+        slug="kv_replicated",
+        what=f"{held}: each token is kept {copies:g} times",
+        remedy="attention data parallelism" if latent else f"replicas of {min(kv)} chips, or pipeline stages",
+        source="rule of tensor parallelism; arXiv:2405.04434 for latent attention",
+    )
+
+
+def no_peers(x: Situation) -> Pitfall | None:
+    c = x.s.lane.choice
+    joined = c.accelerator.links[0] if c.accelerator.links else None
+    if c.tp * c.dp < 2 or (joined and joined.topology != "host" and "pcie" not in joined.name.lower()):
+        return None
+    return Pitfall(
+        slug="pcie_peers",
+        what=f"{c.tp * c.dp} chips exchange over PCIe; where the driver, an IOMMU or the card forbids peer "
+        "access, every all-reduce goes through host memory",
+        remedy="check p2pBandwidthLatencyTest or `nvidia-smi topo -p2p r` on the host before you commit; else "
+        "replicas of one chip",
+        source="links of the accelerator in the catalog; GeForce drivers leave peer access out",
+    )
+
+
+def prefix_default(x: Situation) -> Pitfall | None:
+    f, hit = x.s.lane.framework, x.workload.prefix_cache_hit_fraction
+    if not hit:
+        return None
+    recurrent = any(isinstance(b.mixer, Recurrent) for b in x.model.blocks)
+    if "prefix_caching" not in f.features:
+        what = f"{f.name} {f.version} is not known to share prefixes, and {hit:.0%} of a prompt was counted on"
+    elif recurrent:
+        what = "recurrent layers are cached in large blocks (528 tokens in one case): shorter prompts share nothing"
+    elif f.prefixes_by_default:
+        return None
+    else:
+        what = f"{hit:.0%} of a prompt is counted on, and {f.name} {f.version} may not share prefixes unless told to"
+    return Pitfall(
+        slug="prefix_caching_off",
+        what=what,
+        remedy="set the flag of the launch file, then read the hit rate from the server's metrics under real traffic",
+        source="github.com/vllm-project/vllm/issues/40696 (read 2026-11-21)"
+        if recurrent
+        else f.source or "documentation of the framework",
+    )
+
+
+def memory_share(x: Situation) -> Pitfall | None:
+    f, a, m = x.s.lane.framework, x.s.lane.choice.accelerator, x.s.memory
+    if f.memory_as_needed:
+        return None
+    spare = a.memory_bytes * (1 - f.memory_fraction) / GIB
+    room = m.kv_bytes + m.free_bytes
+    full = m.kv_bytes / room if room > 0 else 0.0
+    tight = f"; the cache is {full:.0%} full at the peak, so requests are preempted" if full > 0.9 else ""
+    return Pitfall(
+        slug="memory_fraction",
+        what=f"{f.name} takes {f.memory_fraction:.0%} of a chip when it starts and leaves {spare:.1f} GiB to "
+        f"everything else; a second process on the chip makes the start fail{tight}",
+        remedy="one server a chip; raise the share only after a day of real lengths, lower it for adapters or a draft",
+        source=f.source or "documentation of the framework",
+    )
+
+
+def refused(x: Situation) -> Pitfall | None:
+    most = longest(x.s, x.model, x.workload)
+    if not most.limit:
+        return None
+    return Pitfall(
+        slug="longest_request",
+        what=f"requests beyond {most.tokens:,} tokens are refused ({most.limit}); one in a thousand reaches "
+        f"{most.wanted_tokens:,}",
+        remedy="more chips a replica, a narrower cache, or a limit in front of the server with an error that says so",
+        source="lengths of the workload",
+    )
+
+
+def cold_start(x: Situation) -> Pitfall | None:
+    f, weights = x.s.lane.framework, x.s.memory.weights_bytes * x.s.chips / x.s.replicas / 1e9
+    if weights * 1e9 < AT_ONCE_BYTES and not f.graph_max_tokens and not f.builds_engines:
+        return None
+    return Pitfall(
+        slug="cold_start",
+        what=f"a new replica reads {weights:,.0f} GB of weights before its first token ({weights:,.0f} s for each "
+        "GB/s of storage), then compiles and captures",
+        remedy="weights on the host's disk, a kept compile cache, and one replica more than the load needs while "
+        "another starts",
+        source="bytes of this plan; one case of 142 s weights and 39 s compiling at route179.dev (read 2026-11-21)",
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    *(recompiles, buckets, beyond_graphs, alignment, head_split, vocabulary, engines, replicated_kv, no_peers),
+    *(prefix_default, memory_share, refused, cold_start),
+)

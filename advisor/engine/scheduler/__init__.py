@@ -1,0 +1,40 @@
+"""From step times to a service under load: closed form and simulation."""
+
+from advisor.engine.scheduler import disaggregated
+from advisor.engine.scheduler.closed_form import ClosedLoop, OpenLoop, burst, closed_loop, open_loop
+from advisor.engine.scheduler.disaggregated import matched
+from advisor.engine.scheduler.percentiles import (
+    REQUESTS,
+    SEED,
+    Bounds,
+    Verified,
+    log_normal_cv2,
+    scheduler_of,
+    shares_prefixes,
+    verify,
+    verify_trace,
+)
+from advisor.engine.scheduler.simulation import Simulation, log_normal_sigma, simulate, token_lengths
+
+__all__ = [
+    "REQUESTS",
+    "SEED",
+    "Bounds",
+    "ClosedLoop",
+    "OpenLoop",
+    "Simulation",
+    "Verified",
+    "burst",
+    "closed_loop",
+    "disaggregated",
+    "log_normal_cv2",
+    "log_normal_sigma",
+    "matched",
+    "open_loop",
+    "scheduler_of",
+    "shares_prefixes",
+    "simulate",
+    "token_lengths",
+    "verify",
+    "verify_trace",
+]

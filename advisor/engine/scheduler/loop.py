@@ -1,0 +1,490 @@
+"""The scheduler's loop over steps, compiled: who runs, with how many tokens, for how long."""
+# mypy: disable-error-code="no-any-return"
+
+from functools import partial
+
+import numpy as np
+from numba import njit
+
+from advisor.engine.scheduler.state import FIELDS, Costs, Requests, Rules, Server, Totals, server_of
+from advisor.engine.step import POLICIES, duration
+
+# numba reuses what it compiled until this file changes: other fields or another formula need other numbers here
+if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0x92FE25DE):
+    raise ImportError(
+        "the fields of server.py or the formula of duration.py have changed: write "
+        f"({FIELDS:#x}, {duration.SOURCE:#x}) in stepping.py, so that numba recompiles"
+    )
+# Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
+compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
+_whole_tiles, _grid_index, _on_line = (
+    compiled()(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
+)
+_sequences_s, _context_s, _pairs_s = (
+    compiled()(f) for f in (duration.sequences_s, duration.context_s, duration.pairs_s)
+)
+_floor_s, _lasting_s = (compiled()(f) for f in (duration.floor_s, duration.step_s))
+
+CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
+CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)  # in `totals`; the next: in `state`
+FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
+BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING = range(7, 14)
+
+
+@compiled()
+def _blocks(tokens: int, block_tokens: int) -> int:
+    return (tokens + block_tokens - 1) // block_tokens
+
+
+@compiled()
+def _linear_s(costs: Costs, tokens: int) -> float:
+    grid, values = costs.grid_tokens, costs.linear_s
+    felt = _whole_tiles(tokens, costs.tile_tokens)
+    i = _grid_index(felt, grid)
+    return _on_line(felt, grid[i], grid[i + 1] - grid[i], values[i], values[i + 1])
+
+
+@compiled()
+def _window_pairs(start: int, count: int, window: int) -> int:
+    """Pairs of `count` queries after `start` keys when each sees at most `window` keys, itself included."""
+    growing = min(max(window - start, 0), count)
+    return growing * start + growing * (growing + 1) // 2 + (count - growing) * window
+
+
+@compiled()
+def _preempt(s: Server) -> int:
+    """Throw the newest running request back to the head of the queue; returns the step tokens it had."""
+    table, state = s.table, s.state
+    state[RUNNING] -= 1
+    slot = state[RUNNING]
+    r = s.running[slot]
+    state[FREE] += table.blocks[r]
+    table.blocks[r] = table.computed[r] = 0
+    state[PREEMPTED] += 1
+    state[PREEMPTIONS] += 1
+    s.running[len(s.running) - state[PREEMPTED]] = r  # the preempted grow down from the far end
+    return s.scheduled[slot]
+
+
+@compiled()
+def _schedule_running(s: Server, budget: int, decodes: bool, prefills: bool) -> int:
+    """Give tokens to running requests in order of admission, preempting the newest when KV runs out."""
+    table, state, block_tokens = s.table, s.state, s.costs.block_tokens
+    slot = 0
+    while slot < state[RUNNING]:
+        r = s.running[slot]
+        need = table.prompt[r] + table.generated[r] - table.computed[r]
+        decoding = need == 1 and table.generated[r] > 0
+        if (decodes if decoding else prefills) and budget > 0:
+            tokens = min(need, budget)
+            beyond = table.computed[r] + tokens - table.blocks[r] * block_tokens
+            extra = _blocks(beyond, block_tokens) if beyond > 0 else 0  # dividing every time halves the speed
+            while extra > state[FREE] and state[RUNNING] > slot:
+                budget += _preempt(s)
+            if state[RUNNING] <= slot:
+                break
+            if extra > 0:
+                state[FREE] -= extra
+                table.blocks[r] += extra
+            s.scheduled[slot] = tokens
+            budget -= tokens
+        slot += 1
+    return budget
+
+
+@compiled()
+def _awaited_blocks(s: Server, r: int) -> int:
+    held = s.table.prompt[r] + (s.table.output[r] if s.rules.reserve_full else s.table.generated[r])
+    return _blocks(held, s.costs.block_tokens)
+
+
+@compiled()
+def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
+    """Move waiting requests to running while tokens, seats and KV last; the preempted come first."""
+    rules, table, state = s.rules, s.table, s.state
+    started = False
+    while state[RUNNING] < rules.max_running_requests and (budget > 0 or batch):
+        again = state[PREEMPTED] > 0
+        if not again and state[NEXT] >= state[SUBMITTED]:
+            break
+        r = s.running[len(s.running) - state[PREEMPTED]] if again else state[NEXT]
+        if not again and table.arrival_s[r] + s.costs.request_s > seen_s:
+            break
+        blocks = _awaited_blocks(s, r)
+        need = table.prompt[r] + table.generated[r] - table.cached[r]
+        if blocks > state[FREE] or (rules.whole_prompts and started and need > budget):
+            break
+        state[PREEMPTED] -= again
+        state[NEXT] += not again
+        state[FREE] -= blocks
+        table.blocks[r] = blocks
+        table.computed[r] = table.cached[r]
+        tokens = need if rules.whole_prompts else max(min(need, budget), 0)
+        s.running[state[RUNNING]] = r
+        s.scheduled[state[RUNNING]] = tokens
+        state[RUNNING] += 1
+        budget -= tokens
+        started = True
+    return budget
+
+
+@compiled()
+def _fill(s: Server, seen_s: float) -> int:
+    """Choose the tokens of one step by the policy; returns how many."""
+    policy, state = s.rules.policy, s.state
+    s.scheduled[: state[RUNNING]] = 0
+    budget, preemptions = s.rules.max_batched_tokens, state[PREEMPTIONS]
+    if policy == CHUNKED_CODE:
+        budget = _schedule_running(s, budget, True, True)
+        if state[PREEMPTIONS] == preemptions:
+            budget = _admit(s, budget, seen_s, False)
+        return s.rules.max_batched_tokens - budget
+    if policy != STATIC_CODE or state[RUNNING] > 0:
+        budget = _schedule_running(s, budget, False, True)
+    if policy != STATIC_CODE or state[RUNNING] == 0:
+        budget = _admit(s, budget, seen_s, policy == STATIC_CODE)
+    if policy == MIXED_CODE or budget == s.rules.max_batched_tokens:
+        budget = _schedule_running(s, budget, True, False)
+    return s.rules.max_batched_tokens - budget
+
+
+@compiled()
+def _step_s(s: Server, idle: bool) -> float:
+    """How long the chosen step lasts; idle: none ran just before it."""
+    costs, table, state = s.costs, s.table, s.state
+    tokens = sources = context = windowed = 0
+    pairs = window_pairs = 0.0
+    if state[TAKEN]:
+        tokens, context, windowed = state[DECODES], state[CONTEXT], state[WINDOWED]
+    sequences = decodes = sampled = tokens
+    for slot in range(state[DECODES], state[RUNNING]):
+        q = s.scheduled[slot]
+        if q == 0:
+            continue
+        r = s.running[slot]
+        start, target = table.computed[r], table.prompt[r] + table.generated[r]
+        tokens += q
+        sequences += 1
+        if start + q == target:
+            sampled += 1
+        if q == 1 and table.generated[r] > 0:
+            decodes += 1
+            context += target
+            windowed += min(target, costs.window_tokens)
+        else:
+            sources += start <= table.cached[r]
+            pairs += q * start + q * (q + 1) / 2
+            window_pairs += _window_pairs(start, q, costs.window_tokens)
+    device_s = _sequences_s(costs, _linear_s(costs, tokens), sampled, decodes, sources)
+    device_s = _pairs_s(costs, _context_s(costs, device_s, context, windowed), pairs, window_pairs)
+    return _lasting_s(costs, device_s, _floor_s(costs, tokens, sequences, pairs > 0, idle), sequences)
+
+
+@compiled()
+def _finish(s: Server, r: int) -> int:
+    """Its last token is out; returns 1 for a measured request."""
+    s.table.finish_s[r] = s.totals[CLOCK_S]
+    s.state[FREE] += s.table.blocks[r]
+    s.totals[FINISHED] += 1
+    return s.rules.first <= r < s.rules.last
+
+
+@compiled()
+def _advance(s: Server) -> int:
+    """Book the step's tokens at its end; returns how many of the measured requests finished."""
+    table, state, totals = s.table, s.state, s.totals
+    first, measured = state[DECODES], 0
+    if state[TAKEN]:
+        totals[OUT_TOKENS] += first
+        measured = _take_turn(s)
+    keep = state[DECODES]
+    for slot in range(first, state[RUNNING]):
+        r = s.running[slot]
+        s.running[keep] = r
+        keep += 1
+        if s.scheduled[slot] == 0:
+            continue
+        table.computed[r] += s.scheduled[slot]
+        if table.computed[r] < table.prompt[r] + table.generated[r]:
+            continue
+        table.generated[r] += 1
+        totals[OUT_TOKENS] += 1
+        if table.generated[r] == 1:
+            table.first_token_s[r] = totals[CLOCK_S]
+            totals[IN_TOKENS] += table.prompt[r]
+        if table.generated[r] == table.output[r]:
+            keep -= 1
+            measured += _finish(s, r)
+        elif state[BY_TURN]:
+            _join(s, r)
+    state[RUNNING] = keep
+    return measured
+
+
+@compiled()
+def _submit(s: Server, count: int) -> None:
+    """Users whose request ended send their next one."""
+    begin = s.state[SUBMITTED]
+    end = min(begin + count, len(s.table.arrival_s))
+    s.table.arrival_s[begin:end] = s.totals[CLOCK_S]
+    s.state[SUBMITTED] = end
+
+
+@compiled()
+def _mark(s: Server, opened: int) -> int:
+    """Note the totals when the first measured request arrives and when the first after the measured ones does."""
+    if s.totals[CLOCK_S] < _mark_s(s, opened):
+        return opened
+    for k in range(len(s.totals)):
+        s.marks[opened, k] = s.totals[k]
+    return opened + 1
+
+
+@compiled()
+def _mark_s(s: Server, opened: int) -> float:
+    bound = s.rules.first if opened == 0 else s.rules.last
+    return s.table.arrival_s[bound] if opened < 2 and bound < len(s.table.arrival_s) else np.inf
+
+
+@compiled()
+def _awaited_s(s: Server) -> float:
+    """When a waiting request may next be admitted while all that run decode; infinite: not before one of them ends.
+
+    Decoding only takes blocks: a request that they are too few for stays out, and so do those behind it.
+    """
+    state = s.state
+    again = state[PREEMPTED] > 0
+    none = not again and state[NEXT] >= state[SUBMITTED]
+    if none or s.rules.policy == STATIC_CODE or state[RUNNING] >= s.rules.max_running_requests:
+        return np.inf
+    r = s.running[len(s.running) - state[PREEMPTED]] if again else state[NEXT]
+    if _awaited_blocks(s, r) > state[FREE]:
+        return np.inf
+    return -np.inf if again else s.table.arrival_s[r] + s.costs.request_s
+
+
+# --- those that decode go on by turns ---------------------------------------------------------------------------
+
+
+@compiled()
+def _join(s: Server, r: int) -> None:
+    """The request in the next slot decodes from now on: note in which turns something happens to it."""
+    table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
+    turn, left, target = state[TURN], table.output[r] - table.generated[r], table.prompt[r] + table.generated[r]
+    end = (turn + left) % len(turns.ending)
+    turns.joined[r] = turn
+    turns.also_ending[r] = turns.ending[end]
+    turns.ending[end] = r
+    state[DECODES] += 1
+    state[CONTEXT] += target
+    state[WINDOWED] += min(target, window)
+    if target < window:
+        state[GROWING] += 1
+        if window < target + left:
+            turns.filling[(turn + window - target) % len(turns.filling)] += 1
+    if not s.rules.reserve_full:
+        turns.taking[(turn - table.computed[r]) % s.costs.block_tokens] += 1
+
+
+@compiled()
+def _take_turn(s: Server) -> int:
+    """One token for each that decodes by turns; who is done leaves. Returns how many of the measured ones."""
+    table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
+    state[TURN] += 1
+    place = state[TURN] % len(turns.ending)
+    state[CONTEXT] += state[DECODES]
+    state[WINDOWED] += state[GROWING]
+    state[GROWING] -= turns.filling[place]
+    turns.filling[place] = 0
+    r, measured = turns.ending[place], 0
+    if r < 0:
+        return 0
+    turns.ending[place] = -1
+    while r >= 0:
+        target = table.prompt[r] + table.output[r]
+        turns.joined[r] = -1
+        state[CONTEXT] -= target
+        state[WINDOWED] -= min(target, window)
+        state[GROWING] -= target <= window
+        if not s.rules.reserve_full:
+            table.blocks[r] = _blocks(target - 1, s.costs.block_tokens)
+            turns.taking[(state[TURN] - target + 1) % s.costs.block_tokens] -= 1
+        measured += _finish(s, r)
+        r = turns.also_ending[r]
+    keep = 0
+    for slot in range(state[DECODES]):
+        s.running[keep] = s.running[slot]
+        keep += turns.joined[s.running[slot]] >= 0
+    state[DECODES] = keep
+    return measured
+
+
+@compiled()
+def _begin_turns(s: Server) -> None:
+    """From now on by turns, unless somebody waits before one that decodes or holds a block for later."""
+    table, state = s.table, s.state
+    for slot in range(state[RUNNING]):
+        r = s.running[slot]
+        if table.generated[r] > 0 and table.prompt[r] + table.generated[r] - table.computed[r] == 1:
+            if not s.rules.reserve_full and table.blocks[r] != _blocks(table.computed[r], s.costs.block_tokens):
+                return
+        elif table.generated[r] > 0 or slot < state[RUNNING] - 1:
+            return
+    state[BY_TURN] = 1
+    for slot in range(state[RUNNING]):
+        if table.generated[s.running[slot]] > 0:
+            _join(s, s.running[slot])
+
+
+@compiled()
+def _end_turns(s: Server) -> None:
+    """Each request's own tokens and blocks are noted again."""
+    table, turns, state = s.table, s.turns, s.state
+    for slot in range(state[DECODES]):
+        r = s.running[slot]
+        gone = state[TURN] - turns.joined[r]
+        turns.ending[(turns.joined[r] + table.output[r] - table.generated[r]) % len(turns.ending)] = -1
+        turns.joined[r] = -1
+        table.generated[r] += gone
+        table.computed[r] += gone
+        if not s.rules.reserve_full:
+            table.blocks[r] = _blocks(table.computed[r], s.costs.block_tokens)
+    turns.filling[:] = 0
+    turns.taking[:] = 0
+    state[BY_TURN:] = 0
+
+
+@compiled()
+def _fill_by_turns(s: Server, seen_s: float) -> int:
+    """`_fill` while nobody lacks a token or a block; else the turns end."""
+    policy, state, most, decodes = s.rules.policy, s.state, s.rules.max_batched_tokens, s.state[DECODES]
+    taking, budget = s.turns.taking[state[TURN] % s.costs.block_tokens], most
+    lacking = policy == CHUNKED_CODE and (decodes > budget or taking > state[FREE])
+    if lacking or (policy == STATIC_CODE and state[RUNNING] == 0):  # whose batch is admitted as a whole
+        _end_turns(s)
+        return _fill(s, seen_s)
+    if policy == CHUNKED_CODE:
+        state[TAKEN] = 1
+        state[FREE] -= taking
+        budget -= decodes
+    if state[RUNNING] > decodes:  # the last one's prompt
+        r = s.running[decodes]
+        s.scheduled[decodes] = min(s.table.prompt[r] + s.table.generated[r] - s.table.computed[r], budget)
+        budget -= s.scheduled[decodes]
+    if policy != STATIC_CODE:
+        budget = _admit(s, budget, seen_s, False)
+    if policy == MIXED_CODE or (policy != CHUNKED_CODE and budget == most):
+        if decodes > budget or taking > state[FREE]:
+            _end_turns(s)
+            s.scheduled[:decodes] = 0
+            return most - _schedule_running(s, budget, True, False)
+        state[TAKEN] = 1
+        state[FREE] -= taking
+        budget -= decodes
+    return most - budget
+
+
+@compiled()
+def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
+    """Take the steps that differ only in their context at once, up to the next event; returns what is seen then.
+
+    They are turns, of the last one's prompt each a full part. Their times are added one by one in the order of
+    `_step_s`, so that the clock is the same to the last bit.
+    """
+    costs, state, turns, totals, decodes = s.costs, s.state, s.turns, s.totals, s.state[DECODES]
+    r, q, start, most, sequences = 0, 0, 0, 1 << 60, state[RUNNING]
+    if sequences == 0 or sequences > s.rules.max_batched_tokens:
+        return seen_s
+    if sequences > decodes:
+        r, q, awaited_s = s.running[decodes], s.rules.max_batched_tokens - decodes, np.inf
+        start = s.table.computed[r]
+        most = (s.table.prompt[r] - start - 1) // q
+        if start <= s.table.cached[r] or (decodes > 0 and s.rules.policy != CHUNKED_CODE):
+            return seen_s
+    else:
+        awaited_s = _awaited_s(s)
+    fixed_s = _sequences_s(costs, _linear_s(costs, decodes + q), decodes, decodes, 0)
+    least_s = _floor_s(costs, decodes + q, sequences, q > 0, False)
+    context, windowed, growing, free = state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE]
+    clock_s, busy_s, running_s, steps, places = totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S], 0, len(turns.ending)
+    after, block = state[TURN] % places, state[TURN] % costs.block_tokens
+    while awaited_s > seen_s and clock_s < mark_s and steps < most:
+        after = after + 1 if after + 1 < places else 0
+        if turns.ending[after] >= 0 or turns.taking[block] > free:
+            break
+        device_s = _context_s(costs, fixed_s, context, windowed)
+        if q > 0:
+            pairs = q * start + q * (q + 1) / 2
+            device_s = _pairs_s(costs, device_s, pairs, _window_pairs(start, q, costs.window_tokens))
+            start += q
+        step_s = _lasting_s(costs, device_s, least_s, sequences)
+        seen_s = clock_s if s.rules.asynchronous else clock_s + step_s
+        clock_s += step_s
+        busy_s += step_s
+        running_s += step_s * sequences
+        free -= turns.taking[block]
+        block = block + 1 if block + 1 < costs.block_tokens else 0
+        context += decodes
+        windowed += growing
+        growing -= turns.filling[after]
+        turns.filling[after] = 0
+        steps += 1
+    totals[CLOCK_S], totals[BUSY_S], totals[RUNNING_S] = clock_s, busy_s, running_s
+    totals[STEPS] += steps
+    totals[OUT_TOKENS] += steps * decodes
+    state[TURN] += steps
+    state[CONTEXT], state[WINDOWED], state[GROWING], state[FREE] = context, windowed, growing, free
+    state[FREE_MIN] = min(state[FREE_MIN], free)
+    if q > 0:
+        s.table.computed[r] = start
+    return seen_s
+
+
+@compiled()
+def _run(s: Server, one_by_one: bool) -> int:
+    """Until the measured requests are done; returns how many ends of the window were met."""
+    rules, state, totals = s.rules, s.state, s.totals
+    seen_s, opened, left, idle = 0.0, 0, rules.last - rules.first, True
+    while left > 0:
+        opened = _mark(s, opened)
+        if not one_by_one and not state[BY_TURN]:
+            _begin_turns(s)
+        if state[BY_TURN]:
+            seen_s = _go_on(s, seen_s, _mark_s(s, opened))
+            opened = _mark(s, opened)
+            state[TAKEN] = 0
+            tokens = _fill_by_turns(s, seen_s)
+        else:
+            tokens = _fill(s, seen_s)
+        if tokens == 0:
+            seen_s = totals[CLOCK_S] = max(totals[CLOCK_S], s.table.arrival_s[state[NEXT]] + s.costs.request_s)
+            idle = True
+            continue
+        step_s = _step_s(s, idle)
+        idle = False
+        seen_s = totals[CLOCK_S] if rules.asynchronous else totals[CLOCK_S] + step_s
+        totals[CLOCK_S] += step_s
+        totals[BUSY_S] += step_s
+        totals[RUNNING_S] += step_s * state[RUNNING]
+        totals[STEPS] += 1
+        state[FREE_MIN] = min(state[FREE_MIN], state[FREE])
+        finished = totals[FINISHED]
+        left -= _advance(s)
+        if rules.closed:
+            _submit(s, int(totals[FINISHED] - finished))
+        if state[BY_TURN] and state[RUNNING] > state[DECODES] and s.table.generated[s.running[state[DECODES]]] > 0:
+            _end_turns(s)  # it was preempted, and its own tokens are part of its prompt
+    return opened
+
+
+def run_steps(costs: Costs, rules: Rules, table: Requests, concurrency: int, one_by_one: bool = False) -> Totals:
+    """Step until the measured requests are done; returns the final totals, those of the window's ends and the state.
+
+    `one_by_one` looks at every request in every step: slower, the same to the last bit.
+    """
+    s = server_of(costs, rules, table, totals=7, state=14)
+    s.state[FREE] = s.state[FREE_MIN] = costs.total_blocks
+    s.state[SUBMITTED] = min(concurrency, len(table.arrival_s)) if rules.closed else len(table.arrival_s)
+    if _run(s, one_by_one) < 2:
+        s.marks[1] = s.totals
+    return s.totals, s.marks, s.state

@@ -1,0 +1,150 @@
+"""A finalist under the scheduler simulation at its peak rate: percentiles come only from here."""
+
+import math
+from dataclasses import dataclass
+
+from advisor.engine.scheduler.simulation import Simulation, log_normal_sigma, simulate
+from advisor.engine.spec import BATCH, Framework, Lengths, Trace, Workload
+from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, Client, Lane, Scheduler, StepTimes
+
+REQUESTS = 2000
+LATE_FACTOR = 1.5  # of a batch's pilot: its rate may be off by so much
+Bounds = tuple[float, float]
+SEED = 20261121
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verified:
+    """Latencies (seconds) of one lane under Poisson arrivals at the peak rate, with how sure they are."""
+
+    ttft_mean_s: float
+    ttft_p50_s: float
+    ttft_p95_s: float
+    ttft_p99_s: float
+    tpot_mean_s: float
+    tpot_p50_s: float
+    tpot_p95_s: float
+    tpot_p99_s: float
+    e2e_p95_s: float
+    running_requests_mean: float
+    busy_fraction: float
+    requests: int
+    rejected_requests: int  # longer than the whole cache
+    seed: int
+    ttft_standard_error_s: float
+    tpot_standard_error_s: float
+    requests_per_s: float  # that were finished
+    e2e_mean_s: float = 0.0
+    offered_requests_per_s: float = 0.0  # to the lane
+    of_trace: "Verified | None" = None  # the same lane under its share of the recorded requests
+    late_fraction: float = 0.0  # of a batch: of its deadline, start and last answers included; above 1 it is late
+    ttft_p95_bounds_s: Bounds = (0.0, math.inf)  # where the percentile of all requests may lie
+    tpot_p95_bounds_s: Bounds = (0.0, math.inf)
+    e2e_p95_bounds_s: Bounds = (0.0, math.inf)
+    late_bounds_fraction: Bounds = (0.0, math.inf)
+
+
+def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
+    """The framework's policy; in-flight batching of TensorRT-LLM reserves the whole output before it admits."""
+    policy = lane.framework.scheduler
+    if lane.whole_prompts and not static:
+        return Scheduler(
+            policy=MIXED,
+            max_batched_tokens=lane.max_batched_tokens,
+            max_running_requests=lane.max_running_requests,
+            chunked_prefill=False,
+        )
+    return Scheduler(
+        policy=STATIC if static else policy,
+        max_batched_tokens=lane.max_batched_tokens,
+        max_running_requests=lane.max_running_requests,
+        reserve_full=policy == MIXED or lane.source_tokens > 0,  # a source's whole cache is there from the start
+    )
+
+
+def shares_prefixes(framework: Framework) -> bool:
+    """Whether it keeps what prompts have in common; hits that a workload states count only where it does."""
+    return "prefix_caching" in framework.features
+
+
+def log_normal_cv2(lengths: Lengths) -> float:
+    """Squared coefficient of variation of these lengths."""
+    if lengths.p95_tokens <= lengths.mean_tokens:
+        return 0.0
+    return math.expm1(log_normal_sigma(lengths) ** 2)
+
+
+def verify(
+    workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int = REQUESTS
+) -> Verified:
+    """Simulate one lane of a finalist at `rate_per_s` requests/s; of a batch, with every seat taken."""
+    batch = workload.kind == BATCH
+    client = Client(kind=STEADY) if batch else Client(kind=POISSON, rate_per_s=rate_per_s)
+    return _seen(workload, times, index, lane, client, rate_per_s, requests)
+
+
+def _late(workload: Workload, rate_per_s: float, result: Simulation) -> float:
+    """Of the deadline: what the lane's share takes at the rate it reached, after its start and until its last answers.
+
+    The last seats empty while the longest answers end: the 95th percentile of a request's time is added for them.
+    """
+    steady = rate_per_s / max(result.requests_per_s, 1e-12)
+    if workload.deadline_s is None:
+        return steady
+    return steady + (workload.cold_start_s + result.percentile("e2e_s", 95)) / workload.deadline_s
+
+
+def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, trace: Trace) -> Verified:
+    """Simulate one lane of a finalist under recorded arrivals and lengths."""
+    client = Client(
+        kind=TRACE, arrival_s=trace.arrival_s, input_tokens=trace.input_tokens, output_tokens=trace.output_tokens
+    )
+    count = len(trace.arrival_s)
+    span_s = trace.arrival_s[-1] - trace.arrival_s[0]
+    return _seen(workload, times, index, lane, client, count / max(span_s, 1e-9), count)
+
+
+def _seen(
+    workload: Workload, times: StepTimes, index: int, lane: Lane, client: Client, rate_per_s: float, requests: int
+) -> Verified:
+    result = simulate(
+        times,
+        index,
+        scheduler_of(lane),
+        client,
+        workload.input_tokens,
+        workload.output_tokens,
+        concurrency=lane.max_running_requests,
+        cached_fraction=workload.prefix_cache_hit_fraction if shares_prefixes(lane.framework) else 0.0,
+        requests=requests,
+        seed=SEED,
+    )
+    late = _late(workload, rate_per_s, result) if client.kind == STEADY else 0.0
+    ttft_p50_s, ttft_p95_s, ttft_p99_s = result.percentiles("ttft_s", 50, 95, 99)
+    tpot_p50_s, tpot_p95_s, tpot_p99_s = result.percentiles("tpot_s", 50, 95, 99)
+    return Verified(
+        ttft_mean_s=result.mean("ttft_s"),
+        ttft_p50_s=ttft_p50_s,
+        ttft_p95_s=ttft_p95_s,
+        ttft_p99_s=ttft_p99_s,
+        tpot_mean_s=result.mean("tpot_s"),
+        tpot_p50_s=tpot_p50_s,
+        tpot_p95_s=tpot_p95_s,
+        tpot_p99_s=tpot_p99_s,
+        e2e_p95_s=result.percentile("e2e_s", 95),
+        running_requests_mean=result.running_requests_mean,
+        busy_fraction=result.busy_fraction,
+        requests=requests,
+        rejected_requests=result.rejected_requests,
+        seed=SEED,
+        ttft_standard_error_s=result.standard_error("ttft_s"),
+        tpot_standard_error_s=result.standard_error("tpot_s"),
+        requests_per_s=result.requests_per_s,
+        e2e_mean_s=result.mean("e2e_s"),
+        offered_requests_per_s=rate_per_s,
+        late_fraction=late,
+        ttft_p95_bounds_s=result.bounds("ttft_s", 95),
+        tpot_p95_bounds_s=result.bounds("tpot_s", 95),
+        e2e_p95_bounds_s=result.bounds("e2e_s", 95),
+        late_bounds_fraction=(late / LATE_FACTOR, late * LATE_FACTOR),
+    )

@@ -1,0 +1,300 @@
+"""Discrete-event simulation of a serving scheduler: one loop over steps; percentiles come only from here."""
+# mypy: disable-error-code="no-any-return"
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from advisor.engine.scheduler.loop import (
+    BUSY_S,
+    CLOCK_S,
+    FINISHED,
+    FREE_MIN,
+    IN_TOKENS,
+    OUT_TOKENS,
+    PREEMPTIONS,
+    RUNNING_S,
+    STEPS,
+    run_steps,
+)
+from advisor.engine.scheduler.state import Costs, Requests, Rules
+from advisor.engine.spec import Lengths
+from advisor.engine.step import (
+    BURST,
+    MIXED,
+    POISSON,
+    POLICIES,
+    STATIC,
+    STEADY,
+    TRACE,
+    Z95,
+    Client,
+    Scheduler,
+    StepTimes,
+)
+
+BATCHES = 5
+SURE = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Simulation:
+    """What the measured requests saw, in order of arrival, and what the server did meanwhile."""
+
+    ttft_s: np.ndarray
+    tpot_s: np.ndarray  # (e2e - TTFT) / (output - 1), of requests with more than one output token
+    e2e_s: np.ndarray
+    input_tokens: np.ndarray
+    output_tokens: np.ndarray
+    output_tokens_per_s: float
+    total_tokens_per_s: float
+    requests_per_s: float
+    steps: int
+    preemptions: int
+    rejected_requests: int  # larger than the whole KV cache
+    running_requests_mean: float
+    kv_used_max_tokens: int
+    busy_fraction: float
+    duration_s: float
+    seed: int
+
+    def mean(self, metric: str) -> float:
+        """Mean of ttft_s, tpot_s or e2e_s; infinite when nothing was served."""
+        return float(self._values(metric).mean())
+
+    def percentile(self, metric: str, percent: float) -> float:
+        """Percentile of ttft_s, tpot_s or e2e_s over the measured requests."""
+        return self.percentiles(metric, percent)[0]
+
+    def percentiles(self, metric: str, *percents: float) -> list[float]:
+        """Several of one metric: the values are sorted once; between two of them linearly, as numpy's `percentile`."""
+        ordered = np.sort(self._values(metric))
+        return [_quantile(ordered, percent / 100) for percent in percents]
+
+    def standard_error(self, metric: str) -> float:
+        """Standard error of the mean by batch means, which allow for requests being correlated."""
+        return batch_error(self._values(metric))
+
+    def bounds(self, metric: str, percent: float) -> tuple[float, float]:
+        """Where the percentile of all requests lies, seen from this sample; infinite where the sample does not reach.
+
+        By the share of requests above the percentile: it is counted in batches, as slow requests come in bursts, and
+        is at least as uncertain as that of independent ones. Wrong at either end once in a hundred; once in twenty
+        where bursts outlast a batch (tests/engine/scheduler/test_pilot.py).
+        """
+        values, share = self._values(metric), percent / 100
+        ordered, count = np.sort(values), len(values)
+        late = values > ordered[math.ceil(share * count) - 1]
+        error = SURE * max(batch_error(late, BATCHES), math.sqrt(share * (1 - share) / count))
+        low, high = (share - error) * count, (share + error) * count
+        return (
+            float(ordered[math.floor(low) - 1]) if low >= 1 else 0.0,
+            float(ordered[math.ceil(high) - 1]) if high <= count else math.inf,
+        )
+
+    def _values(self, metric: str) -> np.ndarray:
+        values = getattr(self, metric)
+        if len(values):
+            return values
+        return np.array([0.0 if len(self.ttft_s) else math.inf])  # one-token outputs have no TPOT
+
+
+def _quantile(ordered: np.ndarray, share: float) -> float:
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    below, above, part = float(ordered[low]), float(ordered[min(low + 1, len(ordered) - 1)]), place - low
+    if below == above:
+        return below
+    return below + (above - below) * part if part < 0.5 else above - (above - below) * (1 - part)
+
+
+def batch_error(values: np.ndarray, batches: int = 20) -> float:
+    """Standard error of the mean of correlated values, from the means of batches of them; infinite for too few."""
+    size = len(values) // batches
+    if size < 2:
+        return math.inf
+    means = values[: size * batches].reshape(batches, size).mean(axis=1)
+    return float(means.std(ddof=1) / math.sqrt(batches))
+
+
+def simulate(
+    times: StepTimes,
+    index: int,
+    scheduler: Scheduler,
+    client: Client,
+    input_tokens: Lengths,
+    output_tokens: Lengths,
+    *,
+    concurrency: int = 1,
+    cached_fraction: float = 0.0,
+    requests: int = 2000,
+    seed: int = 0,
+) -> Simulation:
+    """How does one lane serve this client? `requests` are measured (burst, static and trace set their own number).
+
+    The cached share of each prompt is not computed but attended to, and it occupies KV (prefixes are not shared).
+    """
+    costs = _costs(times, index)
+    first, last, total = _population(client, concurrency, requests)
+    if client.kind == POISSON:
+        prompt, output, between = _drawn(input_tokens, output_tokens, _spread(client), total, seed)
+        fits = prompt + output <= costs.total_blocks * costs.block_tokens
+        arrival_s = np.cumsum(between * (1 / client.rate_per_s))[fits]
+    else:
+        rng = np.random.default_rng(seed)
+        prompt, output = _lengths(client, input_tokens, output_tokens, total, rng)
+        if client.kind == STEADY and scheduler.policy != STATIC:
+            _stagger(prompt, output, concurrency, rng)
+        fits = prompt + output <= costs.total_blocks * costs.block_tokens
+        arrival_s = _arrivals(client, concurrency, fits)
+    table = _table(arrival_s, prompt[fits], output[fits], cached_fraction)
+    rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
+    totals, marks, state = run_steps(costs, rules, table, concurrency)
+    rejected = int(np.count_nonzero(~fits[first:last]))
+    return _summary(table, rules, costs, totals, marks, state, rejected, seed)
+
+
+def _table(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached_fraction: float) -> Requests:
+    """Requests of which nothing is computed yet; of each prompt at least one token is."""
+    cached = np.minimum((prompt * cached_fraction).astype(np.int64), prompt - 1)
+    counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
+    return Requests(arrival_s, prompt, output, cached, *counted, *timed)
+
+
+def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules:
+    """The scheduler and the client as scalars; the measured requests are [first, last)."""
+    return Rules(
+        policy=POLICIES.index(scheduler.policy),
+        max_batched_tokens=scheduler.max_batched_tokens,
+        max_running_requests=scheduler.max_running_requests,
+        reserve_full=scheduler.reserve_full,
+        whole_prompts=scheduler.policy == MIXED and not scheduler.chunked_prefill,
+        asynchronous=scheduler.asynchronous and scheduler.policy != STATIC,
+        closed=client.kind in (STEADY, BURST),
+        first=first,
+        last=last,
+    )
+
+
+def token_lengths(
+    lengths: Lengths, low_fraction: float, high_fraction: float, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Integer lengths >= 1: constant, uniform between two shares of the nominal, or log-normal by mean and p95."""
+    if lengths.p95_tokens > lengths.mean_tokens:
+        sigma = log_normal_sigma(lengths)
+        drawn = rng.lognormal(math.log(lengths.mean_tokens) - sigma**2 / 2, sigma, count)
+    elif low_fraction < high_fraction:
+        drawn = rng.uniform(low_fraction * lengths.mean_tokens, high_fraction * lengths.mean_tokens, count)
+    else:
+        drawn = np.full(count, lengths.mean_tokens * high_fraction)
+    return np.maximum(np.rint(drawn), 1).astype(np.int64)
+
+
+def log_normal_sigma(lengths: Lengths) -> float:
+    """Sigma of the log-normal with this mean and p95; a p95 above 3.87 means exists for none and gives the widest."""
+    ratio = max(lengths.p95_tokens / lengths.mean_tokens, 1.0)
+    return Z95 - math.sqrt(max(Z95**2 - 2 * math.log(ratio), 0.0))
+
+
+def _population(client: Client, concurrency: int, requests: int) -> tuple[int, int, int]:
+    """First and last measured request and the number sent: a warm-up before, a tail that keeps the load up after."""
+    if client.kind == STEADY:
+        return 2 * concurrency, 2 * concurrency + requests, 3 * concurrency + requests
+    if client.kind == POISSON:
+        return requests // 5, requests // 5 + requests, 2 * requests
+    count = {BURST: client.requests_per_user * concurrency, STATIC: concurrency, TRACE: len(client.arrival_s)}
+    return 0, count[client.kind], count[client.kind]
+
+
+def _spread(client: Client) -> tuple[float, float]:
+    return client.length_low_fraction, client.length_high_fraction
+
+
+@lru_cache(maxsize=4)
+def _drawn(
+    inputs: Lengths, outputs: Lengths, spread: tuple[float, float], count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lengths of Poisson requests, and the times between them in units of their mean: the same for every design."""
+    rng = np.random.default_rng(seed)
+    drawn = token_lengths(inputs, *spread, count, rng), token_lengths(outputs, *spread, count, rng)
+    return *drawn, rng.standard_exponential(count)
+
+
+def _lengths(
+    client: Client, input_tokens: Lengths, output_tokens: Lengths, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    if client.kind == TRACE:
+        return np.array(client.input_tokens, np.int64), np.array(client.output_tokens, np.int64)
+    spread = *_spread(client), count, rng
+    return token_lengths(input_tokens, *spread), token_lengths(output_tokens, *spread)
+
+
+def _arrivals(client: Client, concurrency: int, fits: np.ndarray) -> np.ndarray:
+    """Arrival times of the requests that fit; infinite until a closed loop submits them."""
+    if client.kind == TRACE:
+        return np.array(client.arrival_s, float)[fits]
+    return np.where(np.arange(fits.sum()) < concurrency, 0.0, np.inf)
+
+
+def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng: np.random.Generator) -> None:
+    """Put the first requests somewhere inside their output, so that a steady load is stationary from the start."""
+    done = (rng.permutation(concurrency) / concurrency * output[:concurrency]).astype(np.int64)
+    prompt[:concurrency] += done
+    output[:concurrency] -= done
+
+
+def _costs(times: StepTimes, index: int) -> Costs:
+    whole = {"window_tokens", "graph_max_tokens", "tile_tokens", "block_tokens"}
+
+    def value(name: str) -> Any:
+        if name == "total_blocks":
+            return int(times.kv_capacity_tokens[index]) // int(times.block_tokens[index])
+        if name == "grid_tokens":
+            return np.ascontiguousarray(times.grid_tokens, float)
+        row = getattr(times, name)[index]
+        if name == "linear_s":
+            return np.ascontiguousarray(row, float)
+        return int(min(row, 2**60)) if name in whole else float(row)
+
+    return Costs(*(value(name) for name in Costs._fields))
+
+
+def _summary(
+    table: Requests,
+    rules: Rules,
+    costs: Costs,
+    totals: np.ndarray,
+    marks: np.ndarray,
+    state: np.ndarray,
+    rejected: int,
+    seed: int,
+) -> Simulation:
+    arrival_s, prompt, output, first_token_s, finish_s = (
+        getattr(table, name)[rules.first : rules.last]
+        for name in ("arrival_s", "prompt", "output", "first_token_s", "finish_s")
+    )
+    ttft_s, e2e_s, several = first_token_s - arrival_s, finish_s - arrival_s, output > 1
+    window = marks[1] - marks[0]
+    rate = window / window[CLOCK_S] if window[CLOCK_S] > 0 else np.zeros(len(totals))
+    mean = totals / totals[CLOCK_S] if totals[CLOCK_S] > 0 else np.zeros(len(totals))
+    return Simulation(
+        ttft_s=ttft_s,
+        tpot_s=(e2e_s - ttft_s)[several] / (output[several] - 1),
+        e2e_s=e2e_s,
+        input_tokens=prompt,
+        output_tokens=output,
+        output_tokens_per_s=float(rate[OUT_TOKENS]),
+        total_tokens_per_s=float(rate[OUT_TOKENS] + rate[IN_TOKENS]),
+        requests_per_s=float(rate[FINISHED]),
+        steps=int(totals[STEPS]),
+        preemptions=int(state[PREEMPTIONS]),
+        rejected_requests=rejected,
+        running_requests_mean=float(mean[RUNNING_S]),
+        kv_used_max_tokens=int(costs.total_blocks - state[FREE_MIN]) * costs.block_tokens,
+        busy_fraction=float(mean[BUSY_S]),
+        duration_s=float(totals[CLOCK_S]),
+        seed=seed,
+    )

@@ -1,0 +1,227 @@
+"""Which candidates are simulated, in what order, and which of them win under the planner's objective."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.engine.search.declared_scores import Declared, weights_of
+from advisor.engine.search.simulated import Scored, Trial, Trials
+from advisor.engine.search.table import UNSERVED, Array, Table, affordable, estimated_excess, meets
+from advisor.engine.spec import Workload
+from advisor.engine.step import EMBEDDING, Lane
+
+SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
+# a chip's designs are its best within each slack, of so many kinds (chips of a replica, framework): estimates of a
+# p95 are rough
+KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
+SAFE = 0.75  # an estimate this far within its limits mostly holds: the best of every size of replica is tried last
+SAME_SPEED = 1.03  # TPOTs this close are a tie under `latency`
+SHOWN = 10  # accelerators that are ranked
+UNKNOWN_WATTS = 1e12  # under `energy` and `carbon`: behind every published power, by price among themselves
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """The least of each figure among the feasible candidates: what `balanced` measures against."""
+
+    usd_per_hour: float = 1.0
+    tpot_s: float = 1.0
+    watts: float = 1.0
+    unknown_watts: float = 1.0  # what a power that nobody publishes counts as
+    declared: Declared | None = None  # ecosystem, team, lead time, lock-in and risk; None: nothing is compared
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """What an objective looks at, of one deployment or of a table of them."""
+
+    usd_per_hour: Array
+    tpot_p95_s: Array  # of an embedding: its latency
+    watts: Array
+    kgco2e_per_kwh: Array
+    capacity_requests_per_s: Array
+    chips: Array
+    lacking: Array | float = 0.0  # of its scores, weighted
+
+
+def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
+    """Lower is better; cost breaks ties.
+
+    Balanced: cost, TPOT and power against the least there is, and what the scores lack, each by its weight. An unknown
+    power counts as the middle chip's there, and widens the risk.
+    """
+    tie = 1e-9 * f.usd_per_hour
+    known = np.isfinite(f.watts)
+    watts = np.where(known, f.watts, UNKNOWN_WATTS)
+    grid = np.where(np.isfinite(f.kgco2e_per_kwh), f.kgco2e_per_kwh, 1.0)
+    if workload.objective == "latency":
+        # within SAME_SPEED nobody notices: then the cheaper one
+        return np.asarray(np.floor(np.log(np.maximum(f.tpot_p95_s, 1e-9)) / math.log(SAME_SPEED)) + tie)
+    if workload.objective == "throughput":
+        return np.asarray(-f.capacity_requests_per_s / f.chips + tie)
+    if workload.objective in ("energy", "carbon"):
+        return np.asarray(watts * (grid if workload.objective == "carbon" else 1.0) * (1.0 + tie))
+    if workload.objective == "balanced":
+        w = weights_of(workload)
+        cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s
+        drawn = np.where(known, f.watts, scale.unknown_watts) / scale.watts
+        figures = w["cost"] * cost + w["latency"] * speed + w["energy"] * drawn
+        return np.asarray(figures + f.lacking + tie)
+    if workload.objective == "simplicity":
+        return np.asarray(f.chips + 1e-6 * f.usd_per_hour * (1 + 1e-3 * f.tpot_p95_s))
+    # designs on one bought host cost the same: the quicker one, then the one with room
+    return np.asarray(f.usd_per_hour * (1 + 1e-6 * f.tpot_p95_s))
+
+
+def weighed(workload: Workload, scale: Scale) -> Declared | None:
+    """The scores, where the objective asks for them."""
+    return scale.declared if workload.objective == "balanced" else None
+
+
+def scale_of(workload: Workload, table: Table, declared: Declared | None = None) -> Scale:
+    ok = meets(workload, table)
+    if not ok.any():
+        return Scale(declared=declared)
+    least_watts, middle_watts = draws(table, ok)
+    return Scale(
+        usd_per_hour=float(table.usd_per_hour[ok].min()),
+        tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[ok].min()),
+        watts=least_watts,
+        unknown_watts=middle_watts,
+        declared=declared,
+    )
+
+
+def draws(table: Table, ok: Array) -> tuple[float, float]:
+    """(the least power of feasible candidates, that of the middle chip at its own least), W; 1 and 1: none known."""
+    each = np.where(ok & np.isfinite(table.watts), table.watts, np.inf).min(axis=1)
+    least = {slug: float(each[own].min()) for slug, own in rows_by_chip(table).items()}
+    known = sorted(watts for watts in least.values() if math.isfinite(watts))
+    return (known[0], float(np.median(known))) if known else (1.0, 1.0)
+
+
+def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
+    """The objective of every candidate by its estimates."""
+    replicas = table.replicas + workload.slo.spares(table.replicas)
+    known = weighed(workload, scale)
+    figures = Figures(
+        usd_per_hour=table.usd_per_hour,
+        tpot_p95_s=table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s,
+        watts=table.watts,
+        kgco2e_per_kwh=table.kgco2e_per_kwh,
+        capacity_requests_per_s=table.capacity_requests_per_s * replicas,
+        chips=table.chips * replicas,
+        lacking=known.table_lacking(table.wanted, table.offer) if known else 0.0,
+    )
+    return objective(workload, scale, figures)
+
+
+def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
+    """The objective of a simulated deployment."""
+    known = weighed(workload, scale)
+    figures = Figures(
+        usd_per_hour=np.array(s.usd_per_hour),
+        tpot_p95_s=np.array(s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s),
+        watts=np.array(s.watts),
+        kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
+        capacity_requests_per_s=np.array(s.capacity_requests_per_s),
+        chips=np.array(float(s.chips)),
+        lacking=known.lacking(s.lane, s.offer) if known else 0.0,
+    )
+    return float(objective(workload, scale, figures))
+
+
+def rows_by_chip(table: Table) -> dict[str, Array]:
+    rows: dict[str, list[int]] = defaultdict(list)
+    for i, w in enumerate(table.wanted):
+        rows[w.choice.accelerator.slug].append(i)
+    return {slug: np.array(own) for slug, own in rows.items()}
+
+
+def designs(workload: Workload, table: Table, own: Array, score: Array) -> list[tuple[int, int]]:
+    """Candidates of one chip worth a simulation, best first: of each kind the best within each slack, and the quickest.
+
+    The quickest (least TTFT x TPOT) is dear and seldom reached; it is the last word on what the chip can do, and as
+    it does not depend on the limits, asking again with the limits that it reached comes to it again.
+    """
+    excess, pay = estimated_excess(workload, table)[own], affordable(workload, table)[own]
+    pay &= table.replicas[own] < UNSERVED
+    found: set[tuple[int, int]] = set()
+    for slack, kinds in KINDS_BY_SLACK.items():
+        found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
+    found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
+    quickness = np.where(np.isfinite(excess), table.ttft_p95_s[own] * table.tpot_p95_s[own], np.inf)
+    found |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
+    return sorted(found, key=lambda cell: (float(score[cell]), cell))
+
+
+def _best_of_kinds(
+    table: Table, own: Array, score: Array, allowed: Array, kinds: int, by_size: bool = False
+) -> Iterator[tuple[int, int]]:
+    """The best of so many kinds; of each size of replica, whatever the framework, when `by_size`."""
+    i, j = np.nonzero(allowed)
+    seen: set[tuple[float, str]] = set()
+    for k in np.argsort(score[i, j], kind="stable"):
+        row, column = int(own[i[k]]), int(j[k])
+        kind = (float(table.chips[row, 0]), "" if by_size else table.wanted[row].framework.slug)
+        if kind not in seen:
+            seen.add(kind)
+            yield row, column
+            if len(seen) >= kinds:
+                return
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What the simulation left of one chip's designs."""
+
+    best: Scored | None  # meets every limit
+    nearest: Trial | None  # else: the design that misses by least
+
+
+def best_of_chip(workload: Workload, trials: Trials, own: Array, score: Array, scale: Scale) -> Found:
+    """The best design that holds in simulation; later ones are tried only while their estimate promises more.
+
+    Where none holds, the nearest is simulated in full: a pilot of few requests may have been unlucky.
+    """
+    best: Scored | None = None
+    nearest: Trial | None = None
+    for row, column in designs(workload, trials.table, own, score):
+        if best is not None and float(score[row, column]) >= final_score(workload, best, scale):
+            break
+        trial = trials.fewest(workload, row, column)
+        if nearest is None or trial.excess_fraction < nearest.excess_fraction:
+            nearest = trial
+        best = _better(workload, trials, trial, best, scale)
+    if best is None and nearest is not None and nearest.pilot:
+        nearest = trials.in_full(workload, nearest.design)
+        best = _better(workload, trials, nearest, best, scale)
+    return Found(best=best, nearest=nearest)
+
+
+def _better(workload: Workload, trials: Trials, trial: Trial, best: Scored | None, scale: Scale) -> Scored | None:
+    """The trial, if it holds all limits and beats the best so far."""
+    if trial.excess_fraction > 1:
+        return best
+    scored = trials.scored(workload, trial)
+    if not scored.meets_slo:
+        return best
+    if best is None or final_score(workload, scored, scale) < final_score(workload, best, scale):
+        return scored
+    return best
+
+
+def describe(lane: Lane) -> str:
+    c = lane.choice
+    sizes = [f"TP{c.tp}"] + [f"{k}{n}" for k, n in (("PP", c.pp), ("EP", c.ep), ("DP", c.dp)) if n > 1]
+    return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}"
+
+
+def promise(score: Array, allowed: Array, own: Array) -> float:
+    """The best that a chip's estimates promise; infinite: nothing."""
+    return float(np.min(np.where(allowed[own], score[own], np.inf)))

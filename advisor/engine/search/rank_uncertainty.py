@@ -1,0 +1,104 @@
+"""How sure an order is: drawn from the intervals of performance and price, with what two options share drawn once.
+
+Options on the same chip share its performance, and options that buy or rent the same chip the same way share its
+price. What the intervals of different chips share is not known: they are drawn apart, which moves a probability
+towards one half.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.engine.scheduler import SEED
+from advisor.engine.search.objective import Figures, Scale, objective, weighed
+from advisor.engine.search.simulated import Scored, excess, resized_usd_per_hour
+from advisor.engine.spec import BATCH, Workload
+from advisor.engine.step import EMBEDDING, Z95
+
+Array = np.ndarray
+DRAWS = 4096
+Ratios = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spread:
+    """90 % factors (low, high) on one option's figures."""
+
+    throughput_fraction: Ratios
+    latency_fraction: Ratios
+    price_fraction: Ratios
+
+
+def log_normal(ratios: Ratios, z: Array) -> Array:
+    """Factors whose 5 % and 95 % quantiles are these, at standard normal z."""
+    low, high = (math.log(max(r, 1e-9)) for r in ratios)
+    return np.exp((low + high) / 2 + (high - low) / (2 * Z95) * z)
+
+
+def scores(workload: Workload, scale: Scale, options: Sequence[Scored], spreads: Sequence[Spread]) -> Array:
+    """The objective of each option in each draw, shape (options, draws)."""
+    normal = _normals(options)
+    found = []
+    for s, spread in zip(options, spreads, strict=True):
+        chip = s.lane.choice.accelerator.slug
+        z = normal[f"performance of {chip}"]
+        speed = log_normal(spread.throughput_fraction, z)
+        price = log_normal(spread.price_fraction, normal[f"price of {chip} {s.offer.acquisition}"])
+        found.append(objective(workload, scale, drawn(workload, scale, s, speed, price, spread, z)))
+    return np.array(found)
+
+
+def _normals(options: Sequence[Scored]) -> Mapping[str, Array]:
+    """Standard normal draws of each cause, from the causes' names alone in their order."""
+    chips = sorted({s.lane.choice.accelerator.slug for s in options})
+    names = [f"performance of {c}" for c in chips] + [f"price of {c} {way}" for c in chips for way in ("own", "rent")]
+    drawn = np.random.default_rng(SEED).standard_normal((len(names), DRAWS))
+    return dict(zip(names, drawn, strict=True))
+
+
+def drawn(workload: Workload, scale: Scale, s: Scored, speed: Array, price: Array, spread: Spread, z: Array) -> Figures:
+    """An option's figures when its chips do `speed` times what was estimated: the same service on other replicas."""
+    share = 1 / speed if workload.kind == BATCH else resized(workload, s, speed)
+    latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
+    known = weighed(workload, scale)
+    return Figures(
+        usd_per_hour=resized_usd_per_hour(workload, s, share * s.replicas, share) * price,
+        tpot_p95_s=latency_s * log_normal(spread.latency_fraction, -z),
+        watts=s.watts * share,
+        kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
+        capacity_requests_per_s=s.capacity_requests_per_s * speed * share,
+        chips=s.chips * share,
+        lacking=known.lacking(s.lane, s.offer) if known else 0.0,
+    )
+
+
+def growth(workload: Workload, s: Scored, speed: Array) -> Array:
+    """Carrying replicas, not yet whole, over today's when each does `speed` times what was estimated.
+
+    A slower one is enough as long as its latencies and its capacity leave room: latencies go as one over the speed.
+    """
+    carrying = (s.replicas - s.spare_replicas) / s.replicas
+    full = workload.requests_per_s_peak / (s.capacity_requests_per_s * carrying)
+    used = min(max(excess(workload, s.verified), full), 1.0)
+    return np.where(speed > 1, 1 / speed, np.maximum(used / speed, 1.0))
+
+
+def resized(workload: Workload, s: Scored, speed: Array) -> Array:
+    """Replicas that the same service then takes, whole ones and the spares, over those that it has."""
+    carrying = s.replicas - s.spare_replicas
+    return (np.ceil(carrying * growth(workload, s, speed) - 1e-9) + s.spare_replicas) / s.replicas
+
+
+def beats(found: Array) -> Array:
+    """[i, j]: probability that option i is better than option j; a tie counts half."""
+    better = found[:, None, :] < found[None, :, :]
+    equal = found[:, None, :] == found[None, :, :]
+    return np.asarray(better.mean(axis=2) + equal.mean(axis=2) / 2)
+
+
+def first(found: Array) -> Array:
+    """Probability of each option to be the best of all."""
+    least = found == found.min(axis=0)
+    return np.asarray((least / least.sum(axis=0)).mean(axis=1))

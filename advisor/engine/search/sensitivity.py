@@ -1,0 +1,295 @@
+"""Which assumption would change the winner, and at which value.
+
+The contenders are the ranked deployments, each with its own layout and price. Under another load or other requests the
+closed forms say how many replicas each would need, and who then seems to win is simulated before it is believed.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.scheduler import REQUESTS, open_loop, scheduler_of, shares_prefixes, verify
+from advisor.engine.search.objective import Figures, Scale, objective, weighed
+from advisor.engine.search.rank_uncertainty import growth
+from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
+from advisor.engine.search.table import UNSERVED, Table, demand_of, latency_excess, served
+from advisor.engine.search.views import PRICED
+from advisor.engine.spec import Lengths, Workload
+from advisor.engine.step import EMBEDDING, Lane, StepTimes, take
+
+Array = np.ndarray
+STEPS = 2  # looked at on each side, evenly in the logarithm (or in the value), before the place is narrowed down
+HALVINGS = 5
+
+TRIES = 12  # replicas added or taken before the closest is believed
+FAR = 2.0  # times the range of price and performance: further off nothing is looked for
+MOST_HIT_FRACTION = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """The contenders under one value: what each costs and how good it is; lower is better."""
+
+    usd_per_hour: Array
+    score: Array
+
+    @property
+    def winner(self) -> int:
+        return int(np.argmin(self.score))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """One assumption: the winner's bill over its range, and the nearest value at which another wins."""
+
+    name: str
+    unit: str
+    value: float  # today
+    low: float  # of the range that the bar is drawn over
+    high: float
+    low_usd_per_month: float  # of today's winner at `low`
+    high_usd_per_month: float
+    at: float | None  # the nearest value at which another wins; None: at none that is looked at
+    winner_after: int | None  # its place among the contenders
+
+
+Under = Callable[[float], State]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """The lanes of the contenders, and how far beyond its limits each estimate is allowed to be."""
+
+    lanes: tuple[Lane, ...]
+    times: StepTimes
+    allowed_fraction: Array
+    replicas: Array  # that carry today's peak
+
+
+def field_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Field:
+    """An estimate may miss a limit by as much as that of the deployment which held in simulation does."""
+    assert table.built is not None
+    rows = np.array([s.row_index for s in ranked])
+    carrying = np.array([[s.replicas - s.spare_replicas] for s in ranked])
+    own = np.argmin(np.abs(table.replicas[rows] - carrying), axis=1)
+    late = latency_excess(workload, table.ttft_p95_s[rows, own], table.tpot_p95_s[rows, own])
+    return Field(
+        lanes=tuple(table.wanted[row] for row in rows),
+        times=take(table.built.times, rows),
+        allowed_fraction=np.where(np.isfinite(late), np.maximum(late, 1.0), 1.0),
+        replicas=carrying[:, 0].astype(float),
+    )
+
+
+def state(
+    workload: Workload, scale: Scale, ranked: Sequence[Scored], share: Array, latency: Array, price: Array
+) -> State:
+    """The contenders with `share` of their carrying replicas, `latency` and `price` times what they are."""
+    found = []
+    for s, grown, slower, dearer in zip(ranked, share, latency, price, strict=True):
+        known = weighed(workload, scale)
+        replicas = math.ceil((s.replicas - s.spare_replicas) * grown - 1e-9) + s.spare_replicas
+        latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
+        found.append(
+            Figures(
+                usd_per_hour=np.array(float(resized_usd_per_hour(workload, s, replicas, grown)) * dearer),
+                tpot_p95_s=np.array(latency_s * slower),
+                watts=np.array(s.watts * replicas / s.replicas),
+                kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
+                capacity_requests_per_s=np.array(s.capacity_requests_per_s * replicas / s.replicas),
+                chips=np.array(float(replicas * s.chips / s.replicas)),
+                lacking=known.lacking(s.lane, s.offer) if known else 0.0,
+            )
+        )
+    usd = np.array([float(f.usd_per_hour) for f in found])
+    return State(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in found]))
+
+
+def settled(
+    workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], share: Array, latency: Array
+) -> State:
+    """The state in which today's winner has the fewest replicas that hold, and who beats it holds in simulation."""
+    carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
+    replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVED)
+    if workload.objective in PRICED:
+        replicas[0] = fewest(workload, table, ranked[0], replicas[0])
+    known = {0}
+    while True:
+        found = state(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
+        first = found.winner
+        if first in known:
+            return found
+        most = replicas[first] + TRIES
+        while replicas[first] < most and not holds(workload, table, ranked[first], replicas[first]):
+            replicas[first] += 1
+            if state(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked))).winner != first:
+                break
+        else:
+            known.add(first)
+
+
+def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
+    """Carrying replicas of a deployment that hold, looked for around an estimate of them."""
+    if replicas >= UNSERVED:
+        return replicas
+    good = holds(workload, table, s, replicas)
+    for _ in range(TRIES):
+        if good and (replicas == 1 or not holds(workload, table, s, replicas - 1)):
+            break
+        replicas += -1 if good else 1
+        good = good or holds(workload, table, s, replicas)
+    return replicas
+
+
+def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
+    """Whether this many replicas of a deployment keep every limit in simulation; a pilot is enough where it is sure."""
+    assert table.built is not None
+    rate = workload.requests_per_s_peak / (replicas * s.lane.choice.lanes)
+    for requests in (PILOT_REQUESTS, REQUESTS):
+        seen = verify(workload, table.built.times, s.row_index, s.lane, rate, requests)
+        low, high = excess_bounds(workload, seen)
+        if low > 1 or high <= 1:
+            break
+    return excess(workload, seen) <= 1
+
+
+def needed(workload: Workload, field: Field) -> tuple[Array, Array]:
+    """(carrying replicas by estimate; infinite: none would hold, TPOT p95) of each contender.
+
+    The fewest that hold where the price counts; else as many as there are today at least, for they make the speed.
+    """
+    _, _, replicas, ttft, tpot, _ = served(workload, field.lanes, field.times)
+    good = (latency_excess(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (replicas < UNSERVED)
+    best = np.argmin(np.where(good, replicas + 1e-6 * tpot, np.inf), axis=1)
+    rows = np.arange(len(best))
+    least = np.where(good[rows, best], replicas[rows, best], np.inf)
+    if workload.objective in PRICED or workload.kind == EMBEDDING:
+        return least, np.maximum(tpot[rows, best], 1e-9)
+    kept = np.maximum(least, field.replicas)
+    return kept, np.array([_tpot_s(workload, field, i, float(n)) for i, n in enumerate(kept)])
+
+
+def _tpot_s(workload: Workload, field: Field, i: int, replicas: float) -> float:
+    """p95 by estimate of one contender on so many replicas; any where none would hold."""
+    if math.isinf(replicas):
+        return 1.0
+    lane = field.lanes[i]
+    rate = np.array([workload.requests_per_s_peak / (replicas * lane.choice.lanes)])
+    demand = demand_of(workload)
+    if not shares_prefixes(lane.framework):
+        demand = replace(demand, cached_fraction=0.0)
+    loaded = open_loop(take(field.times, np.array([i])), rate, demand, scheduler_of(lane))
+    return float(loaded.tpot_p95_estimate_s[0])
+
+
+def nearest_change(under: Under, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
+    """(value, winner) where the first of the ranked is first beaten on the way to either end, the nearer one."""
+    found = []
+    for end in ends:
+        path = np.linspace(value, end, STEPS + 1) if even else np.geomspace(value, end, STEPS + 1)
+        inside = value
+        for far in path[1:].tolist():
+            if far != value and under(far).winner:
+                found.append(_narrowed(under, inside, far))
+                break
+            inside = far
+    return min(found, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
+
+
+def _narrowed(under: Under, inside: float, outside: float) -> tuple[float, int]:
+    for _ in range(HALVINGS):
+        middle = (inside + outside) / 2
+        if under(middle).winner:
+            outside = middle
+        else:
+            inside = middle
+    return outside, under(outside).winner
+
+
+def bar(
+    name: str, unit: str, asked: Under, value: float, ends: tuple[float, float], even: bool = False, reach: float = 1.0
+) -> Bar:
+    """One assumption between its ends; the winner is looked for `reach` times as far."""
+    under = cache(asked)
+    found = nearest_change(under, value, (ends[0] / reach, ends[1] * reach), even)
+    low, high = (float(under(end).usd_per_hour[0]) * HOURS_PER_MONTH for end in ends)
+    return Bar(
+        name=name,
+        unit=unit,
+        value=value,
+        low=ends[0],
+        high=ends[1],
+        low_usd_per_month=low,
+        high_usd_per_month=high,
+        at=found[0] if found else None,
+        winner_after=found[1] if found else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranges:
+    """How far each assumption may be off, as factors (low, high) on today's value."""
+
+    price_fraction: tuple[float, float]
+    performance_fraction: tuple[float, float]
+    load_fraction: tuple[float, float]
+    output_fraction: tuple[float, float] = (0.5, 2.0)  # what if: nobody has said
+
+
+def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], ranges: Ranges) -> list[Bar]:
+    """Price and performance of the winner's chip, load, output length and prefix hits; the widest bar first.
+
+    Users ask at the pace of what answers them and a trace is as it was recorded: of these only the first two.
+    """
+    if len(ranked) < 2:
+        return []
+    field, ones, chip = field_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
+    mine = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
+    home, home_s = needed(workload, field)
+
+    def dearer(x: float) -> State:
+        return state(workload, scale, ranked, ones, ones, np.where(mine, x, 1.0))
+
+    def quicker(x: float) -> State:
+        grown = [float(growth(workload, s, np.array(x))) if own else 1.0 for s, own in zip(ranked, mine, strict=True)]
+        return state(workload, scale, ranked, np.array(grown), np.where(mine, 1 / x, 1.0), ones)
+
+    def asked(changed: Workload) -> State:
+        now, now_s = needed(changed, field)
+        share = np.where(np.isfinite(now), now / np.where(np.isfinite(home), home, now), UNSERVED)
+        return settled(changed, scale, table, ranked, share, now_s / home_s)
+
+    bars = [
+        bar(f"price of {chip.name}", "times today's", dearer, 1.0, ranges.price_fraction, reach=FAR),
+        bar(f"performance of {chip.name}", "times the estimate", quicker, 1.0, ranges.performance_fraction, reach=FAR),
+    ]
+    if workload.users is None and workload.trace is None:
+        load = lambda x: asked(_loaded(workload, x))  # noqa: E731
+        bars.append(bar("load", "times the requests/s", load, 1.0, ranges.load_fraction))
+    if workload.users is None and workload.trace is None and workload.kind != EMBEDDING:
+        mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
+        span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
+        bars.append(bar("output length", "tokens", lambda x: asked(_longer(workload, x)), mean, span))
+        span = (0.0, min(max(2 * hits, 0.5), MOST_HIT_FRACTION))
+        hit = lambda x: asked(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
+        bars.append(bar("prefix cache hit rate", "of the prompt", hit, hits, span, even=True))
+    return sorted(bars, key=lambda b: -abs(b.high_usd_per_month - b.low_usd_per_month))
+
+
+def _loaded(workload: Workload, times: float) -> Workload:
+    return replace(
+        workload,
+        requests_per_s_mean=workload.requests_per_s_mean * times,
+        requests_per_s_peak=workload.requests_per_s_peak * times,
+    )
+
+
+def _longer(workload: Workload, mean_tokens: float) -> Workload:
+    """Outputs of another mean, spread the same way."""
+    output = workload.output_tokens
+    p95_tokens = output.p95_tokens * mean_tokens / output.mean_tokens
+    return replace(workload, output_tokens=Lengths(mean_tokens=mean_tokens, p95_tokens=p95_tokens))

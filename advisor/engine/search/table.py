@@ -1,0 +1,458 @@
+"""Every candidate at once, as arrays: memory, latency, capacity, power and the price of its best offer."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from advisor.engine.cost import (
+    HOURS_PER_MONTH,
+    Amount,
+    Assumptions,
+    hour_usd,
+    licence_usd_per_hour,
+    total_usd_per_hour,
+    watts_per_chip,
+)
+from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes
+from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed
+from advisor.engine.spec import BATCH, OWNED, Accelerator, Offer, Users, Workload
+from advisor.engine.step import (
+    EMBEDDING,
+    Demand,
+    Lane,
+    Lanes,
+    Memory,
+    Scheduler,
+    StepTimes,
+    batch_capacity_requests_per_s,
+    batch_latency_p95_s,
+    fitting,
+    take,
+)
+
+Array = np.ndarray
+HEADROOM_FRACTION = 0.85  # of a lane's capacity: above it queues, not steps, decide latency
+UNSERVED = 1e9  # replicas of a lane that serves nothing
+BY_THE_HOUR = ("on_demand", "spot")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shortfall:
+    """The lane of a chip that comes nearest to fitting; bytes per chip."""
+
+    lane: Lane
+    needed_bytes: float
+    usable_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """The candidates that fit as arrays of shape (lanes, concurrency), each with its best offer."""
+
+    wanted: tuple[Lane, ...]
+    built: Lanes | None  # None: nothing fits
+    chips: Array  # of one replica, shape (lanes, 1)
+    replicas: Array  # that carry the peak; spares not included
+    peak_requests_per_s: Array  # the workload's, or what its users then ask
+    paid_fraction: Array  # of the hours of a week, of the instances for the peak
+    capacity_requests_per_s: Array  # of one replica
+    busy_tpot_s: Array  # mean, with every seat taken
+    ttft_p95_s: Array  # planning estimates
+    tpot_p95_s: Array
+    usd_per_hour: Array  # spares included
+    offer: Array  # its index
+    watts: Array
+    full_watts: Array
+    kgco2e_per_kwh: Array  # where the offer is
+    evaluated: int
+    pruned: int
+    shortfalls: Mapping[str, Shortfall]  # chips on which nothing fits
+
+
+def demand_of(workload: Workload) -> Demand:
+    return Demand(
+        input_tokens=workload.input_tokens.mean_tokens,
+        output_tokens=workload.output_tokens.mean_tokens,
+        input_cv2=log_normal_cv2(workload.input_tokens),
+        output_cv2=log_normal_cv2(workload.output_tokens),
+        cached_fraction=workload.prefix_cache_hit_fraction,
+    )
+
+
+def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Table:
+    """Memory, latency, capacity and price of every lane at every concurrency; those that do not fit are pruned."""
+    room, kept, built = fitting(catalog.model, wanted)
+    chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
+    capacity, busy_tpot, replicas, ttft, tpot, peak = served(workload, kept, built.times if built else None)
+    total = replicas + workload.slo.spares(replicas)
+    load = _load(workload, peak, capacity * total)
+    usd, offer, share, priced = best_offers(workload, catalog, kept, replicas, load)
+    grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
+    return Table(
+        wanted=tuple(kept),
+        built=built,
+        chips=chips,
+        replicas=replicas,
+        peak_requests_per_s=peak,
+        paid_fraction=share,
+        capacity_requests_per_s=capacity,
+        busy_tpot_s=busy_tpot,
+        ttft_p95_s=ttft,
+        tpot_p95_s=tpot,
+        usd_per_hour=usd,
+        offer=offer,
+        watts=_watts(
+            catalog, kept, offer, chips * total * share, load / share, least_power_fraction(catalog.assumptions)
+        ),
+        full_watts=_watts(catalog, kept, offer, chips * total, np.ones(1)),
+        kgco2e_per_kwh=grid[offer],
+        evaluated=priced * len(CONCURRENCY),
+        pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
+        shortfalls=_shortfalls(wanted, room),
+    )
+
+
+def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
+    """The same candidates, each with the offer that this objective takes."""
+    total = table.replicas + workload.slo.spares(table.replicas)
+    load = _load(workload, table.peak_requests_per_s, table.capacity_requests_per_s * total)
+    usd, offer, share, _ = best_offers(workload, catalog, table.wanted, table.replicas, load)
+    grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
+    least, chips = least_power_fraction(catalog.assumptions), table.chips * total
+    return replace(
+        table,
+        usd_per_hour=usd,
+        paid_fraction=share,
+        offer=offer,
+        watts=_watts(catalog, table.wanted, offer, chips * share, load / share, least),
+        full_watts=_watts(catalog, table.wanted, offer, chips, np.ones(1)),
+        kgco2e_per_kwh=grid[offer],
+    )
+
+
+def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
+    """(requests/s of one full replica, its TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak), each by lane and
+    concurrency. Of users the peak is what they ask while every seat is taken (Little), then at the latency estimated.
+    """
+    shape = (len(kept), len(CONCURRENCY))
+    peak = np.full(shape, workload.requests_per_s_peak)
+    capacity, replicas = np.zeros(shape), np.ones(shape)
+    ttft, tpot, busy_tpot = np.full(shape, np.inf), np.full(shape, np.inf), np.full(shape, np.inf)
+    parallel = np.array([w.choice.lanes for w in kept], dtype=float)[:, None]
+    for (scheduler, shares), rows in _by_scheduler(kept).items():
+        assert step_times is not None
+        demand = demand_of(workload) if shares else replace(demand_of(workload), cached_fraction=0.0)
+        times = take(step_times, rows)
+        seats = np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0)
+        if workload.kind == EMBEDDING:
+            capacity[rows] = batch_capacity_requests_per_s(times, seats, demand, scheduler) * parallel[rows]
+        else:
+            busy = closed_loop(times, seats, demand, scheduler)
+            capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
+        if workload.users:
+            peak[rows] = _asked(workload.users, _ratio(seats * parallel[rows], capacity[rows]), peak[rows])
+        each = take(step_times, np.repeat(rows, shape[1]))
+        for last in (False, True) if workload.users else (True,):
+            n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
+            replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
+            rate = peak[rows] / replicas[rows] / parallel[rows]
+            if workload.kind == EMBEDDING:
+                latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
+                ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
+                continue
+            loaded = open_loop(each, rate.ravel(), demand, scheduler)
+            if workload.users and not last:
+                e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
+                peak[rows] = _asked(workload.users, e2e_s.reshape(rate.shape), peak[rows])
+            ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
+            tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
+    return capacity, busy_tpot, replicas, ttft, tpot, peak
+
+
+def _ratio(over: Array, under: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(over / under)
+
+
+def _asked(users: Users, e2e_s: Array, before: Array) -> Array:
+    """Requests/s of the users at this mean latency; as `before` where nothing is served in time."""
+    return np.where(np.isfinite(e2e_s), users.active_requests / (users.think_s + e2e_s), before)
+
+
+def _load(workload: Workload, peak: Array, capacity: Array) -> Array:
+    return _ratio(peak * (workload.requests_per_s_mean / workload.requests_per_s_peak), capacity)
+
+
+def week_share(workload: Workload, carrying: Array, instances: Callable[[Array], Array]) -> Array:
+    """Paid hours of the instances for the peak as a share of all, when each hour has what it needs and no more.
+
+    What an hour needs more than the one before is started in time, and paid while it starts.
+    """
+    counts, place = np.unique(carrying, return_inverse=True)
+    levels, hours, before, after, times = _steps(workload.week)
+    needed = np.where(levels > 0, np.maximum(np.ceil(counts[:, None] * levels - 1e-9), 1.0), 0.0)
+    held = instances(needed + np.where(needed > 0, workload.slo.spares(needed), 0.0))
+    started = np.maximum(held[:, after] - held[:, before], 0.0) @ times
+    paid = (held @ hours + started * workload.cold_start_s / 3600.0) / (held.max(axis=1) * hours.sum())
+    return np.asarray(np.minimum(paid, 1.0)[place].reshape(carrying.shape))
+
+
+@lru_cache(maxsize=8)
+def _steps(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
+    """Levels of a week, hours at each, and how often one level follows another."""
+    levels, place = np.unique(np.array(week), return_inverse=True)
+    pairs, times = np.unique(np.stack([place, np.roll(place, -1)]), axis=1, return_counts=True)
+    return levels, np.bincount(place).astype(float), pairs[0], pairs[1], times.astype(float)
+
+
+def started_fraction(workload: Workload) -> float:
+    """Of the hours between the runs of a batch: those in which its instances start, paid and not yet serving."""
+    if workload.deadline_s is None:
+        return 0.0
+    every_s = workload.deadline_s * workload.requests_per_s_peak / workload.requests_per_s_mean
+    return workload.cold_start_s / every_s
+
+
+def run_fraction(workload: Workload, o: Offer, load: Amount) -> Amount:
+    """Of all hours: those that a batch pays what is rented by the hour, at this load and with its starts; else all."""
+    if workload.kind != BATCH or o.term not in BY_THE_HOUR:
+        return 1.0
+    return np.minimum(load + started_fraction(workload), 1.0)
+
+
+def paid_fraction(workload: Workload, o: Offer, carrying: Array, replica_chips: int, stages: int) -> Array:
+    """Of the hours of a week, of the instances for the peak: less than 1 where quiet hours give some back."""
+    if not scales(workload, o):
+        return np.ones(np.shape(carrying))
+    needs = partial(instances_needed, replica_chips=replica_chips, offer_chips=o.accelerators, stages=stages)
+    return week_share(workload, carrying, needs)
+
+
+def scales(workload: Workload, o: Offer) -> bool:
+    """Whether instances are given back in quiet hours: where the load has such and the bill goes by the hour."""
+    return bool(workload.week) and workload.kind != BATCH and o.term in BY_THE_HOUR
+
+
+def _watts(
+    catalog: Catalog, kept: Sequence[Lane], offer: Array, chips: Array, busy_fraction: Array, full: float = 1.0
+) -> Array:
+    """Draw of all replicas at this load, in the hosts and the building of the offer at this index."""
+    host = np.array([host_watts(o, catalog) for o in catalog.offers] + [math.nan])[offer]
+    pue = np.array([o.pue for o in catalog.offers] + [math.nan])[offer]
+    tdp = np.array([w.choice.accelerator.watts for w in kept], dtype=float)[:, None]
+    idle = np.array([w.choice.accelerator.idle_watts for w in kept], dtype=float)[:, None]
+    return np.asarray(chips * watts_per_chip(tdp, idle, busy_fraction, catalog.assumptions, host, full) * pue)
+
+
+def host_watts(offer: Offer, catalog: Catalog) -> float:
+    """Each chip's share of the host, W."""
+    share = offer.host_watts_per_accelerator
+    return catalog.assumptions.host_watts_per_accelerator if share is None else share
+
+
+def _shortfalls(wanted: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
+    """Chips none of whose lanes fits, with the lane that misses by least."""
+    fitting = {w.choice.accelerator.slug for w, ok in zip(wanted, room.fits, strict=True) if ok}
+    needed = room.usable_bytes - room.kv_bytes + room.kv_bytes_per_sequence
+    least: dict[str, Shortfall] = {}
+    for i in np.argsort(needed - room.usable_bytes, kind="stable"):
+        slug = wanted[i].choice.accelerator.slug
+        if slug not in fitting and slug not in least:
+            least[slug] = Shortfall(
+                lane=wanted[i], needed_bytes=float(needed[i]), usable_bytes=float(room.usable_bytes[i])
+            )
+    return least
+
+
+def _by_scheduler(kept: Sequence[Lane]) -> dict[tuple[Scheduler, bool], Array]:
+    """Rows that one call of a closed form can take: same scheduler, and whether it shares prefixes."""
+    groups: dict[tuple[Scheduler, bool], list[int]] = defaultdict(list)
+    for i, w in enumerate(kept):
+        groups[(scheduler_of(w), shares_prefixes(w.framework))].append(i)
+    return {key: np.array(rows) for key, rows in groups.items()}
+
+
+# --- offers -----------------------------------------------------------------------------------------------------
+
+
+def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stages: int = 1) -> Array:
+    """Whole instances; a replica shares one only when it fits into it, a pipeline stage never straddles two."""
+    stage_chips = replica_chips // stages
+    if stage_chips > offer_chips:  # a slice or rack sold by the host
+        return replicas * math.ceil(stage_chips / offer_chips) * stages
+    held = offer_chips // stage_chips  # stages
+    return replicas * math.ceil(stages / held) if stages > held else np.ceil(replicas / (held // stages))
+
+
+def best_offers(
+    workload: Workload, catalog: Catalog, kept: Sequence[Lane], carrying: Array, load: Array
+) -> tuple[Array, Array, Array, int]:
+    """Per candidate the cheapest offer (under `carbon` the greenest of those within the budget): (USD per hour, its
+    index, paid share of the hours, candidates priced). `carrying`: replicas without spares.
+
+    A batch gives back what is rented without a term when it is done: it pays for its `load`, the share of time it
+    runs. A bought host pays for the power that it draws at this load.
+    """
+    replicas = carrying + workload.slo.spares(carrying)
+    usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
+    share = np.ones(replicas.shape)
+    leading = np.full(replicas.shape, np.inf)
+    offers = _offers_by_chip(workload, catalog, {w.choice.accelerator.slug for w in kept})
+    groups: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for row, w in enumerate(kept):
+        groups[(w.choice.accelerator.slug, w.choice.tp * w.choice.dp, w.choice.pp)].append(row)
+    for (slug, stage_chips, stages), members in groups.items():
+        rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
+        licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
+        shares: dict[int, Array] = {}
+        for index, o in offers[slug]:
+            if stage_chips > o.together and not _spans(accelerator, o, stage_chips):
+                continue
+            instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
+            paid = np.ones(1)
+            if scales(workload, o):
+                if o.accelerators not in shares:
+                    shares[o.accelerators] = paid_fraction(workload, o, carrying[rows], stage_chips * stages, stages)
+                paid = shares[o.accelerators]
+            busy_chips = replicas[rows] * stage_chips * stages * load[rows]
+            saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
+            runs = run_fraction(workload, o, load[rows])
+            cost = offer_usd_per_hour(o, instances, licence, paid, runs) - saved
+            first = greenness(workload, o, cost) if workload.objective == "carbon" else cost
+            better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
+            leading[rows] = np.where(better, first, leading[rows])
+            usd[rows] = np.where(better, cost, usd[rows])
+            share[rows] = np.where(better, paid, share[rows])
+            best[rows] = np.where(better, index, best[rows])
+            priced += len(rows)
+    return usd, best, share, priced
+
+
+def greenness(workload: Workload, o: Offer, cost: Array) -> Array:
+    """What an offer is chosen by under `carbon`, lower is better: its grid, and first whether it can be paid."""
+    most = workload.constraints.max_usd_per_month
+    dear = 0.0 if most is None else np.where(cost * HOURS_PER_MONTH > most, 1e6, 0.0)
+    return np.where(np.isfinite(cost), (o.kgco2e_per_kwh or 1.0) + dear, np.inf)  # unknown: as coal
+
+
+def offer_usd_per_hour(
+    o: Offer,
+    instances: Amount,
+    licence_usd_per_chip: Amount = 0.0,
+    paid_fraction: Amount = 1.0,
+    run_fraction: Amount = 1.0,
+) -> Amount:
+    """What an hour of so many instances of an offer costs at full power, their licences included.
+
+    Of instances that are there already only the running cost is paid; where no more can be bought, more are infinitely
+    dear.
+    """
+    cost = hour_usd(o.usd_per_hour, instances, paid_fraction, run_fraction)
+    cost = cost + hour_usd(o.accelerators * licence_usd_per_chip, instances, 1.0, run_fraction)
+    if o.term == OWNED:
+        return np.where(instances <= o.held_instances, cost, np.inf) if o.held_instances else cost
+    if not o.held_instances:
+        return cost
+    saved = o.usd_per_hour - total_usd_per_hour(o.held_parts)
+    return cost - hour_usd(saved, np.minimum(instances, o.held_instances))
+
+
+def power_saved(o: Offer, chip: Accelerator, a: Assumptions, instances: Array, busy_chips: Array) -> Array:
+    """USD an hour that bought instances with so many busy chips do not draw of the full power they are priced with."""
+    if o.acquisition != "own" or o.usd_per_kwh is None or math.isnan(chip.watts):
+        return np.zeros(np.shape(instances))
+    tdp, idle = np.array(chip.watts), np.array(chip.idle_watts)
+    resting = watts_per_chip(tdp, idle, np.zeros(1), a, np.zeros(1))
+    busy = watts_per_chip(tdp, idle, np.ones(1), a, np.zeros(1), least_power_fraction(a))
+    chips = instances * o.accelerators
+    drawn = resting * chips + (busy - resting) * np.minimum(busy_chips, chips)
+    return np.asarray((tdp * chips - drawn) / 1000.0 * o.pue * o.usd_per_kwh)
+
+
+def least_power_fraction(a: Assumptions) -> float:
+    """Of the power limit: the less that a phase draws. Which phase takes how long is known once it is simulated."""
+    return min(a.prefill_power_fraction, a.decode_power_fraction)
+
+
+def licence_of(catalog: Catalog, lane: Lane) -> float:
+    """Licences of one chip in an instance that runs this lane, USD an hour."""
+    return licence_usd_per_hour(catalog.licences, lane.choice.accelerator.vendor, lane.framework.slug)
+
+
+def _offers_by_chip(workload: Workload, catalog: Catalog, slugs: Set[str]) -> Mapping[str, list[tuple[int, Offer]]]:
+    found = defaultdict(list)
+    for i, o in enumerate(catalog.offers):
+        if o.accelerator in slugs and allowed(o, workload.constraints):
+            found[o.accelerator].append((i, o))
+    return found
+
+
+def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
+    """Whether a tensor-parallel group may cross instances: only where the scale-up domain does (TPU slices, racks)."""
+    reach = accelerator.links[0].chips if accelerator.links else 1
+    return reach >= chips and reach > accelerator.chips_per_host and offer.accelerators >= accelerator.chips_per_host
+
+
+# --- limits -----------------------------------------------------------------------------------------------------
+
+
+def tpot_limit_s(workload: Workload) -> float | None:
+    """The tighter of the TPOT limit and the speed asked for each user; none where no tokens are generated."""
+    if workload.kind == EMBEDDING:
+        return None
+    limits = [workload.slo.tpot_p95_s]
+    if workload.slo.tokens_per_s_per_user:
+        limits.append(1.0 / workload.slo.tokens_per_s_per_user)
+    return min((x for x in limits if x is not None), default=None)
+
+
+def estimated_excess(workload: Workload, table: Table) -> Array:
+    """How far beyond its latency limits each candidate is estimated to be; 1: on the limit, infinite: not for sale."""
+    serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
+    return np.where(serves, latency_excess(workload, table.ttft_p95_s, table.tpot_p95_s), np.inf)
+
+
+def latency_excess(
+    workload: Workload, ttft_p95_s: Array | float, tpot_p95_s: Array | float, e2e_p95_s: Array | float | None = None
+) -> Array:
+    """The worst of these latencies over its limit, for estimates and simulations alike; 0 where nothing is limited.
+
+    Without `e2e_p95_s` a request is taken to last its slow first token and a long answer at its slow pace.
+    """
+    slo, limit = workload.slo, tpot_limit_s(workload)
+    worst = np.zeros(np.shape(ttft_p95_s))
+    if slo.ttft_p95_s is not None:
+        worst = np.maximum(worst, ttft_p95_s / slo.ttft_p95_s)
+    if limit is not None:
+        worst = np.maximum(worst, tpot_p95_s / limit)
+    if slo.e2e_p95_s is not None:
+        after_first = workload.output_tokens.p95_tokens - 1
+        if e2e_p95_s is None:
+            e2e_p95_s = ttft_p95_s + (tpot_p95_s * after_first if after_first > 0 else 0.0)
+        worst = np.maximum(worst, e2e_p95_s / slo.e2e_p95_s)
+    return np.asarray(worst)
+
+
+def affordable(workload: Workload, table: Table) -> Array:
+    """Candidates within the budget of chips, money and power; unknown power is not within it."""
+    c = workload.constraints
+    ok = np.isfinite(table.usd_per_hour)
+    if c.max_accelerators is not None:
+        ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= c.max_accelerators
+    if c.inventory_chips:
+        most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.wanted])
+        ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= most[:, None]
+    if c.max_usd_per_month is not None:
+        ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month
+    if c.max_watts is not None:
+        ok &= table.full_watts <= c.max_watts
+    return np.asarray(ok)
+
+
+def meets(workload: Workload, table: Table, slack: float = 1.0) -> Array:
+    """Candidates within every limit, latencies up to `slack` times theirs."""
+    return np.asarray((estimated_excess(workload, table) <= slack) & affordable(workload, table))

@@ -1,0 +1,119 @@
+"""The best deployment from each of five points of view, over every feasible candidate, simulated before it is named.
+
+Fastest, greenest and simplest are sought among what costs at most five times as much as that.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.search.objective import Scale, best_of_chip, final_score, promise, rows_by_chip, table_scores
+from advisor.engine.search.simulated import Scored, Trials
+from advisor.engine.search.table import meets, reoffered
+from advisor.engine.spec import Workload
+
+OBJECTIVES = {
+    "cheapest": "cost",
+    "fastest": "latency",
+    "greenest": "carbon",
+    "simplest": "simplicity",
+    "balanced": "balanced",
+}
+DEAREST_FACTOR = 5.0  # of the cheapest: nobody pays a hundred times as much for the last milliseconds
+CARBON = "carbon"  # the one objective that takes another offer than the cheapest
+PRICED = ("cost", "balanced")  # objectives that weigh the price themselves
+
+
+def bounded(workload: Workload, trials: Trials, scale: Scale) -> tuple[Workload, Trials]:
+    """The question with the price bound of the views, where its objective does not look at the price.
+
+    As it is where the planner named a budget, and where nothing holds. Under `carbon` each candidate then has the
+    greenest offer within the bound.
+    """
+    if workload.objective in PRICED or workload.constraints.max_usd_per_month is not None:
+        return workload, trials
+    asked, green = replace(workload, objective="cost"), workload.objective == CARBON
+    by_price = trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
+    cheapest = _winner(asked, by_price, scale)
+    if cheapest is None:
+        return workload, trials
+    most = DEAREST_FACTOR * cheapest.usd_per_hour * HOURS_PER_MONTH
+    limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=DEAREST_FACTOR)
+    asked = replace(workload, constraints=limits)
+    return asked, trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
+
+
+def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Scored]:
+    """The winner of each view; none where nothing holds, and no greenest where no power is known."""
+    found: dict[str, Scored] = {}
+    posed: dict[str, Workload] = {}
+    within = workload.constraints
+    by_offers = {(workload.objective == CARBON): trials}
+    for view, objective in OBJECTIVES.items():
+        bounds = workload.constraints if view == "balanced" else within  # which weighs the price itself
+        asked, green = replace(workload, objective=objective, constraints=bounds), objective == CARBON
+        if green not in by_offers:
+            by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
+        best = _winner(asked, by_offers[green], scale)
+        if best is not None and not (green and math.isnan(best.watts)):
+            found[view], posed[view] = best, asked
+            if view == "cheapest":
+                most = DEAREST_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
+                within = replace(within, max_usd_per_month=min(within.max_usd_per_month or most, most))
+    return {view: _best_of(posed[view], found[view], found.values(), scale) for view in found}
+
+
+def _best_of(asked: Workload, own: Scored, others: Iterable[Scored], scale: Scale) -> Scored:
+    """A view's own winner, unless another view came upon a better one that it can pay."""
+    most = asked.constraints.max_usd_per_month or math.inf
+    pool = [own, *(s for s in others if s.usd_per_hour * HOURS_PER_MONTH <= most)]
+    scores = [final_score(asked, s, scale) for s in pool]
+    return pool[int(np.nanargmin(scores))]  # of equals the view's own
+
+
+def _winner(workload: Workload, trials: Trials, scale: Scale) -> Scored | None:
+    """Chips in the order of what they promise, until none promises more than what was simulated."""
+    table, rows = trials.table, rows_by_chip(trials.table)
+    # an estimate that misses may hold in simulation, but one within its limits sets what is promised
+    score, maybe = table_scores(workload, table, scale), meets(workload, table)
+    promised = {slug: promise(score, maybe, own) for slug, own in rows.items()}
+    best: Scored | None = None
+    for slug in sorted(promised, key=lambda s: (promised[s], s)):
+        if math.isinf(promised[slug]) or (best and final_score(workload, best, scale) <= promised[slug]):
+            break
+        own = best_of_chip(workload, trials, rows[slug], score, scale).best
+        if own and (best is None or final_score(workload, own, scale) < final_score(workload, best, scale)):
+            best = own
+    return best
+
+
+def bettered(workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale) -> list[Scored]:
+    """The ranked, each chip with the best for the question of all that was simulated for it and holds."""
+
+    def score(s: Scored) -> tuple[float, float, int]:
+        return final_score(workload, s, scale), s.usd_per_hour, s.row_index
+
+    def slug(s: Scored) -> str:
+        return s.lane.choice.accelerator.slug
+
+    return sorted((min([s, *(o for o in found.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score)
+
+
+def with_winners(ranked: Sequence[Scored], found: Mapping[str, Scored]) -> tuple[list[Scored], dict[str, int]]:
+    """The ranked with the winners that are not among them behind, and where each view's winner then is."""
+    shown, places = list(ranked), {}
+    for view, best in found.items():
+        if view == "cheapest":
+            best = min([best, *ranked], key=lambda s: s.usd_per_hour)
+        place = next((k for k, s in enumerate(shown) if same(s, best)), len(shown))
+        shown += [best] if place == len(shown) else []
+        places[view] = place
+    return shown, places
+
+
+def same(a: Scored, b: Scored) -> bool:
+    """Whether two views name one deployment."""
+    return (a.row_index, a.replicas, a.concurrency, a.offer) == (b.row_index, b.replicas, b.concurrency, b.offer)

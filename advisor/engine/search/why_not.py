@@ -1,0 +1,266 @@
+"""Why a chip is not ranked: number against limit, and the smallest change under which it passes when asked again."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.scheduler import Verified
+from advisor.engine.search.candidates import Catalog, enumerate_lanes, joins_hosts, most_together, runs_on
+from advisor.engine.search.objective import SHOWN, Found, describe
+from advisor.engine.search.simulated import Scored, Trial, Trials, budget_excess, excess, over_budget, over_inventory
+from advisor.engine.search.table import Shortfall, Table
+from advisor.engine.spec import Accelerator, Rejection, Workload
+from advisor.engine.step import EMBEDDING, Lane, layouts, memory
+
+Ask = Callable[[Workload], Found]  # a chip's best design under other limits, from the same simulations
+Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # what would be simulated under other limits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Miss:
+    """One latency limit that a simulated design is beyond."""
+
+    name: str
+    key: str  # of the workload file
+    limit_s: float
+    reached_s: float
+    change: str  # of the limit, under which the design passes
+    value: float  # the limit after it, in the unit that Slo keeps it in
+
+
+def misses(workload: Workload, v: Verified) -> list[Miss]:
+    """The limits that these latencies break, worst first, each relaxed to what was reached."""
+    slo, recorded = workload.slo, v.of_trace
+    if recorded and excess(workload, recorded) > excess(workload, replace(v, of_trace=None)):
+        return misses(workload, recorded)
+    limits = (
+        ("latency p95" if workload.kind == EMBEDDING else "TTFT p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
+        ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
+        ("end-to-end p95", "e2e_ms_p95", slo.e2e_p95_s, v.e2e_p95_s),
+    )
+    found = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
+    speed = None if workload.kind == EMBEDDING else slo.tokens_per_s_per_user
+    if speed and v.tpot_p95_s > 1 / speed:
+        found.append(_slow(speed, v.tpot_p95_s))
+    if workload.deadline_s is not None and v.late_fraction > 1:
+        found.append(_overdue(workload.deadline_s, workload.deadline_s * v.late_fraction))
+    return sorted(found, key=lambda m: -m.reached_s / m.limit_s)
+
+
+def in_ms(seconds: float) -> str:
+    """Milliseconds for people; hours from a thousand seconds on."""
+    if seconds >= 1000:
+        return f"{seconds / 3600:.3g} h"
+    return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
+
+
+def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
+    whole_ms = math.ceil(reached_s * 1e3)
+    return Miss(
+        name=name,
+        key=key,
+        limit_s=limit_s,
+        reached_s=reached_s,
+        change=f"{key} >= {whole_ms}",
+        value=whole_ms / 1e3,
+    )
+
+
+def _overdue(limit_s: float, reached_s: float) -> Miss:
+    hours = math.ceil(reached_s / 360) / 10
+    return Miss(
+        name="the end",
+        key="deadline_hours",
+        limit_s=limit_s,
+        reached_s=reached_s,
+        change=f"batch.deadline_hours >= {hours:g}",
+        value=hours * 3600,
+    )
+
+
+def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
+    """A speed per user that is not reached, rounded down to a tenth of a token per second."""
+    slower = math.floor(10 / tpot_s) / 10
+    return Miss(
+        name="TPOT p95",
+        key="tokens_per_s_per_user",
+        limit_s=1 / tokens_per_s,
+        reached_s=tpot_s,
+        change=f"tokens_per_s_per_user <= {slower:g}",
+        value=slower,
+    )
+
+
+def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
+    """The same question with the missed limits where the design reached them."""
+    slo, to = workload.slo, {m.key: m.value for m in missed}
+    slo = replace(
+        slo,
+        ttft_p95_s=to.get("ttft_ms_p95", slo.ttft_p95_s),
+        tpot_p95_s=to.get("tpot_ms_p95", slo.tpot_p95_s),
+        e2e_p95_s=to.get("e2e_ms_p95", slo.e2e_p95_s),
+        tokens_per_s_per_user=to.get("tokens_per_s_per_user", slo.tokens_per_s_per_user),
+    )
+    return replace(workload, slo=slo, deadline_s=to.get("deadline_hours", workload.deadline_s))
+
+
+def unlimited(workload: Workload) -> Workload:
+    """The same question without a budget of chips, money or power."""
+    c = workload.constraints
+    return replace(
+        workload,
+        constraints=replace(c, max_accelerators=None, max_usd_per_month=None, max_watts=None, inventory_chips={}),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Near:
+    """A simulated design that misses, and by how much of its worst limit (latency, chips, money or power)."""
+
+    scored: Scored
+    excess_fraction: float
+
+
+def explain(
+    workload: Workload, trials: Trials, slug: str, ask: Ask, candidates: Candidates
+) -> tuple[Rejection, Near | None]:
+    """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its limits."""
+    free = unlimited(workload)
+    found = ask(free)
+    if found.best is not None:
+        return _too_much(workload, found.best), Near(
+            scored=replace(found.best, meets_slo=False), excess_fraction=budget_excess(workload, found.best)
+        )
+    if found.nearest is None:
+        detail = "no offer has enough chips joined for a layout that fits"
+        return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
+    nearest = found.nearest
+    missed = misses(free, nearest.verified)
+    worst, lane = missed[0], trials.lane(nearest.design)
+    told = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
+    scored = trials.scored(workload, nearest)
+    monthly = f"${scored.usd_per_hour * HOURS_PER_MONTH:,.0f}"
+    rejection = Rejection(
+        accelerator=slug,
+        reason="misses_slo",
+        detail=f"nearest in simulation: {told} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
+        limit=worst.limit_s * 1e3,
+        reached=worst.reached_s * 1e3,
+        smallest_change=_checked(workload, trials, nearest, missed, candidates),
+    )
+    worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
+    return rejection, Near(scored=scored, excess_fraction=worst_fraction)
+
+
+def _checked(workload: Workload, trials: Trials, nearest: Trial, missed: Sequence[Miss], candidates: Candidates) -> str:
+    """The change in words, if asking with it would come to the same design; empty: it would not be tried.
+
+    A simulation is repeatable, so the design then holds.
+    """
+    cell = nearest.design.row, nearest.design.column
+    if cell not in candidates(relax(unlimited(workload), missed)):
+        return ""
+    changes = [m.change for m in missed] + _budget_changes(workload, trials.scored(workload, nearest))
+    return f"passes with {' and '.join(changes)}"
+
+
+def _budget_changes(workload: Workload, s: Scored) -> list[str]:
+    c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
+    changes = []
+    if over_inventory(workload, s) > 1:
+        changes.append(f"inventory.{s.lane.choice.accelerator.slug} >= {s.chips}")
+    if c.max_accelerators is not None and s.chips > c.max_accelerators:
+        changes.append(f"max_accelerators >= {s.chips}")
+    if c.max_usd_per_month is not None and monthly > c.max_usd_per_month:
+        changes.append(f"max_usd_per_month >= {math.ceil(monthly)}")
+    if c.max_watts is not None and not s.full_watts <= c.max_watts:
+        changes.append(
+            f"site.max_kw >= {math.ceil(s.full_watts / 100) / 10:g}" if math.isfinite(s.full_watts) else "no max_kw"
+        )
+    return changes
+
+
+def _too_much(workload: Workload, s: Scored) -> Rejection:
+    """It holds its latencies, but takes more power, chips or money than there is."""
+    assert over_budget(workload, s)
+    c, slug, on = workload.constraints, s.lane.choice.accelerator.slug, f"({describe(s.lane)})"
+    change = f"passes with {' and '.join(_budget_changes(workload, s))}"
+    refuse = partial(Rejection, accelerator=slug, smallest_change=change)
+    if c.max_watts is not None and not s.full_watts <= c.max_watts:
+        return _too_much_power(s, c.max_watts, refuse)
+    if c.max_accelerators is not None and s.chips > c.max_accelerators:
+        detail = f"needs {s.chips} accelerators, {c.max_accelerators} allowed {on}"
+        return refuse(reason="too_many", detail=detail, limit=float(c.max_accelerators), reached=float(s.chips))
+    if over_inventory(workload, s) > 1:
+        there = c.inventory_chips[slug]
+        detail = f"needs {s.chips} accelerators, {there} can be had {on}"
+        return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(s.chips))
+    limit, monthly = c.max_usd_per_month or 0.0, s.usd_per_hour * HOURS_PER_MONTH
+    whose = f", {c.bound_factor:g} times the cheapest that holds" if c.bound_factor else ""
+    detail = f"${monthly:,.0f} a month > ${limit:,.0f}{whose} {on}"
+    return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
+
+
+def _too_much_power(s: Scored, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
+    limit_kw, full_kw = max_watts / 1e3, s.full_watts / 1e3
+    if not math.isfinite(full_kw):
+        detail = "its power is not published, so the site's limit cannot be checked"
+        return refuse(reason="too_much_power", detail=detail, limit=limit_kw, smallest_change="")
+    detail = f"{full_kw:.1f} kW at full load > {limit_kw:g} kW ({describe(s.lane)})"
+    return refuse(reason="too_much_power", detail=detail, limit=limit_kw, reached=full_kw)
+
+
+def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:
+    """Behind everything that is shown: as simulated, or by what its estimates promise at best."""
+    monthly = f"${usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
+    behind = f"behind the {SHOWN} shown by {workload.objective}"
+    if simulated:
+        detail, change = f"holds in simulation at {monthly}, {behind}", f"shown with accelerators.allow: [{slug}]"
+    else:
+        detail = f"estimated to need at least {monthly}, {behind}; not simulated, so it may not hold"
+        change = f"simulated with accelerators.allow: [{slug}]"
+    return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change)
+
+
+def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:
+    """Chips whose memory no allowed layout fits, with the format that would, computed with every quality allowed."""
+    if not table.shortfalls:
+        return []
+    chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
+    fitting, sold = _fitting_formats(workload, catalog, chips), most_together(workload, catalog)
+    alone = {a.slug: not any(runs_on(f, a) and joins_hosts(f) for f in catalog.frameworks) for a in chips}
+    return [
+        _no_room(slug, short, fitting.get(slug), sold[slug], alone[slug]) for slug, short in table.shortfalls.items()
+    ]
+
+
+def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
+    """Per chip the widest weights, on the fewest chips, that fit when any quality is allowed."""
+    if workload.constraints.quality == "any":
+        return {}
+    wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
+    wanted, _ = enumerate_lanes(wider, catalog, chips)
+    if not wanted:
+        return {}
+    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in wanted]), wanted)
+    found = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
+    found.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
+    return {w.choice.accelerator.slug: w for w in found}
+
+
+def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
+    needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
+    change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
+    tail = "" if fitting else "; no weight format of the catalog fits"
+    tail += f"; no offer joins more than {sold} of them" if sold < 8 else ""
+    tail += ", and none of its frameworks documents a replica over several hosts" if alone else ""
+    return Rejection(
+        accelerator=slug,
+        reason="does_not_fit",
+        detail=f"needs {needed:.1f} GiB a chip of {usable:.1f} GiB usable at the least ({describe(short.lane)}){tail}",
+        limit=usable,
+        reached=needed,
+        smallest_change=change,
+    )

@@ -1,0 +1,92 @@
+"""Plain values that describe a question: hardware, software, workload, offers, cases."""
+
+from advisor.engine.spec.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
+from advisor.engine.spec.cold_start import Start, start_of
+from advisor.engine.spec.command_template import (
+    DRAFT,
+    OMITTED,
+    PARTS,
+    SWITCHES,
+    TEXTS,
+    lines,
+    reduced,
+    template_of,
+    words_of,
+)
+from advisor.engine.spec.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
+from advisor.engine.spec.hardware import (
+    Accelerator,
+    Efficiency,
+    Link,
+    Overhead,
+    Partition,
+    Scopes,
+    cut_into,
+    efficiency,
+    overhead,
+)
+from advisor.engine.spec.offer import OWNED, Offer, Part
+from advisor.engine.spec.rejection import Rejection
+from advisor.engine.spec.software import (
+    SOURCES,
+    TOKENS,
+    UNRANKED,
+    VECTORS,
+    FlagLists,
+    Framework,
+    LaunchFacts,
+    Quantization,
+)
+from advisor.engine.spec.workload import BATCH, Constraints, Lengths, Slo, Workload
+
+__all__ = [
+    "BATCH",
+    "CLIENTS",
+    "DRAFT",
+    "KV",
+    "OMITTED",
+    "OWNED",
+    "PARTS",
+    "SOURCES",
+    "SWITCHES",
+    "TEXTS",
+    "TOKENS",
+    "UNRANKED",
+    "VECTORS",
+    "WEEK_HOURS",
+    "WEIGHTS",
+    "Accelerator",
+    "Case",
+    "Constraints",
+    "Efficiency",
+    "FlagLists",
+    "Framework",
+    "LaunchFacts",
+    "Lengths",
+    "Link",
+    "Offer",
+    "Overhead",
+    "Part",
+    "Partition",
+    "Pool",
+    "Protocol",
+    "Quantization",
+    "Rejection",
+    "Scopes",
+    "Slo",
+    "Start",
+    "Trace",
+    "Users",
+    "Workload",
+    "cut_into",
+    "efficiency",
+    "lines",
+    "mean_fraction",
+    "needed_by_hour",
+    "overhead",
+    "reduced",
+    "start_of",
+    "template_of",
+    "week_of",
+    "words_of",
+]

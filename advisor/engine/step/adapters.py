@@ -1,0 +1,109 @@
+"""LoRA adapters in memory and in a step: bytes of the resident ones, and the extra kernels of every adapted matrix."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.engine.network import Attention, Block, Model, decoder_blocks
+from advisor.engine.step.operators import Array, Layouts, Operator, bound_of, distinct_experts, roof
+
+ELEMENT_BYTES = 2.0  # of A and B: the 16-bit dtype of the base model (vLLM, --lora-dtype auto)
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that a server can be started for (vLLM 0.14, LoRAConfig.max_lora_rank)
+KERNELS = 2  # of one matrix: shrink to the rank, expand from it
+
+
+def unadaptable(model: Model) -> str:
+    """Why adapters on this model are not computed; empty: they are, or there are none."""
+    if model.adapters is None:
+        return ""
+    if model.encoder_only or any(b.stage == "encoder" for b in model.blocks):
+        return "LoRA adapters on encoders are not modelled; leave out adapters"
+    if not all(isinstance(b.mixer, Attention) for b in model.blocks):
+        return "LoRA adapters on latent attention and recurrent layers are not modelled; leave out adapters"
+    return ""
+
+
+def served_rank(rank: int) -> int:
+    """The least rank that a server is started for and that holds this one; slots are as large as that."""
+    return next((r for r in RANKS if r >= rank), rank)
+
+
+def matrices(model: Model, block: Block) -> list[tuple[float, float, bool]]:
+    """(in, out, split by columns) of each adapted matrix of one layer; experts are left out, as servers leave them."""
+    a, f, h = block.mixer, block.ffn, float(model.hidden)
+    if not isinstance(a, Attention) or model.adapters is None:
+        return []
+    query = a.heads * a.head_dim * (2.0 if a.output_gate else 1.0)
+    found = [(h, query, True), (h, a.kv_heads * a.head_dim, True), (h, a.kv_heads * a.v_dim, True)]
+    found.append((a.heads * a.v_dim, h, False))
+    if f is not None and f.experts <= 1 and not model.adapters.attention_only:
+        found += [(h, float(f.inner), True)] * (f.matrices - 1) + [(float(f.inner), h, False)]
+    return found
+
+
+def adapter_bytes(model: Model, x: Layouts) -> Array:
+    """Bytes of one adapter on one chip, shape (N,).
+
+    Under tensor parallelism one half of each pair is split as its matrix is, the other is on every rank (vLLM, the
+    default without --fully-sharded-loras).
+    """
+    rank = served_rank(model.adapters.rank) if model.adapters else 0
+    total = np.zeros(len(x))
+    for block in decoder_blocks(model):
+        for inner, outer, columns in matrices(model, block):
+            width = inner + outer / x.tp if columns else inner / x.tp + outer
+            total = total + block.count * rank * width * ELEMENT_BYTES
+    return total / x.pp
+
+
+def resident_bytes(model: Model, x: Layouts) -> Array:
+    """Bytes of all slots on one chip, shape (N,); 0 without adapters."""
+    return adapter_bytes(model, x) * model.adapters.active if model.adapters else np.zeros(len(x))
+
+
+def swap_s(model: Model, x: Layouts, pcie_bytes_per_s: Array) -> Array:
+    """Mean seconds that a request waits for its adapter to come from the host, shape (N,).
+
+    Requests name all adapters alike (the worst case), so one is resident with chance active / count; a link of
+    unknown rate counts nothing.
+    """
+    if model.adapters is None:
+        return np.zeros(len(x))
+    missing = 1.0 - model.adapters.active / model.adapters.count
+    return np.nan_to_num(missing * adapter_bytes(model, x) / pcie_bytes_per_s)
+
+
+def adapters_s(model: Model, layouts: Layouts, tokens: Array) -> Array:
+    """Seconds of all of it in a step, shape (N, G) for tokens of shape (G,); 0 without adapters."""
+    total = np.zeros((len(layouts), len(tokens)))
+    for operator in adapter_operators(model, layouts, tokens):
+        total += operator.time_s
+    return total
+
+
+def adapter_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[Operator]:
+    """Shrink and expand of every adapted matrix for so many tokens (G,), of shape (N, G): each adapter is read once.
+
+    The kernels gather by segment (SGMV of Punica and its descendants). Their fixed cost is the framework's
+    (host_times), and never less than that of the chip's own kernels.
+    """
+    if model.adapters is None:
+        return
+    x, m = layouts.column(), np.asarray(tokens, dtype=float)[None, :]
+    rank, slots = float(model.adapters.rank), float(model.adapters.active)
+    touched = distinct_experts(slots, 1.0, m) if slots > 1 else np.minimum(m, 1.0)
+    launch_s = np.maximum(x.kernel_s, x.adapter_kernel_s) + x.further_adapter_s * np.maximum(touched - 1.0, 0.0)
+    for block in decoder_blocks(model):
+        for inner, outer, columns in matrices(model, block):
+            wide, narrow = (inner, outer / x.tp) if columns else (inner / x.tp, outer + 0 * x.tp)
+            flops = 2.0 * m * rank * (wide + narrow)
+            # activations are read for the shrink; outputs are read, added to and written by the expand
+            moved = ELEMENT_BYTES * (touched * rank * (wide + narrow) + m * (wide + 2.0 * narrow + 2.0 * rank))
+            flops_s, bytes_s = flops / x.half_flops_per_s, moved / x.memory_bytes_per_s
+            yield Operator(
+                name="adapters",
+                flops=block.count * flops,
+                bytes=block.count * moved,
+                time_s=block.count * (roof(flops_s, bytes_s, x.roof_exponent) + KERNELS * launch_s),
+                bound=bound_of(flops_s, bytes_s, launch_s),
+            )

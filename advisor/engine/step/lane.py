@@ -1,0 +1,213 @@
+"""The lane: the group of chips that runs one scheduler, with the time of its steps and the room in its memory.
+
+Pipeline stages and attention-DP ranks are lanes of their own: a pipeline of p stages in steady state is p
+micro-batches that each take a full pass, and every attention-DP rank schedules its own requests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.engine.network import Model, decoder_blocks
+from advisor.engine.spec import Framework
+from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
+from advisor.engine.step.draft_heads import drafting_choice, held
+from advisor.engine.step.encoder import NO_CACHE_TOKENS, source_s
+from advisor.engine.step.layout import HALF, Choice, layouts
+from advisor.engine.step.memory import (
+    Array,
+    Memory,
+    activations_bytes,
+    kv_bytes_per_sequence,
+    source_bytes_per_sequence,
+    weights_bytes,
+)
+from advisor.engine.step.operators import Layouts, attention_cost, linear_s
+from advisor.engine.step.speculative import Draft, with_draft
+from advisor.engine.step.step_time import StepTimes
+
+GRID_TOKENS: Array = np.power(2.0, np.arange(16))  # 1 .. 32,768 tokens in a step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lane:
+    """One layout under one framework, with the limits its scheduler runs under."""
+
+    choice: Choice
+    framework: Framework
+    context_tokens: float  # of a full request, for the cache's size per token
+    max_batched_tokens: int
+    max_running_requests: int  # per lane
+    source_tokens: float = 0.0  # that the encoder beside a decoder computes for a mean request
+    whole_prompts: bool = False  # tokens look at those behind them: a prompt is computed in one step
+    http: bool = True  # a server and a tokenizer in front
+    draft: Draft | None = None  # tokens are proposed and verified; step times are then per token shown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lanes:
+    """N lanes as arrays."""
+
+    layouts: Layouts
+    times: StepTimes
+    memory: Memory
+    source_tokens: Array
+
+
+def lanes(model: Model, wanted: Sequence[Lane]) -> Lanes:
+    """Step times and memory of N lanes of one model; everything has shape (N,) or (N, tokens)."""
+    x = layouts(model, [w.choice for w in wanted])
+    return _built(model, x, wanted, memory(model, x, wanted))
+
+
+def fitting(model: Model, wanted: Sequence[Lane]) -> tuple[Memory, list[Lane], Lanes | None]:
+    """(the memory of all, the lanes that fit, what these are built of: None where nothing fits)."""
+    x = layouts(model, [w.choice for w in wanted])
+    room = memory(model, x, wanted)
+    rows = np.flatnonzero(room.fits)
+    kept = [wanted[i] for i in rows.tolist()]
+    return room, kept, _built(model, _rows(x, rows), kept, _rows(room, rows)) if kept else None
+
+
+Arrays = TypeVar("Arrays", Layouts, Memory)
+
+
+def _rows(arrays: Arrays, rows: NDArray[np.intp]) -> Arrays:
+    return type(arrays)(**{f.name: getattr(arrays, f.name)[rows] for f in fields(arrays)})
+
+
+def _built(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> Lanes:
+    times = step_times(model, x, wanted, room)
+    if any(w.draft for w in wanted):
+        known: dict[tuple[int, str], StepTimes] = {}  # by choice, which lanes of one finalist share
+        times = joined([_as_drafted(take(times, np.array([i])), w, known) for i, w in enumerate(wanted)])
+    return Lanes(layouts=x, times=times, memory=room, source_tokens=_sources(wanted))
+
+
+def _as_drafted(times: StepTimes, w: Lane, known: dict[tuple[int, str], StepTimes]) -> StepTimes:
+    if w.draft is None:
+        return times
+    own = None
+    if w.draft.model is not None:
+        key = (id(w.choice), w.draft.model.slug)
+        if key not in known:
+            known[key] = lanes(w.draft.model, [replace(w, draft=None, choice=drafting_choice(w.choice))]).times
+        own = known[key]
+    return with_draft(times, w.draft, w.choice, float(w.max_running_requests), own)
+
+
+def _drafting_bytes(model: Model, wanted: Sequence[Lane], context: Array) -> tuple[Array, Array]:
+    """(weights on a chip, cache of a sequence) of what drafts beside the model; 0 where nothing does."""
+    each = [
+        (0.0, 0.0) if w.draft is None else held(model, w.draft, w.choice, c)
+        for w, c in zip(wanted, context, strict=True)
+    ]
+    weights, cache = np.array(each).T
+    return weights, cache
+
+
+def _sources(wanted: Sequence[Lane]) -> Array:
+    return np.array([w.source_tokens for w in wanted])
+
+
+def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
+    """What a chip of each lane holds; the framework may fill its memory fraction of what the driver reports."""
+    total = np.array([w.choice.accelerator.memory_bytes for w in wanted])
+    fraction = np.array([w.framework.memory_fraction for w in wanted])
+    context = np.array([w.context_tokens for w in wanted])
+    drafting, drafted_cache = _drafting_bytes(model, wanted, context)
+    weights = weights_bytes(model, x) + resident_bytes(model, x) + drafting
+    work = activations_bytes(
+        model,
+        x,
+        np.maximum([float(w.max_batched_tokens) for w in wanted], _sources(wanted)),
+        np.array([float(w.max_running_requests) for w in wanted]),
+    )
+    overhead = np.array([w.framework.runtime_bytes for w in wanted])
+    policy = np.array([w.framework.memory_policy for w in wanted])
+    inside = total * fraction - weights - work - overhead
+    beside = np.minimum(total * fraction - weights, total - weights - work - overhead)
+    of_rest = (total - weights - work - overhead) * fraction
+    left = np.where(policy == "static", beside, np.where(policy == "free", of_rest, inside))
+    sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted)) + drafted_cache
+    each = np.where(sequence > 0, sequence / context, 1.0)
+    capacity = np.where(sequence > 0, np.floor(np.maximum(left, 0.0) / each / x.pp), NO_CACHE_TOKENS)
+    return Memory(
+        weights_bytes=weights,
+        activations_bytes=work,
+        overhead_bytes=overhead,
+        kv_bytes=left,
+        kv_capacity_tokens=capacity,
+        kv_bytes_per_sequence=sequence,
+        source_bytes_per_sequence=source_bytes_per_sequence(model, x, _sources(wanted)),
+        usable_bytes=left + weights + work + overhead,
+    )
+
+
+def _eager_s(model: Model, w: Lane) -> float:
+    """Host time to launch every layer outside captured graphs."""
+    o = w.choice.overhead
+    experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
+    dense = sum(b.count for b in decoder_blocks(model)) - experts
+    return dense * o.eager_s_per_layer + experts * o.eager_s_per_expert_layer
+
+
+def _pieces_s(model: Model, w: Lane) -> float:
+    """Host time of the same where graphs hold all but the attention of each layer."""
+    return sum(b.count for b in decoder_blocks(model)) * w.choice.overhead.pieces_s_per_layer
+
+
+def _scaled_by_row(wanted: Sequence[Lane]) -> Array:
+    """1 where products have narrow inputs with a scale for each row, else 0."""
+    methods = [w.choice.quantization for w in wanted]
+    return np.array([float(q.activations_dtype not in HALF and not q.slug.endswith("-block")) for q in methods])
+
+
+def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
+    """Device time from the operators, host time from the framework's overhead."""
+    cost = attention_cost(model, x, _sources(wanted))
+    pcie = np.array([w.choice.accelerator.pcie_bytes_per_s for w in wanted])
+
+    def host(name: str) -> Array:
+        return np.array([getattr(w.choice.overhead, name) for w in wanted])
+
+    return StepTimes(
+        grid_tokens=GRID_TOKENS,
+        linear_s=linear_s(model, x, GRID_TOKENS) + adapters_s(model, x, GRID_TOKENS),
+        sample_s_per_sequence=cost.sample_s_per_sequence,
+        decode_s_per_context_token=cost.decode_s_per_context_token,
+        window_s_per_context_token=cost.window_s_per_context_token,
+        window_tokens=cost.window_tokens,
+        decode_s_per_sequence=cost.decode_s_per_sequence,
+        source_s_per_sequence=source_s(model, x, _sources(wanted)) + swap_s(model, x, pcie),
+        prefill_s_per_pair=cost.prefill_s_per_pair,
+        window_prefill_s_per_pair=cost.window_prefill_s_per_pair,
+        host_s=host("host_s"),
+        host_s_per_sequence=host("host_s_per_sequence"),
+        serial_s=host("serial_s"),
+        serial_s_per_sequence=host("serial_s_per_sequence"),
+        graph_max_tokens=np.array([float(w.framework.graph_max_tokens) for w in wanted]),
+        eager_floor_s=np.array([_eager_s(model, w) for w in wanted]),
+        prompt_floor_s=np.array([_pieces_s(model, w) for w in wanted]),
+        tile_tokens=host("tile_tokens") * _scaled_by_row(wanted),
+        prepare_s=host("prepare_s"),
+        kv_capacity_tokens=room.kv_capacity_tokens,
+        block_tokens=np.array([float(w.framework.block_tokens) for w in wanted]),
+        request_s=host("request_s") + host("http_s") * np.array([w.http for w in wanted]),
+    )
+
+
+def take(times: StepTimes, rows: NDArray[np.intp]) -> StepTimes:
+    """The step times of some lanes."""
+    names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")
+    return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})
+
+
+def joined(parts: Sequence[StepTimes]) -> StepTimes:
+    """The step times of several groups of lanes together."""
+    names = [f.name for f in fields(StepTimes) if f.name != "grid_tokens"]
+    together = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return StepTimes(grid_tokens=parts[0].grid_tokens, **together)

@@ -1,0 +1,432 @@
+"""The time of one scheduler step, operator by operator: bytes, FLOPs, seconds and what bounds them.
+
+Every function broadcasts over layouts (first axis) and token counts (second), so one plan and a hundred thousand
+run through the same code. The roofline is taken per operator and summed: one maximum over the whole step is
+optimistic (12 % on the scaling-book serving example).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.engine.network import Attention, Block, Ffn, LatentAttention, Model, Recurrent, decoder_blocks
+
+Array = NDArray[np.float64]
+EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows an expert reach r / (r + 150) of a dense one
+EXPERT_TILE_ROWS_MIN = 16  # the least a tensor core multiplies at once
+FEW_CORES = 8  # ours: chips with no more (TPUs, NPUs) have large arrays, whose tiles are neither waved nor padded so
+TILE_ROWS, TILE_COLUMNS = 128, 128  # the tile most matrix kernels settle on; decides wave quantization
+KNEE_END_BYTES = 4.0e6
+STATE_BYTES = 4.0  # recurrent states are kept in fp32 by every framework looked at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layouts:
+    """N ways to spread one model over chips, as arrays of shape (N,); rates are what the kernels reach."""
+
+    tp: Array
+    pp: Array
+    ep: Array
+    dp: Array  # attention data parallelism
+    moe_tp: Array
+    matmul_flops_per_s: Array  # of the dtype the quantized matrices multiply in
+    expert_flops_per_s: Array
+    half_flops_per_s: Array  # 16-bit matrix rate: lm_head, router, unquantized parts
+    attention_flops_per_s: Array
+    memory_bytes_per_s: Array
+    cores: Array
+    weight_bytes: Array  # per weight of attention and dense matrices, scales included
+    expert_weight_bytes: Array
+    weight_read_bytes: Array  # the same as a multiply feels them: widening narrow weights slows their read
+    expert_read_bytes: Array
+    activation_bytes: Array  # per activation entering a quantized matrix
+    kv_bytes: Array
+    kv_read_bytes: Array  # those of a number at the memory's full rate: more where kernels read it slower
+    quantize_kernels: Array  # extra kernels a matrix for quantizing its input
+    quantize_bytes: Array  # and bytes an activation
+    routing_evenness: Array
+    kernel_s: Array
+    wave_fraction: Array
+    roof_exponent: Array
+    sequence_head_bytes: Array  # decode attention's fixed cost per sequence and head, as bytes read
+    sample_bytes_per_logit: Array
+    near_bytes_per_s: Array  # links inside the domain, reached
+    near_chips: Array
+    far_bytes_per_s: Array
+    collective_s: Array  # all-reduce of the framework
+    one_shot_s: Array  # start of an all-reduce in which every chip reads the others' data
+    exchange_s: Array  # all-to-all of tokens to their experts
+    far_collective_s: Array
+    hop_s: Array
+    collective_knee_bytes: Array
+    adapter_kernel_s: Array  # fixed cost of a kernel of a LoRA adapter
+    further_adapter_s: Array
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    def one(self, index: int) -> "Layouts":
+        """The layout at this index, still as arrays: shape (1,)."""
+        return Layouts(**{f.name: getattr(self, f.name)[index : index + 1] for f in fields(self)})
+
+    def column(self) -> "Layouts":
+        """The same with a trailing axis, to broadcast against token counts."""
+        return Layouts(**{f.name: getattr(self, f.name)[:, None] for f in fields(self)})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operator:
+    """One line of the ledger, of one layer kind times its count, on one chip."""
+
+    name: str
+    flops: Array
+    bytes: Array
+    time_s: Array
+    bound: str
+
+
+def roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
+    """A smooth maximum: the parts of a kernel that wait for the other roof add up (exponent 1: no overlap)."""
+    larger = np.maximum(np.maximum(flops_s, bytes_s), 1e-30)  # factored out, so that powers cannot vanish
+    smooth: Array = larger * ((flops_s / larger) ** exponent + (bytes_s / larger) ** exponent) ** (1.0 / exponent)
+    return smooth
+
+
+def waves(rows: Array, columns: Array, cores: Array) -> Array:
+    """Padding factor (>= 1) of tiles over cores; below one wave kernels split K instead."""
+    tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
+    return np.asarray(np.where((tiles > cores) & (cores > FEW_CORES), np.ceil(tiles / cores) * cores / tiles, 1.0))
+
+
+def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner: Array | float, kind: str) -> Operator:
+    """`count` matrix multiplies (rows, inner) x (inner, columns) with the weights read once each."""
+    quantized = kind == "quantized"
+    rate = x.matmul_flops_per_s if quantized else x.half_flops_per_s
+    weight = x.weight_read_bytes if quantized else 2.0
+    entering = x.activation_bytes if quantized else 2.0
+    flops = 2.0 * rows * columns * inner
+    moved = columns * inner * weight + rows * inner * entering + rows * columns * 2.0
+    felt = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0)
+    flops_s, bytes_s = flops * felt / rate, moved / x.memory_bytes_per_s
+    extra_s = x.quantize_kernels * x.kernel_s + rows * inner * x.quantize_bytes / x.memory_bytes_per_s
+    time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + (extra_s if quantized else 0.0))
+    return Operator(
+        name=name, flops=count * flops, bytes=count * moved, time_s=time_s, bound=bound_of(flops_s, bytes_s, x.kernel_s)
+    )
+
+
+def elementwise(x: Layouts, name: str, count: float, moved: Array, kernels: float) -> Operator:
+    """Norms, rotary, activations, residuals: bytes only, with the kernels a compiled framework leaves."""
+    bytes_s = moved / x.memory_bytes_per_s
+    zero = np.zeros_like(moved)
+    return Operator(
+        name=name,
+        flops=zero,
+        bytes=count * moved,
+        time_s=count * (bytes_s + kernels * x.kernel_s),
+        bound=bound_of(zero, bytes_s, x.kernel_s),
+    )
+
+
+def bound_of(flops_s: Array, bytes_s: Array, kernel_s: Array) -> str:
+    """What the first layout waits for most (a word for people; the sums use the times)."""
+    parts = {"compute": flops_s, "memory": bytes_s, "launch": np.asarray(kernel_s)}
+    return max(parts, key=lambda k: float(np.ravel(parts[k])[0]))
+
+
+def distinct_experts(experts: float, top_k: float, tokens: Array, evenness: Array | float = np.inf) -> Array:
+    """Expected experts touched by `tokens` tokens.
+
+    Even routing touches E (1 - (1 - k/E)^T). Trained routers favour some experts: with loads spread like a gamma
+    distribution of shape `evenness` the untouched share is (1 + g T)^-evenness, g such that one token still touches
+    exactly k; it tends to the even case as evenness grows.
+    """
+    untouched = np.log1p(-min(top_k / experts, 1 - 1e-12))  # by one token, in log
+    shape = np.minimum(np.asarray(evenness, float), 1e6)
+    return np.asarray(-experts * np.expm1(-shape * np.log1p(np.expm1(-untouched / shape) * tokens)))
+
+
+def largest_of(ranks: Array) -> Array:
+    """Expected largest of so many standard normal loads (order statistics; interpolated in log2)."""
+    expected = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.594)
+    return np.asarray(np.interp(np.log2(np.maximum(ranks, 1.0)), np.arange(len(expected)), expected))
+
+
+def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array) -> Operator:
+    """Ring (fixed cost, hops, 2 (n-1)/n of the data over the link), or one-shot: every chip reads all others' data."""
+    ring = _collective(x, name, count, 2.0 * size_bytes, chips, x.collective_s)
+    direct_s = (
+        x.one_shot_s + x.hop_s * np.log2(np.maximum(chips, 1.0)) + size_bytes * (chips - 1.0) / x.near_bytes_per_s
+    )
+    usable = (chips > 1.0) & (chips <= x.near_chips)
+    return replace(ring, time_s=np.where(usable, np.minimum(ring.time_s, count * direct_s), ring.time_s))
+
+
+def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array, start_s: Array) -> Operator:
+    """Fixed cost, volume, and a square-root term between them: messages of a megabyte reach a fraction of the link.
+
+    The root replaces a plain latency + volume line, which was 30 % short on NCCL all-reduces of 0.5 to 4 MB on two
+    H200s; it stops growing at KNEE_END_BYTES, where the ring is full.
+    """
+    inside = chips <= x.near_chips
+    # beyond the domain: reduce inside first, then cross with one share per chip
+    share = np.where(inside, 1.0, 1.0 / np.maximum(x.near_chips, 1.0))
+    volume = size_bytes * (chips - 1.0) / np.maximum(chips, 1.0)
+    knee = np.sqrt(np.minimum(volume, KNEE_END_BYTES) * x.collective_knee_bytes)
+    near_s = (volume + knee) / x.near_bytes_per_s
+    far_s = np.where(inside, 0.0, volume * share / x.far_bytes_per_s + x.far_collective_s)
+    used = chips > 1.0
+    fixed_s = start_s + x.hop_s * np.log2(np.maximum(chips, 1.0))
+    time_s = np.where(used, count * (near_s + far_s + fixed_s), 0.0)
+    moved = np.where(used, count * volume, 0.0)
+    return Operator(name=name, flops=np.zeros_like(time_s), bytes=moved, time_s=time_s, bound="communication")
+
+
+def linear_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[Operator]:
+    """Everything whose cost depends only on the tokens in the step, on one pipeline pass.
+
+    tokens: shape (G,), per attention-DP rank; yields operators of shape (N, G). The step of a pipeline is the sum
+    over its stages (a micro-batch passes them all), so pp adds transfers but divides nothing here. The encoder beside
+    a decoder does not run in these steps: see encoder.py.
+    """
+    x, m = layouts.column(), np.asarray(tokens, dtype=float)[None, :]
+    for block in decoder_blocks(model):
+        yield from block_operators(model, block, x, m)
+    vocab = np.ceil(model.vocab / x.tp)
+    yield elementwise(x, "embedding", 1, m * model.hidden * 4.0 + 0 * x.tp, 2)
+    if not model.encoder_only:
+        yield gemm(x, "lm_head", 1, np.minimum(m, 1.0) + 0 * x.tp, vocab, float(model.hidden), "half")
+    yield all_reduce(x, "pipeline/transfer", 1, np.where(x.pp > 1, (x.pp - 1) * m * model.hidden, 0.0), x.pp)
+    stage = np.where(x.pp > 1, x.pp - 1, 0.0) * x.kernel_s * 4 + 0 * m
+    yield Operator(name="pipeline/launch", flops=0 * stage, bytes=0 * stage, time_s=stage, bound="launch")
+
+
+def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Operator]:
+    """What depends only on the tokens in the layers of one block; x and m broadcast."""
+    if isinstance(block.mixer, Attention):
+        yield from _attention(model, block.mixer, block.count, x, m)
+    elif isinstance(block.mixer, LatentAttention):
+        yield from _latent(model, block.mixer, block.count, x, m)
+    elif isinstance(block.mixer, Recurrent):
+        yield from _recurrent(model, block.mixer, block.count, x, m)
+    if block.ffn is not None:
+        yield from _ffn(model, block.ffn, block.count, x, m)
+
+
+def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
+    h = float(model.hidden)
+    heads, kv_heads = a.heads / x.tp, np.maximum(a.kv_heads / x.tp, 1.0)  # KV heads are replicated beyond their number
+    gate = heads * a.head_dim if a.output_gate else 0.0
+    kv = 0.0 if a.cross else kv_heads * a.key_value_dim  # those of a source are projected once: encoder.py
+    width, name = heads * a.head_dim + gate + kv, "cross_attention" if a.cross else "attention"
+    yield elementwise(x, f"{name}/norm", count, 6.0 * m * h + 0 * x.tp, 1)
+    yield gemm(x, f"{name}/qkv", count, m, width, h, "quantized")
+    yield elementwise(x, f"{name}/rotary_and_cache", count, 4.0 * m * width, 2 + a.qk_norm)
+    yield gemm(x, f"{name}/output", count, m, h + 0 * x.tp, heads * a.v_dim, "quantized")
+    yield elementwise(x, f"{name}/kernel", count, 2.0 * m * heads * a.key_value_dim, 2.5)
+    yield all_reduce(x, f"{name}/all_reduce", count, 2.0 * m * h, x.tp)
+
+
+def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
+    """MLA with absorbed up-projections: the latent is shared by all heads and lives on every TP rank."""
+    h, heads = float(model.hidden), a.heads / x.tp
+    q_dim = heads * (a.nope_dim + a.rope_dim)
+    down = float(a.q_rank + a.kv_rank + a.rope_dim)
+    yield elementwise(x, "attention/norm", count, 6.0 * m * h + 0 * x.tp, 1)
+    if a.q_rank:
+        yield gemm(x, "attention/down", count, m, down + 0 * x.tp, h, "quantized")
+        yield gemm(x, "attention/q_up", count, m, q_dim, float(a.q_rank), "quantized")
+    else:
+        yield gemm(x, "attention/q_and_down", count, m, q_dim + a.kv_rank + a.rope_dim, h, "quantized")
+    yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * (down + q_dim), 3)
+    # absorb W_uk into the query and W_uv into the output: batched over heads, kept in 16 bits
+    yield gemm(x, "attention/absorb_k", count, m, heads * a.kv_rank, float(a.nope_dim), "half")
+    yield gemm(x, "attention/absorb_v", count, m, heads * a.v_dim, float(a.kv_rank), "half")
+    yield gemm(x, "attention/output", count, m, h + 0 * x.tp, heads * a.v_dim, "quantized")
+    yield elementwise(x, "attention/kernel", count, 2.0 * m * heads * (a.kv_rank * 2 + a.rope_dim), 2.5)
+    if a.index_top_k:
+        yield gemm(x, "indexer/projections", count, m, a.index_heads * a.index_dim + 0 * x.tp, float(a.q_rank), "half")
+        yield elementwise(x, "indexer/top_k", count, 4.0 * m * a.index_heads * a.index_dim + 0 * x.tp, 4)
+    yield all_reduce(x, "attention/all_reduce", count, 2.0 * m * h, x.tp)
+
+
+def recurrent_width(r: Recurrent) -> float:
+    """Columns of the input projection: values, gates, keys, queries and per-head scalars."""
+    if r.kind == "mamba1":
+        return 2.0 * r.inner
+    if r.kind == "mamba2":
+        return 2.0 * r.inner + 2.0 * r.groups * r.state + r.heads
+    return 2.0 * r.inner + 2.0 * r.groups * r.state + 2.0 * r.heads
+
+
+def state_bytes(r: Recurrent) -> float:
+    """Bytes of the state of one sequence and layer (recurrence in fp32, convolution in 16 bits)."""
+    return r.inner * r.state * STATE_BYTES + recurrent_width(r) * r.conv * 2.0
+
+
+def _recurrent(model: Model, r: Recurrent, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
+    h, inner = float(model.hidden), r.inner / x.tp
+    width = recurrent_width(r) / x.tp
+    yield elementwise(x, "recurrent/norm", count, 6.0 * m * h + 0 * x.tp, 1)
+    yield gemm(x, "recurrent/input", count, m, width, h, "quantized")
+    scan_s = 6.0 * m * inner * r.state / x.attention_flops_per_s  # chunked scan: update, decay, read-out
+    moved = 6.0 * m * width
+    yield Operator(
+        name="recurrent/scan",
+        flops=count * 6.0 * m * inner * r.state,
+        bytes=count * moved,
+        time_s=count * (roof(scan_s, moved / x.memory_bytes_per_s, x.roof_exponent) + 6 * x.kernel_s),
+        bound=bound_of(scan_s, moved / x.memory_bytes_per_s, x.kernel_s),
+    )
+    yield gemm(x, "recurrent/output", count, m, h + 0 * x.tp, inner, "quantized")
+    yield all_reduce(x, "recurrent/all_reduce", count, 2.0 * m * h, x.tp)
+
+
+def _ffn(model: Model, f: Ffn, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
+    h = float(model.hidden)
+    yield elementwise(x, "ffn/norm", count, 6.0 * m * h + 0 * x.tp, 1)
+    if f.experts <= 1:
+        yield from _dense_ffn(x, "ffn", count, m, h, f.inner / x.tp, f.matrices)
+        yield all_reduce(x, "ffn/all_reduce", count, 2.0 * m * h, x.tp)
+        return
+    yield gemm(x, "moe/router", count, m, float(f.experts) + 0 * x.tp, h, "half")
+    # a rank gathers, quantizes and sums back the rows of its own experts; under TP these are all rows
+    yield elementwise(x, "moe/permute", count, 8.0 * m * x.dp * h * f.top_k / x.ep, 4)
+    if f.shared_inner:
+        yield from _dense_ffn(x, "moe/shared", count, m, h, f.shared_inner / x.tp, f.matrices)
+    yield _experts(x, f, count, m, h)
+    yield from _expert_exchange(x, f, count, m, h)
+
+
+def _dense_ffn(
+    x: Layouts, name: str, count: float, m: Array, h: float, inner: Array, matrices: int
+) -> Iterator[Operator]:
+    yield gemm(x, f"{name}/up", count, m, inner * (matrices - 1), h, "quantized")
+    yield elementwise(x, f"{name}/activation", count, 2.0 * m * inner * matrices, 1)
+    yield gemm(x, f"{name}/down", count, m, h + 0 * x.tp, inner, "quantized")
+
+
+def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
+    """Grouped GEMM of the routed experts on the fullest rank: touched experts are read, tokens padded to tiles."""
+    total = m * x.dp  # tokens of all attention-DP ranks meet in the experts
+    touched = distinct_experts(float(f.experts), float(f.top_k), total, x.routing_evenness) / x.ep
+    pairs = total * f.top_k / x.ep
+    # the fullest of ep ranks holds more than the mean: chance of few tokens, and experts that are favoured
+    variance = 1.0 / np.maximum(pairs, 1.0) + x.ep / (float(f.experts) * x.routing_evenness)
+    pairs = pairs * (1.0 + np.minimum(largest_of(x.ep) * np.sqrt(variance), 1.0))
+    inner = f.inner / x.moe_tp
+    # a touched expert costs rows beyond its own: part-filled tiles, which kernels choose by the load
+    padding = np.clip(pairs / np.maximum(touched, 1e-9), EXPERT_TILE_ROWS_MIN / 2, EXPERT_PADDING_ROWS)
+    rows = pairs + np.where(x.cores > FEW_CORES, touched * padding, 0.0)
+    flops = 2.0 * rows * h * inner * f.matrices
+    moved = touched * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
+    flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
+    time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + (3 + 2 * x.quantize_kernels) * x.kernel_s)
+    return Operator(
+        name="moe/experts",
+        flops=count * flops,
+        bytes=count * moved,
+        time_s=time_s,
+        bound=bound_of(flops_s, bytes_s, x.kernel_s),
+    )
+
+
+def _expert_exchange(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Iterator[Operator]:
+    """Plain TP/EP sums the outputs by one all-reduce; attention-DP sends each token to its experts' ranks and back."""
+    yield all_reduce(x, "moe/all_reduce", count, np.where(x.dp > 1, 0.0, 2.0 * m * h), np.where(x.dp > 1, 1.0, x.tp))
+    ranks = np.where(x.dp > 1, x.ep * x.moe_tp, 1.0)
+    copies = np.minimum(float(f.top_k), np.maximum(x.ep, 1.0)) * np.maximum(x.moe_tp, 1.0)
+    size = np.where(x.dp > 1, m * h * np.minimum(copies, ranks) * (1.0 + 2.0), 0.0)  # one byte out, two back
+    yield _collective(x, "moe/all_to_all", 2 * count, size / 2.0, ranks, x.exchange_s)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionCost:
+    """Seconds that depend on context, per pipeline pass; shapes (N,)."""
+
+    decode_s_per_context_token: Array
+    window_s_per_context_token: Array
+    window_tokens: Array
+    decode_s_per_sequence: Array
+    prefill_s_per_pair: Array
+    window_prefill_s_per_pair: Array
+    sample_s_per_sequence: Array
+
+
+def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0) -> AttentionCost:
+    """Decode reads the cache of every running sequence; prefill multiplies queries with keys pair by pair.
+
+    Where attention is not causal a token meets those behind it too: twice the pairs. Keys and values of a source are
+    as long for every token of a sequence, so their reading is part of a sequence's fixed cost.
+    """
+    zero = np.zeros(len(x))
+    full, windowed, sequence, pair, window_pair = zero, zero, zero, zero, zero
+    window = 0.0
+    for block in decoder_blocks(model):
+        mixer = block.mixer
+        if isinstance(mixer, Recurrent):
+            sequence = sequence + block.count * 2.0 * state_bytes(mixer) / x.tp / x.memory_bytes_per_s
+            continue
+        if mixer is None:
+            continue
+        read_s, pair_s, heads = context_token(mixer, x)
+        sequence = sequence + block.count * heads * x.sequence_head_bytes / x.memory_bytes_per_s
+        if isinstance(mixer, Attention) and not mixer.causal:
+            if mixer.cross:
+                sequence = sequence + block.count * read_s * source_tokens
+                continue
+            pair_s = 2.0 * pair_s
+        limit = mixer.window_tokens if isinstance(mixer, Attention) else (mixer.index_top_k or None)
+        if limit:
+            windowed, window_pair, window = (
+                windowed + block.count * read_s,
+                window_pair + block.count * pair_s,
+                max(window, float(limit)),
+            )
+        else:
+            full, pair = full + block.count * read_s, pair + block.count * pair_s
+        if isinstance(mixer, LatentAttention) and mixer.index_top_k:
+            full = full + block.count * mixer.index_dim / x.memory_bytes_per_s
+            pair = pair + block.count * 2.0 * mixer.index_heads * mixer.index_dim / x.matmul_flops_per_s
+    return AttentionCost(
+        decode_s_per_context_token=full,
+        window_s_per_context_token=windowed,
+        window_tokens=zero + window,
+        decode_s_per_sequence=sequence,
+        prefill_s_per_pair=pair,
+        window_prefill_s_per_pair=window_pair,
+        sample_s_per_sequence=_sample_s(model, x),
+    )
+
+
+def _sample_s(model: Model, x: Layouts) -> Array:
+    """Seconds of one row of the output head and of choosing from its logits; shape (N,)."""
+    if model.encoder_only:
+        return np.zeros(len(x))  # a vector is pooled, no token is chosen
+    each_s = model.vocab / x.tp * (2.0 * model.hidden / x.half_flops_per_s)
+    return each_s + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s
+
+
+def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array, Array, Array]:
+    """(decode s per cached token, prefill s per pair, heads per chip) of one layer."""
+    heads = mixer.heads / x.tp
+    if isinstance(mixer, Attention):
+        kv_heads = np.maximum(mixer.kv_heads / x.tp, 1.0)
+        moved = kv_heads * mixer.key_value_dim * x.kv_read_bytes
+        decode_flops = prefill_flops = 2.0 * heads * mixer.key_value_dim
+    else:
+        moved = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes
+        decode_flops = 2.0 * heads * (2 * mixer.kv_rank + mixer.rope_dim)  # absorbed form
+        prefill_flops = 2.0 * heads * (mixer.nope_dim + mixer.rope_dim + mixer.v_dim)  # expanded form
+    decode_s = roof(decode_flops / x.attention_flops_per_s, moved / x.memory_bytes_per_s, x.roof_exponent)
+    return decode_s, prefill_flops / x.attention_flops_per_s, heads
+
+
+def linear_s(model: Model, layouts: Layouts, tokens: Array) -> Array:
+    """Sum of the linear operators, shape (N, G), seconds."""
+    total = np.zeros((len(layouts), len(tokens)))
+    for operator in linear_operators(model, layouts, tokens):
+        total += operator.time_s
+    return total

@@ -1,0 +1,107 @@
+"""The host's time per step of one framework version, from the steps that its engine logged, each model left out once.
+
+A prompt's step lasts at least as long as the host takes to prepare it and to launch its layers. So the shortest step
+of each model bounds the host's time from above, and small models reach it: the lowest line over all models is the
+host's. Which models those are is not chosen by hand.
+"""
+
+import csv
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from advisor.engine.estimate import Resources, estimate_all
+from advisor.engine.network import Model, decoder_blocks
+from advisor.fidelity import calibration_files, scoring
+from advisor.fidelity.rows import Row
+
+STEPS = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "h200-steps.csv"
+SCOPE = "framework:vllm:0.24.0"
+SOURCES = ("h200_vllm", "h200_vllm_prefill")
+TITLE = "one model, of the host's time"
+CHIP = "h200-sxm"
+GRAPH_TOKENS = 512.0  # vLLM's default: larger steps run outside graphs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """Steps that held one prompt and nothing else."""
+
+    model_id: str
+    prompt_tokens: float
+    time_s: float
+    first_token_s: float | None  # at the client, of a prompt of this length sent to an idle engine
+
+
+def read(path: Path = STEPS) -> list[Step]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return [
+            Step(
+                model_id=row["model_id"],
+                prompt_tokens=float(row["prompt_tokens"]),
+                time_s=float(row["step_ms_p50"]) / 1e3,
+                first_token_s=float(row["first_token_ms"]) / 1e3 if row["first_token_ms"] else None,
+            )
+            for row in csv.DictReader(lines)
+        ]
+
+
+def host_time(steps: Iterable[Step], models: Mapping[str, Model], expert_ratio: float) -> dict[str, float]:
+    """Fields of Overhead. `expert_ratio`: time to issue a layer with experts over that of a dense one."""
+    by_model: dict[str, list[Step]] = {}
+    for step in steps:
+        by_model.setdefault(step.model_id, []).append(step)
+    lags_s = {m: [s.first_token_s - s.time_s for s in own if s.first_token_s] for m, own in by_model.items()}
+    in_pieces = {m: [s.time_s for s in own if s.prompt_tokens <= GRAPH_TOKENS] for m, own in by_model.items()}
+    eager = {m: [s.time_s for s in own if s.prompt_tokens > GRAPH_TOKENS] for m, own in by_model.items()}
+    layers = {m: sum(b.count for b in decoder_blocks(models[m])) for m in by_model}
+    fixed_s, per_layer_s = lowest_line([(layers[m], min(times)) for m, times in in_pieces.items() if times])
+    weighted = {m: layers[m] * (expert_ratio if _has_experts(models[m]) else 1.0) for m in by_model}
+    eager_s = min((min(times) - fixed_s) / weighted[m] for m, times in eager.items() if times)
+    return {
+        "request_s": statistics.median(statistics.median(lags) for lags in lags_s.values() if lags),
+        "prepare_s": fixed_s,
+        "pieces_s_per_layer": per_layer_s,
+        "eager_s_per_layer": eager_s,
+        "eager_s_per_expert_layer": eager_s * expert_ratio,
+    }
+
+
+def issue_ratio(results: Iterable[Mapping[str, Any]]) -> float:
+    """How much longer a host takes to issue a decoder block with experts, operator by operator, than a dense one."""
+    times = {r["key"]["model"]: r["time_s"]["median"] for r in results if r["key"].get("mode") == "issue"}
+    return float(times["qwen3-30b-a3b"] / times["llama-3.1-8b"])
+
+
+def _has_experts(model: Model) -> bool:
+    return any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
+
+
+def lowest_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """(offset, slope) of the line from the leftmost point that no other point is below."""
+    (x, y), *rest = sorted(points)
+    slope = min((v - y) / (u - x) for u, v in rest if u > x)
+    return y - slope * x, slope
+
+
+def left_out(rows: Sequence[Row], known: Resources) -> dict[str, float]:
+    """Median |predicted / measured - 1| by kind, the host's time of each model's rows taken from the other models."""
+    steps, errors, expert_ratio = read(), dict[str, list[float]](), issue_ratio(calibration_files.probed()[CHIP])
+    for model_id in {step.model_id for step in steps}:
+        others = host_time((s for s in steps if s.model_id != model_id), known.models, expert_ratio)
+        scopes = {**known.scopes, SCOPE: {**known.scopes.get(SCOPE, {}), **others}}
+        own = [row for row in rows if row.model_id == model_id and row.source_key in SOURCES]
+        here = replace(known, scopes=scopes)
+        for scored in scoring.predict(own, here, partial(estimate_all, resources=here)):
+            if scored.ape is not None and (kind := _kind(scored.row)):
+                errors.setdefault(kind, []).append(scored.ape)
+    return {kind: statistics.median(found) for kind, found in sorted(errors.items())}
+
+
+def _kind(row: Row) -> str:
+    if row.source_key == "h200_vllm_prefill":
+        return "vllm_prefill"
+    return {"tpot_ms_mean": "vllm_tpot", "ttft_ms_mean": "vllm_ttft"}.get(row.metric, "")

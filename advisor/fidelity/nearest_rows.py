@@ -1,0 +1,298 @@
+"""The measured rows nearest to an estimate, by a distance whose parts can be read, and what was predicted there."""
+
+import functools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Q
+
+from advisor.engine.network import active_parameters, from_hf_config, from_shape, parameters
+from advisor.fidelity.scorecard import Card, Line, card, kind_of
+from catalog.models import Accelerator, ServedModel
+
+Json = dict[str, Any]
+Sizes = tuple[float | None, float | None]
+NEAREST = 5  # measured cases
+NEAR = 3.0  # the same chip and model with both lengths and the users four times as large; farther is not near
+HEADLINES = ("ttft", "tpot", "throughput", "latency", "prefill")  # kinds of figures that are shown of a case
+PHASES = ("serving", "offline", "static", "prefill", "decode")
+
+# What each difference adds. One doubling of a length or of the users counts DOUBLING.
+DOUBLING = 0.5
+OTHER_FAMILY = 4.0
+OTHER_CHIP = 1.5  # of the same family
+OTHER_MODEL = 0.5  # beside the doublings of all and of active parameters, each SIZE
+SIZE = 0.75
+OTHER_FRAMEWORK = 1.0
+OTHER_VERSION = 0.25  # also where one of the two is not stated
+OTHER_FORMAT = 0.25  # of the same width; otherwise WIDTH for each doubling
+WIDTH = 0.75
+OTHER_MODE = 1.5  # pools apart against one pool
+OTHER_PHASE = 0.5  # a batch run to its end against users that come and go
+UNKNOWN_LAYOUT = 0.5
+ONE_PART = 1.0  # only the prompt or only the answer was measured
+RUN = (  # what the figures of one run share
+    *("distance", "source", "accelerator", "accelerator_count", "model", "framework", "framework_version"),
+    *("weights_dtype", "layout", "isl", "osl", "concurrency"),
+)
+BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What decides how near two runs are; None or empty: not stated."""
+
+    accelerator: str
+    family: str
+    model: str
+    parameters: float | None
+    active_parameters: float | None
+    framework: str
+    framework_version: str
+    weights: str
+    mode: str
+    phase: str
+    replica_chips: int | None
+    isl: float
+    osl: float
+    concurrency_per_replica: float | None
+
+
+def distance(asked: Situation, measured: Situation) -> float:
+    """0: the same run; symmetric; each part is one of the constants above, doublings counted as |log2|."""
+    return (
+        chips_apart(asked, measured)
+        + models_apart(asked, measured)
+        + frameworks_apart(asked, measured)
+        + formats_apart(asked.weights, measured.weights)
+        + OTHER_MODE * (asked.mode != measured.mode)
+        + OTHER_PHASE * (asked.phase != measured.phase)
+        + doublings(asked.replica_chips, measured.replica_chips, UNKNOWN_LAYOUT)
+        + lengths_apart(asked.isl, measured.isl)
+        + lengths_apart(asked.osl, measured.osl)
+        + doublings(asked.concurrency_per_replica, measured.concurrency_per_replica, UNKNOWN_LAYOUT)
+    )
+
+
+def chips_apart(a: Situation, b: Situation) -> float:
+    if a.accelerator == b.accelerator:
+        return 0.0
+    return OTHER_CHIP if a.family == b.family and a.family else OTHER_FAMILY
+
+
+def models_apart(a: Situation, b: Situation) -> float:
+    if a.model == b.model:
+        return 0.0
+    sizes = ((a.parameters, b.parameters), (a.active_parameters, b.active_parameters))
+    return OTHER_MODEL + sum(doublings(x, y, 2.0) for x, y in sizes) * SIZE / DOUBLING
+
+
+def frameworks_apart(a: Situation, b: Situation) -> float:
+    if a.framework != b.framework:
+        return OTHER_FRAMEWORK
+    return 0.0 if a.framework_version == b.framework_version and a.framework_version else OTHER_VERSION
+
+
+def formats_apart(a: str, b: str) -> float:
+    if a == b:
+        return 0.0
+    return OTHER_FORMAT + abs(math.log2(bits(a) / bits(b))) * WIDTH
+
+
+def bits(weights: str) -> int:
+    """Bits of one weight from the name of its format; 16 where the name has none."""
+    found = BITS.search(weights)
+    return int(found[1]) if found and 0 < int(found[1]) <= 32 else 16
+
+
+def lengths_apart(a: float, b: float) -> float:
+    """A run without a prompt, or without an answer, shows the other part only: that has its own price."""
+    if min(a, b) <= 1 < max(a, b):
+        return ONE_PART
+    return doublings(a, b)
+
+
+def doublings(a: float | None, b: float | None, unknown: float = DOUBLING) -> float:
+    """DOUBLING for each factor of two between them; less than one counts as one."""
+    if a is None or b is None:
+        return 0.0 if a is b else unknown
+    return abs(math.log2(max(a, 1.0) / max(b, 1.0))) * DOUBLING
+
+
+# --- over the scorecard -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """Figures of one measured run."""
+
+    situation: Situation
+    lines: tuple[Line, ...]
+
+
+def nearest(asked: Situation, runs: Iterable[Run], most: int = NEAREST) -> list[tuple[float, Run]]:
+    """The nearest runs with their distances, nearest first."""
+    apart = sorted(((distance(asked, run.situation), n, run) for n, run in enumerate(runs)), key=lambda each: each[:2])
+    return [(far, run) for far, _, run in apart[:most]]
+
+
+def runs_of(found: Card) -> tuple[Run, ...]:
+    """The scored rows as runs, without disputed ones and without kernels and memory flags."""
+    return _runs(found.head.digest)
+
+
+@functools.lru_cache(maxsize=1)
+def _runs(digest: str) -> tuple[Run, ...]:
+    found = card()
+    lines = found.lines if found and found.head.digest == digest else ()
+    sizes = {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()}
+    members: dict[tuple[Situation, str], list[Line]] = {}
+    for line in lines:
+        if line.row.phase in PHASES and line.row.circumstance != "disputed" and kind_of(line.row) in HEADLINES:
+            members.setdefault((situation_of(line, sizes), line.row.source_key), []).append(line)
+    return tuple(Run(situation=key[0], lines=tuple(own)) for key, own in members.items())
+
+
+def sizes_of(shape: Mapping[str, Any]) -> Sizes:
+    """(all, active) parameters of a catalog model; unknown where its layers are."""
+    if not shape.get("blocks"):
+        return None, None
+    model = from_shape("", dict(shape))
+    return parameters(model), active_parameters(model)
+
+
+def sizes_named(model: str | Mapping[str, Any]) -> Sizes:
+    """Of a model as a workload names it: an id or slug of the catalog, or {config: the contents of config.json}."""
+    if isinstance(model, str):
+        row = ServedModel.objects.filter(Q(hf_id=model) | Q(slug=model)).first()
+        return sizes_of(row.shape) if row else (None, None)
+    config = model.get("config")
+    if not isinstance(config, dict):
+        return None, None
+    own = from_hf_config(config, "own-model")
+    return parameters(own), active_parameters(own)
+
+
+def situation_of(line: Line, sizes: Mapping[str, Sizes]) -> Situation:
+    row = line.row
+    whole, active = sizes.get(row.model, (None, None))
+    replicas = row.chips / row.replica_chips if row.replica_chips else None
+    return Situation(
+        accelerator=row.accelerator,
+        family=row.family,
+        model=row.model,
+        parameters=whole,
+        active_parameters=active,
+        framework=row.framework,
+        framework_version=row.framework_version,
+        weights=row.weights_dtype,
+        mode=row.mode,
+        phase=row.phase,
+        replica_chips=row.replica_chips,
+        isl=row.isl,
+        osl=row.osl,
+        concurrency_per_replica=row.concurrency / replicas if row.concurrency and replicas else None,
+    )
+
+
+def asked_for(said: Mapping[str, Any], model: str, sizes: Sizes, isl: float, osl: float) -> Situation:
+    """The situation of an estimate, or of an option of an advice (`said` has the fields that they share)."""
+    chip = Accelerator.objects.filter(slug=said["accelerator"]).only("family").first()
+    return Situation(
+        accelerator=said["accelerator"],
+        family=chip.family.replace(" ", "-") if chip else "",
+        model=model,
+        parameters=sizes[0],
+        active_parameters=sizes[1],
+        framework=said["framework"],
+        framework_version=said["framework_version"],
+        weights=said["quantization"] if said["quantization"].startswith("mxfp") else said["weights_dtype"],
+        mode="disagg" if said.get("disaggregated") else "agg",
+        phase="static" if said.get("client") == "static" else "serving",
+        replica_chips=said["tp"] * said["pp"] * said["dp"],
+        isl=isl,
+        osl=osl,
+        concurrency_per_replica=said["concurrency"],
+    )
+
+
+def of_option(option: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Json]:
+    """The evidence of one option of a finished advice."""
+    lengths = [mean_tokens(spec["traffic"][name]) for name in ("input_tokens", "output_tokens")]
+    if None in lengths or not isinstance(spec["model"], str | Mapping):
+        return []
+    name = spec["model"] if isinstance(spec["model"], str) else "own-model"
+    row = ServedModel.objects.filter(slug=name).only("hf_id").first()
+    isl, osl = (each or 0.0 for each in lengths)
+    return evidence(asked_for(option, row.hf_id if row else name, sizes_named(spec["model"]), isl, osl))
+
+
+def mean_tokens(given: Any) -> float | None:
+    """Of a length in a workload: a number, or a mapping with a mean; None: only its trace knows."""
+    mean = given.get("mean") if isinstance(given, Mapping) else given
+    return float(mean) if isinstance(mean, int | float) else None
+
+
+def evidence(asked: Situation) -> list[Json]:
+    """The headline figures of the nearest measured runs, as the JSON of `estimate` gives them."""
+    found = card()
+    if found is None:
+        return []
+    near = nearest(asked, runs_of(found))
+    items = [(far, line) for far, run in near for line in headlines(run.lines)]
+    return [item_json(far, line, found) for far, line in items]
+
+
+def headlines(lines: Sequence[Line]) -> list[Line]:
+    """One figure of each kind: the mean before the median, no tails."""
+    chosen: dict[str, Line] = {}
+    for line in sorted(lines, key=lambda line: line.row.metric):
+        if not line.row.metric.endswith(("p95", "p99")):
+            chosen.setdefault(kind_of(line.row), line)
+    return [chosen[kind] for kind in HEADLINES if kind in chosen]
+
+
+def item_json(far: float, line: Line, found: Card) -> Json:
+    row = line.row
+    return {
+        "id": row.key,
+        "accelerator": row.accelerator,
+        "accelerator_count": row.chips,
+        "model": row.model,
+        "framework": row.framework,
+        "framework_version": row.framework_version,
+        "weights_dtype": row.weights_dtype,
+        "layout": row.layout,
+        "isl": row.isl,
+        "osl": row.osl,
+        "concurrency": row.concurrency,
+        "distance": round(far, 2),
+        "near": far <= NEAR,
+        "metric": row.metric,
+        "measured": row.measured,
+        "predicted": row.predicted,
+        "error_fraction": line.point.ape,
+        "source": (found.head.sources.get(row.source_key) or {}).get("name", row.source_key),
+        "url": address([row.key]),
+    }
+
+
+def address(ids: Iterable[str]) -> str:
+    """The scorecard page of these rows."""
+    return f"/fidelity?{urlencode({'id': ','.join(ids)})}"
+
+
+def shown(items: Sequence[Mapping[str, Any]]) -> Json:
+    """The same for a page: the figures of a run together, one address for all, and whether nothing is near."""
+    runs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for item in items:
+        runs.setdefault(tuple(item[name] for name in RUN), []).append(item)
+    return {
+        "runs": [{"run": own[0], "figures": own, "url": address(item["id"] for item in own)} for own in runs.values()],
+        "none_near": bool(items) and not any(item["near"] for item in items),
+        "url": address(item["id"] for item in items) if items else "",
+    }

@@ -1,0 +1,98 @@
+"""What a source's client and servers did: ordered rules over (source, framework, model, ...), never over one row."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.engine.spec import CLIENTS, Protocol
+
+PATH = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "protocols.yaml"
+CONDITIONS = ("source", "framework", "version", "model", "accelerator", "weights", "tokens", "isl", "osl", "prefix")
+RUN_FIELDS = (
+    "kv_dtype",
+    "weights_dtype",
+    "block_scaled",
+    "isl_tokens",
+    "osl_tokens",
+    "max_batched_tokens",
+    "max_batch",
+    "speculative",
+    "speculative_tokens",
+    "attention_dp_is_tp",
+    "cores_per_chip",
+    "layers_over_chips",
+    "routing_evenness",
+    "beams",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What the rules say about the runs of one source: the client, and settings that the row leaves blank."""
+
+    client: Protocol = Protocol(known=False)
+    kv_dtype: str | None = None
+    weights_dtype: str | None = None
+    block_scaled: bool = False
+    isl_tokens: float | None = None
+    osl_tokens: float | None = None
+    max_batched_tokens: int | None = None
+    max_batch: int | None = None
+    speculative: str | None = None
+    speculative_tokens: int | None = None  # draft tokens per step
+    attention_dp_is_tp: bool = False  # the tp column counts ranks of an attention-data-parallel MoE deployment
+    cores_per_chip: int = 1  # the tp and ep columns count cores, not chips
+    layers_over_chips: bool = False  # a layer split: pipeline, one request at a time
+    routing_evenness: float | None = None  # of a router that was not trained; large: evenly
+    beams: int = 1  # beam search: sequences decoded for each request
+
+
+class ProtocolError(ValueError):
+    """protocols.yaml says something that cannot be read."""
+
+
+@functools.cache
+def rules(path: Path = PATH) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]:
+    """The (when, set) pairs of the file, checked."""
+    document = yaml.safe_load(path.read_text())
+    return tuple(_checked(rule, number) for number, rule in enumerate(document["rules"], 1))
+
+
+def _checked(rule: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    if unknown := set(rule) - {"when", "set", "why", "source"}:
+        raise ProtocolError(f"rule {number}: unknown keys {sorted(unknown)}")
+    if "why" not in rule:
+        raise ProtocolError(f"rule {number}: a rule states its reason in `why`")
+    when, chosen = rule.get("when", {}), rule["set"]
+    if unknown := set(when) - set(CONDITIONS):
+        raise ProtocolError(f"rule {number}: unknown conditions {sorted(unknown)}; allowed: {', '.join(CONDITIONS)}")
+    if unknown := set(chosen) - {"client", *RUN_FIELDS}:
+        raise ProtocolError(f"rule {number}: cannot set {sorted(unknown)}")
+    client = chosen.get("client", {})
+    if unknown := set(client) - {field.name for field in fields(Protocol)}:
+        raise ProtocolError(f"rule {number}: unknown client fields {sorted(unknown)}")
+    if client.get("kind", "steady") not in CLIENTS:
+        raise ProtocolError(f"rule {number}: client kind {client['kind']!r} is none of {', '.join(CLIENTS)}")
+    return when, chosen
+
+
+def run_of(facts: Mapping[str, str], path: Path = PATH) -> Run:
+    """What is known of the runs with these facts (keys of CONDITIONS); later rules override earlier ones."""
+    client: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
+    for when, values in rules(path):
+        if all(_matches(facts, name, wanted) for name, wanted in when.items()):
+            client |= values.get("client", {})
+            chosen |= {name: value for name, value in values.items() if name != "client"}
+    return Run(client=Protocol(**({"known": False} | client)), **chosen)
+
+
+def _matches(facts: Mapping[str, str], name: str, wanted: Any) -> bool:
+    options = [str(option) for option in (wanted if isinstance(wanted, list) else [wanted])]
+    if name == "prefix":  # of the source key: all rounds of one benchmark
+        return any(facts["source"].startswith(option) for option in options)
+    return facts.get(name, "") in options

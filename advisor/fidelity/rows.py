@@ -1,0 +1,389 @@
+"""Measured rows: reading the CSV strictly, and what deployment, requests and client each row stands for."""
+
+import csv
+import math
+import re
+from collections.abc import Container
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Protocol as Interface
+
+from advisor.engine.spec import KV, WEIGHTS, Case, Pool, Protocol
+from advisor.fidelity.protocols import Run, run_of
+
+MAX_BYTES = 64 * 2**20
+
+
+class MeasurementsError(ValueError):
+    """The file is not a table of measured rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One measured figure as its source gives it; text columns stay text, blank means not stated."""
+
+    id: str
+    task: str
+    metric: str
+    value: float
+    model: str
+    model_id: str
+    accelerator: str
+    accelerator_slug: str
+    n_accelerators: str
+    mode: str
+    tp: str
+    pp: str
+    ep: str
+    attention_dp: str
+    moe_tp: str
+    prefill_pool: str
+    decode_pool: str
+    weights_dtype: str
+    kv_dtype: str
+    framework: str
+    isl: str
+    osl: str
+    concurrency_or_batch: str
+    params_note: str
+    date: str
+    source_key: str
+    confidence: str
+    notes: str
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skip:
+    """Why a row has no prediction."""
+
+    reason: str
+
+
+class Catalog(Interface):
+    """What must be known of the catalog to turn a row into a case: which slugs exist."""
+
+    @property
+    def models(self) -> Container[str]: ...
+
+    @property
+    def accelerators(self) -> Container[str]: ...
+
+
+def read(path: str | Path) -> list[Row]:
+    """The rows of a measurements file; further columns are ignored, a missing one is an error."""
+    path = Path(path)
+    if not path.is_file():
+        raise MeasurementsError(f"{path}: no such file; give a CSV file with the columns of a measured row")
+    if path.stat().st_size > MAX_BYTES:
+        raise MeasurementsError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            return _rows(csv.DictReader(lines), path)
+    except UnicodeDecodeError as error:
+        raise MeasurementsError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+
+
+def _rows(reader: "csv.DictReader[str]", path: Path) -> list[Row]:
+    if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
+        raise MeasurementsError(f"{path}: missing columns {', '.join(missing)}")
+    rows = []
+    for record in reader:
+        if any(record[name] is None for name in COLUMNS):
+            raise MeasurementsError(f"{path}, line {reader.line_num}: fewer cells than columns")
+        text = {name: record[name].strip() for name in COLUMNS if name != "value"}
+        rows.append(Row(value=number(record["value"], math.nan), **text))
+    if len({row.id for row in rows}) != len(rows):
+        raise MeasurementsError(f"{path}: two rows have the same id")
+    return rows
+
+
+def number(text: str, blank: float) -> float:
+    """The number in a cell, or `blank` when there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return blank
+
+
+# ------------------------------------------------------------------ names
+
+# (pattern, canonical slug, version): \1 is the pattern's group
+FRAMEWORKS = (
+    (r"trtllm (0\.[58]\.1.*)", "tensorrt-llm", r"dynamo-\1"),  # Dynamo's releases, not TensorRT-LLM's
+    (r"trtllm ?(.*)", "tensorrt-llm", r"\1"),
+    (r"TensorRT-LLM ([\d.]+)\+?.*", "tensorrt-llm", r"\1"),
+    (r"NVIDIA NIM ([\d.]+)", "tensorrt-llm", r"nim-\1"),
+    (r"vLLM TPU.*", "vllm-tpu", ""),
+    (r"vLLM ROCm docker (\S+)", "vllm", r"rocm-\1"),
+    (r"v?LLM-D v?(\S+).*", "vllm", r"llm-d-\1"),
+    (r".*?LLMBoost.*?vllm-([\d.]+).*", "vllm", r"\1"),
+    (r"PyTorch vLLM", "vllm", ""),
+    (r"(?i:vllm) ?v?([^,\s]*).*", "vllm", r"\1"),
+    (r"(?i:sglang) ?v?([^,\s]*).*", "sglang", r"\1"),
+    (r"(?:Jetpack [\d.]+, )?TensorRT [\d.]+.*", "tensorrt-llm", ""),  # MLPerf prints TensorRT's version
+    (r"LMDeploy TurboMind ([\d.]+)", "lmdeploy", r"\1"),
+    (r"Transformers NeuronX, Neuron ([\d.]+)", "neuron", r"\1"),
+    (r"(?:Optimum-Habana / )?Intel Gaudi SW ([\d.]+).*", "optimum-habana", r"\1"),
+    (r"optimum-habana (\S+).*", "optimum-habana", r"\1"),
+    (r"llama\.cpp \((.*)\)", "llama.cpp", r"\1"),
+    (r"torch (\S+).*", "torch", r"\1"),
+)
+AMBIGUOUS = ("tokens_per_s_ambiguous",)
+
+
+def framework_of(row: Row) -> tuple[str, str]:
+    """(canonical slug, version) of a row's framework; MLPerf submissions that name no stack are taken as vLLM.
+
+    Those are AMD's, Intel's and Red Hat's, who serve with it; NVIDIA's and its partners' name TensorRT.
+    """
+    is_mlperf = row.source_key.startswith("mlperf_inf_")
+    round_version = row.source_key.replace("_inf_", "-") if is_mlperf else ""
+    for pattern, slug, version in FRAMEWORKS:
+        if match := re.fullmatch(pattern, row.framework):
+            return slug, match.expand(version).strip(" .") or round_version
+    return ("vllm" if is_mlperf else row.framework.lower() or "unknown"), round_version
+
+
+def weights_of(row: Row) -> str:
+    """Canonical weight format, a quantization slug where the format alone does not say what it is multiplied in.
+
+    4-bit float is MXFP4 on AMD chips and in gpt-oss checkpoints (the only published ones, whatever the column says),
+    with 8-bit activations where the experts' kernels have an FP4 path; NVFP4 elsewhere.
+    """
+    dtype = WEIGHTS.get(row.weights_dtype, row.weights_dtype)
+    if row.model_id.startswith("openai/gpt-oss"):
+        return "mxfp4-w4a8" if row.accelerator_slug.removeprefix("g") in ("b200", "b300") else "mxfp4"
+    if re.search(r"UsedModel \S*fp8", row.params_note):
+        return "fp8"  # the checkpoint named by the run, whatever the precision column says
+    if dtype in ("fp4", "mxfp4"):
+        return "mxfp4-w4a4" if row.accelerator_slug.startswith("mi35") else "nvfp4" if dtype == "fp4" else dtype
+    if dtype == "int8" and row.source_key == "neuron_infer":
+        return "int8-w8a16"  # weights are stored in 8 bits and cast to BF16 before the multiply
+    return dtype
+
+
+def note_of(row: Row) -> dict[str, str]:
+    """The key=value pairs of the parameters note."""
+    pairs = (part.split("=", 1) for part in row.params_note.split(";") if "=" in part)
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def run_facts(row: Row) -> dict[str, str]:
+    """What the protocol rules may look at: everything but the row's identity and value."""
+    slug, version = framework_of(row)
+    return {
+        "source": row.source_key,
+        "framework": slug,
+        "version": version,
+        "model": row.model_id,
+        "accelerator": row.accelerator_slug,
+        "weights": weights_of(row),
+        "tokens": f"{row.isl}/{row.osl}",
+        "isl": row.isl,
+        "osl": row.osl,
+    }
+
+
+# ------------------------------------------------------------------ layout
+
+
+def count(text: str) -> int | None:
+    """A positive whole number of a cell; blank and 0 both mean not stated."""
+    value = number(text, 0)
+    return int(value) if value >= 1 else None
+
+
+def pool_of(row: Row, run: Run) -> Pool | None:
+    """The lanes of an aggregated deployment; None: the source states no layout and more than one is possible."""
+    chips = count(row.n_accelerators) or 1
+    if run.layers_over_chips:
+        return Pool(pp=chips)
+    tp = count(row.tp)
+    if tp is None:
+        return Pool() if chips == 1 else None
+    cores = run.cores_per_chip
+    pp, ep, moe_tp = count(row.pp) or 1, count(row.ep), count(row.moe_tp)
+    tp, ep = max(1, tp // cores), max(1, ep // cores) if ep else None
+    if run.attention_dp_is_tp:
+        return Pool(dp=tp, pp=pp, ep=tp, replicas=max(1, chips // (tp * pp)))
+    dp = count(row.attention_dp) or _attention_ranks(row, tp, ep, moe_tp)
+    if tp == dp == (ep or 1) * (moe_tp or 1) and count(row.attention_dp) is None:
+        tp = 1  # the tp column counts the ranks that attention data parallelism uses
+    experts = ep or 1
+    return Pool(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=experts,
+        moe_tp=moe_tp if moe_tp and moe_tp * experts == tp * dp else max(1, tp * dp // experts),
+        replicas=max(1, chips // (tp * pp * dp)),
+    )
+
+
+def _attention_ranks(row: Row, tp: int, ep: int | None, moe_tp: int | None) -> int:
+    """Attention data parallelism that a row implies: experts spread over more ranks than tp, or a batch per rank."""
+    ways = (ep or 1) * (moe_tp or 1)
+    per_rank, users = count(note_of(row).get("batch_per_rank", "")), count(row.concurrency_or_batch)
+    if per_rank and users and ways == tp > 1 and users == per_rank * tp:
+        return tp
+    return max(1, ways // tp)
+
+
+def lanes_of(text: str) -> Pool:
+    """One pool of a disaggregated deployment from `workers=..;batch=..;tp=..`."""
+    cells = dict(part.split("=", 1) for part in text.split(";"))
+    stated = {name: count(cells.get(name, "")) for name in ("workers", "batch", "tp", "pp", "attention_dp", "ep")}
+    tp, dp, ep = stated["tp"] or 1, stated["attention_dp"] or 1, stated["ep"] or 1
+    return Pool(
+        tp=tp,
+        pp=stated["pp"] or 1,
+        dp=dp,
+        ep=ep,
+        moe_tp=count(cells.get("moe_tp", "")) or max(1, tp * dp // ep),
+        replicas=stated["workers"] or 1,
+        max_batch=stated["batch"],
+    )
+
+
+# ------------------------------------------------------------------ what was asked of it
+
+PREFILL_METRICS = ("ttft_ms", "prefill_tokens_per_s")
+FIT_METRICS = ("fits_in_memory", "kv_capacity_tokens", "weights_gib_per_accelerator", "peak_memory_gb")
+
+
+def phase_of(row: Row, client: Protocol) -> str:
+    """Which part of serving the figure is about: one of case.PHASES."""
+    if row.task == "kernel":
+        return "kernel"
+    if row.task == "memory" or row.metric in FIT_METRICS:
+        return "fit"
+    if row.metric in PREFILL_METRICS or row.source_key == "h200_vllm_prefill":
+        return "prefill"
+    if client.kind == "single":
+        return "decode"
+    return client.kind if client.kind in ("static", "offline") else "serving"
+
+
+def client_of(row: Row, run: Run) -> Protocol:
+    """The client of a row: the source's, with the rate, count or kind that the row itself prints."""
+    text, client = row.concurrency_or_batch, run.client
+    stated = note_of(row).get("client", "")
+    if stated == "static" and number(row.osl, 0) == 1 or row.metric in PREFILL_METRICS:
+        return _with(client, kind="single")
+    if stated in ("steady", "burst", "static"):
+        return _with(client, kind=stated)
+    if text.startswith(("offline", "max", "qps=INF")):
+        queued = re.search(r"(\d+) prompts", text)
+        return _with(client, kind="offline", requests=int(queued[1]) if queued else client.requests)
+    if match := re.search(r"qps=([\d.]+)", text):
+        return _with(client, kind="poisson", rate_per_s=float(match[1]))
+    if client.kind == "burst" and client.requests and count(text):
+        return _with(client, requests_per_user=client.requests / float(text))
+    return client
+
+
+def _with(client: Protocol, **changes: object) -> Protocol:
+    return Protocol(**({name: getattr(client, name) for name in Protocol.__slots__} | changes))
+
+
+def concurrency_of(row: Row, client: Protocol, decode_pool: Pool | None) -> float | None:
+    """Users (or batch) of the whole deployment; None: as many as fit, or an open loop."""
+    if client.kind in ("offline", "poisson"):
+        return None
+    if client.kind == "single":
+        return 1.0
+    if (users := count(row.concurrency_or_batch)) is not None:
+        return float(users)
+    if decode_pool is not None and decode_pool.max_batch:
+        return float(decode_pool.max_batch * decode_pool.dp * decode_pool.replicas)
+    return None
+
+
+def limits_of(row: Row) -> tuple[float | None, float | None]:
+    """(TTFT, TPOT) p99 limits in seconds that the benchmark imposed, from the row's notes."""
+    match = re.search(r"SLO p99 TTFT<=([\d.]+)ms TPOT<=([\d.]+)ms", row.notes)
+    return (float(match[1]) / 1e3, float(match[2]) / 1e3) if match else (None, None)
+
+
+def max_batch_of(row: Row, run: Run) -> int | None:
+    """The server's own cap on running requests per lane, from the row or its source."""
+    match = re.search(r"max batch(?:/GPU)? (\d+)", row.concurrency_or_batch)
+    return int(match[1]) if match else run.max_batch
+
+
+def skip_of(row: Row, catalog: Catalog) -> Skip | None:
+    """Why a row cannot have a prediction, before its details are read."""
+    if row.task == "training":
+        return Skip(reason="training not yet modelled")
+    if row.confidence == "C" or row.metric in AMBIGUOUS:
+        return Skip(reason="ambiguous metric")
+    if not math.isfinite(row.value) or row.value < 0:
+        return Skip(reason="value is not a number")
+    if row.accelerator_slug not in catalog.accelerators:
+        return Skip(reason=f"no such accelerator: {row.accelerator_slug or row.accelerator}")
+    if row.task != "kernel" and row.model_id not in catalog.models:
+        return Skip(reason=f"no such model: {row.model_id or row.model}")
+    return None
+
+
+def case_of(row: Row, catalog: Catalog) -> Case | Skip:
+    """The situation that a row measured, or why it has none."""
+    if skip := skip_of(row, catalog):
+        return skip
+    run = run_of(run_facts(row))
+    weights = weights_of(row) or run.weights_dtype
+    if not weights:
+        return Skip(reason="weights dtype not stated")
+    client = client_of(row, run)
+    phase = phase_of(row, client)
+    isl, osl = number(row.isl, run.isl_tokens or 0), number(row.osl, run.osl_tokens or 0)
+    if isl + osl == 0 and phase not in ("fit", "kernel"):
+        return Skip(reason="lengths not stated")
+    return _case(row, run, client, weights, phase, isl, osl)
+
+
+def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: float, osl: float) -> Case:
+    disagg = row.mode == "disagg"
+    prefill, decode = (lanes_of(row.prefill_pool), lanes_of(row.decode_pool)) if disagg else (None, None)
+    pool = None if disagg else pool_of(row, run)
+    slug, version = framework_of(row)
+    ttft_limit_s, tpot_limit_s = limits_of(row)
+    draft = 1 if run.speculative and pool is not None and pool.dp > 1 else run.speculative_tokens
+    return Case(
+        model_id=row.model_id,
+        accelerator_slug=row.accelerator_slug,
+        chips=_chips(row, pool),
+        mode=row.mode or "agg",
+        pool=pool,
+        prefill_pool=prefill,
+        decode_pool=decode,
+        layout_free=not disagg and pool is None,
+        weights_dtype=weights,
+        kv_dtype=KV.get(row.kv_dtype, row.kv_dtype) or run.kv_dtype,
+        block_scaled=run.block_scaled or "fp8_block" in row.params_note,
+        framework=slug,
+        framework_version=version,
+        isl=isl,
+        osl=osl,
+        concurrency=concurrency_of(row, client, decode),
+        client=client,
+        phase=phase,
+        max_batch=max_batch_of(row, run),
+        max_batched_tokens=run.max_batched_tokens,
+        speculative=run.speculative,
+        speculative_tokens=draft if run.speculative else None,
+        ttft_limit_s=ttft_limit_s,
+        tpot_limit_s=tpot_limit_s,
+        routing_evenness=run.routing_evenness,
+        beams=run.beams,
+        year=count(row.date[:4]),
+    )
+
+
+def _chips(row: Row, pool: Pool | None) -> int:
+    """The stated count, unless the layout cannot be had with it (a count that leaves out attention ranks)."""
+    stated = count(row.n_accelerators) or 1
+    return stated if pool is None else max(stated, pool.chips)

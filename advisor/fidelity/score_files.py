@@ -1,0 +1,161 @@
+"""Scored rows as the files of the catalog's scorecard: what `fidelity --write-docs` leaves for the pages to show."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.utils import timezone
+
+from advisor.engine import ENGINE_VERSION
+from advisor.engine.spec import Case, Pool
+from advisor.fidelity.report import circumstance, noisy_cases
+from advisor.fidelity.scorecard import TARGETS, Card, held, line_of
+from advisor.fidelity.scoring import Scored, pair_case
+from catalog.loading import scored as files
+from catalog.loading.fixtures import FixtureError
+from catalog.models import Scorecard, ScoredRow
+
+DIRECTORY = Path(__file__).resolve().parents[2] / "fixtures" / "fidelity"
+KEPT_OUT = ("measured", "predicted", "low", "high", "pair_index")  # each of them would give the figure away
+
+
+def write(
+    scored: Sequence[Scored],
+    disputed: Mapping[str, str],
+    validation: Mapping[str, Any] | None,
+    calibration: str,
+    directory: Path = DIRECTORY,
+) -> int:
+    """One file for each source and the head of the scorecard; the number of rows written.
+
+    Raises FixtureError where a row's source is not described in sources.csv: nothing is written then.
+    """
+    known = {row["source_key"]: row for row in files.sources(source_list(directory))}
+    shown = [s for s in scored if s.ape is not None and s.case is not None]
+    if unknown := sorted({s.row.source_key for s in shown} - set(known)):
+        raise FixtureError(
+            f"sources.csv does not describe {', '.join(unknown)}: add a line with address and licence to "
+            f"{directory / files.SOURCES}"
+        )
+    by_source: dict[str, list[Mapping[str, Any]]] = {}
+    for s, row in zip(shown, rows_of(shown, disputed), strict=True):
+        keep_out = known[s.row.source_key]["figures"] == "kept out"
+        by_source.setdefault(s.row.source_key, []).append(without_figures(row) if keep_out else row)
+    directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / files.SOURCES).exists():
+        shutil.copyfile(source_list(directory), directory / files.SOURCES)
+    for path in directory.glob("*.csv"):
+        if path.name != files.SOURCES and path.stem not in by_source:
+            path.unlink()
+    for key, rows in by_source.items():
+        files.write(directory / f"{key}.csv", rows)
+    (directory / files.HEAD).write_text(head(scored, len(shown), validation, calibration), encoding="utf-8")
+    return len(shown)
+
+
+def source_list(directory: Path) -> Path:
+    """The sources beside the rows, or the shipped ones where there are none."""
+    own = directory / files.SOURCES
+    return own if own.exists() else DIRECTORY / files.SOURCES
+
+
+def head(scored: Iterable[Scored], rows: int, validation: Mapping[str, Any] | None, calibration: str) -> str:
+    skipped = Counter(s.skipped for s in scored if s.skipped)
+    document = {
+        "engine_version": ENGINE_VERSION,
+        "calibration": calibration or "none",
+        "as_of": timezone.localdate(),
+        "rows": rows,
+        "skipped": dict(skipped.most_common()),
+        "left_out": dict((validation or {}).get("errors") or {}),
+        "intervals": [
+            {"basis": basis, "figure": figure, **spans}
+            for basis, figures in ((validation or {}).get("intervals") or {}).items()
+            for figure, spans in figures.items()
+        ],
+    }
+    return yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)
+
+
+def rows_of(shown: Sequence[Scored], disputed: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The columns of each row, in order."""
+    pairs = pair_numbers(shown)
+    repeats = noisy_cases(shown)
+    return [row_of(s, s.case, pairs.get(pair_case(s))) | why(s, disputed, repeats) for s in shown if s.case is not None]
+
+
+def against_targets(
+    scored: Sequence[Scored], disputed: Mapping[str, str], validation: Mapping[str, Any] | None
+) -> list[Mapping[str, Any]]:
+    """The targets of the scorecard over rows that are not in the catalog yet."""
+    shown = [s for s in scored if s.ape is not None and s.case is not None]
+    rows = (
+        ScoredRow(source_key=s.row.source_key, **row) for s, row in zip(shown, rows_of(shown, disputed), strict=True)
+    )
+    found = Card(head=Scorecard(left_out=(validation or {}).get("errors") or {}), lines=tuple(map(line_of, rows)))
+    return [held(target, found) for target in TARGETS]
+
+
+def pair_numbers(shown: Sequence[Scored]) -> dict[Any, int]:
+    """A number for each case that was measured on more than one chip."""
+    chips: dict[Any, set[str]] = {}
+    for s in shown:
+        if (case := pair_case(s)) is not None:
+            chips.setdefault(case, set()).add(s.row.accelerator_slug)
+    return {case: number for number, case in enumerate(case for case, on in chips.items() if len(on) > 1)}
+
+
+def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
+    p = s.prediction
+    assert p is not None
+    return {
+        "key": s.row.id,
+        "metric": s.row.metric,
+        "measured": s.row.value,
+        "predicted": p.value,
+        "low": p.low,
+        "high": p.high,
+        "bias_fraction": None if s.ratio is None else s.ratio - 1.0,
+        "inside": s.in_interval,
+        "accelerator": case.accelerator_slug,
+        "chips": case.chips,
+        "model": case.model_id,
+        "framework": case.framework,
+        "framework_version": case.framework_version,
+        "weights_dtype": case.weights_dtype,
+        "mode": case.mode,
+        "layout": layout_of(case),
+        "isl": case.isl,
+        "osl": case.osl,
+        "concurrency": case.concurrency,
+        "client": case.client.kind,
+        "client_known": case.client.known,
+        "phase": case.phase,
+        "basis": p.basis,
+        "measured_on": s.row.date[:10],
+        "pair_index": pair,
+    }
+
+
+def without_figures(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Only how far off the prediction was."""
+    return {**row, **dict.fromkeys(KEPT_OUT)}
+
+
+def why(s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]) -> dict[str, str]:
+    return {"circumstance": circumstance(s, disputed, repeats), "note": disputed.get(s.row.id, "")}
+
+
+def layout_of(case: Case) -> str:
+    """tp8 x2, tp4 pp2, dp8 ep8; two pools with a bar between them; empty where the source states none."""
+    if case.prefill_pool and case.decode_pool:
+        return f"{lanes(case.prefill_pool)} | {lanes(case.decode_pool)}"
+    return lanes(case.pool) if case.pool else ""
+
+
+def lanes(pool: Pool) -> str:
+    ways = [f"{name}{getattr(pool, name)}" for name in ("tp", "pp", "dp", "ep") if getattr(pool, name) > 1]
+    return " ".join([*(ways or ["tp1"]), *([f"x{pool.replicas}"] if pool.replicas > 1 else [])])

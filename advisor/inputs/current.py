@@ -1,0 +1,50 @@
+"""Today's catalog as engine values, for single deployments and for scoring."""
+
+from django.db.models import Q
+from django.utils import timezone
+
+from advisor.engine.cost import Assumptions
+from advisor.engine.estimate import Resources
+from advisor.engine.spec import Accelerator as Chip
+from advisor.engine.spec import Offer
+from advisor.inputs import offers
+from advisor.inputs.assumptions import assumptions_of
+from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
+from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of
+from catalog.models import Accelerator, Assumption, QuantizationMethod, ServedModel
+
+
+def catalog_chip(a: Accelerator) -> Chip:
+    """One accelerator of the catalog as an engine value."""
+    return chip_of(_accelerator(a))
+
+
+def catalog_resources(models: list[str] | None = None) -> Resources:
+    """The whole catalog as engine values, for single deployments and for scoring."""
+    rows = ServedModel.objects.all() if models is None else ServedModel.objects.filter(hf_id__in=models)
+    return Resources(
+        models={r.hf_id: model_of(model_row(r.hf_id)) for r in rows},
+        accelerators={a.slug: chip_of(_accelerator(a)) for a in Accelerator.objects.all()},
+        quantizations=quantizations_of([_quantization(q) for q in QuantizationMethod.objects.order_by("slug")]),
+        frameworks=tuple(framework_of(row) for row in _frameworks()),
+        scopes=calibrations(),
+    )
+
+
+def catalog_model_id(wanted: str) -> str:
+    """The id of a model named by its id or its slug; an unknown name stays as it is."""
+    found = ServedModel.objects.filter(Q(hf_id=wanted) | Q(slug=wanted)).values_list("hf_id", flat=True).first()
+    return found or wanted
+
+
+def catalog_model_ids() -> list[str]:
+    return list(ServedModel.objects.order_by("hf_id").values_list("hf_id", flat=True))
+
+
+def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
+    """Today's offers of one chip, and what turns a purchase and a watt into dollars."""
+    day = timezone.localdate()
+    found = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
+    assumptions = assumptions_of({}, {a.key: assumption(a) for a in Assumption.objects.order_by("key")})
+    taken = {"prices": found, "regions": offers.regions(), "units": offers.units(), "site": ""}
+    return offers.offers_of(taken, assumptions, assumptions, {chip.slug: chip}), assumptions

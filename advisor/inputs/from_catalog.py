@@ -1,0 +1,233 @@
+"""Catalog rows to a snapshot, and a snapshot to engine values: the only place where units are converted."""
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Q
+from django.utils import timezone
+
+from advisor.engine import ENGINE_VERSION
+from advisor.engine.step import small_of
+from advisor.inputs import hosted_apis, offers
+from advisor.workload import PORTFOLIO, WorkloadError, error
+from catalog.models import (
+    Accelerator,
+    Assumption,
+    Calibration,
+    CatalogLoad,
+    Framework,
+    Organisation,
+    QuantizationMethod,
+    ServedModel,
+)
+
+CHIP_SCOPE = "accelerator:"
+Json = dict[str, Any]
+
+# --- rows to a snapshot -----------------------------------------------------------------------------------------
+
+
+def take_snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
+    """What the engine will read for this question, or for each workload of a portfolio."""
+    if spec["kind"] == PORTFOLIO:
+        return portfolio_snapshot([_snapshot(part, organisation) for part in spec["workloads"]])
+    return _snapshot(spec, organisation)
+
+
+def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
+    """What the engine will read for this question, JSON-able; a re-run from it gives the same answer.
+
+    Prices, discounts and licences are those known on the day that the question names, else today.
+    """
+    day = asked_on(spec)
+    newest = CatalogLoad.objects.order_by("-pk").first()
+    named = spec["constraints"]["providers"]["allow"]
+    chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
+    served = {chip["slug"] for chip in chips if chip["served"]}
+    terms = spec["constraints"]["terms"]
+    prices = [p for p in offers.prices(named, organisation, day, terms) if p["accelerator"] in served]
+    current = [p for p in prices if not offers.is_stale(p, day)]
+    site = spec["constraints"]["site"].get("region") or ""
+    places = {f"{p['provider']}-{p['region']}" for p in current} | {site}
+    model = model_row(spec["model"])
+    sold = {p["accelerator"] for p in current} | set(spec["owned"])
+    allowed = set(spec["constraints"]["accelerators"]["allow"]) or sold
+    taken = {
+        "engine_version": ENGINE_VERSION,
+        "catalog_version": newest.version if newest else "",
+        "asked_on": day.isoformat(),
+        "prices_as_of": max((p["as_of"] for p in prices), default=None),
+        "model": model,
+        "draft_model": draft_row(model["slug"]),
+        "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}, "software": {}} for chip in chips],
+        "prices": current,
+        "other_terms": [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in sold & allowed],
+        "hosted": hosted_apis.rows(model["hf_id"], organisation, day),
+        "stale": offers.otherwise(day) | offers.stale(prices, day),
+        "licences": offers.licences(organisation, day),
+        "units": [u for u in offers.units() if u["accelerator"] in sold],
+        # host times are among the calibrations
+        "frameworks": [{k: v for k, v in row.items() if k != "host_times"} for row in _frameworks()],
+        "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
+        "regions": {slug: figures for slug, figures in offers.regions().items() if slug in places},
+        "site": site,
+        "assumptions": {a.key: assumption(a) for a in Assumption.objects.order_by("key")},
+        "calibrations": calibrations(),
+        "calibration_rows": calibration_rows(),
+    }
+    return packed(taken)
+
+
+def asked_on(spec: Json) -> datetime.date:
+    """The day whose prices count."""
+    named = spec.get("prices_as_of")
+    return datetime.date.fromisoformat(named) if named else timezone.localdate()
+
+
+def calibrations() -> Json:
+    """The newest calibration of each name, over the host times that the files of frameworks state."""
+    stated = {f"framework:{f['slug']}": host_times_of(f) for f in _frameworks() if f.get("host_times")}
+    measured = {
+        c.name: stated.get(c.name, {}) | c.values | {"basis": c.basis, "source": c.fitted_on}
+        for c in newest_calibrations()
+    }
+    return stated | measured
+
+
+def calibration_rows() -> Json:
+    """Which rows of the catalog the calibrations of chips are: an answer names those that it used."""
+    return {
+        c.name: {"id": c.pk, "measured_on": c.as_of.isoformat(), "by_machines": bool(c.measured)}
+        for c in newest_calibrations()
+        if c.name.startswith(CHIP_SCOPE)
+    }
+
+
+def newest_calibrations() -> list[Calibration]:
+    """Of each name; none where an undo left nothing."""
+    newest = {c.name: c for c in Calibration.objects.order_by("name", "created_at", "pk")}
+    return [c for c in newest.values() if c.values]
+
+
+def host_times_of(row: Json) -> Json:
+    """A framework's host times by the names of engine.hardware.Overhead, in seconds."""
+    given = row["host_times"]
+    return {
+        "uncompiled_s_per_layer": given["uncompiled_ms_per_layer"] / 1e3,
+        "ngram_s": given["ngram_ms"] / 1e3,
+        "ngram_s_per_sequence": given["ngram_ms_per_sequence"] / 1e3,
+        "adapter_kernel_s": given["adapter_kernel_us"] / 1e6,
+        "further_adapter_s": given["further_adapter_us"] / 1e6,
+    }
+
+
+def model_row(wanted: str | Json) -> Json:
+    if isinstance(wanted, str):
+        row = ServedModel.objects.get(Q(hf_id=wanted) | Q(slug=wanted))
+        return {
+            "hf_id": row.hf_id,
+            "slug": row.slug,
+            "shape": row.shape,
+            "native_dtype": row.native_dtype,
+            "max_context_tokens": row.max_context_tokens,
+            "published_parameters": row.published_parameters,
+            "sources": row.sources,
+        }
+    config = wanted["config"]
+    if not isinstance(config, dict):  # the command line has read its file before
+        raise WorkloadError([error("model.config", "paths are not read here", "the contents of config.json")])
+    return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
+
+
+def draft_row(slug: str) -> Json | None:
+    """The small model that could draft for this one, where the catalog has it."""
+    small = small_of(slug)
+    return model_row(small) if small and ServedModel.objects.filter(hf_id=small).exists() else None
+
+
+def _accelerator(a: Accelerator) -> Json:
+    columns = (
+        "slug name vendor family kind memory_gib memory_gb_per_s dense_tflops cores sram_mib links pcie_gb_per_s "
+        "chips_per_host tdp_watts idle_watts stacks software partitions served not_served_reason sources"
+    ).split()
+    row = {name: getattr(a, name) for name in columns}
+    # answers list the sources of figures; how software counts a chip is none
+    return row | {"sources": {part: source for part, source in a.sources.items() if part != "software"}}
+
+
+def _frameworks() -> list[Json]:
+    """Every version of what serves; training and libraries are catalogued beside it."""
+    rows = Framework.objects.order_by("slug", "version")
+    return [_framework(f) for f in rows if f.settings.get("role", "serving") == "serving"]
+
+
+def _framework(f: Framework) -> Json:
+    counted = {"facts_as_of": f.sources["facts"]["as_of"]} if "first_release" in f.settings else {}
+    return {"slug": f.slug, "name": f.name, "version": f.version, "launch": None, **counted, **f.settings}
+
+
+def _quantization(q: QuantizationMethod) -> Json:
+    return {"slug": q.slug, "name": q.name, **q.settings, "sources": q.sources}
+
+
+def first_source(sources: Json) -> str:
+    return next((str(entry.get("source", "")) for entry in sources.values()), "")
+
+
+def assumption(a: Assumption) -> Json:
+    figure: Json = next(iter(a.sources.values()), {})
+    return {
+        "value": a.value, "unit": a.unit, "source": first_source(a.sources),
+        "low": a.low, "high": a.high, "as_of": figure.get("as_of"),
+    }  # fmt: skip
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------
+
+
+def of_earlier_version(taken: Json) -> bool:
+    """Whether a snapshot lacks how frameworks start, which was in the code of version 0.1.0."""
+    parts = taken.get("parts", [taken])
+    return any("launch" not in row for part in parts for row in part.get("frameworks", []))
+
+
+def packed(taken: Json) -> Json:
+    """The snapshot with each source text kept once: rows hold its place in `texts`."""
+    places: dict[str, int] = {}
+
+    def pack(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: places.setdefault(item, len(places)) if key == "source" and isinstance(item, str) else pack(item)
+                for key, item in value.items()
+            }
+        return [pack(item) for item in value] if isinstance(value, list) else value
+
+    rows = pack(taken)
+    return {**rows, "texts": list(places)}
+
+
+def unpacked(taken: Json) -> Json:
+    """The snapshot as it was before `packed`."""
+    if "texts" not in taken:
+        return taken
+    texts = taken["texts"]
+
+    def unpack(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: texts[item] if key == "source" and isinstance(item, int) else unpack(item)
+                for key, item in value.items()
+            }
+        return [unpack(item) for item in value] if isinstance(value, list) else value
+
+    return {key: unpack(value) for key, value in taken.items() if key != "texts"}
+
+
+def portfolio_snapshot(parts: Sequence[Json]) -> Json:
+    """The snapshots of its workloads, and of them what an advice records."""
+    return {name: parts[0][name] for name in ("engine_version", "catalog_version", "asked_on")} | {
+        "prices_as_of": max((p["prices_as_of"] for p in parts if p["prices_as_of"]), default=None),
+        "parts": list(parts),
+    }

@@ -1,0 +1,250 @@
+"""A snapshot to engine values: the only place where units are converted."""
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+from advisor.engine.cost import capped_speed_fraction
+from advisor.engine.network import Adapters, Model, from_hf_config, from_shape
+from advisor.engine.search import Catalog
+from advisor.engine.spec import (
+    BATCH,
+    Constraints,
+    FlagLists,
+    LaunchFacts,
+    Lengths,
+    Link,
+    Partition,
+    Quantization,
+    Slo,
+    Workload,
+    start_of,
+    template_of,
+    week_of,
+)
+from advisor.engine.spec import Accelerator as Chip
+from advisor.engine.spec import Framework as Serving
+from advisor.engine.step import acceptances_of, host_copy_of
+from advisor.inputs import hosted_apis, offers
+from advisor.inputs.assumptions import CAP, IDLE, SOFTWARE, assumptions_of
+from advisor.inputs.from_catalog import first_source, unpacked
+from advisor.workload import CHOICES, trace_of, users_of
+
+Json = dict[str, Any]
+GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
+
+
+# --- a snapshot to engine values --------------------------------------------------------------------------------
+
+
+def model_of(row: Json) -> Model:
+    if "config" in row:
+        return from_hf_config(row["config"], row["slug"])
+    shape = row["shape"] | {"native_dtype": row["native_dtype"]}
+    if row["max_context_tokens"]:
+        shape["max_context_tokens"] = row["max_context_tokens"]
+    return from_shape(row["slug"], shape)
+
+
+def chip_of(row: Json) -> Chip:
+    """Human units to SI; an absent power or PCIe figure stays NaN: unknown, never guessed."""
+    nan = float("nan")
+    return Chip(
+        slug=row["slug"],
+        name=row["name"],
+        vendor=row["vendor"],
+        family=row["family"].replace(" ", "-"),
+        kind=row["kind"],
+        memory_bytes=row["memory_gib"] * GIB,
+        memory_bytes_per_s=row["memory_gb_per_s"] * GB,
+        flops_per_s={dtype: tflops * TERA for dtype, tflops in row["dense_tflops"].items()},
+        cores=row["cores"] or 1,
+        sram_bytes=(row["sram_mib"] or 0) * 2.0**20,
+        watts=row["tdp_watts"] if row["tdp_watts"] is not None else nan,
+        idle_watts=row["idle_watts"] if row["idle_watts"] is not None else nan,
+        links=tuple(
+            Link(
+                name=tier["name"],
+                bytes_per_s=tier["gb_per_s"] * GB,
+                latency_s=tier.get("latency_us", 0) * MICRO,
+                chips=tier["chips"],
+                topology=tier.get("topology", "switch"),
+            )
+            for tier in row["links"]
+        ),
+        stacks=tuple(row["stacks"]),
+        chips_per_host=row["chips_per_host"],
+        pcie_bytes_per_s=row["pcie_gb_per_s"] * GB if row["pcie_gb_per_s"] else nan,
+        **row.get("software", {}),
+        served=row["served"],
+        not_served_reason=row["not_served_reason"],
+        partitions=partitions_of(row),
+    )
+
+
+def capped(chip: Chip, cap_fraction: float, taken: Json) -> Chip:
+    """The chip under a power cap; without published power, as it is."""
+    if cap_fraction >= 1.0 or math.isnan(chip.watts):
+        return chip
+    idle = chip.idle_watts if not math.isnan(chip.idle_watts) else chip.watts * taken["assumptions"][IDLE]["value"]
+    speed = capped_speed_fraction(cap_fraction, idle / chip.watts)
+    rates = {dtype: rate * speed for dtype, rate in chip.flops_per_s.items()}
+    return replace(chip, watts=max(chip.watts * cap_fraction, idle), flops_per_s=rates)
+
+
+def _picked(kind: type, row: Json, **converted: object) -> Any:
+    """A dataclass from the keys of a row that it has; lists become tuples."""
+    names = {f.name for f in fields(kind)}
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in names and k not in converted}
+    return kind(**plain, **converted)
+
+
+def framework_of(row: Json) -> Serving:
+    return _picked(
+        Serving,
+        row,
+        runtime_bytes=row["runtime_gib"] * GIB,
+        launch=launch_facts_of(row.get("launch")),
+        flags=_picked(FlagLists, row.get("flags", {})),
+    )
+
+
+def launch_facts_of(row: Json | None) -> LaunchFacts | None:
+    """How a framework starts; None for one that is only catalogued."""
+    return _picked(LaunchFacts, row, template=template_of(row["template"])) if row else None
+
+
+def quantization_of(row: Json) -> Quantization:
+    return _picked(Quantization, row, source=row.get("source", first_source(row.get("sources", {}))))
+
+
+def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
+    return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
+
+
+def lengths_of(section: Json) -> Lengths:
+    return Lengths(mean_tokens=section["mean"], p95_tokens=section["p95"] if "p95" in section else section["mean"])
+
+
+def workload_of(spec: Json) -> Workload:
+    traffic, slo, c = spec["traffic"], spec["slo"], spec["constraints"]
+
+    def seconds(key: str) -> float | None:
+        return slo[key] * MILLI if slo.get(key) is not None else None
+
+    choices: dict[str, Any] = {
+        f"{key}_{side}": tuple(c[key][side]) for key in CHOICES if key in c for side in ("allow", "deny")
+    }
+    return Workload(
+        name=spec["name"],
+        kind=spec["kind"],
+        input_tokens=lengths_of(traffic["input_tokens"]),
+        output_tokens=lengths_of(traffic["output_tokens"]),
+        requests_per_s_mean=traffic["requests_per_s"]["mean"],
+        requests_per_s_peak=traffic["requests_per_s"]["peak"],
+        prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
+        host_cache_hit_fraction=traffic.get("host_cache_hit_rate"),
+        users=users_of(traffic),
+        trace=None if spec["kind"] == BATCH else trace_of(traffic),
+        week=() if spec["kind"] == BATCH else week_of(traffic["load_curve"]),
+        growth_fraction_per_year=traffic["growth_fraction_per_year"],
+        deadline_s=spec["batch"]["deadline_hours"] * 3600 if spec["kind"] == BATCH else None,
+        slo=Slo()
+        if spec["kind"] == BATCH
+        else Slo(
+            ttft_p95_s=seconds("ttft_ms_p95"),
+            tpot_p95_s=seconds("tpot_ms_p95"),
+            e2e_p95_s=seconds("e2e_ms_p95"),
+            tokens_per_s_per_user=slo.get("tokens_per_s_per_user"),
+            spare_replicas={"n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 0),
+            doubled=slo.get("availability") == "2n",
+        ),
+        constraints=Constraints(
+            **choices,
+            acquisition=tuple(c["acquisition"]),
+            quality=c["quality"],
+            partitions=c.get("partitions", "auto"),
+            max_accelerators=c["max_accelerators"],
+            max_usd_per_month=c["max_usd_per_month"],
+            inventory_chips={slug: n + spec["owned"].get(slug, 0) for slug, n in spec["inventory"].items()},
+            max_rack_watts=c["site"]["kw_per_rack"] * KILO if c["site"]["kw_per_rack"] is not None else None,
+            cooling=c["site"]["cooling"],
+            max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
+        ),
+        objective=spec["objective"],
+        weights=tuple(sorted(spec.get("weights", {}).items())),
+        team=tuple(sorted(spec.get("team", {}).items())),
+        task=spec.get("task", "any"),
+        variants=spec.get("variants", "show"),
+        drafts=spec.get("speculative", "yes") == "yes",
+        apart=spec.get("disaggregated", "yes") == "yes",
+        horizon_months=spec["tco"]["horizon_months"],
+        discount_fraction=spec["tco"]["discount_rate"],
+    )
+
+
+def catalog_of(spec: Json, taken: Json) -> Catalog:
+    taken = unpacked(taken)
+    cap = float(spec["tco"].get(CAP, 1.0))
+    chips = {row["slug"]: capped(chip_of(row), cap, taken) for row in taken["accelerators"]}
+    assumptions = assumptions_of(spec, taken["assumptions"])
+    site = assumptions_of(spec, taken["assumptions"], taken["regions"].get(taken["site"]))
+    return Catalog(
+        model=replace(model_of(taken["model"]), adapters=adapters_of(spec)),
+        accelerators=tuple(chips.values()),
+        offers=offers.with_owned(offers.offers_of(taken, assumptions, site, chips), spec["owned"], taken, site, chips),
+        other_offers=offers.offers_of(taken | {"prices": taken.get("other_terms", [])}, assumptions, site, chips),
+        quantizations=quantizations_of(taken["quantizations"]),
+        frameworks=tuple(framework_of(row) for row in taken["frameworks"]),
+        scopes=taken["calibrations"],
+        assumptions=assumptions,
+        site_assumptions=site,
+        stale=taken["stale"],
+        licences=offers.licences_of(taken["licences"], _software(spec, taken["assumptions"])),
+        hosted=hosted_apis.by_maker(taken["hosted"]),
+        acceptances=acceptances_of(taken["assumptions"]),
+        draft_model=model_of(taken["draft_model"]) if taken.get("draft_model") else None,
+        host_copy=host_copy_of(taken["assumptions"]),
+        prepared_start=start_of(taken["assumptions"]),
+    )
+
+
+def _software(spec: Json, rows: Json) -> float:
+    return float(spec.get("tco", {}).get(SOFTWARE, rows[SOFTWARE]["value"]))
+
+
+MIG = "MIG"  # profiles of one card may differ
+
+
+def partitions_of(row: Json) -> tuple[Partition, ...]:
+    """Ways to cut the chip into at least two instances; bandwidth goes with the L2 slices where those are fewer."""
+    found = row.get("partitions") or {}
+    return tuple(
+        Partition(
+            way=found["way"],
+            profile=p["name"],
+            instances=p["instances"],
+            memory_bytes=p["gib"] * GIB,
+            bandwidth_fraction=min(p["memory_slices"], p["l2_slices"]) / found["memory_slices"],
+            compute_fraction=p["cores"] / row["cores"],
+            cores=p["cores"],
+            sram_fraction=p["l2_slices"] / found["memory_slices"],
+            compute_slices_fraction=p["compute_slices"] / found["compute_slices"] if found["way"] == MIG else 0.0,
+            memory_slices_fraction=p["memory_slices"] / found["memory_slices"] if found["way"] == MIG else 0.0,
+        )
+        for p in found.get("profiles", [])
+        if p["instances"] > 1
+    )
+
+
+def adapters_of(spec: Json) -> Adapters | None:
+    """The adapters of a workload; none at all is none."""
+    a = spec.get("adapters")
+    if not a or not a["count"]:
+        return None
+    return Adapters(
+        count=a["count"],
+        rank=a["rank"],
+        active=a["active"] or a["count"],
+        attention_only=a["targets"] == "attention",
+    )

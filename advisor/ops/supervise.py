@@ -1,0 +1,161 @@
+"""Keeps web, worker and beat alive: starts them, restarts what dies (with backoff), and stops them without loss."""
+
+import ctypes
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from django.conf import settings
+
+log = structlog.get_logger("assay.supervise")
+LONGEST_BACKOFF_S = 30.0
+HEALTHY_AFTER_S = 30.0
+AFTER_GRACE_S = 5.0  # beyond settings.GRACE_S, in which jobs and requests finish or go back to the queue
+PR_SET_PDEATHSIG = 1
+
+
+class PortTaken(Exception):
+    """The address is in use; its text says what to do."""
+
+
+def free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def require_free(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise PortTaken(
+                f"{host}:{port} cannot be used ({error.strerror}): stop what uses it or give --port"
+            ) from error
+
+
+def die_with_parent() -> None:
+    """Linux: a supervisor that is killed outright takes its children with it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many deaths in a row: 1, 2, 4 ... 30 s."""
+    return min(2.0 ** (failures - 1), LONGEST_BACKOFF_S)
+
+
+@dataclass(slots=True)
+class Child:
+    """One process (group) that should be running."""
+
+    name: str
+    command: list[str]
+    output: Path | None = None  # None: this process's own
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    failures: int = 0
+    start_after: float = 0.0
+
+    def start(self) -> None:
+        with self.output.open("ab") if self.output else nullcontext() as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *self.command],
+                cwd=settings.BASE_DIR,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        self.started_at = time.monotonic()
+
+    def watch(self) -> None:
+        """Start it when it is due; after a death, note when it is due again."""
+        now = time.monotonic()
+        if self.process is None:
+            if now >= self.start_after:
+                self.start()
+        elif (code := self.process.poll()) is not None:
+            self.signal(signal.SIGKILL)  # what it left of its group
+            self.failures = 1 if now - self.started_at > HEALTHY_AFTER_S else self.failures + 1
+            wait_s = backoff_s(self.failures)
+            log.warning("died", child=self.name, code=code, restart_in_s=wait_s)
+            self.process, self.start_after = None, now + wait_s
+
+    def terminate(self) -> None:
+        """Ask the main process alone: it tells its own processes when they may end."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+
+    def signal(self, number: int) -> None:
+        """The whole group."""
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    children: list[Child]
+    stopping: bool = field(default=False)
+
+    def stop_on_signals(self) -> None:
+        def note(number: int, frame: object) -> None:
+            self.stopping = True
+
+        signal.signal(signal.SIGINT, note)
+        signal.signal(signal.SIGTERM, note)
+
+    def tick(self, pause_s: float = 0.2) -> None:
+        for child in self.children:
+            child.watch()
+        time.sleep(pause_s)
+
+    def stop(self) -> None:
+        for child in self.children:
+            child.terminate()
+        deadline = time.monotonic() + settings.GRACE_S + AFTER_GRACE_S
+        while time.monotonic() < deadline and any(child.running() for child in self.children):
+            time.sleep(0.05)
+        for child in self.children:
+            child.signal(signal.SIGKILL)
+            if child.process is not None:
+                child.process.wait()
+
+
+def web_command(host: str, port: int, processes: int) -> list[str]:
+    """gunicorn's arguments: what answers requests."""
+    shape = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker", "--threads", "4"]
+    shape += ["--preload"]  # imported once, and before anything is accepted
+    shape += ["--graceful-timeout", str(math.ceil(settings.GRACE_S))]
+    return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *shape, "--log-level", "warning"]
+
+
+def assay(host: str, port: int, web_processes: int = 2, output: Path | None = None) -> Supervisor:
+    """The whole service: web, worker and beat."""
+    pool = ["--pool", "prefork", "--concurrency", "2"] if settings.REDIS_URL else ["--pool", "solo"]
+    worker = ["--hostname", f"{port}@%h", "--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
+    beat = ["--schedule", str(settings.VAR / f"beat-{port}"), "--pidfile", "", "--loglevel", "WARNING"]
+    celery = ["celery", "--quiet", "--app", "advisor.celery"]
+    return Supervisor(
+        [
+            Child("web", web_command(host, port, web_processes), output),
+            Child("worker", [*celery, "worker", *pool, *worker], output),
+            Child("beat", [*celery, "beat", *beat], output),
+        ]
+    )

@@ -1,0 +1,19 @@
+"""An answer as text: tables, Markdown and documents for finance."""
+
+from advisor.report import documents, estimate_text
+from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, has_papers
+from advisor.report.text import canonical, head, markdown, meeting, table
+
+__all__ = [
+    "DOCUMENTS",
+    "NO_ANSWER",
+    "NO_SHARED_ANSWER",
+    "canonical",
+    "documents",
+    "estimate_text",
+    "has_papers",
+    "head",
+    "markdown",
+    "meeting",
+    "table",
+]

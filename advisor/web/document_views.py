@@ -1,0 +1,105 @@
+"""The papers of finance.py at their addresses: of an advice, of a link, over REST."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.text import slugify
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import exceptions
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from advisor.api import OneAdvice, problems
+from advisor.models import Advice
+from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, has_papers
+from advisor.web.views import finished, shared_advice, unlisted
+
+
+def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
+    """One paper of a finished advice; `asked`: the rank in the address, 1 where there is none."""
+    if name not in DOCUMENTS:
+        raise Http404(f"There is no such paper; there are {', '.join(DOCUMENTS)}.")
+    result = found.answer
+    if result is None:
+        raise Http404(f"This advice is {found.state}: it has no result to make papers of.")
+    if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
+        raise Http404("rank is a whole number from 1.")
+    kind, make = DOCUMENTS[name]
+    if name != "assumptions.csv" and not has_papers(result):
+        raise Http404(NO_SHARED_ANSWER if "portfolio" in result else NO_ANSWER)
+    text = make(result, int(asked or 1))
+    file = f"{slugify(found.workload.name) or 'advice'}-{name}"
+    shown = "inline" if name == "memo.html" else "attachment"
+    headers = {"Content-Disposition": f'{shown}; filename="{file}"'}
+    return HttpResponse(text, content_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+@require_safe
+def page(request: HttpRequest, pk: Any, name: str) -> HttpResponse:
+    return document(finished(pk), name, request.GET.get("rank"))
+
+
+@login_not_required
+@never_cache
+@require_safe
+def shared_page(request: HttpRequest, token: str, name: str) -> HttpResponse:
+    """The same papers for who has a link."""
+    return unlisted(document(shared_advice(token), name, request.GET.get("rank")))
+
+
+class Text(BaseRenderer):
+    """Takes part in content negotiation only: a document is text already."""
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> Any:
+        return data
+
+
+def renderer_of(kind: str) -> type[Text]:
+    """For this media type; `?format=` names it as the file's extension does."""
+    extension = {"text/markdown": "md"}.get(kind, kind.partition("/")[2])
+    return type("DocumentRenderer", (Text,), {"media_type": kind, "format": extension})
+
+
+RENDERERS = {name: renderer_of(kind) for name, (kind, _) in DOCUMENTS.items()}
+
+
+class Document(OneAdvice):
+    def get_renderers(self) -> list[BaseRenderer]:
+        """Of the document's own media type; a name that does not exist is a 404 whatever is accepted."""
+        renderer = RENDERERS.get(self.kwargs.get("name", ""))
+        return [renderer()] if renderer else list(super().get_renderers())
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """406 names the one media type there is."""
+        name = self.kwargs.get("name", "")
+        try:
+            return super().perform_content_negotiation(request, force or name not in RENDERERS)
+        except exceptions.NotAcceptable:
+            kind = DOCUMENTS[name][0]
+            raise exceptions.NotAcceptable(f"{name} is {kind}: send Accept: {kind}, or no Accept header.") from None
+
+    @extend_schema(
+        operation_id="getAdviceDocument",
+        summary="A document for finance: memo.html, memo.md, bill-of-materials.csv, assumptions.csv or cash-flow.csv",
+        parameters=[
+            OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH, enum=list(DOCUMENTS)),
+            OpenApiParameter("rank", {"type": "integer", "minimum": 1}, description="The option; 1 without it"),
+        ],
+        responses={
+            **{
+                (200, kind): OpenApiResponse(OpenApiTypes.STR)
+                for kind in sorted({kind for kind, _ in DOCUMENTS.values()})
+            },
+            **problems(404, 406),
+        },
+    )
+    def get(self, request: Request, pk: Any, name: str) -> HttpResponse:
+        found = self.advice(pk)
+        try:
+            return document(found, name, request.query_params.get("rank"))
+        except Http404 as missing:
+            raise exceptions.NotFound(str(missing)) from None

@@ -1,0 +1,397 @@
+"""The question as a form: each field is named by its path in the workload file, so its errors find their place."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from django import forms
+from django.conf import settings
+from django.http import QueryDict
+
+from advisor import workload
+from advisor.inputs import check_catalog, wrong_names
+from advisor.web.form_fields import (
+    ADVANCED,
+    COUNTS,
+    CURVE,
+    FIELDS,
+    FILE,
+    LINES,
+    LIST,
+    NUMBER,
+    ONE_OF,
+    QUESTION,
+    SOME_OF,
+    TRACE_FILE,
+    TRACE_TEXT,
+    VALUES,
+    WHOLE,
+    Field,
+    Group,
+)
+from advisor.workload import MOST_ERRORS, more_errors
+from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
+
+GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
+MOST_TRACE_BYTES = 900_000
+RECORDED = tuple(f"traffic.{side}_tokens.{kind}" for side in ("input", "output") for kind in ("mean", "p95"))
+YAML = "yaml"
+
+
+class WorkloadForm(forms.Form):
+    """Validates through `workload.parse`; after is_valid(), `spec` is the validated workload."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in FIELDS.values():
+            self.fields[field.path] = form_field(field)
+        self.fields[YAML] = forms.CharField(
+            required=False, strip=False, widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false"})
+        )
+        self.spec: dict[str, Any] = {}
+        self.yaml_alone = False
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        self.read_trace(cleaned)
+        faults = self.faults(cleaned)
+        for found in faults[:MOST_ERRORS]:
+            self.place(found)
+        for said in more_errors(faults):
+            self.add_error(None, said)
+        return cleaned
+
+    def read_trace(self, cleaned: dict[str, Any]) -> None:
+        """A file that was sent, as if its text had been typed: so it is still there when something else is wrong."""
+        sent = cleaned.pop(TRACE_FILE, None)
+        if sent is None:
+            return
+        if (cleaned.get(TRACE_TEXT) or "").strip():
+            self.add_error(TRACE_FILE, "give the file or its text, not both")
+        elif sent.size > MOST_TRACE_BYTES:
+            said = f"is {sent.size:,} bytes; at most {MOST_TRACE_BYTES:,}: send its busiest hours"
+            self.add_error(TRACE_FILE, said)
+        elif (text := utf8(sent.read())) is None:
+            self.add_error(TRACE_FILE, "is not a CSV file of UTF-8 text")
+        else:
+            cleaned[TRACE_TEXT] = text
+            sent_again = cast(QueryDict, self.data).copy()
+            sent_again[self.add_prefix(TRACE_TEXT)] = text
+            self.data = sent_again
+
+    def faults(self, cleaned: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Everything that is wrong, at once; none sets `spec`."""
+        try:
+            raw = self.combined(cleaned)
+        except workload.WorkloadError as trouble:
+            return trouble.errors
+        try:
+            self.spec = workload.parse(raw)
+        except workload.WorkloadError as trouble:
+            return trouble.errors + wrong_names(raw)
+        try:
+            check_catalog(self.spec)
+        except workload.WorkloadError as trouble:
+            return trouble.errors
+        return []
+
+    def combined(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
+        """The YAML alone when it is a whole workload (it names a model), else the form with the YAML laid over it."""
+        text = (cleaned.get(YAML) or "").strip()
+        extra = workload.load(text) if text else {}
+        self.yaml_alone = "model" in extra
+        return extra if self.yaml_alone else overlay(to_raw(cleaned), extra)
+
+    def place(self, found: Mapping[str, str]) -> None:
+        """An error beside its field: the field itself, the nearest below or above it, else the YAML or the top."""
+        path = re.sub(r"\[\d+\]", "", found["field"])
+        message = found["message"] + (
+            f" (allowed: {found['allowed']})" if len(found["allowed"]) in range(1, 200) else ""
+        )
+        written_as_yaml = bool((self.data.get(self.add_prefix(YAML)) or "").strip())
+        near = [name for name in self.fields if name == path or name.startswith(f"{path}.")]
+        near += [name for name in self.fields if path.startswith(f"{name}.")]
+        if self.yaml_alone or written_as_yaml and not self.data.get(near[0] if near else "", ""):
+            near = [YAML]
+        shown = message if near and near[0] == path else f"{found['field']}: {message}" if path else message
+        self.add_error(near[0] if near else None, shown)
+
+    def groups(self) -> Iterator[dict[str, Any]]:
+        return self.laid_out(QUESTION)
+
+    def advanced_groups(self) -> Iterator[dict[str, Any]]:
+        return self.laid_out(ADVANCED)
+
+    def laid_out(self, groups: tuple[Group, ...]) -> Iterator[dict[str, Any]]:
+        for group in groups:
+            yield {"title": group.title, "help": group.help, "fields": [self[field.path] for field in group.fields]}
+
+    def advanced_is_open(self) -> bool:
+        """Whether something below the fold is filled in or wrong."""
+        names = [YAML, *(field.path for group in ADVANCED for field in group.fields)]
+        usual = defaults() | {"traffic.growth_fraction_per_year": "0"}  # written out wherever there is traffic
+        return any(self[name].errors or self[name].value() not in (None, "", usual.get(name)) for name in names)
+
+    def suggestions(self) -> dict[str, list[str]]:
+        """What the datalists offer."""
+        return {
+            "models": list(ServedModel.objects.values_list("hf_id", flat=True)),
+            "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
+            "regions": list(Region.objects.values_list("slug", flat=True)),
+            "vendors": list(Accelerator.objects.values_list("vendor", flat=True).distinct().order_by("vendor")),
+            "providers": list(Price.objects.values_list("provider", flat=True).distinct().order_by("provider")),
+            "offered": list(Price.objects.values_list("region", flat=True).distinct().order_by("region")),
+            "frameworks": list(Framework.objects.values_list("slug", flat=True).distinct().order_by("slug")),
+            "formats": list(QuantizationMethod.objects.values_list("slug", flat=True).order_by("slug")),
+            "caches": list(workload.CACHE_FORMATS),
+            "curves": list(workload.CURVES),
+        }
+
+
+def utf8(sent: bytes) -> str | None:
+    try:
+        return sent.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def form_field(field: Field) -> forms.Field:
+    """Text everywhere but in choices: a number input would lose what a person mistyped."""
+    if field.reads == ONE_OF:
+        return forms.ChoiceField(
+            label=field.label, required=False, choices=field.choices, help_text=field.help, widget=forms.Select
+        )
+    if field.reads == SOME_OF:
+        return forms.MultipleChoiceField(
+            label=field.label,
+            required=False,
+            choices=field.choices,
+            help_text=field.help,
+            widget=forms.CheckboxSelectMultiple,
+        )
+    if field.reads == FILE:
+        chosen = forms.FileInput(attrs={"accept": ".csv,text/csv"})
+        return forms.FileField(label=field.label, required=False, help_text=field.help, widget=chosen)
+    if field.reads == LINES:
+        rows = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
+        return forms.CharField(label=field.label, required=False, help_text=field.help, max_length=900_000, widget=rows)
+    attrs = {"autocomplete": "off"}
+    if field.reads in (NUMBER, WHOLE):
+        attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
+    if field.suggestions:
+        attrs["list"] = f"{field.suggestions}-list"
+    most = 8000 if field.reads == CURVE else 2000
+    return forms.CharField(
+        label=field.label, required=False, help_text=field.help, max_length=most, widget=forms.TextInput(attrs=attrs)
+    )
+
+
+def to_raw(cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """The workload file that the filled-in fields say."""
+    raw: dict[str, Any] = {}
+    for path, field in FIELDS.items():
+        value = cleaned.get(path)
+        if value in (None, "", []):
+            continue
+        put(raw, path.split("."), read(str(value), field) if isinstance(value, str) else value)
+    return raw
+
+
+def read(text: str, field: Field) -> object:
+    """A typed value; what is not a number stays text, and validation says so."""
+    if field.reads == LIST:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if field.reads == COUNTS:
+        return counts(text)
+    if field.reads == VALUES:
+        return values(text)
+    if field.reads == CURVE:
+        parts = [part for part in re.split(r"[,;\s]+", text) if part]
+        return [number_of(part) for part in parts] if len(parts) > 1 else text
+    return number_of(text) if field.reads in (NUMBER, WHOLE) else text
+
+
+def number_of(text: str) -> object:
+    if GROUPED.match(text):
+        text = re.sub(r"[,_ \u00a0]", "", text)
+    try:
+        number = float(text)
+        return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else number
+    except ValueError:
+        return text
+
+
+def counts(text: str) -> object:
+    """a100: 16, h100: 8 as a section; what is not of this form stays text, and validation says so."""
+    found: dict[str, object] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, number = (piece.strip() for piece in part.partition(":"))
+        if not colon:
+            return text
+        found[name] = int(number) if re.fullmatch(r"\d{1,9}", number) else number
+    return found
+
+
+def values(text: str) -> dict[str, object]:
+    """pue: 1.2, spare-fraction: 0.1 as a section; a name without its number is refused by validation."""
+    pairs = (part.partition(":") for part in text.split(",") if part.strip())
+    return {name.strip(): number_of(number.strip()) for name, _, number in pairs}
+
+
+def put(raw: dict[str, Any], keys: list[str], value: object) -> None:
+    for key in keys[:-1]:
+        raw = raw.setdefault(key, {})
+    raw[keys[-1]] = value
+
+
+def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` laid on `under`, section by section."""
+    merged = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = overlay(merged[key], value) if both else value
+    return merged
+
+
+def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Initial form values of a workload; what the fields cannot hold goes into the YAML box, so nothing is lost."""
+    rest = without_defaults(spec)
+    initial: dict[str, Any] = {}
+    if isinstance(spec.get("model"), Mapping):
+        return {YAML: yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)}
+    for path, field in FIELDS.items():
+        value = others(dig(spec, path), path) if field.reads == VALUES else dig(spec, path)
+        if value is None or (isinstance(value, Mapping) and field.reads not in (COUNTS, VALUES)):
+            continue
+        initial[path] = value if field.reads == SOME_OF else shown(value)
+        drop(rest, path.split("."))
+    recorded = bool(dig(spec, "traffic.trace"))
+    for path in RECORDED if recorded else ():
+        initial.pop(path, None)
+    derived = spec.get("kind") == "batch" or dig(spec, "traffic.users") or recorded
+    if isinstance(spec.get("traffic"), Mapping) and derived:
+        for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
+            initial.pop(path, None)  # derived from the users or the deadline
+    if spec.get("kind") == "embedding":
+        for path in ("traffic.output_tokens.mean", "traffic.output_tokens.p95"):
+            initial.pop(path, None)  # filled in: there are none
+    if rest:
+        initial[YAML] = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)
+    return initial
+
+
+def others(section: Any, path: str) -> dict[str, Any]:
+    """What a section holds beside the keys that have fields of their own."""
+    return {key: value for key, value in (section or {}).items() if f"{path}.{key}" not in FIELDS}
+
+
+def as_file(spec: Mapping[str, Any]) -> str:
+    """The workload file of a validated workload: what differs from the defaults and does not follow from the rest."""
+    kept = without_defaults(spec)
+    traffic, derived = kept.get("traffic", {}), []
+    recorded = bool(dig(spec, "traffic.trace"))
+    if recorded or spec["kind"] == "batch" or dig(spec, "traffic.users"):
+        derived.append("requests_per_s")
+    if recorded:
+        derived.append("input_tokens")
+    if recorded or spec["kind"] == "embedding":
+        derived.append("output_tokens")
+    for key in derived:
+        traffic.pop(key, None)
+    return yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=120)
+
+
+def defaults() -> dict[str, Any]:
+    """The form before anybody chose anything."""
+    found = from_spec(workload.Spec().model_dump(mode="json"))
+    return {path: value for path, value in found.items() if path != "name"}
+
+
+def shown(value: object) -> str:
+    """2000.0 as 2000, a list as comma-separated text, counts as a100: 16, h100: 8."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {number}" for name, number in value.items())
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    short = f"{value:.15g}" if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
+
+
+def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What differs from the defaults and can stand in a file."""
+    defaults = workload.Spec().model_dump(mode="json")
+    return prune(spec, {**defaults, "traffic": {"load_curve": "flat", "growth_fraction_per_year": 0.0}})
+
+
+def prune(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for key, item in value.items():
+        default = defaults.get(key)
+        if isinstance(item, Mapping):
+            item = prune(item, default if isinstance(default, Mapping) else {})
+        if item not in (None, {}, []) and item != default:
+            kept[key] = item
+    return kept
+
+
+def dig(spec: Mapping[str, Any], path: str) -> Any:
+    value: Any = spec
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def drop(raw: dict[str, Any], keys: list[str]) -> None:
+    """Removes a path and the sections that it leaves empty."""
+    inner = raw.get(keys[0])
+    if len(keys) == 1:
+        raw.pop(keys[0], None)
+    elif isinstance(inner, dict):
+        drop(inner, keys[1:])
+        if not inner:
+            del raw[keys[0]]
+
+
+# --- presets ----------------------------------------------------------------------------------------------------
+
+
+COMMON = (
+    "support-chat", "code-assistant", "long-document-rag", "summarisation",
+    "reasoning", "nightly-batch", "embedding", "edge-chat",
+)  # fmt: skip
+
+
+def presets() -> list[dict[str, str]]:
+    """The usual cases, from fixtures/workloads, the commonest first: slug, name and description (first comment)."""
+    found = []
+    place = {slug: k for k, slug in enumerate(COMMON)}
+    for path in sorted(preset_folder().glob("*.yaml"), key=lambda p: (place.get(p.stem, len(place)), p.stem)):
+        first = path.read_text().split("\n", 1)[0]
+        said = first.lstrip("# ").strip() if first.startswith("#") else path.stem.replace("-", " ")
+        name, _, about = said.partition(": ")
+        found.append({"slug": path.stem, "name": name, "about": sentence(about)})
+    return found
+
+
+def preset(slug: str) -> dict[str, Any] | None:
+    """The workload of a preset, or None when there is none of that name."""
+    paths = {path.stem: path for path in preset_folder().glob("*.yaml")}
+    if slug not in paths:
+        return None
+    raw = workload.load(paths[slug].read_text())
+    if isinstance(raw.get("workloads"), list):  # its files stand beside it
+        raw["workloads"] = [
+            workload.load(preset_folder().joinpath(part).read_text()) if isinstance(part, str) else part
+            for part in raw["workloads"]
+        ]
+    return workload.parse(raw)
+
+
+def preset_folder() -> Path:
+    return Path(settings.BASE_DIR) / "fixtures" / "workloads"

@@ -1,0 +1,144 @@
+"""Load tests of an option on its page and in the API: give a result, see predicted against measured."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import parsers, serializers, views
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from advisor import advise, load_tests
+from advisor.api import TooLarge, problems
+from advisor.load_tests import MAX_BYTES, LoadResultError
+from advisor.models import Advice, LoadTest, Option
+
+
+def option_of(pk: Any, rank: int) -> Option:
+    """An option that a visitor may see, or 404."""
+    rows = Option.objects.filter(advice__organisation=advise.default_organisation())
+    return get_object_or_404(rows.select_related("advice__workload").defer("advice__snapshot"), advice=pk, rank=rank)
+
+
+# --- page -------------------------------------------------------------------------------------------------------
+
+
+def shown(advice: Advice, rank: int) -> dict[str, Any]:
+    """`load` for the template; nothing of an option without a row, as of an answer still being written."""
+    option = Option.objects.filter(advice=advice, rank=rank).first()
+    if option is None:
+        return {}
+    option.advice = advice
+    return {"load": load_tests.shown(option) | {"option_id": option.pk}}
+
+
+@require_POST
+def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
+    option, given = option_of(pk, rank), request.FILES.get("result")
+    try:
+        if given is None:
+            raise LoadResultError("Choose the result file that the load generator wrote.")
+        calibrates = request.POST.get("calibrates") == "on"
+        _, is_new = load_tests.record(option, given.read(MAX_BYTES + 1), given.name or "", calibrates)
+        messages.success(request, "The result was recorded." if is_new else "This file was already there.")
+    except LoadResultError as error:
+        messages.error(request, str(error))
+    return redirect(reverse("advice-option", args=[pk, rank]) + "#load-test")
+
+
+@require_POST
+def switch(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
+    """Take a result as calibration, or no longer."""
+    found = get_object_or_404(option_of(pk, rank).load_tests.select_related("option"), pk=test)
+    try:
+        load_tests.set_calibrates(found, request.POST.get("calibrates") == "on")
+        messages.success(request, "Changed.")
+    except LoadResultError as error:
+        messages.error(request, str(error))
+    return redirect(reverse("advice-option", args=[pk, rank]) + "#load-test")
+
+
+# --- REST -------------------------------------------------------------------------------------------------------
+
+
+class FileParser(parsers.BaseParser):
+    """The bytes of a result file; load_results reads them."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise TooLarge(f"The file is larger than {MAX_BYTES // 2**20} MiB.")
+        return content
+
+
+RANK = OpenApiParameter("rank", {"type": "integer", "minimum": 1}, OpenApiParameter.PATH)
+CALIBRATION = OpenApiParameter("calibration", bool, description="true: it may be exported as measured rows")
+EXAMPLE = OpenApiExample(
+    "vllm bench serve --save-result",
+    request_only=True,
+    value={
+        "num_prompts": 2000,
+        "completed": 2000,
+        "duration": 400.2,
+        "request_throughput": 5.0,
+        "total_input_tokens": 2000000,
+        "total_output_tokens": 400000,
+        "output_throughput": 1000.0,
+        "mean_ttft_ms": 150.0,
+        "p95_ttft_ms": 300.0,
+        "mean_tpot_ms": 20.0,
+        "p95_tpot_ms": 24.0,
+    },
+)
+
+
+class LoadTests(views.APIView):
+    parser_classes = (FileParser,)
+
+    @extend_schema(
+        operation_id="listLoadTests",
+        summary="Predicted against measured, per load test of an option",
+        description="`differences`: why a run was of another load than predicted; `drift`: what moved between runs.",
+        parameters=[RANK],
+        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(404, 406)},
+    )
+    def get(self, request: Request, pk: Any, rank: int) -> Response:
+        return Response(load_tests.shown(option_of(pk, rank)))
+
+    @extend_schema(
+        operation_id="addLoadTest",
+        summary="Give the result file of a load test",
+        description="The body is the file as vllm bench serve, guidellm, aiperf or genai-perf wrote it. "
+        "The same file twice is one result.",
+        parameters=[RANK, CALIBRATION],
+        request={"application/json": OpenApiTypes.OBJECT},
+        examples=[EXAMPLE],
+        responses={
+            201: OpenApiResponse(OpenApiTypes.OBJECT),
+            200: OpenApiResponse(OpenApiTypes.OBJECT),
+            **problems(400, 404, 406, 413, 415),
+        },
+    )
+    def post(self, request: Request, pk: Any, rank: int) -> Response:
+        option = option_of(pk, rank)
+        content = request.data if isinstance(request.data, bytes) else b""
+        wanted = request.query_params.get("calibration", "false")
+        if wanted not in ("true", "false"):
+            raise serializers.ValidationError({"calibration": "true or false"})
+        try:
+            test, is_new = load_tests.record(option, content, "", wanted == "true")
+        except LoadResultError as error:
+            raise serializers.ValidationError({"file": str(error)}) from error
+        return Response(one(test), status=201 if is_new else 200)
+
+
+def one(test: LoadTest) -> dict[str, Any]:
+    said = load_tests.compare(test.option.detail, test.measured)
+    return {"id": test.pk, "calibrates": test.calibrates, "measured": test.measured, **said}

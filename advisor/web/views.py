@@ -1,0 +1,341 @@
+"""The pages: ask, watch, read, share. Every one works without scripts."""
+
+import sys
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import RequestDataTooBig
+from django.core.paginator import Paginator
+from django.db import transaction
+from django.db.models import Prefetch
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.text import slugify
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+from django_htmx.http import HttpResponseClientRefresh
+
+from advisor import advise, report
+from advisor.answer import calibration_marks
+from advisor.api import problem_response, queue_is_full, unavailable
+from advisor.fidelity import nearest_rows
+from advisor.models import Advice, Option, Share
+from advisor.report import documents
+from advisor.web import forms, load_test_views
+from advisor.web.page import csv_text, page
+from advisor.web.page import option_context as reading_option_context
+from advisor.workload import WorkloadError
+from catalog.deleting import may_delete
+
+SHARE_DAYS = (7, 30, 90)
+PAGE_SIZE = 50
+GONE = "This advice was deleted."
+QUEUE_FULL = "Too many questions are waiting. Send this one again in a minute; nothing is lost."
+
+
+def finished(pk: Any) -> Advice:
+    """A done advice, or 404."""
+    return get_object_or_404(advise.visible().exclude(result=None), pk=pk)
+
+
+def result_of(found: Advice) -> dict[str, Any]:
+    return found.answer or {}
+
+
+def hold_or_404(found: Advice) -> None:
+    """What is added to an advice in this transaction is not added to one that is being deleted."""
+    try:
+        advise.hold(found.pk)
+    except Advice.DoesNotExist:
+        raise Http404(GONE) from None
+
+
+# --- ask --------------------------------------------------------------------------------------------------------
+
+
+def ask(request: HttpRequest) -> HttpResponse:
+    """The form; a valid one becomes a queued advice."""
+    form = forms.WorkloadForm(request.POST, request.FILES) if request.method == "POST" else prefilled(request)
+    if form.is_bound and form.is_valid():
+        if not queue_is_full():
+            return redirect("advice", advise.request(form.spec).pk)
+        form.add_error(None, QUEUE_FULL)
+    context = {"form": form, "presets": forms.presets(), "chosen": request.GET.get("preset", "")}
+    return render(request, "advisor/ask.html", context, status=422 if form.is_bound else 200)
+
+
+def prefilled(request: HttpRequest) -> forms.WorkloadForm:
+    """An unbound form from ?preset=slug or ?from=an advice, else with the defaults."""
+    spec = forms.preset(request.GET["preset"]) if "preset" in request.GET else None
+    if "from" in request.GET:
+        found = advise.visible().filter(pk=request.GET["from"]).first() if is_uuid(request.GET["from"]) else None
+        spec = found.workload.spec if found else None
+    if spec is None and request.GET.keys() & {"preset", "from"}:
+        raise Http404("There is no such workload to start from.")
+    return forms.WorkloadForm(initial=forms.from_spec(spec) if spec else forms.defaults())
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        return bool(UUID(text))
+    except ValueError:
+        return False
+
+
+# --- read -------------------------------------------------------------------------------------------------------
+
+
+@require_safe
+def advice_list(request: HttpRequest) -> HttpResponse:
+    first = Prefetch("options", Option.objects.filter(rank=1), to_attr="first_choice")
+    rows = advise.visible().defer("result").prefetch_related(first)
+    shown = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    return render(request, "advisor/advice_list.html", {"page": shown})
+
+
+@never_cache
+@require_safe
+def advice(request: HttpRequest, pk: Any) -> HttpResponse:
+    """The answer, or how far it is."""
+    found = get_object_or_404(advise.visible(), pk=pk)
+    if found.state in advise.FINISHED:
+        if is_poll(request):
+            return HttpResponseClientRefresh()
+        return render(request, "advisor/advice.html", advice_context(request, found))
+    template = "advisor/progress.html" if is_poll(request) else "advisor/waiting.html"
+    return render(request, template, {"advice": found, **progress(found)})
+
+
+def is_poll(request: HttpRequest) -> bool:
+    return bool(getattr(request, "htmx", False))
+
+
+def progress(found: Advice) -> dict[str, Any]:
+    """How long it has taken and when to look again: often at first, then rarer."""
+    elapsed_s = (timezone.now() - found.created_at).total_seconds()
+    return {"elapsed_s": elapsed_s, "poll_s": 1 if elapsed_s < 20 else 2 if elapsed_s < 60 else 5}
+
+
+def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
+    base = reverse("advice", args=[found.pk]) + "/options/"
+    sort = request.GET.get("sort", "")
+    context = {
+        "advice": found,
+        "spec": found.workload.spec,
+        "share_days": SHARE_DAYS,
+        "may_delete": may_delete(request.user),
+        "option_base": base,
+        "sort": sort,
+    }
+    if found.result:
+        context |= answer_context(found, base, sort)
+    context["undone"] = calibration_marks.undone(found.result)
+    context["shares"] = found.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
+    context["successor"] = found.successors.only("pk").order_by("-created_at").first()
+    return context
+
+
+def answer_context(found: Advice, base: str, sort: str) -> dict[str, Any]:
+    result = result_of(found)
+    return {**page(result, found.workload.spec, base, sort), "has_papers": documents.has_papers(result)}
+
+
+@require_safe
+def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
+    found = finished(pk)
+    context = {"advice": found, "may_delete": may_delete(request.user), **option_context(found, rank)}
+    return render(request, "advisor/option.html", context)
+
+
+def option_context(found: Advice, rank: int) -> dict[str, Any]:
+    ranked = result_of(found)["recommendations"]
+    options = [option for option in ranked if option["rank"] == rank]
+    if not options:
+        raise Http404("This advice has no option of that rank.")
+    return {
+        **reading_option_context(options[0]),
+        **load_test_views.shown(found, rank),
+        "evidence": nearest_rows.shown(nearest_rows.of_option(options[0], found.workload.spec)),
+        "ranks": [option["rank"] for option in ranked],
+        "undone": calibration_marks.undone(found.result),
+        "spec": found.workload.spec,
+    }
+
+
+# --- change -----------------------------------------------------------------------------------------------------
+
+
+@require_POST
+def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
+    advise.cancel(get_object_or_404(advise.visible(), pk=pk))
+    return redirect("advice", pk)
+
+
+@require_POST
+def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
+    found = get_object_or_404(advise.visible(), pk=pk)
+    then = request.POST.get("prices") == "then" and found.state in advise.FINISHED
+    if queue_is_full():
+        messages.error(request, QUEUE_FULL)
+        return redirect("advice", pk)
+    try:
+        return redirect("advice", (advise.again_at_its_prices(found) if then else advise.rescore(found)).pk)
+    except Advice.DoesNotExist:
+        raise Http404(GONE) from None
+    except WorkloadError as trouble:  # the catalog has changed since
+        messages.error(request, f"It cannot be asked again as it is: {trouble}. Ask it from the form, changed.")
+        return redirect("advice", pk)
+
+
+@require_POST
+def share(request: HttpRequest, pk: Any) -> HttpResponse:
+    """Make a link that anyone who has it can read, until it expires."""
+    found = finished(pk)
+    asked = request.POST.get("days", "")
+    days = int(asked) if asked in map(str, SHARE_DAYS) else 30
+    expires_at = timezone.now() + timedelta(days=days)
+    with transaction.atomic():
+        hold_or_404(found)
+        Share.objects.create(organisation=found.organisation, advice=found, expires_at=expires_at)
+    messages.success(request, f"A link was made; it works for {days} days.")
+    return redirect(reverse("advice", args=[pk]) + "#share")
+
+
+@require_POST
+def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
+    """End a link now."""
+    found = finished(pk)
+    ended = found.shares.filter(token=request.POST.get("token", "")).update(expires_at=timezone.now())
+    messages.success(request, "The link no longer works." if ended else "There is no such link.")
+    return redirect(reverse("advice", args=[pk]) + "#share")
+
+
+# --- export -----------------------------------------------------------------------------------------------------
+
+
+def download(found: Advice, extension: str, content_type: str, text: str) -> HttpResponse:
+    name = slugify(found.workload.name) or "advice"
+    disposition = f'attachment; filename="{name}.{extension}"'
+    return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
+
+
+@require_safe
+def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
+    found = finished(pk)
+    result = result_of(found)
+    marked = {"calibrations": calibration_marks.used(result)} if "calibrations" in result else {}
+    response = JsonResponse(result | marked, json_dumps_params={"indent": 1})
+    response["Content-Disposition"] = f'attachment; filename="{slugify(found.workload.name) or "advice"}.json"'
+    return response
+
+
+@require_safe
+def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
+    """The question as a workload file, whatever became of it: `advise` and the form take it again."""
+    found = get_object_or_404(advise.visible(), pk=pk)
+    return download(found, "yaml", "application/yaml; charset=utf-8", forms.as_file(found.workload.spec))
+
+
+@require_safe
+def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
+    found = finished(pk)
+    return download(found, "csv", "text/csv; charset=utf-8", csv_text(result_of(found)))
+
+
+@require_safe
+def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
+    found = finished(pk)
+    result = result_of(found)
+    undone = [f"> {calibration_marks.words(c)}\n" for c in calibration_marks.undone(result)]
+    text = "\n".join([*undone, report.markdown(result)])
+    return download(found, "md", "text/markdown; charset=utf-8", text)
+
+
+# --- shared -----------------------------------------------------------------------------------------------------
+
+
+def shared_advice(token: str) -> Advice:
+    found = Share.objects.filter(token=token, expires_at__gt=timezone.now()).select_related("advice__workload").first()
+    if found is None or found.advice.result is None:
+        raise Http404("This link is unknown or has expired. Ask who sent it for a new one.")
+    return found.advice
+
+
+def unlisted(response: HttpResponse) -> HttpResponse:
+    """Keep the token out of search engines and out of other sites' logs."""
+    response["X-Robots-Tag"] = "noindex, nofollow"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+@login_not_required
+@never_cache
+@require_safe
+def shared(request: HttpRequest, token: str) -> HttpResponse:
+    """The advice page without its controls."""
+    found = shared_advice(token)
+    base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
+    context = {"advice": found, "spec": found.workload.spec, "shared": True, "option_base": base, "sort": sort}
+    context |= answer_context(found, base, sort)
+    context["undone"] = calibration_marks.undone(found.result)
+    return unlisted(render(request, "advisor/advice.html", context))
+
+
+@login_not_required
+@never_cache
+@require_safe
+def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
+    found = shared_advice(token)
+    context = {"advice": found, "shared": True, "token": token, **option_context(found, rank)}
+    return unlisted(render(request, "advisor/option.html", context))
+
+
+# --- errors -----------------------------------------------------------------------------------------------------
+
+TROUBLE = {
+    400: ("The request could not be read", "Go back and send it again."),
+    403: ("Not allowed", "You may have to sign in, or you do not have the right to do this."),
+    404: ("Nothing here", "The address may be mistyped, or what it named is gone."),
+    411: ("A length is needed", "Send the request again with a Content-Length header."),
+    413: ("Too large", "A workload is at most 1 MB of text. Send less."),
+    503: ("Not available right now", "Try again in a moment."),
+    500: ("Something went wrong here", "It was written to the log. Try again in a moment; nothing you sent is lost."),
+}
+
+
+def trouble(request: HttpRequest, status: int, detail: str = "") -> HttpResponse:
+    """An error as a page, or as problem details for callers of the API."""
+    title, advice_text = TROUBLE[status]
+    if request.path.startswith("/api/"):
+        return problem_response(status, title, detail or advice_text)
+    context = {"status": status, "title": title, "detail": detail, "what_to_do": advice_text}
+    return HttpResponse(render_to_string("advisor/trouble.html", context), status=status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return trouble(request, 413 if isinstance(exception, RequestDataTooBig) else 400)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return trouble(request, 403)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    said = exception.args[0] if exception.args else ""
+    return trouble(request, 404, said if isinstance(said, str) and not said.startswith("No ") else "")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """500, or 503 when the database, the broker or space on the disk is missing."""
+    missing = unavailable(sys.exc_info()[1])
+    if missing is None:
+        return trouble(request, 500)
+    response = trouble(request, 503, missing.detail)
+    response["Retry-After"] = str(missing.retry_after_s)
+    return response

@@ -1,0 +1,368 @@
+"""One fixed deployment as somebody writes it: read strictly, checked against the catalog, turned into a Case."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from advisor.engine.estimate import Resources, find_framework, quantization_for
+from advisor.engine.network import Attention, LatentAttention, Model, from_hf_config
+from advisor.engine.search import able as serves
+from advisor.engine.search import mixers_of, runs_on
+from advisor.engine.spec import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
+from advisor.engine.step import KV_BYTES, decoding, has_decoder_beside, unsupported
+from advisor.workload.errors import explain, explained
+from advisor.workload.schema import ModelRef
+from advisor.workload.text import WorkloadError, check_plain, error, near
+from advisor.workload.traffic import Name, Section
+
+Ways = Annotated[int, Field(ge=1, le=4096)]
+Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
+CLIENT = r"^(steady|static|burst:[1-9][0-9]{0,2}|poisson:[0-9]+(\.[0-9]+)?([eE][-+]?[0-9])?)$"
+SPREAD = r"^(0(\.[0-9]+)?|1(\.0*)?):(1(\.0*)?|0\.[0-9]+)$"
+Entry = TypeVar("Entry")
+MOST_REQUESTS = 100_000  # a closed loop of more is cut: its means do not change, its simulation takes minutes
+
+
+def two_names(schema: dict[str, Any]) -> None:
+    """In the description: `replicas` may be written for `workers`, not beside it."""
+    schema["properties"]["replicas"] = schema["properties"]["workers"] | {"description": "The same as workers"}
+    schema["not"] = {"required": ["workers", "replicas"]}
+
+
+class PoolSpec(Section):
+    """`workers` equal replicas of one layout, at most `batch` requests at once on each attention rank."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, populate_by_name=True, json_schema_extra=two_names
+    )
+    workers: Annotated[Ways, Field(validation_alias=AliasChoices("workers", "replicas"))] = 1
+    tp: Ways = 1
+    pp: Ways = 1
+    ep: Ways = 1
+    attention_dp: Ways = 1
+    moe_tp: Ways | None = None
+    batch: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+
+class Deployment(Section):
+    """What `manage.py estimate` and POST /api/v1/estimate take; counts of parallelism are those of one replica."""
+
+    model: ModelRef
+    accelerator: Name
+    count: Annotated[Ways | None, Field(description="All accelerators; default tp x pp x attention_dp x dp")] = None
+    tp: Ways = 1
+    pp: Ways = 1
+    ep: Ways = 1
+    dp: Annotated[Ways | None, Field(description="Independent replicas")] = None
+    attention_dp: Annotated[Ways, Field(description="Attention data parallelism inside a replica")] = 1
+    moe_tp: Ways | None = None
+    prefill_pool: PoolSpec | None = None
+    decode_pool: PoolSpec | None = None
+    weights: Annotated[Name, Field(description="A dtype or the slug of a quantization method")]
+    kv: Annotated[Name | None, Field(description="Default: the framework's habit")] = None
+    framework: Annotated[Name | None, Field(description="Default: the first that runs this")] = None
+    framework_version: Name | None = None
+    isl: Annotated[Tokens, Field(description="Tokens of a request; of speech: positions of one window, 50 a second")]
+    osl: Annotated[
+        int, Field(ge=0, le=1_000_000, description="left out, 0 or 1 for an embedding model, which generates none")
+    ] = 0
+    concurrency: Annotated[
+        Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | Literal["max"],
+        Field(description="Requests in flight in the whole deployment; max: as many as fit"),
+    ] = "max"
+    max_batched_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    client: Annotated[str, Field(pattern=CLIENT, description="steady, burst:10, poisson:RATE or static")] = "steady"
+    length_spread: Annotated[
+        str, Field(pattern=SPREAD, description="Lengths are uniform between these shares of isl and osl: 0.8:1.0")
+    ] = "1.0:1.0"
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        low, high = map(float, self.length_spread.split(":"))
+        if not 0 < low <= high:
+            raise PydanticCustomError("spread", "length_spread: give LOW:HIGH with 0 < LOW <= HIGH <= 1")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fixed:
+    """A deployment that could be started: the case, what it refers to, and what its asker should know."""
+
+    case: Case
+    resources: Resources
+    framework: Framework
+    quantization: Quantization
+    doubts: tuple[str, ...]
+
+    @property
+    def model(self) -> Model:
+        return self.resources.models[self.case.model_id]
+
+    @property
+    def accelerator(self) -> Accelerator:
+        return self.resources.accelerators[self.case.accelerator_slug]
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return tuple(p for p in (self.case.pool, self.case.prefill_pool, self.case.decode_pool) if p is not None)
+
+
+def parse_deployment(raw: Mapping[str, Any]) -> Deployment:
+    """The validated arguments. Raises WorkloadError with the field, the reason and what is allowed."""
+    check_plain(dict(raw))
+    try:
+        return Deployment.model_validate(dict(raw))
+    except ValidationError as trouble:
+        said = explained(trouble, Deployment, in_words)
+        raise WorkloadError(list({tuple(item.values()): item for item in said}.values())) from None
+
+
+def in_words(item: Any, root: type[BaseModel]) -> dict[str, str]:
+    at = str(item["loc"][0]) if item["loc"] else ""
+    if item["type"] == "spread":
+        return error("length_spread", "is not a range of shares", "0.8:1.0")
+    if item["type"] == "string_pattern_mismatch" and at in ("client", "length_spread"):
+        allowed = "steady, burst:10, poisson:RATE or static" if at == "client" else "LOW:HIGH such as 0.8:1.0"
+        return error(at, "is not one of its forms", allowed)
+    if at == "concurrency":
+        return error(at, f"must be a whole number of requests (at most {MOST_REQUESTS}) or max", "64, max")
+    return explain(item, root)
+
+
+def pool_words(field: str, text: str) -> dict[str, int]:
+    """`tp=8;workers=2` as a mapping."""
+    found = {}
+    for part in filter(None, text.split(";")):
+        key, equals, value = part.partition("=")
+        if not equals or not value.strip().isdecimal():
+            raise WorkloadError([error(field, f"{part}: give KEY=NUMBER", ", ".join(PoolSpec.model_fields))])
+        found[key.strip()] = int(value)
+    return found
+
+
+# --- against the catalog ----------------------------------------------------------------------------------------
+
+
+def fixed(d: Deployment, known: Resources) -> Fixed:
+    """The deployment as a Case. Raises WorkloadError where it names what is not there or contradicts itself."""
+    model_id = d.model if isinstance(d.model, str) else next(iter(known.models))
+    model = named("model", model_id, known.models)
+    chip = named("accelerator", d.accelerator, known.accelerators)
+    if not chip.served:
+        raise refused("accelerator", f"{chip.name} cannot be estimated: {chip.not_served_reason}", "a served one")
+    weights = WEIGHTS.get(d.weights, d.weights)
+    quantization = format_of(weights, chip, known.quantizations)
+    kv = KV.get(d.kv, d.kv) if d.kv else None
+    if kv is not None and kv not in KV_BYTES:
+        raise refused("kv", f"{kv} is not a cache format{near(kv, KV_BYTES)}", ", ".join(KV_BYTES))
+    framework = framework_of(d, chip, model, quantization, known.frameworks)
+    low, high = map(float, d.length_spread.split(":"))
+    kind, _, figure = d.client.partition(":")
+    client = Protocol(
+        kind=kind,
+        requests_per_user=float(figure) if kind == "burst" else 10,
+        rate_per_s=float(figure) if kind == "poisson" else None,
+        length_low_fraction=low,
+        length_high_fraction=high,
+    )
+    check_lengths(d, model)
+    layout, notes = pools_of(d, model)
+    case = Case(
+        model_id=model_id,
+        accelerator_slug=chip.slug,
+        chips=sum(p.chips for p in layout.values()),
+        weights_dtype=weights,
+        framework=framework.slug,
+        framework_version=framework.version,
+        isl=float(d.isl),
+        osl=float(max(d.osl, 1)),
+        phase="static" if kind == "static" else "serving",
+        client=client,
+        mode="agg" if "pool" in layout else "disagg",
+        kv_dtype=kv,
+        concurrency=None if d.concurrency == "max" else float(d.concurrency),
+        max_batched_tokens=d.max_batched_tokens,
+        **layout,
+    )
+    check_client(case)
+    notes += doubts(case, model, chip, framework, quantization)
+    if framework.version not in {f.version for f in known.frameworks if f.slug == framework.slug}:
+        notes.append(f"the catalog has no {framework.name} {framework.version}: the figures of its newest are used")
+    return Fixed(
+        case=decoding(case, model), resources=known, framework=framework, quantization=quantization, doubts=tuple(notes)
+    )
+
+
+def check_lengths(d: Deployment, model: Model) -> None:
+    """Raises WorkloadError where the kind of model does not have such requests."""
+    if model.encoder_only and d.osl > 1:
+        raise refused("osl", "the model makes one vector of a request and generates no tokens", "0 or 1")
+    if not model.encoder_only and d.osl < 1:
+        raise refused("osl", "must be at least 1", ">= 1")
+    if model.source_s and d.isl > model.source_tokens:
+        window = f"a request is one window of {model.source_s:g} s: count longer audio as several requests"
+        raise refused("isl", window, f"at most {model.source_tokens:,} (50 a second)")
+    if (model.encoder_only or has_decoder_beside(model)) and (d.prefill_pool or d.decode_pool):
+        raise refused("prefill_pool", "two pools are estimated for decoders only", "leave both pools out")
+
+
+def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
+    return WorkloadError([error(field, message, allowed)])
+
+
+def named(field: str, name: str, there: Mapping[str, Entry]) -> Entry:
+    """The catalog's entry of this name, or the nearest names."""
+    if name in there:
+        return there[name]
+    close = near(name, there, most=3, cutoff=0.45)
+    raise refused(field, f"{name} is not in the catalog{close}", ", ".join(sorted(there)[:40]))
+
+
+def format_of(dtype: str, chip: Accelerator, known: Iterable[Quantization]) -> Quantization:
+    known = tuple(known)
+    chosen = quantization_for(dtype, chip, known)
+    if isinstance(chosen, Quantization):
+        return chosen
+    able = sorted({q.slug for q in known if not unsupported(chip, q)})
+    raise refused("weights", f"{chosen}{near(dtype, able)}", ", ".join(able))
+
+
+def framework_of(
+    d: Deployment, chip: Accelerator, model: Model, quantization: Quantization, known: tuple[Framework, ...]
+) -> Framework:
+    """The named framework, or the first of the catalog that runs this chip, model and format."""
+    able = {f.slug: f for f in known if runs_on(f, chip)}
+    if d.framework is None:
+        ready = [f for f in able.values() if serves(f, model) and quantization.slug in f.quantizations]
+        ready.sort(key=lambda f: f.launch.preference if f.launch else UNRANKED)
+        if ready or able:
+            slug = (ready or list(able.values()))[0].slug
+            return found_framework(known, slug, d.framework_version)
+        raise refused("framework", f"no serving framework of the catalog runs on {chip.name}")
+    wanted = d.framework.casefold()
+    slug = next((f.slug for f in known if wanted in f.aliases), wanted)
+    named("framework", slug, {f.slug: f for f in known})
+    if slug not in able:
+        raise refused("framework", f"{slug} does not run on {chip.name}", ", ".join(sorted(able)) or "none")
+    return found_framework(known, slug, d.framework_version)
+
+
+def found_framework(known: tuple[Framework, ...], slug: str, version: str | None) -> Framework:
+    found = find_framework(known, slug, version or "")
+    assert found is not None
+    return found
+
+
+# --- layout -----------------------------------------------------------------------------------------------------
+
+
+def pools_of(d: Deployment, model: Model) -> tuple[dict[str, Any], list[str]]:
+    """The pools as keywords of a Case, with what was concluded from the count."""
+    if d.prefill_pool or d.decode_pool:
+        return disaggregated(d, model), []
+    each = d.tp * d.pp * d.attention_dp
+    replicas, notes = d.dp or 1, []
+    if d.count is not None and d.dp is None and d.count % each == 0:
+        replicas = d.count // each
+        notes = [f"{d.count} accelerators are {replicas} independent replicas of {each} (dp {replicas})"]
+    if d.count is not None and d.count != each * replicas:
+        raise refused(
+            "count",
+            f"{d.count} is not tp {d.tp} x pp {d.pp} x attention_dp {d.attention_dp} x dp {replicas}",
+            f"leave count out, or {each * replicas}",
+        )
+    pool = checked_pool("", PoolSpec(
+        workers=replicas, tp=d.tp, pp=d.pp, ep=d.ep, attention_dp=d.attention_dp, moe_tp=d.moe_tp
+    ), model)  # fmt: skip
+    return {"pool": pool}, notes if replicas > 1 else []
+
+
+def disaggregated(d: Deployment, model: Model) -> dict[str, Any]:
+    if d.prefill_pool is None or d.decode_pool is None:
+        absent = "prefill_pool" if d.prefill_pool is None else "decode_pool"
+        raise refused(absent, "is required beside the other pool", "tp=8;workers=1")
+    if extra := [
+        name for name in ("tp", "pp", "ep", "dp", "attention_dp", "moe_tp") if getattr(d, name) not in (1, None)
+    ]:
+        raise refused(extra[0], "belongs inside prefill_pool and decode_pool when there are two pools")
+    pools = {name: checked_pool(f"{name}.", getattr(d, name), model) for name in ("prefill_pool", "decode_pool")}
+    total = sum(p.chips for p in pools.values())
+    if d.count is not None and d.count != total:
+        raise refused("count", f"{d.count}, but the pools have {total} accelerators", f"leave count out, or {total}")
+    return pools
+
+
+def checked_pool(at: str, p: PoolSpec, model: Model) -> Pool:
+    """A layout that can be started: heads and experts split evenly, every expert somewhere."""
+    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
+    if uneven := [h for h in heads if h % p.tp]:
+        raise refused(f"{at}tp", f"{uneven[0]} attention heads cannot be split {p.tp} ways", divisors(uneven[0]))
+    layers = sum(b.count for b in model.blocks)
+    if p.pp > layers:
+        raise refused(f"{at}pp", f"the model has {layers} layers", f"at most {layers}")
+    if p.ep > 1 and not experts:
+        raise refused(f"{at}ep", "the model has no experts", "1")
+    if uneven := [e for e in experts if e % p.ep]:
+        raise refused(f"{at}ep", f"{uneven[0]} experts cannot be split {p.ep} ways", divisors(uneven[0]))
+    spread = p.tp * p.attention_dp
+    moe_tp = p.moe_tp or (spread // p.ep if spread % p.ep == 0 else 0)
+    if moe_tp * p.ep != spread:
+        raise refused(
+            f"{at}{'moe_tp' if p.moe_tp else 'ep'}",
+            f"moe_tp x ep must be tp x attention_dp = {spread}",
+            f"leave moe_tp out and give an ep out of {divisors(spread)}",
+        )
+    return Pool(
+        tp=p.tp, pp=p.pp, ep=p.ep, dp=p.attention_dp, moe_tp=moe_tp, replicas=p.workers, max_batch=p.batch
+    )  # fmt: skip
+
+
+def divisors(number: int) -> str:
+    return ", ".join(str(n) for n in range(1, number + 1) if number % n == 0)
+
+
+def check_client(case: Case) -> None:
+    kind, users = case.client.kind, case.concurrency or 0
+    if case.mode == "disagg" and kind not in ("steady", "burst"):
+        raise refused("client", "two pools are estimated for closed loops only", "steady or burst:10")
+    if kind == "poisson" and not case.client.rate_per_s:
+        raise refused("client", "the rate must be above 0", "poisson:4")
+    if users * case.client.requests_per_user > 10 * MOST_REQUESTS:
+        raise refused("client", "more requests than are simulated", f"at most {10 * MOST_REQUESTS:,} in all")
+
+
+def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, quantization: Quantization) -> list[str]:
+    """What the catalog does not support about this deployment, although it can be computed."""
+    said = []
+    if missing := mixers_of(model) - set(framework.mixers):
+        said.append(f"{framework.name} is not known to run this kind of model ({', '.join(sorted(missing))})")
+    if quantization.slug not in framework.quantizations:
+        said.append(f"{framework.name} is not known to load {quantization.name}")
+    if quantization.weight_only and quantization.activations_dtype == "bf16" and case.weights_dtype != "bf16":
+        said.append(f"{chip.name} multiplies {case.weights_dtype} weights in 16 bits")
+    if case.kv_dtype and case.kv_dtype not in (*framework.kv_dtypes, "bf16", "fp16"):
+        said.append(f"{framework.name} is not known to keep its cache in {case.kv_dtype}")
+    beside = has_decoder_beside(model)
+    if beside and case.isl > model.source_tokens:
+        said.append(f"{case.isl:,.0f} tokens exceed the longest source it was trained on, {model.source_tokens:,}")
+    held = (model.start_tokens if beside else case.isl) + (0 if model.encoder_only else case.osl)
+    if held > model.max_context_tokens:
+        said.append(f"{held:,.0f} tokens exceed the model's context of {model.max_context_tokens:,}")
+    if beside and case.pool is not None and case.pool.pp > 1:
+        said.append("no framework of the catalog is known to pipeline an encoder-decoder")
+    return said
+
+
+def with_config(known: Resources, name: str, config: Mapping[str, Any]) -> Resources:
+    """The resources with one model from the contents of its config.json."""
+    try:
+        model = from_hf_config(config, name)
+    except (ValueError, KeyError, TypeError) as trouble:
+        raise refused(
+            "model.config", f"cannot be read: {trouble}", "the contents of a Hugging Face config.json"
+        ) from None
+    return replace(known, models={name: model})

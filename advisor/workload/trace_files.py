@@ -1,0 +1,64 @@
+"""How far a question was used: what was read from its files, and what this engine version accepts but leaves out."""
+
+import csv
+import math
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from advisor.workload.schema import parse
+from advisor.workload.text import WorkloadError, error
+
+Json = dict[str, Any]
+COLUMNS = {"input_tokens": "input_tokens", "output_tokens": "output_tokens"}
+MOST_ROWS = 5_000_000
+
+
+# --- traces -----------------------------------------------------------------------------------------------------
+
+
+def with_traces(spec: Json, folder: Path) -> Json:
+    """The workload with what each trace file says, read beside the workload's."""
+    traffic = dict(spec["traffic"])
+    if isinstance(traffic["trace"], str):
+        text = recorded(folder / traffic["trace"])
+        return parse({**spec, "traffic": {**traffic, "trace": {"csv": text}}})
+    for key in COLUMNS:
+        if "trace" in traffic[key]:
+            field = f"traffic.{key}.trace"
+            traffic[key] = {**traffic[key], **lengths(folder / traffic[key]["trace"], COLUMNS[key], field)}
+    return {**spec, "traffic": traffic}
+
+
+def recorded(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as trouble:
+        raise WorkloadError([error("traffic.trace", f"cannot be read: {trouble}", "a CSV file")]) from None
+
+
+def lengths(path: Path, column: str, field: str) -> dict[str, float]:
+    """Mean and 95th percentile of one column of a CSV file with a head line."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            if column not in (reader.fieldnames or ()):
+                raise WorkloadError([error(field, f"{path.name} has no column {column}", "a CSV with a head line")])
+            values = [tokens(row[column], reader.line_num, field) for row in islice(reader, MOST_ROWS)]
+    except (OSError, UnicodeDecodeError, csv.Error) as trouble:
+        raise WorkloadError([error(field, f"cannot be read: {trouble}", "a CSV file")]) from None
+    if not values:
+        raise WorkloadError([error(field, f"{path.name} has no rows", "at least one request")])
+    values.sort()
+    mean = sum(values) / len(values)
+    return {"mean": mean, "p95": max(values[math.ceil(0.95 * len(values)) - 1], mean)}
+
+
+def tokens(cell: str | None, line: int, field: str) -> float:
+    try:
+        value = float(cell or "")
+    except ValueError:
+        value = math.nan
+    if not 1 <= value <= 1e8:
+        raise WorkloadError([error(field, f"line {line}: {cell!r} is not a number of tokens", "1 .. 1e8")])
+    return value

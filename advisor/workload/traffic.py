@@ -1,0 +1,311 @@
+"""The traffic of a workload file, and the kinds of numbers that all its sections are made of."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from advisor.engine.spec import Trace, mean_fraction, week_of
+from advisor.engine.spec import Users as Population
+from advisor.engine.step import Z95
+from advisor.workload.text import WorkloadError, error
+
+Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Positive = Annotated[float, Field(gt=0, le=1e15)]
+NotNegative = Annotated[float, Field(ge=0, le=1e15)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Tokens = Annotated[float, Field(ge=1, le=1e8)]
+
+
+def whole(value: object) -> object:
+    """2.0 is a whole number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(whole)]
+
+
+def number_as_mean(written: Any) -> BeforeValidator:
+    """Lets a section be written as one number: its mean, and by `fill` what else it has; `written`: all its forms."""
+
+    def spread(value: object) -> object:
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        return {"mean": value} if plain else value
+
+    return BeforeValidator(spread, json_schema_input_type=written)
+
+
+def hours_of_grid(values: list[float]) -> list[float]:
+    if len(values) not in (0, 24, 168):
+        message = f"has {len(values)} numbers, not 24 or 168"
+        raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
+    return values
+
+
+GridFactor = Annotated[float, Field(ge=0, le=5)]
+GridCurve = Annotated[
+    list[GridFactor],
+    AfterValidator(hours_of_grid),
+    Field(json_schema_extra={"anyOf": [{"minItems": hours, "maxItems": hours} for hours in (0, 24, 168)]}),
+]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def whole_where_it_is(cls, value: object) -> object:
+        return whole(value)
+
+
+MOST_P95_OF_MEAN = math.exp(Z95**2 / 2)  # of a log-normal, where sigma is Z95: exp(Z95 sigma - sigma^2 / 2)
+
+
+class Lengths(Section):
+    """Token lengths: one number is constant, mean and p95 a log-normal, trace an empirical file."""
+
+    mean: Tokens | None = None
+    p95: Tokens | None = None
+    trace: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        if (self.mean is None) == (self.trace is None):
+            raise PydanticCustomError(
+                "one_of", "give either a mean (with an optional p95) or a trace", {"expected": "mean or trace"}
+            )
+        if self.mean is not None and self.p95 is not None and self.p95 < self.mean:
+            raise PydanticCustomError(
+                "below_mean", "p95 {p95} is below the mean {mean}", {"p95": self.p95, "mean": self.mean, "at": "p95"}
+            )
+        if self.mean is not None and self.p95 is not None and self.p95 > MOST_P95_OF_MEAN * self.mean:
+            raise PydanticCustomError(
+                "beyond_log_normal",
+                "p95 {p95} is more than {most} times the mean {mean}, which no log-normal is: give a trace instead",
+                {"p95": self.p95, "mean": self.mean, "most": f"{MOST_P95_OF_MEAN:.2f}", "at": "p95"},
+            )
+        return self
+
+
+class NoTokens(Section):
+    """What an embedding generates (embedding.with_one_vector); only the description has this form."""
+
+    mean: Literal[0]
+    p95: Literal[0] = 0
+
+
+PerSecond = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class Rate(Section):
+    """Arrivals in requests/s; peak is what must still meet the SLO."""
+
+    mean: PerSecond
+    peak: PerSecond | None = None
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        if self.peak is not None and self.peak < self.mean:
+            raise PydanticCustomError(
+                "below_mean", "peak {p95} is below the mean {mean}", {"p95": self.peak, "mean": self.mean, "at": "peak"}
+            )
+        return self
+
+
+class Users(Section):
+    active: Annotated[float, Field(gt=0, le=1e8)]
+    think_s: Annotated[float, Field(gt=0, le=1e6)]
+
+
+WeekCurve = Annotated[list[NotNegative], Field(min_length=168, max_length=168)]
+LoadCurve = Annotated[
+    Annotated[Literal["flat", "office_hours"], Tag("~plain")] | Annotated[WeekCurve, Tag("~section")],
+    Discriminator(lambda value: "~section" if isinstance(value, list) else "~plain"),
+]
+
+
+class Recorded(Section):
+    """Requests as they came: CSV with the head line arrival_s,input_tokens,output_tokens."""
+
+    csv: Annotated[str, Field(min_length=1, max_length=900_000)]
+
+
+TraceRef = Annotated[
+    Annotated[Annotated[str, Field(min_length=1, max_length=500)], Tag("~plain")]
+    | Annotated[Recorded, Tag("~section")],
+    Discriminator(lambda value: "~section" if isinstance(value, dict | BaseModel) else "~plain"),
+]
+
+
+class Traffic(Section):
+    input_tokens: Annotated[Lengths, number_as_mean(Tokens | Lengths)] | None = None
+    output_tokens: Annotated[Lengths, number_as_mean(Tokens | Literal[0] | Lengths | NoTokens)] | None = None
+    trace: TraceRef | None = None  # a path, read by the command line alone, or the text
+    requests_per_s: Annotated[Rate, number_as_mean(PerSecond | Rate)] | None = None
+    users: Users | None = None
+    load_curve: LoadCurve = "flat"
+    prefix_cache_hit_rate: Fraction = 0.0
+    host_cache_hit_rate: Fraction | None = None  # of the same prompt, found in the host's memory after leaving the chip
+    growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
+
+    @model_validator(mode="after")
+    def found_once(self) -> Self:
+        if self.prefix_cache_hit_rate + (self.host_cache_hit_rate or 0.0) > 1.0:
+            raise PydanticCustomError(
+                "hit_rates",
+                "prefix_cache_hit_rate {chip} and host_cache_hit_rate {host} are shares of one prompt: 1 at most",
+                {"chip": self.prefix_cache_hit_rate, "host": self.host_cache_hit_rate},
+            )
+        return self
+
+
+# --- what follows from it ---------------------------------------------------------------------------------------
+
+
+def filled(traffic: dict[str, Any], batch_rate: dict[str, float] | None = None) -> dict[str, Any]:
+    """The traffic with p95, peak and the rates that users, a trace or the deadline of a batch make.
+
+    The peak is at least the mean of the busiest hour; users / think time is the most that users can ask.
+    """
+    found = {**traffic, **derived(traffic)}
+    for key in ("input_tokens", "output_tokens"):
+        if found[key]:
+            found[key] = {name: value for name, value in found[key].items() if value is not None}
+            if "mean" in found[key]:
+                found[key]["p95"] = found[key].get("p95") or found[key]["mean"]
+    busiest = 1.0 / mean_fraction(week_of(found["load_curve"]))
+    rate = found["requests_per_s"]
+    if batch_rate:
+        found["requests_per_s"] = batch_rate
+    elif rate is None and found["users"]:
+        peak = found["users"]["active"] / found["users"]["think_s"]
+        found["requests_per_s"] = {"mean": peak / busiest, "peak": peak}
+    elif rate:
+        found["requests_per_s"] = {"mean": rate["mean"], "peak": rate["peak"] or rate["mean"] * busiest}
+    return found
+
+
+def derived(traffic: Mapping[str, Any]) -> dict[str, Any]:
+    """Lengths and rate that a recorded trace has and the file does not state."""
+    if not isinstance(traffic["trace"], Mapping):
+        return {}
+    found = of_trace(traffic["trace"]["csv"])
+    return {key: value for key, value in found.items() if traffic[key] is None}
+
+
+def contradictions(traffic: Mapping[str, Any], kind: str) -> list[dict[str, str]]:
+    """What its parts say against each other, of a traffic as `filled` returns it."""
+    found = []
+    rate, users = traffic["requests_per_s"], traffic["users"]
+    busiest = 1.0 / mean_fraction(week_of(traffic["load_curve"]))
+    if isinstance(traffic["trace"], Mapping):
+        recorded = filled({**traffic, **dict.fromkeys((*COLUMNS[1:], "requests_per_s"))})
+        for key in (*COLUMNS[1:], *(() if kind == "batch" else ("requests_per_s",))):
+            if traffic[key] != recorded[key] and not (kind == "embedding" and key == "output_tokens"):
+                found.append(error(f"traffic.{key}", "contradicts traffic.trace", "leave it out"))
+    if rate and users and traffic["trace"]:
+        found.append(error("traffic.users", "contradicts traffic.trace", "one of the two"))
+    elif rate and users and not math.isclose(rate["peak"], users["active"] / users["think_s"], rel_tol=1e-9):
+        found.append(error("traffic.users", "contradicts traffic.requests_per_s", "one of the two"))
+    elif rate and kind != "batch" and rate["peak"] < rate["mean"] * busiest * (1 - 1e-9):
+        said = f"is below {rate['mean'] * busiest:.6g}, the mean of the busiest hour of the load curve"
+        found.append(error("traffic.requests_per_s.peak", said, f">= {rate['mean'] * busiest:.6g}, or leave it out"))
+    return found
+
+
+# --- traces -----------------------------------------------------------------------------------------------------
+
+COLUMNS = ("arrival_s", "input_tokens", "output_tokens")
+MOST_REQUESTS = 20_000
+WINDOW_S = 60.0  # the busiest of such windows is the peak
+FIELD = "traffic.trace"
+
+
+def requests_of(text: str) -> list[tuple[float, int, int]]:
+    """(arrival in s from the first, input tokens, output tokens) in order of arrival. Raises WorkloadError."""
+    try:
+        return read_requests(text)
+    except csv.Error as trouble:
+        raise WorkloadError([error(FIELD, f"is not CSV: {trouble}", "a head line " + ",".join(COLUMNS))]) from None
+
+
+def read_requests(text: str) -> list[tuple[float, int, int]]:
+    """As `requests_of`; raises csv.Error too."""
+    lines = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
+    missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]
+    if missing:
+        raise WorkloadError([error(FIELD, f"has no column {missing[0]}", "a head line " + ",".join(COLUMNS))])
+    found = []
+    for row in lines:
+        arrival_s = cell(row["arrival_s"], lines.line_num, "a time in seconds", 0, 1e10)
+        sizes = [round(cell(row[name], lines.line_num, "a number of tokens", 1, 1e7)) for name in COLUMNS[1:]]
+        found.append((arrival_s, sizes[0], sizes[1]))
+        if len(found) > MOST_REQUESTS:
+            allowed = f"at most {MOST_REQUESTS:,}: its busiest hours"
+            raise WorkloadError([error(FIELD, f"has more than {MOST_REQUESTS:,} requests", allowed)])
+    found.sort()
+    if len(found) < 2 or found[-1][0] <= found[0][0]:
+        raise WorkloadError([error(FIELD, "spans no time", "requests that arrive at two moments at least")])
+    return [(arrival_s - found[0][0], given, made) for arrival_s, given, made in found]
+
+
+def cell(text: str | None, line: int, what: str, low: float, high: float) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise WorkloadError([error(FIELD, f"line {line}: {text!r} is not {what}", f"{low:g} .. {high:g}")])
+    return value
+
+
+def of_trace(text: str) -> dict[str, Any]:
+    """Mean and p95 of the lengths; mean rate, and that of the busiest minute where there are ten."""
+    rows = requests_of(text)
+    arrivals = [row[0] for row in rows]
+    mean = (len(rows) - 1) / arrivals[-1]
+    peak, first = mean, 0
+    for last, at in enumerate(arrivals if arrivals[-1] >= 10 * WINDOW_S else ()):
+        while at - arrivals[first] >= WINDOW_S:
+            first += 1
+        peak = max(peak, (last - first + 1) / WINDOW_S)
+    return {
+        "input_tokens": spread([row[1] for row in rows]),
+        "output_tokens": spread([row[2] for row in rows]),
+        "requests_per_s": {"mean": mean, "peak": peak},
+    }
+
+
+def spread(values: list[int]) -> dict[str, float]:
+    mean = sum(values) / len(values)
+    return {"mean": mean, "p95": max(float(sorted(values)[math.ceil(0.95 * len(values)) - 1]), mean)}
+
+
+# --- as the engine takes it -------------------------------------------------------------------------------------
+
+
+def users_of(traffic: Mapping[str, Any]) -> Population | None:
+    users = traffic.get("users")
+    return Population(active_requests=users["active"], think_s=users["think_s"]) if users else None
+
+
+def trace_of(traffic: Mapping[str, Any]) -> Trace | None:
+    if not isinstance(traffic.get("trace"), Mapping):
+        return None
+    columns = zip(*requests_of(traffic["trace"]["csv"]), strict=True)
+    return Trace(**dict(zip(COLUMNS, columns, strict=True)))

@@ -1,0 +1,499 @@
+"""Reads the reference data on disk: a file becomes plain rows, or an error that names file, key and what is allowed."""
+
+import csv
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.engine.network import from_shape, refuse_impossible
+
+Row = dict[str, Any]
+
+DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp6", "fp4", "int4")
+KINDS = ("gpu", "tpu", "npu", "cpu", "lpu", "wafer", "rdu", "fpga", "apple", "edge")
+TOPOLOGIES = ("switch", "mesh", "torus", "ring", "host")
+BASES = ("read", "mixed", "memory", "derived", "estimate", "default", "measured", "relative", "datasheet")
+TERMS = ("on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block", "purchase")
+PRICE_COLUMNS = (
+    *("provider", "instance", "accelerator", "accelerators", "region", "vcpus", "host_memory_gib", "term"),
+    *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes"),
+)
+MOST_USD = {"0.01": 10**9, "0.000001": 10**6}  # by decimal places: what the columns hold
+PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # columns that a file of purchases may have besides
+API_PRICE_COLUMNS = (
+    *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
+    *("max_input_tokens", "as_of", "source"),
+)
+API_SPEED = ("output_tokens_per_s", "speed_source")  # columns that a file may have besides: as published, with its date
+SOFTWARE = tuple("devices device_name kubernetes_resource kubernetes_devices kubernetes_note container".split())
+UNIT_KINDS = ("board", "host", "rack", "slice")
+COOLINGS = ("air", "liquid", "air or liquid", "passive")
+PROFILE = ("name", "compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
+BENCHMARKS = "chips.csv"
+BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
+DISCOUNT_COLUMNS = ("provider", "accelerator", "term", "discount_fraction", "as_of", "source")
+LICENCE_COLUMNS = ("name", "vendor", "usd_per_accelerator_per_year", "as_of", "source")
+LICENCE_FOR = ("framework",)  # a column that a file of licences may have besides
+META = ("source", "as_of", "basis")
+
+
+class FixtureError(ValueError):
+    """A file that cannot be loaded, and what to change in it."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML in which a key given twice is an error, not the last one."""
+
+
+def _unique_mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
+    if twice := {key for key in keys if keys.count(key) > 1}:
+        raise FixtureError(f"{node.start_mark.name}: key given twice: {', '.join(sorted(map(str, twice)))}")
+    return {key: loader.construct_object(value, deep=True) for key, (_, value) in zip(keys, node.value, strict=True)}
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _unique_mapping)
+
+
+def read_yaml(path: Path) -> Any:
+    """What does this file say?"""
+    try:
+        with path.open("rb") as stream:
+            return yaml.load(stream, _Loader)
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a day that no calendar has
+        raise FixtureError(f"{path}: not YAML: {error}") from error
+
+
+def check_keys(where: str, given: Any, required: Iterable[str], optional: Iterable[str] = ()) -> None:
+    """Refuses what is missing and what is not known."""
+    if not isinstance(given, Mapping):
+        raise FixtureError(f"{where}: a mapping was expected")
+    allowed = [*required, *optional]
+    if unknown := [str(key) for key in given if key not in allowed]:
+        raise FixtureError(f"{where}: unknown key {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}")
+    if missing := [key for key in required if given.get(key) in (None, "")]:
+        raise FixtureError(f"{where}: missing {', '.join(missing)}")
+
+
+def check_number(where: str, value: Any, *, zero: bool = False) -> None:
+    """Refuses what is not a finite number above (or at) zero."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    if not number or not (0 <= value < float("inf")) or (value == 0 and not zero):
+        raise FixtureError(f"{where}: a number above zero was expected, not {value!r}")
+
+
+def check_count(where: str, value: Any) -> None:
+    """Refuses what is not a whole number of at least one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise FixtureError(f"{where}: write a whole number of at least 1, not {value!r}")
+
+
+def check_text(where: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise FixtureError(f"{where}: write a text, not {value!r}; put numbers in quotes")
+
+
+def check_texts(where: str, value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise FixtureError(f"{where}: write a list of texts, such as [cuda, rocm]")
+
+
+def check_switch(where: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise FixtureError(f"{where}: write true or false, not {value!r}")
+
+
+def check_choice(where: str, value: Any, allowed: Iterable[str]) -> None:
+    """Refuses what is not in the list."""
+    if value not in (choices := tuple(allowed)):
+        raise FixtureError(f"{where}: {value!r} is not one of {', '.join(choices)}")
+
+
+def source_of(where: str, group: Mapping[str, Any]) -> Row:
+    """Where does this group of figures come from? JSON-able."""
+    if not isinstance(group["source"], str) or not isinstance(group["as_of"], date):
+        raise FixtureError(f"{where}: source is a text and as_of a date (YYYY-MM-DD)")
+    check_choice(f"{where}.basis", str(group["basis"]).partition(":")[0], BASES)
+    return {"source": group["source"], "as_of": group["as_of"].isoformat(), "basis": group["basis"]}
+
+
+def newest(sources: Mapping[str, Row]) -> date:
+    """When was the newest of these groups stated?"""
+    return max(date.fromisoformat(source["as_of"]) for source in sources.values())
+
+
+def group(where: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str] = ()) -> Row:
+    """One group of figures, checked; its figures without the source."""
+    check_keys(where, given, (*required, *META), optional)
+    return {key: value for key, value in given.items() if key not in META}
+
+
+def _numbers(where: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str] = ()) -> Row:
+    figures = group(where, given, required, optional)
+    for key, value in figures.items():
+        check_number(f"{where}.{key}", value)
+    return figures
+
+
+def accelerator(path: Path) -> Row:
+    """The row of one chip."""
+    given, where = read_yaml(path), path.name
+    plain = ("slug", "name", "vendor", "family", "kind", "stacks", "bought_as", "served")
+    optional = ("architecture", "form_factor", "release_year", "not_served_reason", "notes")
+    groups = ("dense_tflops", "chip", "links", "power", "price", "partitions", "software")
+    check_keys(where, given, (*plain, "memory", "host"), (*optional, *groups))
+    check_choice(f"{where}: kind", given["kind"], KINDS)
+    if given["slug"] != path.stem:
+        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the name of the file")
+    figures = _chip_figures(where, given)
+    sources = {key: source_of(f"{where}: {key}", given[key]) for key in ("memory", "host", *groups) if key in given}
+    row = {key: given[key] for key in (*plain, *optional) if key in given}
+    return row | figures | {"sources": sources, "as_of": newest(sources)}
+
+
+def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
+    memory = group(f"{where}: memory", given["memory"], ("gib", "type", "gb_per_s"))
+    for key in ("gib", "gb_per_s"):
+        check_number(f"{where}: memory.{key}", memory[key])
+    row = {"memory_gib": memory["gib"], "memory_type": memory["type"], "memory_gb_per_s": memory["gb_per_s"]}
+    row |= _numbers(f"{where}: host", given["host"], ("chips_per_host",), ("pcie_gb_per_s",))
+    if "dense_tflops" in given:
+        row["dense_tflops"] = _numbers(f"{where}: dense_tflops", given["dense_tflops"], (), DTYPES)
+    if "chip" in given:
+        row |= _numbers(f"{where}: chip", given["chip"], (), ("cores", "sram_mib", "clock_ghz"))
+    if "links" in given:
+        row["links"] = _links(f"{where}: links", given["links"])
+    if "power" in given:
+        row |= _numbers(f"{where}: power", given["power"], ("tdp_watts",), ("idle_watts",))
+    if "partitions" in given:
+        row["partitions"] = _partitions(f"{where}: partitions", given["partitions"])
+    if "price" in given:
+        row["typical_price_usd"] = _numbers(f"{where}: price", given["price"], ("typical_usd",))["typical_usd"]
+    if "software" in given:
+        row["software"] = _software(f"{where}: software", given["software"])
+    return row
+
+
+def _software(where: str, given: Mapping[str, Any]) -> Row:
+    """How software counts the chip and how a container reaches it."""
+    found = group(where, given, (), SOFTWARE)
+    for key in ("devices", "kubernetes_devices"):
+        check_count(f"{where}.{key}", found.get(key, 1))
+    for key in ("device_name", "kubernetes_resource", "kubernetes_note"):
+        check_text(f"{where}.{key}", found.get(key, ""))
+    check_keys(f"{where}.container", found.get("container", {}), (), found.get("container", {}))
+    return found
+
+
+def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
+    tiers = group(where, given, ("tiers",))["tiers"]
+    for tier in tiers:
+        check_keys(where, tier, ("name", "gb_per_s", "chips", "topology"), ("latency_us",))
+        check_choice(f"{where}.topology", tier["topology"], TOPOLOGIES)
+        for key in tier.keys() - {"name", "topology"}:
+            check_number(f"{where}.{key}", tier[key])
+    return list(tiers)
+
+
+def _partitions(where: str, given: Mapping[str, Any]) -> Row:
+    """Ways to cut the chip in hardware; equal instances of one profile never hold more than there is."""
+    found = group(where, given, ("way", "compute_slices", "memory_slices", "profiles"))
+    for profile in found["profiles"]:
+        check_keys(where, profile, PROFILE)
+        for key in profile.keys() - {"name"}:
+            check_number(f"{where}.{profile['name']}.{key}", profile[key])
+        for key in ("compute_slices", "memory_slices"):
+            if profile[key] * profile["instances"] > found[key]:
+                raise FixtureError(
+                    f"{where}: {profile['instances']} x {profile['name']} take more {key} than there are"
+                )
+    return found
+
+
+def served_model(path: Path) -> Row:
+    """The row of one model; its shape must describe a model of the engine."""
+    given, where = read_yaml(path), path.name
+    plain = ("slug", "hf_id", "family", "licence", "native_dtype", "max_context_tokens")
+    check_keys(where, given, (*plain, "shape"), ("published", "notes"))
+    if given["slug"] != path.stem:
+        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the name of the file")
+    shape = {key: value for key, value in given["shape"].items() if key not in META}
+    check_keys(f"{where}: shape", given["shape"], ("blocks", *META), shape)
+    try:
+        refuse_impossible(from_shape(given["slug"], shape))
+    except (TypeError, ValueError) as error:
+        raise FixtureError(f"{where}: shape: {error}") from error
+    row = {key: given[key] for key in (*plain, "notes") if key in given} | {"shape": shape}
+    sources = {"shape": source_of(f"{where}: shape", given["shape"])}
+    if "published" in given:
+        published = group(f"{where}: published", given["published"], ("parameters",), ("active_parameters", "rounded"))
+        sources["published"] = source_of(f"{where}: published", given["published"])
+        sources["published"]["rounded"] = published.get("rounded", False)
+        row["published_parameters"] = published["parameters"]
+        row["published_active_parameters"] = published.get("active_parameters")
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def quantization(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one way to store weights or cache."""
+    settings = ("applies_to", "weights_dtype", "bits_per_weight", "activations_dtype", "quality", "quality_note")
+    more = ("stacks", "weight_only", "block_scaled", "training", "experts_only", "effort")
+    check_keys(where, given, ("slug", "name", *settings, *META), (*more, "notes"))
+    where = f"{where}: {given['slug']}"
+    check_choice(f"{where}: applies_to", given["applies_to"], ("weights", "kv"))
+    check_choice(f"{where}: quality", given["quality"], ("lossless", "near_lossless", "lossy"))
+    check_number(f"{where}: bits_per_weight", given["bits_per_weight"])
+    sources = {"method": source_of(where, given)}
+    row = {key: given[key] for key in ("slug", "name", "notes") if key in given}
+    check_switch(f"{where}: weight_only", given.get("weight_only", False))
+    check_switch(f"{where}: block_scaled", given.get("block_scaled", False))
+    check_choice(f"{where}: training", given.get("training", ""), ("", "fine_tuning", "from_scratch"))
+    check_choice(f"{where}: experts_only", given.get("experts_only", ""), ("", "always", "latent"))
+    kept = {key: given[key] for key in (*settings, *more) if key in given}
+    return row | {"settings": kept, "sources": sources, "as_of": newest(sources)}
+
+
+def region(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one place."""
+    check_keys(where, given, ("slug", "name", "country"), ("electricity", "grid", "pue", "colocation", "notes"))
+    where = f"{where}: {given['slug']}"
+    row = {key: given[key] for key in ("slug", "name", "country", "notes") if key in given}
+    sources = {}
+    for part, key, column in (
+        ("electricity", "usd_per_kwh", "electricity_usd_per_kwh"),
+        ("grid", "kgco2e_per_kwh", "grid_kgco2e_per_kwh"),
+        ("pue", "ratio", "pue"),
+        ("colocation", "usd_per_kw_month", "colocation_usd_per_kw_month"),
+    ):
+        if part in given:
+            row[column] = _numbers(f"{where}: {part}", given[part], (key,))[key]
+            sources[part] = source_of(f"{where}: {part}", given[part])
+    if not sources:
+        raise FixtureError(f"{where}: none of electricity, grid, pue and colocation is given")
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def unit(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one thing that is bought or rented as a piece; `accelerator` is a slug."""
+    check_keys(
+        where, given, ("slug", "name", "kind", "accelerator", "contents"), ("power", "price", "lead_time", "notes")
+    )
+    where = f"{where}: {given['slug']}"
+    check_choice(f"{where}: kind", given["kind"], UNIT_KINDS)
+    row = {key: given[key] for key in ("slug", "name", "kind", "accelerator", "notes") if key in given}
+    row |= group(f"{where}: contents", given["contents"], ("accelerators",), ("instances", "shape", "network_gb_per_s"))
+    if "power" in given:
+        power = group(f"{where}: power", given["power"], (), ("watts", "cooling"))
+        check_choice(f"{where}: cooling", power.get("cooling", "air"), COOLINGS)
+        row |= power
+    if "price" in given:
+        price = _numbers(f"{where}: price", given["price"], ("usd",), ("low_usd", "high_usd"))
+        names = {"usd": "price_usd", "low_usd": "price_usd_min", "high_usd": "price_usd_max"}
+        row |= {names[key]: value for key, value in price.items()}
+    if "lead_time" in given:
+        row["lead_time"] = group(f"{where}: lead_time", given["lead_time"], ("text",))["text"]
+    for key in ("accelerators", "instances", "network_gb_per_s", "watts"):
+        if key in row:
+            check_number(f"{where}: {key}", row[key])
+    parts = [part for part in ("contents", "power", "price", "lead_time") if part in given]
+    sources = {part: source_of(f"{where}: {part}", given[part]) for part in parts}
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def assumption(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one visible default."""
+    check_keys(where, given, ("key", "value", "unit", *META), ("low", "high", "notes"))
+    where = f"{where}: {given['key']}"
+    for key in ("value", "low", "high"):
+        if key in given:
+            check_number(f"{where}: {key}", given[key], zero=True)
+    sources = {"value": source_of(where, given)}
+    row = {key: given[key] for key in ("key", "value", "unit", "low", "high", "notes") if key in given}
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def calibration(path: Path) -> Row:
+    """The row of one set of fitted parameters."""
+    given = read_yaml(path)
+    check_keys(path.name, given, ("name", "basis", "values", "fitted_on", "engine_version", "as_of"))
+    check_choice(f"{path.name}: basis", given["basis"], ("measured", "relative", "datasheet"))
+    if not isinstance(given["as_of"], date) or not isinstance(given["values"], Mapping):
+        raise FixtureError(f"{path.name}: as_of is a date (YYYY-MM-DD) and values a mapping")
+    return {**given, "engine_version": str(given["engine_version"])}
+
+
+def table(
+    path: Path,
+    columns: tuple[str, ...],
+    reader: Callable[[str, Mapping[str, Any]], Row],
+    optional: tuple[str, ...] = (),
+) -> Iterator[Row]:
+    """The rows of a CSV file whose columns are exactly these, but for the optional ones."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            lines = csv.DictReader(stream)
+            check_keys(path.name, dict.fromkeys(lines.fieldnames or (), "given"), columns, optional)
+            for given in lines:
+                yield reader(f"{path.name}:{lines.line_num}", given)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FixtureError(f"{path.name}: no CSV in UTF-8: {error}") from error
+
+
+def prices(path: Path) -> Iterator[Row]:
+    """The offers of one file: whole instances by the hour, or things bought."""
+    return table(path, PRICE_COLUMNS, price, PRICE_RANGE)
+
+
+def api_prices(path: Path) -> Iterator[Row]:
+    """What hosted models cost."""
+    return table(path, API_PRICE_COLUMNS, api_price, API_SPEED) if path.exists() else iter(())
+
+
+def api_price(where: str, given: Mapping[str, Any]) -> Row:
+    """What one hosted model costs."""
+    optional = ("usd_per_mtok_cached_input", "max_input_tokens", *API_SPEED)
+    check_keys(where, given, [column for column in API_PRICE_COLUMNS if column not in optional], optional)
+    row: Row = dict(given)
+    try:
+        for key in ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"):
+            row[key] = _usd(key, given[key], "0.000001")
+        row["max_input_tokens"] = int(given["max_input_tokens"]) if given["max_input_tokens"] else None
+        if "output_tokens_per_s" in given:  # a list without the column leaves what is known of speed
+            row |= _speed(where, given["output_tokens_per_s"] or "", given.get("speed_source") or "")
+        row["as_of"] = date.fromisoformat(given["as_of"])
+    except ValueError as error:
+        raise FixtureError(f"{where}: {error}") from error
+    return row
+
+
+def _usd(what: str, text: str | None, places: str) -> Decimal | None:
+    """A price as it is stored; a blank cell is none. Decimal reads NaN and numbers that no column holds."""
+    try:
+        usd = Decimal(text) if text else None
+    except InvalidOperation:
+        usd = Decimal("NaN")
+    if usd is not None and not (usd.is_finite() and 0 <= usd < MOST_USD[places]):
+        raise FixtureError(f"{what}: dollars from 0 to {MOST_USD[places]:,} were expected, not {text!r}")
+    return usd.quantize(Decimal(places)) if usd is not None else None
+
+
+def _speed(where: str, tokens_per_s: str, source: str) -> Row:
+    """What one request gets of an endpoint, as published: both or neither."""
+    if bool(tokens_per_s) != bool(source):
+        raise FixtureError(f"{where}: output_tokens_per_s and speed_source come together")
+    if not tokens_per_s:
+        return {"output_tokens_per_s": None, "speed_source": ""}
+    check_number(f"{where}: output_tokens_per_s", float(tokens_per_s))
+    return {"output_tokens_per_s": float(tokens_per_s), "speed_source": source}
+
+
+def numbered(where: str, given: Mapping[str, Any], columns: tuple[str, ...], number: str, optional: str = "") -> Row:
+    """One line of a table whose rows are texts, one number and a date."""
+    blank = optional.split()
+    check_keys(where, given, [column for column in columns if column not in blank], blank)
+    try:
+        value = float(given[number])
+        as_of = date.fromisoformat(given["as_of"])
+    except ValueError as error:
+        raise FixtureError(f"{where}: {error}") from error
+    check_number(f"{where}: {number}", value)
+    return {**given, number: value, "as_of": as_of}
+
+
+def benchmark(where: str, given: Mapping[str, Any]) -> Row:
+    """What one chip was seen to reach; `accelerator` is a slug."""
+    check_choice(f"{where}: unit", given.get("unit"), ("TFLOP/s", "GB/s"))
+    return numbered(where, given, BENCHMARK_COLUMNS, "value")
+
+
+def discount(where: str, given: Mapping[str, Any]) -> Row:
+    """What an organisation pays less; an empty accelerator or term means all of them."""
+    row = numbered(where, given, DISCOUNT_COLUMNS, "discount_fraction", "accelerator term")
+    if row["term"]:
+        check_choice(f"{where}: term", row["term"], TERMS)
+    if row["discount_fraction"] >= 1:
+        raise FixtureError(f"{where}: discount_fraction is below one, such as 0.15")
+    return row
+
+
+def licence(where: str, given: Mapping[str, Any]) -> Row:
+    """What an organisation pays a year for software or support of each of its chips."""
+    row = numbered(
+        where,
+        {"framework": "", **given},
+        (*LICENCE_COLUMNS, *LICENCE_FOR),
+        "usd_per_accelerator_per_year",
+        "vendor framework",
+    )
+    return row | {
+        "framework": row["framework"] or "",
+        "usd_per_accelerator_per_year": _usd(where, str(row["usd_per_accelerator_per_year"]), "0.01"),
+    }
+
+
+def price(where: str, given: Mapping[str, Any]) -> Row:
+    """One offer."""
+    required = ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source")
+    check_keys(where, given, required, (*PRICE_COLUMNS, *PRICE_RANGE))
+    check_choice(f"{where}: term", given["term"], TERMS)
+    row: Row = {**given, "notes": given["notes"] or ""}
+    try:
+        row["accelerators"] = int(given["accelerators"])
+        row["as_of"] = date.fromisoformat(given["as_of"])
+        for key in ("usd_per_hour", "purchase_usd", *PRICE_RANGE):
+            places = "0.000001" if key == "usd_per_hour" else "0.01"
+            row[key] = _usd(key, given.get(key), places)
+        for key in ("vcpus", "host_memory_gib"):
+            row[key] = float(given[key]) if given[key] else None
+            check_number(key, row[key] or 0.0, zero=True)
+    except ValueError as error:
+        raise FixtureError(f"{where}: {error}") from error
+    paid = row["purchase_usd"] if given["term"] == "purchase" else row["usd_per_hour"]
+    if paid is None or paid <= 0 or row["accelerators"] < 1:
+        raise FixtureError(f"{where}: a price above zero for at least one accelerator was expected")
+    low, high = (row[key] or paid for key in PRICE_RANGE)
+    if not low <= paid <= high:
+        raise FixtureError(f"{where}: purchase_usd lies between purchase_usd_min and purchase_usd_max")
+    return row
+
+
+def listed(path: Path, reader: Callable[[str, Mapping[str, Any]], Row]) -> list[Row]:
+    """The rows of a file that is one list."""
+    if not path.exists():
+        return []
+    given = read_yaml(path)
+    if not isinstance(given, list):
+        raise FixtureError(f"{path.name}: a list was expected")
+    return [reader(path.name, item) for item in given]
+
+
+def refuse_duplicates(what: str, rows: Iterable[Row], keys: tuple[str, ...]) -> None:
+    """Refuses the second row of a key."""
+    seen = set()
+    for row in rows:
+        key = tuple(row[name] for name in keys)
+        if key in seen:
+            raise FixtureError(f"{what}: {' / '.join(map(str, key))} is given twice")
+        seen.add(key)
+
+
+def digest(directory: Path) -> str:
+    """Which state of the reference data is this? Stable over machines."""
+    total = hashlib.sha256()
+    for folder, pattern in (
+        *((name, "*.yaml") for name in ("accelerators", "frameworks", "models")),
+        ("prices", "*.csv"),
+        (".", "*.yaml"),
+        (".", "*.csv"),
+    ):
+        for path in sorted((directory / folder).glob(pattern)):
+            total.update(f"{folder}/{path.name}\n".encode() + path.read_bytes())
+    for path in [*sorted((directory / "calibration").glob("*.yaml")), directory / "measurements" / BENCHMARKS]:
+        if path.exists():
+            total.update(path.name.encode() + path.read_bytes())
+    return total.hexdigest()

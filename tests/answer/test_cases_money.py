@@ -1,0 +1,99 @@
+"""The cases of docs/tutorial/cases about money: what each page says is what the engine answers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor import workload
+from advisor.advise import default_organisation
+from advisor.answer.advice import recommend
+from advisor.inputs.from_catalog import take_snapshot
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def answer(name: str, chips: str = "", **changes: str) -> dict[str, Any]:
+    """The case, on the chips that matter to what its page says."""
+    spec = workload.load((ROOT / "fixtures" / "workloads" / f"{name}.yaml").read_bytes())
+    if chips:
+        spec = workload.set_path(spec, "constraints.accelerators.allow", chips)
+    for path, value in changes.items():
+        spec = workload.set_path(spec, path.replace("__", "."), value)
+    parsed = workload.parse(spec)
+    assert (ROOT / "docs" / "tutorial" / "cases" / f"{name}.md").exists()
+    return recommend(parsed, take_snapshot(parsed, default_organisation()))
+
+
+def way(r: dict[str, Any], acquisition: str, term: str) -> dict[str, Any]:
+    return next(w for w in r["money"]["ways_to_pay"] if (w["acquisition"], w["term"]) == (acquisition, term))
+
+
+def meeting(r: dict[str, Any], one: str, other: str) -> dict[str, Any]:
+    return next(b for b in r["money"]["break_even"] if b["between"][0] == one and b["between"][1].startswith(other))
+
+
+def test_a_startup_buys_tokens_until_its_traffic_has_grown() -> None:
+    found = answer("startup-budget", "[rtx-5090, rtx-4090, l4, mi350x]")
+    first, api = found["recommendations"][0], found["hosted"][0]
+    assert all(r["usd_per_month"] <= 3000 for r in found["recommendations"])
+    assert api["rank_by_cost"] == 1 and api["usd_per_month"] < first["usd_per_month"] < 1000
+    met = meeting(first, "rent", "API")
+    today = 2 * 1750 * 730 * 3600
+    assert today < met["tokens_per_month"] < 3 * today and met["within_capacity"]
+    growth = first["money"]["growth"]
+    assert growth["npv_extending_usd"] < growth["npv_all_now_usd"]
+
+
+def test_a_bank_that_owns_for_five_years_is_ahead_of_renting_before_they_are_over() -> None:
+    r = answer("bank-owned", "[mi300x, h100-pcie]")["recommendations"][0]
+    m = r["money"]
+    assert r["acquisition"] == "own" and r["spare_replicas"] == 1 and r["region"] == "grid-deu"
+    assert 24 <= meeting(r, "own", "rent")["month"] <= 48
+    assert m["usd_per_month"] < way(r, "rent", "on_demand")["usd_per_month"]
+    assert len(m["cash_flow"]) == 61 and m["cash_flow"][-1]["value_left_usd"] > 0
+    assert m["energy"]["watts_full"] <= 80_000
+
+
+def test_a_million_a_day_takes_two_trillion_tokens_a_day() -> None:
+    r = answer("million-a-day")["recommendations"][0]
+    usd_per_day = r["usd_per_month"] * 12 / 365
+    tokens_per_day = 20_000 * 1200 * 86_400
+    assert 0.6e6 < usd_per_day < 1.6e6 and r["accelerator_count"] > 10_000
+    assert tokens_per_day * r["usd_per_mtok_blended"] / 1e6 == pytest.approx(usd_per_day, rel=1e-3)
+
+
+def test_the_load_of_machines_that_are_always_on_hardly_moves_rent_against_own() -> None:
+    found = [
+        answer("h100-rent-or-own", traffic__requests_per_s=f"{{mean: {mean}, peak: 10}}")["recommendations"][0]
+        for mean in (3, 6, 9)
+    ]
+    shares = [meeting(r, "own", "rent")["share_of_hours"] for r in found]
+    assert min(shares) > 0.8 and max(shares) / min(shares) < 1.1
+    tokens = [r["usd_per_mtok_blended"] for r in found]
+    assert tokens[0] / tokens[2] == pytest.approx(3, rel=0.05)
+
+
+def test_at_30_and_60_percent_of_the_hours_renting_wins_and_a_commitment_meets_owning() -> None:
+    r = answer("h100-rent-or-own")["recommendations"][0]
+    own, rent = way(r, "own", "purchase")["usd_per_month"], way(r, "rent", "on_demand")["usd_per_month"]
+    assert 0.3 * rent < 0.5 * own and 0.6 * rent < own
+    assert 0.45 < own / way(r, "rent", "reserved_3y")["usd_per_month"] < 0.75
+
+
+def test_a_commitment_turns_h100_against_v6e() -> None:
+    found = answer("tpu-or-h100")["recommendations"]
+    by = {r["accelerator"]: r for r in sorted(found, key=lambda r: -r["usd_per_month"])}
+    assert found[0]["accelerator"] == "h100-sxm" and by["tpu-v6e"]["usd_per_month"] > by["h100-sxm"]["usd_per_month"]
+    assert way(by["tpu-v6e"], "rent", "reserved_3y")["usd_per_month"] < by["h100-sxm"]["usd_per_month"]
+    assert by["tpu-v6e"]["watts"] is None
+
+
+def test_a_product_that_grows_meets_the_price_of_its_api() -> None:
+    found = answer("api-to-own", "[mi355x, mi300x]")
+    r = found["recommendations"][0]
+    met, today = meeting(r, "rent", "API"), 20 * 2400 * 730 * 3600
+    assert met["tokens_per_month"] == pytest.approx(today, rel=0.3) and met["within_capacity"]
+    assert r["usd_per_month"] < found["hosted"][1]["usd_per_month"]
+    assert r["money"]["growth"]["npv_extending_usd"] < r["money"]["growth"]["npv_all_now_usd"]

@@ -1,0 +1,70 @@
+"""Common scenarios (docs/tutorial/cases/scenarios.md): each technique is recommended, or its rejection is explained."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from advisor.inputs.check import check_catalog
+from advisor.workload.schema import parse
+from advisor.workload.text import WorkloadError
+from tests.answer.test_cases_serving import answer, first, why_not
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_scenario_of_the_field_stands_on_the_page() -> None:
+    with (ROOT / "fixtures" / "claims.csv").open() as lines:
+        claims = {row["id"] for row in csv.DictReader(lines) if row["subject"] == "scenario"} | {"c57"}
+    page = (ROOT / "docs" / "tutorial" / "cases" / "scenarios.md").read_text()
+    assert len(claims) == 6 and all(f"| {name} |" in page for name in claims)
+
+
+def test_latency_is_graphs_then_drafts_and_tensorrt_llm_stands_beside_with_its_figures() -> None:
+    plain = first("support-chat", "objective=latency")
+    best = plain["variants"][0]
+    assert best["speculative"]["method"] == "eagle" and best["speculative"]["source"]
+    assert best["tpot_ms"]["p95"] < plain["tpot_ms"]["p95"]
+    used = [step["name"] for step in plain["tuning"]["plan"]["steps"] if step["state"] == "used"]
+    assert any("graphs" in name for name in used)
+    rivals = {f["name"]: f for f in plain["tuning"]["frameworks"] if f["output_tokens_per_s_per_accelerator"]}
+    assert {"vLLM", "TensorRT-LLM"} <= set(rivals)
+
+
+def test_the_edge_is_eight_bits_on_a_card_and_the_named_runtimes_say_why_not() -> None:
+    assert first("clinic-edge")["weights_dtype"] == "int8"
+    left = {item["name"]: item for item in answer("clinic-edge")["left_out"]["frameworks"]}
+    assert left["executorch"]["reason"] == "misses_slo" and left["onnxruntime"]["detail"]
+
+
+def test_formats_follow_the_hardware() -> None:
+    """c57: INT8 where there is no FP8, four bits on a small card and on a CPU once any quality is allowed."""
+    assert first("support-chat", "constraints.accelerators.allow=[a100-80gb-sxm]")["weights_dtype"] == "int8"
+    card = first("clinic-edge", "constraints.accelerators.allow=[rtx-4090]", "constraints.quality=any")
+    assert "4" in card["weights_dtype"]
+    loose = ("slo={}", "constraints.quality=any", "constraints.max_accelerators=1")  # one socket: two run another
+    host = first("clinic-edge", "constraints.accelerators.allow=[xeon-8480plus]", *loose)
+    assert host["framework"] == "llama.cpp" and "4" in host["weights_dtype"]
+
+
+def test_training_scenarios_are_not_answered_and_that_is_said() -> None:
+    training = {"tokens": 1e9, "sequence_length": 4096, "global_batch_tokens": 1e6}
+    with pytest.raises(WorkloadError, match="not yet available"):
+        check_catalog(parse({"kind": "training", "model": "meta-llama/Llama-3.1-8B", "training": training}))
+
+
+def test_throughput_is_served_by_the_named_frameworks_and_in_eight_bits_while_quality_counts() -> None:
+    best = first("summarisation", "objective=throughput")
+    assert best["framework"] in ("vllm", "sglang", "tensorrt-llm")
+    assert best["weights_dtype"] in ("fp8", "int8", "nvfp4", "mxfp4", "bf16")
+
+
+def test_memory_constrained_is_four_bits_once_any_quality_is_allowed() -> None:
+    card = "constraints.accelerators.allow=[rtx-6000-ada]"
+    refused = why_not(answer("support-chat", card), "rtx-6000-ada")
+    assert refused["reason"] == "does_not_fit" and "quality: any" in refused["smallest_change"]
+    loose = ["constraints.quality=any", "slo={tpot_ms_p95: 200}", "traffic.requests_per_s=0.02"]
+    best = first("support-chat", card, *loose)
+    assert best["memory"]["weights_gib"] < 45 and "4" in best["weights_dtype"]
+    assert best["warnings"]

@@ -1,0 +1,102 @@
+"""Scores are counted from the catalog, unknown ones widen the risk, and the planner's weights move the balance."""
+
+import pytest
+import yaml
+
+from advisor import report
+from advisor.answer.advice import recommend
+from advisor.engine.search.declared_scores import WEIGHTS
+from advisor.engine.search.views import DEAREST_FACTOR
+from advisor.inputs.from_catalog import take_snapshot
+from advisor.workload.schema import parse
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+QUESTION = """
+name: scores
+model: meta-llama/Llama-3.1-8B
+traffic: {input_tokens: 500, output_tokens: 100, requests_per_s: {mean: 2, peak: 4}}
+slo: {ttft_ms_p95: 2000, tpot_ms_p95: 60}
+constraints: {accelerators: {allow: [l40s, h100-sxm, mi300x, tpu-v5e, tpu-v7, h200-nvl]}, acquisition: [rent, own]}
+objective: balanced
+"""
+
+
+def answer(**changes):
+    spec = parse({**yaml.safe_load(QUESTION), **changes})
+    return recommend(spec, take_snapshot(spec))
+
+
+def ranks(result) -> dict[str, int]:
+    return {r["accelerator"]: r["rank"] for r in reversed(result["recommendations"])}
+
+
+def test_a_score_shows_the_facts_it_was_counted_from():
+    for r in answer()["recommendations"]:
+        for name in ("ecosystem", "lock_in", "lead_time", "team"):
+            score = r["scores"][name]
+            assert 0 <= score["low"] <= score["high"] <= 1 and score["facts"]
+            assert (score["value"] == "unknown") == (score["low"] < score["high"])
+
+
+def test_an_unknown_score_widens_the_risk():
+    silent, told = answer(), answer(team={"cuda": 5, "rocm": 1})
+    for before, after in zip(silent["recommendations"], told["recommendations"], strict=False):
+        assert before["scores"]["team"]["value"] == "unknown"
+        if before["accelerator"] == after["accelerator"]:
+            was, now = before["scores"]["risk_fraction"], after["scores"]["risk_fraction"]
+            assert now == pytest.approx(was - 1 / 6, abs=1e-3)  # one of six parts
+    bought = [r for r in silent["recommendations"] if r["acquisition"] == "own"]
+    rented = [r for r in silent["recommendations"] if r["acquisition"] == "rent"]
+    assert {r["scores"]["lead_time"]["value"] for r in bought} <= {"unknown"}
+    assert {r["scores"]["lead_time"]["value"] for r in rented} == {1.0}
+
+
+def test_a_team_moves_its_own_stack_up_when_it_weighs():
+    weights = {"cost": 0, "latency": 0, "energy": 0, "ecosystem": 0, "risk": 0, "lead_time": 0, "lock_in": 0, "team": 1}
+    for stack, chip in (
+        ("cuda", {"l40s", "h100-sxm", "h200-nvl"}),
+        ("rocm", {"mi300x"}),
+        ("xla", {"tpu-v5e", "tpu-v7"}),
+    ):
+        result = answer(team={stack: 5}, weights=weights)
+        first = result["recommendations"][0]
+        assert first["accelerator"] in chip and first["scores"]["team"]["value"] == 1
+        assert result["weights"] == WEIGHTS | weights and result["not_used"] == []
+
+
+def test_weights_change_the_ranking():
+    only = dict.fromkeys(WEIGHTS, 0.0)
+    cheap, quick = answer(weights=only | {"cost": 1.0}), answer(weights=only | {"latency": 1.0})
+    first, second = cheap["recommendations"][0], quick["recommendations"][0]
+    assert first["usd_per_month"] < second["usd_per_month"] and first["tpot_ms"]["p95"] > second["tpot_ms"]["p95"]
+    assert ranks(cheap) != ranks(quick)
+
+
+def test_every_view_names_a_simulated_option_and_none_shown_is_better():
+    result = answer(objective="cost")
+    by_rank = {r["rank"]: r for r in result["recommendations"]}
+    assert set(result["views"]) == {"cheapest", "fastest", "greenest", "simplest", "balanced"}
+    named = {view: by_rank[rank] for view, rank in result["views"].items()}
+    most = DEAREST_FACTOR * named["cheapest"]["usd_per_month"]
+    by_rank = {rank: r for rank, r in by_rank.items() if r["usd_per_month"] <= most}
+    assert {result["views"][view] for view in ("cheapest", "fastest", "greenest", "simplest")} <= set(by_rank)
+    assert all(r["simulation"]["requests"] >= 2000 and r["meets_slo"] for r in named.values())
+    assert named["cheapest"]["usd_per_month"] == min(r["usd_per_month"] for r in by_rank.values())
+    assert named["fastest"]["tpot_ms"]["p95"] <= 1.03 * min(r["tpot_ms"]["p95"] for r in by_rank.values())
+    assert named["simplest"]["accelerator_count"] == min(r["accelerator_count"] for r in by_rank.values())
+    greenest = min(r["kgco2e_per_mtok"] for r in by_rank.values() if r["kgco2e_per_mtok"])
+    assert named["greenest"]["kgco2e_per_mtok"] == greenest
+    assert "best by view: cheapest #1" in report.table(result)
+
+
+@pytest.mark.parametrize(
+    ("view", "objective"), [("fastest", "latency"), ("greenest", "carbon"), ("balanced", "balanced")]
+)
+def test_a_view_is_what_asking_for_it_would_rank_first(view: str, objective: str):
+    by_cost = answer(objective="cost")
+    most = DEAREST_FACTOR * by_cost["recommendations"][0]["usd_per_month"]
+    limits = {} if view == "balanced" else {"max_usd_per_month": most}
+    asked = answer(objective=objective, constraints=yaml.safe_load(QUESTION)["constraints"] | limits)
+    named = next(r for r in by_cost["recommendations"] if r["rank"] == by_cost["views"][view])
+    assert named["label"] == asked["recommendations"][0]["label"]
+    assert named["usd_per_month"] == asked["recommendations"][0]["usd_per_month"]

@@ -1,0 +1,89 @@
+"""How sure the order is, and what would change it: chances follow the intervals, the tornado what is asked again."""
+
+import numpy as np
+import pytest
+import yaml
+from django.conf import settings
+
+from advisor.answer import ranking
+from advisor.answer.advice import recommend
+from advisor.engine.search import rank_uncertainty
+from advisor.engine.search.run import posed_in, search
+from advisor.inputs.from_catalog import take_snapshot
+from advisor.inputs.to_engine import catalog_of, workload_of
+from advisor.workload.schema import parse
+from advisor.workload.text import set_path
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+CHIPS = ("mi355x", "mi300x")
+
+
+@pytest.fixture(scope="module")
+def question() -> dict:
+    spec = yaml.safe_load((settings.BASE_DIR / "fixtures/workloads/support-chat.yaml").read_text())
+    return {**spec, "constraints": {"accelerators": {"allow": list(CHIPS)}}}
+
+
+def answer(question: dict, *changes: tuple[str, str]):
+    for key, value in changes:
+        question = set_path(question, key, value)
+    spec = parse(question)
+    return recommend(spec, take_snapshot(spec))
+
+
+def test_chances_add_up_and_the_better_is_never_the_less_likely_to_win(question: dict):
+    options = answer(question)["recommendations"]
+    assert sum(r["first_probability"] for r in options) == pytest.approx(1, abs=1e-3)
+    assert [len(r["beats"]) for r in options] == list(range(len(options) - 1, -1, -1))
+    assert options[0]["beats"][0]["rank"] == 2 and 0.5 <= options[0]["beats"][0]["probability"] <= 1
+
+
+def test_what_two_options_share_is_drawn_once(question: dict):
+    spec = parse(question)
+    workload, catalog = posed_in(workload_of(spec), catalog_of(spec, take_snapshot(spec)))
+    found = search(workload, catalog)
+    one, wide = found.ranked[0], (0.5, 2.0)
+    spread = rank_uncertainty.Spread(throughput_fraction=wide, latency_fraction=wide, price_fraction=wide)
+    twice = rank_uncertainty.scores(workload, found.scale, [one, one], [spread, spread])
+    assert np.array_equal(twice[0], twice[1]) and rank_uncertainty.beats(twice)[0, 1] == 0.5
+    apart = rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [spread, spread])
+    assert 0.5 < rank_uncertainty.beats(apart)[0, 1] < 1
+    sure = rank_uncertainty.Spread(throughput_fraction=(1, 1), latency_fraction=(1, 1), price_fraction=(1, 1))
+    assert (
+        rank_uncertainty.beats(rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [sure, sure]))[
+            0, 1
+        ]
+        == 1
+    )
+    again = rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [spread, spread])
+    assert np.array_equal(apart, again)
+
+
+def test_a_price_beyond_the_one_told_makes_the_other_win(question: dict):
+    result = answer(question)
+    (bar,) = [b for b in result["sensitivity"] if b["assumption"].startswith("price of")]
+    first, other = result["recommendations"][0], next(
+        r for r in result["recommendations"] if r["accelerator"] == bar["winner_after"]
+    )  # fmt: skip
+    assert bar["at_value"] == pytest.approx(other["usd_per_month"] / first["usd_per_month"], rel=0.03)
+    assert bar["usd_per_month_low"] < first["usd_per_month"] < bar["usd_per_month_high"]
+
+
+def test_the_tornado_names_what_an_answer_asked_again_names(question: dict):
+    result = answer(question)
+    bars = {b["assumption"]: b for b in result["sensitivity"]}
+    assert {"load", "output length", "prefix cache hit rate"} < set(bars) and len(bars) == 5
+    hits = bars["prefix cache hit rate"]
+    assert result["recommendations"][0]["accelerator"] == "mi355x" and hits["winner_after"] == "mi300x"
+    beyond = answer(question, ("traffic.prefix_cache_hit_rate", str(hits["at_value"] - 0.01)))
+    short_of = answer(question, ("traffic.prefix_cache_hit_rate", str((hits["at_value"] + hits["value"]) / 2)))
+    assert beyond["recommendations"][0]["accelerator"] == "mi300x"
+    assert short_of["recommendations"][0]["accelerator"] == "mi355x"
+    widths = [abs(b["usd_per_month_high"] - b["usd_per_month_low"]) for b in result["sensitivity"]]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_no_change_is_said_as_such():
+    spread = {"name": "load", "unit": "times", "value": 1.0, "low": 0.8, "high": 1.25}
+    bar = ranking.Bar(**spread, low_usd_per_month=1.0, high_usd_per_month=1.0, at=None, winner_after=None)
+    assert ranking.bar_json((), bar)["detail"] == "no value of the load that was tried changes the winner"

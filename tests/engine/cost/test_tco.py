@@ -1,0 +1,266 @@
+"""Money over time: parts add up to the cent, more never costs less, and nothing served or nothing paid is handled."""
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.engine.cost.hourly import (
+    HOURS_PER_MONTH,
+    capital_usd,
+    life_months,
+    own_parts,
+    present_value,
+    rent_parts,
+    service_usd,
+    services,
+    total_usd_per_hour,
+)
+from advisor.engine.cost.tco import (
+    Bill,
+    Money,
+    Use,
+    break_even_month,
+    break_even_share,
+    break_even_tokens,
+    cents,
+    flows,
+    growth,
+    in_cents,
+    net_present_usd,
+    sizes_under_growth,
+    together,
+    waterfall,
+)
+from advisor.engine.spec.offer import Part
+from tests.engine.catalog_sample import ASSUMED
+
+dollars = st.floats(0, 1e8, allow_nan=False)
+shares = st.floats(0, 1)
+assumed = st.builds(
+    replace,
+    st.just(ASSUMED),
+    life_years=st.sampled_from([0.5, 1, 3, 5, 5.5, 8]),
+    residual_fraction=shares,
+    discount_fraction=st.floats(0, 0.5),
+    pue=st.floats(1, 2.5),
+    usd_per_kwh=st.floats(0, 1),
+    network_fraction=shares,
+    storage_fraction=shares,
+    spare_fraction=shares,
+)
+PRICES = (
+    "usd_per_kwh", "pue", "maintenance_fraction", "network_fraction", "storage_fraction", "spare_fraction",
+    "colocation_usd_per_kw_month", "staff_usd_per_accelerator_year",
+)  # fmt: skip
+
+
+def bill_of(purchase: float, watts: float, a: object = ASSUMED, months: int = 36) -> Bill:
+    return Bill(
+        parts=own_parts(purchase, 8, watts, a),  # type: ignore[arg-type]
+        months=months,
+        discount_fraction=a.discount_fraction,  # type: ignore[attr-defined]
+        capital_usd=capital_usd(purchase, a),  # type: ignore[arg-type]
+        life_months=life_months(a),  # type: ignore[arg-type]
+        residual_fraction=a.residual_fraction,  # type: ignore[attr-defined]
+    )
+
+
+@given(dollars, st.floats(0, 2e4), assumed)
+def test_the_parts_of_owning_add_up_to_the_cent(purchase, watts, a):
+    parts = own_parts(purchase, 8, watts, a)
+    monthly = [part.usd_per_hour * HOURS_PER_MONTH for part in parts]
+    total = total_usd_per_hour(own_parts(purchase, 8, watts, a)) * HOURS_PER_MONTH
+    assert sum(in_cents(monthly)) == cents(math.fsum(monthly))
+    assert abs(cents(total) - sum(in_cents(monthly))) <= Decimal("0.01")
+
+
+@given(st.lists(st.floats(0, 1e9), max_size=30))
+def test_cents_never_lose_a_cent(amounts):
+    assert sum(in_cents(amounts), Decimal(0)) == cents(math.fsum(amounts))
+
+
+@given(dollars, st.floats(0, 2e4), assumed, st.integers(1, 120))
+def test_the_cash_of_buying_is_worth_what_its_annuity_is(purchase, watts, a, months):
+    bill = bill_of(purchase, watts, a, months)
+    by_hour = present_value(bill.usd_per_month, months, a.discount_fraction)
+    assert net_present_usd(flows(bill)) == pytest.approx(by_hour, rel=1e-9, abs=1e-4)
+
+
+@given(dollars, st.floats(0, 2e4), st.sampled_from(PRICES), st.floats(0, 3))
+def test_no_price_rises_and_makes_owning_cheaper(purchase, watts, name, more):
+    dearer = replace(ASSUMED, **{name: getattr(ASSUMED, name) + more})
+    assert (
+        total_usd_per_hour(own_parts(purchase, 8, watts, dearer))
+        >= total_usd_per_hour(own_parts(purchase, 8, watts, ASSUMED)) - 1e-9
+    )
+
+
+@given(dollars, dollars, st.sampled_from(["on_demand", "spot", "reserved_3y"]), st.floats(0, 0.9))
+def test_rent_rises_with_its_rate_and_its_interruptions(rate, more, term, lost):
+    a = replace(ASSUMED, spot_lost_fraction=lost)
+    assert total_usd_per_hour(rent_parts(rate + more, term, a)) >= total_usd_per_hour(rent_parts(rate, term, a))
+    assert total_usd_per_hour(rent_parts(rate, term, a)) >= rate
+
+
+def test_a_spot_hour_that_serves_carries_the_hours_that_are_lost():
+    a = replace(ASSUMED, spot_lost_fraction=0.2)
+    assert total_usd_per_hour(rent_parts(8.0, "spot", a)) == pytest.approx(10.0)
+    assert total_usd_per_hour(rent_parts(8.0, "on_demand", a)) == 8.0
+
+
+def test_what_stands_beside_an_instance_is_counted():
+    a = replace(
+        ASSUMED, cloud_addon_fraction=0.25, egress_bytes_per_output_token=200,
+        provider_egress_usd_per_byte={"aws": 9e-11, "free": 0.0},
+        provider_storage_usd_per_byte_month={"aws": 2.3e-11},
+    )  # fmt: skip
+    assert [p.name for p in rent_parts(4.0, "on_demand", a)] == ["instances", "cloud services"]
+    egress, kept = services(1000.0, 1e11, "aws", a)
+    assert egress.usd_per_hour == pytest.approx(1000 * 3600 * 200 / 1e9 * 0.09)
+    assert services(1000.0, 1e11, "elsewhere", a) == () == services(1000.0, 1e11, "free", a)
+    assert service_usd("free", a) == (0.0, None) and service_usd("elsewhere", a) == (None, None)
+    own = replace(a, services_everywhere=True, egress_usd_per_byte=1e-10)
+    assert services(1000.0, 0.0, "elsewhere", own)[0].usd_per_hour == pytest.approx(1000 * 3600 * 200 / 1e9 * 0.1)
+    assert kept.usd_per_hour * HOURS_PER_MONTH == pytest.approx(100 * 0.023)
+
+
+def test_nothing_bought_nothing_paid():
+    free = replace(ASSUMED, staff_usd_per_accelerator_year=0.0)
+    assert total_usd_per_hour(own_parts(0.0, 8, 0.0, free)) == 0.0
+    assert net_present_usd(flows(bill_of(0.0, 0.0, free))) == 0.0
+    assert (
+        waterfall(own_parts(0.0, 8, 0.0, free), Use(instances_fraction=1, carrying_fraction=1, busy_fraction=1), 1)
+        == []
+    )
+
+
+def test_a_longer_horizon_than_a_life_buys_again():
+    a = replace(ASSUMED, life_years=2, residual_fraction=0.25, discount_fraction=0.0)
+    paid = {f.month: f.capital_usd for f in flows(bill_of(100_000, 0.0, a, 60)) if f.capital_usd}
+    assert paid == pytest.approx({0: 110_000, 24: 82_500, 48: 82_500})
+
+
+use = st.builds(Use, instances_fraction=shares, carrying_fraction=shares, busy_fraction=shares)
+
+
+@given(dollars, st.floats(0, 2e4), use, st.floats(1e-3, 1e4))
+def test_the_waterfall_ends_at_the_price_of_a_token(purchase, watts, shares_of, mtok_per_hour):
+    parts = own_parts(purchase, 8, watts, ASSUMED)
+    total = total_usd_per_hour(parts) / mtok_per_hour
+    steps = waterfall(parts, shares_of, mtok_per_hour)
+    assert math.fsum(usd for _, usd in steps) == pytest.approx(total)
+
+
+def test_a_token_that_is_not_served_has_no_price():
+    parts = own_parts(1e5, 8, 1e4, ASSUMED)
+    assert waterfall(parts, Use(instances_fraction=1, carrying_fraction=1, busy_fraction=0), 0.0) == []
+    assert break_even_tokens(1000.0, 0.0) == math.inf
+    assert break_even_share(1000.0, 0.0) == math.inf
+
+
+def test_buying_meets_renting_in_the_month_where_the_sums_cross():
+    a = replace(ASSUMED, discount_fraction=0.0)
+    bill = replace(bill_of(120_000, 6000.0, a), parts=(Part(name="power", usd_per_hour=1.0, group="running"),))
+    assert bill.running_usd_per_month == 730.0
+    assert break_even_month(bill, 730.0 + 13_200.0) == 10  # 132,000 of capital
+    assert break_even_month(bill, 730.0) is None
+    assert break_even_month(bill, 730.0 + 100.0) is None  # not within five years
+
+
+@given(st.floats(0, 5), st.integers(1, 50), st.integers(0, 3))
+def test_growth_needs_whole_replicas_and_never_fewer(rate, carrying, spares):
+    sizes = sizes_under_growth(carrying, spares, rate, 36)
+    assert sizes[0] == 1.0 and sizes == sorted(sizes)
+    assert all(abs(s * (carrying + spares) - round(s * (carrying + spares))) < 1e-6 for s in sizes)
+
+
+def test_extending_later_is_never_dearer_at_the_same_price():
+    bill = bill_of(250_000, 10_000.0)
+    found = growth(bill, sizes_under_growth(2, 1, 1.0, 36))
+    assert found.later_usd < found.now_usd
+    flat = growth(bill, sizes_under_growth(2, 1, 0.0, 36))
+    assert flat.later_usd == pytest.approx(flat.now_usd)
+
+
+def test_independent_causes_widen_an_interval_by_their_squares():
+    assert together([(1 / 1.2, 1.2)]) == pytest.approx((1 / 1.2, 1.2))
+    low, high = together([(0.8, 1.25), (0.8, 1.25)])
+    assert high == pytest.approx(1.25 ** math.sqrt(2)) and low == pytest.approx(1 / high)
+    assert together([]) == (1.0, 1.0)
+
+
+@given(st.decimals(0, 10**9, places=2), st.decimals(0, 10**9, places=2))
+def test_money_keeps_its_currency_and_its_oldest_day(one, other):
+    total = Money(one, "USD", "2026-11-01") + Money(other, "USD", "2025-01-01")
+    assert (total.amount, total.currency, total.as_of) == (one + other, "USD", "2025-01-01")
+    with pytest.raises(ValueError, match="convert one of them first"):
+        Money(one, "USD", "") + Money(other, "EUR", "")
+
+
+# --- against a spreadsheet --------------------------------------------------------------------------------------
+
+
+def npv(monthly_rate: float, cash: list[float]) -> float:
+    """As a spreadsheet's NPV does it: the first amount is today's, each later one a month further."""
+    total, factor = 0.0, 1.0
+    for amount in cash:
+        total += amount / factor
+        factor *= 1.0 + monthly_rate
+    return total
+
+
+def pmt(monthly_rate: float, months: int, present: float, future: float) -> float:
+    """As a spreadsheet's PMT: what equal payments at the end of each month take `present` to `future`."""
+    grown = (1.0 + monthly_rate) ** months
+    return (present * grown - future) * monthly_rate / (grown - 1.0)
+
+
+def test_five_years_of_a_bought_server_are_what_a_spreadsheet_says():
+    """300,000 USD with 10 % network, 4 % residual after 60 months, 9 % a year, 2,500 USD a month to run, 3 % upkeep."""
+    a = replace(
+        ASSUMED, network_fraction=0.1, residual_fraction=0.04, discount_fraction=0.09, life_years=5.0, usd_per_kwh=0.0,
+        colocation_usd_per_kw_month=250.0, maintenance_fraction=0.03, staff_usd_per_accelerator_year=0.0,
+    )  # fmt: skip
+    parts = own_parts(300_000.0, 8, 10_000.0, a)
+    bill = Bill(parts=parts, months=36, discount_fraction=0.09, capital_usd=capital_usd(300_000.0, a), life_months=60,
+                residual_fraction=0.04)  # fmt: skip
+    rate = 1.09 ** (1 / 12) - 1
+    payment = pmt(rate, 60, 330_000.0, 330_000.0 * 0.04)
+    running = 2_500.0 + 300_000.0 * 0.03 / 12
+    assert bill.usd_per_month == pytest.approx(payment + running)
+    left = npv(rate, [0.0, *[payment] * 24]) + 330_000.0 * 0.04 / (1 + rate) ** 24  # what 24 payments still recover
+    cash = [330_000.0, *[running] * 35, running - left]
+    assert net_present_usd(flows(bill)) == pytest.approx(npv(rate, cash))
+    assert npv(rate, cash) == pytest.approx(npv(rate, [0.0, *[payment + running] * 36]))
+    rent = 12_000.0
+    months = next(m for m in range(1, 61) if 330_000 + npv(rate, [0.0, *[running] * m]) <= npv(rate, [0, *[rent] * m]))
+    assert break_even_month(bill, rent) == months
+    assert break_even_tokens(bill.usd_per_month, 0.5) == pytest.approx((payment + running) / 0.5 * 1e6)
+
+
+def test_growth_buys_each_replica_in_the_month_that_needs_it():
+    """Two replicas today, three from month 5 and four from month 10, at 12 % a year: by hand from the sizes."""
+    a = replace(ASSUMED, discount_fraction=0.12)
+    bill = Bill(parts=own_parts(100_000.0, 1, 1_000.0, a), months=12, discount_fraction=0.12,
+                capital_usd=capital_usd(100_000.0, a), life_months=60, residual_fraction=0.1)  # fmt: skip
+    sizes = [1.0] * 4 + [1.5] * 5 + [2.0] * 3
+    cash = flows(bill, sizes)
+    bought = {f.month: f.capital_usd for f in cash if f.capital_usd}
+    assert bought == pytest.approx({0: bill.capital_usd, 4: bill.capital_usd / 2, 9: bill.capital_usd / 2})
+    assert [f.running_usd for f in cash[1:]] == pytest.approx([bill.running_usd_per_month * s for s in sizes])
+    rate = 1.12 ** (1 / 12) - 1
+    assert net_present_usd(cash) == pytest.approx(npv(rate, [f.total_usd for f in cash]))
+    later, now = growth(bill, sizes), net_present_usd(flows(bill, [2.0] * 12))
+    assert later.now_usd == pytest.approx(now) and later.later_usd == pytest.approx(net_present_usd(cash))
+    assert later.later_usd < later.now_usd
+
+
+@pytest.mark.parametrize("term", ["on_demand", "spot"])
+def test_a_free_instance_costs_nothing_and_meets_no_price(term):
+    assert total_usd_per_hour(rent_parts(0.0, term, replace(ASSUMED, spot_lost_fraction=0.3))) == 0.0
+    assert break_even_tokens(0.0, 0.5) == 0.0 and math.isinf(break_even_tokens(100.0, 0.0))
+    assert math.isinf(break_even_share(100.0, 0.0))

@@ -1,0 +1,183 @@
+"""LoRA adapters: their bytes by hand, what they add to a step, who can serve them, and merged copies beside them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+
+from advisor.engine.fleet.card_sharing import merged
+from advisor.engine.launch.command import launch
+from advisor.engine.network.model import Adapters, Ffn, LatentAttention
+from advisor.engine.search.candidates import able
+from advisor.engine.search.run import search
+from advisor.engine.step.adapters import (
+    adapter_bytes,
+    adapter_operators,
+    resident_bytes,
+    served_rank,
+    swap_s,
+    unadaptable,
+)
+from advisor.engine.step.lane import lanes
+from advisor.engine.step.layout import layouts
+from advisor.engine.step.ledger import decode_ledger
+from tests.engine.catalog_sample import (
+    BF16,
+    LLAMA_8B,
+    SGLANG,
+    VLLM,
+    catalog,
+    chip,
+    host_times,
+    lane,
+    question,
+    software,
+)
+
+MIB = 2.0**20
+TUNED = replace(VLLM, features=("lora",))
+
+
+def with_adapters(count=50, active=8, rank=16, model=LLAMA_8B, attention_only=False):
+    given = Adapters(count=count, rank=rank, active=active, attention_only=attention_only)
+    return replace(model, adapters=given)
+
+
+def at(tp=1, **changes):
+    return layouts(LLAMA_8B, [lane(chip("big", **changes), BF16, tp=tp).choice])
+
+
+def test_rank_16_on_llama_3_1_8b_takes_80_mib():
+    # in + out of each matrix of a layer: q 4096+4096, k and v 4096+1024, o 4096+4096, gate and up 4096+14336,
+    # down 14336+4096: 8192 + 2*5120 + 8192 + 3*18432 = 81920; times rank 16, 32 layers, 2 bytes
+    assert adapter_bytes(with_adapters(), at())[0] == 81920 * 16 * 32 * 2 == 80 * MIB
+
+
+def test_attention_alone_takes_less():
+    assert adapter_bytes(with_adapters(attention_only=True), at())[0] == (8192 + 2 * 5120 + 8192) * 16 * 32 * 2
+
+
+def test_tensor_parallelism_splits_half_of_each_pair():
+    # over 2 ranks: column-parallel q, k, v, gate, up keep their A (4096) and half of B, row-parallel o and down keep B
+    columns = 3 * 4096 + (4096 + 1024 + 1024) / 2 + 2 * (4096 + 14336 / 2)
+    rows = (4096 / 2 + 4096) + (14336 / 2 + 4096)
+    assert adapter_bytes(with_adapters(), at(tp=2))[0] == (columns + rows) * 16 * 32 * 2
+    assert adapter_bytes(with_adapters(), at(tp=2))[0] > 40 * MIB
+
+
+def test_slots_are_as_large_as_the_least_rank_that_a_server_takes():
+    assert [served_rank(r) for r in (1, 8, 9, 16, 300, 512)] == [8, 8, 16, 16, 320, 512]
+    assert adapter_bytes(with_adapters(rank=9), at())[0] == 80 * MIB
+
+
+def test_resident_adapters_are_part_of_the_weights_and_leave_less_for_the_cache():
+    plain, tuned = (lanes(m, [lane(chip("big"))]).memory for m in (LLAMA_8B, with_adapters(active=8)))
+    assert tuned.weights_bytes[0] - plain.weights_bytes[0] == 8 * 80 * MIB
+    assert plain.kv_bytes[0] - tuned.kv_bytes[0] == 8 * 80 * MIB
+
+
+def test_no_adapters_change_nothing():
+    plain = lanes(LLAMA_8B, [lane(chip("big"))])
+    assert not list(adapter_operators(LLAMA_8B, at(), np.array([1.0])))
+    assert resident_bytes(LLAMA_8B, at())[0] == swap_s(LLAMA_8B, at(), np.array([6.4e10]))[0] == 0
+    assert (lanes(replace(LLAMA_8B, adapters=None), [lane(chip("big"))]).times.linear_s == plain.times.linear_s).all()
+
+
+@pytest.mark.parametrize("more", [{"active": 16}, {"rank": 64}])
+def test_a_step_takes_longer_with_adapters_and_longer_with_more_of_them(more):
+    def step_s(model):
+        return lanes(model, [lane(chip("big"))]).times.linear_s[0]
+
+    assert (step_s(LLAMA_8B) < step_s(with_adapters())).all()
+    assert (step_s(with_adapters()) <= step_s(with_adapters(**more))).all()
+    assert step_s(with_adapters())[6] < step_s(with_adapters(**more))[6]
+
+
+def test_one_token_costs_what_punica_published_for_a_7b_model():
+    given = host_times()
+    kernels = replace(
+        at(), adapter_kernel_s=np.array([given["adapter_kernel_s"]]),
+        further_adapter_s=np.array([given["further_adapter_s"]]),
+    )  # fmt: skip
+    extra_s = sum(op.time_s[0, 0] for op in adapter_operators(with_adapters(), kernels, np.array([1.0])))
+    assert 2.0e-3 < extra_s < 2.2e-3  # arXiv 2310.18547: 2 ms a token; and one adapter is read once
+
+
+def test_a_step_reads_each_distinct_adapter_once():
+    def moved(tokens):
+        return sum(op.bytes[0, 0] for op in adapter_operators(with_adapters(active=4), at(), np.array([tokens])))
+
+    activations = moved(2000.0) - moved(1000.0)
+    assert moved(1000.0) - activations == pytest.approx(4 * 80 * MIB, rel=0.01)
+
+
+def test_what_is_not_resident_comes_over_pci_express():
+    pcie = np.array([6.4e10])
+    assert swap_s(with_adapters(count=8, active=8), at(), pcie)[0] == 0
+    assert swap_s(with_adapters(count=16, active=8), at(), pcie)[0] == pytest.approx(0.5 * 80 * MIB / 6.4e10)
+    assert swap_s(with_adapters(), at(), np.array([np.nan]))[0] == 0
+
+
+def test_the_ledger_has_a_line_for_them():
+    built = lanes(with_adapters(), [lane(chip("big"))])
+    line = next(x for x in decode_ledger(with_adapters(), built, 0, 8.0, 1000.0) if x.operator == "adapters")
+    assert line.time_s > 0 and line.flops == pytest.approx(8 * 2 * 81920 * 16 * 32)
+
+
+def test_only_frameworks_that_serve_adapters_are_taken_and_the_others_are_told_so():
+    assert able(TUNED, with_adapters()) and not able(SGLANG, with_adapters()) and able(SGLANG, LLAMA_8B)
+    found = search(question(), catalog(model=with_adapters(), frameworks=(TUNED, SGLANG)))
+    assert {s.lane.framework.slug for s in found.ranked} == {"vllm"}
+    none = search(question(), catalog(model=with_adapters(), frameworks=(SGLANG,)))
+    assert not none.ranked and "LoRA adapters" in next(r.detail for r in none.rejections if r.accelerator == "big")
+
+
+def test_models_whose_adapters_are_not_modelled_are_refused():
+    latent = LatentAttention(heads=32, q_rank=0, kv_rank=512, nope_dim=128, rope_dim=64, v_dim=128)
+    block = replace(LLAMA_8B.blocks[0], mixer=latent)
+    assert "latent" in unadaptable(with_adapters(model=replace(LLAMA_8B, blocks=(block,))))
+    assert unadaptable(with_adapters()) == unadaptable(LLAMA_8B) == ""
+
+
+def test_experts_carry_no_adapters():
+    sparse = replace(LLAMA_8B, blocks=(replace(LLAMA_8B.blocks[0], ffn=Ffn(inner=1024, experts=8, top_k=2)),))
+    assert adapter_bytes(with_adapters(model=sparse), at())[0] == (8192 + 2 * 5120 + 8192) * 16 * 32 * 2
+
+
+def test_the_command_names_slots_rank_and_what_the_host_keeps():
+    model = with_adapters(rank=12)
+    best = search(question(), catalog(model=model, frameworks=(TUNED,))).ranked[0]
+    command = launch("m", best, model, question())["command"]
+    assert "--enable-lora --max-loras 8 --max-lora-rank 16 --max-cpu-loras 50" in command
+    assert "lora" not in launch("m", best, LLAMA_8B, question())["command"]
+
+
+def test_tensorrt_llm_reads_the_same_from_its_options_file():
+    model = with_adapters(attention_only=True)
+    trt = replace(
+        TUNED,
+        slug="tensorrt-llm",
+        name="TensorRT-LLM",
+        version="1.0",
+        scheduler="mixed",
+        memory_policy="free",
+        **software("tensorrt-llm"),
+    )
+    best = search(question(), catalog(model=model, frameworks=(trt,))).ranked[0]
+    options = yaml.safe_load(launch("m", best, model, question())["files"]["trtllm-options.yaml"])
+    assert options["lora_config"] == {
+        "max_lora_rank": 16, "max_loras": 8, "max_cpu_loras": 50,
+        "lora_target_modules": ["attn_q", "attn_k", "attn_v", "attn_dense"],
+    }  # fmt: skip
+
+
+def test_merged_copies_cost_at_least_one_deployment_each():
+    w, many = question(), catalog(model=with_adapters(), frameworks=(TUNED,))
+    found = search(w, many)
+    copies = merged(w, many, found)
+    assert copies is not None and copies.each is not None
+    assert copies.usd_per_hour == pytest.approx(50 * copies.each.usd_per_hour)
+    assert copies.usd_per_hour > found.ranked[0].usd_per_hour
+    assert copies.packed_usd_per_hour == pytest.approx(copies.usd_per_hour / copies.side_by_side_replicas)
+    assert merged(w, catalog(), found) is None

@@ -1,0 +1,218 @@
+"""What deployment, requests and client a measured row stands for."""
+
+import pytest
+
+from advisor.engine.spec.case import Case, Pool
+from advisor.fidelity.rows import Skip, case_of, framework_of, weights_of
+from tests.measured_samples import CATALOG, row
+
+
+def case(**changes: str) -> Case:
+    found = case_of(row(**changes), CATALOG)
+    assert isinstance(found, Case), found
+    return found
+
+
+def reason(**changes: str) -> str:
+    found = case_of(row(**changes), CATALOG)
+    assert isinstance(found, Skip), found
+    return found.reason
+
+
+def test_a_nightly_row_is_an_opening_burst_of_ten_requests_a_user():
+    c = case()
+    assert (c.phase, c.concurrency, c.client.kind, c.client.requests_per_user) == ("serving", 16, "burst", 10)
+    assert (c.client.length_low_fraction, c.client.known) == (0.8, True)
+
+
+def test_latency_rows_of_one_run_are_one_case():
+    assert case(id="run:ttft", metric="ttft_ms_mean") == case(id="run:tpot")
+
+
+def test_stated_client_of_a_row_is_taken():
+    c = case(source_key="h200_vllm", params_note="client=steady", accelerator_slug="h200-sxm")
+    assert (c.client.kind, c.client.http, c.max_batch) == ("steady", False, 1024)
+
+
+def test_single_prefill_is_one_request_alone():
+    c = case(source_key="h200_vllm_prefill", params_note="client=static", metric="ttft_ms_mean", osl="1")
+    assert (c.phase, c.client.kind, c.concurrency) == ("prefill", "single", 1)
+
+
+def test_tensor_parallel_replicas_fill_the_stated_chips():
+    c = case(n_accelerators="8", tp="2", source_key="mlperf_inf_6.0", concurrency_or_batch="offline")
+    assert c.pool == Pool(tp=2, moe_tp=2, replicas=4)
+
+
+def test_experts_over_more_ranks_than_tensor_parallelism_mean_attention_ranks():
+    c = case(
+        source_key="trtllm_1.x",
+        model_id="deepseek-ai/DeepSeek-R1",
+        n_accelerators="4",
+        ep="4",
+        concurrency_or_batch="max",
+        params_note="Deepseek R1",
+    )
+    assert c.pool == Pool(tp=1, dp=4, ep=4)
+
+
+def test_pipeline_and_expert_ranks_multiply_to_the_stated_chips():
+    c = case(
+        source_key="trtllm_1.x",
+        model_id="Qwen/Qwen3-30B-A3B",
+        n_accelerators="4",
+        ep="2",
+        pp="2",
+        concurrency_or_batch="max",
+        params_note="",
+    )
+    assert c.pool is not None and (c.pool.dp, c.pool.pp, c.pool.chips) == (2, 2, 4)
+
+
+def test_a_batch_for_every_rank_means_attention_ranks():
+    c = case(
+        source_key="serving_sweep",
+        framework="trtllm 1.3.0rc1",
+        model_id="deepseek-ai/DeepSeek-R1",
+        n_accelerators="8",
+        tp="8",
+        ep="8",
+        moe_tp="1",
+        concurrency_or_batch="40",
+        params_note="gemm=nvfp4;moe=nvfp4;batch_per_rank=5",
+    )
+    assert c.pool == Pool(tp=1, dp=8, ep=8)
+
+
+def test_attention_ranks_of_the_1_0_page_come_from_its_tp_column():
+    c = case(source_key="trtllm_1.0", model_id="Qwen/Qwen3-30B-A3B", n_accelerators="4", tp="4", ep="", params_note="")
+    assert c.pool == Pool(tp=1, dp=4, ep=4)
+
+
+def test_a_chip_count_that_leaves_out_attention_ranks_is_raised():
+    c = case(source_key="serving_sweep", model_id="Qwen/Qwen3-30B-A3B", moe_tp="2", params_note="batch_per_rank=16")
+    assert (c.chips, c.pool) == (2, Pool(tp=1, dp=2, moe_tp=2))
+
+
+def test_neuron_cores_become_devices():
+    c = case(
+        source_key="neuron_infer",
+        framework="Transformers NeuronX, Neuron 2.18.0",
+        accelerator_slug="trainium1",
+        n_accelerators="16",
+        tp="32",
+        concurrency_or_batch="4",
+    )
+    assert (c.pool, c.phase, c.framework) == (Pool(tp=16, moe_tp=16), "static", "neuron")
+
+
+def test_layer_split_is_a_pipeline_for_one_stream():
+    c = case(
+        source_key="gpu_bench_llamacpp",
+        framework="llama.cpp (May 2024)",
+        accelerator_slug="rtx-4090",
+        n_accelerators="4",
+        tp="",
+        metric="output_tokens_per_s",
+        weights_dtype="q4_k_m",
+        kv_dtype="f16",
+        isl="0",
+        concurrency_or_batch="1",
+    )
+    assert (c.pool, c.phase, c.kv_dtype) == (Pool(pp=4), "decode", "fp16")
+
+
+def test_unstated_layout_is_left_to_the_predictor():
+    c = case(source_key="mlperf_inf_5.1", n_accelerators="8", tp="", concurrency_or_batch="poisson qps=364")
+    assert c.layout_free and c.pool is None
+
+
+def test_an_offered_rate_and_its_limits_are_read():
+    c = case(
+        source_key="mlperf_inf_5.1",
+        framework="TensorRT 10.11, CUDA 12.9",
+        n_accelerators="8",
+        concurrency_or_batch="poisson qps=364; max batch/GPU 2048",
+        notes="closed; SLO p99 TTFT<=2000ms TPOT<=200ms",
+    )
+    assert (c.client.kind, c.client.rate_per_s, c.max_batch) == ("poisson", 364, 2048)
+    assert (c.ttft_limit_s, c.tpot_limit_s, c.concurrency) == (2.0, 0.2, None)
+
+
+def test_infinite_rate_queues_all_requests():
+    c = case(
+        source_key="trtllm_0.14_online",
+        framework="TensorRT-LLM 0.14.0 + Triton backend",
+        concurrency_or_batch="qps=INF",
+    )
+    assert (c.phase, c.client.kind, c.client.requests) == ("offline", "offline", 500)
+
+
+def test_pools_of_a_disaggregated_row():
+    c = case(
+        mode="disagg",
+        model_id="deepseek-ai/DeepSeek-R1",
+        n_accelerators="12",
+        tp="",
+        prefill_pool="workers=1;batch=1;tp=1;pp=1;attention_dp=4;moe_tp=1;ep=4",
+        decode_pool="workers=1;batch=64;tp=1;pp=1;attention_dp=8;moe_tp=1;ep=8",
+        concurrency_or_batch="",
+    )
+    assert c.prefill_pool == Pool(dp=4, ep=4, max_batch=1)
+    assert c.decode_pool is not None and c.decode_pool.chips == 8
+    assert c.concurrency == 512  # batch is per attention rank
+
+
+@pytest.mark.parametrize(
+    ("framework", "source", "expected"),
+    [
+        ("trtllm 1.0.0rc3", "serving_sweep", ("tensorrt-llm", "1.0.0rc3")),
+        ("trtllm 0.8.1.post2", "serving_nightly", ("tensorrt-llm", "dynamo-0.8.1.post2")),
+        ("TensorRT-LLM 1.1+ (dev-guide page) (PyTorch backend)", "trtllm_1.x", ("tensorrt-llm", "1.1")),
+        ("TensorRT 10.11, CUDA 12.9", "mlperf_inf_5.1", ("tensorrt-llm", "mlperf-5.1")),
+        ("vLLM v0.9.2", "mlperf_inf_5.1", ("vllm", "0.9.2")),
+        ("vLLM TPU", "tpu_recipes_infer", ("vllm-tpu", "")),
+        ("vLLM ROCm docker 2025-08", "rocm_vllm_readme", ("vllm", "rocm-2025-08")),
+        ("sglang ", "serving_dated", ("sglang", "")),
+        ("Optimum-Habana / Intel Gaudi SW 1.18.0 (PyTorch 2.4.0)", "intel_gaudi_infer", ("optimum-habana", "1.18.0")),
+        ("TODO", "mlperf_inf_6.0", ("vllm", "mlperf-6.0")),
+    ],
+)
+def test_framework_strings_become_slug_and_version(framework, source, expected):
+    assert framework_of(row(framework=framework.strip(), source_key=source)) == expected
+
+
+@pytest.mark.parametrize(
+    ("chip", "model", "dtype", "note", "expected"),
+    [
+        ("b200", "deepseek-ai/DeepSeek-R1", "fp4", "", "nvfp4"),
+        ("mi355x", "deepseek-ai/DeepSeek-R1", "fp4", "", "mxfp4-w4a4"),
+        ("gb200", "openai/gpt-oss-120b", "fp4", "", "mxfp4-w4a8"),
+        ("h100-sxm", "openai/gpt-oss-120b", "fp8", "", "mxfp4"),
+        ("rtx-4090", "meta-llama/Llama-3.1-8B", "f16", "", "fp16"),
+        ("h200-sxm", "meta-llama/Llama-3.1-8B", "fp16", "llama2 (UsedModel llama3_1-70b-fp8_dyn)", "fp8"),
+    ],
+)
+def test_weight_formats_have_one_name(chip, model, dtype, note, expected):
+    assert weights_of(row(accelerator_slug=chip, model_id=model, weights_dtype=dtype, params_note=note)) == expected
+
+
+def test_speculation_follows_the_version_not_the_row():
+    changes = {"source_key": "serving_dated", "model_id": "deepseek-ai/DeepSeek-R1", "weights_dtype": "fp4"}
+    assert case(framework="trtllm 1.2.0rc6.post3", **changes).speculative == "mtp"
+    assert case(framework="trtllm 1.2.0rc6.post2", **changes).speculative is None
+
+
+def test_rows_without_a_case_say_why():
+    assert reason(task="training") == "training not yet modelled"
+    assert reason(accelerator_slug="", accelerator="Arc Dual") == "no such accelerator: Arc Dual"
+    assert reason(model_id="", model="microsoft/phi-2") == "no such model: microsoft/phi-2"
+    assert reason(confidence="C") == "ambiguous metric"
+    assert reason(metric="tokens_per_s_ambiguous") == "ambiguous metric"
+    assert reason(value="nan") == "value is not a number"
+    assert reason(weights_dtype="", source_key="elsewhere") == "weights dtype not stated"
+
+
+def test_an_unknown_source_is_read_with_an_unknown_client():
+    c = case(source_key="elsewhere")
+    assert (c.client.kind, c.client.known, c.phase) == ("steady", False, "serving")

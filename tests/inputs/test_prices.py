@@ -1,0 +1,97 @@
+"""Which prices become offers: neither stale nor superseded ones; cards that are sold alone go into own hosts."""
+
+import datetime
+
+import pytest
+from django.utils import timezone
+
+from advisor.engine.cost.hourly import own_parts, total_usd_per_hour
+from advisor.inputs import offers
+from advisor.inputs.current import market
+from advisor.inputs.from_catalog import _accelerator
+from advisor.inputs.to_engine import chip_of
+from catalog.derived import has_expired
+from catalog.models import Accelerator, Price, Unit
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+TODAY = timezone.now().date()
+
+
+def add(instance: str, slug: str, days: int, usd_per_hour: float, **changes: object) -> None:
+    values = {"provider": "somecloud", "accelerators": 1, "region": "any", "term": "on_demand", "kind": "vm"} | changes
+    Price.objects.create(
+        instance=instance, accelerator=Accelerator.objects.get(slug=slug), as_of=TODAY - datetime.timedelta(days),
+        usd_per_hour=usd_per_hour, source="sample", **values,
+    )  # fmt: skip
+
+
+def sold() -> set[str]:
+    return {p.instance for p in offers.current([], None, TODAY) if p.provider == "somecloud"}
+
+
+def test_an_old_price_list_is_superseded_under_another_name() -> None:
+    add("AMD MI300X", "mi300x", 180, 1.99)
+    assert sold() == {"AMD MI300X"}
+    add("MI300X (big)", "mi300x", 60, 2.59)
+    assert sold() == {"MI300X (big)"}
+    add("MI300X (small)", "mi300x", 60 - 45, 2.39)
+    assert sold() == {"MI300X (big)", "MI300X (small)"}
+
+
+def test_other_counts_regions_terms_and_providers_are_lists_of_their_own() -> None:
+    add("one", "mi300x", 180, 2, region="north")
+    add("eight", "mi300x", 10, 16, accelerators=8, region="north")
+    add("south", "mi300x", 10, 2, region="south")
+    add("spot", "mi300x", 10, 2, term="spot", region="north")
+    add("other", "mi300x", 10, 2, provider="othercloud", region="north")
+    assert sold() == {"one", "eight", "south"}
+
+
+def test_a_rate_per_gpu_for_every_region_supersedes_every_count_and_region() -> None:
+    add("h200x1", "h200-sxm", 300, 3.5, region="north")
+    add("h200x8", "h200-sxm", 300, 28, accelerators=8, region="south")
+    add("HGX H200 (per GPU)", "h200-sxm", 60, 4.5)
+    assert sold() == {"HGX H200 (per GPU)"}
+
+
+def test_shipped_price_lists_that_were_replaced_are_no_offers() -> None:
+    current = offers.current([], None, datetime.date(2026, 11, 21))
+    usd = {(p.provider, p.accelerator.slug): float(p.usd_per_hour) for p in current if p.usd_per_hour}
+    assert usd["digitalocean", "mi300x"] == 2.59
+    assert usd["digitalocean", "h200-sxm"] == 4.47
+    assert usd["nebius", "h200-sxm"] == 4.5
+
+
+def owned(slug: str) -> dict[str, float]:
+    chip = chip_of(_accelerator(Accelerator.objects.get(slug=slug)))
+    found, _ = market(chip)
+    return {o.instance: o.usd_per_hour for o in found if o.acquisition == "own"}
+
+
+def test_a_card_that_is_sold_alone_can_be_owned_in_hosts_of_one_two_and_four() -> None:
+    Price.objects.filter(accelerator__slug="l40s", term="purchase").delete()
+    add("card", "l40s", 30, 0, provider="shop", term="purchase", kind="chip", purchase_usd=8500)
+    chip = chip_of(_accelerator(Accelerator.objects.get(slug="l40s")))
+    _, assumed = market(chip)
+    # 8,500 USD and 350 W for each card; 4,500 USD and 400 W for the computer around them
+    by_hand = {n: total_usd_per_hour(own_parts(8_500 * n + 4_500, n, 350.0 * n + 400, assumed)) for n in (1, 2, 4)}
+    assert owned("l40s") == pytest.approx({f"{n} x L40S in an own host (host estimated)": by_hand[n] for n in by_hand})
+
+
+@pytest.mark.parametrize(("slug", "price"), [("b200", 41_500), ("mi300x", 17_500), ("xeon-6980p", 12_460)])
+def test_modules_and_sockets_need_more_than_a_slot(slug: str, price: float) -> None:
+    Price.objects.filter(accelerator__slug=slug, term="purchase").delete()
+    Unit.objects.filter(accelerator__slug=slug).delete()
+    add("card", slug, 30, 0, provider="shop", term="purchase", kind="chip", purchase_usd=price)
+    assert owned(slug) == {}
+
+
+@pytest.mark.parametrize("term", ["on_demand", "purchase"])
+def test_every_offer_expires_after_twelve_months_here_as_in_the_lists(term: str) -> None:
+    def stale(days: int) -> bool:
+        as_of = TODAY - datetime.timedelta(days)
+        found = offers.is_stale({"term": term, "as_of": as_of.isoformat()}, TODAY)
+        assert found == has_expired(as_of)
+        return found
+
+    assert (stale(365), stale(366)) == (False, True)

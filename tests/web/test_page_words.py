@@ -1,0 +1,140 @@
+"""What the answer's page says of itself: who won what, in which order, what was left out, and what is cheaper still."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from advisor.answer import mix
+from advisor.answer.sentences import quoted, whence
+from advisor.report.documents import rent_of_one
+from advisor.templatetags.units import percent_beside, sentence
+from advisor.web import charts
+from advisor.web.page import beyond_ranking, cards, cheaper_by_token, rejected_counts
+from advisor.web.tuning_charts import waterfall
+from tests import sample_advice
+
+
+def options(*names: str) -> list[dict[str, Any]]:
+    return [{"rank": i, "accelerator": name.lower(), "accelerator_name": name} for i, name in enumerate(names, 1)]
+
+
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [(["A", "B", "A"], 3), (["A", "A cut into 2", "B"], None), ([chr(65 + i) for i in range(12)], 11)],
+    ids=["one again", "the same chip cut", "behind the ten"],
+)
+def test_the_ranking_ends_where_winners_of_other_views_begin(names: list[str], first: int | None) -> None:
+    assert beyond_ranking(options(*names)) == first
+
+
+def test_the_first_choice_has_a_card_whatever_the_objective() -> None:
+    answer = sample_advice.result() | {"views": {"cheapest": 2, "fastest": 3, "simplest": 2, "balanced": 1}}
+    found = [(card["title"], card["option"]["rank"]) for card in cards(answer)]
+    assert found == [("First choice and balanced", 1), ("Cheapest and simplest", 2), ("Fastest", 3)]
+
+
+def test_what_was_left_out_reads_behind_a_number() -> None:
+    left = [{"reason": "misses_slo"}, {"reason": "misses_slo"}, {"reason": "of_a_kind_yet_unknown"}]
+    assert rejected_counts(left) == [("too slow", 2), ("of a kind yet unknown", 1)]
+
+
+@pytest.mark.django_db
+def test_the_page_names_a_cheaper_endpoint_once(client: Client) -> None:
+    answer = sample_advice.result()
+    offer = {"provider": "someone", "name": "a model", "as_of": "2026-11-01", "source": "a page", "within_budget": True}
+    answer["hosted"] = [{**offer, "usd_per_month": 1.0}]
+    advice = sample_advice.advice(answer)
+    assert (
+        "Bought by the token the same traffic is cheaper: $1.00" in client.get(f"/advice/{advice.pk}").content.decode()
+    )
+    answer["verdict"] += " By the token it is $1 a month at someone."
+    assert cheaper_by_token(answer) is None
+    answer["hosted"][0]["usd_per_month"], answer["verdict"] = 1e9, "dearer"
+    assert cheaper_by_token(answer) is None
+
+
+@pytest.mark.django_db
+def test_users_who_wait_are_not_told_as_requests(client: Client) -> None:
+    advice = sample_advice.advice()
+    advice.workload.spec["traffic"] |= {"users": {"active": 20.0, "think_s": 30.0}}
+    advice.workload.save()
+    head = client.get(f"/advice/{advice.pk}").content.decode().split("</header>")[1]
+    assert "20 users at once who think for 30 s" in head and "requests/s" not in head
+
+
+@pytest.mark.django_db
+def test_two_questions_of_one_name_are_told_apart_in_the_list(client: Client) -> None:
+    first, second = sample_advice.advice(), sample_advice.advice()
+    second.workload.spec["slo"] |= {"tpot_ms_p95": 25}
+    second.workload.spec["adapters"] = {"count": 50, "rank": 16}
+    second.workload.save()
+    text = client.get("/advice").content.decode()
+    assert text.count(">support-chat</a>") == 2 and first.pk != second.pk
+    assert text.count("TPOT p95 ≤ 40 ms") == text.count("TPOT p95 ≤ 25 ms · 50 LoRA adapters") == 1
+
+
+def test_neighbouring_lengths_are_one_span() -> None:
+    classes = [
+        {"from": 622.0, "below": 1545.0, "share_of_requests": 0.25, "share_here": 1.0},
+        {"from": 1545.0, "below": None, "share_of_requests": 0.25, "share_here": 1.0},
+    ]
+    assert mix.lengths({"input_tokens": classes}) == "all from 622 input tokens"
+    assert mix.joined(classes) == [{"from": 622.0, "below": None, "share_of_requests": 0.5, "share_here": 1.0}]
+    classes[1]["share_here"] = 0.5
+    assert mix.lengths({"input_tokens": classes}) == "all from 622 to 1,545, 50% of those from 1,545 input tokens"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("a mix is not sought under a recorded trace", "A mix is not sought under a recorded trace."),
+        ("no combination is cheaper", "No mix of machines is cheaper: no combination is cheaper."),
+    ],
+)
+def test_a_mix_that_was_not_sought_is_not_called_dearer(reason: str, said: str) -> None:
+    found = {"cheaper": False, "reason": reason, "single_usd_per_month": 1.0}
+    assert mix.said(None, found) == said  # type: ignore[arg-type]
+
+
+def test_a_range_says_both_of_its_ends_inside_the_picture() -> None:
+    ends = (("performance of a chip with a name that is long", 4307.0, 10770.0), ("output length", 6461.0, 6461.0))
+    bars = [{"assumption": a, "usd_per_month_low": low, "usd_per_month_high": high} for a, low, high in ends]
+    svg = charts.tornado(bars)
+    assert "$4,310 to $10,800" in svg and "stays $6,460" in svg and "…" not in svg
+    starts = [float(x) for x in re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>[a-z ]*[$]', svg)]
+    assert len(starts) == 2 and max(starts) + 7.2 * len("$4,310 to $10,800") < charts.WIDTH
+
+
+def test_a_long_technique_keeps_all_of_its_name() -> None:
+    steps = [
+        {"name": "Naive", "state": "base", "gain_ratio": None, "change": "", "because": ""},
+        {"name": "CUDA graphs (or compiled programs): a step is launched at once", "state": "used", "gain_ratio": 2.0,
+         "change": "graphs on", "because": ""},
+        {"name": "Narrower weights", "state": "possible", "gain_ratio": 1.5, "change": "MXFP4",
+         "because": "outside the asked quality (near_lossless)"},
+    ]  # fmt: skip
+    rates = (10.0, 20.0, 30.0)
+    plan = {"steps": [{**s, "output_tokens_per_s_per_accelerator": r} for s, r in zip(steps, rates, strict=True)]}
+    svg = waterfall(plan)
+    assert "launched at once<" in svg and "Narrower weights: MXFP4<" in svg and "…" not in svg
+
+
+def test_names_of_hosts_and_sellers_in_a_sentence() -> None:
+    assert whence({"provider": "own", "acquisition": "own"}) == "bought"
+    assert whence({"provider": "owned", "acquisition": "own"}) == "already there"
+    assert whence({"provider": "a-seller", "acquisition": "rent"}) == "rented from a-seller"
+    assert [quoted(name) for name in ("2 x L4 in an own host", "a server")] == ["(2 x L4 in an own host)", "a server"]
+    assert [sentence(text) for text in ("vLLM takes it", "a replica", "")] == ["vLLM takes it", "A replica", ""]
+
+
+def test_a_target_missed_by_little_is_seen_to_be_missed() -> None:
+    assert percent_beside(0.15021, 0.15) == "15.02\u00a0%" and percent_beside(0.150004, 0.15) == "15.0004\u00a0%"
+    assert percent_beside(0.13, 0.15) == "13.0\u00a0%" == percent_beside(0.13, None)
+
+
+def test_a_unit_price_has_no_digits_of_a_float() -> None:
+    assert 8.85 / 3 != 2.95  # what a spreadsheet would have shown
+    money = {"parts": [{"name": "instances", "usd_per_hour": 8.85}]}
+    assert rent_of_one({"instances": 3, "money": money}) == 2.95
