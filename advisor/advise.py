@@ -26,11 +26,9 @@ from django.utils import timezone
 from kombu.exceptions import ChannelError
 from kombu.exceptions import OperationalError as BrokerError
 
-from advisor import shutdown, storage
-from advisor.answer import with_probes
+from advisor import answer, inputs, shutdown, storage
 from advisor.celery import app
 from advisor.deletion import delete_expired
-from advisor.inputs import check_catalog, of_earlier_version
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError
@@ -69,7 +67,7 @@ def request(
     supersedes: Advice | None = None,
 ) -> Advice:
     """Queue the question `spec` (from workload.parse). The same key and question give the same advice again."""
-    check_catalog(spec)
+    inputs.check_catalog(spec)
     organisation = organisation or default_organisation()
     try:
         return asked_before(spec, organisation, idempotency_key) or _queue_new(
@@ -215,21 +213,18 @@ def may_start(pk: UUID | str) -> bool:
 
 def compute(claim: "Claim") -> None:
     """Snapshot, search, write. A second attempt uses the first one's snapshot, so it answers the same question."""
-    from advisor.answer import recommend
-    from advisor.inputs import take_snapshot  # here: the web tier never pays for importing the engine
-
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
         raise LostLease
     snapshot = advice.snapshot
-    if snapshot is None or of_earlier_version(snapshot):
+    if snapshot is None or inputs.of_earlier_version(snapshot):
         claim.report("reading the catalog", 0.0)
-        snapshot = take_snapshot(advice.workload.spec, advice.organisation)
+        snapshot = inputs.take_snapshot(advice.workload.spec, advice.organisation)
         claim.write(snapshot=snapshot)
     begun_s = time.monotonic()
-    result = recommend(advice.workload.spec, snapshot, claim.report)
+    result = answer.recommend(advice.workload.spec, snapshot, claim.report)
     if advice.held_until or advice.probed:
-        result |= with_probes(result, advice.probed or nobody_measured())
+        result |= answer.with_probes(result, advice.probed or nobody_measured())
     claim.finish(snapshot, {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)})
 
 

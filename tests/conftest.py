@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,17 +68,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """An engine that answers at once, where a test is about the road and not about the answer."""
+def engine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """An engine that answers at once, for tests of what happens around the answer; its functions can be replaced."""
+    from advisor import answer, inputs
     from tests import answers
 
-    fake = ModuleType("advisor.inputs.from_catalog")
-    fake.snapshot, fake.recommend = answers.snapshot, answers.recommend  # type: ignore[attr-defined]
-    import advisor
-
-    monkeypatch.setitem(sys.modules, "advisor.inputs.from_catalog", fake)
-    monkeypatch.setattr(advisor, "assemble", fake, raising=False)
-    yield fake  # type: ignore[misc]
+    fake = SimpleNamespace(snapshot=answers.snapshot, recommend=answers.recommend)
+    monkeypatch.setattr(inputs, "take_snapshot", lambda *given: fake.snapshot(*given))
+    monkeypatch.setattr(answer, "recommend", lambda *given: fake.recommend(*given))
+    return fake
 
 
 @pytest.fixture

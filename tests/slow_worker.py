@@ -8,12 +8,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import django
 from celery.signals import task_prerun
 
-import advisor
 from advisor.celery import app
 from tests import answers as quick
 
@@ -43,9 +42,6 @@ def note_if_done_before(name: str) -> None:
 
 
 def queue(count: int) -> None:
-    import django
-
-    django.setup()
     from advisor import advise
     from advisor.models import Workload
 
@@ -65,12 +61,14 @@ def fit_slowly(task: Any, **given: Any) -> None:
             time.sleep(0.05)
 
 
-class SlowEngine(ModuleType):
-    snapshot = staticmethod(quick.snapshot)
-    recommend = staticmethod(recommend)
+def replace_engine() -> None:
+    django.setup()
+    from advisor import answer, inputs
+
+    inputs.take_snapshot, answer.recommend = quick.snapshot, recommend
 
 
-sys.modules["advisor.inputs.from_catalog"] = advisor.assemble = SlowEngine("advisor.inputs.from_catalog")  # type: ignore[attr-defined]
+replace_engine()
 __all__ = ["app"]
 
 if __name__ == "__main__":

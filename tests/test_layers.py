@@ -1,9 +1,10 @@
-"""Who may know whom: probes -> advisor -> catalog; the engine and the agent know nobody."""
+"""The layout of the code: who imports whom, through which names, how deep, and how full a folder may be."""
 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,38 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
-MAY_KNOW = {
+ENGINE = "network spec cost step calibration scheduler search estimate launch fleet optimisation".split()
+ADVISOR = "workload inputs answer report fidelity load_tests claims api web ops".split()
+ROOMS = [f"advisor.engine.{name}" for name in ENGINE] + [f"advisor.{name}" for name in ADVISOR]
+# What each room may import of its own package: design.md's arrows, downward only.
+BELOW_IN_ENGINE = {
+    "network": "",
+    "spec": "",
+    "cost": "spec network",
+    "step": "cost spec network",
+    "calibration": "step cost spec network",
+    "scheduler": "step cost spec network",
+    "estimate": "scheduler step cost spec network",
+    "search": "calibration scheduler step cost spec network",
+    "launch": "search scheduler step cost spec network",
+    "fleet": "search calibration scheduler step cost spec network",
+    "optimisation": "launch fleet search estimate scheduler step cost spec network",
+}
+BELOW_IN_ADVISOR = {
+    "workload": "",
+    "inputs": "workload",
+    "fidelity": "inputs workload",
+    "answer": "fidelity inputs workload",
+    "report": "answer",
+    "load_tests": "advise fidelity",
+    "claims": "answer inputs workload",
+    "api": "advise load_tests report answer inputs workload fidelity",
+    "web": "api advise load_tests report answer inputs workload fidelity",
+    "ops": "web api advise load_tests fidelity",
+}
+# Not rooms: Django's own files, the use cases, and what models and settings are made of.
+FOUNDATIONS = {"models", "stored", "storage", "deletion", "shutdown", "celery", "glossary", "templatetags", "engine"}
+MAY_IMPORT = {
     "advisor.engine": ("advisor.engine",),
     "probes.agent": ("probes.agent",),
     "catalog": ("catalog", *GROUND),
@@ -19,6 +51,8 @@ MAY_KNOW = {
     "probes": ("probes", "advisor", "catalog"),
 }
 HEAVY = ("django", "celery", "pandas", "torch", "jax", "rest_framework", "yaml", "pydantic")
+MOST_MODULES = 25
+MOST_ENGINE_LEVELS = 8
 FILES = sorted(path for package in OURS for path in (ROOT / package).rglob("*.py"))
 
 
@@ -27,36 +61,183 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def layer_of(module: str) -> str:
-    return next((ground for ground in GROUND if within(module, ground)), module.split(".")[0])
+MODULES = {module_of(path): path for path in FILES if "migrations" not in path.parts}
 
 
 def within(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that the file names in an import, wherever it stands; relative ones made absolute."""
+def layer_of(module: str) -> str:
+    return next((ground for ground in GROUND if within(module, ground)), module.split(".")[0])
+
+
+def room_of(module: str) -> str:
+    """The room that a module belongs to, else the module itself."""
+    return next((room for room in ROOMS if within(module, room)), module)
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """(module, name) of every import, also inside functions; relative ones made absolute."""
     package = module_of(path).split(".")
     package = package if path.name == "__init__.py" else package[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*base, *filter(None, [node.module])])
-            yield from (f"{origin}.{alias.name}" for alias in node.names)
+            yield from ((origin, alias.name) for alias in node.names)
 
 
-def test_every_layer_imports_only_those_below_it() -> None:
+@cache
+def face(room: str) -> frozenset[str]:
+    """The names in a room's __all__."""
+    for node in ast.parse(MODULES[room].read_text()).body:
+        if isinstance(node, ast.Assign) and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["__all__"]:
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
+
+
+def module_graph() -> dict[str, set[str]]:
+    """Modules and the modules that they import; a room's __init__ stands for its face and is left out."""
+    graph: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        if module in ROOMS:
+            continue
+        graph[module] = set()
+        for origin, name in imports(path):
+            target = f"{origin}.{name}" if f"{origin}.{name}" in MODULES else origin
+            if target in MODULES and target not in ROOMS and target != module:
+                graph[module].add(target)
+    return graph
+
+
+def room_graph() -> dict[str, set[str]]:
+    graph: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        here = room_of(module)
+        for origin, name in imports(path):
+            there = room_of(f"{origin}.{name}" if f"{origin}.{name}" in MODULES else origin)
+            graph.setdefault(here, set())
+            if there in MODULES and there != here:
+                graph[here].add(there)
+    return graph
+
+
+def cycle_in(graph: Mapping[str, set[str]]) -> list[str]:
+    """A way from a node back to itself; empty: there is none."""
+    done: set[str] = set()
+
+    def walk(node: str, trail: tuple[str, ...]) -> list[str]:
+        if node in trail:
+            return [*trail[trail.index(node) :], node]
+        if node in done:
+            return []
+        for other in sorted(graph.get(node, ())):
+            if found := walk(other, (*trail, node)):
+                return found
+        done.add(node)
+        return []
+
+    return next((found for node in sorted(graph) if (found := walk(node, ()))), [])
+
+
+def test_every_package_imports_only_those_below_it() -> None:
     wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in FILES
-        for name in imports(path)
-        if name.split(".")[0] in OURS
-        and not any(within(name, allowed) for allowed in MAY_KNOW[layer_of(module_of(path))])
+        f"{module} imports {origin}.{name}".rstrip(".")
+        for module, path in MODULES.items()
+        for origin, name in imports(path)
+        if origin.split(".")[0] in OURS
+        and not any(within(f"{origin}.{name}".rstrip("."), allowed) for allowed in MAY_IMPORT[layer_of(module)])
     ]
     assert wrong == []
+
+
+def test_imports_inside_a_package_go_down_the_list_of_rooms() -> None:
+    graph, wrong = room_graph(), []
+    for package, below in (("advisor.engine", BELOW_IN_ENGINE), ("advisor", BELOW_IN_ADVISOR)):
+        for name, allowed in below.items():
+            for other in graph.get(f"{package}.{name}", set()):
+                if other.startswith(f"{package}.") and not other.startswith("advisor.engine.") | (other in OURS):
+                    top = other.removeprefix(f"{package}.").split(".")[0]
+                elif package == "advisor.engine" and other.startswith("advisor.engine."):
+                    top = other.removeprefix("advisor.engine.").split(".")[0]
+                else:
+                    continue
+                if top not in {*allowed.split(), *FOUNDATIONS}:
+                    wrong.append(f"{package}.{name} imports {other}")
+    assert wrong == []
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    assert cycle_in(room_graph()) == []
+    assert cycle_in(module_graph()) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c", "a"]
+
+
+def test_a_room_is_entered_only_through_the_names_in_its_all() -> None:
+    wrong = []
+    for module, path in MODULES.items():
+        here = room_of(module)
+        for origin, name in imports(path):
+            room = room_of(origin)
+            if room in ROOMS and room != here and (origin != room or name not in face(room)):
+                wrong.append(f"{module} imports {name} from {origin}")
+    assert wrong == []
+
+
+def test_a_room_used_as_a_namespace_is_asked_only_for_the_names_in_its_all() -> None:
+    wrong = []
+    for module, path in MODULES.items():
+        text = path.read_text()
+        named = {
+            name: f"{origin}.{name}" for origin, name in imports(path) if f"{origin}.{name}" in ROOMS and name != ""
+        }
+        for node in ast.walk(ast.parse(text)) if named else ():
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in named:
+                if node.attr not in face(named[node.value.id]):
+                    wrong.append(f"{module}: {node.value.id}.{node.attr}")
+    assert wrong == []
+
+
+def test_every_name_in_an_all_exists_and_is_used_elsewhere() -> None:
+    """A face that nobody uses hides what others rely on."""
+    used: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for module, path in MODULES.items():
+        for origin, name in imports(path):
+            if origin in used and room_of(module) != origin:
+                used[origin].add(name)
+    spaces = {name for room in ROOMS for name in [room.rsplit(".", 1)[1]]}
+    text = "\n".join(path.read_text() for path in [*MODULES.values(), *(ROOT / "tests").rglob("*.py")])
+    unused = [
+        f"{room}.{name}"
+        for room in ROOMS
+        for name in sorted(face(room) - used[room])
+        if not (room.rsplit(".", 1)[1] in spaces and f"{room.rsplit('.', 1)[1]}.{name}" in text)
+    ]
+    assert unused == []
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_tell_apart() -> None:
+    counts: dict[str, int] = {}
+    for path in MODULES.values():
+        folder = str(path.parent.relative_to(ROOT))
+        counts[folder] = counts.get(folder, 0) + 1
+    assert {folder: n for folder, n in counts.items() if n > MOST_MODULES} == {}
+
+
+def test_the_engine_has_few_levels() -> None:
+    graph = {room: {o for o in others if o in ROOMS} for room, others in room_graph().items() if room in ROOMS}
+    engine = {room: others for room, others in graph.items() if room.startswith("advisor.engine.")}
+
+    def level(room: str) -> int:
+        return 1 + max((level(other) for other in engine.get(room, ())), default=0)
+
+    assert max(level(room) for room in engine) <= MOST_ENGINE_LEVELS
 
 
 def test_the_walk_sees_imports_of_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +246,7 @@ def test_the_walk_sees_imports_of_every_form(tmp_path: Path, monkeypatch: pytest
     file = package / "loose.py"
     file.write_text("import advisor.models\ndef f():\n    from probes import models\n    from . import urls\n")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    assert sorted(imports(file)) == ["advisor.models", "catalog.urls", "probes.models"]
+    assert sorted(imports(file)) == [("advisor.models", ""), ("catalog", "urls"), ("probes", "models")]
 
 
 @pytest.mark.parametrize("package", ["advisor", "probes"])
@@ -83,6 +264,12 @@ def test_the_ground_imports_where_django_celery_pandas_and_torch_are_absent(grou
     assert done.returncode == 0, done.stderr
 
 
-def test_no_file_is_longer_than_500_lines() -> None:
-    long = {str(path.relative_to(ROOT)): n for path in FILES if (n := len(path.read_text().splitlines())) > 500}
-    assert long == {}
+def test_the_web_tier_loads_neither_numba_nor_torch(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        f"os.environ.update(DJANGO_SETTINGS_MODULE='advisor.settings', ASSAY_VAR={str(tmp_path / 'var')!r})\n"
+        "import advisor.wsgi\n"
+        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -12,21 +12,19 @@ from advisor.fidelity import (
     scoring,
 )
 from advisor.fidelity.calibration_files import Setup
-from advisor.fidelity.protocols import Run, run_of
 from advisor.fidelity.report import PEERS, REASONS
 from advisor.fidelity.rows import COLUMNS, MeasurementsError, Row, read
 from advisor.fidelity.scorecard import Card, Json, Line, kind_of
 
 __all__ = [
     "COLUMNS",
-    "PEERS",
-    "REASONS",
     "Card",
     "Json",
     "Line",
     "MeasurementsError",
+    "PEERS",
+    "REASONS",
     "Row",
-    "Run",
     "Setup",
     "calibrate",
     "calibration_files",
@@ -36,7 +34,6 @@ __all__ = [
     "nearest_rows",
     "read",
     "report",
-    "run_of",
     "score_files",
     "scorecard",
     "scoring",

@@ -1,37 +1,29 @@
 """Catalog rows to a snapshot, and a snapshot to engine values."""
 
 from advisor.inputs import hosted_apis, offers, rounding
-from advisor.inputs.assumptions import CAP, COLD_START, COSTS, EGRESS, IDLE, SOFTWARE, STORAGE, assumptions_of
-from advisor.inputs.check import check_catalog, unsuited_model, wrong_names
+from advisor.inputs.assumptions import COLD_START, COSTS, EGRESS, STORAGE
+from advisor.inputs.check import check_catalog, wrong_names
 from advisor.inputs.current import catalog_chip, catalog_model_id, catalog_model_ids, catalog_resources, market
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
     assumption,
-    calibration_rows,
     calibrations,
     model_row,
     of_earlier_version,
-    packed,
     take_snapshot,
     unpacked,
 )
 from advisor.inputs.offers import new_usd_per_accelerator, usual_host_watts
 from advisor.inputs.rounding import number
-from advisor.inputs.to_engine import adapters_of, catalog_of, model_of, partitions_of, quantization_of, workload_of
+from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, workload_of
 
 __all__ = [
-    "CAP",
     "CHIP_SCOPE",
     "COLD_START",
     "COSTS",
     "EGRESS",
-    "IDLE",
-    "SOFTWARE",
     "STORAGE",
-    "adapters_of",
     "assumption",
-    "assumptions_of",
-    "calibration_rows",
     "calibrations",
     "catalog_chip",
     "catalog_model_id",
@@ -47,13 +39,10 @@ __all__ = [
     "number",
     "of_earlier_version",
     "offers",
-    "packed",
-    "partitions_of",
     "quantization_of",
     "rounding",
     "take_snapshot",
     "unpacked",
-    "unsuited_model",
     "usual_host_watts",
     "workload_of",
     "wrong_names",

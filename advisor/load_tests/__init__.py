@@ -4,9 +4,9 @@ from advisor.load_tests.records import METRICS, compare, csv_text, measured_rows
 from advisor.load_tests.result_files import MAX_BYTES, LoadResultError
 
 __all__ = [
+    "LoadResultError",
     "MAX_BYTES",
     "METRICS",
-    "LoadResultError",
     "compare",
     "csv_text",
     "measured_rows",

@@ -1,10 +1,10 @@
-"""Running the service: supervisor, broker, health and request limits."""
+"""Running the service: supervisor, broker, health and request limits.
 
-from advisor.ops import health, supervise
-from advisor.ops.chunked_bodies import with_length
+Nothing is imported here: settings, celery and wsgi name these modules before Django has loaded its models.
+"""
 
 __all__ = [
+    "chunked_bodies",
     "health",
     "supervise",
-    "with_length",
 ]

@@ -2,9 +2,8 @@
 
 from advisor.workload import deployment
 from advisor.workload.deployment import Deployment, Fixed, parse_deployment, pool_words
-from advisor.workload.embedding import with_one_vector
-from advisor.workload.errors import explained, unknown
-from advisor.workload.parts import check_parts, parts_into
+from advisor.workload.errors import unknown
+from advisor.workload.parts import check_parts
 from advisor.workload.schema import (
     CACHE_FORMATS,
     CHOICES,
@@ -30,78 +29,43 @@ from advisor.workload.text import (
     error,
     load,
     more_errors,
-    past_day,
     set_path,
-    unstorable,
 )
-from advisor.workload.trace_files import lengths, recorded, tokens, with_traces
-from advisor.workload.traffic import (
-    Count,
-    Fraction,
-    GridCurve,
-    Name,
-    NotNegative,
-    Positive,
-    Section,
-    Traffic,
-    contradictions,
-    filled,
-    trace_of,
-    users_of,
-    whole,
-)
+from advisor.workload.trace_files import with_traces
+from advisor.workload.traffic import trace_of, users_of
 
 __all__ = [
     "CACHE_FORMATS",
     "CHOICES",
     "CURVES",
+    "Deployment",
+    "Fixed",
     "MAX_TEXT_BYTES",
     "MOST_ERRORS",
     "PORTFOLIO",
     "RUNNABLE_KINDS",
-    "Count",
-    "Deployment",
-    "Fixed",
-    "Fraction",
-    "GridCurve",
-    "Name",
-    "NotNegative",
-    "Positive",
-    "Section",
     "Spec",
     "Stack",
     "Task",
     "Tco",
     "Term",
-    "Traffic",
     "Weight",
     "WorkloadError",
     "check_parts",
     "check_size",
-    "contradictions",
     "cut",
     "deployment",
     "dotted",
     "error",
-    "explained",
-    "filled",
-    "lengths",
     "load",
     "more_errors",
     "parse",
     "parse_deployment",
-    "parts_into",
-    "past_day",
     "pool_words",
-    "recorded",
     "set_path",
-    "tokens",
     "trace_of",
     "unavailable",
     "unknown",
-    "unstorable",
     "users_of",
-    "whole",
-    "with_one_vector",
     "with_traces",
 ]

@@ -42,14 +42,14 @@ from advisor.engine.cost.tco import (
 )
 
 __all__ = [
-    "HOURS_PER_MONTH",
-    "HOURS_PER_YEAR",
-    "JOULES_PER_KWH",
     "Amount",
     "Assumptions",
     "Bill",
     "Draw",
     "Flow",
+    "HOURS_PER_MONTH",
+    "HOURS_PER_YEAR",
+    "JOULES_PER_KWH",
     "Licence",
     "Use",
     "at_load",

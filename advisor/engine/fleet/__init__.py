@@ -8,8 +8,6 @@ from advisor.engine.fleet.portfolio import DAY_HOURS, Member, Run, Shared, share
 
 __all__ = [
     "DAY_HOURS",
-    "SERVING",
-    "TIME",
     "Limits",
     "Machine",
     "Member",
@@ -19,7 +17,9 @@ __all__ = [
     "Packed",
     "Part",
     "Run",
+    "SERVING",
     "Shared",
+    "TIME",
     "Tenant",
     "Way",
     "merged",

@@ -26,12 +26,12 @@ from advisor.engine.network.model import (
 from advisor.engine.network.validate import MOST_PARAMETERS, refuse_impossible
 
 __all__ = [
-    "MOST_PARAMETERS",
     "Adapters",
     "Attention",
     "Block",
     "Ffn",
     "LatentAttention",
+    "MOST_PARAMETERS",
     "Model",
     "Recurrent",
     "active_parameters",

@@ -17,11 +17,11 @@ from advisor.engine.scheduler.percentiles import (
 from advisor.engine.scheduler.simulation import Simulation, log_normal_sigma, simulate, token_lengths
 
 __all__ = [
-    "REQUESTS",
-    "SEED",
     "Bounds",
     "ClosedLoop",
     "OpenLoop",
+    "REQUESTS",
+    "SEED",
     "Simulation",
     "Verified",
     "burst",

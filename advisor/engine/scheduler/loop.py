@@ -6,14 +6,43 @@ from functools import partial
 import numpy as np
 from numba import njit
 
-from advisor.engine.scheduler.state import FIELDS, Costs, Requests, Rules, Server, Totals, server_of
+from advisor.engine.scheduler.state import (
+    BUSY_S,
+    BY_TURN,
+    CLOCK_S,
+    CONTEXT,
+    DECODES,
+    FIELDS,
+    FINISHED,
+    FREE,
+    FREE_MIN,
+    GROWING,
+    IN_TOKENS,
+    NEXT,
+    OUT_TOKENS,
+    PREEMPTED,
+    PREEMPTIONS,
+    RUNNING,
+    RUNNING_S,
+    STEPS,
+    SUBMITTED,
+    TAKEN,
+    TURN,
+    WINDOWED,
+    Costs,
+    Requests,
+    Rules,
+    Server,
+    Totals,
+    server_of,
+)
 from advisor.engine.step import POLICIES, duration
 
 # numba reuses what it compiled until this file changes: other fields or another formula need other numbers here
 if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0x92FE25DE):
     raise ImportError(
-        "the fields of server.py or the formula of duration.py have changed: write "
-        f"({FIELDS:#x}, {duration.SOURCE:#x}) in stepping.py, so that numba recompiles"
+        "the fields of state.py or the formula of step/duration.py have changed: write "
+        f"({FIELDS:#x}, {duration.SOURCE:#x}) in loop.py, so that numba recompiles"
     )
 # Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
 compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
@@ -26,9 +55,6 @@ _sequences_s, _context_s, _pairs_s = (
 _floor_s, _lasting_s = (compiled()(f) for f in (duration.floor_s, duration.step_s))
 
 CHUNKED_CODE, PREFILL_FIRST_CODE, MIXED_CODE, STATIC_CODE = range(len(POLICIES))
-CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)  # in `totals`; the next: in `state`
-FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
-BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING = range(7, 14)
 
 
 @compiled()

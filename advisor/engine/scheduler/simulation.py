@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.engine.scheduler.loop import (
+from advisor.engine.scheduler.state import (
     BUSY_S,
     CLOCK_S,
     FINISHED,
@@ -18,9 +18,10 @@ from advisor.engine.scheduler.loop import (
     PREEMPTIONS,
     RUNNING_S,
     STEPS,
-    run_steps,
+    Costs,
+    Requests,
+    Rules,
 )
-from advisor.engine.scheduler.state import Costs, Requests, Rules
 from advisor.engine.spec import Lengths
 from advisor.engine.step import (
     BURST,
@@ -152,6 +153,8 @@ def simulate(
         arrival_s = _arrivals(client, concurrency, fits)
     table = _table(arrival_s, prompt[fits], output[fits], cached_fraction)
     rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
+    from advisor.engine.scheduler.loop import run_steps  # here: it loads numba, which the web tier never needs
+
     totals, marks, state = run_steps(costs, rules, table, concurrency)
     rejected = int(np.count_nonzero(~fits[first:last]))
     return _summary(table, rules, costs, totals, marks, state, rejected, seed)

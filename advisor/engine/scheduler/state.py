@@ -1,10 +1,14 @@
-"""What one simulated server works on, for the compiled loop in stepping.py."""
+"""What one simulated server works on, for the compiled loop in loop.py."""
 
 import zlib
 from typing import NamedTuple
 
 import numpy as np
 
+# Places in `totals`, and then in `state`.
+CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)
+FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
+BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING = range(7, 14)
 Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # at the end, at the ends of the window, and the state
 
 

@@ -1,7 +1,7 @@
 """How long one scheduler step lasts: the only implementation. Search, simulation, estimates, ledgers, power, fits and
 the scorecard all call it.
 
-Plain arithmetic without branches: numpy evaluates it for arrays of candidates, and stepping.py compiles the same source
+Plain arithmetic without branches: numpy evaluates it for arrays of candidates, and loop.py compiles the same source
 with numba for single numbers. `costs` is anything with the named fields: StepTimes, Load or the simulator's Costs.
 """
 
@@ -83,5 +83,5 @@ def step_s(costs: Costs, device_s: Value, least_s: Value, sequences: Value) -> V
 
 
 COMPILED = (whole_tiles, grid_index, on_line, linear_s, sequences_s, context_s, pairs_s, floor_s, step_s)
-# for the guard in stepping.py
+# for the guard in scheduler/loop.py
 SOURCE = zlib.crc32("".join(inspect.getsource(function) for function in COMPILED).encode())

@@ -40,13 +40,13 @@ class Command(BaseCommand):
 
 def question(accelerators: Sequence[str]) -> tuple[Any, Any]:
     """The workload and the catalog as engine values; nothing a planner may limit is limited."""
-    from advisor import workload
     from advisor.inputs import catalog_of, take_snapshot, workload_of
+    from advisor.workload import load, parse
 
-    raw = {**workload.load(FILE.read_bytes()), **UNBOUND}
+    raw = {**load(FILE.read_bytes()), **UNBOUND}
     if accelerators:
         raw["constraints"] = {**UNBOUND["constraints"], "accelerators": {"allow": list(accelerators)}}
-    spec = workload.parse(raw)
+    spec = parse(raw)
     return workload_of(spec), catalog_of(spec, take_snapshot(spec))
 
 

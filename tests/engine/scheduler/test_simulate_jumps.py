@@ -8,8 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from advisor.engine.scheduler import simulation, state
-from advisor.engine.scheduler.loop import run_steps
+from advisor.engine.scheduler import loop, state
 from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.spec.workload import Lengths
 from advisor.engine.step import duration
@@ -37,7 +36,8 @@ def lanes() -> Iterator[tuple[str, StepTimes]]:
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, *args, **options) -> tuple[Simulation, Simulation]:
     jumped = simulate(*args, **options)
-    monkeypatch.setattr(simulation, "run_steps", lambda *given: run_steps(*given, True))
+    run_steps = loop.run_steps
+    monkeypatch.setattr(loop, "run_steps", lambda *given: run_steps(*given, True))
     return jumped, simulate(*args, **options)
 
 
