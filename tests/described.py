@@ -169,10 +169,14 @@ class Described:
         return list(found.values())
 
     def strategies(self, label: str) -> list[Any]:
-        """Calls like the description's own examples, calls that fit it, calls that do not."""
-        at = {mode: schema.find_operation_by_label(label) for mode, schema in self.schemas.items()}
-        examples = at[GenerationMode.POSITIVE].get_strategies_from_examples()
-        return [*examples, *(operation.as_strategy(mode) for mode, operation in at.items())]
+        """Calls like the description's own examples, calls that fit it, calls that do not.
+
+        Almost any text fits a path, so that finding one that does not takes long: `covered` has those.
+        """
+        fitting, other = (schema.find_operation_by_label(label) for schema in self.schemas.values())
+        found = [*fitting.get_strategies_from_examples(), fitting.as_strategy(GenerationMode.POSITIVE)]
+        wrong = [other.as_strategy(GenerationMode.NEGATIVE)] if any((*other.query, *other.headers, *other.body)) else []
+        return found + wrong
 
     def covered(self, label: str, caller: str) -> list[str]:
         """The first trouble of each kind at the edges of every parameter and body."""
