@@ -292,6 +292,7 @@ class Claim:
                 engine_version=snapshot["engine_version"],
                 catalog_version=snapshot["catalog_version"],
                 prices_as_of=snapshot["prices_as_of"],
+                calibration_ids=result.get("calibration_ids", []),
             )
             Option.objects.bulk_create(option(self.pk, r) for r in result["recommendations"])
 

@@ -50,6 +50,7 @@ class Advice(models.Model):
     engine_version = models.CharField(max_length=20, blank=True)
     catalog_version = models.CharField(max_length=64, blank=True)
     prices_as_of = models.DateField(null=True, blank=True)
+    calibration_ids = models.JSONField(default=list, blank=True)  # rows of the catalog that the answer rests on
     result_version = models.PositiveSmallIntegerField(default=1)  # of the form of `result`: stored.RESULT_VERSION then
     snapshot = PackedJSONField(null=True, blank=True)  # what was read from the catalog: a re-run gives the same
     result = PackedJSONField(null=True, blank=True)  # the JSON of `advise`, as stored; read `answer`

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.db.models.fields.json import KT
 from django.utils import timezone
 
 from advisor import advise
@@ -66,10 +65,8 @@ def affected(row: Calibration) -> Affected:
 def answers_with(row: Calibration) -> list[UUID]:
     """The newest answers that say they used it."""
     rows = Advice.objects.filter(state=Advice.State.DONE, created_at__gt=row.created_at - timedelta(days=1))
-    told = rows.annotate(ids=KT("result__calibration_ids")).order_by("-created_at").values_list("pk", "ids")
-    return [
-        pk for pk, text in told[:MOST_ANSWERS] if str(row.pk) in (text or "").strip("[]").replace(" ", "").split(",")
-    ]
+    newest = rows.order_by("-created_at").values_list("pk", "calibration_ids")
+    return [pk for pk, used in newest[:MOST_ANSWERS] if row.pk in used]
 
 
 # --- taking back ------------------------------------------------------------------------------------------------

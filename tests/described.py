@@ -1,7 +1,9 @@
 """Generated calls of the API, checked against its own description: a world with real ids, three callers, the checks."""
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,18 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
-from advisor import workload
+from advisor import load_tests, workload
 from advisor.api import tokens
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity import score_files, scoring
+from advisor.models import Share
 from advisor.workload import deployment
 from advisor.workload.embedding import with_one_vector
 from catalog import models as catalog
 from catalog.loading import scored
 from probes import agents, jobs
 from probes.models import Result
-from tests import sample_advice, sample_money
+from tests import sample_advice, sample_load_results, sample_money
 from tests.measured_samples import CATALOG, row
 from tests.probes import samples
 from tests.probes.client import FakeAgent
@@ -224,6 +227,11 @@ def seed() -> dict[str, list[Any]]:
         for n, (state, reasons) in enumerate([("accepted", []), ("quarantined", ["too fast"])])
     ]  # fmt: skip
     agents.enrol({"rack": "1"})
+    first = advices[0].options.get(rank=1)
+    test, _ = load_tests.records.record(first, json.dumps(sample_load_results.vllm()).encode(), "vllm.json")
+    share = Share.objects.create(
+        organisation=organisation, advice=advices[0], expires_at=timezone.now() + timedelta(days=1)
+    )
     return {
         "advice": [str(each.pk) for each in advices],
         "done": [str(advices[0].pk)],
@@ -231,6 +239,8 @@ def seed() -> dict[str, list[Any]]:
         "probe-jobs": [str(job.pk)],
         "probe-results": [each.pk for each in results],
         "agents": [],
+        "shares": [share.pk],
+        "load-tests": [test.pk],
         "prices": list(catalog.Price.objects.filter(organisation=None).values_list("pk", flat=True)[:3]),
         "api-prices": list(catalog.ApiPrice.objects.values_list("pk", flat=True)[:3]),
         "accelerators": ["h200-sxm", "mi300x"],

@@ -269,7 +269,7 @@ def test_the_web_tier_loads_neither_numba_nor_torch(tmp_path: Path) -> None:
         "import os, sys\n"
         f"os.environ.update(DJANGO_SETTINGS_MODULE='advisor.settings', ASSAY_VAR={str(tmp_path / 'var')!r})\n"
         "import advisor.wsgi\n"
-        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas') if name in sys.modules))"
+        "sys.exit(', '.join(name for name in ('numba', 'torch', 'pandas') if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

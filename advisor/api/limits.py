@@ -28,7 +28,7 @@ class CountersDown(exceptions.APIException):
     """The cache does not answer. 503 for agents, who come again; people's calls pass uncounted."""
 
     status_code = 503
-    default_detail = "The service cannot count calls at the moment; try again in a few seconds."
+    default_detail = "Redis is not available, so calls cannot be counted. Try again in a few seconds."
     wait = 5
 
 

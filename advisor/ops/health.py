@@ -125,7 +125,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     }
     if failed:
         body["reason"] = "; ".join(f"{check.name}: {check.detail}" for check in failed)
-    headers = {"Cache-Control": "no-store", **({"Retry-After": "5"} if failed else {})}
+    headers = {"Cache-Control": "private, no-store", **({"Retry-After": "5"} if failed else {})}
     return JsonResponse(body, status=503 if failed else 200, headers=headers)
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from advisor.api import tokens
 from advisor.models import ApiToken
 from probes import agents, jobs
+from probes.agent.spec import PROTOCOL
 from probes.models import Enrolment, Job
 from tests.probes.client import FakeAgent
 
@@ -85,7 +86,7 @@ def test_missing_credentials_are_401_with_a_challenge_and_insufficient_ones_403(
 
 
 def test_a_machine_without_its_token_is_challenged_too() -> None:
-    answer = Client().post("/api/agent/v1/lease", {}, headers={"Agent-Protocol": "1"})
+    answer = Client().post("/api/agent/v1/lease", {}, headers={"Agent-Protocol": PROTOCOL})
     assert answer.status_code == 401 and answer["WWW-Authenticate"] == "Bearer" and "agt_" in answer.json()["detail"]
 
 

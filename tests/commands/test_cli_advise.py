@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from advisor import advise, workload
+from advisor import advise, inputs
 from catalog.models import CatalogLoad
 from tests import sample_advice
 
@@ -27,7 +27,7 @@ def asked(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> list[dict
         return sample_advice.result()
 
     engine.recommend = recommend
-    monkeypatch.setattr(workload, "check_catalog", lambda spec, files=False: None)
+    monkeypatch.setattr(inputs, "check_catalog", lambda spec, files=False: None)
     return questions
 
 

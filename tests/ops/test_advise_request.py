@@ -4,7 +4,7 @@ import pytest
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
-from advisor import advise, workload
+from advisor import advise, inputs, workload
 from advisor.inputs.check import check_catalog
 from advisor.models import Advice, Workload
 from catalog.models import Organisation
@@ -66,7 +66,7 @@ def test_keys_of_two_organisations_do_not_meet(woken: list[str]) -> None:
 
 @pytest.mark.django_db
 def test_a_question_about_an_unknown_model_leaves_no_row(woken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advise, "check_catalog", check_catalog)
+    monkeypatch.setattr(inputs, "check_catalog", check_catalog)
     with pytest.raises(workload.WorkloadError) as refused:
         advise.request(workload.parse({**spec(), "model": "no/such-model"}))
     assert refused.value.errors[0]["field"] == "model"
@@ -75,4 +75,4 @@ def test_a_question_about_an_unknown_model_leaves_no_row(woken: list[str], monke
 
 @pytest.fixture(autouse=True)
 def known_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advise, "check_catalog", lambda spec: None)
+    monkeypatch.setattr(inputs, "check_catalog", lambda spec: None)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from advisor.ops.supervise import free_port, web_command
+from probes.agent.spec import PROTOCOL
 from tests import services
 from tests.soak_agents import MAKE
 from tests.world import ROOT, World
@@ -43,7 +44,7 @@ class Service:
             return error.code, error.headers, error.read()
 
     def lease(self) -> tuple[int, Any, bytes]:
-        own = {"Agent_Protocol": "1", "Authorization": f"Bearer {self.token}", "Content_Type": "application/json"}
+        own = {"Agent_Protocol": PROTOCOL, "Authorization": f"Bearer {self.token}", "Content_Type": "application/json"}
         return self.call("/api/agent/v1/lease", b"{}", **own)
 
     def checks(self) -> dict[str, bool]:
@@ -60,7 +61,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterato
     world.extra["DJANGO_SETTINGS_MODULE"] = "advisor.settings"
     try:
         world.python("manage.py", "load_catalog", "-v0", "--no-scores")
-        (token,) = world.python("-c", MAKE, "1").split()
+        token = world.python("-c", MAKE, "1").strip().partition(":")[0]
         port = free_port("127.0.0.1")
         with (folder / "log").open("ab") as log:
             command = [sys.executable, "-m", *web_command("127.0.0.1", port, 1)]

@@ -172,7 +172,7 @@ def answer_with(row: Calibration) -> Advice:
     Option.objects.filter(advice=advice).update(accelerator_slug="l4")
     used = [{"id": row.pk, "name": row.name, "measured_on": row.as_of.isoformat()}]
     result = {**(advice.result or {}), "calibrations": used, "calibration_ids": [row.pk]}
-    Advice.objects.filter(pk=advice.pk).update(result=result)
+    Advice.objects.filter(pk=advice.pk).update(result=result, calibration_ids=[row.pk])
     advice.refresh_from_db()
     return advice
 

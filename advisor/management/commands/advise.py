@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from advisor import report, workload
+from advisor import inputs, report, workload
 from advisor.advise import default_organisation
 from advisor.answer import feasible
-from advisor.inputs import check_catalog, of_earlier_version
+from advisor.inputs import of_earlier_version
 from advisor.workload import MAX_TEXT_BYTES, MOST_ERRORS, more_errors, with_traces
 from catalog.models import CatalogLoad
 
@@ -128,7 +128,7 @@ def question(path: Path, changes: list[str], prices_as_of: str | None = None) ->
             raise workload.WorkloadError([{"field": "--set", "message": f"{change}: give path.to.key=value"}])
         raw = workload.set_path(raw, key, value)
     spec = with_models(workload.parse(with_workloads(raw, path.parent)), path.parent)
-    check_catalog(spec, files=True)
+    inputs.check_catalog(spec, files=True)
     if spec["kind"] == "portfolio":
         return {**spec, "workloads": [with_traces(part, path.parent) for part in spec["workloads"]]}
     return with_traces(spec, path.parent)

@@ -26,16 +26,16 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "fixtures" / "workloads"
 # what is called for each part of an advice; `simulated` is within the others
 PARTS = {
-    "estimates": ("advisor.engine.search.table.evaluate",),
+    "estimates": ("advisor.engine.search.run.evaluate",),
     "ranking": ("advisor.engine.search.run._decide",),
     "variants": ("advisor.engine.search.run._other_ways",),
-    "views": ("advisor.engine.search.views.winners",),
+    "views": ("advisor.engine.search.run.winners",),
     "why_not": tuple(f"advisor.engine.search.run.{name}" for name in ("narrowed", "frameworks", "formats")),
     "tornado": ("advisor.answer.ranking.sensitivity",),
-    "mix": ("advisor.engine.fleet.mix.mixed",),
+    "mix": ("advisor.answer.advice.mixed",),
     "options": ("advisor.answer.option.option_json",),
 }
-SIMULATED = "advisor.engine.scheduler.simulation.simulate"
+SIMULATED = "advisor.engine.scheduler.percentiles.simulate"
 
 
 class Command(BaseCommand):
