@@ -65,11 +65,11 @@ def test_only_what_the_kind_of_workload_needs_is_asked(open_page: Open) -> None:
 def test_a_field_that_is_wrong_shows_whatever_the_kind(open_page: Open) -> None:
     page = open_page("/?preset=support-chat", java_script_enabled=False)
     page.get_by_label("What it does").select_option("batch")
-    page.get_by_label("Of a batch: requests").fill("many")
+    page.get_by_label("Batch: requests").fill("many")
     page.get_by_label("What it does").select_option("serving")
     with page.expect_navigation():
         page.get_by_role("button", name="Find accelerators").click()
-    assert page.get_by_label("Of a batch: requests").is_visible()
+    assert page.get_by_label("Batch: requests").is_visible()
 
 
 def test_a_mistake_is_kept_and_can_be_mended(open_page: Open) -> None:
