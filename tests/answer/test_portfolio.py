@@ -190,7 +190,7 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     )
     assert [item["field"] for item in found["not_used"]] == ["slo"]
     text = client.get(f"/advice/{pk}").content.decode()
-    for words in ("Each alone", "One shared fleet", "Who runs where and when", "Mon-Fri", "chat, nightly on one fleet"):
+    for words in ("Each workload alone", "One shared fleet", "Schedule", "Mon-Fri", "chat, nightly on one fleet"):
         assert words in text, words
     assert "chat, nightly on one fleet" in client.get("/advice").content.decode()
     assert "nightly on" in client.get(f"/advice/{pk}/advice.md").content.decode()

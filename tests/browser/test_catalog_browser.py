@@ -36,7 +36,7 @@ def test_chips_are_found_chosen_and_compared(open_page: Open, look: str) -> None
     page.wait_for_url("**search=acme**")
     page.get_by_label("Compare Beta").check()
     page.get_by_label("Compare Gamma").check()
-    page.get_by_role("button", name="Compare the chosen").click()
+    page.get_by_role("button", name="Compare selected").click()
     page.wait_for_url("**/compare?a=**")
     heads = page.locator("table.comparison thead th").all_inner_texts()
     assert sorted(heads) == ["Beta", "Gamma"]

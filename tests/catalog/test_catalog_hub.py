@@ -111,7 +111,7 @@ def test_the_import_page_does_not_read_or_reveal_local_files(
         assert answer.status_code == 422
         text = answer.content.decode()
         assert "s3cret" not in text
-        said.append("Give owner/name" in text if enabled else hub.DISABLED in text)
+        said.append("Enter owner/name" in text if enabled else hub.DISABLED in text)
     assert said == [True] * 3  # the same answer whether or not the file exists
 
 
