@@ -58,9 +58,7 @@ class ImportForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         if sum(bool(given.get(key)) for key in ("config", "upload", "hf_id")) != 1 and not self.errors:
-            raise forms.ValidationError(
-                "enter a config.json, upload a file or enter a Hugging Face ID: only one of the three"
-            )
+            raise forms.ValidationError("give exactly one: config.json, a file or a Hugging Face ID")
         return given
 
     def given(self) -> tuple[str, str, str]:

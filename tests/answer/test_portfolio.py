@@ -153,7 +153,7 @@ def test_parsing_twice_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("part", "field", "says"),
     [
-        ("chat.yaml", "workloads[0]", "paths are not read here"),
+        ("chat.yaml", "workloads[0]", "file paths are not accepted here"),
         (
             {
                 "kind": "training",
@@ -161,7 +161,7 @@ def test_parsing_twice_changes_nothing() -> None:
                 "training": {"tokens": 1e9, "sequence_length": 4096, "global_batch_tokens": 1e6},
             },
             "workloads[0].kind",
-            "not modelled yet",
+            "not supported yet",
         ),
         ({**ASKED["workloads"][0], "model": "no-such"}, "workloads[0].model", "not in the catalog"),
     ],

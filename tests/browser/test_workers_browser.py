@@ -95,7 +95,9 @@ def test_drift_and_two_drivers_side_by_side(open_page: Open, three: list[Result]
     assert page.get_by_role("row", name=re.compile("device driver")).get_by_text("999.9").is_visible()
     kind = page.locator("table", has=page.get_by_text("Ratios by kind")).get_by_role("row", name=re.compile("^gemm"))
     assert "0.800" in kind.inner_text()
-    moved = page.locator("table", has=page.get_by_text("Entries with the largest differences")).locator("tbody tr").all()
+    moved = (
+        page.locator("table", has=page.get_by_text("Entries with the largest differences")).locator("tbody tr").all()
+    )
     assert {row.locator("th").inner_text() for row in moved} == {"gemm"}  # what did not move comes after
     assert fits(page, look)
 

@@ -271,7 +271,7 @@ def test_the_page_says_what_goes_with_it(client: Client, woken: list[str]) -> No
     load_test(advice)
     advise.rescore(advice)
     said = client.get(f"/advice/{advice.pk}/delete").content.decode()
-    for part in ("4 options", "1 link", "1 load test", "1 newer answer to this question will stay"):
+    for part in ("4 options", "1 link", "1 load test", "1 newer answer to this request will be kept"):
         assert part in said
     running = sample_advice.advice(state="running")
     assert "deleting it stops the run" in client.get(f"/advice/{running.pk}/delete").content.decode()
