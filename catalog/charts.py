@@ -129,7 +129,7 @@ TERM_HUES = {"on_demand": 0, "spot": 1, "reserved_1y": 2, "reserved_3y": 3, "cap
 
 
 def price_history(paid: Sequence[Paid]) -> str:
-    """USD per hour of one chip over time: each offer on the day it was seen."""
+    """USD per chip-hour over time: each offer on the day it was seen."""
     if not paid:
         return ""
     low, high = min(each.usd for each in paid), max(each.usd for each in paid)
@@ -146,8 +146,8 @@ def price_history(paid: Sequence[Paid]) -> str:
         for each in paid
     )
     days_shown = sorted({first, first + (last - first) / 2, last})
-    words = f"{len(paid)} offers from {first} to {last}, {short(low)} to {short(high)} USD per hour of one chip"
-    return svg("prices", "Price of one chip over time", words, date_axes(x, y, days_shown) + marks)
+    words = f"{len(paid)} offers from {first} to {last}, {short(low)} to {short(high)} USD per chip-hour"
+    return svg("prices", "Price per chip over time", words, date_axes(x, y, days_shown) + marks)
 
 
 def date_axes(x: Callable[[date], float], y: Log, days: Sequence[date]) -> str:
@@ -155,7 +155,7 @@ def date_axes(x: Callable[[date], float], y: Log, days: Sequence[date]) -> str:
     parts = [label(x(day), floor + 18, day.isoformat()) for day in spaced(days, x)]
     parts += [horizontal(y(value), f"${short(value)}", right) for value in y.ticks()]
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{right}"/>')
-    parts.append(side_name("USD per hour of one chip (log)"))
+    parts.append(side_name("USD per chip-hour (log)"))
     return "".join(parts)
 
 

@@ -86,13 +86,13 @@ def confirmed(
 
 
 def delete_model(row: ServedModel, by: str) -> None:
-    """Deletes an imported model with its prices of hosted endpoints and its history. Saved answers keep their own copy.
+    """Deletes an imported model with its prices of hosted APIs and its history. Saved answers keep their own copy.
 
     NotDeletable: it comes with Assay, so the next `load_catalog` would bring it back.
     """
     if (Path(settings.BASE_DIR) / "fixtures" / "models" / f"{row.slug}.yaml").exists():
         raise NotDeletable(
-            f"{row.hf_id} comes with Assay; load_catalog would bring it back. Only imported models can be deleted."
+            f"{row.hf_id} ships with Assay, and load_catalog would restore it. Only imported models can be deleted."
         )
     pk = row.pk
     row._history_user = None  # type: ignore[attr-defined]  # else the history asks the request, which may be a token's
@@ -105,9 +105,9 @@ def delete_model(row: ServedModel, by: str) -> None:
 
 def model_page(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(ServedModel, slug=slug)
-    goes = ["its shape and the history of its changes", "Answers that used it stay: each has its own copy."]
+    goes = ["its architecture and change history", "Answers that used it are kept; each has its own copy."]
     if offers := row.api_prices.count():
-        goes.insert(1, f"{offers} price{'s' * (offers > 1)} of hosted endpoints")
+        goes.insert(1, f"{offers} price{'s' * (offers > 1)} of hosted APIs")
     return confirmed(
         request,
         f"the model {row.hf_id}",

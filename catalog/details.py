@@ -86,7 +86,7 @@ def accelerator(chip: Accelerator) -> list[Section]:
         section(
             "Host",
             sources.get("host"),
-            ("Chips in a host", chip.chips_per_host, ""),
+            ("Chips per host", chip.chips_per_host, ""),
             ("PCI Express", chip.pcie_gb_per_s, "GB/s"),
         ),
         section("Hardware partitions", sources.get("partitions"), *partitions(chip.partitions)),
@@ -97,7 +97,7 @@ def accelerator(chip: Accelerator) -> list[Section]:
             sources.get("software"),
             ("Stacks", chip.stacks, ""),
             *((key.replace("_", " ").capitalize(), str(value), "") for key, value in chip.software.items()),
-            ("To be had as", chip.bought_as, ""),
+            ("Available as", chip.bought_as, ""),
             ("Runs an open framework", "yes" if chip.served else f"no: {chip.not_served_reason}", ""),
         ),
     ]
@@ -122,12 +122,12 @@ def served_model(row: ServedModel) -> list[Section]:
     model = from_shape(row.slug, row.shape)
     follows = (
         ("Parameters", parameters(model), ""),
-        ("of them for one token", active_parameters(model), ""),
-        ("in embeddings and head", embedding_parameters(model), ""),
-        ("Cache of one token", 2 * kv_elements_per_token(model), "bytes in 16 bits"),
-        ("Cross-attention cache of one source token", 2 * cross_kv_elements(model, 1) or None, "bytes in 16 bits"),
-        ("Longest source", model.source_tokens or None, "tokens"),
-        ("State of one sequence", 2 * state_elements(model) or None, "bytes in 16 bits"),
+        ("Active parameters", active_parameters(model), ""),
+        ("Embedding and output head parameters", embedding_parameters(model), ""),
+        ("KV cache per token", 2 * kv_elements_per_token(model), "bytes in 16 bits"),
+        ("Cross-attention cache per input token", 2 * cross_kv_elements(model, 1) or None, "bytes in 16 bits"),
+        ("Maximum encoder input", model.source_tokens or None, "tokens"),
+        ("State per sequence", 2 * state_elements(model) or None, "bytes in 16 bits"),
     )
     return [
         section(
@@ -137,9 +137,9 @@ def served_model(row: ServedModel) -> list[Section]:
             ("Active parameters", row.published_active_parameters, ""),
             ("Dtype", row.native_dtype, ""),
             ("Context", row.max_context_tokens, "tokens"),
-            ("Licence", row.licence, ""),
+            ("License", row.licence, ""),
         ),
-        section("Follows from the shape", None, *follows),
+        section("Computed from the shape", None, *follows),
         section("Shape", row.sources.get("shape"), *shape_facts(model)),
     ]
 
@@ -204,7 +204,7 @@ def framework(row: Framework) -> list[Section]:
 def launch_facts(found: dict[str, Any] | None) -> list[tuple[str, Any, str]]:
     """How a framework starts: its facts, and the words of its command in the order of the template."""
     if not found:
-        return [("Started by advice", "no", "")]
+        return [("Launch command available", "no", "")]
     said = [(key.replace("_", " ").capitalize(), named(value), "") for key, value in found.items() if key != "template"]
     parts = found["template"]["command"]
     return [*said, ("Command", " ".join(command_part(part) for part in parts), "")]
@@ -235,10 +235,10 @@ def unit(row: Unit) -> list[Section]:
             ("Accelerators", row.accelerators, ""),
             ("Hosts", row.instances, ""),
             ("Shape", row.shape, ""),
-            ("Network of a chip", row.network_gb_per_s, "GB/s, one direction"),
+            ("Network per chip", row.network_gb_per_s, "GB/s, one direction"),
         ),
         section("Power and cooling", row.sources.get("power"), ("Power", row.watts, "W"), ("Cooling", row.cooling, "")),
-        section("Price", row.sources.get("price"), ("Price", row.price_usd, "USD"), ("Low to high", low_high, "USD")),
+        section("Price", row.sources.get("price"), ("Price", row.price_usd, "USD"), ("Price range", low_high, "USD")),
         section("Lead time", row.sources.get("lead_time"), ("Lead time", row.lead_time, "")),
     ]
 
@@ -250,7 +250,7 @@ def region(row: Region) -> list[Section]:
         section("Grid", row.sources.get("grid"), ("Carbon", row.grid_kgco2e_per_kwh, "kgCO2e/kWh")),
         section("Building", row.sources.get("pue"), ("PUE", row.pue, "")),
         section(
-            "Colocation", row.sources.get("colocation"), ("Price", row.colocation_usd_per_kw_month, "USD/kW a month")
+            "Colocation", row.sources.get("colocation"), ("Price", row.colocation_usd_per_kw_month, "USD/kW per month")
         ),
     ]
 
@@ -268,8 +268,8 @@ COMPARED: tuple[tuple[str, str, str], ...] = (
     ("FLOP:byte", "flops_per_byte", ""),
     ("Lowest USD/h", "usd_per_hour_min", "less"),
     ("GB/s per USD/h", "gb_per_s_per_usd_hour", "more"),
-    ("USD per GiB, bought", "usd_per_gib", "less"),
-    ("Chips in a host", "chips_per_host", ""),
+    ("USD per GiB, purchased", "usd_per_gib", "less"),
+    ("Chips per host", "chips_per_host", ""),
     ("Stacks", "stacks", ""),
 )
 
@@ -284,7 +284,7 @@ def comparison(chips: list[Any], prices: dict[Any, str]) -> list[tuple[str, list
         rows.append((title, [(compared(value), best is not None and value == best) for value in values]))
     links = [(link_words(chip), False) for chip in chips]
     asked = [(prices[chip.pk], False) for chip in chips]
-    return [*rows, ("Links, one direction", links), ("USD/h of one chip, by term (offers)", asked)]
+    return [*rows, ("Links, one direction", links), ("USD/h per chip, by term (offers)", asked)]
 
 
 def compared(value: Any) -> str:

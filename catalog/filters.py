@@ -52,7 +52,7 @@ class WholeField(NumberField):
 
 
 class DayField(forms.DateField):
-    expected = "Enter a day such as 2026-10-21."
+    expected = "Enter a date such as 2026-10-21."
 
     def to_python(self, value: Any) -> Any:
         if value and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", str(value).strip()):
@@ -110,7 +110,7 @@ class AcceleratorFilter(django_filters.FilterSet):
     usd_per_hour_max = most("usd_per_hour_min", "Lowest USD/h")
     year_min = least("release_year", "Year", Whole)
     served = YesNo(label="Runs an open framework")
-    priced = YesNo(field_name="usd_per_hour_min", lookup_expr="isnull", exclude=True, label="For rent today")
+    priced = YesNo(field_name="usd_per_hour_min", lookup_expr="isnull", exclude=True, label="Available to rent")
 
     class Meta:
         model = Accelerator

@@ -29,21 +29,21 @@ class ImportForm(forms.Form):
     config = forms.CharField(
         label="config.json", required=False, max_length=hub.MAX_BYTES, widget=forms.Textarea(attrs={"rows": 12})
     )
-    upload = forms.FileField(label="or a file", required=False)
+    upload = forms.FileField(label="or upload a file", required=False)
     hf_id = forms.CharField(label="or a Hugging Face ID", required=False, max_length=200)
-    name = forms.CharField(label="Name in the catalog", required=False, max_length=120, help_text="Such as acme/our-7b")
+    name = forms.CharField(label="Catalog name", required=False, max_length=120, help_text="For example acme/our-7b")
     published_parameters = forms.IntegerField(
-        label="Published number of parameters",
+        label="Published parameter count",
         required=False,
         min_value=1,
         max_value=MOST_PARAMETERS,
-        help_text="To compare with",
+        help_text="For comparison",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         hub_field = self.fields["hf_id"]
-        hub_field.help_text = "Such as meta-llama/Llama-3.1-8B" if settings.HUB_URL else hub.DISABLED
+        hub_field.help_text = "For example meta-llama/Llama-3.1-8B" if settings.HUB_URL else hub.DISABLED
         if not settings.HUB_URL:
             hub_field.widget.attrs["disabled"] = True  # in the browser; the server refuses the ID with the reason
 
@@ -52,13 +52,13 @@ class ImportForm(forms.Form):
         if given and not settings.HUB_URL:
             raise forms.ValidationError(hub.DISABLED)
         if given and not hub.HUB_ID.fullmatch(given):
-            raise forms.ValidationError("Give owner/name, such as meta-llama/Llama-3.1-8B. Paths are not read here.")
+            raise forms.ValidationError("Enter owner/name, such as meta-llama/Llama-3.1-8B. Paths are not accepted.")
         return given
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         if sum(bool(given.get(key)) for key in ("config", "upload", "hf_id")) != 1 and not self.errors:
-            raise forms.ValidationError("give exactly one of a config.json, a file and an id")
+            raise forms.ValidationError("give exactly one: config.json, a file or a Hugging Face ID")
         return given
 
     def given(self) -> tuple[str, str, str]:
@@ -103,12 +103,12 @@ def model_import(request: HttpRequest) -> HttpResponse:
 def keep(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
     """Puts the model into the catalog; one that is there is not overwritten."""
     if ServedModel.objects.filter(slug=row["slug"]).exists():
-        raise FixtureError(f"{row['slug']} is in the catalog already; choose another name")
+        raise FixtureError(f"{row['slug']} is already in the catalog; choose another name")
     if published:
         row["published_parameters"] = published
         row["sources"]["published"] = row["sources"]["shape"] | {"source": "as given", "rounded": False}
     upsert(ServedModel, ("slug",), [row])
-    messages.success(request, f"{row['hf_id']} is in the catalog.")
+    messages.success(request, f"{row['hf_id']} was added to the catalog.")
     return redirect("catalog:model", row["slug"])
 
 

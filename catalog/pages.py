@@ -78,7 +78,7 @@ def framework_versions(request: HttpRequest, slug: str) -> HttpResponse:
     """The one version of a framework, or the list of them."""
     versions = list(Framework.objects.filter(slug=slug).values_list("version", flat=True))
     if not versions:
-        raise Http404(f"There is no framework {slug} in the catalog.")
+        raise Http404(f"Framework {slug} is not in the catalog.")
     if len(versions) == 1:
         return redirect("catalog:framework", slug, versions[0])
     return redirect(f"{reverse('catalog:list', args=['frameworks'])}?{urlencode({'slug': slug})}")
@@ -117,7 +117,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "name": "accelerators",
         "chips": chips,
         "rows": details.comparison(chips, {chip.pk: price_words(chip) for chip in chips}),
-        "roofline": charts.roofline([roof for chip in chips if (roof := common_roof(chip))], "Rooflines in 16 bits"),
+        "roofline": charts.roofline([roof for chip in chips if (roof := common_roof(chip))], "16-bit rooflines"),
         "unknown": [slug for slug in asked if slug not in found],
         "left_out": len([slug for slug in asked if slug in found]) - len(chips),
         "most": MOST_COMPARED,

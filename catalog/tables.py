@@ -75,11 +75,11 @@ class AcceleratorTable(tables.Table):
     flops_per_byte = Number("flops_per_byte", "FLOP:byte", 1)
     usd_per_hour_min = Number("usd_per_hour_min", "Lowest USD/h", 3, empty_values=())
     gb_per_s_per_usd_hour = Number("gb_per_s_per_usd_hour", "GB/s per USD/h")
-    usd_per_gib = Number("usd_per_gib", "USD per GiB, bought", 1)
-    chips_per_host = Number("chips_per_host", "Chips in a host")
+    usd_per_gib = Number("usd_per_gib", "USD per GiB, purchased", 1)
+    chips_per_host = Number("chips_per_host", "Chips per host")
     release_year = tables.Column(verbose_name="Year")
     stacks = Words(orderable=False)
-    bought_as = Words(orderable=False, verbose_name="To be had as")
+    bought_as = Words(orderable=False, verbose_name="Available as")
     newest_offer = Dated(verbose_name="Newest offer")
     as_of = Dated(verbose_name="As of")
     served = tables.BooleanColumn(yesno="yes,no", verbose_name="Served")
@@ -164,7 +164,7 @@ class ModelTable(tables.Table):
     hf_id = tables.LinkColumn("catalog:model", args=[A("slug")], verbose_name="Model")
     size = tables.Column(empty_values=(), orderable=False, verbose_name="Parameters", attrs=NUMBER)
     published_parameters = Number("published_parameters", "Published parameters")
-    published_active_parameters = Number("published_active_parameters", "Published, for one token")
+    published_active_parameters = Number("published_active_parameters", "Published active parameters")
     max_context_tokens = Number("max_context_tokens", "Context, tokens")
     as_of = Dated(verbose_name="As of")
 
@@ -187,12 +187,12 @@ class ModelTable(tables.Table):
 class FrameworkTable(tables.Table):
     name = tables.LinkColumn("catalog:framework", args=[A("slug"), A("version")])
     vendors = Words(accessor="settings__vendors", orderable=False, verbose_name="Vendors")
-    kinds = Words(accessor="settings__kinds", orderable=False, verbose_name="Kinds of chips")
+    kinds = Words(accessor="settings__kinds", orderable=False, verbose_name="Chip types")
     stacks = Words(accessor="settings__stacks", orderable=False, verbose_name="Stacks")
     features = Words(accessor="settings__features", orderable=False, verbose_name="Features")
     scheduler = tables.Column(accessor="settings__scheduler", orderable=False, verbose_name="Scheduler")
     role = tables.Column(accessor="settings__role", orderable=False, default="serving", verbose_name="Role")
-    licence = tables.Column(accessor="settings__licence", orderable=False, verbose_name="Licence")
+    licence = tables.Column(accessor="settings__licence", orderable=False, verbose_name="License")
     maturity = tables.Column(empty_values=(), orderable=False)
     as_of = Dated(verbose_name="As of")
 
@@ -216,11 +216,11 @@ class QuantizationTable(tables.Table):
     applies_to = tables.Column(accessor="settings__applies_to", orderable=False, verbose_name="Applies to")
     weights_dtype = tables.Column(accessor="settings__weights_dtype", orderable=False, verbose_name="Stored in")
     bits = tables.Column(
-        accessor="settings__bits_per_weight", orderable=False, verbose_name="Bits with scales", attrs=NUMBER
+        accessor="settings__bits_per_weight", orderable=False, verbose_name="Bits per weight, with scales", attrs=NUMBER
     )
-    activations = tables.Column(accessor="settings__activations_dtype", orderable=False, verbose_name="Multiplied in")
+    activations = tables.Column(accessor="settings__activations_dtype", orderable=False, verbose_name="Compute dtype")
     quality = tables.Column(accessor="settings__quality", orderable=False, verbose_name="Quality")
-    effort = tables.Column(accessor="settings__effort", orderable=False, verbose_name="To produce")
+    effort = tables.Column(accessor="settings__effort", orderable=False, verbose_name="How to create")
     as_of = Dated(verbose_name="As of")
 
     class Meta:
@@ -237,7 +237,7 @@ class RegionTable(tables.Table):
     electricity_usd_per_kwh = Number("electricity_usd_per_kwh", "Electricity, USD/kWh", 4)
     grid_kgco2e_per_kwh = Number("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh", 4)
     pue = Number("pue", "PUE", 2)
-    colocation_usd_per_kw_month = Number("colocation_usd_per_kw_month", "Colocation, USD/kW a month")
+    colocation_usd_per_kw_month = Number("colocation_usd_per_kw_month", "Colocation, USD/kW per month")
     as_of = Dated(verbose_name="As of")
 
     class Meta:
@@ -259,7 +259,7 @@ class UnitTable(tables.Table):
     price_usd = Number("price_usd", "Price, USD")
     price_usd_min = Number("price_usd_min", "Lowest price, USD")
     price_usd_max = Number("price_usd_max", "Highest price, USD")
-    network_gb_per_s = Number("network_gb_per_s", "Network, GB/s a chip", 1)
+    network_gb_per_s = Number("network_gb_per_s", "Network, GB/s per chip", 1)
     as_of = Dated(verbose_name="As of")
 
     class Meta:

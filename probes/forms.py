@@ -9,7 +9,7 @@ from probes import agents
 from probes.agent.axes import KINDS
 from probes.models import Agent
 
-LABEL_HELP = "One a line, name=value. Jobs can ask for machines by them."
+LABEL_HELP = "One name=value per line. Jobs can select machines by label."
 
 
 class EnrolForm(forms.Form):
@@ -17,24 +17,24 @@ class EnrolForm(forms.Form):
         required=False, max_length=1000, widget=forms.Textarea(attrs={"rows": 3}), help_text=LABEL_HELP
     )
     accelerator = forms.ChoiceField(
-        required=False, help_text="Only where the device's name does not tell, as with most CPUs and TPUs."
+        required=False, help_text="Needed only if the device name does not identify it, as with most CPUs and TPUs."
     )
 
     trusted = forms.BooleanField(
         required=False,
         label="Trust this machine's results",
-        help_text="They then count at once. Otherwise they wait until a second machine or a person agrees.",
+        help_text="Trusted results are used immediately. Others wait for a second machine or a person to confirm them.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         chips = [(chip.slug, chip.name) for chip in Accelerator.objects.order_by("name")]
-        self.fields["accelerator"].choices = [("", "as the device says"), *chips]  # type: ignore[attr-defined]
+        self.fields["accelerator"].choices = [("", "detect from the device"), *chips]  # type: ignore[attr-defined]
 
     def clean_labels(self) -> dict[str, str]:
         lines = [line.strip() for line in self.cleaned_data["labels"].splitlines() if line.strip()]
         if wrong := [line for line in lines if not all(map(str.strip, line.partition("=")))]:
-            raise forms.ValidationError(f"{wrong[0]!r}: write name=value")
+            raise forms.ValidationError(f"{wrong[0]!r}: use name=value")
         return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
 
     def all_labels(self) -> dict[str, str]:
@@ -44,7 +44,7 @@ class EnrolForm(forms.Form):
 
 class QueueForm(forms.Form):
     suite = forms.ChoiceField(
-        choices=[("quick", "quick, under a minute"), ("full", "full, under ten minutes"), ("custom", "only some kinds")]
+        choices=[("quick", "quick, under a minute"), ("full", "full, under ten minutes"), ("custom", "selected kinds")]
     )
     kinds = forms.MultipleChoiceField(
         required=False, choices=[(kind, kind.replace("_", " ")) for kind in KINDS], widget=forms.CheckboxSelectMultiple
@@ -59,7 +59,7 @@ class QueueForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}
         if found.get("suite") == "custom" and not found.get("kinds"):
-            self.add_error("kinds", "Choose at least one kind.")
+            self.add_error("kinds", "Select at least one kind.")
         return found
 
     def spec(self) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def queue(request: HttpRequest) -> HttpResponse:
     for agent in form.cleaned_data["machines"]:
         jobs.request(form.spec(), wanted_agent=agent, requested_by=who(request))
     many = len(form.cleaned_data["machines"])
-    messages.success(request, "1 job waits for its machine." if many == 1 else f"{many} jobs wait for their machines.")
+    messages.success(request, "1 job queued." if many == 1 else f"{many} jobs queued.")
     return redirect("workers")
 
 
@@ -72,7 +72,7 @@ def queue(request: HttpRequest) -> HttpResponse:
 @for_staff
 def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
     done = jobs.cancel(get_object_or_404(jobs.visible(), pk=pk))
-    messages.success(request, "The job was cancelled." if done else "The job had ended already.")
+    messages.success(request, "Job canceled." if done else "The job had already finished.")
     return redirect("workers")
 
 
@@ -126,16 +126,16 @@ def facts(agent: Agent) -> list[tuple[str, Any]]:
 
 
 def token_words(agent: Agent) -> str:
-    ends = f", until {agent.token_expires_at:%Y-%m-%d}, renewed by itself" if agent.token_expires_at else ""
+    ends = f", until {agent.token_expires_at:%Y-%m-%d}, renews automatically" if agent.token_expires_at else ""
     return f"{agent.token_prefix}…{ends}"
 
 
 def trust_words(agent: Agent) -> str:
     if not agent.key_salt:
-        return "not accepted yet: its agent is too old to sign them; start the newest agent.pyz on it"
+        return "not accepted: the agent is too old to sign results; run the newest agent.pyz on this machine"
     if agent.trusted_at:
-        return f"signed, trusted since {agent.trusted_at:%Y-%m-%d} by {agent.trusted_by}: they count at once"
-    return "signed; they count when a second machine or a person agrees"
+        return f"signed, trusted since {agent.trusted_at:%Y-%m-%d} by {agent.trusted_by}; used immediately"
+    return "signed; used once a second machine or a person confirms them"
 
 
 @require_POST
@@ -145,11 +145,13 @@ def trust(request: HttpRequest, pk: int) -> HttpResponse:
     agent = get_object_or_404(agents.visible(), pk=pk)
     if request.POST.get("trusted") == "no":
         agents.distrust(agent)
-        messages.success(request, "No longer trusted: new results wait for a second machine or a person.")
+        messages.success(
+            request, "No longer trusted: new results wait for a second machine or a person to confirm them."
+        )
     else:
         agents.trust(agent, who(request))
         again = results.fit_again(agent)
-        messages.success(request, "Trusted." if not again else f"Trusted: {again} waiting results count now.")
+        messages.success(request, "Trusted." if not again else f"Trusted: {again} waiting results are now used.")
     return redirect("worker", pk)
 
 
@@ -159,7 +161,7 @@ def approve(request: HttpRequest, pk: int, claim: int) -> HttpResponse:
     """A person says that a registration without proof comes from this machine."""
     found = get_object_or_404(agents.pending_claims(get_object_or_404(agents.visible(), pk=pk)), pk=claim)
     agents.approve(found, who(request))
-    messages.success(request, "Approved: run the same command on the machine again within an hour.")
+    messages.success(request, "Approved. Run the same command on the machine again within one hour.")
     return redirect("worker", pk)
 
 
@@ -167,7 +169,7 @@ def approve(request: HttpRequest, pk: int, claim: int) -> HttpResponse:
 @for_staff
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     agents.revoke(get_object_or_404(agents.visible(), pk=pk))
-    messages.success(request, "Revoked: its next call is refused, and what it runs goes back to the queue.")
+    messages.success(request, "Revoked. Its next call will be refused, and its running jobs return to the queue.")
     return redirect("worker", pk)
 
 
@@ -240,7 +242,9 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
 def release(request: HttpRequest, pk: int) -> HttpResponse:
     """A person has looked at it: it counts, and calibrates."""
     done = results.release(get_object_or_404(results.visible(), pk=pk), who(request))
-    messages.success(request, "It counts from now on." if done else "It counted already, or it can never be used.")
+    messages.success(
+        request, "The result is now used." if done else "The result was already in use, or cannot be used."
+    )
     return redirect("probe-result", pk)
 
 
@@ -301,5 +305,5 @@ def undo(request: HttpRequest, pk: int) -> HttpResponse:
     except calibrations.CannotUndo as error:
         messages.error(request, str(error))
         return redirect("probe-calibration", pk)
-    messages.success(request, "Undone: the former figures are in force, and recent answers are computed again.")
+    messages.success(request, "Undone. The previous figures are restored, and recent answers are being recomputed.")
     return redirect("probe-calibration", made.pk)

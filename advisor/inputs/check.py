@@ -64,12 +64,16 @@ def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     """Fields that would make the server read its own files."""
     found = []
     if isinstance(spec["model"], Mapping) and isinstance(spec["model"]["config"], str):
-        found.append(error("model.config", "paths are not read here", "a catalog id, or the contents of config.json"))
+        found.append(
+            error("model.config", "file paths are not accepted here", "a catalog ID, or the contents of config.json")
+        )
     for key in ("input_tokens", "output_tokens"):
         if "trace" in (spec["traffic"][key] or {}):
-            found.append(error(f"traffic.{key}.trace", "paths are not read here", "a number or {mean, p95}"))
+            found.append(error(f"traffic.{key}.trace", "file paths are not accepted here", "a number or {mean, p95}"))
     if isinstance(spec["traffic"]["trace"], str):
-        found.append(error("traffic.trace", "paths are not read here", "the text of the file, as trace: {csv: ...}"))
+        found.append(
+            error("traffic.trace", "file paths are not accepted here", "the text of the file, as trace: {csv: ...}")
+        )
     return found
 
 

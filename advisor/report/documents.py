@@ -257,13 +257,13 @@ def memo_markdown(found: Memo) -> str:
     def listed(title: str, items: Sequence[str]) -> list[str]:
         return [md.heading(2, title), "", *map(md.item, items), ""] if items else []
 
-    head = ["## Money", "", "| figure | value (90 % interval) |", "| --- | --- |"]
+    head = ["## Costs", "", "| figure | value (90 % interval) |", "| --- | --- |"]
     return "\n".join(
         [
             md.heading(1, f"Decision memo: {found.title}"), "", md.paragraph(found.verdict), "",
             *([*head, *map(md.row, found.money), ""] if found.money else []),
-            *listed("Ways to pay, and where they meet", found.ways),
-            *listed("Considered and not chosen", found.others),
+            *listed("Payment options and break-even", found.ways),
+            *listed("Alternatives considered", found.others),
             *listed("Risks", found.risks),
             *listed("Before signing", found.tests),
             md.paragraph(found.dated), "",

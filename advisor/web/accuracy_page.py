@@ -25,15 +25,15 @@ Pairs = tuple[tuple[str, str], ...]  # of the address: (name, value)
 LABELS: Mapping[str, str] = {
     "metric": "Metric",
     "accelerator": "Chip",
-    "family": "Family of chips",
+    "family": "Chip family",
     "model": "Model",
     "framework": "Framework",
     "version": "Framework version",
     "phase": "Phase",
-    "basis": "Rests on",
+    "basis": "Evidence",
     "source": "Source",
 }
-DISPUTED = (("", "Included"), ("without", "Left out"), ("only", "Only these"))
+DISPUTED = (("", "Included"), ("without", "Excluded"), ("only", "Only disputed"))
 COLUMNS: Mapping[str, str] = {  # of a table of groups: what it is sorted by -> heading
     "name": "",
     "n": "Rows",

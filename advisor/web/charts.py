@@ -74,9 +74,9 @@ def pareto(
     y = log_scale([float(point["usd_per_mtok_output"]) for point in shown], HEIGHT - BOTTOM, TOP)
     marks = "".join(mark(point, x, y, base) for point in layered(shown))
     frontier = sum(bool(point.get("frontier")) for point in shown)
-    summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be drawn."
+    summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be shown."
     parts = [axes(x, y, names), slo_line(x, slo) if slo else "", frontier_line(shown, x, y), marks]
-    title = f"Price against speed: {names[1]} over {names[0]}"
+    title = f"Price vs. speed: {names[1]} over {names[0]}"
     return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
 
 
@@ -159,7 +159,7 @@ def memory_bar(memory: Mapping[str, Any]) -> str:
     if total <= 0:
         return ""
     words = ", ".join(f"{part['name']} {gib(part['value_gib'])}" for part in parts)
-    return stacked([(part["css"], part["value_gib"]) for part in parts], "Memory of one chip", words)
+    return stacked([(part["css"], part["value_gib"]) for part in parts], "Memory per chip", words)
 
 
 def memory_parts(memory: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
         at += value
     words = ", ".join(f"{name} {usd(value)}" for name, value in values)
     height = (len(values) + 1) * STEP_HEIGHT
-    return svg("waterfall", WIDTH, height, "Cost of a million tokens, step by step", words, "".join(parts))
+    return svg("waterfall", WIDTH, height, "Cost per million tokens, step by step", words, "".join(parts))
 
 
 def tornado(bars: Sequence[Mapping[str, Any]]) -> str:
@@ -249,7 +249,7 @@ def tornado(bars: Sequence[Mapping[str, Any]]) -> str:
         said = f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"stays {usd(low)}"
         parts.append(label(x + width + 6, y + height / 2 + 4, said, anchor="start"))
     words = ", ".join(f"{b['assumption']} {usd(low)} to {usd(high)}" for b, low, high in known)
-    title = "The first choice's bill a month over the range of each assumption"
+    title = "Monthly cost of the first choice over the range of each assumption"
     return svg("tornado", WIDTH, len(known) * height, title, words, "".join(parts))
 
 

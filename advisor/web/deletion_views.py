@@ -26,9 +26,9 @@ def advice(request: HttpRequest, pk: Any) -> HttpResponse:
         *counted(LoadTest.objects.filter(option__advice=found).count(), "load test"),
     ]
     if found.state == Advice.State.RUNNING:
-        goes.append("It is being computed; deleting it stops that.")
+        goes.append("It is still running; deleting it stops the run.")
     if successors := found.successors.count():
-        goes.append(f"{successors} newer answer{'s' * (successors > 1)} to this question will stay.")
+        goes.append(f"{successors} newer answer{'s' * (successors > 1)} to this request will be kept.")
     return confirmed(
         request,
         f"the advice “{found.workload.name}”",
@@ -45,8 +45,8 @@ def share(request: HttpRequest, pk: Any, share: int) -> HttpResponse:
     page = reverse("advice", args=[pk]) + "#share"
     return confirmed(
         request,
-        f"the link that ends on {found.expires_at:%Y-%m-%d}",
-        ["Whoever has the link can no longer read the answer."],
+        f"the link that expires on {found.expires_at:%Y-%m-%d}",
+        ["People with the link can no longer read the answer."],
         back=page,
         then=page,
         delete=lambda: deletion.delete_share(found, who(request.user)),
@@ -57,11 +57,11 @@ def share(request: HttpRequest, pk: Any, share: int) -> HttpResponse:
 def load_test(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
     found = get_object_or_404(load_test_views.option_of(pk, rank).load_tests, pk=test)
     page = reverse("advice-option", args=[pk, rank]) + "#load-test"
-    marked = ["It is marked as calibration: later exports will not have its rows."] if found.calibrates else []
+    marked = ["It is marked as calibration; later exports will not include it."] if found.calibrates else []
     return confirmed(
         request,
         f"the load test of {found.created_at:%Y-%m-%d %H:%M}",
-        ["its measured figures", *marked],
+        ["its measurements", *marked],
         back=page,
         then=page,
         delete=lambda: deletion.delete_load_test(found, who(request.user)),

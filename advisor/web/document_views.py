@@ -22,12 +22,12 @@ from advisor.web.views import finished, shared_advice, unlisted
 def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
     """One paper of a finished advice; `asked`: the rank in the address, 1 where there is none."""
     if name not in DOCUMENTS:
-        raise Http404(f"There is no such paper; there are {', '.join(DOCUMENTS)}.")
+        raise Http404(f"Unknown document. Available: {', '.join(DOCUMENTS)}.")
     result = found.answer
     if result is None:
-        raise Http404(f"This advice is {found.state}: it has no result to make papers of.")
+        raise Http404(f"This advice is {found.state}: it has no result to create documents from.")
     if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
-        raise Http404("rank is a whole number from 1.")
+        raise Http404("rank must be a whole number of at least 1.")
     kind, make = DOCUMENTS[name]
     if name != "assumptions.csv" and not has_papers(result):
         raise Http404(NO_SHARED_ANSWER if "portfolio" in result else NO_ANSWER)

@@ -35,7 +35,7 @@ def _built(request: HttpRequest, path: str) -> HttpResponseBase:
             return HttpResponseRedirect(request.path + "/")
         path, file = f"{path}index.html", file / "index.html"
     if not file.is_file():
-        raise Http404("There is no such page in the documentation.")
+        raise Http404("This documentation page does not exist.")
     response = serve(request, path, document_root=str(settings.DOCS_SITE))
     if file.suffix != ".html":
         return response
@@ -61,7 +61,7 @@ def _source(request: HttpRequest, path: str) -> HttpResponseBase:
     names = (name, f"{name}.md", f"{name}/README.md", f"{name}/index.md")
     file = next((file for each in names if (file := _inside(folder, each)).is_file()), None)
     if file is None:
-        raise Http404("There is no such page in the documentation.")
+        raise Http404("This documentation page does not exist.")
     if file.suffix not in (".md", ".service"):
         return serve(request, str(file.relative_to(folder)), document_root=str(folder))
     return HttpResponse(file.read_bytes(), content_type="text/plain; charset=utf-8")
@@ -72,4 +72,4 @@ def _inside(folder: Path, path: str) -> Path:
     try:
         return Path(safe_join(folder, path))
     except (SuspiciousFileOperation, ValueError) as error:
-        raise Http404("There is no such page in the documentation.") from error
+        raise Http404("This documentation page does not exist.") from error

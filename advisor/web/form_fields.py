@@ -57,25 +57,25 @@ TRACE_TEXT, TRACE_FILE = "traffic.trace.csv", "traffic.trace.file"
 MODEL = Group(
     "Model",
     (
-        Field("name", "Name of this workload", TEXT, "How you will find it again"),
-        Field("model", "Model", TEXT, "An id of the catalog; type to search", suggestions="models"),
+        Field("name", "Name of this workload", TEXT, "A name for your list of advice"),
+        Field("model", "Model", TEXT, "Model name or Hugging Face ID", suggestions="models"),
         Field(
             "kind",
             "What it does",
             ONE_OF,
-            "An embedding has no output tokens; its limit is that of the whole answer",
+            "Embeddings have no output tokens; set only the whole-answer latency",
             choices=(
-                ("serving", "generates tokens"),
-                ("embedding", "makes embeddings"),
-                ("batch", "a batch with a deadline"),
-                ("portfolio", "several workloads on one fleet (as YAML, below)"),
+                ("serving", "text generation (online serving)"),
+                ("embedding", "embeddings"),
+                ("batch", "batch job with a deadline"),
+                ("portfolio", "several workloads on one fleet (YAML only, see below)"),
             ),
         ),
         Field(
             "task",
-            "What the tokens are for",
+            "Task",
             ONE_OF,
-            "How well drafts hold, and what a narrower format may cost",
+            "Affects speculative decoding acceptance and quantization quality",
             choices=tuple((task, task) for task in get_args(workload.Task)),
         ),
     ),
@@ -87,36 +87,50 @@ LENGTHS = Group(
             "traffic.input_tokens.mean",
             "Input tokens, mean",
             NUMBER,
-            "Of a request, its history and documents included. Of speech: positions, 50 a second, one window",
+            "Per request, including history and documents. For speech: encoder positions of one window, 50 per second",
         ),
-        Field("traffic.input_tokens.p95", "Input tokens, 95th percentile", NUMBER, "Empty: always the mean"),
-        Field("traffic.output_tokens.mean", "Output tokens, mean", NUMBER, "Of an answer, hidden reasoning included"),
-        Field("traffic.output_tokens.p95", "Output tokens, 95th percentile", NUMBER, "Empty: always the mean"),
-        Field("traffic.requests_per_s.mean", "Requests per second, mean", NUMBER, "Over all hours of the week"),
-        Field("traffic.requests_per_s.peak", "Requests per second, peak", NUMBER, "What must still meet the SLO"),
-        Field("traffic.users.active", "Or: active users", NUMBER, "Instead of requests per second"),
-        Field("traffic.users.think_s", "Seconds between a user's requests", NUMBER, "With active users only"),
+        Field(
+            "traffic.input_tokens.p95",
+            "Input tokens, 95th percentile",
+            NUMBER,
+            "Empty: every request has the mean length",
+        ),
+        Field(
+            "traffic.output_tokens.mean", "Output tokens, mean", NUMBER, "Per answer, including hidden reasoning tokens"
+        ),
+        Field(
+            "traffic.output_tokens.p95",
+            "Output tokens, 95th percentile",
+            NUMBER,
+            "Empty: every answer has the mean length",
+        ),
+        Field("traffic.requests_per_s.mean", "Requests per second, mean", NUMBER, "Averaged over the whole week"),
+        Field("traffic.requests_per_s.peak", "Requests per second, peak", NUMBER, "The SLO must hold at this rate"),
+        Field("traffic.users.active", "Or: active users", NUMBER, "Use instead of requests per second"),
+        Field(
+            "traffic.users.think_s", "Think time between a user's requests, seconds", NUMBER, "Only with active users"
+        ),
         Field(
             TRACE_TEXT,
-            "Or: a recorded trace, as text",
+            "Or: a recorded trace (paste)",
             LINES,
-            "Lines of arrival_s,input_tokens,output_tokens under that head line, instead of tokens and requests",
+            "CSV with the header arrival_s,input_tokens,output_tokens; replaces the token and request fields",
         ),
         Field(
             TRACE_FILE,
-            "Or: the trace as a file",
+            "Or: a recorded trace (upload)",
             FILE,
-            "CSV, head line arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB",
+            "CSV with the header arrival_s,input_tokens,output_tokens; at most 20,000 requests and 900 kB",
         ),
-        Field("batch.requests", "Of a batch: requests", NUMBER, "Instead of requests per second and users"),
-        Field("batch.deadline_hours", "Of a batch: done within hours", NUMBER, "Start and last answers included"),
-        Field("batch.every_hours", "Of a batch: again every so many hours", NUMBER, "Empty: one after the other"),
-        Field("traffic.prefix_cache_hit_rate", "Prefix cache hit rate", NUMBER, "0 to 1: share of input tokens"),
+        Field("batch.requests", "Batch: requests", NUMBER, "Instead of requests per second and users"),
+        Field("batch.deadline_hours", "Batch: deadline, hours", NUMBER, "Includes startup and the last answers"),
+        Field("batch.every_hours", "Batch: repeat every, hours", NUMBER, "Empty: back to back"),
+        Field("traffic.prefix_cache_hit_rate", "Prefix cache hit rate", NUMBER, "0 to 1; share of input tokens"),
         Field(
             "traffic.host_cache_hit_rate",
-            "Found in the host's memory besides",
+            "Host-memory cache hit rate",
             NUMBER,
-            "0 to 1 of the input tokens, by a cache in host memory. Empty: offload is not estimated",
+            "0 to 1; additional input tokens found in a host-memory KV cache. Empty: KV offload is not estimated",
         ),
         Field(
             "traffic.load_curve",
@@ -126,26 +140,29 @@ LENGTHS = Group(
             suggestions="curves",
         ),
     ),
-    "Tokens of one request and how often requests come. A mean alone is a constant length.",
+    "Tokens per request and how often requests arrive. Without a p95, every request has the mean length.",
 )
 LEVELS = Group(
     "Service levels",
     (
-        Field("slo.ttft_ms_p95", "Time to first token, p95, ms", NUMBER, "From sending the request"),
-        Field("slo.tpot_ms_p95", "Time per output token, p95, ms", NUMBER, "After the first"),
+        Field("slo.ttft_ms_p95", "Time to first token, p95, ms", NUMBER, "From sending the request to the first token"),
+        Field("slo.tpot_ms_p95", "Time per output token, p95, ms", NUMBER, "After the first token"),
         Field("slo.e2e_ms_p95", "Whole answer, p95, ms", NUMBER, "From sending to the last token"),
         Field(
-            "slo.tokens_per_s_per_user", "Tokens per second per user, at least", NUMBER, "At p95; 50 is 20 ms a token"
+            "slo.tokens_per_s_per_user",
+            "Minimum tokens per second per user",
+            NUMBER,
+            "At p95; 50 means 20 ms per token",
         ),
         Field(
             "slo.availability",
             "Spare replicas",
             ONE_OF,
-            "How many may fail while the peak is carried",
-            choices=(("n", "none"), ("n+1", "one (n+1)"), ("n+2", "two (n+2)"), ("2n", "as many again (2n)")),
+            "Replicas that can fail while the rest still serve the peak",
+            choices=(("n", "none"), ("n+1", "one (n+1)"), ("n+2", "two (n+2)"), ("2n", "double (2n)")),
         ),
     ),
-    "What 95 of 100 requests must get at peak. Leave empty what does not matter.",
+    "Latency that 95% of requests must meet at peak. Leave blank what you do not need.",
 )
 LIMITS = Group(
     "Limits",
@@ -154,22 +171,22 @@ LIMITS = Group(
             "constraints.max_usd_per_month",
             "Budget, USD per month",
             NUMBER,
-            "Empty: none; but speed, energy and carbon are sought within five times the cheapest",
+            "Empty: no budget; the speed, energy and carbon views stay within five times the cheapest",
         ),
-        Field("constraints.max_accelerators", "Accelerators, at most", WHOLE, "Spare replicas included"),
+        Field("constraints.max_accelerators", "Maximum accelerators", WHOLE, "Including spare replicas"),
         Field(
             "constraints.acquisition",
-            "How it may be had",
+            "Rent, buy or hosted API",
             SOME_OF,
-            "None ticked: any",
-            choices=(("rent", "rent"), ("own", "own"), ("api", "hosted API, by the token")),
+            "None checked: any",
+            choices=(("rent", "rent"), ("own", "buy"), ("api", "hosted API (pay per token)")),
         ),
         Field(
             "constraints.quality",
-            "Quantization may cost quality",
+            "Acceptable quality loss from quantization",
             ONE_OF,
-            "Which weight and cache formats are searched",
-            choices=(("lossless", "no"), ("near_lossless", "hardly (near-lossless)"), ("any", "yes")),
+            "Limits the weight and KV cache formats that are considered",
+            choices=(("lossless", "none (lossless)"), ("near_lossless", "near-lossless"), ("any", "any")),
         ),
     ),
 )
@@ -178,16 +195,16 @@ OBJECTIVE = Group(
     (
         Field(
             "objective",
-            "Prefer",
+            "Optimize for",
             ONE_OF,
-            "What the ranking is by; the five views are shown beside it",
+            "Sorts the ranking; the best option for each other goal is shown too",
             choices=(
                 ("cost", "lowest cost"),
                 ("latency", "lowest latency"),
-                ("throughput", "most throughput per accelerator"),
-                ("energy", "least energy"),
-                ("carbon", "least carbon"),
-                ("balanced", "a balance of all"),
+                ("throughput", "highest throughput per accelerator"),
+                ("energy", "lowest energy"),
+                ("carbon", "lowest carbon"),
+                ("balanced", "balanced"),
             ),
         ),
     ),
@@ -199,12 +216,14 @@ def either_way(key: str, names: str, suggestions: str = "") -> tuple[Field, Fiel
     """Only these, and not these."""
     return (
         Field(f"constraints.{key}.allow", f"Only these {names}", LIST, "Empty: all", suggestions=suggestions),
-        Field(f"constraints.{key}.deny", f"Not these {names}", LIST, "Empty: none left out", suggestions=suggestions),
+        Field(
+            f"constraints.{key}.deny", f"Exclude these {names}", LIST, "Empty: none excluded", suggestions=suggestions
+        ),
     )
 
 
 PLACES = Group(
-    "Where and what",
+    "Hardware and locations",
     (
         *either_way("accelerators", "accelerators", "accelerators"),
         *either_way("vendors", "vendors", "vendors"),
@@ -212,110 +231,129 @@ PLACES = Group(
         *either_way("regions", "regions", "offered"),
         Field(
             "constraints.terms",
-            "Terms of rent that are ranked",
+            "Rental terms to rank",
             SOME_OF,
-            "None ticked: by the hour; the others stand beside an option",
+            "None checked: on-demand; other terms are shown with each option",
             choices=tuple((term, term.replace("_", " ")) for term in get_args(workload.Term)),
         ),
     ),
-    "Names as the catalog writes them, separated by commas.",
+    "Use catalog names, separated by commas.",
 )
 RUN = Group(
-    "How it is run",
+    "Software and configuration",
     (
         *either_way("frameworks", "frameworks", "frameworks"),
         *either_way("formats", "weight formats", "formats"),
-        *either_way("kv_formats", "cache formats", "caches"),
+        *either_way("kv_formats", "KV cache formats", "caches"),
         Field(
             "constraints.partitions",
-            "Chips cut into instances",
+            "GPU partitions",
             ONE_OF,
-            "Hardware slices such as MIG",
+            "Hardware partitions such as MIG",
             choices=(
-                ("auto", "told beside"),
-                ("yes", "ranked too"),
-                ("required", "only these"),
+                ("auto", "mention, do not rank"),
+                ("yes", "rank them too"),
+                ("required", "only partitions"),
                 ("no", "no"),
             ),
         ),
-        Field("adapters.count", "LoRA adapters", WHOLE, "Served beside the model, none merged; empty: none"),
-        Field("adapters.rank", "Rank of the adapters", WHOLE, "Of the largest; empty: 16"),
-        Field("adapters.active", "Adapters in use at one moment", WHOLE, "Distinct ones, kept on the chip; empty: all"),
+        Field("adapters.count", "LoRA adapters", WHOLE, "Served with the base model, not merged; empty: none"),
+        Field("adapters.rank", "Adapter rank", WHOLE, "Of the largest adapter; empty: 16"),
+        Field("adapters.active", "Adapters active at once", WHOLE, "Different adapters kept in GPU memory; empty: all"),
         Field(
             "adapters.targets",
-            "Matrices that the adapters change",
+            "Adapter target modules",
             ONE_OF,
-            "Experts carry none",
-            choices=(("", "all, where there are adapters"), ("all", "all"), ("attention", "those of attention")),
+            "Expert layers have no adapters",
+            choices=(("", "default (all)"), ("all", "all"), ("attention", "attention only")),
         ),
         Field(
             "variants",
-            "Speculative decoding and separate pools",
+            "Speculative and disaggregated variants",
             ONE_OF,
-            "Tried on the first options",
-            choices=(("show", "beside the option"), ("adopt", "where they are better"), ("no", "no")),
+            "Tested on the top-ranked options",
+            choices=(("show", "show with the option"), ("adopt", "use where better"), ("no", "do not test")),
         ),
-        Field("speculative", "Try speculative decoding", ONE_OF, "Drafts that are verified", choices=ON_OFF),
         Field(
-            "disaggregated", "Try separate pools", ONE_OF, "Prefill and decode on replicas of their own", choices=ON_OFF
+            "speculative",
+            "Try speculative decoding",
+            ONE_OF,
+            "A draft proposes tokens; the model verifies them",
+            choices=ON_OFF,
+        ),
+        Field(
+            "disaggregated",
+            "Try disaggregated serving",
+            ONE_OF,
+            "Prefill and decode on separate replicas",
+            choices=ON_OFF,
         ),
         Field(
             "probe",
-            "Measure first",
+            "Measure before answering",
             ONE_OF,
-            "On this organisation's own agents, where one has the chip",
-            choices=(("no", "no"), ("preferred", "where an agent is there"), ("required", "wait for it")),
+            "On your organization's own machines that have the chip",
+            choices=(("no", "no"), ("preferred", "if a machine is available"), ("required", "wait for a machine")),
         ),
     ),
 )
 SITE = Group(
-    "Site and money",
+    "Site and costs",
     (
-        Field("owned", "Accelerators there already", COUNTS, "Such as a100-80gb-sxm: 16, h100-sxm: 8"),
-        Field("inventory", "Accelerators that can be had, at most", COUNTS, "Beside those there already"),
-        Field("constraints.site.max_kw", "Power of the site, kW", NUMBER, "All chips busy, PUE included"),
-        Field("constraints.site.kw_per_rack", "Power per rack, kW", NUMBER, "A host that draws more is refused"),
+        Field("owned", "Accelerators you own", COUNTS, "For example: a100-80gb-sxm: 16, h100-sxm: 8"),
+        Field(
+            "inventory", "Accelerators available to buy or rent", COUNTS, "Maximum per type, not counting those you own"
+        ),
+        Field("constraints.site.max_kw", "Site power limit, kW", NUMBER, "At full load, including PUE"),
+        Field("constraints.site.kw_per_rack", "Power per rack, kW", NUMBER, "Servers that draw more are excluded"),
         Field(
             "constraints.site.cooling",
-            "Cooling of the site",
+            "Site cooling",
             ONE_OF,
-            "Of bought hosts",
+            "For servers you buy",
             choices=(("any", "any"), ("air", "air"), ("liquid", "liquid")),
         ),
         Field(
             "constraints.site.region",
-            "Region of the site",
+            "Site region",
             TEXT,
-            "Electricity, carbon, PUE and colocation of owned hosts, such as grid-fra",
+            "Sets electricity, carbon, PUE and colocation for owned servers, for example grid-fra",
             suggestions="regions",
         ),
-        Field("traffic.growth_fraction_per_year", "Growth of the traffic", NUMBER, "0.5 is half as much again a year"),
-        Field("prices_as_of", "Prices as known on", TEXT, "A day such as 2026-10-21; empty: today"),
-        Field("tco", "Assumptions of the bill", VALUES, "Over the catalog's, such as pue: 1.2, depreciation-years: 4"),
-        Field("tco.horizon_months", "Horizon, months", WHOLE, "Over which growth and ways to pay are compared"),
+        Field("traffic.growth_fraction_per_year", "Traffic growth per year", NUMBER, "0.5 means 50% more each year"),
+        Field("prices_as_of", "Prices as of", TEXT, "A date such as 2026-10-21; empty: today"),
+        Field(
+            "tco", "Cost assumptions", VALUES, "Override the catalog's, for example: pue: 1.2, depreciation-years: 4"
+        ),
+        Field(
+            "tco.horizon_months",
+            "Planning horizon, months",
+            WHOLE,
+            "Period for growth, total cost and payment comparisons",
+        ),
         Field("tco.discount_rate", "Discount rate", NUMBER, "0 to 1, per year"),
-        Field("tco.power_cap_fraction", "Power cap of the chips", NUMBER, "0.3 to 1 of their power limit"),
+        Field("tco.power_cap_fraction", "GPU power cap", NUMBER, "0.3 to 1; fraction of the power limit"),
         Field(
             "tco.grid_kgco2e_per_kwh",
-            "Your grid by the hour, kgCO2e per kWh",
+            "Hourly grid carbon intensity, kgCO2e per kWh",
             CURVE,
-            "24 numbers, or 168 from Monday 0:00, separated by commas. Empty: the region's yearly mean",
+            "24 numbers, or 168 from Monday 0:00, separated by commas. Empty: the region's annual mean",
         ),
     ),
 )
 BALANCE = Group(
-    "Balance and team",
+    "Weights and team",
     (
         *(
-            Field(f"weights.{key}", f"Weight of {name}", NUMBER, f"Of the balance; empty: {WEIGHTS[key]:g}")
+            Field(f"weights.{key}", f"Weight of {name}", NUMBER, f"In the balanced score; empty: {WEIGHTS[key]:g}")
             for key, name in WEIGHED.items()
         ),
         *(
-            Field(f"team.{key}", f"Team's {name} experience", WHOLE, "0 none to 5 expert; empty: unknown")
+            Field(f"team.{key}", f"Team experience with {name}", WHOLE, "0 (none) to 5 (expert); empty: unknown")
             for key, name in STACKS.items()
         ),
     ),
-    "Weights count in the balanced view and where the balance is preferred.",
+    "Weights apply to the balanced score only.",
 )
 ADVANCED = (PLACES, RUN, SITE, BALANCE)
 FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields}

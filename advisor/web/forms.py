@@ -69,12 +69,12 @@ class WorkloadForm(forms.Form):
         if sent is None:
             return
         if (cleaned.get(TRACE_TEXT) or "").strip():
-            self.add_error(TRACE_FILE, "give the file or its text, not both")
+            self.add_error(TRACE_FILE, "upload a file or paste its text, not both")
         elif sent.size > MOST_TRACE_BYTES:
-            said = f"is {sent.size:,} bytes; at most {MOST_TRACE_BYTES:,}: send its busiest hours"
+            said = f"is {sent.size:,} bytes; the limit is {MOST_TRACE_BYTES:,}. Send only the busiest hours"
             self.add_error(TRACE_FILE, said)
         elif (text := utf8(sent.read())) is None:
-            self.add_error(TRACE_FILE, "is not a CSV file of UTF-8 text")
+            self.add_error(TRACE_FILE, "is not a UTF-8 CSV file")
         else:
             cleaned[TRACE_TEXT] = text
             sent_again = cast(QueryDict, self.data).copy()

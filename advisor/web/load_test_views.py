@@ -42,10 +42,10 @@ def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     option, given = option_of(pk, rank), request.FILES.get("result")
     try:
         if given is None:
-            raise LoadResultError("Choose the result file that the load generator wrote.")
+            raise LoadResultError("Choose the result file from the load generator.")
         calibrates = request.POST.get("calibrates") == "on"
         _, is_new = load_tests.record(option, given.read(MAX_BYTES + 1), given.name or "", calibrates)
-        messages.success(request, "The result was recorded." if is_new else "This file was already there.")
+        messages.success(request, "Load test added." if is_new else "This file was uploaded before.")
     except LoadResultError as error:
         messages.error(request, str(error))
     return redirect(reverse("advice-option", args=[pk, rank]) + "#load-test")

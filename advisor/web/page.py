@@ -88,11 +88,11 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
 OBJECTIVES = {
     "cost": "cost",
     "latency": "latency",
-    "throughput": "throughput of a chip",
+    "throughput": "throughput per chip",
     "energy": "energy",
     "carbon": "carbon",
     "balanced": "a balance of cost, latency, energy and the declared scores",
-    "simplicity": "simplicity, fewest chips first",
+    "simplicity": "simplicity (fewest chips first)",
 }
 REASONS = {
     "unpriced": "without a usable price",
@@ -101,10 +101,10 @@ REASONS = {
     "unsupported": "not supported",
     "does_not_fit": "too small",
     "too_much_power": "drawing too much power",
-    "too_expensive": "beyond the budget",
+    "too_expensive": "over budget",
     "too_many": "needing more chips than allowed",
-    "excluded": "left out by your constraints",
-    "cooling": "needing other cooling",
+    "excluded": "excluded by your constraints",
+    "cooling": "needing different cooling",
 }
 
 
@@ -185,8 +185,8 @@ PLAN = (
     ("framework_version", "Framework version"), ("weights_dtype", "Weights"), ("quantization", "Quantization"),
     ("kv_dtype", "KV cache"), ("tp", "Tensor parallel"), ("pp", "Pipeline parallel"), ("ep", "Expert parallel"),
     ("dp", "Attention data parallel"), ("replicas", "Replicas"), ("concurrency", "Concurrent requests per replica"),
-    ("max_batched_tokens", "Batched tokens, at most"), ("speculative", "Speculative decoding"),
-    ("disaggregated", "Prefill and decode apart"),
+    ("max_batched_tokens", "Maximum batched tokens"), ("speculative", "Speculative decoding"),
+    ("disaggregated", "Disaggregated prefill and decode"),
 )  # fmt: skip
 
 

@@ -34,8 +34,8 @@ def waterfall(plan: Json | None) -> str:
         parts.append(bar(step, x, start, TOP + ROW * row))
         before = rate_of(step) or before if step["state"] != "possible" else before
     first, last = sig_short(rate_of(used[0]) or 0), sig_short(reached)
-    words = f"From {first} to {last} output tokens/s of one chip; outlined: what could be added."
-    return svg("waterfall", WIDTH, height, "Optimisation plan", words, "".join(parts))
+    words = f"From {first} to {last} output tokens/s per chip; outlined: further possibilities."
+    return svg("waterfall", WIDTH, height, "Optimization plan", words, "".join(parts))
 
 
 def ticks(x: Log, height: float) -> str:
@@ -43,7 +43,7 @@ def ticks(x: Log, height: float) -> str:
     for value in x.ticks():
         found.append(f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>')
         found.append(label(x(value), floor + 17, sig_short(value)))
-    found.append(label((NAMES + WIDTH - RIGHT) / 2, height - 6, "output tokens/s of one chip (log)", "name"))
+    found.append(label((NAMES + WIDTH - RIGHT) / 2, height - 6, "output tokens/s per chip (log)", "name"))
     return "".join(found)
 
 
@@ -58,7 +58,7 @@ def bar(step: Json, x: Log, start: float, y: float) -> str:
         if step["state"] != "possible" or not step["because"].startswith("outside")
         else (f"{step['name']}: {step['change']}")
     )
-    tip = escape(f"{step['name']}: {step['change']}, {sig_short(end)} tokens/s a chip")
+    tip = escape(f"{step['name']}: {step['change']}, {sig_short(end)} tokens/s per chip")
     return (
         f"<g><title>{tip}</title>{wrapped(NAMES - 8, y + ROW / 2, name, NAME_LETTERS)}"
         f'<rect class="step {kind}" x="{left}" y="{y + 6}" width="{max(right - left, 2):.1f}" height="{ROW - 12}"/>'
@@ -73,7 +73,7 @@ def lesson(found: Json | None) -> str:
     """FLOP/s over FLOP a byte: the data sheet's roof, the one that kernels reach, and both phases under them."""
     if not found or not found["phases"] or not number(found["reached_flops_per_s"]):
         return ""
-    roofs = [("data sheet", "sheet", *pair(found, "datasheet")), (found["basis"], "reached", *pair(found, "reached"))]
+    roofs = [("datasheet", "sheet", *pair(found, "datasheet")), (found["basis"], "reached", *pair(found, "reached"))]
     ridges = [flops / rate for _, _, flops, rate in roofs]
     intensities = [p["flops_per_byte"] for p in found["phases"] if p["flops_per_byte"]]
     x = log_scale([*intensities, min(ridges) / 8, max(ridges) * 4], ROOF_LEFT, ROOF_WIDTH - ROOF_RIGHT)
@@ -99,7 +99,7 @@ def roof_axes(x: Log, y: Log) -> str:
         parts.append(label(ROOF_LEFT - 8, y(value) + 4, sig_short(value), anchor="end"))
     parts.append(label((ROOF_LEFT + ROOF_WIDTH) / 2, ROOF_HEIGHT - 12, "FLOP per byte of memory read (log)", "name"))
     turned = f'transform="translate(16 {(24 + floor) / 2}) rotate(-90)"'
-    return "".join(parts) + f'<text class="name" text-anchor="middle" {turned}>TFLOP/s of one chip (log)</text>'
+    return "".join(parts) + f'<text class="name" text-anchor="middle" {turned}>TFLOP/s per chip (log)</text>'
 
 
 def roof(name: str, css: str, flops_per_s: float, bytes_per_s: float, x: Log, y: Log) -> str:
@@ -115,7 +115,7 @@ def roof(name: str, css: str, flops_per_s: float, bytes_per_s: float, x: Log, y:
 
 def phase_mark(p: Json, x: Log, y: Log) -> str:
     px, py = x(p["flops_per_byte"]), y(p["flops_per_s"] / 1e12)
-    tip = f"{p['phase']}: {p['flops_per_byte']:,.0f} FLOP/byte, {p['flops_per_s'] / 1e12:,.0f} TFLOP/s a chip"
+    tip = f"{p['phase']}: {p['flops_per_byte']:,.0f} FLOP/byte, {p['flops_per_s'] / 1e12:,.0f} TFLOP/s per chip"
     return (
         f'<g><title>{escape(tip)}</title><circle class="phase {escape(p["phase"])}" cx="{px}" cy="{py}" r="7"/>'
         f"{label(px + 11, py + (16 if py < ROOF_HEIGHT - ROOF_BOTTOM - 22 else -6), p['phase'], 'name', 'start')}</g>"
@@ -128,15 +128,15 @@ STATES = {
     "base": "start",
     "used": "in the plan",
     "possible": "possible",
-    "hours": "saves hours",
+    "hours": "fewer paid hours",
     "cited": "cited only",
-    "not_here": "not here",
+    "not_here": "not applicable",
 }
 FORMAT_STATES = {
     "advised": "advised",
     "plan": "in the plan",
     "possible": "possible",
-    "outside": "outside the asked quality",
+    "outside": "below your quality limit",
     "retrained": "needs training",
     "cannot": "does not run here",
 }

@@ -36,7 +36,7 @@ from catalog.deleting import may_delete
 SHARE_DAYS = (7, 30, 90)
 PAGE_SIZE = 50
 GONE = "This advice was deleted."
-QUEUE_FULL = "Too many questions are waiting. Send this one again in a minute; nothing is lost."
+QUEUE_FULL = "Too many requests are waiting. Your entries are kept; submit again in a minute."
 
 
 def finished(pk: Any) -> Advice:
@@ -77,7 +77,7 @@ def prefilled(request: HttpRequest) -> forms.WorkloadForm:
         found = advise.visible().filter(pk=request.GET["from"]).first() if is_uuid(request.GET["from"]) else None
         spec = found.workload.spec if found else None
     if spec is None and request.GET.keys() & {"preset", "from"}:
-        raise Http404("There is no such workload to start from.")
+        raise Http404("That workload does not exist.")
     return forms.WorkloadForm(initial=forms.from_spec(spec) if spec else forms.defaults())
 
 
@@ -189,7 +189,7 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
-        messages.error(request, f"It cannot be asked again as it is: {trouble}. Ask it from the form, changed.")
+        messages.error(request, f"This request cannot be re-run as it is: {trouble}. Change it in the form.")
         return redirect("advice", pk)
 
 
@@ -203,7 +203,7 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
     with transaction.atomic():
         hold_or_404(found)
         Share.objects.create(organisation=found.organisation, advice=found, expires_at=expires_at)
-    messages.success(request, f"A link was made; it works for {days} days.")
+    messages.success(request, f"Link created. It is valid for {days} days.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
@@ -212,7 +212,7 @@ def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
     """End a link now."""
     found = finished(pk)
     ended = found.shares.filter(token=request.POST.get("token", "")).update(expires_at=timezone.now())
-    messages.success(request, "The link no longer works." if ended else "There is no such link.")
+    messages.success(request, "Link revoked." if ended else "That link does not exist.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
 
@@ -263,7 +263,7 @@ def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
 def shared_advice(token: str) -> Advice:
     found = Share.objects.filter(token=token, expires_at__gt=timezone.now()).select_related("advice__workload").first()
     if found is None or found.advice.result is None:
-        raise Http404("This link is unknown or has expired. Ask who sent it for a new one.")
+        raise Http404("This link is invalid or has expired. Ask the sender for a new one.")
     return found.advice
 
 
@@ -299,13 +299,13 @@ def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 TROUBLE = {
-    400: ("The request could not be read", "Go back and send it again."),
-    403: ("Not allowed", "You may have to sign in, or you do not have the right to do this."),
-    404: ("Nothing here", "The address may be mistyped, or what it named is gone."),
-    411: ("A length is needed", "Send the request again with a Content-Length header."),
+    400: ("Bad request", "Go back and submit it again."),
+    403: ("Not allowed", "Sign in, or ask an administrator for permission."),
+    404: ("Page not found", "Check the address. The page may have been deleted."),
+    411: ("Length required", "Send the request again with a Content-Length header."),
     413: ("Too large", "A workload is at most 1 MB of text. Send less."),
     503: ("Not available right now", "Try again in a moment."),
-    500: ("Something went wrong here", "It was written to the log. Try again in a moment; nothing you sent is lost."),
+    500: ("Something went wrong here", "The error was logged. Try again in a moment; nothing you sent is lost."),
 }
 
 

@@ -28,7 +28,7 @@ MOST_REQUESTS = 100_000  # a closed loop of more is cut: its means do not change
 
 def two_names(schema: dict[str, Any]) -> None:
     """In the description: `replicas` may be written for `workers`, not beside it."""
-    schema["properties"]["replicas"] = schema["properties"]["workers"] | {"description": "The same as workers"}
+    schema["properties"]["replicas"] = schema["properties"]["workers"] | {"description": "Same as workers"}
     schema["not"] = {"required": ["workers", "replicas"]}
 
 
@@ -62,8 +62,8 @@ class Deployment(Section):
     prefill_pool: PoolSpec | None = None
     decode_pool: PoolSpec | None = None
     weights: Annotated[Name, Field(description="A dtype or the slug of a quantization method")]
-    kv: Annotated[Name | None, Field(description="Default: the framework's habit")] = None
-    framework: Annotated[Name | None, Field(description="Default: the first that runs this")] = None
+    kv: Annotated[Name | None, Field(description="Default: the framework's default")] = None
+    framework: Annotated[Name | None, Field(description="Default: the first framework that supports this")] = None
     framework_version: Name | None = None
     isl: Annotated[Tokens, Field(description="Tokens of a request; of speech: positions of one window, 50 a second")]
     osl: Annotated[
@@ -71,7 +71,7 @@ class Deployment(Section):
     ] = 0
     concurrency: Annotated[
         Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | Literal["max"],
-        Field(description="Requests in flight in the whole deployment; max: as many as fit"),
+        Field(description="Concurrent requests across the deployment; max: as many as fit"),
     ] = "max"
     max_batched_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
     client: Annotated[str, Field(pattern=CLIENT, description="steady, burst:10, poisson:RATE or static")] = "steady"
@@ -123,10 +123,10 @@ def parse_deployment(raw: Mapping[str, Any]) -> Deployment:
 def in_words(item: Any, root: type[BaseModel]) -> dict[str, str]:
     at = str(item["loc"][0]) if item["loc"] else ""
     if item["type"] == "spread":
-        return error("length_spread", "is not a range of shares", "0.8:1.0")
+        return error("length_spread", "is not a valid range", "0.8:1.0")
     if item["type"] == "string_pattern_mismatch" and at in ("client", "length_spread"):
         allowed = "steady, burst:10, poisson:RATE or static" if at == "client" else "LOW:HIGH such as 0.8:1.0"
-        return error(at, "is not one of its forms", allowed)
+        return error(at, "is not a valid value", allowed)
     if at == "concurrency":
         return error(at, f"must be a whole number of requests (at most {MOST_REQUESTS}) or max", "64, max")
     return explain(item, root)
@@ -138,7 +138,7 @@ def pool_words(field: str, text: str) -> dict[str, int]:
     for part in filter(None, text.split(";")):
         key, equals, value = part.partition("=")
         if not equals or not value.strip().isdecimal():
-            raise WorkloadError([error(field, f"{part}: give KEY=NUMBER", ", ".join(PoolSpec.model_fields))])
+            raise WorkloadError([error(field, f"{part}: use KEY=NUMBER", ", ".join(PoolSpec.model_fields))])
         found[key.strip()] = int(value)
     return found
 
@@ -152,12 +152,14 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
     model = named("model", model_id, known.models)
     chip = named("accelerator", d.accelerator, known.accelerators)
     if not chip.served:
-        raise refused("accelerator", f"{chip.name} cannot be estimated: {chip.not_served_reason}", "a served one")
+        raise refused(
+            "accelerator", f"{chip.name} cannot be estimated: {chip.not_served_reason}", "a supported accelerator"
+        )
     weights = WEIGHTS.get(d.weights, d.weights)
     quantization = format_of(weights, chip, known.quantizations)
     kv = KV.get(d.kv, d.kv) if d.kv else None
     if kv is not None and kv not in KV_BYTES:
-        raise refused("kv", f"{kv} is not a cache format{near(kv, KV_BYTES)}", ", ".join(KV_BYTES))
+        raise refused("kv", f"{kv} is not a KV cache format{near(kv, KV_BYTES)}", ", ".join(KV_BYTES))
     framework = framework_of(d, chip, model, quantization, known.frameworks)
     low, high = map(float, d.length_spread.split(":"))
     kind, _, figure = d.client.partition(":")
@@ -199,14 +201,14 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
 def check_lengths(d: Deployment, model: Model) -> None:
     """Raises WorkloadError where the kind of model does not have such requests."""
     if model.encoder_only and d.osl > 1:
-        raise refused("osl", "the model makes one vector of a request and generates no tokens", "0 or 1")
+        raise refused("osl", "this model returns one vector per request and generates no tokens", "0 or 1")
     if not model.encoder_only and d.osl < 1:
         raise refused("osl", "must be at least 1", ">= 1")
     if model.source_s and d.isl > model.source_tokens:
-        window = f"a request is one window of {model.source_s:g} s: count longer audio as several requests"
+        window = f"each request is one {model.source_s:g} s window; count longer audio as several requests"
         raise refused("isl", window, f"at most {model.source_tokens:,} (50 a second)")
     if (model.encoder_only or has_decoder_beside(model)) and (d.prefill_pool or d.decode_pool):
-        raise refused("prefill_pool", "two pools are estimated for decoders only", "leave both pools out")
+        raise refused("prefill_pool", "disaggregated serving is supported for decoder-only models", "remove both pools")
 
 
 def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
@@ -241,7 +243,7 @@ def framework_of(
         if ready or able:
             slug = (ready or list(able.values()))[0].slug
             return found_framework(known, slug, d.framework_version)
-        raise refused("framework", f"no serving framework of the catalog runs on {chip.name}")
+        raise refused("framework", f"no serving framework in the catalog runs on {chip.name}")
     wanted = d.framework.casefold()
     slug = next((f.slug for f in known if wanted in f.aliases), wanted)
     named("framework", slug, {f.slug: f for f in known})
@@ -272,7 +274,7 @@ def pools_of(d: Deployment, model: Model) -> tuple[dict[str, Any], list[str]]:
         raise refused(
             "count",
             f"{d.count} is not tp {d.tp} x pp {d.pp} x attention_dp {d.attention_dp} x dp {replicas}",
-            f"leave count out, or {each * replicas}",
+            f"remove count, or use {each * replicas}",
         )
     pool = checked_pool("", PoolSpec(
         workers=replicas, tp=d.tp, pp=d.pp, ep=d.ep, attention_dp=d.attention_dp, moe_tp=d.moe_tp
@@ -283,15 +285,15 @@ def pools_of(d: Deployment, model: Model) -> tuple[dict[str, Any], list[str]]:
 def disaggregated(d: Deployment, model: Model) -> dict[str, Any]:
     if d.prefill_pool is None or d.decode_pool is None:
         absent = "prefill_pool" if d.prefill_pool is None else "decode_pool"
-        raise refused(absent, "is required beside the other pool", "tp=8;workers=1")
+        raise refused(absent, "is required when the other pool is set", "tp=8;workers=1")
     if extra := [
         name for name in ("tp", "pp", "ep", "dp", "attention_dp", "moe_tp") if getattr(d, name) not in (1, None)
     ]:
-        raise refused(extra[0], "belongs inside prefill_pool and decode_pool when there are two pools")
+        raise refused(extra[0], "must be set inside prefill_pool and decode_pool")
     pools = {name: checked_pool(f"{name}.", getattr(d, name), model) for name in ("prefill_pool", "decode_pool")}
     total = sum(p.chips for p in pools.values())
     if d.count is not None and d.count != total:
-        raise refused("count", f"{d.count}, but the pools have {total} accelerators", f"leave count out, or {total}")
+        raise refused("count", f"{d.count}, but the pools have {total} accelerators", f"remove count, or use {total}")
     return pools
 
 
@@ -314,7 +316,7 @@ def checked_pool(at: str, p: PoolSpec, model: Model) -> Pool:
         raise refused(
             f"{at}{'moe_tp' if p.moe_tp else 'ep'}",
             f"moe_tp x ep must be tp x attention_dp = {spread}",
-            f"leave moe_tp out and give an ep out of {divisors(spread)}",
+            f"remove moe_tp and set ep to one of {divisors(spread)}",
         )
     return Pool(
         tp=p.tp, pp=p.pp, ep=p.ep, dp=p.attention_dp, moe_tp=moe_tp, replicas=p.workers, max_batch=p.batch
@@ -328,11 +330,11 @@ def divisors(number: int) -> str:
 def check_client(case: Case) -> None:
     kind, users = case.client.kind, case.concurrency or 0
     if case.mode == "disagg" and kind not in ("steady", "burst"):
-        raise refused("client", "two pools are estimated for closed loops only", "steady or burst:10")
+        raise refused("client", "disaggregated serving supports closed-loop clients only", "steady or burst:10")
     if kind == "poisson" and not case.client.rate_per_s:
         raise refused("client", "the rate must be above 0", "poisson:4")
     if users * case.client.requests_per_user > 10 * MOST_REQUESTS:
-        raise refused("client", "more requests than are simulated", f"at most {10 * MOST_REQUESTS:,} in all")
+        raise refused("client", "too many requests to simulate", f"at most {10 * MOST_REQUESTS:,} in all")
 
 
 def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, quantization: Quantization) -> list[str]:

@@ -12,13 +12,13 @@ BOUNDS = {
     "greater_than": ("gt", "must be greater than {}", "> {}"),
     "greater_than_equal": ("ge", "must be at least {}", ">= {}"),
     "less_than_equal": ("le", "must be at most {}", "<= {}"),
-    "literal_error": ("expected", "is not one of the choices", "{}"),
-    "string_pattern_mismatch": ("pattern", "contains characters that are not accepted", "printable text"),
+    "literal_error": ("expected", "is not a valid choice", "{}"),
+    "string_pattern_mismatch": ("pattern", "contains invalid characters", "printable text"),
     "string_too_long": ("max_length", "is too long", "at most {} characters"),
     "string_too_short": ("min_length", "is empty", "at least {} character"),
     "too_long": ("max_length", "has too many entries", "at most {}"),
     "too_short": ("min_length", "has too few entries", "at least {}"),
-    "one_of": ("expected", "needs exactly one of its forms", "{}"),
+    "one_of": ("expected", "must use exactly one form", "{}"),
 }
 SAID = ("day",)  # kinds of error that come with their own words
 TYPES = {
@@ -45,7 +45,7 @@ def explained(
 ) -> list[dict[str, str]]:
     """Every pydantic error; `one` (by default `explain`) describes those that are reported, the rest is brief."""
     found = trouble.errors(include_url=False)
-    brief = [error(dotted(place(item)), "is not accepted") for item in found[MOST_ERRORS:]]
+    brief = [error(dotted(place(item)), "is not valid") for item in found[MOST_ERRORS:]]
     return [(one or explain)(item, root) for item in found[:MOST_ERRORS]] + brief
 
 
@@ -107,7 +107,7 @@ def unknown(
     """
     names = list(names)
     there = set(filter(None, known())) if names else set()
-    empty = "nothing: the catalog is empty, run load_catalog"
+    empty = "none: the catalog is empty; run load_catalog"
     absent = [name for name in names if name not in there]
     full = max(MOST_ERRORS - before, 0)
     return [

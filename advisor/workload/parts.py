@@ -13,13 +13,15 @@ def parts_into(full: dict[str, Any], parse: Callable[[dict[str, Any]], dict[str,
     """Replaces each workload of a portfolio by its validated form; what is wrong with them."""
     found: Errors = []
     if full["workloads"] is not None and full["kind"] != "portfolio":
-        return [error("workloads", f"does not belong to kind {full['kind']}", "kind: portfolio")]
+        return [error("workloads", f"cannot be used with kind {full['kind']}", "kind: portfolio")]
     dated = {"prices_as_of": full["prices_as_of"]} if full["prices_as_of"] else {}
     for i, part in enumerate(full["workloads"] or []):
         if not isinstance(part, Mapping):
             continue
         if part.get("kind") == "portfolio":
-            found.append(error(f"workloads[{i}].kind", "a portfolio holds no portfolios", ", ".join(SHAREABLE)))
+            found.append(
+                error(f"workloads[{i}].kind", "a portfolio cannot contain another portfolio", ", ".join(SHAREABLE))
+            )
             continue
         try:
             full["workloads"][i] = parse({**part, **dated})
@@ -38,10 +40,10 @@ def check_parts(spec: Mapping[str, Any], files: bool, check: Callable[[Mapping[s
     found: Errors = []
     for i, part in enumerate(spec["workloads"]):
         if not isinstance(part, Mapping):
-            found.append(error(f"workloads[{i}]", "paths are not read here", "the workload itself"))
+            found.append(error(f"workloads[{i}]", "file paths are not accepted here", "the workload itself"))
             continue
         if part["kind"] not in SHAREABLE:
-            said = f"{part['kind']} is not modelled yet: leave it out, the others can share without it"
+            said = f"{part['kind']} is not supported yet; remove it, and the others can still share"
             found.append(error(f"workloads[{i}].kind", said, ", ".join(SHAREABLE)))
             continue
         try:

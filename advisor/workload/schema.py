@@ -277,7 +277,7 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         raise WorkloadError(needed + cross_checks(spec))
     full = fill(spec)
     extra = [
-        error(key, f"does not belong to kind {spec.kind}", f"kind: {key}")
+        error(key, f"cannot be used with kind {spec.kind}", f"kind: {key}")
         for key in ("batch", "training", "finetuning")
         if key != spec.kind and full[key] is not None
     ]
@@ -317,7 +317,7 @@ def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def unavailable(kind: str) -> dict[str, str]:
     """The file's format has kinds that this version cannot answer."""
-    said = f"{kind} is not yet available: ask for the model as it is served, training is not modelled"
+    said = f"{kind} is not available yet; use kind serving, batch or embedding"
     return error("kind", said, ", ".join(RUNNABLE_KINDS))
 
 
@@ -341,11 +341,13 @@ def unlike_batch(batch: Batch, traffic: Traffic | None) -> list[dict[str, str]]:
     found = []
     if batch.every_hours is not None and batch.every_hours < batch.deadline_hours:
         allowed = f">= {batch.deadline_hours:g}, the deadline"
-        found.append(error("batch.every_hours", "the next one would start before this one must be done", allowed))
+        found.append(error("batch.every_hours", "the next batch would start before this one's deadline", allowed))
     if traffic and traffic.users:
-        found.append(error("traffic.users", "does not belong to kind batch", "batch.requests and batch.deadline_hours"))
+        found.append(
+            error("traffic.users", "cannot be used with kind batch", "batch.requests and batch.deadline_hours")
+        )
     if traffic and traffic.requests_per_s and traffic.requests_per_s.model_dump() != batch_rate(batch):
-        found.append(error("traffic.requests_per_s", "contradicts batch.requests", "leave it out"))
+        found.append(error("traffic.requests_per_s", "contradicts batch.requests", "remove it"))
     return found
 
 
@@ -354,9 +356,9 @@ def unlike_adapters(spec: Spec) -> list[dict[str, str]]:
     if a is None:
         return []
     if spec.kind not in ("serving", "batch"):
-        return [error("adapters", f"are not modelled for kind {spec.kind}", "kind: serving or batch")]
+        return [error("adapters", f"are not supported for kind {spec.kind}", "kind: serving or batch")]
     if a.active and a.count and a.active > a.count:
-        return [error("adapters.active", f"more than there are ({a.count})", f"1 .. {a.count}")]
+        return [error("adapters.active", f"exceeds adapters.count ({a.count})", f"1 .. {a.count}")]
     return []
 
 
@@ -369,18 +371,18 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
         found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
     if traffic and spec.kind == "embedding" and traffic.output_tokens and not one_vector(traffic.output_tokens):
-        found.append(error("traffic.output_tokens", "an embedding generates no tokens", "leave it out"))
+        found.append(error("traffic.output_tokens", "embeddings generate no output tokens", "remove it"))
     for key, value in (spec.tco.model_extra or {}).items():
         low, high = RANGES.get(key, (0.0, 1.0 if key.endswith("-fraction") else 1e15))
         if not low <= value <= high:
-            found.append(error(f"tco.{key}", f"{value:g} cannot be", f"{low:g} .. {high:g}"))
+            found.append(error(f"tco.{key}", f"{value:g} is out of range", f"{low:g} .. {high:g}"))
     for key in CHOICES:
         choice: Choice | CacheChoice = getattr(spec.constraints, key)
         if both := sorted(set(choice.allow) & set(choice.deny)):
-            found.append(error(f"constraints.{key}", f"{both[0]} is both allowed and denied", "one of the two"))
+            found.append(error(f"constraints.{key}", f"{both[0]} is both allowed and denied", "only one of the two"))
     found += unlike_adapters(spec)
     if spec.weights and not sum(spec.weights.values()):
-        found.append(error("weights", "are all 0", "at least one above 0"))
+        found.append(error("weights", "are all zero", "at least one above 0"))
     return found
 
 

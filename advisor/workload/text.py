@@ -50,10 +50,12 @@ class Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise WorkloadError([error("", "YAML aliases are not accepted", "plain values")])
+            raise WorkloadError([error("", "YAML aliases are not allowed", "plain values")])
         self.depth, self.nodes = self.depth + 1, self.nodes + 1
         if self.depth > MAX_DEPTH or self.nodes > MAX_NODES:
-            raise WorkloadError([error("", "too deep or too many values", f"depth {MAX_DEPTH}, {MAX_NODES} values")])
+            raise WorkloadError(
+                [error("", "nested too deeply or too many values", f"depth {MAX_DEPTH}, {MAX_NODES} values")]
+            )
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -63,10 +65,10 @@ class Loader(yaml.SafeLoader):
         seen = set[str]()
         for position, key in enumerate(keys):
             if not isinstance(key, str):
-                raise WorkloadError([error(str(key), "keys are words", "a text key")])
+                raise WorkloadError([error(str(key), "keys must be text", "a text key")])
             if key in seen:
                 line = node.value[position][0].start_mark.line + 1
-                raise WorkloadError([error(key, f"given twice (line {line})", "each key once")])
+                raise WorkloadError([error(key, f"is set twice (line {line})", "each key once")])
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -94,7 +96,7 @@ Loader.add_constructor("tag:yaml.org,2002:int", whole)
 def load(text: str | bytes) -> dict[str, Any]:
     """YAML (or JSON) text as a raw mapping, not yet validated. Raises WorkloadError."""
     if len(text) > MAX_TEXT_BYTES:
-        raise WorkloadError([error("", f"{len(text)} bytes of text", f"at most {MAX_TEXT_BYTES} bytes")])
+        raise WorkloadError([error("", f"is {len(text)} bytes long", f"at most {MAX_TEXT_BYTES} bytes")])
     try:
         data = yaml.load(text.decode() if isinstance(text, bytes) else text, Loader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as trouble:
@@ -106,7 +108,7 @@ def load(text: str | bytes) -> dict[str, Any]:
             raise
         raise WorkloadError([error("", "not readable as UTF-8 YAML text", "YAML or JSON")]) from None
     if not isinstance(data, dict):
-        raise WorkloadError([error("", "a workload is a mapping of keys to values", "a mapping")])
+        raise WorkloadError([error("", "a workload must be a mapping of keys to values", "a mapping")])
     return data
 
 
@@ -148,7 +150,7 @@ def unstorable(value: Any, field: str = "", depth: int = 0) -> Iterator[dict[str
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
-                yield error(field, "keys are words", "a text key")
+                yield error(field, "keys must be text", "a text key")
             else:
                 yield from unstorable(key, field, depth)
                 yield from unstorable(item, f"{field}.{key}".lstrip("."), depth + 1)
@@ -186,9 +188,9 @@ def past_day(value: str) -> str:
         if value != day.isoformat():  # strptime takes 2026-1-5
             raise ValueError
     except ValueError:
-        raise ValueError("is not a day", "a day such as 2026-10-21") from None
+        raise ValueError("is not a date", "a date such as 2026-10-21") from None
     if day > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):
-        raise ValueError("lies ahead: its prices are not known", "a day up to today")
+        raise ValueError("is in the future, so its prices are not known", "a date up to today")
     return day.isoformat()
 
 

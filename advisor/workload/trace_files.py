@@ -43,7 +43,7 @@ def lengths(path: Path, column: str, field: str) -> dict[str, float]:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
             if column not in (reader.fieldnames or ()):
-                raise WorkloadError([error(field, f"{path.name} has no column {column}", "a CSV with a head line")])
+                raise WorkloadError([error(field, f"{path.name} has no column {column}", "a CSV with a header line")])
             values = [tokens(row[column], reader.line_num, field) for row in islice(reader, MOST_ROWS)]
     except (OSError, UnicodeDecodeError, csv.Error) as trouble:
         raise WorkloadError([error(field, f"cannot be read: {trouble}", "a CSV file")]) from None

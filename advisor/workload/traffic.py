@@ -87,7 +87,7 @@ class Lengths(Section):
     def consistent(self) -> Self:
         if (self.mean is None) == (self.trace is None):
             raise PydanticCustomError(
-                "one_of", "give either a mean (with an optional p95) or a trace", {"expected": "mean or trace"}
+                "one_of", "set either a mean (with an optional p95) or a trace", {"expected": "mean or trace"}
             )
         if self.mean is not None and self.p95 is not None and self.p95 < self.mean:
             raise PydanticCustomError(
@@ -96,7 +96,7 @@ class Lengths(Section):
         if self.mean is not None and self.p95 is not None and self.p95 > MOST_P95_OF_MEAN * self.mean:
             raise PydanticCustomError(
                 "beyond_log_normal",
-                "p95 {p95} is more than {most} times the mean {mean}, which no log-normal is: give a trace instead",
+                "p95 {p95} is more than {most} times the mean {mean}, too high for a log-normal; use a trace",
                 {"p95": self.p95, "mean": self.mean, "most": f"{MOST_P95_OF_MEAN:.2f}", "at": "p95"},
             )
         return self
@@ -168,7 +168,7 @@ class Traffic(Section):
         if self.prefix_cache_hit_rate + (self.host_cache_hit_rate or 0.0) > 1.0:
             raise PydanticCustomError(
                 "hit_rates",
-                "prefix_cache_hit_rate {chip} and host_cache_hit_rate {host} are shares of one prompt: 1 at most",
+                "prefix_cache_hit_rate {chip} and host_cache_hit_rate {host} must add up to at most 1",
                 {"chip": self.prefix_cache_hit_rate, "host": self.host_cache_hit_rate},
             )
         return self
@@ -217,14 +217,14 @@ def contradictions(traffic: Mapping[str, Any], kind: str) -> list[dict[str, str]
         recorded = filled({**traffic, **dict.fromkeys((*COLUMNS[1:], "requests_per_s"))})
         for key in (*COLUMNS[1:], *(() if kind == "batch" else ("requests_per_s",))):
             if traffic[key] != recorded[key] and not (kind == "embedding" and key == "output_tokens"):
-                found.append(error(f"traffic.{key}", "contradicts traffic.trace", "leave it out"))
+                found.append(error(f"traffic.{key}", "contradicts traffic.trace", "remove it"))
     if rate and users and traffic["trace"]:
-        found.append(error("traffic.users", "contradicts traffic.trace", "one of the two"))
+        found.append(error("traffic.users", "contradicts traffic.trace", "only one of the two"))
     elif rate and users and not math.isclose(rate["peak"], users["active"] / users["think_s"], rel_tol=1e-9):
-        found.append(error("traffic.users", "contradicts traffic.requests_per_s", "one of the two"))
+        found.append(error("traffic.users", "contradicts traffic.requests_per_s", "only one of the two"))
     elif rate and kind != "batch" and rate["peak"] < rate["mean"] * busiest * (1 - 1e-9):
         said = f"is below {rate['mean'] * busiest:.6g}, the mean of the busiest hour of the load curve"
-        found.append(error("traffic.requests_per_s.peak", said, f">= {rate['mean'] * busiest:.6g}, or leave it out"))
+        found.append(error("traffic.requests_per_s.peak", said, f">= {rate['mean'] * busiest:.6g}, or remove it"))
     return found
 
 
@@ -241,7 +241,7 @@ def requests_of(text: str) -> list[tuple[float, int, int]]:
     try:
         return read_requests(text)
     except csv.Error as trouble:
-        raise WorkloadError([error(FIELD, f"is not CSV: {trouble}", "a head line " + ",".join(COLUMNS))]) from None
+        raise WorkloadError([error(FIELD, f"is not CSV: {trouble}", "a header line " + ",".join(COLUMNS))]) from None
 
 
 def read_requests(text: str) -> list[tuple[float, int, int]]:
@@ -249,18 +249,18 @@ def read_requests(text: str) -> list[tuple[float, int, int]]:
     lines = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
     missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]
     if missing:
-        raise WorkloadError([error(FIELD, f"has no column {missing[0]}", "a head line " + ",".join(COLUMNS))])
+        raise WorkloadError([error(FIELD, f"has no column {missing[0]}", "a header line " + ",".join(COLUMNS))])
     found = []
     for row in lines:
         arrival_s = cell(row["arrival_s"], lines.line_num, "a time in seconds", 0, 1e10)
         sizes = [round(cell(row[name], lines.line_num, "a number of tokens", 1, 1e7)) for name in COLUMNS[1:]]
         found.append((arrival_s, sizes[0], sizes[1]))
         if len(found) > MOST_REQUESTS:
-            allowed = f"at most {MOST_REQUESTS:,}: its busiest hours"
+            allowed = f"at most {MOST_REQUESTS:,}; send only the busiest hours"
             raise WorkloadError([error(FIELD, f"has more than {MOST_REQUESTS:,} requests", allowed)])
     found.sort()
     if len(found) < 2 or found[-1][0] <= found[0][0]:
-        raise WorkloadError([error(FIELD, "spans no time", "requests that arrive at two moments at least")])
+        raise WorkloadError([error(FIELD, "has only one arrival time", "requests at two or more arrival times")])
     return [(arrival_s - found[0][0], given, made) for arrival_s, given, made in found]
 
 

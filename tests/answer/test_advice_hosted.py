@@ -156,9 +156,9 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     found = answered(ANY)
     advice = sample_advice.advice(found)
     page = client.get(f"/advice/{advice.pk}").content.decode()
-    assert "Buying it by the token" in page and "450" in page and "as published and not estimated" in page
+    assert "Hosted API (pay per token)" in page and "450" in page and "Published provider prices" in page
     assert "buying it by the token" in report.table(found) and "somehost llama" in report.table(found)
     assert "## Buying it by the token" in report.markdown(found) and "cerebras-wse-3" in report.markdown(found)
     alone = sample_advice.advice(answered("constraints.acquisition=[api]"))
     page = client.get(f"/advice/{alone.pk}").content.decode()
-    assert "Buying it by the token" in page and "Nothing is feasible" not in page
+    assert "Hosted API (pay per token)" in page and "No feasible deployment" not in page

@@ -107,7 +107,7 @@ def test_an_advice_of_last_month_comes_again_at_its_prices(client: Client) -> No
         state="done", snapshot=then, result=first, created_at=ago(30), finished_at=ago(30)
     )
     page = client.get(f"/advice/{advice.pk}").content.decode()
-    assert "Ask again at the prices of then" in page
+    assert "Re-run with the original prices" in page
     where = client.post(f"/advice/{advice.pk}/rescore", {"prices": "then"})["Location"]
     again = Advice.objects.get(pk=where.rsplit("/", 1)[1])
     assert again.workload.spec["prices_as_of"] == day(30) and again.supersedes_id == advice.pk

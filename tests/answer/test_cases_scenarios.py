@@ -50,7 +50,7 @@ def test_formats_follow_the_hardware() -> None:
 
 def test_training_scenarios_are_not_answered_and_that_is_said() -> None:
     training = {"tokens": 1e9, "sequence_length": 4096, "global_batch_tokens": 1e6}
-    with pytest.raises(WorkloadError, match="not yet available"):
+    with pytest.raises(WorkloadError, match="not available yet"):
         check_catalog(parse({"kind": "training", "model": "meta-llama/Llama-3.1-8B", "training": training}))
 
 

@@ -135,7 +135,7 @@ class TestAnswers:
         assert grown["steps"][-1]["replicas"] == grown["replicas_at_end"]
         assert flat["recommendations"][0]["week"] is None
         page = client.get(f"/advice/{sample_advice.advice(result_of(week)).pk}/options/1").content.decode()
-        assert "The hours of the week" in page and "Autoscaled" in page and "Additions by month" in page
+        assert "Replicas by hour of the week" in page and "Autoscaled" in page and "Additions by month" in page
         assert "autoscaled between" in report.table(week)
 
     def test_a_bought_host_is_fixed(self) -> None:
@@ -156,7 +156,7 @@ class TestAnswers:
         (said,) = there["owned"]
         assert said["keep"]["rank"] == 1 and said["resale_usd"] > 0 and "kept" in said["said"]
         page = client.get(f"/advice/{sample_advice.advice(result_of(there)).pk}").content.decode()
-        assert "What you have already" in page
+        assert "Accelerators you own" in page
 
     def test_more_is_bought_beside_what_is_there(self) -> None:
         own = {**BIG, "acquisition": ["own"]}

@@ -45,7 +45,7 @@ def test_generated_tokens_are_refused() -> None:
     with pytest.raises(WorkloadError) as caught:
         parse(asked(output_tokens=200))
     (found,) = caught.value.errors
-    assert (found["field"], found["message"]) == ("traffic.output_tokens", "an embedding generates no tokens")
+    assert (found["field"], found["message"]) == ("traffic.output_tokens", "embeddings generate no output tokens")
 
 
 @pytest.mark.usefixtures("shipped")

@@ -170,8 +170,8 @@ def test_the_table_has_the_headline_the_memory_and_the_steps(run: Run) -> None:
 @pytest.mark.parametrize(
     ("change", "flag", "words"),
     [
-        (["--count", "3", "--tp", "2"], "--count", "leave count out"),
-        (["--count", "4", "--tp", "2", "--dp", "1"], "--count", "leave count out"),
+        (["--count", "3", "--tp", "2"], "--count", "remove count"),
+        (["--count", "4", "--tp", "2", "--dp", "1"], "--count", "remove count"),
         (["--tp", "3"], "--tp", "32 attention heads"),
         (["--ep", "2"], "--ep", "no experts"),
         (["--prefill-pool", "tp=2"], "--decode-pool", "required"),

@@ -178,7 +178,7 @@ def rows(text: str) -> list[dict[str, str]]:
 def test_the_papers_of_a_purchase(bought: dict[str, Any]) -> None:
     memo = documents.memo_text(bought, 1)
     for said in (
-        "Considered and not chosen",
+        "Alternatives considered",
         "Before signing",
         "net present value",
         "load test one replica",
@@ -219,11 +219,11 @@ def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any])
     page = client.get(f"/advice/{advice.pk}/options/1").content.decode()
     for said in (
         "chart waterfall",
-        "From the chip to the token",
-        "Other ways to pay",
-        "Cash by month",
+        "Cost breakdown",
+        "Payment options",
+        "Cash flow by month",
         "own against rent",
-        "W reading prompts",
+        "W during prefill",
     ):
         assert said in page, said
     assert "cash-flow.csv" in client.get(f"/advice/{advice.pk}").content.decode()

@@ -153,7 +153,7 @@ def test_parsing_twice_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("part", "field", "says"),
     [
-        ("chat.yaml", "workloads[0]", "paths are not read here"),
+        ("chat.yaml", "workloads[0]", "file paths are not accepted here"),
         (
             {
                 "kind": "training",
@@ -161,7 +161,7 @@ def test_parsing_twice_changes_nothing() -> None:
                 "training": {"tokens": 1e9, "sequence_length": 4096, "global_batch_tokens": 1e6},
             },
             "workloads[0].kind",
-            "not modelled yet",
+            "not supported yet",
         ),
         ({**ASKED["workloads"][0], "model": "no-such"}, "workloads[0].model", "not in the catalog"),
     ],
@@ -190,7 +190,7 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     )
     assert [item["field"] for item in found["not_used"]] == ["slo"]
     text = client.get(f"/advice/{pk}").content.decode()
-    for words in ("Each alone", "One shared fleet", "Who runs where and when", "Mon-Fri", "chat, nightly on one fleet"):
+    for words in ("Each workload alone", "One shared fleet", "Schedule", "Mon-Fri", "chat, nightly on one fleet"):
         assert words in text, words
     assert "chat, nightly on one fleet" in client.get("/advice").content.decode()
     assert "nightly on" in client.get(f"/advice/{pk}/advice.md").content.decode()

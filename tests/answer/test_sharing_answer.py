@@ -105,7 +105,7 @@ def test_small_models_are_packed_and_the_page_shows_which_is_where(client: Clien
     advice.state, advice.result = "done", found
     advice.save()
     text = client.get(f"/advice/{advice.pk}").content.decode()
-    assert "On the same cards" in text and "--gpu-memory-utilization" in text and "In hardware instances" in text
+    assert "Sharing GPUs" in text and "--gpu-memory-utilization" in text and "In hardware instances" in text
     assert "processes, card 1: one" in report.table(found)
 
 

@@ -120,7 +120,7 @@ def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, cli
         len([n for n in ElementTree.fromstring(shown["lesson_svg"]).iter() if "phase" in (n.get("class") or "")]) == 2
     )
     page = client.get(f"/advice/{advice({**result(), **on_a100}).pk}/options/1").content.decode()
-    assert "From naive to this plan" in page and "Pitfalls of this plan" in page and "Format of the cache" in page
+    assert "Optimization plan" in page and "Pitfalls" in page and "KV cache format" in page
 
 
 def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: Client) -> None:
@@ -137,7 +137,7 @@ def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: 
     assert any("acceptance is a published figure" in warning for warning in other["warnings"])
     assert "### Another way, simulated" in report.markdown(answer)
     page = client.get(f"/advice/{advice({**result(), **answer}).pk}/options/1").content.decode()
-    assert "Run another way, simulated" in page
+    assert "Simulated variants" in page
     adopted = answered("meta-llama/Llama-3.3-70B-Instruct", "h200-sxm", 2, variants="adopt", **chat)
     assert adopted["recommendations"][0]["speculative"]["method"] == "eagle"
 

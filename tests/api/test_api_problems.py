@@ -86,7 +86,7 @@ def test_kinds_that_do_not_exist_yet_are_refused_at_kind(client: Client) -> None
     assert problem(post(client, body), 422)["errors"] == [
         {
             "field": "kind",
-            "message": "finetuning is not yet available: ask for the model as it is served, training is not modelled",
+            "message": "finetuning is not available yet; use kind serving, batch or embedding",
             "allowed": "serving, embedding, batch, portfolio",
         }
     ]

@@ -40,7 +40,7 @@ def test_the_scorecard_is_reached_narrowed_and_sorted(open_page: Open, look: str
     page.get_by_role("link", name="Accuracy").click()
     page.get_by_role("heading", name="Targets").wait_for()
     page.get_by_role("combobox", name="Chip", exact=True).select_option("b200")
-    page.get_by_role("button", name="Narrow").click()
+    page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**accelerator=b200**")
     assert page.get_by_role("status").inner_text() == "1 of 3 rows"
     page.get_by_role("link", name="Median error").first.click()

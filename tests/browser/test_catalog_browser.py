@@ -32,11 +32,11 @@ def chips(transactional_db: None) -> None:
 def test_chips_are_found_chosen_and_compared(open_page: Open, look: str) -> None:
     page = open_page("/catalog/accelerators", **LOOKS[look])
     page.get_by_label("Search").fill("acme")
-    page.get_by_role("button", name="Narrow").click()
+    page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**search=acme**")
     page.get_by_label("Compare Beta").check()
     page.get_by_label("Compare Gamma").check()
-    page.get_by_role("button", name="Compare the chosen").click()
+    page.get_by_role("button", name="Compare selected").click()
     page.wait_for_url("**/compare?a=**")
     heads = page.locator("table.comparison thead th").all_inner_texts()
     assert sorted(heads) == ["Beta", "Gamma"]
@@ -53,7 +53,7 @@ def test_columns_and_sort_are_in_the_address(open_page: Open) -> None:
     page.wait_for_url("**sort=memory_gb_per_s**")
     page.locator("summary", has_text="Columns").click()
     page.get_by_label("Family").check()
-    page.get_by_role("button", name="Narrow").click()
+    page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**columns=family**")
     assert "sort=memory_gb_per_s" in page.url
     assert "Family" in page.locator("thead").inner_text()

@@ -19,7 +19,7 @@ def test_a_result_is_uploaded_marked_and_read_on_a_phone(open_page: Callable[...
     file = {"name": "run.json", "mimeType": "application/json", "buffer": written(vllm(tpot=30))}
     page.set_input_files("#load-result", file)
     page.get_by_role("button", name="Compare").click()
-    page.get_by_text("The result was recorded.").wait_for()
+    page.get_by_text("Load test added.").wait_for()
     assert page.get_by_text("outside", exact=True).count() == 2
     page.get_by_role("button", name="Use as calibration", exact=True).click()
     page.get_by_role("button", name="Do not use as calibration").wait_for()

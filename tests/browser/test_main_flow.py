@@ -42,7 +42,7 @@ def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     page.get_by_role("link", name="4 x MI300X").first.click()
     assert "serve.sh" in page.content()
     page.go_back()
-    page.get_by_role("button", name="Make a link").click()
+    page.get_by_role("button", name="Create link").click()
     page.locator('.share-row a[href^="/s/"]').click()
     assert page.get_by_text("4 x H200 SXM in FP8").is_visible()
     assert page.locator("form").count() == 0
@@ -65,11 +65,11 @@ def test_only_what_the_kind_of_workload_needs_is_asked(open_page: Open) -> None:
 def test_a_field_that_is_wrong_shows_whatever_the_kind(open_page: Open) -> None:
     page = open_page("/?preset=support-chat", java_script_enabled=False)
     page.get_by_label("What it does").select_option("batch")
-    page.get_by_label("Of a batch: requests").fill("many")
+    page.get_by_label("Batch: requests").fill("many")
     page.get_by_label("What it does").select_option("serving")
     with page.expect_navigation():
         page.get_by_role("button", name="Find accelerators").click()
-    assert page.get_by_label("Of a batch: requests").is_visible()
+    assert page.get_by_label("Batch: requests").is_visible()
 
 
 def test_a_mistake_is_kept_and_can_be_mended(open_page: Open) -> None:
@@ -87,7 +87,7 @@ def test_a_waiting_advice_can_be_cancelled(open_page: Open) -> None:
     page = open_page("/")
     ask(page)
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("heading", name="Cancelled").wait_for()
+    page.get_by_role("heading", name="Canceled").wait_for()
 
 
 def paths() -> list[str]:
@@ -145,7 +145,7 @@ def test_the_keyboard_reaches_content_form_and_chart(open_page: Open) -> None:
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.closest('svg')?.getAttribute('aria-label') || ''"))
-    assert any(label.startswith("Price against speed") for label in reached)
+    assert any(label.startswith("Price vs. speed") for label in reached)
 
 
 def test_every_input_has_a_label(open_page: Open) -> None:

@@ -17,9 +17,9 @@ LOOKS = {"desktop": {}, "phone": {"viewport": {"width": 320, "height": 640}}, "d
 def test_the_way_from_the_chip_to_the_token_is_seen(open_page: Open, look: str) -> None:
     advice = sample_advice.advice(sample_money.result())
     page = open_page(f"/advice/{advice.pk}/options/1", **LOOKS[look])
-    page.get_by_role("heading", name="From the chip to the token").wait_for()
+    page.get_by_role("heading", name="Cost breakdown").wait_for()
     assert page.locator("svg.waterfall rect").count() == 3
-    page.get_by_text("Cash by month").first.click()
+    page.get_by_text("Cash flow by month").first.click()
     assert page.get_by_role("rowheader", name="36", exact=True).is_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 

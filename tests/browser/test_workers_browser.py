@@ -52,15 +52,15 @@ def test_a_suite_is_queued_on_chosen_workers_and_taken_back(open_page: Open, thr
     assert page.get_by_role("row", name=re.compile("gpu-a")).first.get_by_text("online").is_visible()
     page.get_by_role("checkbox", name="gpu-b").check()
     page.get_by_label("Suite").select_option("custom")
-    page.get_by_text("Only some kinds", exact=True).click()
+    page.get_by_text("Select measurement kinds", exact=True).click()
     page.get_by_label("gemm", exact=True).check()
-    page.get_by_role("button", name="Queue the suite").click()
-    page.get_by_text("1 job waits").wait_for()
+    page.get_by_role("button", name="Start measurement").click()
+    page.get_by_text("1 job queued").wait_for()
     job = Job.objects.get(state="queued")
     assert (job.wanted_agent.name, job.spec["kinds"]) == ("gpu-b", ["gemm"])
     assert fits(page, look)
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_text("The job was cancelled.").wait_for()
+    page.get_by_text("Job canceled.").wait_for()
     assert not Job.objects.filter(state="queued").exists()
 
 
@@ -95,7 +95,9 @@ def test_drift_and_two_drivers_side_by_side(open_page: Open, three: list[Result]
     assert page.get_by_role("row", name=re.compile("device driver")).get_by_text("999.9").is_visible()
     kind = page.locator("table", has=page.get_by_text("Ratios by kind")).get_by_role("row", name=re.compile("^gemm"))
     assert "0.800" in kind.inner_text()
-    moved = page.locator("table", has=page.get_by_text("Entries that moved most")).locator("tbody tr").all()
+    moved = (
+        page.locator("table", has=page.get_by_text("Entries with the largest differences")).locator("tbody tr").all()
+    )
     assert {row.locator("th").inner_text() for row in moved} == {"gemm"}  # what did not move comes after
     assert fits(page, look)
 
@@ -109,9 +111,9 @@ def test_two_machines_are_compared(open_page: Open, three: list[Result]) -> None
 
 def test_a_machine_is_enrolled_with_two_lines_that_can_be_copied(open_page: Open) -> None:
     page = open_page("/workers")
-    page.get_by_role("link", name="Enrol").first.click()
+    page.get_by_role("link", name="Enroll").first.click()
     page.get_by_label("Labels").fill("site=lab")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create token").click()
     lines = page.get_by_label("Two lines for the machine").locator("code").inner_text().splitlines()
     assert lines[0].startswith("curl -fsSO http") and "sha256sum -c && python3 agent.pyz run" in lines[1]
     token = re.search(r"aet_[\w-]+", lines[1])

@@ -111,7 +111,7 @@ def test_the_import_page_does_not_read_or_reveal_local_files(
         assert answer.status_code == 422
         text = answer.content.decode()
         assert "s3cret" not in text
-        said.append("Give owner/name" in text if enabled else hub.DISABLED in text)
+        said.append("Enter owner/name" in text if enabled else hub.DISABLED in text)
     assert said == [True] * 3  # the same answer whether or not the file exists
 
 
@@ -155,21 +155,21 @@ def test_no_file_that_a_question_names_is_opened(
         answer = client.post("/", {"yaml": text})
     else:
         answer = client.generic("POST", "/api/v1/advice", text, f"application/{how}")
-    assert answer.status_code == 422 and "paths are not read here" in answer.content.decode()
+    assert answer.status_code == 422 and "file paths are not accepted here" in answer.content.decode()
     assert str(there) not in opened
 
 
 def test_an_estimate_does_not_open_the_file_that_it_names(client: Client) -> None:
     fixed = {"model": {"config": "/etc/passwd"}, "accelerator": "h100-sxm", "weights": "fp8", "isl": 1, "osl": 1}
     answer = client.post("/api/v1/estimate", fixed, content_type="application/json")
-    assert answer.status_code == 422 and "paths are not read here" in answer.content.decode()
+    assert answer.status_code == 422 and "file paths are not accepted here" in answer.content.decode()
 
 
 def test_the_engine_does_not_open_a_path_that_reached_a_stored_question() -> None:
     from advisor.inputs.from_catalog import model_row
     from advisor.workload.text import WorkloadError
 
-    with pytest.raises(WorkloadError, match="paths are not read here"):
+    with pytest.raises(WorkloadError, match="file paths are not accepted here"):
         model_row({"config": "/etc/passwd"})
 
 

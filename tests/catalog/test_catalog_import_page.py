@@ -60,7 +60,7 @@ def test_an_upload_is_read_and_kept(client):
 
 def test_a_model_that_is_there_is_not_overwritten(client):
     send(client, 302, config=json.dumps(QWEN), name="acme/Our-7B", keep="1")
-    assert "in the catalog already" in send(client, 422, config=json.dumps(QWEN), name="acme/our 7B", keep="1")
+    assert "already in the catalog" in send(client, 422, config=json.dumps(QWEN), name="acme/our 7B", keep="1")
 
 
 def test_where_people_log_in_only_staff_keep(client, settings, django_user_model):

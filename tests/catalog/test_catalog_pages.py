@@ -169,7 +169,7 @@ def test_chips_are_compared_side_by_side(client, catalog):
     text = page(client, "/catalog/compare?a=large&a=small&a=none")
     assert text.index("Large One</a>") < text.index("Small One</a>")
     assert "<strong>4,000<" in text and "Not in the catalog: none" in text
-    assert "Choose up to 4" in page(client, "/catalog/compare")
+    assert "Select up to 4" in page(client, "/catalog/compare")
 
 
 def test_four_are_compared_at_most(client, catalog):
@@ -178,7 +178,7 @@ def test_four_are_compared_at_most(client, catalog):
         chip.pk, chip.slug = None, f"small-{number}"
         chip.save()
     text = page(client, "/catalog/compare?" + "&".join(f"a=small-{number}" for number in range(5)))
-    assert text.count('<th scope="col"><a') == 4 and "1 more left out" in text
+    assert text.count('<th scope="col"><a') == 4 and "1 more not shown" in text
 
 
 def test_a_unit_shows_what_it_needs(client, catalog):

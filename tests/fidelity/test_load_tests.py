@@ -149,7 +149,7 @@ def test_the_page_takes_a_result_and_shows_it_as_evidence(option: Option, client
     assert "Every option is in the list of vllm 0.24.0" in before
     file = SimpleUploadedFile("<b>r.json", written(vllm(tpot=25)))
     said = client.post(f"{address(option)}/load-tests", {"result": file}, follow=True).content.decode()
-    assert "The result was recorded." in said and "<strong>outside</strong>" in said and "inside" in said
+    assert "Load test added." in said and "<strong>outside</strong>" in said and "inside" in said
     assert "<b>r.json" not in said and "Use as calibration" in said
 
 

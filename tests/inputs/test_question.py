@@ -60,7 +60,7 @@ def test_the_answer_and_its_page_say_what_was_not_used(client: Client) -> None:
     assert [item["field"] for item in result["not_used"]] == ["probe", "tco.cluster-utilisation-fraction"]
     advice = sample_advice.advice(result=result)
     page = client.get(f"/advice/{advice.pk}").content.decode()
-    assert "Asked for, but not used" in page and "<code>probe</code>" in page
+    assert "Requested but not used" in page and "<code>probe</code>" in page
 
 
 @pytest.mark.parametrize("change", ["tco.pue=1.9", "tco.operator-usd-per-year=900000", "tco.horizon_months=12"])

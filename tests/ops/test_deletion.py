@@ -149,15 +149,15 @@ def test_an_imported_model_goes_with_its_history_and_its_answers_stay(client: Cl
     for name in ("memo.md", "bill-of-materials.csv"):
         assert client.get(f"/advice/{advice.pk}/documents/{name}").status_code == 200
     again = client.post(f"/advice/{advice.pk}/rescore", {"prices": "then"}, follow=True)
-    assert "It cannot be asked again as it is" in again.content.decode()
+    assert "This request cannot be re-run as it is" in again.content.decode()
 
 
 def test_a_model_that_comes_with_assay_is_refused_with_the_reason(client: Client) -> None:
     slug = imported_model("BAAI/bge-m3").slug
     refused = client.delete(f"/api/v1/models/{slug}")
-    assert refused.status_code == 409 and "load_catalog would bring it back" in refused.json()["detail"]
+    assert refused.status_code == 409 and "load_catalog would restore it" in refused.json()["detail"]
     said = client.post(f"/catalog/models/{slug}/delete", follow=True).content.decode()
-    assert "load_catalog would bring it back" in said and ServedModel.objects.filter(slug=slug).exists()
+    assert "load_catalog would restore it" in said and ServedModel.objects.filter(slug=slug).exists()
 
 
 def test_a_deleted_token_is_unknown(client: Client) -> None:
@@ -271,10 +271,10 @@ def test_the_page_says_what_goes_with_it(client: Client, woken: list[str]) -> No
     load_test(advice)
     advise.rescore(advice)
     said = client.get(f"/advice/{advice.pk}/delete").content.decode()
-    for part in ("4 options", "1 link", "1 load test", "1 newer answer to this question will stay"):
+    for part in ("4 options", "1 link", "1 load test", "1 newer answer to this request will be kept"):
         assert part in said
     running = sample_advice.advice(state="running")
-    assert "deleting it stops that" in client.get(f"/advice/{running.pk}/delete").content.decode()
+    assert "deleting it stops the run" in client.get(f"/advice/{running.pk}/delete").content.decode()
 
 
 # --- command line -----------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def test_the_page_shows_before_and_after_and_undoes_with_one_click(h200: Acceler
     page = client.get(path).content.decode()
     assert "memory_fraction" in page and "0.8" in page and "Undo: restore" in page
     answer = client.post(f"{path}/undo", follow=True)
-    assert answer.status_code == 200 and "former figures are in force" in answer.content.decode() and memory() == 0.8
+    assert answer.status_code == 200 and "previous figures are restored" in answer.content.decode() and memory() == 0.8
     assert "Undone on" in client.get(path).content.decode()
     assert "undone already" in client.post(f"{path}/undo", follow=True).content.decode()
     excluded = client.get(f"/workers/results/{Result.objects.get().pk}").content.decode()

@@ -107,8 +107,8 @@ def test_a_wrong_choice_queues_nothing_and_says_so(client: Client) -> None:
     FakeAgent()
     response = client.post("/workers/queue", {"suite": "custom"})
     assert response.status_code == 422 and not Job.objects.exists()
-    assert "Choose at least one machine" in response.content.decode()
-    assert "Choose at least one kind" in response.content.decode()
+    assert "Select at least one machine" in response.content.decode()
+    assert "Select at least one kind" in response.content.decode()
 
 
 def test_enrolling_shows_the_token_once_with_two_lines(client: Client, h200: Accelerator) -> None:
@@ -158,7 +158,7 @@ def test_reading_the_workers_needs_no_login_where_the_installation_is_open(clien
     FakeAgent()
     User.objects.create_user("ada", password="lovelace")
     found = text(client, "/workers")
-    assert "gpu-1" in found and "Enrol a machine" not in found and "Queue the suite" not in found
+    assert "gpu-1" in found and "Enroll a machine" not in found and "Start measurement" not in found
 
 
 def test_a_result_from_a_file_has_its_page(client: Client, h200: Accelerator, tmp_path: Any) -> None:
@@ -166,7 +166,7 @@ def test_a_result_from_a_file_has_its_page(client: Client, h200: Accelerator, tm
     file.write_bytes(samples.body(samples.document()))
     call_command("import_probe", str(file))
     found = text(client, f"/workers/results/{Result.objects.get().pk}")
-    assert "from a file" in found and "a person decides" in found
+    assert "uploaded file" in found and "a person decides" in found
 
 
 def test_a_hostile_name_is_text(client: Client, h200: Accelerator) -> None:

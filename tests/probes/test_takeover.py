@@ -111,7 +111,7 @@ def test_the_machines_page_shows_who_asks_and_staff_alone_approve(victim: FakeAg
     stranger(token=token)
     claim = Enrolment.objects.get(claims=victim.pk)
     for path in ("/workers", f"/workers/{victim.pk}"):
-        assert "asks to be" in client.get(path).content.decode()
+        assert "is trying to register as" in client.get(path).content.decode()
     User.objects.create_user("ada", password="lovelace")
     path = f"/workers/{victim.pk}/approve/{claim.pk}"
     assert client.post(path)["Location"].startswith("/login") and stranger(token=token).status_code == 409

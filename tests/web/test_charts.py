@@ -32,7 +32,7 @@ def test_each_point_is_drawn_by_what_it_is() -> None:
 def test_what_a_log_axis_cannot_show_is_left_out_and_counted(bad: Any) -> None:
     svg = pareto([point(10, 2), point(bad, 2), point(10, bad)])
     assert len(marks(svg, "dominated")) == 1
-    assert "2 cannot be drawn" in svg
+    assert "2 cannot be shown" in svg
     assert pareto([point(bad, bad)]) == "" == pareto([])
 
 

@@ -30,13 +30,13 @@ def test_a_done_advice_shows_every_part(client: Client) -> None:
         "measured on this chip",
         '<svg class="chart pareto"',
         "SLO 40 ms",
-        "Memory of one chip",
+        "Memory per chip",
         "best TPOT p95 61 ms &gt; 40 ms at TP8",
         "passes with tpot_ms_p95 &gt;= 62",
         "https://example.org/pue",
         "price 120 d old",
         "vllm serve meta-llama",
-        "1 deployment cannot be drawn",
+        "1 deployment cannot be shown",
         "Near misses",
         "passes with ttft_ms_p95 &gt;= 1090",
         "MI300X wins once it is 12% dearer",
@@ -59,7 +59,7 @@ def test_a_sorted_table_says_so_and_puts_the_unknown_last(client: Client) -> Non
 def test_nothing_feasible_says_the_nearest_miss(client: Client) -> None:
     advice = sample_advice.advice(sample_advice.infeasible())
     text = text_of(client, f"/advice/{advice.pk}")
-    assert "Nothing is feasible" in text and "<strong>l40s</strong>" in text
+    assert "No feasible deployment" in text and "<strong>l40s</strong>" in text
     assert "<details open>" in text
 
 
@@ -98,7 +98,7 @@ def test_cancel_and_ask_again(client: Client) -> None:
     advice = sample_advice.advice(state="queued")
     assert client.get(f"/advice/{advice.pk}/cancel").status_code == 405
     assert client.post(f"/advice/{advice.pk}/cancel")["Location"] == f"/advice/{advice.pk}"
-    assert "Cancelled" in text_of(client, f"/advice/{advice.pk}")
+    assert "Canceled" in text_of(client, f"/advice/{advice.pk}")
     again = client.post(f"/advice/{advice.pk}/rescore")["Location"]
     assert Advice.objects.get(pk=again.split("/")[-1]).supersedes_id == advice.pk
 
@@ -137,7 +137,7 @@ def test_what_the_catalog_no_longer_has_cannot_be_asked_again(client: Client) ->
     advice.workload.spec["constraints"]["providers"]["allow"] = ["gone-cloud"]
     advice.workload.save()
     said = client.post(f"/advice/{advice.pk}/rescore", {"prices": "then"}, follow=True).content.decode()
-    assert "cannot be asked again" in said and "gone-cloud is not in the catalog" in said
+    assert "cannot be re-run" in said and "gone-cloud is not in the catalog" in said
     assert not advice.successors.exists()
 
 
@@ -145,11 +145,11 @@ def test_nothing_is_asked_again_while_too_many_wait(client: Client, settings: An
     settings.ADVICE_MAX_QUEUED = 0
     advice = sample_advice.advice()
     said = client.post(f"/advice/{advice.pk}/rescore", follow=True).content.decode()
-    assert "Too many questions are waiting" in said and not advice.successors.exists()
+    assert "Too many requests are waiting" in said and not advice.successors.exists()
 
 
 def test_the_list_shows_state_and_first_choice(client: Client) -> None:
-    assert "Nothing was asked yet" in text_of(client, "/advice")
+    assert "No requests yet" in text_of(client, "/advice")
     sample_advice.advice()
     sample_advice.advice(state="failed", error="x")
     text = text_of(client, "/advice")

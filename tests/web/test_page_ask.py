@@ -59,7 +59,7 @@ def test_nothing_to_start_from_is_not_found(client: Client, query: str) -> None:
 def test_a_full_queue_asks_to_come_back(client: Client, settings: object) -> None:
     settings.ADVICE_MAX_QUEUED = 0  # type: ignore[attr-defined]
     page = client.post("/", FILLED)
-    assert "Too many questions are waiting" in page.content.decode() and not Advice.objects.exists()
+    assert "Too many requests are waiting" in page.content.decode() and not Advice.objects.exists()
 
 
 def test_the_form_needs_its_token() -> None:

@@ -75,7 +75,7 @@ def test_page_files_and_rest_are_narrowed_by_one_address(client, card, query, ke
 
 
 def test_what_nothing_fits_says_so(client, card):
-    assert "No scored row fits" in text_of(client, "/fidelity?accelerator=b200&metric=ttft_ms_mean")
+    assert "No rows match" in text_of(client, "/fidelity?accelerator=b200&metric=ttft_ms_mean")
 
 
 def test_an_unknown_value_is_told_beside_its_field_and_refused_over_rest(client, card):
@@ -105,7 +105,7 @@ def test_a_target_needs_the_unseen_error_within_its_limit_too(client, card):
 def test_an_option_shows_the_measured_rows_nearest_to_it(client, card):
     advice = sample_advice.advice()
     text = text_of(client, f"/advice/{advice.pk}/options/1")
-    assert "Nearest measured rows" in text and "Nothing measured is near this" in text
+    assert "Nearest measurements" in text and "No similar measurement exists" in text
     assert 'href="/fidelity?id=' in text
 
 
@@ -114,7 +114,7 @@ def test_an_option_of_a_model_whose_layers_are_unknown_is_still_shown(client, ca
 
     name = "meta-llama/Llama-3.3-70B-Instruct"
     ServedModel.objects.create(slug="m", hf_id=name, family="f", native_dtype="bf16", shape={}, as_of="2026-01-01")
-    assert "Nearest measured rows" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1")
+    assert "Nearest measurements" in text_of(client, f"/advice/{sample_advice.advice().pk}/options/1")
 
 
 def test_an_option_says_when_there_is_no_scorecard(client):

@@ -47,7 +47,8 @@ def test_the_page_names_a_cheaper_endpoint_once(client: Client) -> None:
     answer["hosted"] = [{**offer, "usd_per_month": 1.0}]
     advice = sample_advice.advice(answer)
     assert (
-        "Bought by the token the same traffic is cheaper: $1.00" in client.get(f"/advice/{advice.pk}").content.decode()
+        "A hosted API (pay per token) is cheaper for this traffic: $1.00"
+        in client.get(f"/advice/{advice.pk}").content.decode()
     )
     answer["verdict"] += " By the token it is $1 a month at someone."
     assert cheaper_by_token(answer) is None
@@ -61,7 +62,7 @@ def test_users_who_wait_are_not_told_as_requests(client: Client) -> None:
     advice.workload.spec["traffic"] |= {"users": {"active": 20.0, "think_s": 30.0}}
     advice.workload.save()
     head = client.get(f"/advice/{advice.pk}").content.decode().split("</header>")[1]
-    assert "20 users at once who think for 30 s" in head and "requests/s" not in head
+    assert "20 concurrent users with 30 s think time" in head and "requests/s" not in head
 
 
 @pytest.mark.django_db

@@ -17,7 +17,7 @@ QUESTIONS = [
     {"kind": "finetuning", "model": "meta-llama/Llama-3.1-8B", "finetuning": {**TOKENS, "method": "lora"}},
     {"kind": "training", "model": "meta-llama/Llama-3.1-8B"},
 ]
-SAYS = "is not yet available: ask for the model as it is served, training is not modelled"
+SAYS = "is not available yet; use kind serving, batch or embedding"
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -86,18 +86,18 @@ def test_unknown_chips_that_are_owned_are_named() -> None:
 def test_other_kinds_are_not_yet_available() -> None:
     training = {"tokens": 2.0e12, "sequence_length": 8192, "global_batch_tokens": 4.0e6, "deadline_days": 60}
     kept = {key: GOOD[key] for key in GOOD if key not in ("traffic", "slo")}
-    with pytest.raises(WorkloadError, match="training is not yet available") as caught:
+    with pytest.raises(WorkloadError, match="training is not available yet") as caught:
         check_catalog(parse({**kept, "kind": "training", "training": training}))
     assert caught.value.errors[0] == {
         "field": "kind",
-        "message": "training is not yet available: ask for the model as it is served, training is not modelled",
+        "message": "training is not available yet; use kind serving, batch or embedding",
         "allowed": "serving, embedding, batch, portfolio",
     }
 
 
 def test_paths_are_read_by_the_command_line_alone() -> None:
     asked = {**GOOD, "model": {"config": "/etc/passwd"}}
-    with pytest.raises(WorkloadError, match="paths are not read here"):
+    with pytest.raises(WorkloadError, match="file paths are not accepted here"):
         check_catalog(parse(asked))
     check_catalog(parse(asked), files=True)
     traced = {**GOOD, "traffic": {**GOOD["traffic"], "input_tokens": {"trace": "../secret.csv"}}}

@@ -31,7 +31,7 @@ def with_traffic(**traffic: Any) -> dict[str, Any]:
         ({**GOOD, "objective": "costs"}, "objective", "did you mean cost", "latency"),
         (with_traffic(input_tokens=-4), "traffic.input_tokens.mean", "at least 1", ">= 1"),
         (with_traffic(input_tokens={"mean": 9, "p95": 2}), "traffic.input_tokens.p95", "below the mean", ">= 9"),
-        (with_traffic(input_tokens={"mean": 10, "p95": 40}), "traffic.input_tokens.p95", "give a trace", "<= 38.7"),
+        (with_traffic(input_tokens={"mean": 10, "p95": 40}), "traffic.input_tokens.p95", "use a trace", "<= 38.7"),
         (with_traffic(requests_per_s={"mean": 9, "peak": 2}), "traffic.requests_per_s.peak", "below", ">= 9"),
         (with_traffic(input_tokens="500"), "traffic.input_tokens", "must be a number", "{mean, p95}"),
         (with_traffic(input_tokens=True), "traffic.input_tokens", "must be a number", ""),
@@ -45,12 +45,17 @@ def with_traffic(**traffic: Any) -> dict[str, Any]:
         ({**GOOD, "slo": {"tpot_ms_p95": 0}}, "slo.tpot_ms_p95", "greater than 0", "> 0"),
         ({**GOOD, "team": {"cuad": 3}}, "team.cuad", "did you mean cuda", "rocm"),
         ({**GOOD, "owned": {"a100": 1.5}}, "owned.a100", "whole number", "whole"),
-        ({**GOOD, "weights": {"cost": 0}}, "weights", "all 0", "above 0"),
+        ({**GOOD, "weights": {"cost": 0}}, "weights", "all zero", "above 0"),
         ({**GOOD, "constraints": {"acquisition": []}}, "constraints.acquisition", "too few", "at least 1"),
         ({**GOOD, "name": "a\x00b"}, "name", "cannot be stored", "Unicode"),
         ({**GOOD, "name": "\ud800"}, "name", "cannot be stored", "Unicode"),
         ({"kind": "training", "model": "m"}, "training", "required for kind training", ""),
-        ({**GOOD, "training": None, "batch": {"requests": 1, "deadline_hours": 1}}, "batch", "belong", "kind: batch"),
+        (
+            {**GOOD, "training": None, "batch": {"requests": 1, "deadline_hours": 1}},
+            "batch",
+            "cannot be used",
+            "kind: batch",
+        ),
         ({}, "traffic", "required", ""),
     ],
 )
@@ -64,7 +69,7 @@ def test_the_error_names_the_field_and_what_is_allowed(data: Any, field: str, sa
 def test_a_kind_that_is_not_answered_yet_says_so_before_it_asks_for_more() -> None:
     for kind in ("training", "finetuning"):
         errors = refused({"kind": kind, "model": "m"})
-        assert next(iter(errors)) == "kind" and "not yet available" in errors["kind"]["message"]
+        assert next(iter(errors)) == "kind" and "not available yet" in errors["kind"]["message"]
         assert errors["kind"]["allowed"].startswith("serving")
 
 

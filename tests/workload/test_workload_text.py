@@ -9,8 +9,8 @@ from advisor.workload.text import WorkloadError, load
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: 1\na: 2", "given twice (line 2)"),
-        ('{"a": {"b": 1, "b": 2}}', "given twice"),
+        ("a: 1\na: 2", "set twice (line 2)"),
+        ('{"a": {"b": 1, "b": 2}}', "set twice"),
         ("x: &a 1\ny: *a", "aliases"),
         ("[1, 2]", "mapping"),
         ("", "mapping"),
@@ -19,9 +19,9 @@ from advisor.workload.text import WorkloadError, load
         ("x: [" + "1, " * 30_000 + "1]", "too many"),
         ("x: " + "a" * 1_000_001, "bytes"),
         (b"\xff\xfe\xfd", "UTF-8"),
-        ("? [1, 2]\n: 3", "keys are words"),
+        ("? [1, 2]\n: 3", "keys must be text"),
         ("!!python/object/apply:os.system [echo]", "tag"),
-        ("1: 2", "keys are words"),
+        ("1: 2", "keys must be text"),
     ],
 )
 def test_unsafe_or_malformed_text_is_refused(text: str | bytes, says: str) -> None:
