@@ -114,7 +114,8 @@ def with_winners(
         score = final_score(workload, s, scale)  # NaN: its carbon is unknown
         return math.inf if math.isnan(score) else score, s.usd_per_hour, s.row_index
 
-    best, extra = dict(found), []
+    extra: list[Scored] = []
+    best = dict(found)
     if "cheapest" in found:
         best["cheapest"] = min([found["cheapest"], *ranked], key=lambda s: s.usd_per_hour)
     for winner in best.values():
