@@ -32,7 +32,7 @@ from advisor.deletion import delete_expired
 from advisor.models import Advice, Duty, Option, Workload
 from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError
-from catalog.models import Organisation
+from catalog.models import DEFAULT_ORGANISATION, Organisation
 
 log = structlog.get_logger("assay.advise")
 State = Advice.State
@@ -51,12 +51,16 @@ class LostLease(Exception):
 
 
 def default_organisation() -> Organisation:
-    return Organisation.objects.get_or_create(slug="default", defaults={"name": "Default"})[0]
+    """The one that `manage.py migrate` creates; reading it writes nothing."""
+    try:
+        return Organisation.objects.get(slug=DEFAULT_ORGANISATION)
+    except Organisation.DoesNotExist as error:
+        raise Organisation.DoesNotExist("there is no default organization: run manage.py migrate") from error
 
 
-def visible() -> QuerySet[Advice]:
-    """The advices that a visitor may see; snapshots are read only where they are used."""
-    rows = Advice.objects.filter(organisation=default_organisation())
+def visible(organisation: Organisation | None = None) -> QuerySet[Advice]:
+    """The advices of an organization (default: the default one); snapshots are read only where they are used."""
+    rows = Advice.objects.filter(organisation=organisation or default_organisation())
     return rows.select_related("workload").defer("snapshot")
 
 

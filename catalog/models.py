@@ -5,6 +5,8 @@ from django.db import models
 from django.utils import timezone
 from simple_history.models import HistoricalRecords
 
+DEFAULT_ORGANISATION = "default"
+
 
 class Organisation(models.Model):
     slug = models.SlugField(unique=True)

@@ -257,9 +257,9 @@ def revoke(agent: Agent) -> bool:
     return bool(Agent.objects.filter(pk=agent.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 
-def visible() -> QuerySet[Agent]:
-    """The agents that a visitor may see."""
-    return Agent.objects.filter(organisation=default_organisation())
+def visible(organisation: Organisation | None = None) -> QuerySet[Agent]:
+    """The agents of an organization (default: the default one)."""
+    return Agent.objects.filter(organisation=organisation or default_organisation())
 
 
 def status(agent: Agent, now: datetime | None = None) -> str:

@@ -18,6 +18,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from advisor.advise import default_organisation
+from catalog.models import Organisation
 from probes.agent import signing
 from probes.agent import spec as specs
 from probes.models import Agent, Job, Lease
@@ -37,8 +38,10 @@ class NoSuchJob(Exception):
     """No job, or no attempt of it by this agent."""
 
 
-def visible() -> QuerySet[Job]:
-    return Job.objects.filter(organisation=default_organisation()).select_related("agent", "wanted_agent")
+def visible(organisation: Organisation | None = None) -> QuerySet[Job]:
+    """The jobs of an organization (default: the default one)."""
+    rows = Job.objects.filter(organisation=organisation or default_organisation())
+    return rows.select_related("agent", "wanted_agent")
 
 
 def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, **values: Any) -> Job:

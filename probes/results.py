@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from advisor.advise import default_organisation
 from advisor.celery import app
-from catalog.models import Accelerator
+from catalog.models import Accelerator, Organisation
 from probes import agents, devices, intake, jobs, plausibility
 from probes.agent import signing
 from probes.agent import spec as specs
@@ -46,8 +46,9 @@ class WrongSignature(ValueError):
     """The result is not signed by this machine for this lease; the text says what to do."""
 
 
-def visible() -> QuerySet[Result]:
-    rows = Result.objects.filter(organisation=default_organisation()).defer("document")
+def visible(organisation: Organisation | None = None) -> QuerySet[Result]:
+    """The results of an organization (default: the default one)."""
+    rows = Result.objects.filter(organisation=organisation or default_organisation()).defer("document")
     return rows.select_related("agent", "accelerator", "job")
 
 

@@ -157,10 +157,11 @@ def owned(spec: Json, taken: Json, catalog: Catalog, answer: Answer) -> list[Jso
     """Of each accelerator that is there: keep it, sell it, or add to it, over the horizon in today's money."""
     a = catalog.site_assumptions or catalog.assumptions
     months, rate = int(spec["tco"]["horizon_months"]), float(spec["tco"]["discount_rate"])
+    ranked = [(k, s) for k, s in enumerate(answer.shown, 1) if any(s is r for r in answer.ranked)]
     found = []
     for slug, count in spec["owned"].items():
-        with_it = next(((k, s) for k, s in enumerate(answer.ranked, 1) if _uses(s, slug)), None)
-        without = next(((k, s) for k, s in enumerate(answer.ranked, 1) if not _uses(s, slug)), None)
+        with_it = next(((k, s) for k, s in ranked if _uses(s, slug)), None)
+        without = next(((k, s) for k, s in ranked if not _uses(s, slug)), None)
         new = new_usd_per_accelerator(catalog.offers, slug)
         resale = new * a.residual_fraction * count if new else None
         keep, sell = (_way(way, months, rate) for way in (with_it, without))

@@ -84,6 +84,8 @@ def read(path: str | Path) -> list[Row]:
             return _rows(csv.DictReader(lines), path)
     except UnicodeDecodeError as error:
         raise MeasurementsError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise MeasurementsError(f"{path} cannot be read: {error.strerror}; check its permissions") from error
 
 
 def _rows(reader: "csv.DictReader[str]", path: Path) -> list[Row]:

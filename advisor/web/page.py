@@ -66,7 +66,7 @@ def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: st
         "papers": base.removesuffix("options/") + "documents/",
         "options": ordered(viewed(options, result.get("views") or {}), sort, sorts),
         "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
-        "beyond_ranking": beyond_ranking(options),
+        "has_view_winners": has_view_winners(options),
         "cheaper_by_token": cheaper_by_token(result),
         "mix_parts": [
             {**part, "input_tokens": joined(part["input_tokens"])} for part in dig(result, "mix.parts") or []
@@ -119,15 +119,10 @@ def viewed(options: Sequence[Mapping[str, Any]], views: Mapping[str, Any]) -> li
     return [{**option, "wins": [view for view in VIEWS if views.get(view) == option["rank"]]} for option in options]
 
 
-def beyond_ranking(options: Sequence[Mapping[str, Any]]) -> int | None:
-    """The first rank that is there for a view alone: behind the ten, or of an accelerator that stands above already."""
-    seen: set[object] = set()
-    for option in options:
-        name = option.get("accelerator_name") or option.get("accelerator")
-        if name in seen or option["rank"] > SHOWN:
-            return int(option["rank"])
-        seen.add(name)
-    return None
+def has_view_winners(options: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether options are there for a view alone: beyond the ten, or of an accelerator that is there already."""
+    names = [option.get("accelerator_name") or option.get("accelerator") for option in options]
+    return len(names) > SHOWN or len(set(names)) < len(names)
 
 
 def cheaper_by_token(result: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -72,6 +72,15 @@ def test_weights_change_the_ranking():
     assert ranks(cheap) != ranks(quick)
 
 
+def test_winners_of_views_stand_where_their_cost_puts_them():
+    result = answer(objective="cost")
+    shown = result["recommendations"]
+    assert [r["rank"] for r in shown] == list(range(1, len(shown) + 1))
+    assert len({r["accelerator"] for r in shown}) < len(shown), "no view has a winner of its own: nothing is shown here"
+    assert [r["usd_per_month"] for r in shown] == sorted(r["usd_per_month"] for r in shown)
+    assert {r["rank"] for r in shown} >= set(result["views"].values())
+
+
 def test_every_view_names_a_simulated_option_and_none_shown_is_better():
     result = answer(objective="cost")
     by_rank = {r["rank"]: r for r in result["recommendations"]}

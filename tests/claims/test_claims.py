@@ -101,5 +101,5 @@ def test_a_claim_without_a_check_is_an_error() -> None:
 
 def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "judged", lambda checks: [])
-    with pytest.raises(CommandError, match="cannot write"):
+    with pytest.raises(CommandError, match="cannot be written"):
         call_command("claims", "--write-docs", str(tmp_path / "no" / "claims.md"))

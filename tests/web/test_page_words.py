@@ -11,7 +11,7 @@ from advisor.answer.sentences import quoted, whence
 from advisor.report.documents import rent_of_one
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.web import charts
-from advisor.web.page import beyond_ranking, cards, cheaper_by_token, rejected_counts
+from advisor.web.page import cards, cheaper_by_token, has_view_winners, rejected_counts
 from advisor.web.tuning_charts import waterfall
 from tests import sample_advice
 
@@ -21,12 +21,12 @@ def options(*names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("names", "first"),
-    [(["A", "B", "A"], 3), (["A", "A cut into 2", "B"], None), ([chr(65 + i) for i in range(12)], 11)],
+    ("names", "told"),
+    [(["A", "B", "A"], True), (["A", "A cut into 2", "B"], False), ([chr(65 + i) for i in range(12)], True)],
     ids=["one again", "the same chip cut", "behind the ten"],
 )
-def test_the_ranking_ends_where_winners_of_other_views_begin(names: list[str], first: int | None) -> None:
-    assert beyond_ranking(options(*names)) == first
+def test_the_ranking_says_when_it_holds_winners_of_other_views(names: list[str], told: bool) -> None:
+    assert has_view_winners(options(*names)) is told
 
 
 def test_the_first_choice_has_a_card_whatever_the_objective() -> None:

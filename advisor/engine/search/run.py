@@ -92,16 +92,12 @@ class Answer:
     built: Lanes | None
     scale: Scale
     table: Table | None = None  # every candidate that fits, for what is asked beyond a single choice
-    winners: tuple[Scored, ...] = ()  # what wins a view and is not ranked
-    variants: Mapping[int, tuple[Scored, ...]] = field(default_factory=dict)  # by place in `ranked`, from 0
+    shown: tuple[Scored, ...] = ()  # the ranked, and what wins a view without being ranked, best first
+    variants: Mapping[int, tuple[Scored, ...]] = field(default_factory=dict)  # by place in `shown`, from 0
     views: Mapping[str, int] = field(default_factory=dict)  # place in `shown` of the best from each point of view
     frameworks_left: tuple[Rejection, ...] = ()  # a framework's or format's slug in the place of the accelerator's
     formats_left: tuple[Rejection, ...] = ()
     bound_usd_per_month: float | None = None  # beyond it nothing is ranked, though the planner named no budget
-
-    @property
-    def shown(self) -> tuple[Scored, ...]:
-        return self.ranked + self.winners
 
 
 REASONS = (
@@ -154,13 +150,14 @@ def search(
         ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
         ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
         others = {}
-    shown, views = with_winners(ranked, found)
+    shown, views = with_winners(workload, ranked, found, scale)
+    place = {id(s): k for k, s in enumerate(shown)}
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     left = [r for r in left if r.accelerator not in ranked_slugs]
     tell("saying why not the others", 0.95)
     return Answer(
         ranked=tuple(ranked),
-        winners=tuple(shown[len(ranked) :]),
+        shown=tuple(shown),
         near_misses=tuple(near),
         rejections=tuple(sorted(rejections + left, key=nearness)),
         points=tuple(_points(workload, table, shown, left)),
@@ -170,7 +167,7 @@ def search(
         built=table.built,
         scale=scale,
         table=table,
-        variants={k: v for k, v in others.items() if v},
+        variants={place[id(ranked[k])]: v for k, v in others.items() if v},
         views=views,
         frameworks_left=() if choice_alone else tuple(frameworks(workload, trials, scale, chips, shown)),
         formats_left=() if choice_alone else tuple(formats(workload, trials, scale, chips, shown)),

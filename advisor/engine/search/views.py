@@ -102,16 +102,27 @@ def bettered(workload: Workload, ranked: Sequence[Scored], found: Mapping[str, S
     return sorted((min([s, *(o for o in found.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score)
 
 
-def with_winners(ranked: Sequence[Scored], found: Mapping[str, Scored]) -> tuple[list[Scored], dict[str, int]]:
-    """The ranked with the winners that are not among them behind, and where each view's winner then is."""
-    shown, places = list(ranked), {}
-    for view, best in found.items():
-        if view == "cheapest":
-            best = min([best, *ranked], key=lambda s: s.usd_per_hour)
-        place = next((k for k, s in enumerate(shown) if same(s, best)), len(shown))
-        shown += [best] if place == len(shown) else []
-        places[view] = place
-    return shown, places
+def with_winners(
+    workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale
+) -> tuple[list[Scored], dict[str, int]]:
+    """The ranked and the winners that are not among them in the objective's order, and the place of each view's winner.
+
+    The first choice stays first: only the others are sorted.
+    """
+
+    def order(s: Scored) -> tuple[float, float, int]:
+        score = final_score(workload, s, scale)  # NaN: its carbon is unknown
+        return math.inf if math.isnan(score) else score, s.usd_per_hour, s.row_index
+
+    extra: list[Scored] = []
+    best = dict(found)
+    if "cheapest" in found:
+        best["cheapest"] = min([found["cheapest"], *ranked], key=lambda s: s.usd_per_hour)
+    for winner in best.values():
+        if not any(same(s, winner) for s in [*ranked, *extra]):
+            extra.append(winner)
+    shown = [*ranked[:1], *sorted([*ranked[1:], *extra], key=order)]
+    return shown, {view: next(k for k, s in enumerate(shown) if same(s, winner)) for view, winner in best.items()}
 
 
 def same(a: Scored, b: Scored) -> bool:

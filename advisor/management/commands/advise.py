@@ -14,10 +14,11 @@ from advisor.advise import default_organisation
 from advisor.answer import feasible
 from advisor.inputs import of_earlier_version
 from advisor.workload import MAX_TEXT_BYTES, MOST_ERRORS, more_errors, with_traces
+from catalog.management.errors import BAD_INPUT
 from catalog.models import CatalogLoad
 
 MOST_SNAPSHOT_BYTES = 64 * 2**20
-OK, BAD_INPUT, NOTHING_FEASIBLE = 0, 2, 3
+OK, NOTHING_FEASIBLE = 0, 3
 
 
 class Command(BaseCommand):

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from advisor.management.commands.advise import question, require_catalog
 from advisor.management.commands.bench_search import one_core
+from catalog.management.errors import BadInput, at_least_one, writing
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "fixtures" / "workloads"
@@ -52,19 +53,16 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_catalog()
-        if options["runs"] < 1:
-            raise CommandError("--runs: give a whole number from 1")
+        at_least_one("--runs", options["runs"])
         files = [FOLDER / f"{name}.yaml" for name in options["workloads"]] or sorted(FOLDER.glob("*.yaml"))
         if unknown := [f.stem for f in files if not f.exists()]:
-            raise CommandError(f"no such shipped workload: {', '.join(unknown)}")
+            raise BadInput(f"no such shipped workload: {', '.join(unknown)}; fixtures/workloads holds those there are")
         with one_core():
             rows = [measure(file, options["runs"]) for file in files]
         if options["write_docs"]:
             machine = f"one of {os.cpu_count()} processors ({platform.machine()})"
-            try:
+            with writing(options["write_docs"]):
                 options["write_docs"].write_text(page(rows, f"{date.today():%Y-%m-%d}, {machine}", options["runs"]))
-            except OSError as error:
-                raise CommandError(f"cannot write {options['write_docs']}: {error}") from error
         self.stdout.write(json.dumps(rows, indent=1) if options["format"] == "json" else table(rows))
 
 

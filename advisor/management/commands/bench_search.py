@@ -13,6 +13,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from advisor.management.commands.advise import require_catalog
+from catalog.management.errors import BadInput
+from catalog.models import Accelerator
 
 FILE = Path(__file__).resolve().parents[3] / "fixtures" / "workloads" / "support-chat.yaml"
 SHARES = (4, 2, 1)  # a quarter, half and all of the lanes
@@ -32,6 +34,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_catalog()
+        known = Accelerator.objects.filter(slug__in=options["accelerators"]).values_list("slug", flat=True)
+        if unknown := set(options["accelerators"]) - set(known):
+            raise BadInput(f"--accelerators: not in the catalog: {', '.join(sorted(unknown))}; give its slugs")
         workload, catalog = question(options["accelerators"])
         with one_core():
             result = measure(workload, catalog)

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand
 from advisor.engine.scheduler import simulate
 from advisor.engine.spec import Lengths
 from advisor.engine.step import Client, Scheduler, StepTimes
+from catalog.management.errors import at_least_one
 
 RUNNING_REQUESTS = 256
 WORKLOADS = {"1024/1024": (1024, 1024), "4000/500": (4000, 500), "256/2048": (256, 2048)}
@@ -87,6 +88,8 @@ class Command(BaseCommand):
         parser.add_argument("--requests", type=int, default=20_000, help="measured requests per run")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        at_least_one("--repeats", options["repeats"])
+        at_least_one("--requests", options["requests"])
         begun_s = time.perf_counter()
         measure(16, 16, 16)
         compiled_s, measured = time.perf_counter() - begun_s, {}

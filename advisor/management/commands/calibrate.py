@@ -22,7 +22,9 @@ from advisor.fidelity import (
     read,
     scoring,
 )
+from catalog.management.errors import BadInput, at_least_one, writing
 
+SHARED_IDS = "two files have rows with the same id; give each file once"
 Table = dict[str, dict[str, float]]
 
 
@@ -37,12 +39,15 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.inputs import catalog_resources
 
+        at_least_one("--rounds", options["rounds"])
         rows = self._rows([path for paths in options["measurements"] for path in paths])
+        with writing(options["out"]):  # before the fit, which takes minutes
+            options["out"].mkdir(parents=True, exist_ok=True)
         known = catalog_resources()
         setup = calibration_files.setup(known.accelerators)
         doubts = disputed.find(rows, known) | disputed.read()
         try:
-            found = calibrate.calibrate(rows, known, setup, doubts, max(options["rounds"], 1), say=self.say)
+            found = calibrate.calibrate(rows, known, setup, doubts, options["rounds"], say=self.say)
         except BudgetError as error:
             raise CommandError(str(error)) from error
         self._finish(found, known, setup, rows, doubts, options["out"])
@@ -54,9 +59,9 @@ class Command(BaseCommand):
         try:
             rows = [row for path in paths for row in read(path)]
         except MeasurementsError as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
         if len({row.id for row in rows}) != len(rows):
-            raise CommandError("the files share row ids")
+            raise BadInput(SHARED_IDS)
         return rows
 
     def _finish(
@@ -78,8 +83,8 @@ class Command(BaseCommand):
         for title, table in validated.items():
             self.say("\n" + table_text(title, table))
         self.say("\n" + intervals_text(spans))
-        out.mkdir(parents=True, exist_ok=True)
-        write(out, found, known, setup, bases, spans, validated)
+        with writing(out):
+            write(out, found, known, setup, bases, spans, validated)
         self.say(f"\nwritten to {out}; digest {calibration_files.digest(out)}")
 
 

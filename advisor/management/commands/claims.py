@@ -5,10 +5,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from advisor.management.commands.advise import require_catalog
 from catalog.loading.fixtures import FixtureError
+from catalog.management.errors import BadInput, writing
 
 
 class Command(BaseCommand):
@@ -29,12 +30,10 @@ class Command(BaseCommand):
         try:
             found = claims.judged(checks.CHECKS)
         except FixtureError as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
         if options["write_docs"]:
-            try:
+            with writing(options["write_docs"]):
                 options["write_docs"].write_text(claims.page(found, claims.Desk().day), encoding="utf-8")
-            except OSError as error:
-                raise CommandError(f"cannot write {options['write_docs']}: {error}") from error
         for claim, finding in found:
             self.stdout.write(f"{claim.id}  {finding.verdict:12}  {claim.claim}: {finding.figure}")
         counts = Counter(finding.verdict for _, finding in found)

@@ -2,12 +2,13 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.db.models import Model
 
 from advisor import deletion
 from advisor.models import Advice, LoadTest, Share
 from catalog.deleting import NotDeletable, delete_model
+from catalog.management.errors import BadInput
 from catalog.models import ServedModel
 
 KINDS: dict[str, tuple[type[Model], str, Callable[[Any, str], Any]]] = {
@@ -32,7 +33,7 @@ class Command(BaseCommand):
                 row = model._default_manager.get(**{key: text})
                 delete(row, "manage.py")
             except (model.DoesNotExist, ValidationError, ValueError):  # type: ignore[attr-defined]
-                raise CommandError(f"there is no {options['kind']} {text}") from None
+                raise BadInput(f"there is no {options['kind']} {text}; its page and the API show the ID") from None
             except NotDeletable as reason:
-                raise CommandError(str(reason)) from None
+                raise BadInput(str(reason)) from None
             self.stdout.write(f"{options['kind']} {text}: deleted")

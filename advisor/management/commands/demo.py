@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from advisor import report
 from advisor.ops import supervise
+from catalog.management.errors import BadInput
 
 HOST = "127.0.0.1"
 OPEN_STATES = ("queued", "running")
@@ -25,7 +26,11 @@ class Command(BaseCommand):
         parser.add_argument("--limit-s", type=float, default=300)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        question = (settings.BASE_DIR / options["workload"]).read_bytes()
+        file = settings.BASE_DIR / options["workload"]
+        try:
+            question = file.read_bytes()
+        except OSError as error:
+            raise BadInput(f"{file} cannot be read: {error.strerror}; give the path of a workload file") from error
         log = settings.VAR / "demo.log"
         log.unlink(missing_ok=True)
         base = f"http://{HOST}:{supervise.free_port(HOST)}"

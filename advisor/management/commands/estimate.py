@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand
 
 from advisor.management.commands.advise import (
-    BAD_INPUT,
     NOTHING_FEASIBLE,
     OK,
     BadFile,
@@ -16,6 +15,7 @@ from advisor.management.commands.advise import (
     require_catalog,
 )
 from advisor.workload import WorkloadError
+from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
 WORDS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from advisor import load_tests
 from advisor.models import LoadTest
+from catalog.management.errors import writing
 
 
 class Command(BaseCommand):
@@ -28,5 +29,6 @@ class Command(BaseCommand):
         if out is None:
             self.stdout.write(text, ending="")
         else:
-            out.write_text(text)
+            with writing(out):
+                out.write_text(text)
             self.stdout.write(f"{out}: {len(rows)} rows")

@@ -3,7 +3,9 @@
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
+
+from catalog.management.errors import writing
 
 
 class Command(BaseCommand):
@@ -15,8 +17,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         file = options["file"]
         kind = "openapi-json" if file.endswith(".json") else "openapi"
-        try:
+        with writing(file):
             call_command("spectacular", file=file, format=kind, validate=True, fail_on_warn=True)
-        except OSError as error:
-            raise CommandError(f"{file} cannot be written: {error.strerror}; give the path of a file") from error
         self.stdout.write(f"wrote {file}")

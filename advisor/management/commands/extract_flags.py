@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
 from advisor.answer import launch_flags
+from catalog.management.errors import BadInput, writing
 
 
 class Command(BaseCommand):
@@ -20,13 +21,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, kind: str, archive: Path, out: Path, **options: Any) -> None:
         parts = archive.name.removesuffix(".tar.gz").split("-")
         if not archive.is_file() or len(parts) < 2:
-            raise CommandError(f"{archive}: give a wheel or a .tar.gz with its name as released (NAME-VERSION...)")
+            raise BadInput(f"{archive}: give a wheel or a .tar.gz with its name as released (NAME-VERSION...)")
         try:
             names = launch_flags.extract(kind, archive)
         except (ValueError, SyntaxError, OSError) as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
         command = f"manage.py extract_flags {kind} {archive.name}"
         text = launch_flags.text_of(parts[0], parts[1], timezone.localdate().isoformat(), command, names)
         path = out / f"{kind}-{parts[1]}.txt"
-        path.write_text(text)
+        with writing(path):
+            path.write_text(text)
         self.stdout.write(f"{path.name}: {len(names)} options of {parts[0]} {parts[1]}")

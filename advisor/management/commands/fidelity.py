@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.engine.spec import Case
 from advisor.fidelity import MeasurementsError, Row, calibration_files, disputed, read, report, score_files, scoring
 from catalog.loading.fixtures import FixtureError
+from catalog.management.errors import BadInput, at_least_one, writing
 
 
 def catalog_estimator() -> tuple[Any, scoring.Estimator, dict[str, str]]:
@@ -41,7 +42,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         by = [name.strip() for name in options["by"].split(",") if name.strip()]
         if unknown := [name for name in by if name not in scoring.COLUMNS]:
-            raise CommandError(f"unknown column {', '.join(unknown)}; one of {', '.join(scoring.COLUMNS)}")
+            raise BadInput(f"unknown column {', '.join(unknown)}; one of {', '.join(scoring.COLUMNS)}")
+        if options["limit"] is not None:
+            at_least_one("--limit", options["limit"])
         rows = self._rows(options["measurements"], options["limit"])
         known, estimator, families = catalog_estimator()
         scored = scoring.predict(rows, known, estimator, families)
@@ -58,9 +61,9 @@ class Command(BaseCommand):
         try:
             rows = [row for path in paths for row in read(path)]
         except MeasurementsError as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
         if len({row.id for row in rows}) != len(rows):
-            raise CommandError("the files share row ids")
+            raise BadInput("two files have rows with the same id; give each file once")
         return rows[:limit] if limit else rows
 
 
@@ -68,12 +71,14 @@ def write_docs(document: Path, rows_to: Path, scored: Sequence[scoring.Scored], 
     """The report, and beside it the rows that `load_catalog` takes in."""
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
     try:
-        score_files.write(scored, doubts, validation, calibration, rows_to)
+        with writing(rows_to):
+            score_files.write(scored, doubts, validation, calibration, rows_to)
     except FixtureError as error:
-        raise CommandError(str(error)) from error
+        raise BadInput(str(error)) from error
     targets = score_files.against_targets(scored, doubts, validation)
     text = report.markdown(scored, doubts, report.calibrations(), validation, calibration, targets)
-    document.write_text(text, encoding="utf-8")
+    with writing(document):
+        document.write_text(text, encoding="utf-8")
 
 
 HEADS = ("n", "skipped", "median", "groups", "p90", "bias", "in 90 %", "pairs")

@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from advisor import load_tests
 from advisor.load_tests import MAX_BYTES, LoadResultError
 from advisor.models import Option
+from catalog.management.errors import BadInput
 
 UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
@@ -20,7 +21,7 @@ def option_of(text: str) -> Option:
     else:
         found = Option.objects.filter(pk=int(text)).first() if re.fullmatch(r"[1-9]\d{0,17}", text) else None
     if found is None:
-        raise CommandError(f"{text}: no such option. Its page shows its number; ADVICE-ID/RANK is taken too.")
+        raise BadInput(f"{text}: no such option. Its page shows its number; ADVICE-ID/RANK is taken too.")
     return found
 
 
@@ -35,13 +36,15 @@ class Command(BaseCommand):
     def handle(self, *args: Any, option: str, file: Path, calibration: bool, **options: Any) -> None:
         found = option_of(option)
         if not file.is_file():
-            raise CommandError(f"{file}: no such file")
+            raise BadInput(f"{file}: no such file; give the result file of the load test")
         if file.stat().st_size > MAX_BYTES:
-            raise CommandError(f"{file}: larger than {MAX_BYTES // 2**20} MiB; leave the requests' texts out of it")
+            raise BadInput(f"{file}: larger than {MAX_BYTES // 2**20} MiB; leave the requests' texts out of it")
         try:
             test, is_new = load_tests.record(found, file.read_bytes(), file.name, calibration)
+        except OSError as error:
+            raise BadInput(f"{file} cannot be read: {error.strerror}; check its permissions") from error
         except LoadResultError as error:
-            raise CommandError(f"{file}: {error}") from error
+            raise BadInput(f"{file}: {error}") from error
         self.stdout.write(f"load test {test.pk} of option {found.pk}: {'recorded' if is_new else 'already there'}")
         for line in lines(load_tests.compare(found.detail, test.measured)):
             self.stdout.write(line)

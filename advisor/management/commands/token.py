@@ -1,10 +1,11 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from advisor import deletion
 from advisor.api import tokens
 from advisor.models import ApiToken
+from catalog.management.errors import BadInput
 
 
 class Command(BaseCommand):
@@ -31,7 +32,7 @@ class Command(BaseCommand):
             try:
                 token, _ = tokens.make(options["name"], options["scope"], options["days"], "manage.py")
             except ValueError as error:
-                raise CommandError(str(error)) from None
+                raise BadInput(str(error)) from None
             self.stdout.write(token)
         elif options["do"] == "rotate":
             self.stdout.write(tokens.rotate(one(options["prefix"]))[0])
@@ -60,5 +61,5 @@ def one(prefix: str, ended: bool = False) -> ApiToken:
     found = [row for row in rows if ended or row.status == "live"]
     if len(found) != 1 or len(prefix) < 6:
         kind = "" if ended else "live "
-        raise CommandError(f"{len(found)} {kind}tokens begin with {prefix!r}: manage.py token list shows them")
+        raise BadInput(f"{len(found)} {kind}tokens begin with {prefix!r}: manage.py token list shows them")
     return found[0]

@@ -1,9 +1,10 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from advisor.ops import supervise
+from catalog.management.errors import BadInput
 
 
 class Command(BaseCommand):
@@ -14,10 +15,12 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000)
 
     def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+        if not 1 <= port <= 65535:
+            raise BadInput(f"--port: {port} is not a port; give a number from 1 to 65535")
         try:
             supervise.require_free(host, port)
         except supervise.PortTaken as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
         supervisor = supervise.assay(host, port)
         supervisor.stop_on_signals()
         self.stdout.write(f"Assay on http://{host}:{port}/ (Ctrl-C stops it)")

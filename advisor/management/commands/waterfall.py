@@ -6,8 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from advisor.management.commands.advise import BAD_INPUT, lines, require_catalog
+from advisor.management.commands.advise import lines, require_catalog
 from advisor.workload import WorkloadError
+from catalog.management.errors import BAD_INPUT
 
 
 class Command(BaseCommand):

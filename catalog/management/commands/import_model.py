@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from advisor.engine.network import active_parameters, from_shape, parameters
 from catalog.importers import hf, hub
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.loading.load import upsert
+from catalog.management.errors import BadInput
 from catalog.models import ServedModel
 
 
@@ -26,7 +27,7 @@ class Command(BaseCommand):
             with transaction.atomic():
                 counts = upsert(ServedModel, ("slug",), [row])
         except FixtureError as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
         model = from_shape(row["slug"], row["shape"])
         done = "created" if counts.created else "changed" if counts.changed else "unchanged"
         self.stdout.write(

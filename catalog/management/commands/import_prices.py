@@ -6,11 +6,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from catalog.importers import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
+from catalog.management.errors import BadInput
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
 
 PRIVATE = ("discounts", "licences")  # only of an organisation
@@ -40,13 +41,13 @@ class Command(BaseCommand):
                 added = [line for kind in KINDS for line in lines(kind, before[kind])]
                 transaction.set_rollback(options["dry_run"])
         except fixtures.FixtureError as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
         except OSError as error:
-            raise CommandError(f"{path} cannot be read: {error.strerror}; give the path of a file") from error
+            raise BadInput(f"{path} cannot be read: {error.strerror}; give the path of a file") from error
         except (UnicodeDecodeError, csv.Error) as error:
-            raise CommandError(f"{path}: no text that can be read as {form}: {error}") from error
+            raise BadInput(f"{path}: no text that can be read as {form}: {error}") from error
         except KeyError as error:
-            raise CommandError(f"{path.name}: no column {error}; is it a file of {form}?") from error
+            raise BadInput(f"{path.name}: no column {error}; is it a file of {form}?") from error
         if options["dry_run"]:
             for line in added[:MOST_SHOWN]:
                 self.stdout.write(line)
@@ -91,13 +92,13 @@ def paid(row: Price) -> str:
 def organisation(form: str, slug: str | None) -> Organisation | None:
     if slug is None:
         if form in PRIVATE:
-            raise CommandError(f"{form} belong to an organisation: give --organisation")
+            raise BadInput(f"{form} belong to an organisation: give --organisation")
         return None
     if form not in ("csv", *PRIVATE):
-        raise CommandError(f"a list of {form} is public: private rows come from csv, {' or '.join(PRIVATE)}")
+        raise BadInput(f"a list of {form} is public: private rows come from csv, {' or '.join(PRIVATE)}")
     owner = Organisation.objects.filter(slug=slug).first()
     if owner is None:
-        raise CommandError(
+        raise BadInput(
             f"no organisation {slug!r}; there are {', '.join(Organisation.objects.values_list('slug', flat=True))}"
         )
     return owner

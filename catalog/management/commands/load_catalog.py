@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.loading.fixtures import FixtureError
 from catalog.loading.load import load
+from catalog.management.errors import BadInput
 
 
 class Command(BaseCommand):
@@ -21,7 +22,10 @@ class Command(BaseCommand):
         try:
             counts = load(options["directory"], scores=not options["no_scores"])
         except FixtureError as error:
-            raise CommandError(str(error)) from error
+            raise BadInput(str(error)) from error
+        except OSError as error:
+            named = error.filename or options["directory"]
+            raise BadInput(f"{named} cannot be read: {error.strerror}; check the path and its permissions") from error
         for kind, count in counts.items():
             if not options["verbosity"] and not (count.created or count.changed):
                 continue

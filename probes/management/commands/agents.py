@@ -1,9 +1,10 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.db.models import Q
 from django.utils import timezone
 
+from catalog.management.errors import BadInput
 from probes import agents, results
 from probes.models import Agent
 
@@ -28,7 +29,7 @@ class Command(BaseCommand):
         if options["revoke"] is not None:
             agent = agents.visible().filter(pk=options["revoke"]).first()
             if agent is None or not agents.revoke(agent):
-                raise CommandError(f"no agent {options['revoke']} to revoke: manage.py agents lists them")
+                raise BadInput(f"no agent {options['revoke']} to revoke: manage.py agents lists them")
             self.stdout.write(f"{agent.name}: revoked, its next call is refused")
         elif options["action"]:
             getattr(self, options["action"])(named(options["machine"]), options)
@@ -52,7 +53,7 @@ class Command(BaseCommand):
         if len(found) != 1:
             waiting = [f"  {c.token_prefix}: {claimant(c)}" for c in found]
             text = "several registrations wait, name one with --enrolment:" if found else "no registration waits"
-            raise CommandError("\n".join([f"{agent.name}: {text}", *waiting]))
+            raise BadInput("\n".join([f"{agent.name}: {text}", *waiting]))
         agents.approve(found[0], "manage.py")
         text = f"{agent.name}: approved for {claimant(found[0])}; run the same command there again within an hour"
         self.stdout.write(text)
@@ -78,7 +79,7 @@ def named(text: str) -> Agent:
     found = list(agents.visible().filter(asked))
     if len(found) != 1:
         many = f"{len(found)} machines are" if found else "no machine is"
-        raise CommandError(f"{many} called {text}: manage.py agents lists them with their ids")
+        raise BadInput(f"{many} called {text}: manage.py agents lists them with their ids")
     return found[0]
 
 

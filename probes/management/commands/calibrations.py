@@ -1,7 +1,8 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
+from catalog.management.errors import BadInput
 from catalog.models import Calibration
 from probes import calibrations, reading
 
@@ -22,13 +23,13 @@ class Command(BaseCommand):
             return self.list()
         row = calibrations.visible().filter(pk=options["id"]).first()
         if row is None:
-            raise CommandError(f"machines made no calibration {options['id']}: manage.py calibrations lists them")
+            raise BadInput(f"machines made no calibration {options['id']}: manage.py calibrations lists them")
         if options["action"] == "show":
             return self.show(row)
         try:
             made = calibrations.undo(row, "manage.py")
         except calibrations.CannotUndo as error:
-            raise CommandError(str(error)) from None
+            raise BadInput(str(error)) from None
         self.stdout.write(f"calibration {row.pk} is undone by calibration {made.pk}:")
         return self.show(made)
 

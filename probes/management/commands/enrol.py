@@ -1,8 +1,9 @@
 import re
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
+from catalog.management.errors import BadInput
 from catalog.models import Accelerator
 from probes import agents
 from probes.agent import build
@@ -28,11 +29,11 @@ class Command(BaseCommand):
         labels = dict(pair(text) for text in options["label"])
         if slug := options["accelerator"]:
             if not Accelerator.objects.filter(slug=slug).exists():
-                raise CommandError(f"the catalog has no accelerator {slug}")
+                raise BadInput(f"the catalog has no accelerator {slug}; its list of accelerators shows the slugs")
             labels["accelerator"] = slug
         url = (options["server"] or "").rstrip("/")
         if url and not URL.fullmatch(url):
-            raise CommandError(f"--server {url}: give the address of this server, such as https://assay.example")
+            raise BadInput(f"--server {url}: give the address of this server, such as https://assay.example")
         token, _ = agents.enrol(labels, made_by="manage.py", trusted=options["trust"])
         self.stdout.write(build.lines(url, token, build.archive()) if url else token)
 
@@ -40,5 +41,5 @@ class Command(BaseCommand):
 def pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise CommandError(f"--label {text}: write NAME=VALUE")
+        raise BadInput(f"--label {text}: write NAME=VALUE")
     return name, value

@@ -1,8 +1,9 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
+from catalog.management.errors import BadInput
 from probes import results
 from probes.intake import IntakeError
 
@@ -18,10 +19,10 @@ class Command(BaseCommand):
         try:
             result = results.import_file(options["result"].read_bytes(), options["approve"], by="manage.py")
         except OSError as error:
-            raise CommandError(f"{options['result']} cannot be read: {error.strerror}") from error
+            raise BadInput(f"{options['result']} cannot be read: {error.strerror}; give the path of a file") from error
         except IntakeError as error:
             lines = [f"  {e['field'] or 'document'}: {e['message']}" for e in error.errors]
-            raise CommandError("\n".join([f"{options['result']} is not a result that can be used:", *lines])) from error
+            raise BadInput("\n".join([f"{options['result']} is not a result that can be used:", *lines])) from error
         chip = result.accelerator.slug if result.accelerator else "no chip of the catalog"
         self.stdout.write(f"result {result.pk}: {result.state}, {result.measurements.count()} measurements of {chip}")
         for text in [*result.reasons, *result.remarks]:

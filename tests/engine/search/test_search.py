@@ -172,7 +172,7 @@ def test_without_a_ranking_the_frontier_is_that_of_the_estimates(easy: Answer):
 def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: Answer):
     ranked = {p.rank: p for p in easy.points if p.rank is not None}
     assert sorted(ranked) == list(range(1, len(easy.shown) + 1))
-    for rank, s in enumerate(easy.ranked, 1):
+    for rank, s in enumerate(easy.shown, 1):
         assert (ranked[rank].chips, ranked[rank].usd_per_hour) == (s.chips, s.usd_per_hour)
 
 
@@ -181,7 +181,7 @@ def test_a_cheaper_design_that_a_view_came_upon_takes_its_chips_place(easy: Answ
     cheap = replace(dear, parts=tuple(replace(p, usd_per_hour=p.usd_per_hour / 1e3) for p in dear.parts))
     ranked = bettered(question(), easy.ranked, {"fastest": cheap}, easy.scale)
     assert ranked[0] is cheap and len(ranked) == len(easy.ranked)
-    _, views = with_winners(ranked, {"cheapest": dear})
+    _, views = with_winners(question(), ranked, {"cheapest": dear}, easy.scale)
     assert views == {"cheapest": 0}
 
 

@@ -1,0 +1,138 @@
+"""Every command exits with 2 on input that it cannot use, and with 1 on a failure that other input would not avoid."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.core.management import execute_from_command_line, get_commands
+from kombu.exceptions import OperationalError
+
+from advisor.fidelity import MeasurementsError, read
+from catalog.models import CatalogLoad
+from probes.models import Agent
+from tests import sample_advice
+
+pytestmark = pytest.mark.django_db
+ESTIMATE = ["--accelerator", "h200-sxm", "--weights", "fp8", "--isl", "1"]
+NOWHERE = "{tmp}/nowhere/file.csv"
+BAD = [
+    ("advise", [NOWHERE], "check the path"),
+    ("advise", ["{tmp}", "--top", "0"], "give a whole number from 1"),
+    ("estimate", ["--model", "{tmp}/nowhere.json", *ESTIMATE], "no such model configuration"),
+    ("waterfall", ["--model", "m", "--accelerator", "a", "--users", "0"], "--users: 1 or more"),
+    ("import_loadtest", ["999", NOWHERE], "no such option"),
+    ("import_loadtest", ["{option}", NOWHERE], "give the result file"),
+    ("calibrate", ["--measurements", NOWHERE], "no such file"),
+    ("calibrate", ["--measurements", NOWHERE, "--rounds", "0"], "--rounds: 0 is too small"),
+    ("fidelity", ["--measurements", NOWHERE], "no such file"),
+    ("fidelity", ["--measurements", NOWHERE, "--limit", "0"], "--limit: 0 is too small"),
+    ("fidelity", ["--measurements", NOWHERE, "--by", "colour"], "unknown column colour; one of"),
+    ("export_openapi", ["{tmp}"], "Is a directory; give a path"),
+    ("extract_flags", ["vllm", NOWHERE], "give a wheel"),
+    ("delete", ["advice", "999"], "there is no advice 999; its page and the API show the ID"),
+    ("delete", ["model", "none"], "there is no model none"),
+    ("up", ["--port", "99999"], "give a number from 1 to 65535"),
+    ("demo", [NOWHERE], "give the path of a workload file"),
+    ("token", ["revoke", "aat_none"], "manage.py token list"),
+    ("token", ["make", "x", "--days", "0"], "1 to"),
+    ("token", ["make", "x", "--scope", "all"], "invalid choice"),
+    ("bench_advise", ["nowhere"], "no such shipped workload: nowhere; fixtures/workloads"),
+    ("bench_advise", ["--runs", "0"], "--runs: 0 is too small"),
+    ("bench_search", ["--accelerators", "nowhere"], "not in the catalog: nowhere; give its slugs"),
+    ("bench_simulate", ["--repeats", "0"], "--repeats: 0 is too small"),
+    ("import_prices", ["--from", "csv", NOWHERE], "give the path of a file"),
+    (
+        "import_prices",
+        ["--from", "csv", NOWHERE, "--organisation", "none"],
+        "no organisation 'none'; there are",
+    ),
+    ("import_model", ["/etc/nowhere"], "neither a file nor an id"),
+    ("load_catalog", ["{tmp}/nowhere"], "no such directory"),
+    ("enrol", ["--accelerator", "none"], "the catalog has no accelerator none; its list"),
+    ("enrol", ["--label", "x"], "write NAME=VALUE"),
+    ("agents", ["--revoke", "999"], "manage.py agents lists them"),
+    ("agents", ["trust", "nobody"], "manage.py agents lists them"),
+    ("agents", ["approve", "machine"], "no registration waits"),
+    ("calibrations", ["show", "999"], "manage.py calibrations lists them"),
+    ("import_probe", [NOWHERE], "give the path of a file"),
+]
+WITHOUT_INPUT = {"doctor", "retention", "sweep"}
+
+
+@pytest.fixture(autouse=True)
+def one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command closes its connections when it ends; here they are the test's own."""
+    monkeypatch.setattr("django.core.management.base.connections", SimpleNamespace(close_all=lambda: None))
+
+
+def ended(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        execute_from_command_line(["manage.py", *words])
+    return int(end.value.code or 0)
+
+
+@pytest.mark.parametrize(("command", "words", "said"), BAD, ids=lambda x: x if isinstance(x, str) else "")
+def test_bad_input_ends_with_2_and_says_what_to_give(
+    command: str, words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CatalogLoad.objects.create(version="test")
+    option = sample_advice.advice().options.first()
+    Agent.objects.create(organisation=sample_advice.advise.default_organisation(), name="machine")
+    assert option is not None
+    given = [word.format(tmp=tmp_path, option=option.pk) for word in words]
+    assert ended(command, *given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_every_command_that_takes_input_is_among_those_tried() -> None:
+    ours = {name for name, app in get_commands().items() if app in ("advisor", "catalog", "probes")}
+    assert ours - {command for command, *_ in BAD} - WITHOUT_INPUT == {"claims", "export_loadtests"}  # below
+
+
+def test_an_export_without_rows_is_no_bad_input_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("export_loadtests") == 1
+    assert "switch it on" in capsys.readouterr().err
+
+
+def test_an_export_to_a_path_that_cannot_be_written_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("advisor.load_tests.measured_rows", lambda tests: [{}])
+    monkeypatch.setattr("advisor.load_tests.csv_text", lambda rows: "")
+    assert ended("export_loadtests", "--out", str(tmp_path / "nowhere" / "x.csv")) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_page_of_claims_that_cannot_be_written_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CatalogLoad.objects.create(version="test")
+    monkeypatch.setattr("advisor.claims.claims.judged", lambda checks: [])
+    monkeypatch.setattr("advisor.claims.claims.page", lambda found, day: "")
+    monkeypatch.setattr("advisor.claims.claims.Desk", lambda: SimpleNamespace(day=""))
+    assert ended("claims", "--write-docs", str(tmp_path / "nowhere" / "x.md")) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_an_empty_catalog_is_no_bad_input_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("advise", "workload.yaml") == 1
+    assert "manage.py load_catalog" in capsys.readouterr().err
+
+
+def test_a_failure_inside_is_no_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise OperationalError("the broker is away")
+
+    monkeypatch.setattr("advisor.advise.sweep", away)
+    with pytest.raises(OperationalError):
+        execute_from_command_line(["manage.py", "sweep"])
+
+
+def test_measured_rows_that_may_not_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*args: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "rows.csv").write_text("id\n")
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(MeasurementsError, match="rows.csv cannot be read: Permission denied; check its permissions"):
+        read(tmp_path / "rows.csv")
