@@ -61,7 +61,7 @@ def answer(d: Deployment) -> Json:
         if model_id not in known.models:
             deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
     elif isinstance(d.model.config, str):
-        raise WorkloadError([error("model.config", "paths are not read here", "the contents of config.json")])
+        raise WorkloadError([error("model.config", "file paths are not accepted here", "the contents of config.json")])
     else:
         known = deployment.with_config(catalog_resources([]), "own-model", d.model.config)
     fixed = deployment.fixed(d, known)

@@ -136,7 +136,7 @@ def model_row(wanted: str | Json) -> Json:
         }
     config = wanted["config"]
     if not isinstance(config, dict):  # the command line has read its file before
-        raise WorkloadError([error("model.config", "paths are not read here", "the contents of config.json")])
+        raise WorkloadError([error("model.config", "file paths are not accepted here", "the contents of config.json")])
     return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
 
 

@@ -91,7 +91,7 @@ def test_drift_and_two_drivers_side_by_side(open_page: Open, three: list[Result]
     page.get_by_role("link", name="Compare with another").click()
     page.get_by_label("Second").select_option(str(three[1].pk))
     page.get_by_role("button", name="Compare", exact=True).click()
-    page.get_by_role("heading", name="What differs").wait_for()
+    page.get_by_role("heading", name="Differences", exact=True).wait_for()
     assert page.get_by_role("row", name=re.compile("device driver")).get_by_text("999.9").is_visible()
     kind = page.locator("table", has=page.get_by_text("Ratios by kind")).get_by_role("row", name=re.compile("^gemm"))
     assert "0.800" in kind.inner_text()

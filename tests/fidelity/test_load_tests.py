@@ -146,7 +146,7 @@ def address(option: Option) -> str:
 def test_the_page_takes_a_result_and_shows_it_as_evidence(option: Option, client: Client) -> None:
     before = client.get(address(option)).content.decode()
     assert "vllm bench serve --num-prompts 2000" in before and f"import_loadtest {option.pk} FILE" in before
-    assert "Every option is in the list of vllm 0.24.0" in before
+    assert "All options checked against vllm 0.24.0" in before
     file = SimpleUploadedFile("<b>r.json", written(vllm(tpot=25)))
     said = client.post(f"{address(option)}/load-tests", {"result": file}, follow=True).content.decode()
     assert "Load test added." in said and "<strong>outside</strong>" in said and "inside" in said
@@ -177,7 +177,7 @@ def test_a_shared_page_shows_results_without_controls(option: Option, client: Cl
     client.post(f"/advice/{option.advice_id}/share", {"days": "7"})
     token = option.advice.shares.get().token
     said = client.get(f"/s/{token}/options/1").content.decode()
-    assert "Predicted against measured" in said and "<form" not in said.split('id="load-test"')[1]
+    assert "Predicted vs. measured" in said and "<form" not in said.split('id="load-test"')[1]
 
 
 def test_the_api_takes_the_file_as_it_is(option: Option, client: Client) -> None:

@@ -177,7 +177,7 @@ def test_a_person_confirms_a_result_that_waits(h200: Accelerator, client: Any) -
     path = f"/workers/results/{result.pk}"
     page = client.get(path).content.decode()
     assert "Waiting for a second machine or a person" in page and "Confirm" in page
-    assert "waits for a second machine" in client.get("/workers/results").content.decode()
+    assert "waiting for a second machine" in client.get("/workers/results").content.decode()
     assert client.get(f"/api/v1/probe-results/{result.pk}").json()["standing"] == results.WAITS
     client.post(f"{path}/release")
     calibrate.run(result.pk)

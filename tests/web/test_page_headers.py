@@ -40,7 +40,7 @@ def test_tables_have_captions_and_scopes(client: Client, pages: list[str]) -> No
 
 def test_an_unknown_page_says_what_to_do(client: Client) -> None:
     response = client.get("/nowhere")
-    assert response.status_code == 404 and "may be mistyped" in response.content.decode()
+    assert response.status_code == 404 and "Check the address" in response.content.decode()
 
 
 def test_a_body_too_large_is_refused(client: Client) -> None:
