@@ -60,7 +60,7 @@ def _answered(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
 
 
 def _member(spec: Json, taken: Json, progress: Callable[[str, float], None] | None) -> tuple[Json, Member]:
-    """One workload of a portfolio: what is told of it, and what it was made from."""
+    """One workload of a portfolio: its answer, and the engine values behind it."""
     taken, workload, catalog = _posed(spec, taken)
     found = search(workload, catalog, progress, choice_alone=True)
     answer = choice_json(spec, taken, workload, catalog, found) | calibrations_used(taken, found.ranked)
@@ -79,7 +79,7 @@ def _posed(spec: Json, taken: Json) -> tuple[Json, Workload, Catalog]:
 
 
 def _with_hosted(spec: Json, taken: Json, catalog: Catalog, answer: Json) -> Json:
-    """The answer beside what is sold by the token, and what of the question it did not use."""
+    """The answer with hosted APIs beside it, and the inputs that did not change it."""
     services = {name for name in taken["assumptions"] if name.startswith((EGRESS, STORAGE))}
     bought = hosted_apis.hosted(spec, [] if catalog.model.adapters else taken["hosted"], answer["recommendations"])
     answer["recommendations"] = bill.beside_hosted(answer["recommendations"], bought)

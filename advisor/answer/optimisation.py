@@ -93,7 +93,7 @@ def room(catalog: Catalog, setups: dict[tuple[str, str], Setup]) -> dict[tuple[s
 
 
 def caches_of(taken: Json) -> list[Quantization]:
-    from advisor.inputs import quantization_of  # here: assemble imports the JSON of answers
+    from advisor.inputs import quantization_of
 
     return [quantization_of(row) for row in taken["quantizations"] if row.get("applies_to") == "kv"]
 

@@ -11,7 +11,7 @@ from advisor.templatetags.units import si
 def meeting(b: Mapping[str, Any]) -> str:
     """Where two ways to pay meet, in one line."""
     one, other = (name.replace("_", " ") for name in b["between"])
-    said = [f"what was paid is less from month {b['month']} on, with nothing sold"] if b["month"] else []
+    said = [f"breaks even in month {b['month']}, without resale"] if b["month"] else []
     if (share := b["share_of_hours"]) is not None:
         said.append(f"cheaper when more than {share:.0%} of the hours are used" if share < 1 else "dearer at any use")
     if b["tokens_per_month"]:

@@ -1,4 +1,4 @@
-"""A worker that is told to stop finishes its jobs or returns them: nothing is lost or repeated."""
+"""A worker that gets SIGTERM finishes its jobs or returns them: nothing is lost or repeated."""
 
 import signal
 import subprocess
