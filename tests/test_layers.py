@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
 ENGINE = "network spec cost step calibration scheduler search estimate launch fleet optimisation".split()
-ADVISOR = "workload inputs answer report fidelity load_tests claims api web ops".split()
+ADVISOR = "workload result inputs answer report fidelity load_tests claims api web ops".split()
 ROOMS = [f"advisor.engine.{name}" for name in ENGINE] + [f"advisor.{name}" for name in ADVISOR]
 # What each room may import of its own package: design.md's arrows, downward only.
 BELOW_IN_ENGINE = {
@@ -31,14 +31,15 @@ BELOW_IN_ENGINE = {
 }
 BELOW_IN_ADVISOR = {
     "workload": "",
-    "inputs": "workload",
-    "fidelity": "inputs workload",
-    "answer": "fidelity inputs workload",
-    "report": "answer",
-    "load_tests": "advise fidelity",
-    "claims": "answer inputs workload",
-    "api": "advise load_tests report answer inputs workload fidelity",
-    "web": "api advise load_tests report answer inputs workload fidelity",
+    "result": "",
+    "inputs": "result workload",
+    "fidelity": "inputs result workload",
+    "answer": "fidelity inputs result workload",
+    "report": "answer result",
+    "load_tests": "advise fidelity result",
+    "claims": "answer inputs result workload",
+    "api": "advise load_tests report answer inputs result workload fidelity",
+    "web": "api advise load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity",
 }
 # Not rooms: Django's own files, the use cases, and what models and settings are made of.

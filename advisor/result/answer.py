@@ -1,0 +1,289 @@
+"""The whole answer of `advise`, as `GET /api/v1/advice/{id}/result` and `--format json` give it."""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict
+
+from advisor.result.base import (
+    Chips,
+    Count,
+    Fraction,
+    Milliseconds,
+    Number,
+    Seconds,
+    Section,
+    Tokens,
+    TokensPerSecond,
+    Unit,
+    UsdPerMonth,
+    UsdPerMtok,
+)
+from advisor.result.demand import Owned
+from advisor.result.option import NearMiss, Option
+from advisor.result.portfolio import Portfolio
+from advisor.result.sharing import Adapters, Mix, Sharing
+from advisor.result.why_not import LeftOutSoftware, PriceBound, Rejection, SensitivityBar
+
+
+class Catalog(Section):
+    """The catalog that was used."""
+
+    version: str
+    """Digest of its rows."""
+    prices_as_of: str
+    """Day of the prices."""
+
+
+class Candidates(Section):
+    """How many deployments were looked at."""
+
+    evaluated: Count
+    """Estimated."""
+    pruned: Count
+    """Dropped early because they cannot win."""
+    feasible: Count
+    """Within every limit by estimate."""
+
+
+class Views(Section):
+    """Rank of the best option by view."""
+
+    cheapest: Count | None = None
+    """Least cost."""
+    fastest: Count | None = None
+    """Least latency."""
+    simplest: Count | None = None
+    """Fewest accelerators."""
+    greenest: Count | None = None
+    """Least carbon."""
+    balanced: Count | None = None
+    """Weighted sum of cost, latency, energy and scores."""
+
+    def ranks(self) -> dict[str, int]:
+        """View to rank, for the views that have a winner."""
+        return {name: rank for name, rank in self if rank is not None}
+
+
+class Weights(Section):
+    """Weights of the balanced view."""
+
+    cost: Number
+    """Weight of cost."""
+    latency: Number
+    """Weight of latency."""
+    energy: Number
+    """Weight of energy."""
+    ecosystem: Number
+    """Weight of the ecosystem score."""
+    team: Number
+    """Weight of the team score."""
+    lead_time: Number
+    """Weight of the lead time score."""
+    lock_in: Number
+    """Weight of the lock-in score."""
+    risk: Number
+    """Weight of missing facts."""
+
+
+class ParetoPoint(Section):
+    """One deployment in the cost-speed picture."""
+
+    label: str
+    """The deployment in one line."""
+    accelerator: str
+    """Catalog name."""
+    accelerator_count: Chips
+    """Accelerators."""
+    usd_per_mtok_output: UsdPerMtok | None
+    """Cost of a million output tokens; null for embeddings."""
+    usd_per_mtok_input: UsdPerMtok | None = None
+    """Cost of a million tokens read; absent for generating models."""
+    tpot_ms: Milliseconds | None
+    """p95 TPOT; null for embeddings."""
+    latency_ms: Milliseconds | None = None
+    """p95 latency; absent for generating models."""
+    output_tokens_per_s_per_user: TokensPerSecond | None
+    """1000 / tpot_ms."""
+    rank: Count | None
+    """Rank of the option; null: not ranked."""
+    frontier: bool
+    """Whether nothing is both cheaper and faster."""
+    meets_slo: bool
+    """Whether the limits hold."""
+    simulated: bool
+    """Whether simulated; otherwise an analytical estimate."""
+
+
+class Assumption(Section):
+    """A default, and what the workload put in its place."""
+
+    name: str
+    """Key under `tco` of the workload."""
+    value: Any
+    """Value used; a list for hourly figures."""
+    unit: str
+    """Unit of value, default, low and high."""
+    source: str
+    """Source of the value."""
+    default: Any = None
+    """The catalog's value; absent for inputs without one."""
+    low: Annotated[float, Unit("that of the value")] | None = None
+    """Low end of its range."""
+    high: Annotated[float, Unit("that of the value")] | None = None
+    """High end of its range."""
+    as_of: str | None = None
+    """Date of the source."""
+
+
+class Source(Section):
+    """Source of a group of figures."""
+
+    model_config = ConfigDict(extra="allow")
+
+    what: str
+    """What it is the source of."""
+    source: str
+    """Document, page or repository."""
+    as_of: str | None = None
+    """Date read."""
+
+
+class HostedOffer(Section):
+    """A hosted API of the model, paid per token; prices and speeds as published."""
+
+    provider: str
+    """Who hosts it."""
+    name: str
+    """The provider's name of the model."""
+    accelerator: str | None
+    """Accelerator that the provider names; null: not published."""
+    as_of: str
+    """Date of the price."""
+    source: str
+    """Where the price was read."""
+    acquisition: str
+    """api."""
+    basis: str
+    """published, not estimated."""
+    usd_per_mtok_input: UsdPerMtok
+    """Price of a million prompt tokens."""
+    usd_per_mtok_cached_input: UsdPerMtok | None
+    """Price of a million cached prompt tokens; null: none published, counted as other tokens."""
+    usd_per_mtok_output: UsdPerMtok
+    """Price of a million output tokens."""
+    usd_per_mtok_blended: UsdPerMtok | None
+    """Price of a million tokens at the workload's mix."""
+    usd_per_month: UsdPerMonth
+    """Bill of the workload."""
+    discount_fraction: Fraction
+    """Discount in these prices."""
+    max_input_tokens: Annotated[int, Unit("tokens")] | None
+    """Longest prompt; null: not published."""
+    published_output_tokens_per_s: TokensPerSecond | None
+    """Published speed for a user; null: not published."""
+    speed_source: str
+    """Where the speed was read."""
+    within_budget: bool
+    """Whether it is within max_usd_per_month."""
+    rank_by_cost: Count | None
+    """Rank among options and APIs; null: APIs were not asked for."""
+    break_even_tokens_per_month: Tokens | None
+    """Tokens per month above which the best rented option costs less."""
+    break_even_with: str | None
+    """That option."""
+    break_even_within_capacity: bool | None
+    """Whether it can serve that many."""
+    warnings: list[str]
+    """Limits that the published figures miss."""
+
+
+class NotUsed(Section):
+    """An input that did not change the answer."""
+
+    field: str
+    """Path in the workload."""
+    value: Any
+    """What was given."""
+    instead: str
+    """Why it was not used."""
+
+
+class UsedCalibration(Section):
+    """A calibration that the answer used."""
+
+    id: Count
+    """Its number."""
+    name: str
+    """Scope, such as accelerator:h200-sxm."""
+    measured_on: str
+    """Date."""
+
+
+class Probes(Section):
+    """What machines measured for this question."""
+
+    measured: list[str]
+    """Accelerators that were measured."""
+    said: str
+    """The same in words."""
+    jobs: list[str] = []
+    """IDs of the probe jobs; absent when nothing was asked of a machine."""
+
+
+class Answer(Section):
+    """What to buy or rent for a workload or portfolio, how to run it, what it costs, and why."""
+
+    workload: Any
+    """The workload with every default filled in (schema: Workload)."""
+    engine_version: str
+    """Version of the estimates."""
+    catalog: Catalog
+    """The catalog that was used."""
+    elapsed_s: Seconds | None
+    """Time to compute it; null in the engine's own output."""
+    candidates: Candidates
+    """How many deployments were looked at."""
+    verdict: str
+    """The answer in a sentence."""
+    recommendations: list[Option]
+    """Ranked options, best first; empty for portfolios and when nothing is feasible."""
+    views: Views = Views()
+    """Rank of the best option by view."""
+    price_bound: PriceBound | None = None
+    """Price beyond which nothing is ranked; null: none was needed."""
+    weights: Weights | None = None
+    """Weights of the balanced view; absent for portfolios."""
+    near_misses: list[NearMiss] = []
+    """Deployments that miss one limit by little."""
+    owned: list[Owned] = []
+    """What to do with accelerators that are owned; absent for portfolios."""
+    rejected: list[Rejection] = []
+    """Why each other accelerator is not recommended."""
+    left_out: LeftOutSoftware | None = None
+    """Why other frameworks and formats are not used; absent for portfolios."""
+    pareto: list[ParetoPoint] = []
+    """All deployments by cost and speed."""
+    sensitivity: list[SensitivityBar] = []
+    """What would change the choice."""
+    assumptions: list[Assumption]
+    """Every default that the answer rests on."""
+    sources: list[Source]
+    """Where its figures come from."""
+    hosted: list[HostedOffer] = []
+    """Hosted APIs of the model, cheapest first."""
+    not_used: list[NotUsed] = []
+    """Inputs that did not change the answer."""
+    calibrations: list[UsedCalibration] | None = None
+    """Calibrations that it used; absent in answers from before November 2026."""
+    calibration_ids: list[Count] | None = None
+    """Their numbers."""
+    sharing: Sharing | None = None
+    """The card whole and in parts; absent unless asked for."""
+    adapters: Adapters | None = None
+    """LoRA adapters; absent without adapters."""
+    mix: Mix | None = None
+    """Several kinds of machines; absent unless serving."""
+    portfolio: Portfolio | None = None
+    """Several workloads; absent for a single one."""
+    probes: Probes | None = None
+    """What machines measured for this question; absent unless asked for."""

@@ -1,0 +1,222 @@
+"""What `estimate` and `POST /api/v1/estimate` return for one fixed deployment."""
+
+from advisor.result.base import (
+    Bytes,
+    Chips,
+    Count,
+    Fraction,
+    Gib,
+    JoulesPerToken,
+    KgCo2ePerMtok,
+    Milliseconds,
+    Number,
+    Percentiles,
+    PerSecond,
+    Section,
+    Tokens,
+    TokensPerSecond,
+    UsdPerHour,
+    UsdPerMonth,
+    UsdPerMtok,
+    Watts,
+    WholeTokens,
+)
+from advisor.result.option import Disaggregated, Intervals, Memory, Operator, Speculative
+
+
+class ClosedForm(Section):
+    """The same by closed formulas, without simulation; means only."""
+
+    ttft_ms_mean: Milliseconds | None = None
+    """Mean time to first token."""
+    tpot_ms_mean: Milliseconds | None = None
+    """Mean time per output token."""
+    ttft_ms_p95: Milliseconds | None = None
+    """p95 time to first token; only for an arrival rate."""
+    tpot_ms_p95: Milliseconds | None = None
+    """p95 time per output token; only for an arrival rate."""
+    output_tokens_per_s: TokensPerSecond | None = None
+    """Generated tokens."""
+    capacity_requests_per_s: PerSecond | None = None
+    """Capacity; only for an arrival rate."""
+
+
+class MeasuredRow(Section):
+    """A measured figure near this deployment, and what is predicted there."""
+
+    id: str
+    """Key of the row."""
+    accelerator: str
+    """Catalog name."""
+    accelerator_count: Chips | None
+    """Accelerators."""
+    model: str
+    """Hugging Face ID."""
+    framework: str
+    """Serving framework."""
+    framework_version: str
+    """Release; empty: not stated."""
+    weights_dtype: str
+    """Weight format."""
+    layout: str
+    """Parallel layout."""
+    isl: Tokens
+    """Prompt length."""
+    osl: Tokens
+    """Output length."""
+    concurrency: Number | None
+    """Requests in flight; null: not stated."""
+    distance: Number
+    """0: the same run."""
+    near: bool
+    """Whether it is near enough to say something."""
+    metric: str
+    """What was measured."""
+    measured: Number | None
+    """Measured value."""
+    predicted: Number | None
+    """Predicted value."""
+    error_fraction: Fraction | None
+    """|predicted - measured| over measured; null: predicted not to fit."""
+    source: str
+    """Who measured it."""
+    url: str
+    """Its page."""
+
+
+class Estimate(Section):
+    """One fixed deployment. When it does not fit, only memory, `smallest_change` and warnings are given."""
+
+    label: str
+    """The deployment in one line."""
+    model: str
+    """Hugging Face ID."""
+    accelerator: str
+    """Catalog name."""
+    accelerator_name: str
+    """Name for people."""
+    accelerator_count: Chips
+    """All accelerators."""
+    framework: str
+    """Serving framework."""
+    framework_version: str
+    """Its release."""
+    weights_dtype: str
+    """Storage type of the weights."""
+    quantization: str
+    """Weight format."""
+    kv_dtype: str
+    """Storage type of the KV cache."""
+    tp: Count
+    """Tensor-parallel size."""
+    pp: Count
+    """Pipeline stages."""
+    ep: Count
+    """Expert-parallel size."""
+    dp: Count
+    """Attention data-parallel size."""
+    moe_tp: Count
+    """Tensor-parallel size of the experts."""
+    replicas: Count
+    """Replicas."""
+    concurrency: Count
+    """Requests in flight per replica."""
+    max_batched_tokens: WholeTokens
+    """Token budget of a step."""
+    speculative: Speculative | None
+    """Speculative decoding; null: not used."""
+    disaggregated: Disaggregated | None
+    """Separate prefill and decode pools; null: not used."""
+    isl: Tokens
+    """Prompt length."""
+    osl: Tokens
+    """Output length."""
+    client: str
+    """steady, burst, poisson or static."""
+    memory: Memory
+    """Memory of an accelerator by part."""
+    fits: bool
+    """Whether it can be loaded."""
+    usable_gib: Gib | None
+    """Memory of an accelerator that the framework may use."""
+    kv_bytes_per_token: Bytes | None
+    """KV cache of one token on one accelerator."""
+    source_kv_bytes_per_sequence: Bytes | None
+    """Cross-attention cache of one request on one accelerator."""
+    kv_capacity_tokens: Tokens | None
+    """KV cache of a replica; null: the model keeps none."""
+    smallest_change: list[str] | None = None
+    """Changes after which it fits; absent when it fits."""
+    ttft_ms: Percentiles | None = None
+    """Time to first token."""
+    tpot_ms: Percentiles | None = None
+    """Time per output token."""
+    latency_ms: Percentiles | None = None
+    """Latency of an embedding; absent for generating models."""
+    e2e_ms_mean: Milliseconds | None = None
+    """Mean end-to-end latency."""
+    output_tokens_per_s: TokensPerSecond | None = None
+    """Generated tokens; null for embeddings."""
+    output_tokens_per_s_per_accelerator: TokensPerSecond | None = None
+    """The same per accelerator."""
+    input_tokens_per_s: TokensPerSecond | None = None
+    """Tokens read; absent for generating models."""
+    input_tokens_per_s_per_accelerator: TokensPerSecond | None = None
+    """The same per accelerator."""
+    total_tokens_per_s: TokensPerSecond | None = None
+    """Prompt and output tokens."""
+    requests_per_s: PerSecond | None = None
+    """Finished requests."""
+    sequences_per_s: PerSecond | None = None
+    """Finished requests of embeddings."""
+    step: list[Operator] | None = None
+    """Ledger of one prefill and one decode step."""
+    bound: str | None = None
+    """What limits the step."""
+    watts: Watts | None = None
+    """Draw while it has work, hosts and cooling included."""
+    joules_per_output_token: JoulesPerToken | None = None
+    """Energy of a generated token; null for embeddings."""
+    joules_per_input_token: JoulesPerToken | None = None
+    """Energy of a token read; absent for generating models."""
+    kgco2e_per_mtok: KgCo2ePerMtok | None = None
+    """Carbon of a million tokens; null: the grid is not known."""
+    provider: str | None = None
+    """Seller of the cheapest current offer that holds it; absent: none does."""
+    instance: str | None = None
+    """Its instance type or server."""
+    region: str | None = None
+    """Its region."""
+    acquisition: str | None = None
+    """rent or own."""
+    price_as_of: str | None = None
+    """Date of the price."""
+    price_source: str | None = None
+    """Where the price was read."""
+    usd_per_hour: UsdPerHour | None = None
+    """Total cost; null: no current offer holds it."""
+    usd_per_month: UsdPerMonth | None = None
+    """Total cost of a month."""
+    usd_per_mtok_input: UsdPerMtok | None = None
+    """Cost of a million prompt tokens."""
+    usd_per_mtok_output: UsdPerMtok | None = None
+    """Cost of a million output tokens; null for embeddings."""
+    usd_per_mtok_blended: UsdPerMtok | None = None
+    """Cost of a million tokens."""
+    closed_form: ClosedForm | None = None
+    """The closed form beside the simulation."""
+    interval: Intervals | None = None
+    """90 % intervals."""
+    warnings: list[str]
+    """What to check."""
+    basis: str
+    """measured, relative or datasheet."""
+    engine_version: str
+    """Version of the estimate."""
+    evidence: list[MeasuredRow] = []
+    """Nearest measured rows."""
+
+    @property
+    def is_embedding(self) -> bool:
+        """Whether it returns vectors and generates no tokens."""
+        return self.latency_ms is not None

@@ -1,0 +1,500 @@
+"""One deployment: what is signed and started, what it does, what it costs, and why."""
+
+from typing import Annotated, Any, Literal
+
+from advisor.result.base import (
+    Bytes,
+    Chips,
+    Count,
+    Flops,
+    Fraction,
+    Gib,
+    Hours,
+    JoulesPerToken,
+    KgCo2ePerMtok,
+    Milliseconds,
+    Percentiles,
+    PerSecond,
+    Ratio,
+    Seconds,
+    Section,
+    Tokens,
+    TokensPerSecond,
+    Unit,
+    Usd,
+    UsdPerHour,
+    UsdPerKwh,
+    UsdPerMonth,
+    UsdPerMtok,
+    Watts,
+    WholeTokens,
+)
+from advisor.result.demand import Availability, GrowthSchedule, MeanAndTail, Recorded, Site, Users, Week
+from advisor.result.launch import Launch
+from advisor.result.money import Money
+from advisor.result.tuning import Tuning
+
+Range = list[Annotated[float, Unit("that of the figure")] | None]  # [low, high]
+
+
+class Partition(Section):
+    """A hardware instance of an accelerator (MIG and the like); figures of the option are per instance."""
+
+    way: str
+    """MIG, compute partitions, time slices and so on."""
+    profile: str
+    """The maker's name of the profile."""
+    instances: Count
+    """Instances per accelerator."""
+    gib: Gib
+    """Memory of one instance."""
+    compute_fraction: Fraction
+    """Its share of the accelerator's compute."""
+    bandwidth_fraction: Fraction
+    """Its share of the accelerator's memory bandwidth."""
+
+
+class Memory(Section):
+    """GiB per accelerator of one replica at the planned concurrency."""
+
+    weights_gib: Gib
+    """Model weights."""
+    adapters_gib: Gib = 0.0
+    """LoRA adapters; absent without adapters."""
+    kv_gib: Gib
+    """KV cache in use."""
+    source_kv_gib: Gib = 0.0
+    """Cross-attention cache of an encoder-decoder's source; absent for other models."""
+    activations_gib: Gib
+    """Activations of the largest step."""
+    overhead_gib: Gib
+    """Framework, CUDA context, graphs."""
+    free_gib: Gib
+    """Left over."""
+
+    def parts(self) -> dict[str, float]:
+        """Name to GiB of the parts that this option has, in the order of the JSON."""
+        return {name: float(getattr(self, name)) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+class Simulation(Section):
+    """The simulated queue that the latencies come from."""
+
+    requests: Count
+    """Simulated requests."""
+    seed: Count
+    """Seed of arrivals and lengths."""
+    requests_per_s: PerSecond
+    """Arrival rate: the workload's peak."""
+    ttft_standard_error_ms: Milliseconds | None
+    """Standard error of the mean TTFT."""
+    tpot_standard_error_ms: Milliseconds | None
+    """Standard error of the mean TPOT."""
+
+
+class Speculative(Section):
+    """Speculative decoding."""
+
+    method: str
+    """ngram, draft, eagle, mtp and so on."""
+    draft: str
+    """Draft model or head."""
+    k: Count
+    """Drafted tokens per step."""
+    acceptance: Fraction | None
+    """Probability that a drafted token is accepted."""
+    tokens_shown_per_step: Ratio | None
+    """Tokens that a step produces on average."""
+    task: str
+    """Task that the published acceptance was measured on."""
+    source: str
+    """Source of the acceptance."""
+
+
+class Pool(Section):
+    """One pool of a disaggregated deployment."""
+
+    replicas: Count
+    """Replicas of the pool."""
+    tp: Count
+    """Tensor-parallel size."""
+    pp: Count
+    """Pipeline stages."""
+    ep: Count
+    """Expert-parallel size."""
+    dp: Count
+    """Attention data-parallel size."""
+    moe_tp: Count = 1
+    """Tensor-parallel size of the experts; absent in advice."""
+
+
+class Disaggregated(Section):
+    """Prefill and decode on separate pools."""
+
+    prefill: Pool
+    """The pool for prompts."""
+    decode: Pool
+    """The pool for output."""
+    kv_transfer_s: Seconds | None
+    """Time to move the KV cache of a mean request."""
+
+
+class Operator(Section):
+    """One line of the step ledger."""
+
+    phase: str
+    """prefill or decode."""
+    operator: str
+    """attention, ffn/up, all-reduce and so on."""
+    time_s: Seconds | None
+    """Time in one step."""
+    flops: Flops | None
+    """Arithmetic on one accelerator."""
+    bytes: Bytes | None
+    """Memory or link traffic of one accelerator."""
+    bound: str
+    """What limits it: compute, memory, launch, communication or host."""
+
+
+class Batch(Section):
+    """One run of a batch."""
+
+    requests: Count
+    """Requests per run."""
+    run_hours: Hours | None
+    """Simulated duration."""
+    start_hours: Hours | None
+    """Part of it until weights are loaded."""
+    deadline_hours: Hours | None
+    """Allowed duration."""
+    every_hours: Hours | None
+    """Interval between runs."""
+    usd_per_run: Usd | None
+    """Cost of one run."""
+    given_back: bool
+    """Whether machines are released after each run."""
+
+
+class Score(Section):
+    """A declared score counted from facts of the catalog; 1 is best."""
+
+    value: Fraction | Literal["unknown"]
+    """The score; unknown where a fact is missing."""
+    low: Fraction
+    """Least value that the missing facts allow."""
+    high: Fraction
+    """Greatest value that the missing facts allow."""
+    facts: list[str]
+    """What was counted."""
+
+
+class Scores(Section):
+    """What the balanced view weighs beside cost, latency and energy."""
+
+    ecosystem: Score
+    """Frameworks and sellers."""
+    team: Score
+    """The team's experience."""
+    lead_time: Score
+    """Time until it runs."""
+    lock_in: Score
+    """Choice of other sellers and makers."""
+    risk_fraction: Fraction
+    """How far missing facts may move the scores."""
+
+
+class Beats(Section):
+    """Chance to rank before another option."""
+
+    rank: Count
+    """The other option."""
+    probability: Fraction
+    """Share of draws from the 90 % intervals in which this option is better."""
+
+
+class Intervals(Section):
+    """90 % intervals [low, high] of the headline figures, in the figure's own unit; absent figures have none."""
+
+    ttft_ms: Range | None = None
+    """Mean TTFT, ms."""
+    ttft_ms_p95: Range | None = None
+    """p95 TTFT, ms."""
+    tpot_ms: Range | None = None
+    """Mean TPOT, ms."""
+    tpot_ms_p95: Range | None = None
+    """p95 TPOT, ms."""
+    latency_ms: Range | None = None
+    """Mean latency of an embedding, ms."""
+    latency_ms_p95: Range | None = None
+    """p95 latency of an embedding, ms."""
+    output_tokens_per_s: Range | None = None
+    """Output throughput, tokens/s (estimate)."""
+    input_tokens_per_s: Range | None = None
+    """Input throughput of embeddings, tokens/s (estimate)."""
+    output_tokens_per_s_at_capacity: Range | None = None
+    """Output throughput at capacity, tokens/s."""
+    input_tokens_per_s_at_capacity: Range | None = None
+    """Input throughput at capacity, tokens/s."""
+    usd_per_month: Range | None = None
+    """USD per month."""
+    tco_usd: Range | None = None
+    """Present value of costs, USD."""
+    usd_per_mtok_input: Range | None = None
+    """USD per million input tokens."""
+    usd_per_mtok_output: Range | None = None
+    """USD per million output tokens."""
+    usd_per_mtok_blended: Range | None = None
+    """USD per million tokens."""
+    watts: Range | None = None
+    """Power, W."""
+    joules_per_output_token: Range | None = None
+    """Energy per output token, J."""
+    joules_per_input_token: Range | None = None
+    """Energy per input token, J."""
+    kgco2e_per_mtok: Range | None = None
+    """Carbon per million tokens, kg CO2e."""
+
+    def of(self, name: str) -> Range | None:
+        """[low, high] of a figure by its name; None: it has no interval."""
+        interval: Range | None = getattr(self, name, None)
+        return interval
+
+
+class Variant(Section):
+    """The same option with speculative decoding or disaggregated pools: what differs."""
+
+    label: str
+    """The deployment in one line."""
+    accelerator_count: Chips
+    """Accelerators."""
+    replicas: Count
+    """Replicas."""
+    spare_replicas: Count
+    """Spare replicas."""
+    concurrency: Count
+    """Requests in flight per replica."""
+    speculative: Speculative | None
+    """Speculative decoding; null: not used."""
+    disaggregated: Disaggregated | None
+    """Disaggregated pools; null: not used."""
+    ttft_ms: Percentiles
+    """Time to first token."""
+    tpot_ms: Percentiles
+    """Time per output token."""
+    usd_per_hour: UsdPerHour
+    """Total cost."""
+    usd_per_month: UsdPerMonth
+    """Total cost."""
+    usd_per_mtok_output: UsdPerMtok | None
+    """Cost of a million output tokens."""
+    watts: Watts | None
+    """Mean draw."""
+    utilisation: Fraction | None
+    """Mean load over capacity."""
+    capacity_requests_per_s: PerSecond | None
+    """Capacity within the limits."""
+    launch: Launch
+    """How to start it."""
+    warnings: list[str]
+    """What to know before using it."""
+    cost_ratio: Ratio | None
+    """Its cost over the option's."""
+    tpot_ratio: Ratio | None
+    """Its p95 TPOT over the option's."""
+
+
+class Option(Section):
+    """A recommended deployment, or a near miss."""
+
+    rank: Count | None
+    """1 is best; null: not ranked."""
+    label: str
+    """The deployment in one line."""
+    accelerator: str
+    """Catalog name of the accelerator."""
+    accelerator_name: str
+    """Name for people."""
+    accelerator_count: Chips
+    """Accelerators in use."""
+    provider: str
+    """Who sells or rents it; own: bought; owned: already there."""
+    instance: str
+    """Instance type or server."""
+    instances: Count
+    """Instances or servers."""
+    region: str
+    """Region of the price."""
+    acquisition: str
+    """rent or own."""
+    term: str = "on_demand"
+    """on_demand, spot, reserved_1y, reserved_3y, purchase or owned."""
+    price_as_of: str
+    """Date of the price."""
+    price_source: str
+    """Where the price was read."""
+    framework: str
+    """Serving framework."""
+    framework_version: str
+    """Its release."""
+    weights_dtype: str
+    """Storage type of the weights."""
+    quantization: str
+    """Catalog name of the weight format."""
+    kv_dtype: str
+    """Storage type of the KV cache."""
+    tp: Count
+    """Tensor-parallel size of a replica."""
+    pp: Count
+    """Pipeline stages of a replica."""
+    ep: Count
+    """Expert-parallel size of a replica."""
+    dp: Count
+    """Attention data-parallel size of a replica."""
+    replicas: Count
+    """Replicas, spares included."""
+    spare_replicas: Count = 0
+    """Replicas beyond those that carry the peak."""
+    concurrency: Count
+    """Maximum requests in flight per replica."""
+    max_batched_tokens: WholeTokens
+    """Token budget of a step."""
+    partition: Partition | None = None
+    """Hardware instances of an accelerator; null: whole accelerators."""
+    speculative: Speculative | None
+    """Speculative decoding; null: not used."""
+    disaggregated: Disaggregated | None
+    """Separate prefill and decode pools; null: not used."""
+    memory: Memory
+    """Memory of an accelerator by part."""
+    kv_capacity_tokens: Tokens | None = None
+    """KV cache of a replica's lane; null: the model keeps none."""
+    ttft_ms: Percentiles
+    """Time to first token at the peak."""
+    tpot_ms: Percentiles
+    """Time per output token at the peak."""
+    latency_ms: Percentiles | None = None
+    """Latency of an embedding; absent for generating models."""
+    e2e_ms: MeanAndTail | None = None
+    """End-to-end latency."""
+    simulation: Simulation | None = None
+    """The simulated queue behind these latencies."""
+    requests_per_s: PerSecond
+    """Mean load."""
+    sequences_per_s: PerSecond | None = None
+    """Mean load of embeddings; absent for generating models."""
+    output_tokens_per_s: TokensPerSecond | None
+    """Generated tokens at the mean load; null for embeddings."""
+    output_tokens_per_s_per_accelerator: TokensPerSecond | None
+    """The same per accelerator."""
+    input_tokens_per_s: TokensPerSecond | None = None
+    """Tokens read by an embedding model; absent for generating models."""
+    input_tokens_per_s_per_accelerator: TokensPerSecond | None = None
+    """The same per accelerator."""
+    total_tokens_per_s: TokensPerSecond | None = None
+    """All tokens of an embedding model; absent for generating models."""
+    capacity_requests_per_s: PerSecond | None
+    """Capacity within the limits."""
+    output_tokens_per_s_at_capacity: TokensPerSecond | None = None
+    """Generated tokens at capacity."""
+    input_tokens_per_s_at_capacity: TokensPerSecond | None = None
+    """Tokens read at capacity; absent for generating models."""
+    utilisation: Fraction | None
+    """Mean load over capacity."""
+    usd_per_hour: UsdPerHour
+    """Total cost, averaged over all hours."""
+    licence_usd_per_hour: UsdPerHour | None = None
+    """Software licenses in it."""
+    usd_per_month: UsdPerMonth
+    """Total cost of a month (730 hours)."""
+    usd_per_mtok_input: UsdPerMtok | None
+    """Cost of a million prompt tokens at the mean load."""
+    usd_per_mtok_output: UsdPerMtok | None
+    """Cost of a million output tokens at the mean load; null for embeddings."""
+    usd_per_mtok_blended: UsdPerMtok | None
+    """Cost of a million tokens, prompt and output, at the mean load."""
+    usd_per_mtok_input_at_capacity: UsdPerMtok | None = None
+    """Cost of a million prompt tokens at capacity."""
+    usd_per_mtok_output_at_capacity: UsdPerMtok | None = None
+    """Cost of a million output tokens at capacity."""
+    usd_per_mtok_blended_at_capacity: UsdPerMtok | None = None
+    """Cost of a million tokens at capacity."""
+    usd_per_mtok_cached_input: UsdPerMtok | None = None
+    """Cost of a million prompt tokens that the prefix cache held."""
+    usd_per_mtok_cached_input_at_capacity: UsdPerMtok | None = None
+    """The same at capacity."""
+    tco_usd: Usd
+    """Present value of all costs over the horizon."""
+    watts: Watts | None
+    """Mean draw at the load, hosts and cooling included."""
+    pue: Ratio | None = None
+    """Power usage effectiveness of the site."""
+    usd_per_kwh: UsdPerKwh | None = None
+    """Energy price; null where rent includes it."""
+    joules_per_output_token: JoulesPerToken | None
+    """All energy over output tokens; null for embeddings."""
+    joules_per_input_token: JoulesPerToken | None = None
+    """All energy over tokens read; absent for generating models."""
+    kgco2e_per_mtok: KgCo2ePerMtok | None
+    """Carbon of a million output tokens (of tokens read for embeddings)."""
+    bound: str
+    """What limits the step: compute, memory, launch, communication or host."""
+    basis: str
+    """What kernel efficiencies rest on: measured, relative (scaled from a related chip) or datasheet."""
+    meets_slo: bool
+    """Whether every limit holds in simulation."""
+    launch: Launch
+    """How to start it."""
+    step: list[Operator]
+    """Ledger of one prefill and one decode step."""
+    batch: Batch | None = None
+    """One run of a batch; absent for other workloads."""
+    availability: Availability | None = None
+    """Spare replicas."""
+    users: Users | None = None
+    """Active users; null: the workload gives a request rate."""
+    recorded: Recorded | None = None
+    """Replay of the recorded trace; null: the workload has none."""
+    week: Week | None = None
+    """Replicas by hour; null: the load is flat."""
+    growth_schedule: GrowthSchedule | None = None
+    """Growth by month; null: none asked for."""
+    site: Site | None = None
+    """Servers, racks and power; null: rented."""
+    money: Money | None = None
+    """Bill, cash flow and ways to pay; null in answers from before November 2026."""
+    interval: Intervals = Intervals()
+    """90 % intervals."""
+    scores: Scores | None = None
+    """Declared scores."""
+    first_probability: Fraction | None = None
+    """Chance to be the best of all options shown; absent without intervals."""
+    beats: list[Beats] | None = None
+    """Chance to beat each option that ranks behind it."""
+    demand: list[str] = []
+    """Traffic over time in words."""
+    reasons: list[str]
+    """Why it is recommended, or what it misses."""
+    warnings: list[str]
+    """What to check before signing."""
+    tuning: Tuning | None = None
+    """How to run it; absent for near misses."""
+    variants: list[Variant] | None = None
+    """With speculative decoding or disaggregated pools; absent for near misses."""
+
+    @property
+    def is_embedding(self) -> bool:
+        """Whether it returns vectors and generates no tokens."""
+        return self.latency_ms is not None
+
+
+class NearMiss(Option):
+    """A deployment that misses one limit by little."""
+
+    detail: str
+    """What it misses."""
+    smallest_change: str
+    """Smallest change of the workload that lets it pass; empty: none is known."""
+    change: dict[str, Any]
+    """The same as paths of the workload and their values."""
+    beyond_fraction: Fraction | None
+    """How far it is beyond the limit, as a share of the limit."""

@@ -1,0 +1,287 @@
+"""Several workloads: each alone, all on one fleet, and small models packed on shared cards."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from advisor.result.base import (
+    Chips,
+    Count,
+    Fraction,
+    Gib,
+    Milliseconds,
+    Months,
+    Number,
+    PerSecond,
+    Ratio,
+    Section,
+    Usd,
+    UsdPerMonth,
+)
+from advisor.result.money import CashFlow, CostPart
+from advisor.result.option import Batch
+
+
+class AloneOption(Section):
+    """First choice of one workload by itself."""
+
+    label: str
+    """The deployment in one line."""
+    accelerator: str
+    """Catalog name."""
+    accelerator_count: Chips
+    """Accelerators."""
+    provider: str
+    """Seller."""
+    instance: str
+    """Instance type or server."""
+    instances: Count
+    """Instances or servers."""
+    region: str
+    """Region of the price."""
+    acquisition: str
+    """rent or own."""
+    term: str
+    """Term of the price."""
+    usd_per_month: UsdPerMonth
+    """Total cost."""
+    utilisation: Fraction | None
+    """Mean load over capacity."""
+    batch: Batch | None = None
+    """One run of a batch; absent for other workloads."""
+
+
+class Alone(Section):
+    """One workload by itself."""
+
+    name: str
+    """The workload's name."""
+    kind: str
+    """serving, batch or embedding."""
+    verdict: str
+    """Its answer in a sentence."""
+    option: AloneOption | None
+    """Its first choice; null: nothing meets it."""
+
+
+class FleetMachine(Section):
+    """Machines of the shared fleet."""
+
+    machine: str
+    """Instance type or server."""
+    accelerator: str
+    """Catalog name."""
+    accelerators_each: Chips
+    """Accelerators per machine."""
+    count: Number | None
+    """Machines; a fraction when paid by the hour."""
+    paid: str
+    """while it runs, or around the clock."""
+    usd_per_month: UsdPerMonth | None
+    """Cost of all of them."""
+
+
+class RunHours(Section):
+    """Hours of the week with the same number of replicas."""
+
+    when: str
+    """Such as Mon-Fri 9-17."""
+    hours_per_week: Annotated[int, Field(json_schema_extra={"x-unit": "h"})]
+    """How many hours."""
+    requests_per_s: PerSecond | None
+    """Load of each of these hours."""
+    replicas: Number | None
+    """Replicas that run; a mean for batches."""
+
+
+class FleetRun(Section):
+    """One workload on one kind of machine of the fleet."""
+
+    workload: str
+    """Its name."""
+    kind: str
+    """serving, batch or embedding."""
+    setup: str
+    """Format, layout and framework."""
+    machine: str
+    """Instance type or server."""
+    accelerator: str
+    """Catalog name."""
+    provider: str
+    """Seller."""
+    region: str
+    """Region of the price."""
+    replicas_per_machine: Count
+    """Replicas on a machine."""
+    paid: str
+    """while it runs, or around the clock."""
+    hours: list[RunHours]
+    """When it runs."""
+    ttft_ms_p95: Milliseconds | None
+    """p95 time to first token; null for batches."""
+    tpot_ms_p95: Milliseconds | None
+    """p95 time per output token; null for batches."""
+
+
+class SharedFleet(Section):
+    """All workloads on one fleet."""
+
+    usd_per_month: UsdPerMonth
+    """Total cost."""
+    proven: bool
+    """Whether the solver proved it optimal."""
+    machines: list[FleetMachine]
+    """What to rent or buy."""
+    runs: list[FleetRun]
+    """Who runs where and when."""
+
+
+class FleetItem(Section):
+    """A line of the fleet's bill of materials."""
+
+    for_workload: Annotated[str, Field(alias="for")]
+    """all, or the workload's name."""
+    quantity: Number | None
+    """How many."""
+    item: str
+    """Instance type or server."""
+    provider: str
+    """Seller."""
+    region: str
+    """Region of the price."""
+    term: str
+    """Term of the price."""
+    unit_usd_once: Usd | None
+    """Purchase price of one; null: rented."""
+    unit_usd_per_month: UsdPerMonth | None
+    """Monthly cost of one."""
+    price_as_of: str
+    """Date of the price."""
+    source: str
+    """Where the price was read."""
+
+
+class PortfolioMoney(Section):
+    """Costs of the shared fleet, or of all workloads by themselves."""
+
+    of: str
+    """one shared fleet, or each workload alone."""
+    currency: Literal["USD"]
+    """ISO 4217 code."""
+    prices_as_of: str
+    """Date of the oldest price."""
+    horizon_months: Months
+    """Planning horizon."""
+    discount_fraction_per_year: Fraction
+    """Discount rate."""
+    usd_per_month: UsdPerMonth
+    """Total cost."""
+    capital_usd: Usd
+    """Paid today."""
+    npv_usd: Usd
+    """Present value of all costs over the horizon."""
+    parts: list[CostPart]
+    """The bill, line by line."""
+    cash_flow: list[CashFlow]
+    """Month by month."""
+    items: list[FleetItem]
+    """Bill of materials."""
+
+
+class Tenant(Section):
+    """A copy of a model on a shared card."""
+
+    workload: str
+    """Its name."""
+    setup: str
+    """Format, layout and framework."""
+    partition: str | None
+    """Hardware instance; null: a process that shares the card."""
+    memory_gib: Gib | None
+    """Memory that it is given."""
+    memory_fraction: Fraction | None
+    """Its share of the card (or instance) memory."""
+    needed_gib: Gib | None
+    """Memory that it needs."""
+    requests_per_s: PerSecond | None
+    """Its load."""
+    load_fraction: Fraction | None
+    """Share of the card's time that it takes alone."""
+    busy_fraction: Fraction | None
+    """Share of time in which it has work."""
+    step_stretch: Ratio | None
+    """How much longer its steps take beside its neighbors."""
+    ttft_ms_p95: Milliseconds | None
+    """p95 time to first token."""
+    tpot_ms_p95: Milliseconds | None
+    """p95 time per output token."""
+    flags: str
+    """Server options that limit its share."""
+
+
+class Card(Section):
+    """One shared card."""
+
+    tenants: list[Tenant]
+    """Models on it."""
+
+
+class Packing(Section):
+    """Small models on shared cards, in one way."""
+
+    title: str
+    """The way, for people."""
+    accelerator: str = ""
+    """Catalog name; absent when nothing fits."""
+    accelerator_count: Chips = 0
+    """Cards."""
+    provider: str = ""
+    """Seller."""
+    instance: str = ""
+    """Instance type or server."""
+    instances: Count = 0
+    """Instances or servers."""
+    region: str = ""
+    """Region of the price."""
+    price_as_of: str = ""
+    """Date of the price."""
+    usd_per_month: UsdPerMonth | None
+    """Total cost; null: no packing holds the limits."""
+    reason: str
+    """Why not."""
+    cards: list[Card]
+    """Who is where."""
+
+
+class Packed(Section):
+    """Small models as processes on shared cards, and in hardware instances."""
+
+    processes: Packing
+    """As processes that share a card."""
+    instances: Packing
+    """In hardware instances of a card."""
+    said: str
+    """The comparison in words."""
+
+
+class Portfolio(Section):
+    """Answer of a portfolio."""
+
+    alone: list[Alone]
+    """Each workload by itself."""
+    alone_usd_per_month: UsdPerMonth | None
+    """Sum of these; null: one has no answer."""
+    shared: SharedFleet | None
+    """All on one fleet; null: not cheaper."""
+    saving_usd_per_month: UsdPerMonth | None
+    """What sharing saves."""
+    saving_fraction: Fraction | None
+    """The same over each alone."""
+    reason: str
+    """Why there is no shared fleet; empty: there is one."""
+    packed: Packed | None
+    """Small models on shared cards; null: not all workloads are serving."""
+    said: str
+    """The answer in words."""
+    money: PortfolioMoney | None = None
+    """Costs; null: a workload has no answer; absent in answers from before November 2026."""
