@@ -1,4 +1,4 @@
-"""Energy and carbon of one option as JSON: watts by phase from the step ledger, and the grid's carbon by the hour."""
+"""Energy and carbon of one option: watts by phase from the step ledger, and the grid's carbon intensity by hour."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions
 from advisor.engine.search import Catalog, Scored, watts_at
 from advisor.engine.spec import WEEK_HOURS, Accelerator, Workload, mean_fraction
 from advisor.inputs import number
+from advisor.result import Energy
 
 Json = dict[str, Any]
 CURVE = "grid_kgco2e_per_kwh"
@@ -17,24 +18,24 @@ BASIS = {
     "given": "the workload's own shares of the power limit",
     "measured": "the step ledger, with shares fitted to this chip's kernels, checked on whole layers: "
     "docs/explanation/energy.md",
-    "relative": "the step ledger, with the shares of an H200 between this chip's idle and limit: a wider interval",
+    "relative": "the step ledger, scaled from an H200 to this chip's idle power and limit: a wider interval",
 }
-YEARLY = "the grid's yearly mean: no hourly figures that may be used were found, so give your own as tco." + CURVE
+YEARLY = "the grid's yearly mean; for hourly carbon give your own figures as tco." + CURVE
 ASSUMED_TIME = "hours count from Monday 0:00, as in traffic.load_curve; give both in the same time zone"
 
 
 # --- the grid ---------------------------------------------------------------------------------------------------
 
 
-def curve_of(taken: Json, workload: Workload, s: Scored) -> list[float]:
-    """The planner's grid by the hour of a week, where it is the option's; empty: it is not, or there is none.
+def curve_of(snapshot: Json, workload: Workload, s: Scored) -> list[float]:
+    """The planner's hourly carbon intensity for a week; empty: none was given, or it does not apply to the option.
 
-    It is that of an own site, of regions that the workload names, and where no figure of the region is known.
+    It applies to an own site, to regions that the workload names, and where the region has no figure of its own.
     """
-    given = (taken.get("tco") or {}).get(CURVE)
+    given = (snapshot.get("tco") or {}).get(CURVE)
     if not given:
         return []
-    known = taken["regions"].get(f"{s.offer.provider}-{s.offer.region}", {}).get("kgco2e_per_kwh")
+    known = snapshot["regions"].get(f"{s.offer.provider}-{s.offer.region}", {}).get("kgco2e_per_kwh")
     named = s.offer.region in workload.constraints.regions_allow
     if s.offer.acquisition != "own" and known and not named:
         return []
@@ -42,7 +43,7 @@ def curve_of(taken: Json, workload: Workload, s: Scored) -> list[float]:
 
 
 def watts_by_hour(workload: Workload, catalog: Catalog, s: Scored) -> list[float]:
-    """Draw in each hour of a week, W; instances that follow the load take their power with them."""
+    """Draw in each hour of a week, W; autoscaled instances draw nothing while they are off."""
     if not workload.week:
         return [s.watts] * WEEK_HOURS
     mean = mean_fraction(workload.week)
@@ -53,16 +54,16 @@ def watts_by_hour(workload: Workload, catalog: Catalog, s: Scored) -> list[float
 
 
 def weighted(watts: Sequence[float], grid: Sequence[float]) -> float:
-    """kgCO2e per kWh drawn: hours of much draw count for more."""
+    """Mean carbon intensity, kgCO2e/kWh, weighted by the draw of each hour."""
     drawn = math.fsum(watts)
     return math.fsum(w * g for w, g in zip(watts, grid, strict=True)) / drawn if drawn else math.nan
 
 
-def grid_of(taken: Json, workload: Workload, catalog: Catalog, s: Scored) -> float | None:
-    """kgCO2e per kWh of the option's draw; None: not known."""
-    curve = curve_of(taken, workload, s)
-    found = weighted(watts_by_hour(workload, catalog, s), curve) if curve else s.offer.kgco2e_per_kwh
-    return found if found and math.isfinite(found) else s.offer.kgco2e_per_kwh
+def grid_of(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> float | None:
+    """Carbon intensity of the option's draw, kgCO2e/kWh; None: not known."""
+    curve = curve_of(snapshot, workload, s)
+    mean = weighted(watts_by_hour(workload, catalog, s), curve) if curve else s.offer.kgco2e_per_kwh
+    return mean if mean and math.isfinite(mean) else s.offer.kgco2e_per_kwh
 
 
 # --- the chips --------------------------------------------------------------------------------------------------
@@ -78,66 +79,73 @@ def basis_of(chip: Accelerator, a: Assumptions) -> str:
     return "measured" if chip.slug == FITTED_TO else "relative"
 
 
-def energy_json(taken: Json, workload: Workload, catalog: Catalog, s: Scored, rates: Mapping[str, float]) -> Json:
-    """Joules of a prompt's and an answer's token: each phase at its own draw; idle, host and cooling by its time."""
+def energy(
+    snapshot: Json, workload: Workload, catalog: Catalog, s: Scored, tokens_per_s: Mapping[str, float]
+) -> Energy:
+    """Joules per input and output token: each phase at its own draw; idle, host and cooling by its time."""
     a, chip, offer = catalog.assumptions, s.lane.choice.accelerator, s.offer
     idle = idle_watts(chip, a)
     drawn = {"input": s.phases.prefill_fraction, "output": s.phases.decode_fraction}
     each = {name: idle + share * (chip.watts - idle) for name, share in drawn.items()}
-    joules, time = joules_by_phase(s, each, idle, rates)
-    curve = curve_of(taken, workload, s)
-    grid = grid_of(taken, workload, catalog, s)
+    joules, time = joules_by_phase(s, each, idle, tokens_per_s)
+    curve = curve_of(snapshot, workload, s)
+    grid = grid_of(snapshot, workload, catalog, s)
     basis = basis_of(chip, a)
-    return {
-        "watts_at_load": number(s.watts),
-        "watts_full": number(s.full_watts),
-        "chip_watts": number(chip.watts),
-        "chip_idle_watts": number(idle),
-        "chip_prefill_watts": number(each["input"]),
-        "chip_decode_watts": number(each["output"]),
-        "prefill_time_fraction": number(time["input"]),
-        "decode_time_fraction": number(time["output"]),
-        "idle_time_fraction": number(1.0 - time["input"] - time["output"]),
-        "prefill_power_fraction": number(each["input"] / chip.watts),
-        "decode_power_fraction": number(each["output"] / chip.watts),
-        "power_basis": basis,
-        "power_said": BASIS[basis],
-        **{f"joules_per_{name}_token": number(value) for name, value in joules.items()},
-        **{
-            f"kgco2e_per_mtok_{name}": number(value * 1e6 / JOULES_PER_KWH * grid) if grid else None
-            for name, value in joules.items()
-        },
-        "grid_kgco2e_per_kwh": number(grid) if grid else None,
-        "grid_mean_kgco2e_per_kwh": number(sum(curve) / len(curve)) if curve else offer.kgco2e_per_kwh,
-        "kwh_per_month": number(s.watts / 1000.0 * HOURS_PER_MONTH),
-        "hours": f"weighted by the draw of each hour; {ASSUMED_TIME}" if curve else YEARLY,
-    }
+
+    def carbon(joules_per_token: float) -> float | None:
+        return number(joules_per_token * 1e6 / JOULES_PER_KWH * grid) if grid else None
+
+    return Energy(
+        watts_at_load=number(s.watts),
+        watts_full=number(s.full_watts),
+        chip_watts=number(chip.watts),
+        chip_idle_watts=number(idle),
+        chip_prefill_watts=number(each["input"]),
+        chip_decode_watts=number(each["output"]),
+        prefill_time_fraction=number(time["input"]),
+        decode_time_fraction=number(time["output"]),
+        idle_time_fraction=number(1.0 - time["input"] - time["output"]),
+        prefill_power_fraction=number(each["input"] / chip.watts),
+        decode_power_fraction=number(each["output"] / chip.watts),
+        power_basis=basis,
+        power_said=BASIS[basis],
+        joules_per_input_token=number(joules["input"]),
+        joules_per_output_token=number(joules["output"]),
+        kgco2e_per_mtok_input=carbon(joules["input"]),
+        kgco2e_per_mtok_output=carbon(joules["output"]),
+        grid_kgco2e_per_kwh=number(grid) if grid else None,
+        grid_mean_kgco2e_per_kwh=number(sum(curve) / len(curve)) if curve else offer.kgco2e_per_kwh,
+        kwh_per_month=number(s.watts / 1000.0 * HOURS_PER_MONTH),
+        hours=f"weighted by the draw of each hour; {ASSUMED_TIME}" if curve else YEARLY,
+    )
 
 
 def joules_by_phase(
-    s: Scored, each: Mapping[str, float], idle: float, rates: Mapping[str, float]
+    s: Scored, each: Mapping[str, float], idle: float, tokens_per_s: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """(J per token, share of the carrying chips' time) by phase; NaN where no token is.
+    """(J per token, share of the carrying chips' time) by phase; NaN for a phase without tokens.
 
-    The two together, each times its tokens, are the whole draw.
+    Each times its tokens per second, the two add up to the whole draw.
     """
     prefill, decode = s.phases.busy(s.carrying_lanes, 1.0 / (s.paid_fraction or 1.0))
     time = {"input": prefill, "output": decode}
     carrying = s.chips * (s.replicas - s.spare_replicas) / s.replicas * s.paid_fraction * s.offer.pue
     above = {name: carrying * time[name] * (each[name] - idle) for name in time}
     rest, busy = s.watts - sum(above.values()), prefill + decode
-    found = {
-        name: (above[name] + rest * time[name] / busy) / rates[name] if busy and rates[name] > 0 else math.nan
+    joules = {
+        name: (above[name] + rest * time[name] / busy) / tokens_per_s[name]
+        if busy and tokens_per_s[name] > 0
+        else math.nan
         for name in time
     }
-    return found, time
+    return joules, time
 
 
-def power_swing(taken: Json, catalog: Catalog, s: Scored) -> tuple[float, float]:
+def power_swing(snapshot: Json, catalog: Catalog, s: Scored) -> tuple[float, float]:
     """90 % factors (low, high) on the draw: as checked on the chip it was fitted to, those squared on others."""
     chip = s.lane.choice.accelerator
     low, high = (
-        float(taken.get("tco", {}).get(key, taken["assumptions"].get(key, {"value": 1.0})["value"]))
+        float(snapshot.get("tco", {}).get(key, snapshot["assumptions"].get(key, {"value": 1.0})["value"]))
         for key in (POWER_LOW, POWER_HIGH)
     )
     basis = basis_of(chip, catalog.assumptions)

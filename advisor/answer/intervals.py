@@ -6,14 +6,15 @@ from typing import Any
 
 from advisor.engine.cost import together
 from advisor.inputs import number
+from advisor.result import Intervals, Option, Percentiles
 
 Json = dict[str, Any]
 Ratios = tuple[float, float]  # (low, high) as factors on a figure
 
 
-def interval_fractions(taken: Json, basis: str) -> dict[str, Ratios]:
+def interval_fractions(snapshot: Json, basis: str) -> dict[str, Ratios]:
     """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class."""
-    row = taken["calibrations"].get(f"interval:{basis}", {})
+    row = snapshot["calibrations"].get(f"interval:{basis}", {})
     return {
         name: (float(row[f"{name}_low_ratio"]), float(row[f"{name}_high_ratio"]))
         for name in ("ttft", "tpot", "throughput")
@@ -21,39 +22,51 @@ def interval_fractions(taken: Json, basis: str) -> dict[str, Ratios]:
     }
 
 
-def intervals(r: Json, half: Mapping[str, Ratios], swings: Mapping[str, Ratios]) -> dict[str, list[float | None]]:
-    """[low, high] of each headline figure; money moves with performance, prices and, per token, with the load."""
+def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, Ratios]) -> Intervals:
+    """[low, high] of each headline figure; costs move with performance, prices and, per token, with the load.
+
+    half: factors on ttft, tpot and throughput; ranges: factors on price, load and power.
+    """
     if not half:
-        return {}
-    vectors = "latency_ms" in r
-    latencies = {"latency_ms": "ttft"} if vectors else {"ttft_ms": "ttft", "tpot_ms": "tpot"}
-    found = {}
-    for name, key in latencies.items():
-        for statistic, field in (("mean", name), ("p95", f"{name}_p95")):
-            found[field] = scaled(r[name][statistic], half[key])
-    rate = "input_tokens_per_s_at_capacity" if vectors else "output_tokens_per_s_at_capacity"
-    found[rate] = scaled(r[rate], half["throughput"])
-    bill = together([replicas(r, half["throughput"]), swings["price"]])
-    token = together([replicas(r, half["throughput"]), swings["price"], swings["load"]])
-    found |= {name: scaled(r[name], bill) for name in ("usd_per_month", "tco_usd")}
-    drawn = swings.get("power", (1.0, 1.0))
-    energy = together([drawn, swings["load"]])
-    for name, ratios in (("watts", drawn), ("joules_per_output_token", energy), ("joules_per_input_token", energy)):
-        if r.get(name) is not None:
-            found[name] = scaled(r[name], ratios)
-    if r.get("kgco2e_per_mtok") is not None:
-        found["kgco2e_per_mtok"] = scaled(r["kgco2e_per_mtok"], energy)
-    names = ("input",) if vectors else ("input", "output", "blended")
-    return found | {f"usd_per_mtok_{name}": scaled(r[f"usd_per_mtok_{name}"], token) for name in names}
+        return Intervals()
+    throughput = replicas(option, half["throughput"])
+    bill = together([throughput, ranges["price"]])
+    token = together([throughput, ranges["price"], ranges["load"]])
+    power = ranges.get("power", (1.0, 1.0))
+    energy = together([power, ranges["load"]])
+    figures = {
+        "usd_per_month": (option.usd_per_month, bill),
+        "tco_usd": (option.tco_usd, bill),
+        "watts": (option.watts, power),
+        "joules_per_output_token": (option.joules_per_output_token, energy),
+        "joules_per_input_token": (option.joules_per_input_token, energy),
+        "kgco2e_per_mtok": (option.kgco2e_per_mtok, energy),
+    }
+    found = {name: scaled(value, ratios) for name, (value, ratios) in figures.items() if value is not None}
+    if option.latency_ms is not None:
+        found |= of_latency("latency_ms", option.latency_ms, half["ttft"])
+        found["input_tokens_per_s_at_capacity"] = scaled(option.input_tokens_per_s_at_capacity, half["throughput"])
+        found["usd_per_mtok_input"] = scaled(option.usd_per_mtok_input, token)
+    else:
+        found |= of_latency("ttft_ms", option.ttft_ms, half["ttft"])
+        found |= of_latency("tpot_ms", option.tpot_ms, half["tpot"])
+        found["output_tokens_per_s_at_capacity"] = scaled(option.output_tokens_per_s_at_capacity, half["throughput"])
+        for name in ("usd_per_mtok_input", "usd_per_mtok_output", "usd_per_mtok_blended"):
+            found[name] = scaled(getattr(option, name), token)
+    return Intervals(**found)
 
 
-def replicas(r: Json, throughput: Ratios) -> Ratios:
-    """What the same service costs when a replica does less or more: whole replicas, or for a batch its hours."""
+def of_latency(name: str, latency: Percentiles, ratios: Ratios) -> dict[str, list[float | None]]:
+    return {name: scaled(latency.mean, ratios), f"{name}_p95": scaled(latency.p95, ratios)}
+
+
+def replicas(option: Option, throughput: Ratios) -> Ratios:
+    """Factors on the bill when a replica does less or more: whole replicas, or the hours of a batch."""
     low, high = throughput
-    if r.get("batch", {}).get("given_back"):
+    if option.batch is not None and option.batch.given_back:
         return 1 / high, 1 / low  # it is paid for as long as it runs
-    carrying = r["replicas"] - r["spare_replicas"]
-    fewer, more = ((math.ceil(carrying / f) + r["spare_replicas"]) / r["replicas"] for f in (high, low))
+    carrying = option.replicas - option.spare_replicas
+    fewer, more = ((math.ceil(carrying / f) + option.spare_replicas) / option.replicas for f in (high, low))
     return fewer, more
 
 

@@ -1,6 +1,6 @@
 """Catalog rows to a snapshot, and a snapshot to engine values."""
 
-from advisor.inputs import hosted_apis, offers, rounding
+from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import COLD_START, COSTS, EGRESS, STORAGE
 from advisor.inputs.check import check_catalog, wrong_names
 from advisor.inputs.current import catalog_chip, catalog_model_id, catalog_model_ids, catalog_resources, market
@@ -14,7 +14,7 @@ from advisor.inputs.from_catalog import (
     unpacked,
 )
 from advisor.inputs.offers import new_usd_per_accelerator, usual_host_watts
-from advisor.inputs.rounding import number
+from advisor.inputs.rounding import number, rounded
 from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, workload_of
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "of_earlier_version",
     "offers",
     "quantization_of",
-    "rounding",
+    "rounded",
     "take_snapshot",
     "unpacked",
     "usual_host_watts",

@@ -1,9 +1,14 @@
-"""Engine figures as the numbers of a JSON answer."""
+"""Engine figures as the numbers of an answer: six significant digits say all that an estimate knows."""
 
 import math
 
 
 def number(value: float, digits: int = 6) -> float | None:
-    """A finite float at `digits` significant digits; unknown figures are null."""
+    """A finite float at `digits` significant digits; unknown figures (NaN, infinity) are null."""
     value = float(value)
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return rounded(value, digits) if math.isfinite(value) else None
+
+
+def rounded(value: float, digits: int = 6) -> float:
+    """A figure that is always known at `digits` significant digits."""
+    return float(f"{float(value):.{digits}g}")
