@@ -11,8 +11,8 @@ from advisor.answer.mix import mix_json
 from advisor.answer.option import answer_json, choice_json
 from advisor.answer.portfolio import result
 from advisor.answer.unused_inputs import not_used
-from advisor.engine.fleet import Member, mixed
-from advisor.engine.search import Catalog, posed_in, search
+from advisor.engine.fleet import Member, find_mix
+from advisor.engine.search import Catalog, prepare_question, search
 from advisor.engine.spec import Workload
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, hosted_apis, unpacked, workload_of
 from advisor.workload import PORTFOLIO
@@ -55,7 +55,7 @@ def _answered(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
     answer = answer_json(spec, taken, workload, catalog, found) | calibrations_used(taken, found.shown)
     answer |= beside(workload, catalog, found, answer["recommendations"])
     if workload.kind == "serving":
-        answer["mix"] = mix_json(workload, mixed(workload, catalog, found))
+        answer["mix"] = mix_json(workload, find_mix(workload, catalog, found))
     return _with_hosted(spec, taken, catalog, answer)
 
 
@@ -75,7 +75,7 @@ def _posed(spec: Json, taken: Json) -> tuple[Json, Workload, Catalog]:
         "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
     }
     cold_start_s = float(spec["tco"].get(COLD_START, taken["assumptions"].get(COLD_START, {"value": 0.0})["value"]))
-    return taken, *posed_in(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
+    return taken, *prepare_question(replace(workload_of(spec), cold_start_s=cold_start_s), catalog_of(spec, taken))
 
 
 def _with_hosted(spec: Json, taken: Json, catalog: Catalog, answer: Json) -> Json:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.fleet import TIME, Merged, Way, merged, ways
+from advisor.engine.fleet import TIME_SLICES, MergedCopies, SharingOption, merged_copies, sharing_options
 from advisor.engine.search import Answer, Catalog, describe
 from advisor.engine.spec import Accelerator, Workload
 from advisor.engine.step import adapter_bytes, layouts, served_rank
@@ -16,7 +16,7 @@ GIB, MIB = 2.0**30, 2.0**20
 ISOLATION = {
     "whole": "one engine for all requests: a crash or a flood of long prompts is everybody's",
     "hardware": "memory, bandwidth, cores and faults are apart; the card, its host and its power are one",
-    TIME: "none: neighbours take turns on the cores and bandwidth, and a fault may end them all "
+    TIME_SLICES: "none: neighbours take turns on the cores and bandwidth, and a fault may end them all "
     "(NVIDIA k8s-device-plugin, shared access to GPUs)",
 }
 
@@ -64,23 +64,23 @@ def warnings(catalog: Catalog) -> list[str]:
 def beside(workload: Workload, catalog: Catalog, found: Answer, options: Sequence[Json]) -> Json:
     """`sharing` and `adapters` of an answer, each where it is a question."""
     told: Json = {}
-    if options and (tried := ways(workload, catalog, found)):
+    if options and (tried := sharing_options(workload, catalog, found)):
         told["sharing"] = sharing_json(tried)
     if catalog.model.adapters:
-        told["adapters"] = adapters_json(catalog, found, options, merged(workload, catalog, found))
+        told["adapters"] = adapters_json(catalog, found, options, merged_copies(workload, catalog, found))
     return told
 
 
-def sharing_json(tried: Sequence[Way]) -> Json:
+def sharing_json(tried: Sequence[SharingOption]) -> Json:
     """The card whole against its parts: what each serves, costs and keeps apart."""
     rows = [way_json(w) for w in tried]
     card = tried[0].accelerator
     return {"accelerator": card.slug, "accelerator_name": card.name, "said": said_of_ways(tried), "ways": rows}
 
 
-def way_json(w: Way) -> Json:
+def way_json(w: SharingOption) -> Json:
     cut, s = w.accelerator.cut, w.scored
-    kind = "whole" if cut is None else TIME if cut.way == TIME else "hardware"
+    kind = "whole" if cut is None else TIME_SLICES if cut.way == TIME_SLICES else "hardware"
     found = {
         "way": label(w),
         "kind": kind,
@@ -108,19 +108,19 @@ FIGURES = (
 )
 
 
-def label(w: Way) -> str:
+def label(w: SharingOption) -> str:
     cut = w.accelerator.cut
     if cut is None:
         return "one engine on the whole card"
-    if cut.way == TIME:
+    if cut.way == TIME_SLICES:
         return f"{cut.instances} engines that share the card's time, all busy"
     return f"{cut.instances} x {cut.profile} ({cut.way})"
 
 
-def said_of_ways(tried: Sequence[Way]) -> str:
+def said_of_ways(tried: Sequence[SharingOption]) -> str:
     """What isolation costs on this card, in figures; the best of the hardware's ways."""
     whole, name = tried[0], tried[0].accelerator.name
-    cut = [w for w in tried if w.scored and w.accelerator.cut and w.accelerator.cut.way != TIME]
+    cut = [w for w in tried if w.scored and w.accelerator.cut and w.accelerator.cut.way != TIME_SLICES]
     if whole.scored is None and not cut:
         return f"No way of using one {name} holds the limits."
     if not cut:
@@ -147,7 +147,7 @@ def said_of_ways(tried: Sequence[Way]) -> str:
     )
 
 
-def adapters_json(catalog: Catalog, found: Answer, options: Sequence[Json], copies: Merged | None) -> Json:
+def adapters_json(catalog: Catalog, found: Answer, options: Sequence[Json], copies: MergedCopies | None) -> Json:
     """The adapters of the question, what they take, and the price of a merged copy of each instead."""
     a = catalog.model.adapters
     assert a is not None
@@ -172,7 +172,7 @@ def adapters_json(catalog: Catalog, found: Answer, options: Sequence[Json], copi
     return {**told, "said": said_of_adapters(told, options)}
 
 
-def merged_json(copies: Merged) -> Json:
+def merged_json(copies: MergedCopies) -> Json:
     s = copies.each
     return {
         "each": f"{s.chips} x {s.lane.choice.accelerator.name}, {describe(s.lane)}" if s else None,

@@ -6,7 +6,7 @@ from string import Template
 from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.fleet import SERVING, Limits, Member, Packed, Tenant, packed
+from advisor.engine.fleet import SERVING, Limits, Member, Packing, Tenant, pack_models
 from advisor.engine.search import describe
 from advisor.inputs import number
 
@@ -20,12 +20,12 @@ def packing_json(members: Sequence[Member], alone_usd_per_hour: float, limits: L
     """`packed` of a portfolio: as processes that share cards, and in hardware instances; None: not all are serving."""
     if len(members) < 2 or any(m.workload.kind != SERVING for m in members):
         return None
-    found = {way: packed(members, isolated, limits) for way, isolated in WAYS.items()}
+    found = {way: pack_models(members, isolated, limits) for way, isolated in WAYS.items()}
     told: Json = {way: {"title": TITLES[way], **way_json(members, p)} for way, p in found.items()}
     return {**told, "said": said(members, found, alone_usd_per_hour)}
 
 
-def way_json(members: Sequence[Member], p: Packed) -> Json:
+def way_json(members: Sequence[Member], p: Packing) -> Json:
     if p.offer is None or p.accelerator is None:
         return {"usd_per_month": None, "reason": p.reason, "cards": []}
     return {
@@ -42,7 +42,7 @@ def way_json(members: Sequence[Member], p: Packed) -> Json:
     }
 
 
-def tenant_json(members: Sequence[Member], t: Tenant, p: Packed) -> Json:
+def tenant_json(members: Sequence[Member], t: Tenant, p: Packing) -> Json:
     c, v = t.copy, t.verified
     assert p.accelerator is not None
     memory_bytes = t.partition.memory_bytes if t.partition else t.memory_fraction * p.accelerator.memory_bytes
@@ -73,7 +73,7 @@ def flags(t: Tenant) -> str:
     return Template(started.card_share).substitute(values)
 
 
-def said(members: Sequence[Member], found: dict[str, Packed], alone_usd_per_hour: float) -> str:
+def said(members: Sequence[Member], found: dict[str, Packing], alone_usd_per_hour: float) -> str:
     """Both ways against each alone, in a sentence each; what fails together."""
     together, apart = found["processes"], found["instances"]
     lines = [_sentence("As processes that share cards", together, alone_usd_per_hour)]
@@ -85,7 +85,7 @@ def said(members: Sequence[Member], found: dict[str, Packed], alone_usd_per_hour
     return " ".join(lines)
 
 
-def _price_of_isolation(members: Sequence[Member], together: Packed, apart: Packed) -> str:
+def _price_of_isolation(members: Sequence[Member], together: Packing, apart: Packing) -> str:
     """In money, and in the time of a token of the workload that feels it most."""
     more = (apart.usd_per_hour - together.usd_per_hour) * HOURS_PER_MONTH
     money = f"${more:,.0f} a month" if more > 0.5 else "no money here"
@@ -97,7 +97,7 @@ def _price_of_isolation(members: Sequence[Member], together: Packed, apart: Pack
     )
 
 
-def _tokens_s(p: Packed) -> dict[int, float]:
+def _tokens_s(p: Packing) -> dict[int, float]:
     """p95 TPOT of each workload, of its slowest copy."""
     found: dict[int, float] = {}
     for t in (t for card in p.cards for t in card.tenants):
@@ -105,7 +105,7 @@ def _tokens_s(p: Packed) -> dict[int, float]:
     return found
 
 
-def _sentence(way: str, p: Packed, alone_usd_per_hour: float) -> str:
+def _sentence(way: str, p: Packing, alone_usd_per_hour: float) -> str:
     if not p.cards or p.accelerator is None or not math.isfinite(p.usd_per_hour):
         return f"{way}: {p.reason}."
     usd = p.usd_per_hour * HOURS_PER_MONTH

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.fleet import Mix, Part
+from advisor.engine.fleet import Mix, MixPart
 from advisor.engine.search import describe
 from advisor.engine.spec import Workload
 from advisor.inputs import number
@@ -32,7 +32,7 @@ def mix_json(workload: Workload, mix: Mix) -> Json:
     return {**found, "said": said(workload, found)}
 
 
-def part_json(p: Part) -> Json:
+def part_json(p: MixPart) -> Json:
     c, a = p.lane.choice, p.lane.choice.accelerator
     return {
         "label": f"{p.chips} x {a.name}, {describe(p.lane)}, {p.replicas} replica{'s' if p.replicas != 1 else ''}",

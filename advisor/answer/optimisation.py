@@ -9,20 +9,20 @@ from advisor.engine.optimisation import (
     Bounds,
     CacheAdvice,
     FormatAdvice,
-    Lesson,
-    Measured,
+    FrameworkComparison,
     OptimisationPlan,
-    Rival,
+    Roofline,
     Setup,
+    SetupEstimate,
     cache_advice,
     cache_setups,
+    compare_frameworks,
     format_advice,
     format_setups,
-    lesson,
+    framework_setups,
     made_on,
     pitfalls,
-    rival_setups,
-    rivals,
+    roofline_of,
 )
 from advisor.engine.optimisation import plan as tuning
 from advisor.engine.search import Catalog, Scored
@@ -50,7 +50,7 @@ def of_option(
             {"slug": p.slug, "what": p.what, "remedy": p.remedy, "source": p.source}
             for p in pitfalls(workload, catalog.model, s, built)
         ],
-        "roofline": lesson_json(lesson(s, built, prefill, decode)),
+        "roofline": lesson_json(roofline_of(s, built, prefill, decode)),
     }
     if workload.kind == EMBEDDING:
         return found
@@ -58,10 +58,10 @@ def of_option(
     formats, caches, others = (
         format_setups(catalog, s, plan),
         cache_setups(catalog, s, plan),
-        rival_setups(catalog, s, plan),
+        framework_setups(catalog, s, plan),
     )
     asked = [*formats.values(), *caches.values(), *others.values()]
-    seen = tuning.measured(workload, catalog.model, asked)
+    seen = tuning.estimate_setups(workload, catalog.model, asked)
     by_format = dict(zip(formats, seen, strict=False))
     by_cache = dict(zip(caches, seen[len(formats) :], strict=False))
     by_framework = dict(zip(others, seen[len(formats) + len(caches) :], strict=True))
@@ -72,7 +72,9 @@ def of_option(
         "plan": plan_json(chain, methods) if chain else None,
         "formats": [format_json(a, methods) for a in format_advice(workload, catalog, s, by_format, bounds)],
         "cache_formats": [cache_json(a, methods) for a in cache_advice(workload, s, by_cache, caches_of(taken))],
-        "frameworks": frameworks_json(taken, rivals(workload, catalog, s, by_framework, room(catalog, others))),
+        "frameworks": frameworks_json(
+            taken, compare_frameworks(workload, catalog, s, by_framework, room(catalog, others))
+        ),
     }
 
 
@@ -101,7 +103,7 @@ def caches_of(taken: Json) -> list[Quantization]:
 # --- one section each -------------------------------------------------------------------------------------------
 
 
-def measured_json(m: Measured | None) -> Json:
+def measured_json(m: SetupEstimate | None) -> Json:
     if m is None or not m.fits:
         return {"output_tokens_per_s_per_accelerator": None, "tpot_ms": None, "ttft_ms": None, "concurrency": None}
     return {
@@ -117,8 +119,8 @@ def plan_json(plan: OptimisationPlan, methods: dict[str, Json]) -> Json:
     steps = []
     for step in plan.steps:
         t, effort = step.technique, step.technique.effort
-        if not effort and step.measured:
-            effort = methods[step.measured.setup.lane.choice.quantization.slug].get("effort", "")
+        if not effort and step.estimate:
+            effort = methods[step.estimate.setup.lane.choice.quantization.slug].get("effort", "")
         steps.append(
             {
                 "technique": t.slug,
@@ -131,7 +133,7 @@ def plan_json(plan: OptimisationPlan, methods: dict[str, Json]) -> Json:
                 "risk": t.risk,
                 "needs": t.needs,
                 "source": t.source,
-                **measured_json(step.measured),
+                **measured_json(step.estimate),
             }
         )
     return {"gain_ratio": number(plan.gain_ratio), "steps": steps}
@@ -149,7 +151,7 @@ def format_json(a: FormatAdvice, methods: dict[str, Json]) -> Json:
         "native": a.native,
         "framework": f"{a.framework.name} {a.framework.version}" if a.framework else None,
         "gain_ratio": number(a.gain_ratio),
-        **measured_json(a.measured),
+        **measured_json(a.estimate),
         "why": a.why,
         "quality": q.quality,
         "quality_note": q.quality_note,
@@ -167,7 +169,7 @@ def cache_json(a: CacheAdvice, methods: dict[str, Json]) -> Json:
         "framework": f"{a.framework.name} {a.framework.version}" if a.framework else None,
         "gain_ratio": number(a.gain_ratio),
         "plan_ratio": number(a.plan_ratio),
-        **measured_json(a.measured),
+        **measured_json(a.estimate),
         "why": a.why,
         "quality": a.method.quality if a.method else "lossless",
         "quality_source": a.method.source if a.method else "",
@@ -175,12 +177,12 @@ def cache_json(a: CacheAdvice, methods: dict[str, Json]) -> Json:
     }
 
 
-def frameworks_json(taken: Json, found: list[Rival]) -> list[Json]:
+def frameworks_json(taken: Json, found: list[FrameworkComparison]) -> list[Json]:
     rows = {(row["slug"], row["version"]): row for row in taken["frameworks"]}
     return [framework_json(r, rows.get((r.framework.slug, r.framework.version), {}), taken) for r in found]
 
 
-def framework_json(r: Rival, row: Json, taken: Json) -> Json:
+def framework_json(r: FrameworkComparison, row: Json, taken: Json) -> Json:
     counted = row.get("facts_as_of") or taken["asked_on"]
     settled = judged(row.get("first_release"), row.get("releases"), counted)
     return {
@@ -189,7 +191,7 @@ def framework_json(r: Rival, row: Json, taken: Json) -> Json:
         "version": r.framework.version,
         "best": r.best,
         "plan": r.plan,
-        **measured_json(r.measured),
+        **measured_json(r.estimate),
         "kv_capacity_tokens": number(r.kv_capacity_tokens),
         "features": list(r.framework.features),
         "effort": r.effort,
@@ -201,7 +203,7 @@ def framework_json(r: Rival, row: Json, taken: Json) -> Json:
     }
 
 
-def lesson_json(found: Lesson) -> Json:
+def lesson_json(found: Roofline) -> Json:
     return {
         "dtype": found.dtype,
         "datasheet_flops_per_s": number(found.datasheet_flops_per_s),

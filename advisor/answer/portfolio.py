@@ -7,7 +7,7 @@ from typing import Any
 from advisor.answer.colocation import packing_json
 from advisor.answer.portfolio_cost import money_json
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.fleet import DAY_HOURS, Limits, Member, Run, Shared, shared
+from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, SharedFleet, plan_shared_fleet
 from advisor.engine.search import describe
 from advisor.engine.spec import BATCH
 from advisor.inputs import number
@@ -20,7 +20,7 @@ OWN_CONSTRAINTS = ("max_accelerators", "max_usd_per_month")
 IN_WORKLOADS = ("slo", "objective", "owned", "weights", "team", "probe", "tco", "constraints")
 
 
-def answer(spec: Json, taken: Json, answers: Sequence[Json], members: Sequence[Member], found: Shared) -> Json:
+def answer(spec: Json, taken: Json, answers: Sequence[Json], members: Sequence[Member], found: SharedFleet) -> Json:
     """The JSON of `advise` for a portfolio: no ranking of its own, but `portfolio`."""
     alone = [alone_json(member, a) for member, a in zip(members, answers, strict=True)]
     told = portfolio_json(members, alone, found, limits_of(spec)) | {"money": money_json(members, answers, found)}
@@ -79,7 +79,7 @@ def alone_json(member: Member, a: Json) -> Json:
     }
 
 
-def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shared, limits: Limits) -> Json:
+def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: SharedFleet, limits: Limits) -> Json:
     """`portfolio` of the answer, as docs/how-to/portfolio.md describes it."""
     apart = number(found.alone_usd_per_hour * HOURS_PER_MONTH)
     told: Json = {
@@ -99,7 +99,7 @@ def portfolio_json(members: Sequence[Member], alone: Sequence[Json], found: Shar
     return {**told, "said": " ".join(filter(None, (said(told), (told["packed"] or {}).get("said"))))}
 
 
-def shared_json(members: Sequence[Member], found: Shared) -> Json:
+def shared_json(members: Sequence[Member], found: SharedFleet) -> Json:
     return {
         "usd_per_month": number(found.usd_per_hour * HOURS_PER_MONTH),
         "proven": found.proven,
@@ -118,7 +118,7 @@ def shared_json(members: Sequence[Member], found: Shared) -> Json:
     }
 
 
-def same(a: Run, b: Run) -> bool:
+def same(a: Assignment, b: Assignment) -> bool:
     return (a.member_index, a.machine, a.option.row, a.option.offer) == (
         b.member_index,
         b.machine,
@@ -127,16 +127,16 @@ def same(a: Run, b: Run) -> bool:
     )
 
 
-def firsts(runs: Sequence[Run]) -> list[Run]:
+def firsts(runs: Sequence[Assignment]) -> list[Assignment]:
     """One of each workload, machine and set-up."""
-    found: list[Run] = []
+    found: list[Assignment] = []
     for r in runs:
         if not any(same(r, x) for x in found):
             found.append(r)
     return found
 
 
-def run_json(members: Sequence[Member], r: Run, runs: Sequence[Run]) -> Json:
+def run_json(members: Sequence[Member], r: Assignment, runs: Sequence[Assignment]) -> Json:
     """Who runs where and when; machines busy and requests/s by the hours in which they are the same."""
     w, v, own = members[r.member_index].workload, r.verified, [x for x in runs if same(x, r)]
     batch = w.kind == BATCH
@@ -164,7 +164,7 @@ def run_json(members: Sequence[Member], r: Run, runs: Sequence[Run]) -> Json:
     }
 
 
-def replicas(r: Run, batch: bool) -> float:
+def replicas(r: Assignment, batch: bool) -> float:
     """That run in these hours: whole ones where people wait, else a mean."""
     count = r.instances * r.option.replicas
     return count if batch else math.ceil(count - 1e-6)
@@ -221,7 +221,7 @@ def limits_of(spec: Json) -> Limits:
 
 def result(spec: Json, taken: Json, answers: Sequence[Json], members: Sequence[Member]) -> Json:
     """All of it, once each workload has its own answer."""
-    return answer(spec, taken, answers, members, shared(members, limits_of(spec)))
+    return answer(spec, taken, answers, members, plan_shared_fleet(members, limits_of(spec)))
 
 
 def feasible(result: Json) -> bool:

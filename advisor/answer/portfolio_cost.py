@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.answer.bill import CURRENCY, cents_json, flow_json, parts_json
 from advisor.engine.cost import HOURS_PER_MONTH, Bill, at_load, flows, life_months, net_present_usd
-from advisor.engine.fleet import Machine, Member, Option, Shared
+from advisor.engine.fleet import Machine, MachineOption, Member, SharedFleet
 from advisor.engine.spec import Offer, Part
 from advisor.inputs import number
 
@@ -19,7 +19,7 @@ NOT_COUNTED = (
 FLOWS = ("capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
 
 
-def money_json(members: Sequence[Member], answers: Sequence[Json], found: Shared) -> Json | None:
+def money_json(members: Sequence[Member], answers: Sequence[Json], found: SharedFleet) -> Json | None:
     """Of the shared fleet; where there is none, of each workload alone, added; null where one has no answer."""
     if found.machines:
         return of_fleet(members, found)
@@ -27,7 +27,7 @@ def money_json(members: Sequence[Member], answers: Sequence[Json], found: Shared
     return of_each(answers, firsts) if len(firsts) == len(answers) else None
 
 
-def of_fleet(members: Sequence[Member], found: Shared) -> Json:
+def of_fleet(members: Sequence[Member], found: SharedFleet) -> Json:
     options = {r.machine: r.option for r in found.runs}
     bill = bill_of(members, found, options)
     cash = flows(bill)
@@ -52,7 +52,7 @@ def bought(offer: Offer, instances: float) -> float:
     return max(instances - offer.held_instances, 0.0) if offer.capital_usd else 0.0
 
 
-def bill_of(members: Sequence[Member], found: Shared, options: Mapping[Machine, Option]) -> Bill:
+def bill_of(members: Sequence[Member], found: SharedFleet, options: Mapping[Machine, MachineOption]) -> Bill:
     """What the machines cost together; the planner's horizon and discount are those of the first workload."""
     first, capital = members[0], 0.0
     parts: list[Part] = []
@@ -83,7 +83,7 @@ def merged(parts: Sequence[Part]) -> list[Part]:
     return [Part(name=name, usd_per_hour=usd, group=group) for (name, group), usd in found.items()]
 
 
-def item_json(machine: Machine, count: float, option: Option) -> Json:
+def item_json(machine: Machine, count: float, option: MachineOption) -> Json:
     o = option.offer
     return {
         "for": "all",

@@ -6,8 +6,8 @@ from typing import Any
 from advisor.answer import bill
 from advisor.answer.intervals import interval_fractions
 from advisor.engine.search import (
-    DEAREST_FACTOR,
-    NAMES,
+    PRICE_BOUND_FACTOR,
+    SCORE_NAMES,
     Answer,
     Bar,
     Ranges,
@@ -30,7 +30,7 @@ def scores_json(answer: Answer, s: Scored) -> Json:
     """Ecosystem, team, lead time, lock-in of one option with the facts they were counted from; 1 is best."""
     assert answer.scale.declared is not None
     found, risk = answer.scale.declared.of(s.lane, s.offer)
-    return {**{name: score_json(found[name]) for name in NAMES}, "risk_fraction": rounded(risk)}
+    return {**{name: score_json(found[name]) for name in SCORE_NAMES}, "risk_fraction": rounded(risk)}
 
 
 def score_json(score: Score) -> Json:
@@ -49,10 +49,10 @@ def bound_json(workload: Workload, answer: Answer) -> Json | None:
     if most is None:
         return None
     said = (
-        f"sought among what costs at most ${most:,.0f} a month, {DEAREST_FACTOR:g} times the cheapest that holds: "
+        f"sought among what costs at most ${most:,.0f} a month, {PRICE_BOUND_FACTOR:g} times the cheapest that holds: "
         f"{workload.objective} alone does not look at the price; constraints.max_usd_per_month sets another limit"
     )
-    return {"usd_per_month": rounded(most), "times_cheapest": DEAREST_FACTOR, "said": said}
+    return {"usd_per_month": rounded(most), "times_cheapest": PRICE_BOUND_FACTOR, "said": said}
 
 
 def weights_json(workload: Workload) -> Json:
@@ -78,7 +78,7 @@ def with_odds(taken: Json, workload: Workload, answer: Answer, options: list[Jso
     if not options or not interval_fractions(taken, answer.shown[0].lane.choice.efficiency.basis):
         return options
     drawn = rank_uncertainty.scores(workload, answer.scale, answer.shown, [spread_of(taken, s) for s in answer.shown])
-    beats, first = rank_uncertainty.beats(drawn), rank_uncertainty.first(drawn)
+    beats, first = rank_uncertainty.pairwise_win_probability(drawn), rank_uncertainty.win_probability(drawn)
     return [
         r
         | {

@@ -4,7 +4,7 @@ from typing import Any
 
 from advisor.engine.estimate import prepare
 from advisor.engine.network import Model
-from advisor.engine.optimisation import reached, stairs
+from advisor.engine.optimisation import ablation_steps, estimate_steps
 from advisor.engine.spec import Quantization
 from advisor.engine.step import Demand, Draft, Lane, acceptances_of, drafts_of, lanes, rate_of
 from advisor.inputs import assumption, catalog_model_id, catalog_model_ids, catalog_resources, number
@@ -32,7 +32,7 @@ def answer(options: Json) -> Json:
             [error("", f"{model_id} in {options['weights']} does not fit one {fixed.accelerator.name}")]
         )
     draft = drafting(fixed.model, lane, options["drafts"])
-    steps = stairs(lane, options["users"], fp8_of(lane, known.quantizations), options["shared"], draft)
+    steps = ablation_steps(lane, options["users"], fp8_of(lane, known.quantizations), options["shared"], draft)
     demand = Demand(input_tokens=options["isl"], output_tokens=options["osl"])
     return {
         "model": model_id,
@@ -47,7 +47,7 @@ def answer(options: Json) -> Json:
                 "ttft_ms": number(r.ttft_mean_s * 1e3),
                 "tpot_ms": number(r.tpot_mean_s * 1e3),
             }
-            for stair, r in zip(steps, reached(fixed.model, steps, demand, options["users"]), strict=True)
+            for stair, r in zip(steps, estimate_steps(fixed.model, steps, demand, options["users"]), strict=True)
         ],
     }
 

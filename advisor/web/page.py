@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from advisor.answer import joined
-from advisor.engine.search import SHOWN
+from advisor.engine.search import MAX_RANKED
 from advisor.engine.step import EMBEDDING
 from advisor.report import meeting
 from advisor.templatetags.units import number
@@ -122,7 +122,7 @@ def viewed(options: Sequence[Mapping[str, Any]], views: Mapping[str, Any]) -> li
 def has_view_winners(options: Sequence[Mapping[str, Any]]) -> bool:
     """Whether options are there for a view alone: beyond the ten, or of an accelerator that is there already."""
     names = [option.get("accelerator_name") or option.get("accelerator") for option in options]
-    return len(names) > SHOWN or len(set(names)) < len(names)
+    return len(names) > MAX_RANKED or len(set(names)) < len(names)
 
 
 def cheaper_by_token(result: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -9,8 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from advisor.engine.estimate import Resources, find_framework, quantization_for
 from advisor.engine.network import Attention, LatentAttention, Model, from_hf_config
-from advisor.engine.search import able as serves
 from advisor.engine.search import mixers_of, runs_on
+from advisor.engine.search import supports_model as serves
 from advisor.engine.spec import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
 from advisor.engine.step import KV_BYTES, decoding, has_decoder_beside, unsupported
 from advisor.workload.errors import explain, explained

@@ -6,7 +6,7 @@ import yaml
 from advisor import report
 from advisor.answer.advice import recommend
 from advisor.engine.search.declared_scores import WEIGHTS
-from advisor.engine.search.views import DEAREST_FACTOR
+from advisor.engine.search.views import PRICE_BOUND_FACTOR
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload.schema import parse
 
@@ -86,7 +86,7 @@ def test_every_view_names_a_simulated_option_and_none_shown_is_better():
     by_rank = {r["rank"]: r for r in result["recommendations"]}
     assert set(result["views"]) == {"cheapest", "fastest", "greenest", "simplest", "balanced"}
     named = {view: by_rank[rank] for view, rank in result["views"].items()}
-    most = DEAREST_FACTOR * named["cheapest"]["usd_per_month"]
+    most = PRICE_BOUND_FACTOR * named["cheapest"]["usd_per_month"]
     by_rank = {rank: r for rank, r in by_rank.items() if r["usd_per_month"] <= most}
     assert {result["views"][view] for view in ("cheapest", "fastest", "greenest", "simplest")} <= set(by_rank)
     assert all(r["simulation"]["requests"] >= 2000 and r["meets_slo"] for r in named.values())
@@ -103,7 +103,7 @@ def test_every_view_names_a_simulated_option_and_none_shown_is_better():
 )
 def test_a_view_is_what_asking_for_it_would_rank_first(view: str, objective: str):
     by_cost = answer(objective="cost")
-    most = DEAREST_FACTOR * by_cost["recommendations"][0]["usd_per_month"]
+    most = PRICE_BOUND_FACTOR * by_cost["recommendations"][0]["usd_per_month"]
     limits = {} if view == "balanced" else {"max_usd_per_month": most}
     asked = answer(objective=objective, constraints=yaml.safe_load(QUESTION)["constraints"] | limits)
     named = next(r for r in by_cost["recommendations"] if r["rank"] == by_cost["views"][view])

@@ -8,7 +8,7 @@ from django.conf import settings
 from advisor.answer import ranking
 from advisor.answer.advice import recommend
 from advisor.engine.search import rank_uncertainty
-from advisor.engine.search.run import posed_in, search
+from advisor.engine.search.run import prepare_question, search
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.workload.schema import parse
@@ -40,19 +40,19 @@ def test_chances_add_up_and_the_better_is_never_the_less_likely_to_win(question:
 
 def test_what_two_options_share_is_drawn_once(question: dict):
     spec = parse(question)
-    workload, catalog = posed_in(workload_of(spec), catalog_of(spec, take_snapshot(spec)))
+    workload, catalog = prepare_question(workload_of(spec), catalog_of(spec, take_snapshot(spec)))
     found = search(workload, catalog)
     one, wide = found.ranked[0], (0.5, 2.0)
     spread = rank_uncertainty.Spread(throughput_fraction=wide, latency_fraction=wide, price_fraction=wide)
     twice = rank_uncertainty.scores(workload, found.scale, [one, one], [spread, spread])
-    assert np.array_equal(twice[0], twice[1]) and rank_uncertainty.beats(twice)[0, 1] == 0.5
+    assert np.array_equal(twice[0], twice[1]) and rank_uncertainty.pairwise_win_probability(twice)[0, 1] == 0.5
     apart = rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [spread, spread])
-    assert 0.5 < rank_uncertainty.beats(apart)[0, 1] < 1
+    assert 0.5 < rank_uncertainty.pairwise_win_probability(apart)[0, 1] < 1
     sure = rank_uncertainty.Spread(throughput_fraction=(1, 1), latency_fraction=(1, 1), price_fraction=(1, 1))
     assert (
-        rank_uncertainty.beats(rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [sure, sure]))[
-            0, 1
-        ]
+        rank_uncertainty.pairwise_win_probability(
+            rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [sure, sure])
+        )[0, 1]
         == 1
     )
     again = rank_uncertainty.scores(workload, found.scale, list(found.ranked[:2]), [spread, spread])

@@ -13,7 +13,7 @@ from django.test import Client
 from advisor import advise, report
 from advisor.answer.portfolio import stretches, when
 from advisor.engine.fleet.milp import Limits
-from advisor.engine.fleet.portfolio import Member, Shared, periods_of, shared, windows
+from advisor.engine.fleet.portfolio import Member, SharedFleet, periods_of, plan_shared_fleet, windows
 from advisor.engine.search.run import search
 from advisor.engine.spec.demand import week_of
 from advisor.engine.spec.workload import BATCH, Slo, Workload
@@ -60,9 +60,9 @@ def members(requests: float, week: tuple[float, ...]) -> list[Member]:
     return [Member(workload=w, catalog=RESERVED, answer=search(w, RESERVED), week=hours) for w, hours in asked]
 
 
-def fleet(requests: float, curve: str = "office_hours", limits: Limits = Limits()) -> tuple[list[Member], Shared]:  # noqa: B008
+def fleet(requests: float, curve: str = "office_hours", limits: Limits = Limits()) -> tuple[list[Member], SharedFleet]:  # noqa: B008
     found = members(requests, week_of(curve))
-    return found, shared(found, limits)
+    return found, plan_shared_fleet(found, limits)
 
 
 def test_a_small_batch_costs_nothing_more_in_the_valley() -> None:

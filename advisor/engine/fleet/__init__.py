@@ -1,30 +1,30 @@
 """Mixes of machines, portfolios of workloads, and several models on one chip."""
 
-from advisor.engine.fleet.card_sharing import TIME, Merged, Way, merged, ways
-from advisor.engine.fleet.colocation import SERVING, Packed, Tenant, packed
+from advisor.engine.fleet.card_sharing import TIME_SLICES, MergedCopies, SharingOption, merged_copies, sharing_options
+from advisor.engine.fleet.colocation import SERVING, Packing, Tenant, pack_models
 from advisor.engine.fleet.milp import Limits, Machine
-from advisor.engine.fleet.mix import Mix, Option, Part, mixed
-from advisor.engine.fleet.portfolio import DAY_HOURS, Member, Run, Shared, shared
+from advisor.engine.fleet.mix import MachineOption, Mix, MixPart, find_mix
+from advisor.engine.fleet.portfolio import DAY_HOURS, Assignment, Member, SharedFleet, plan_shared_fleet
 
 __all__ = [
     "DAY_HOURS",
     "Limits",
     "Machine",
     "Member",
-    "Merged",
+    "MergedCopies",
     "Mix",
-    "Option",
-    "Packed",
-    "Part",
-    "Run",
+    "MachineOption",
+    "Packing",
+    "MixPart",
+    "Assignment",
     "SERVING",
-    "Shared",
-    "TIME",
+    "SharedFleet",
+    "TIME_SLICES",
     "Tenant",
-    "Way",
-    "merged",
-    "mixed",
-    "packed",
-    "shared",
-    "ways",
+    "SharingOption",
+    "merged_copies",
+    "find_mix",
+    "pack_models",
+    "plan_shared_fleet",
+    "sharing_options",
 ]

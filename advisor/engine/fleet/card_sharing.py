@@ -13,11 +13,11 @@ from advisor.engine.search import (
     Answer,
     Catalog,
     Scored,
+    Simulations,
     Table,
-    Trials,
+    efficiency_on,
     estimated_excess,
     evaluate,
-    reached_on,
     search,
     tpot_limit_s,
 )
@@ -26,11 +26,11 @@ from advisor.engine.step import EMBEDDING, Lane, lanes
 
 LITTLE_USED = 0.5  # of the capacity at the peak: only below it is a card's rest worth a word
 CHEAPEST_CHIPS = 8  # that a merged copy with its share of the load is tried on, beside those of the answer
-TIME = "time slices"
+TIME_SLICES = "time slices"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class SharingOption:
     """One way to use the card, and what it makes of the question."""
 
     accelerator: Accelerator
@@ -40,7 +40,7 @@ class Way:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Merged:
+class MergedCopies:
     """One merged copy for each adapter."""
 
     each: Scored | None  # the cheapest deployment of one copy with its share of the load; None: nothing serves it
@@ -64,7 +64,7 @@ class Merged:
 def time_share(a: Accelerator, count: int) -> Partition:
     """So many processes on one card while all of them work: memory is divided, cores and bandwidth taken in turns."""
     return Partition(
-        way=TIME,
+        way=TIME_SLICES,
         profile=f"1/{count}",
         instances=count,
         memory_bytes=a.memory_bytes / count,
@@ -97,7 +97,7 @@ def little_used(workload: Workload, answer: Answer) -> Scored | None:
     return s if idle or asked in ("yes", "required") else None
 
 
-def ways(workload: Workload, catalog: Catalog, answer: Answer) -> list[Way]:
+def sharing_options(workload: Workload, catalog: Catalog, answer: Answer) -> list[SharingOption]:
     """The first choice's card whole, cut and shared by time; nothing where that is no question."""
     s = little_used(workload, answer)
     if s is None:
@@ -108,37 +108,43 @@ def ways(workload: Workload, catalog: Catalog, answer: Answer) -> list[Way]:
     wanted = [_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
     offered = replace(catalog, offers=(s.offer,))
     table = evaluate(workload, offered, wanted)
-    trials = Trials(workload, offered, table)
+    trials = Simulations(workload, offered, table)
     fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.wanted)}
     return [_way(workload, trials, table, lane.choice.accelerator, fitting) for lane in wanted]
 
 
 def _on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
-    choice = replace(lane.choice, accelerator=a, efficiency=reached_on(catalog.scopes, a))
+    choice = replace(lane.choice, accelerator=a, efficiency=efficiency_on(catalog.scopes, a))
     return replace(lane, choice=choice, max_running_requests=lane.framework.max_running_requests)
 
 
-def _way(workload: Workload, trials: Trials, table: Table, a: Accelerator, fitting: dict[str, int]) -> Way:
+def _way(
+    workload: Workload, trials: Simulations, table: Table, a: Accelerator, fitting: dict[str, int]
+) -> SharingOption:
     """The cheapest planned concurrency of one way, then the quickest, simulated."""
     if a.name not in fitting:
-        return Way(accelerator=a, scored=None, reason="the model does not fit into one instance")
+        return SharingOption(accelerator=a, scored=None, reason="the model does not fit into one instance")
     row = fitting[a.name]
     excess = estimated_excess(workload, table)[row]
     cost = np.where(excess <= 1.0, table.usd_per_hour[row] * (1 + 1e-6 * table.tpot_p95_s[row]), np.inf)
     if not np.isfinite(cost).any():
         beyond = float(np.min(excess))
-        return Way(accelerator=a, scored=None, reason=f"misses a latency limit {beyond:.2g} times by estimate")
+        return SharingOption(
+            accelerator=a, scored=None, reason=f"misses a latency limit {beyond:.2g} times by estimate"
+        )
     trial = trials.fewest(workload, row, int(np.argmin(cost)))
     if trial.excess_fraction > 1:
-        return Way(accelerator=a, scored=None, reason=f"misses a limit {trial.excess_fraction:.2g} times in simulation")
+        return SharingOption(
+            accelerator=a, scored=None, reason=f"misses a limit {trial.excess_fraction:.2g} times in simulation"
+        )
     most = most_requests_per_s(workload, table, row)
-    return Way(accelerator=a, scored=trials.scored(workload, trial), requests_per_s_per_chip=most)
+    return SharingOption(accelerator=a, scored=trials.scored(workload, trial), requests_per_s_per_chip=most)
 
 
 # --- adapters ---------------------------------------------------------------------------------------------------
 
 
-def merged(workload: Workload, catalog: Catalog, answer: Answer) -> Merged | None:
+def merged_copies(workload: Workload, catalog: Catalog, answer: Answer) -> MergedCopies | None:
     """The same adapters as copies of the model, each with an equal share of the load; None: there are none."""
     a = catalog.model.adapters
     if a is None:
@@ -146,7 +152,7 @@ def merged(workload: Workload, catalog: Catalog, answer: Answer) -> Merged | Non
     alone = replace(catalog, model=replace(catalog.model, adapters=None))
     found = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
     each = found.ranked[0] if found.ranked else None
-    return Merged(each=each, count=a.count, side_by_side_replicas=_side_by_side(alone, each) if each else 0)
+    return MergedCopies(each=each, count=a.count, side_by_side_replicas=_side_by_side(alone, each) if each else 0)
 
 
 def _share(workload: Workload, catalog: Catalog, answer: Answer, count: int) -> Workload:

@@ -88,7 +88,7 @@ class Card:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Packed:
+class Packing:
     """Cards of one kind that hold every workload within its limits, or why there are none."""
 
     accelerator: Accelerator | None
@@ -100,13 +100,13 @@ class Packed:
     reason: str = ""
 
 
-def _none(isolated: bool, reason: str) -> Packed:
-    return Packed(
+def _none(isolated: bool, reason: str) -> Packing:
+    return Packing(
         accelerator=None, offer=None, instances=0, cards=(), usd_per_hour=math.inf, isolated=isolated, reason=reason
     )
 
 
-def packed(members: Sequence[Member], isolated: bool, limits: Limits = NO_LIMITS) -> Packed:
+def pack_models(members: Sequence[Member], isolated: bool, limits: Limits = NO_LIMITS) -> Packing:
     """The cheapest cards of one kind that hold all members: as processes, or `isolated` in hardware instances."""
     if len(members) < 2 or any(m.workload.kind != SERVING for m in members):
         return _none(isolated, "only two or more workloads of kind serving are packed onto the same cards")
@@ -117,7 +117,7 @@ def packed(members: Sequence[Member], isolated: bool, limits: Limits = NO_LIMITS
     if not usd:
         what = "with hardware partitions " if isolated else ""
         return _none(isolated, f"no accelerator {what}on offer to all holds each of the models on one card")
-    best: Packed | None = None
+    best: Packing | None = None
     for slug in sorted(usd, key=lambda slug: (usd[slug], slug))[:CHIPS_TRIED]:
         if best is not None and best.usd_per_hour <= usd[slug]:
             break
@@ -127,7 +127,7 @@ def packed(members: Sequence[Member], isolated: bool, limits: Limits = NO_LIMITS
     return best
 
 
-def _allowed(p: Packed, limits: Limits) -> Packed:
+def _allowed(p: Packing, limits: Limits) -> Packing:
     """The cards, or why the portfolio's own limits do not allow them."""
     if p.accelerator is None or p.offer is None:
         return p
@@ -161,7 +161,7 @@ def _single(w: Lane, isolated: bool) -> bool:
     return w.choice.tp * w.choice.pp * w.choice.dp == 1 and (isolated or shares)
 
 
-def _on_chip(members: Sequence[Member], slug: str, isolated: bool) -> Packed:
+def _on_chip(members: Sequence[Member], slug: str, isolated: bool) -> Packing:
     a = next(x for x in members[0].catalog.accelerators if x.slug == slug)
     if isolated and not a.partitions:
         return _none(isolated, f"no hardware partitions of {a.name} are known")
@@ -419,7 +419,7 @@ def _in_instance(c: Copy, p: Partition | None, a: Accelerator) -> Tenant:
 # --- money ------------------------------------------------------------------------------------------------------
 
 
-def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], isolated: bool) -> Packed:
+def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], isolated: bool) -> Packing:
     """The cheapest offer that every member may use, for so many cards."""
     offers = [o for o in offers_for(members[0].workload, members[0].catalog) if o.accelerator == a.slug]
     for m in members[1:]:
@@ -432,7 +432,7 @@ def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], is
         if (cost := float(offer_usd_per_hour(o, count, licence))) < usd:
             best, instances, usd = o, count, cost
     reason = "" if best else f"no offer of {a.name} is allowed to every workload"
-    return Packed(
+    return Packing(
         accelerator=a,
         offer=best,
         instances=instances,

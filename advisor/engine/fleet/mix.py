@@ -21,19 +21,19 @@ from advisor.engine.search import (
     CONCURRENCY,
     HEADROOM_FRACTION,
     SLACK,
-    UNSERVED,
+    UNSERVABLE_REPLICAS,
     Answer,
     Catalog,
     Design,
+    Simulations,
     Table,
-    Trials,
     best_offers,
     estimated_excess,
     instances_needed,
     latency_excess,
     licence_of,
     offer_usd_per_hour,
-    served,
+    serving_estimates,
 )
 from advisor.engine.spec import Offer, Workload
 from advisor.engine.step import TRACE, Client, Lane, take
@@ -49,7 +49,7 @@ BUSY_RATE = 1e4  # requests/s with which a replica's full rate is found: many re
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Option:
+class MachineOption:
     """A unit of the fleet with what it is made of."""
 
     row: int
@@ -63,7 +63,7 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class MixPart:
     """One kind of machine of the mix, with what it is sent."""
 
     lane: Lane
@@ -90,7 +90,7 @@ class Part:
 class Mix:
     """The cheapest mix that holds in simulation; without parts: why there is none that is cheaper."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MixPart, ...]
     reason: str
     usd_per_hour: float
     single_usd_per_hour: float  # infinite: no single choice holds
@@ -109,7 +109,7 @@ def no_mix(reason: str, single: float) -> Mix:
     )  # fmt: skip
 
 
-def mixed(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
+def find_mix(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
     """The mix for a serving workload that the search has answered.
 
     Users and a trace are taken at their peak rate and the lengths drawn for it.
@@ -141,9 +141,9 @@ def _not_sought(workload: Workload) -> str:
 def _sought(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
     """The cheapest by estimate is simulated; what misses there counts as slower, and the next one is planned."""
     classes = length_classes(workload.input_tokens)
-    trials, reason = Trials(workload, catalog, table), BY_ESTIMATE
+    trials, reason = Simulations(workload, catalog, table), BY_ESTIMATE
     for slack in (1.0, SLACK):
-        options, rates = choices(workload, catalog, table, classes, slack)
+        options, rates = machine_options(workload, catalog, table, classes, slack)
         for _ in range(ROUNDS):
             least = _least(workload, options, rates, classes)
             if least > single * (1 - WORTH_FRACTION):
@@ -171,7 +171,7 @@ def _sought(workload: Workload, catalog: Catalog, table: Table, single: float) -
 # --- what there is to choose from -------------------------------------------------------------------------------
 
 
-def choices(
+def machine_options(
     workload: Workload,
     catalog: Catalog,
     table: Table,
@@ -180,7 +180,7 @@ def choices(
     kinds: int = KINDS,
     others: Sequence[Offer] = (),
     seen: Mapping[int, tuple[Lane, float]] | None = None,
-) -> tuple[list[Option], list[tuple[float, ...]]]:
+) -> tuple[list[MachineOption], list[tuple[float, ...]]]:
     """Machines worth considering, with the requests/s of each class that one serves at the service level.
 
     `seen`: of a row, its lane and what one replica was simulated to serve, where that is more (of the only class).
@@ -193,13 +193,13 @@ def choices(
     rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
     for c, part in enumerate(classes):
         asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE)
-        capacity, _, _, ttft, tpot, _ = served(asked, kept, take(table.built.times, rows))
+        capacity, _, _, ttft, tpot, _ = serving_estimates(asked, kept, take(table.built.times, rows))
         able = np.where(latency_excess(asked, ttft, tpot) <= slack, capacity * HEADROOM_FRACTION, 0.0)
         able = np.where(np.isfinite(able), able, 0.0)
         best = np.argmax(able, axis=1)
         rates[:, c] = able[np.arange(len(rows)), best]
         columns[:, c] = np.where(rates[:, c] > 0, best, -1)
-    found: list[Option] = []
+    found: list[MachineOption] = []
     speeds: list[tuple[float, ...]] = []
     counts = np.tile([1.0, 64.0], (len(rows), 1))
     plain = replace(workload, slo=replace(workload.slo, spare_replicas=0))
@@ -222,7 +222,7 @@ def choices(
 def _promising(workload: Workload, table: Table) -> Iterator[int]:
     """Of each accelerator and size of replica: what is cheapest for all requests, within the limits and without."""
     excess = estimated_excess(workload, table)
-    serves = np.isfinite(table.usd_per_hour) & (table.replicas < UNSERVED)
+    serves = np.isfinite(table.usd_per_hour) & (table.replicas < UNSERVABLE_REPLICAS)
     groups: dict[tuple[str, float], list[int]] = {}
     for i, w in enumerate(table.wanted):
         groups.setdefault((w.choice.accelerator.slug, float(table.chips[i, 0])), []).append(i)
@@ -236,7 +236,7 @@ def _promising(workload: Workload, table: Table) -> Iterator[int]:
 
 def _machines(
     catalog: Catalog, row: int, lane: Lane, columns: tuple[int, ...], offers: Sequence[Offer]
-) -> Iterator[Option]:
+) -> Iterator[MachineOption]:
     """The smallest whole purchases of these offers that hold replicas of this lane."""
     if max(columns) < 0:
         return
@@ -249,7 +249,7 @@ def _machines(
             replicas -= 1
         plain = replace(offer, held_instances=0)  # a machine among others: which of them are held, the fleet decides
         usd = float(offer_usd_per_hour(plain, instances, licence_of(catalog, lane)))
-        yield Option(
+        yield MachineOption(
             row=row,
             columns=columns,
             offer=offer,
@@ -260,7 +260,9 @@ def _machines(
         )
 
 
-def _worth(options: Sequence[Option], speeds: Sequence[tuple[float, ...]], kinds: int, slugs: set[str]) -> list[int]:
+def _worth(
+    options: Sequence[MachineOption], speeds: Sequence[tuple[float, ...]], kinds: int, slugs: set[str]
+) -> list[int]:
     """For each class the cheapest machines per request of so many accelerators, and of those that are named."""
     kept: set[int] = set()
     for c in range(len(speeds[0]) if speeds else 0):
@@ -280,7 +282,10 @@ def _worth(options: Sequence[Option], speeds: Sequence[tuple[float, ...]], kinds
 
 
 def _least(
-    workload: Workload, options: Sequence[Option], rates: Sequence[tuple[float, ...]], classes: Sequence[LengthClass]
+    workload: Workload,
+    options: Sequence[MachineOption],
+    rates: Sequence[tuple[float, ...]],
+    classes: Sequence[LengthClass],
 ) -> float:
     """USD per hour that no combination is below: each class where it is cheapest, on parts of machines."""
     each = [
@@ -293,7 +298,7 @@ def _least(
 
 def _planned(
     workload: Workload,
-    options: Sequence[Option],
+    options: Sequence[MachineOption],
     rates: Sequence[tuple[float, ...]],
     classes: Sequence[LengthClass],
     single: float,
@@ -332,7 +337,11 @@ def _planned(
 
 
 def _simulated(
-    workload: Workload, trials: Trials, options: Sequence[Option], fleet: Fleet, classes: Sequence[LengthClass]
+    workload: Workload,
+    trials: Simulations,
+    options: Sequence[MachineOption],
+    fleet: Fleet,
+    classes: Sequence[LengthClass],
 ) -> dict[int, Simulation]:
     """One lane of each kind of machine with its share of the requests, at the peak."""
     return {
@@ -340,12 +349,12 @@ def _simulated(
     }
 
 
-def carrying(workload: Workload, option: Option, kept_instances: int) -> int:
+def carrying(workload: Workload, option: MachineOption, kept_instances: int) -> int:
     """Replicas that serve: all that were bought but the spares."""
     return max(kept_instances * option.replicas - workload.slo.spare_replicas, 1)
 
 
-def _design(option: Option, fleet: Fleet, u: int, replicas: int) -> Design:
+def _design(option: MachineOption, fleet: Fleet, u: int, replicas: int) -> Design:
     """With the concurrency of its classes, by the time that each takes of it."""
     uses = [use for use in fleet.uses if use.unit_index == u]
     planned = sum(use.instances * CONCURRENCY[option.columns[use.job_index]] for use in uses)
@@ -354,7 +363,7 @@ def _design(option: Option, fleet: Fleet, u: int, replicas: int) -> Design:
 
 
 def _simulate(
-    workload: Workload, trials: Trials, option: Option, fleet: Fleet, u: int, classes: Sequence[LengthClass]
+    workload: Workload, trials: Simulations, option: MachineOption, fleet: Fleet, u: int, classes: Sequence[LengthClass]
 ) -> Simulation:
     assert trials.table.built is not None
     replicas = carrying(workload, option, fleet.kept_instances[u])
@@ -408,8 +417,8 @@ def _excess(workload: Workload, parts: Sequence[Simulation], weights: Sequence[f
 
 def _mix(
     workload: Workload,
-    trials: Trials,
-    options: Sequence[Option],
+    trials: Simulations,
+    options: Sequence[MachineOption],
     fleet: Fleet,
     classes: Sequence[LengthClass],
     tried: dict[int, Simulation],
@@ -433,18 +442,18 @@ def _mix(
 
 def _part(
     workload: Workload,
-    trials: Trials,
-    option: Option,
+    trials: Simulations,
+    option: MachineOption,
     fleet: Fleet,
     u: int,
     classes: Sequence[LengthClass],
     run: Simulation,
-) -> Part:
+) -> MixPart:
     kept, uses = fleet.kept_instances[u], [use for use in fleet.uses if use.unit_index == u]
     replicas = carrying(workload, option, kept)
     lane = trials.lane(_design(option, fleet, u, replicas))
     peak = workload.requests_per_s_peak
-    return Part(
+    return MixPart(
         lane=lane,
         offer=option.offer,
         instances=kept * option.instances,

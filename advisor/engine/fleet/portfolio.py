@@ -13,9 +13,9 @@ import numpy as np
 
 from advisor.engine.fleet.length_classes import LengthClass
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Period, Unit, cheapest
-from advisor.engine.fleet.mix import Option, choices
+from advisor.engine.fleet.mix import MachineOption, machine_options
 from advisor.engine.scheduler import Verified, verify
-from advisor.engine.search import BY_THE_HOUR, CONCURRENCY, Answer, Catalog, Design, Trials, excess, offers_for
+from advisor.engine.search import BY_THE_HOUR, CONCURRENCY, Answer, Catalog, Design, Simulations, excess, offers_for
 from advisor.engine.spec import BATCH, Offer, Workload
 from advisor.engine.step import Lane
 
@@ -41,11 +41,11 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class Assignment:
     """What one workload does on one kind of machine in some hours of the week."""
 
     member_index: int
-    option: Option
+    option: MachineOption
     lane: Lane
     machine: Machine
     hours: tuple[int, ...]  # of the week
@@ -55,18 +55,18 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shared:
+class SharedFleet:
     """The cheapest shared fleet that holds in simulation, or why there is none."""
 
     machines: tuple[tuple[Machine, float], ...]  # with the number kept, or its mean over the week when hourly
-    runs: tuple[Run, ...]
+    runs: tuple[Assignment, ...]
     usd_per_hour: float
     alone_usd_per_hour: float
     proven: bool
     reason: str = ""
 
 
-def shared(members: Sequence[Member], limits: Limits) -> Shared:
+def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
     """One fleet for all members."""
     alone = sum(m.alone_usd_per_hour for m in members)
     if any(m.workload.slo.doubled for m in members):
@@ -107,8 +107,10 @@ def shared(members: Sequence[Member], limits: Limits) -> Shared:
     return _none(alone, reason)
 
 
-def _none(alone: float, reason: str) -> Shared:
-    return Shared(machines=(), runs=(), usd_per_hour=math.nan, alone_usd_per_hour=alone, proven=False, reason=reason)
+def _none(alone: float, reason: str) -> SharedFleet:
+    return SharedFleet(
+        machines=(), runs=(), usd_per_hour=math.nan, alone_usd_per_hour=alone, proven=False, reason=reason
+    )
 
 
 # --- hours ------------------------------------------------------------------------------------------------------
@@ -177,14 +179,14 @@ def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods:
 # --- machines ---------------------------------------------------------------------------------------------------
 
 
-def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list[tuple[int, Option]]]:
+def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list[tuple[int, MachineOption]]]:
     """Machines, their set-ups, and of each set-up the member and what it is made of."""
     found = [_of(m, ()) for m in members]
     offers = tuple({o.offer: None for options, _ in found for o in options})
     machines: dict[tuple[object, ...], int] = {}
     kinds: list[Machine] = []
     units: list[Unit] = []
-    owners: list[tuple[int, Option]] = []
+    owners: list[tuple[int, MachineOption]] = []
     for i, m in enumerate(members):
         options, rates = _of(m, offers)
         for option, (rate,) in zip(options, rates, strict=True):
@@ -210,7 +212,7 @@ def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list
     return kinds, units, owners
 
 
-def _of(member: Member, others: Sequence[Offer]) -> tuple[list[Option], list[tuple[float, ...]]]:
+def _of(member: Member, others: Sequence[Offer]) -> tuple[list[MachineOption], list[tuple[float, ...]]]:
     """A member's machines with requests/s of one: the cheapest for it, and those on `others` that it may use."""
     w, table = member.workload, member.answer.table
     if table is None or table.built is None:
@@ -223,10 +225,10 @@ def _of(member: Member, others: Sequence[Offer]) -> tuple[list[Option], list[tup
         for s in member.answer.ranked
         if w.kind != BATCH
     }
-    return choices(w, member.catalog, table, [whole], 1.0, kinds=SHARED_KINDS, others=allowed, seen=seen)
+    return machine_options(w, member.catalog, table, [whole], 1.0, kinds=SHARED_KINDS, others=allowed, seen=seen)
 
 
-def _machine(option: Option, hourly: bool) -> Machine:
+def _machine(option: MachineOption, hourly: bool) -> Machine:
     o = option.offer
     return Machine(
         name=o.instance or o.provider,
@@ -241,7 +243,7 @@ def _machine(option: Option, hourly: bool) -> Machine:
 
 
 def _tried(
-    members: Sequence[Member], units: Sequence[Unit], owners: Sequence[tuple[int, Option]], fleet: Fleet, u: int
+    members: Sequence[Member], units: Sequence[Unit], owners: Sequence[tuple[int, MachineOption]], fleet: Fleet, u: int
 ) -> tuple[Lane, Verified]:
     """One lane of a set-up at its busiest period."""
     i, option = owners[u]
@@ -251,7 +253,7 @@ def _tried(
     c = option.lane.choice
     replicas = max(math.ceil(busiest.instances * option.replicas - 1e-6), 1)
     design = Design(row=option.row, column=min(option.columns[0], len(CONCURRENCY) - 1), replicas=replicas)
-    lane = option.lane if option.ready else Trials(w, members[i].catalog, table).lane(design)
+    lane = option.lane if option.ready else Simulations(w, members[i].catalog, table).lane(design)
     each = units[u].requests_per_s[i] / option.replicas  # of a busy replica
     rate = each if w.kind == BATCH else busiest.requests_per_s / replicas
     return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes)
@@ -260,13 +262,13 @@ def _tried(
 def _shared(
     machines: Sequence[Machine],
     units: Sequence[Unit],
-    owners: Sequence[tuple[int, Option]],
+    owners: Sequence[tuple[int, MachineOption]],
     fleet: Fleet,
     tried: Mapping[int, tuple[Lane, Verified]],
     of_hour: Sequence[int],
     periods: Sequence[Period],
     alone: float,
-) -> Shared:
+) -> SharedFleet:
     counts = [float(n) for n in fleet.kept_instances]
     runs = []
     for use in fleet.uses:
@@ -276,7 +278,7 @@ def _shared(
             counts[k] += use.instances * periods[use.period_index].week_fraction
         lane, seen = tried[use.unit_index]
         runs.append(
-            Run(
+            Assignment(
                 member_index=i,
                 option=option,
                 lane=lane,
@@ -288,7 +290,7 @@ def _shared(
             )
         )
     kept = [k for k, n in enumerate(counts) if n > 0]
-    return Shared(
+    return SharedFleet(
         machines=tuple((machines[k], counts[k]) for k in kept),
         runs=tuple(sorted(runs, key=lambda r: (r.member_index, r.machine.name, r.hours))),
         usd_per_hour=fleet.usd_per_hour,

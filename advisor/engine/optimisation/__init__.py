@@ -1,7 +1,7 @@
 """How to run the chosen deployment better: techniques, formats, frameworks, pitfalls."""
 
 from advisor.engine.optimisation import plan
-from advisor.engine.optimisation.ablation import reached, stairs
+from advisor.engine.optimisation.ablation import ablation_steps, estimate_steps
 from advisor.engine.optimisation.formats import (
     Bounds,
     CacheAdvice,
@@ -12,30 +12,30 @@ from advisor.engine.optimisation.formats import (
     format_setups,
     made_on,
 )
-from advisor.engine.optimisation.frameworks import Rival, rival_setups, rivals
+from advisor.engine.optimisation.frameworks import FrameworkComparison, compare_frameworks, framework_setups
 from advisor.engine.optimisation.pitfalls import pitfalls
-from advisor.engine.optimisation.plan import Measured, OptimisationPlan, Setup
-from advisor.engine.optimisation.roofline import Lesson, lesson
+from advisor.engine.optimisation.plan import OptimisationPlan, Setup, SetupEstimate
+from advisor.engine.optimisation.roofline import Roofline, roofline_of
 
 __all__ = [
     "Bounds",
     "CacheAdvice",
     "FormatAdvice",
-    "Lesson",
-    "Measured",
+    "Roofline",
+    "SetupEstimate",
     "OptimisationPlan",
-    "Rival",
+    "FrameworkComparison",
     "Setup",
     "cache_advice",
     "cache_setups",
     "format_advice",
     "format_setups",
-    "lesson",
+    "roofline_of",
     "made_on",
     "pitfalls",
     "plan",
-    "reached",
-    "rival_setups",
-    "rivals",
-    "stairs",
+    "estimate_steps",
+    "framework_setups",
+    "compare_frameworks",
+    "ablation_steps",
 ]

@@ -18,7 +18,7 @@ from advisor.engine.step import Demand, Draft, Lane, Lanes, lanes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stair:
+class AblationStep:
     """One step: its name, its setup, and the requests at once that the server was told to run at most."""
 
     name: str
@@ -27,7 +27,7 @@ class Stair:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reached:
+class StepEstimate:
     """What a step reaches in a closed loop of the users, on one replica."""
 
     output_tokens_per_s: float
@@ -35,9 +35,9 @@ class Reached:
     tpot_mean_s: float
 
 
-def stairs(
+def ablation_steps(
     lane: Lane, users: int, fp8: Quantization | None, shared_fraction: float, draft: Draft | None
-) -> list[Stair]:
+) -> list[AblationStep]:
     """From eager and one at a time, one field a step. fp8, draft None: this chip or framework has none; left out."""
     eager = Setup(lane=lane, graphs=False)
     found = [("eager, one request at a time", replace(eager, batching="one"), 1), ("eager", eager, users)]
@@ -53,16 +53,16 @@ def stairs(
     found.append((f"prefixes shared, {shared_fraction:.0%} of a prompt", at, users))
     if draft is not None:
         found.append((f"{draft.method} drafts of {draft.tokens}", replace(at, draft=draft), users))
-    return [Stair(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in found]
+    return [AblationStep(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in found]
 
 
-def reached(model: Model, steps: Sequence[Stair], demand: Demand, users: int) -> list[Reached]:
+def estimate_steps(model: Model, steps: Sequence[AblationStep], demand: Demand, users: int) -> list[StepEstimate]:
     """Each step with `users` always in flight; those beyond the seats queue, as at a server."""
     built = lanes(model, [s.setup.lane for s in steps])
     return [_reached(model, s, built, i, demand, users) for i, s in enumerate(steps)]
 
 
-def _reached(model: Model, s: Stair, built: Lanes, i: int, demand: Demand, users: int) -> Reached:
+def _reached(model: Model, s: AblationStep, built: Lanes, i: int, demand: Demand, users: int) -> StepEstimate:
     times = times_of(model, s.setup, built, i)
     # one at a time is the same scheduler with one seat: in a server requests still join between steps
     scheduler = replace(
@@ -70,7 +70,7 @@ def _reached(model: Model, s: Stair, built: Lanes, i: int, demand: Demand, users
     )
     asked = replace(demand, cached_fraction=s.setup.cached_fraction)
     loop = closed_loop(times, np.array([float(users)]), asked, scheduler)
-    return Reached(
+    return StepEstimate(
         output_tokens_per_s=float(loop.output_tokens_per_s[0]),
         ttft_mean_s=float(loop.ttft_mean_s[0]),
         tpot_mean_s=float(loop.tpot_mean_s[0]),

@@ -8,8 +8,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from advisor.engine.optimisation.plan import Measured, Setup, free
-from advisor.engine.search import ALLOWED, FROM_SCRATCH, LEAST_BITS, QUALITY, Catalog, Scored, able, launchable, runs_on
+from advisor.engine.optimisation.plan import Setup, SetupEstimate, free
+from advisor.engine.search import (
+    ALLOWED_QUALITY,
+    FROM_SCRATCH,
+    MIN_WEIGHT_BITS,
+    QUALITY_RANK,
+    Catalog,
+    Scored,
+    launchable,
+    runs_on,
+    supports_model,
+)
 from advisor.engine.spec import Framework, Quantization, Workload, overhead
 from advisor.engine.step import HALF, KV_BYTES, has_encoder, rate_of, unsupported
 
@@ -51,7 +61,7 @@ class FormatAdvice:
     state: str
     framework: Framework | None  # that it was measured under
     native: bool  # multiplied in the format itself; False: widened to 16 bits first
-    measured: Measured | None
+    estimate: SetupEstimate | None
     gain_ratio: float  # output tokens/s against the plan
     why: str
     check: str
@@ -65,7 +75,7 @@ class CacheAdvice:
     dtype: str
     state: str  # plan | advised | possible | outside | cannot
     framework: Framework | None
-    measured: Measured | None
+    estimate: SetupEstimate | None
     gain_ratio: float  # against 16 bits under the same framework
     plan_ratio: float  # against the plan
     why: str
@@ -85,7 +95,9 @@ def frameworks_here(catalog: Catalog, s: Scored) -> list[Framework]:
     """That run this model on this chip and can be started; the plan's own first."""
     a, own = s.lane.choice.accelerator, s.lane.framework
     usable = [
-        f for f in catalog.frameworks if runs_on(f, a) and able(f, catalog.model) and launchable(f, catalog.model)
+        f
+        for f in catalog.frameworks
+        if runs_on(f, a) and supports_model(f, catalog.model) and launchable(f, catalog.model)
     ]
     return sorted(usable, key=lambda f: (f.slug != own.slug, f.slug))
 
@@ -125,7 +137,7 @@ def format_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[str, Setup]:
     return found
 
 
-def _gain(figure: Measured | None, now: Measured | None) -> float:
+def _gain(figure: SetupEstimate | None, now: SetupEstimate | None) -> float:
     """Against the plan; NaN where one of them does not run."""
     if figure is None or now is None or not now.fits:
         return math.nan
@@ -141,7 +153,7 @@ def _listed(catalog: Catalog) -> list[Quantization]:
 
 
 def format_advice(
-    workload: Workload, catalog: Catalog, s: Scored, figures: dict[str, Measured], bounds: Bounds
+    workload: Workload, catalog: Catalog, s: Scored, figures: dict[str, SetupEstimate], bounds: Bounds
 ) -> list[FormatAdvice]:
     """Every format, the advised first."""
     now = figures.get(s.lane.choice.quantization.slug)
@@ -154,20 +166,20 @@ def format_advice(
 
 def advised(workload: Workload, s: Scored, said: Sequence[FormatAdvice]) -> FormatAdvice | None:
     """The quickest within the asked quality; of those as quick, the one that loses least."""
-    usable = [a for a in said if a.state in ("plan", "possible") and a.measured is not None and a.measured.fits]
+    usable = [a for a in said if a.state in ("plan", "possible") and a.estimate is not None and a.estimate.fits]
     if not usable:
         return None
     top = max(_worth(workload, s, a) for a in usable)
     near = [a for a in usable if _worth(workload, s, a) * SAME >= top]
-    return min(near, key=lambda a: (QUALITY[a.quantization.quality], -_worth(workload, s, a)))
+    return min(near, key=lambda a: (QUALITY_RANK[a.quantization.quality], -_worth(workload, s, a)))
 
 
 def _worth(workload: Workload, s: Scored, a: FormatAdvice) -> float:
     """Tokens/s of a chip where chips are what is bought; tokens/s of a user where one replica is enough anyway."""
-    assert a.measured is not None
+    assert a.estimate is not None
     if s.replicas - s.spare_replicas > 1 or workload.objective == "throughput":
-        return a.measured.output_tokens_per_s_per_chip
-    return 1.0 / a.measured.light_tpot_s
+        return a.estimate.output_tokens_per_s_per_chip
+    return 1.0 / a.estimate.light_tpot_s
 
 
 def _advice(
@@ -175,8 +187,8 @@ def _advice(
     catalog: Catalog,
     s: Scored,
     q: Quantization,
-    figure: Measured | None,
-    now: Measured | None,
+    figure: SetupEstimate | None,
+    now: SetupEstimate | None,
     bounds: Bounds,
 ) -> FormatAdvice:
     chip = s.lane.choice.accelerator
@@ -188,7 +200,7 @@ def _advice(
         state=state,
         framework=figure.setup.lane.framework if figure else None,
         native=not q.weight_only and rate_of(chip, q.activations_dtype) is not None,
-        measured=figure,
+        estimate=figure,
         gain_ratio=gain,
         why=why,
         check=check_of(workload, q),
@@ -196,7 +208,7 @@ def _advice(
     )
 
 
-def _state(workload: Workload, catalog: Catalog, s: Scored, q: Quantization, figure: Measured | None) -> str:
+def _state(workload: Workload, catalog: Catalog, s: Scored, q: Quantization, figure: SetupEstimate | None) -> str:
     if q == s.lane.choice.quantization:
         return "plan"
     native = catalog.model.native_dtype in (q.slug, q.weights_dtype)
@@ -204,12 +216,15 @@ def _state(workload: Workload, catalog: Catalog, s: Scored, q: Quantization, fig
         return "retrained"
     if figure is None or not figure.fits:
         return "cannot"
-    allowed = QUALITY[q.quality] <= ALLOWED[workload.constraints.quality] and q.bits_per_weight >= LEAST_BITS
+    allowed = (
+        QUALITY_RANK[q.quality] <= ALLOWED_QUALITY[workload.constraints.quality]
+        and q.bits_per_weight >= MIN_WEIGHT_BITS
+    )
     allowed |= native
     return "possible" if allowed else "outside"
 
 
-def _why_not(catalog: Catalog, s: Scored, q: Quantization, figure: Measured | None) -> str:
+def _why_not(catalog: Catalog, s: Scored, q: Quantization, figure: SetupEstimate | None) -> str:
     if figure is not None:
         return f"does not fit {s.lane.choice.tp} chip{'s' if s.lane.choice.tp > 1 else ''} a replica"
     names = ", ".join(sorted({f.name for f in frameworks_here(catalog, s)}))
@@ -290,7 +305,7 @@ def _loads(f: Framework, s: Scored) -> bool:
 
 
 def cache_advice(
-    workload: Workload, s: Scored, figures: dict[tuple[str, str], Measured], methods: Sequence[Quantization]
+    workload: Workload, s: Scored, figures: dict[tuple[str, str], SetupEstimate], methods: Sequence[Quantization]
 ) -> list[CacheAdvice]:
     """Every format of the cache; advised is the best against the plan within the asked quality."""
     own = s.lane.choice.kv_dtype
@@ -306,12 +321,12 @@ def _cache(
     workload: Workload,
     s: Scored,
     kv: str,
-    figures: dict[tuple[str, str], Measured],
-    now: Measured | None,
+    figures: dict[tuple[str, str], SetupEstimate],
+    now: SetupEstimate | None,
     methods: Sequence[Quantization],
 ) -> CacheAdvice:
     figure, method = figures.get((kv, "own")), next((m for m in methods if m.weights_dtype == kv), None)
-    allowed = method is None or QUALITY[method.quality] <= ALLOWED[workload.constraints.quality]
+    allowed = method is None or QUALITY_RANK[method.quality] <= ALLOWED_QUALITY[workload.constraints.quality]
     state = "cannot" if figure is None else "possible" if allowed else "outside"
     gain, against = _gain(figure, figures.get((kv, "half"))), _gain(figure, now)
     framework = figure.setup.lane.framework if figure else None
@@ -325,7 +340,7 @@ def _cache(
         dtype=kv,
         state="plan" if kv == s.lane.choice.kv_dtype else state,
         framework=framework,
-        measured=figure,
+        estimate=figure,
         gain_ratio=gain,
         plan_ratio=against,
         why=" ".join(words),

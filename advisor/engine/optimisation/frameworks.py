@@ -6,18 +6,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.engine.optimisation.formats import SAME, under
-from advisor.engine.optimisation.plan import Measured, Setup
-from advisor.engine.search import Catalog, Figures, Scale, Scored, able, joins_hosts, launchable, objective, runs_on
+from advisor.engine.optimisation.plan import Setup, SetupEstimate
+from advisor.engine.search import (
+    Catalog,
+    Figures,
+    Scale,
+    Scored,
+    launchable,
+    objective,
+    runs_on,
+    spans_hosts,
+    supports_model,
+)
 from advisor.engine.spec import Framework, Workload
 from advisor.engine.step import unsupported
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rival:
+class FrameworkComparison:
     """One framework at one version. `measured` None: it does not run here, and `because` says why."""
 
     framework: Framework
-    measured: Measured | None
+    estimate: SetupEstimate | None
     kv_capacity_tokens: float
     effort: str
     best: bool  # under the workload's objective, at the plan's price of a chip
@@ -25,7 +35,7 @@ class Rival:
     because: str
 
 
-def rival_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, str], Setup]:
+def framework_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, str], Setup]:
     """The plan under every framework version that loads its format on this chip."""
     q, found = s.lane.choice.quantization, {}
     for f in catalog.frameworks:
@@ -40,22 +50,22 @@ def _refused(catalog: Catalog, s: Scored, f: Framework) -> str:
     a, q = s.lane.choice.accelerator, s.lane.choice.quantization
     if not runs_on(f, a):
         return "does not run on this chip"
-    if not able(f, catalog.model):
+    if not supports_model(f, catalog.model):
         return "is not known to serve this kind of model"
     if q.slug not in f.quantizations:
         return f"is not known to load {q.name}"
-    if s.lane.choice.pp > 1 and not joins_hosts(f):
+    if s.lane.choice.pp > 1 and not spans_hosts(f):
         return "documents no replica over several hosts"
     return unsupported(a, q)
 
 
-def rivals(
+def compare_frameworks(
     workload: Workload,
     catalog: Catalog,
     s: Scored,
-    figures: dict[tuple[str, str], Measured],
+    figures: dict[tuple[str, str], SetupEstimate],
     room: dict[tuple[str, str], float],
-) -> list[Rival]:
+) -> list[FrameworkComparison]:
     """Those that run, the best under the objective first, then those of this chip that do not, with why."""
     best = _best(workload, catalog, s, figures)
     top = figures.get(best) if best else None
@@ -70,9 +80,9 @@ def rivals(
         elif figure is not None and top is not None and key != best and _as_good(figure, top):
             why = "as good within 3 %: nothing measured tells them apart, effort, maturity and your own test do"
         found.append(
-            Rival(
+            FrameworkComparison(
                 framework=f,
-                measured=figure if figure and figure.fits else None,
+                estimate=figure if figure and figure.fits else None,
                 kv_capacity_tokens=room.get(key, math.nan),
                 effort=effort_of(catalog, s, f),
                 best=key == best,
@@ -82,18 +92,18 @@ def rivals(
         )
     return sorted(
         found,
-        key=lambda r: (not r.best, r.measured is None, -(r.measured.output_tokens_per_s_per_chip if r.measured else 0)),
+        key=lambda r: (not r.best, r.estimate is None, -(r.estimate.output_tokens_per_s_per_chip if r.estimate else 0)),
     )
 
 
-def _as_good(m: Measured, top: Measured) -> bool:
+def _as_good(m: SetupEstimate, top: SetupEstimate) -> bool:
     """Whether a figure is the best one within what formats are called a tie."""
     rate = m.output_tokens_per_s_per_chip * SAME >= top.output_tokens_per_s_per_chip
     return rate and m.light_tpot_s <= top.light_tpot_s * SAME
 
 
 def _best(
-    workload: Workload, catalog: Catalog, s: Scored, figures: dict[tuple[str, str], Measured]
+    workload: Workload, catalog: Catalog, s: Scored, figures: dict[tuple[str, str], SetupEstimate]
 ) -> tuple[str, str] | None:
     """Of those that can be started, by the search's objective; a chip's price and power are shared by what it "
     "serves."""
@@ -103,7 +113,7 @@ def _best(
         return None
     usd, watts = s.usd_per_hour / s.chips, s.watts / s.chips
 
-    def score(m: Measured) -> float:
+    def score(m: SetupEstimate) -> float:
         each = 1.0 / m.output_tokens_per_s_per_chip
         figures = Figures(
             usd_per_hour=np.array(usd * each),

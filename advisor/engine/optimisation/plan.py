@@ -67,7 +67,7 @@ class Setup:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class SetupEstimate:
     """What a setup reaches on one chip at the best load within the limit on TPOT."""
 
     output_tokens_per_s_per_chip: float  # 0: it does not fit
@@ -90,7 +90,7 @@ class Step:
     technique: Technique
     state: str  # base | used | possible | hours (of instances, not tokens/s) | cited | not_here
     change: str  # the field that changed, in words
-    measured: Measured | None = None
+    estimate: SetupEstimate | None = None
     gain_ratio: float = math.nan  # against the step before (used) or the plan (possible)
     because: str = ""
 
@@ -104,14 +104,14 @@ class OptimisationPlan:
     @property
     def gain_ratio(self) -> float:
         """The plan against the naive start."""
-        chain = [s.measured for s in self.steps if s.state in ("base", "used") and s.measured]
+        chain = [s.estimate for s in self.steps if s.state in ("base", "used") and s.estimate]
         return chain[-1].output_tokens_per_s_per_chip / chain[0].output_tokens_per_s_per_chip
 
 
 # --- one estimate of many setups --------------------------------------------------------------------------------
 
 
-def measured(workload: Workload, model: Model, setups: Sequence[Setup]) -> list[Measured]:
+def estimate_setups(workload: Workload, model: Model, setups: Sequence[Setup]) -> list[SetupEstimate]:
     """One figure a setup, in order; step times are computed in one go, closed loops in one for each way of batching."""
     if not setups:
         return []
@@ -134,7 +134,7 @@ def _alike(s: Setup) -> tuple[object, ...]:
 
 def _loops(
     workload: Workload, model: Model, setups: Sequence[Setup], built: Lanes, members: Sequence[int]
-) -> dict[int, Measured]:
+) -> dict[int, SetupEstimate]:
     """Setups that are batched alike."""
     s = setups[members[0]]
     found = s.cached_fraction + s.host_cached_fraction
@@ -158,13 +158,13 @@ def _loops(
     return {i: _best(setups[i], rate[k], tpot[k], ttft[k], running[k], limit) for k, i in enumerate(members)}
 
 
-def _best(s: Setup, rate: Array, tpot: Array, ttft: Array, running: Array, limit_s: float) -> Measured:
+def _best(s: Setup, rate: Array, tpot: Array, ttft: Array, running: Array, limit_s: float) -> SetupEstimate:
     """The quickest load within the limit on TPOT; where there is none, one request alone."""
     allowed = np.flatnonzero((tpot <= limit_s) & (rate > 0))
     best = int(allowed[np.argmax(rate[allowed])]) if len(allowed) else 0
     if not rate[best] > 0:
         return _nothing(s)
-    return Measured(
+    return SetupEstimate(
         output_tokens_per_s_per_chip=float(rate[best]) / s.lane.choice.tp,
         tpot_s=float(tpot[best]),
         ttft_s=float(ttft[best]),
@@ -180,9 +180,9 @@ def seats_of(s: Setup) -> np.ndarray:
     return np.minimum(SEATS, s.lane.max_running_requests)
 
 
-def _nothing(s: Setup) -> Measured:
+def _nothing(s: Setup) -> SetupEstimate:
     nan = math.nan
-    return Measured(
+    return SetupEstimate(
         output_tokens_per_s_per_chip=0.0,
         tpot_s=nan,
         ttft_s=nan,
@@ -275,7 +275,7 @@ def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> Optimi
     reserved = float(longest(s, catalog.model, workload).tokens)
     chain = list(_chain(plan, _base(workload, catalog, plan, reserved)))
     others = list(possible(workload, catalog, plan))
-    figures = measured(workload, catalog.model, [setup for _, _, setup in (*chain, *others)])
+    figures = estimate_setups(workload, catalog.model, [setup for _, _, setup in (*chain, *others)])
     used = list(_used(chain, figures))
     beside = list(_beside(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
     return OptimisationPlan(
@@ -298,7 +298,7 @@ def _base(workload: Workload, catalog: Catalog, plan: Setup, reserved_tokens: fl
                 replace(naive, lane=_changed(plan.lane, quantization=q, kv_dtype=kv, **size))
                 for size in _sizes(catalog.model, plan.lane)
             ]
-    fitting = [m.setup for m in measured(workload, catalog.model, tries) if m.fits]
+    fitting = [m.setup for m in estimate_setups(workload, catalog.model, tries) if m.fits]
     return fitting[0] if fitting else replace(naive, lane=plan.lane, paged=True)
 
 
@@ -370,7 +370,7 @@ def counted_chips(lane: Lane) -> str:
     return f"{n} chip{'s' if n != 1 else ''} a replica"
 
 
-def _used(chain: Sequence[Change], figures: Sequence[Measured]) -> Iterator[Step]:
+def _used(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> Iterator[Step]:
     before = math.nan
     for (technique, words, _), figure in zip(chain, figures, strict=False):
         now = figure.output_tokens_per_s_per_chip
@@ -378,7 +378,7 @@ def _used(chain: Sequence[Change], figures: Sequence[Measured]) -> Iterator[Step
             technique=technique,
             state="base" if technique is techniques.NAIVE else "used",
             change=words,
-            measured=figure,
+            estimate=figure,
             gain_ratio=now / before if before else math.nan,
         )
         before = now
@@ -421,10 +421,15 @@ def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, S
 
 
 def _beside(
-    workload: Workload, model: Model, plan: Setup, others: Sequence[Change], figures: Sequence[Measured], now: Measured
+    workload: Workload,
+    model: Model,
+    plan: Setup,
+    others: Sequence[Change],
+    figures: Sequence[SetupEstimate],
+    now: SetupEstimate,
 ) -> Iterator[Step]:
     """The best variant of each technique that is not in the plan, against the plan."""
-    best: dict[str, tuple[Change, Measured]] = {}
+    best: dict[str, tuple[Change, SetupEstimate]] = {}
     for change, figure in zip(others, figures, strict=True):
         kept = best.get(change[0].slug)
         if kept is None or figure.output_tokens_per_s_per_chip > kept[1].output_tokens_per_s_per_chip:
@@ -434,7 +439,7 @@ def _beside(
             technique=technique,
             state="possible",
             change=words,
-            measured=figure,
+            estimate=figure,
             gain_ratio=figure.output_tokens_per_s_per_chip / now.output_tokens_per_s_per_chip,
             because=_drafting_words(workload, model, plan, setup)
             if setup.draft

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.engine.search import Scored, scales, table
+from advisor.engine.search import Scored, autoscales, table
 from advisor.engine.spec import Start, Workload
 
 
@@ -17,7 +17,7 @@ def paid_fraction(workload: Workload, s: Scored, cold_start_s: float) -> float:
 
 def gained(workload: Workload, s: Scored, start: Start | None) -> tuple[str, str]:
     """(what changes, what it does here) in words; both empty where nothing of this plan starts more than once."""
-    if start is None or not scales(workload, s.offer) or s.pools is not None or workload.cold_start_s <= 0:
+    if start is None or not autoscales(workload, s.offer) or s.pools is not None or workload.cold_start_s <= 0:
         return "", ""
     now, then = (paid_fraction(workload, s, t) for t in (workload.cold_start_s, start.cold_start_s))
     change = f"an instance serves {start.cold_start_s:.0f} s after it is asked for, not {workload.cold_start_s:.0f} s"

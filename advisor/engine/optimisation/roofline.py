@@ -29,7 +29,7 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lesson:
+class Roofline:
     dtype: str  # that most of it is multiplied in
     datasheet_flops_per_s: float
     datasheet_bytes_per_s: float
@@ -44,7 +44,7 @@ class Lesson:
         return self.reached_flops_per_s / self.reached_bytes_per_s
 
 
-def lesson(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequence[Line]) -> Lesson:
+def roofline_of(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequence[Line]) -> Roofline:
     """From the two ledgers of an answer; without lines of decode: a model that generates nothing."""
     c, x, i = s.lane.choice, built.layouts, s.row_index
     running = max(s.verified.running_requests_mean, 1.0)
@@ -58,7 +58,7 @@ def lesson(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequence[Li
     ridge = roofs["reached_flops_per_s"] / roofs["reached_bytes_per_s"]
     said = [_roofs(c.quantization.activations_dtype, roofs, c.efficiency.basis)]
     said += [_where(p, ridge) for p in phases] + [_ridge_words(p, ridge) for p in phases if p.name == "decode"]
-    return Lesson(
+    return Roofline(
         dtype=c.quantization.activations_dtype,
         basis=c.efficiency.basis,
         phases=tuple(phases),

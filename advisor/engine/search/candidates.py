@@ -45,12 +45,12 @@ from advisor.engine.step import (
 )
 
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
-QUALITY = {"lossless": 0, "near_lossless": 1, "lossy": 2}
+QUALITY_RANK = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 FROM_SCRATCH = "from_scratch"  # training of a format that cannot be made from a checkpoint
 LORA = "lora"  # feature of a framework: adapters served beside the base model
-LEAST_BITS = 4.0  # below it a smaller model is usually better (arXiv 2210.17323): offered in no search
+MIN_WEIGHT_BITS = 4.0  # below it a smaller model is usually better (arXiv 2210.17323): offered in no search
 PIPELINE = "pipeline_parallel"  # feature of a framework
-ALLOWED = {"lossless": 0, "near_lossless": 1, "any": 2}
+ALLOWED_QUALITY = {"lossless": 0, "near_lossless": 1, "any": 2}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +184,7 @@ def mixers_of(model: Model) -> set[str]:
     return found
 
 
-def able(framework: Framework, model: Model) -> bool:
+def supports_model(framework: Framework, model: Model) -> bool:
     """Whether the framework knows the layers of this model and can give what is asked of it: tokens or vectors."""
     asked = EMBEDDING in framework.features or not model.encoder_only
     asked &= LORA in framework.features or model.adapters is None
@@ -207,7 +207,7 @@ def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
     )
 
 
-def joins_hosts(framework: Framework) -> bool:
+def spans_hosts(framework: Framework) -> bool:
     """Whether its documentation says how one replica spans hosts, layer by layer."""
     return PIPELINE in framework.features
 
@@ -222,8 +222,8 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
     most = min((q.bits_per_weight for q in native), default=16.0)
     seen, kept = set(), []
     for q in catalog.quantizations:
-        made = not q.training and LEAST_BITS <= q.bits_per_weight < most
-        if q not in native and not (made and QUALITY[q.quality] <= ALLOWED[workload.constraints.quality]):
+        made = not q.training and MIN_WEIGHT_BITS <= q.bits_per_weight < most
+        if q not in native and not (made and QUALITY_RANK[q.quality] <= ALLOWED_QUALITY[workload.constraints.quality]):
             continue
         if q.bits_per_weight < 16 and has_encoder(catalog.model):
             continue
@@ -273,7 +273,7 @@ def enumerate_lanes(
             lane
             for f in catalog.frameworks
             if _wanted(f.slug, c.frameworks_allow, c.frameworks_deny)
-            if launchable(f, catalog.model) and runs_on(f, a) and able(f, catalog.model)
+            if launchable(f, catalog.model) and runs_on(f, a) and supports_model(f, catalog.model)
             for way in ways_to_cut(a, c.partitions)
             for lane in _lanes_of(workload, catalog, way, f, formats, [1] if way.cut else _sizes(a, sold[a.slug]))
         ]
@@ -311,7 +311,7 @@ def _sizes(a: Accelerator, sold: int) -> list[int]:
     return [n for n in (1, 2, 4, 8, 16) if n <= min(sold, max(reach, a.chips_per_host))]
 
 
-def reached_on(scopes: Scopes, a: Accelerator) -> Efficiency:
+def efficiency_on(scopes: Scopes, a: Accelerator) -> Efficiency:
     """What kernels reach on the chip; an instance of it is only its relative: nobody measured the slice."""
     found = efficiency(scopes, a.slug, a.family, a.kind)
     return replace(found, basis="relative") if a.cut and found.basis == "measured" else found
@@ -326,10 +326,10 @@ def _lanes_of(
     sizes: Sequence[int],
 ) -> Iterator[Lane]:
     """The lanes of one chip under one framework."""
-    reached = reached_on(catalog.scopes, a)
+    reached = efficiency_on(catalog.scopes, a)
     extra = overhead(catalog.scopes, f.slug, f.version, a.family)
     loaded = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
-    layouts = [sized for sized in _parallel_sizes(catalog.model, a, sizes) if sized[1] == 1 or joins_hosts(f)]
+    layouts = [sized for sized in _parallel_sizes(catalog.model, a, sizes) if sized[1] == 1 or spans_hosts(f)]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
     for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
         yield Lane(
@@ -368,7 +368,7 @@ def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, forma
     running = [f for f in catalog.frameworks if f.startable and runs_on(f, a)]
     if not running:
         return f"no serving framework of the catalog runs on {a.name}"
-    if not any(able(f, catalog.model) and launchable(f, catalog.model) for f in running):
+    if not any(supports_model(f, catalog.model) and launchable(f, catalog.model) for f in running):
         beside = {EMBEDDING} if catalog.model.encoder_only else {"LoRA adapters"} if catalog.model.adapters else set()
         kind = ", ".join(sorted(mixers_of(catalog.model) | beside))
         names = ", ".join(sorted({f.name for f in running}))

@@ -16,7 +16,7 @@ from advisor.engine.spec import OWNED, Accelerator, Framework, Offer, Workload
 from advisor.engine.step import Lane
 
 Array = np.ndarray
-NAMES = ("ecosystem", "team", "lead_time", "lock_in")
+SCORE_NAMES = ("ecosystem", "team", "lead_time", "lock_in")
 # of `balanced`: each figure against the least there is, each score by what it lacks of 1
 WEIGHTS = {
     "cost": 1.0,
@@ -175,7 +175,7 @@ def risk_fraction(
     A power that somebody publishes has no width, one that nobody does a width of 1.
     """
     width = 1.0 if throughput is None else min(throughput[1] - throughput[0], 1.0)
-    widths = [width, 0.0 if power_known else 1.0, *(scores[name].width_fraction for name in NAMES)]
+    widths = [width, 0.0 if power_known else 1.0, *(scores[name].width_fraction for name in SCORE_NAMES)]
     return sum(widths) / len(widths)
 
 
@@ -194,7 +194,7 @@ def weights_of(workload: Workload) -> dict[str, float]:
 def lacking(workload: Workload, scores: Mapping[str, Score], risk: float) -> float:
     """What the scores of a deployment add to its place in `balanced`."""
     weights = weights_of(workload)
-    return sum(weights[name] * (1 - scores[name].middle_fraction) for name in NAMES) + weights["risk"] * risk
+    return sum(weights[name] * (1 - scores[name].middle_fraction) for name in SCORE_NAMES) + weights["risk"] * risk
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.engine.search.declared_scores import Declared, weights_of
-from advisor.engine.search.simulated import Scored, Trial, Trials
-from advisor.engine.search.table import UNSERVED, Array, Table, affordable, estimated_excess, meets
+from advisor.engine.search.simulated import Scored, SimulatedDesign, Simulations
+from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, affordable, estimated_excess, meets
 from advisor.engine.spec import Workload
 from advisor.engine.step import EMBEDDING, Lane
 
@@ -19,7 +19,7 @@ SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
 KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
 SAFE = 0.75  # an estimate this far within its limits mostly holds: the best of every size of replica is tried last
 SAME_SPEED = 1.03  # TPOTs this close are a tie under `latency`
-SHOWN = 10  # accelerators that are ranked
+MAX_RANKED = 10  # accelerators that are ranked
 UNKNOWN_WATTS = 1e12  # under `energy` and `carbon`: behind every published power, by price among themselves
 
 Progress = Callable[[str, float], None]
@@ -78,7 +78,7 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
     return np.asarray(f.usd_per_hour * (1 + 1e-6 * f.tpot_p95_s))
 
 
-def weighed(workload: Workload, scale: Scale) -> Declared | None:
+def declared_scores_of(workload: Workload, scale: Scale) -> Declared | None:
     """The scores, where the objective asks for them."""
     return scale.declared if workload.objective == "balanced" else None
 
@@ -87,7 +87,7 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
     ok = meets(workload, table)
     if not ok.any():
         return Scale(declared=declared)
-    least_watts, middle_watts = draws(table, ok)
+    least_watts, middle_watts = power_scale(table, ok)
     return Scale(
         usd_per_hour=float(table.usd_per_hour[ok].min()),
         tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[ok].min()),
@@ -97,7 +97,7 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
     )
 
 
-def draws(table: Table, ok: Array) -> tuple[float, float]:
+def power_scale(table: Table, ok: Array) -> tuple[float, float]:
     """(the least power of feasible candidates, that of the middle chip at its own least), W; 1 and 1: none known."""
     each = np.where(ok & np.isfinite(table.watts), table.watts, np.inf).min(axis=1)
     least = {slug: float(each[own].min()) for slug, own in rows_by_chip(table).items()}
@@ -108,7 +108,7 @@ def draws(table: Table, ok: Array) -> tuple[float, float]:
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
     """The objective of every candidate by its estimates."""
     replicas = table.replicas + workload.slo.spares(table.replicas)
-    known = weighed(workload, scale)
+    known = declared_scores_of(workload, scale)
     figures = Figures(
         usd_per_hour=table.usd_per_hour,
         tpot_p95_s=table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s,
@@ -123,7 +123,7 @@ def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
 
 def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
     """The objective of a simulated deployment."""
-    known = weighed(workload, scale)
+    known = declared_scores_of(workload, scale)
     figures = Figures(
         usd_per_hour=np.array(s.usd_per_hour),
         tpot_p95_s=np.array(s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s),
@@ -150,7 +150,7 @@ def designs(workload: Workload, table: Table, own: Array, score: Array) -> list[
     it does not depend on the limits, asking again with the limits that it reached comes to it again.
     """
     excess, pay = estimated_excess(workload, table)[own], affordable(workload, table)[own]
-    pay &= table.replicas[own] < UNSERVED
+    pay &= table.replicas[own] < UNSERVABLE_REPLICAS
     found: set[tuple[int, int]] = set()
     for slack, kinds in KINDS_BY_SLACK.items():
         found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
@@ -177,20 +177,20 @@ def _best_of_kinds(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class ChipResult:
     """What the simulation left of one chip's designs."""
 
     best: Scored | None  # meets every limit
-    nearest: Trial | None  # else: the design that misses by least
+    nearest: SimulatedDesign | None  # else: the design that misses by least
 
 
-def best_of_chip(workload: Workload, trials: Trials, own: Array, score: Array, scale: Scale) -> Found:
+def best_of_chip(workload: Workload, trials: Simulations, own: Array, score: Array, scale: Scale) -> ChipResult:
     """The best design that holds in simulation; later ones are tried only while their estimate promises more.
 
     Where none holds, the nearest is simulated in full: a pilot of few requests may have been unlucky.
     """
     best: Scored | None = None
-    nearest: Trial | None = None
+    nearest: SimulatedDesign | None = None
     for row, column in designs(workload, trials.table, own, score):
         if best is not None and float(score[row, column]) >= final_score(workload, best, scale):
             break
@@ -201,10 +201,12 @@ def best_of_chip(workload: Workload, trials: Trials, own: Array, score: Array, s
     if best is None and nearest is not None and nearest.pilot:
         nearest = trials.in_full(workload, nearest.design)
         best = _better(workload, trials, nearest, best, scale)
-    return Found(best=best, nearest=nearest)
+    return ChipResult(best=best, nearest=nearest)
 
 
-def _better(workload: Workload, trials: Trials, trial: Trial, best: Scored | None, scale: Scale) -> Scored | None:
+def _better(
+    workload: Workload, trials: Simulations, trial: SimulatedDesign, best: Scored | None, scale: Scale
+) -> Scored | None:
     """The trial, if it holds all limits and beats the best so far."""
     if trial.excess_fraction > 1:
         return best
@@ -222,6 +224,6 @@ def describe(lane: Lane) -> str:
     return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}"
 
 
-def promise(score: Array, allowed: Array, own: Array) -> float:
+def best_estimate(score: Array, allowed: Array, own: Array) -> float:
     """The best that a chip's estimates promise; infinite: nothing."""
     return float(np.min(np.where(allowed[own], score[own], np.inf)))

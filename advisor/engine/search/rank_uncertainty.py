@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.engine.scheduler import SEED
-from advisor.engine.search.objective import Figures, Scale, objective, weighed
+from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
 from advisor.engine.search.simulated import Scored, excess, resized_usd_per_hour
 from advisor.engine.spec import BATCH, Workload
 from advisor.engine.step import EMBEDDING, Z95
@@ -46,7 +46,7 @@ def scores(workload: Workload, scale: Scale, options: Sequence[Scored], spreads:
         z = normal[f"performance of {chip}"]
         speed = log_normal(spread.throughput_fraction, z)
         price = log_normal(spread.price_fraction, normal[f"price of {chip} {s.offer.acquisition}"])
-        found.append(objective(workload, scale, drawn(workload, scale, s, speed, price, spread, z)))
+        found.append(objective(workload, scale, figures_at(workload, scale, s, speed, price, spread, z)))
     return np.array(found)
 
 
@@ -54,15 +54,17 @@ def _normals(options: Sequence[Scored]) -> Mapping[str, Array]:
     """Standard normal draws of each cause, from the causes' names alone in their order."""
     chips = sorted({s.lane.choice.accelerator.slug for s in options})
     names = [f"performance of {c}" for c in chips] + [f"price of {c} {way}" for c in chips for way in ("own", "rent")]
-    drawn = np.random.default_rng(SEED).standard_normal((len(names), DRAWS))
-    return dict(zip(names, drawn, strict=True))
+    draws = np.random.default_rng(SEED).standard_normal((len(names), DRAWS))
+    return dict(zip(names, draws, strict=True))
 
 
-def drawn(workload: Workload, scale: Scale, s: Scored, speed: Array, price: Array, spread: Spread, z: Array) -> Figures:
+def figures_at(
+    workload: Workload, scale: Scale, s: Scored, speed: Array, price: Array, spread: Spread, z: Array
+) -> Figures:
     """An option's figures when its chips do `speed` times what was estimated: the same service on other replicas."""
     share = 1 / speed if workload.kind == BATCH else resized(workload, s, speed)
     latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
-    known = weighed(workload, scale)
+    known = declared_scores_of(workload, scale)
     return Figures(
         usd_per_hour=resized_usd_per_hour(workload, s, share * s.replicas, share) * price,
         tpot_p95_s=latency_s * log_normal(spread.latency_fraction, -z),
@@ -91,14 +93,14 @@ def resized(workload: Workload, s: Scored, speed: Array) -> Array:
     return (np.ceil(carrying * growth(workload, s, speed) - 1e-9) + s.spare_replicas) / s.replicas
 
 
-def beats(found: Array) -> Array:
+def pairwise_win_probability(found: Array) -> Array:
     """[i, j]: probability that option i is better than option j; a tie counts half."""
     better = found[:, None, :] < found[None, :, :]
     equal = found[:, None, :] == found[None, :, :]
     return np.asarray(better.mean(axis=2) + equal.mean(axis=2) / 2)
 
 
-def first(found: Array) -> Array:
+def win_probability(found: Array) -> Array:
     """Probability of each option to be the best of all."""
     least = found == found.min(axis=0)
     return np.asarray((least / least.sum(axis=0)).mean(axis=1))

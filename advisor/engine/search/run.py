@@ -18,25 +18,33 @@ from advisor.engine.search.candidates import (
 )
 from advisor.engine.search.declared_scores import declared
 from advisor.engine.search.objective import (
-    SHOWN,
+    MAX_RANKED,
     SLACK,
     Progress,
     Scale,
+    best_estimate,
     best_of_chip,
     describe,
     designs,
     final_score,
-    promise,
     rows_by_chip,
     scale_of,
     table_scores,
 )
-from advisor.engine.search.simulated import Scored, Trials
-from advisor.engine.search.table import HEADROOM_FRACTION, UNSERVED, Table, demand_of, evaluate, instances_needed, meets
+from advisor.engine.search.simulated import Scored, Simulations
+from advisor.engine.search.table import (
+    HEADROOM_FRACTION,
+    UNSERVABLE_REPLICAS,
+    Table,
+    demand_of,
+    evaluate,
+    instances_needed,
+    meets,
+)
 from advisor.engine.search.variants import TRIED, variants
-from advisor.engine.search.views import bettered, bounded, winners, with_winners
-from advisor.engine.search.why_not import Near, does_not_fit, explain, outranked
-from advisor.engine.search.why_not_software import formats, frameworks, narrowed
+from advisor.engine.search.views import add_view_winners, best_per_accelerator, view_winners, with_price_bound
+from advisor.engine.search.why_not import NearMiss, does_not_fit, explain, outranked
+from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
 from advisor.engine.spec import Rejection, Workload
 from advisor.engine.step import EMBEDDING, Lanes, posed, prefill_fraction
 
@@ -57,7 +65,7 @@ __all__ = [
     "mixers_of",
     "offers_for",
     "runs_on",
-    "posed_in",
+    "prepare_question",
     "search",
 ]
 NEAR = 1.2  # a design this far beyond a limit is a near miss
@@ -128,29 +136,29 @@ def search(
     `choice_alone`: the same choice, without other ways to run it and without why not what never came into question.
     """
     tell = progress or (lambda stage, fraction: None)
-    workload, catalog = posed_in(workload, catalog)
+    workload, catalog = prepare_question(workload, catalog)
     rejections, chips = admissible(workload, catalog)
     wanted, refused = enumerate_lanes(workload, catalog, chips)
     if not wanted:
-        return unanswered(rejections + refused)
+        return empty_answer(rejections + refused)
     tell("estimating step times", 0.1)
     table = evaluate(workload, catalog, wanted)
     scale = scale_of(workload, table, declared(workload, catalog))
-    trials = Trials(workload, catalog, table)
-    workload, trials = bounded(workload, trials, scale)
+    trials = Simulations(workload, catalog, table)
+    workload, trials = with_price_bound(workload, trials, scale)
     table = trials.table
     if not choice_alone:
-        rejections += refused + narrowed(workload, catalog, scale, does_not_fit(workload, catalog, table))
+        rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, left = _decide(workload, trials, scale, tell)
-    found = winners(workload, trials, scale) if ranked else {}
-    ranked = bettered(workload, ranked, found, scale)
+    found = view_winners(workload, trials, scale) if ranked else {}
+    ranked = best_per_accelerator(workload, ranked, found, scale)
     tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else TRIED]
     others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(tried)}
     if workload.variants == "adopt":
         ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
         ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
         others = {}
-    shown, views = with_winners(workload, ranked, found, scale)
+    shown, views = add_view_winners(workload, ranked, found, scale)
     place = {id(s): k for k, s in enumerate(shown)}
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     left = [r for r in left if r.accelerator not in ranked_slugs]
@@ -184,13 +192,13 @@ def _other_ways(
     return tuple(variants(workload, catalog, table.built, s, scale))
 
 
-def posed_in(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
+def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
     """The question as the engine computes it: see encoder.py."""
     workload, model = posed(workload, catalog.model)
     return workload, replace(catalog, model=model)
 
 
-def unanswered(rejections: Sequence[Rejection]) -> Answer:
+def empty_answer(rejections: Sequence[Rejection]) -> Answer:
     """No chip is left to compute anything of."""
     return Answer(
         ranked=(),
@@ -206,19 +214,19 @@ def unanswered(rejections: Sequence[Rejection]) -> Answer:
 
 
 def _decide(
-    workload: Workload, trials: Trials, scale: Scale, tell: Progress
+    workload: Workload, trials: Simulations, scale: Scale, tell: Progress
 ) -> tuple[list[Scored], list[Scored], list[Rejection]]:
     """Chips in the order of what their estimates promise, simulated while one may still be among those shown."""
     table, rows = trials.table, rows_by_chip(trials.table)
     score, maybe = table_scores(workload, table, scale), meets(workload, table, SLACK)
-    promised = {slug: promise(score, maybe, own) for slug, own in rows.items()}
+    promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
     ranked: list[Scored] = []
-    near: list[Near] = []
+    near: list[NearMiss] = []
     rejections: list[Rejection] = []
     for done, slug in enumerate(sorted(promised, key=lambda s: (promised[s], s))):
-        own, last = rows[slug], ranked[SHOWN - 1] if len(ranked) >= SHOWN else None
+        own, last = rows[slug], ranked[MAX_RANKED - 1] if len(ranked) >= MAX_RANKED else None
         if last is not None and final_score(workload, last, scale) <= promised[slug] < math.inf:
-            usd = promise(table.usd_per_hour, maybe, own)
+            usd = best_estimate(table.usd_per_hour, maybe, own)
             rejections.append(outranked(workload, slug, usd, simulated=False))
             continue
         tell(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
@@ -234,11 +242,11 @@ def _decide(
         if miss is not None:
             near.append(miss)
     rejections += [
-        outranked(workload, s.lane.choice.accelerator.slug, s.usd_per_hour, simulated=True) for s in ranked[SHOWN:]
+        outranked(workload, s.lane.choice.accelerator.slug, s.usd_per_hour, simulated=True) for s in ranked[MAX_RANKED:]
     ]
     near.sort(key=lambda n: (n.excess_fraction, n.scored.usd_per_hour, n.scored.row_index))
     kept = [n.scored for n in near if n.excess_fraction <= NEAR] or [n.scored for n in near[: 0 if ranked else 1]]
-    return ranked[:SHOWN], kept, rejections
+    return ranked[:MAX_RANKED], kept, rejections
 
 
 # --- the picture ------------------------------------------------------------------------------------------------
@@ -266,7 +274,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             rank=rank,
         )
     good = meets(workload, table)
-    serves = np.isfinite(table.usd_per_hour) & np.isfinite(table.tpot_p95_s) & (table.replicas < UNSERVED)
+    serves = np.isfinite(table.usd_per_hour) & np.isfinite(table.tpot_p95_s) & (table.replicas < UNSERVABLE_REPLICAS)
     for slug, own in rows_by_chip(table).items():
         usd = np.where(serves[own], table.usd_per_hour[own], np.inf)
         for j, k in enumerate(np.argmin(usd, axis=0)):

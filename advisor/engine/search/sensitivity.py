@@ -13,10 +13,10 @@ import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import REQUESTS, open_loop, scheduler_of, shares_prefixes, verify
-from advisor.engine.search.objective import Figures, Scale, objective, weighed
+from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
-from advisor.engine.search.table import UNSERVED, Table, demand_of, latency_excess, served
+from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, latency_excess, serving_estimates
 from advisor.engine.search.views import PRICED
 from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import EMBEDDING, Lane, StepTimes, take
@@ -31,7 +31,7 @@ MOST_HIT_FRACTION = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class Standing:
     """The contenders under one value: what each costs and how good it is; lower is better."""
 
     usd_per_hour: Array
@@ -57,11 +57,11 @@ class Bar:
     winner_after: int | None  # its place among the contenders
 
 
-Under = Callable[[float], State]
+StandingAt = Callable[[float], Standing]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
+class Contenders:
     """The lanes of the contenders, and how far beyond its limits each estimate is allowed to be."""
 
     lanes: tuple[Lane, ...]
@@ -70,14 +70,14 @@ class Field:
     replicas: Array  # that carry today's peak
 
 
-def field_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Field:
+def contenders_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Contenders:
     """An estimate may miss a limit by as much as that of the deployment which held in simulation does."""
     assert table.built is not None
     rows = np.array([s.row_index for s in ranked])
     carrying = np.array([[s.replicas - s.spare_replicas] for s in ranked])
     own = np.argmin(np.abs(table.replicas[rows] - carrying), axis=1)
     late = latency_excess(workload, table.ttft_p95_s[rows, own], table.tpot_p95_s[rows, own])
-    return Field(
+    return Contenders(
         lanes=tuple(table.wanted[row] for row in rows),
         times=take(table.built.times, rows),
         allowed_fraction=np.where(np.isfinite(late), np.maximum(late, 1.0), 1.0),
@@ -85,13 +85,13 @@ def field_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Fiel
     )
 
 
-def state(
+def standing_at(
     workload: Workload, scale: Scale, ranked: Sequence[Scored], share: Array, latency: Array, price: Array
-) -> State:
+) -> Standing:
     """The contenders with `share` of their carrying replicas, `latency` and `price` times what they are."""
     found = []
     for s, grown, slower, dearer in zip(ranked, share, latency, price, strict=True):
-        known = weighed(workload, scale)
+        known = declared_scores_of(workload, scale)
         replicas = math.ceil((s.replicas - s.spare_replicas) * grown - 1e-9) + s.spare_replicas
         latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
         found.append(
@@ -106,27 +106,27 @@ def state(
             )
         )
     usd = np.array([float(f.usd_per_hour) for f in found])
-    return State(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in found]))
+    return Standing(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in found]))
 
 
 def settled(
     workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], share: Array, latency: Array
-) -> State:
+) -> Standing:
     """The state in which today's winner has the fewest replicas that hold, and who beats it holds in simulation."""
     carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
-    replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVED)
+    replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVABLE_REPLICAS)
     if workload.objective in PRICED:
         replicas[0] = fewest(workload, table, ranked[0], replicas[0])
     known = {0}
     while True:
-        found = state(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
+        found = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
         first = found.winner
         if first in known:
             return found
         most = replicas[first] + TRIES
         while replicas[first] < most and not holds(workload, table, ranked[first], replicas[first]):
             replicas[first] += 1
-            if state(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked))).winner != first:
+            if standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked))).winner != first:
                 break
         else:
             known.add(first)
@@ -134,7 +134,7 @@ def settled(
 
 def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
     """Carrying replicas of a deployment that hold, looked for around an estimate of them."""
-    if replicas >= UNSERVED:
+    if replicas >= UNSERVABLE_REPLICAS:
         return replicas
     good = holds(workload, table, s, replicas)
     for _ in range(TRIES):
@@ -157,13 +157,15 @@ def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
     return excess(workload, seen) <= 1
 
 
-def needed(workload: Workload, field: Field) -> tuple[Array, Array]:
+def replicas_needed(workload: Workload, field: Contenders) -> tuple[Array, Array]:
     """(carrying replicas by estimate; infinite: none would hold, TPOT p95) of each contender.
 
     The fewest that hold where the price counts; else as many as there are today at least, for they make the speed.
     """
-    _, _, replicas, ttft, tpot, _ = served(workload, field.lanes, field.times)
-    good = (latency_excess(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (replicas < UNSERVED)
+    _, _, replicas, ttft, tpot, _ = serving_estimates(workload, field.lanes, field.times)
+    good = (latency_excess(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (
+        replicas < UNSERVABLE_REPLICAS
+    )
     best = np.argmin(np.where(good, replicas + 1e-6 * tpot, np.inf), axis=1)
     rows = np.arange(len(best))
     least = np.where(good[rows, best], replicas[rows, best], np.inf)
@@ -173,7 +175,7 @@ def needed(workload: Workload, field: Field) -> tuple[Array, Array]:
     return kept, np.array([_tpot_s(workload, field, i, float(n)) for i, n in enumerate(kept)])
 
 
-def _tpot_s(workload: Workload, field: Field, i: int, replicas: float) -> float:
+def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> float:
     """p95 by estimate of one contender on so many replicas; any where none would hold."""
     if math.isinf(replicas):
         return 1.0
@@ -186,7 +188,7 @@ def _tpot_s(workload: Workload, field: Field, i: int, replicas: float) -> float:
     return float(loaded.tpot_p95_estimate_s[0])
 
 
-def nearest_change(under: Under, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
+def nearest_change(under: StandingAt, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
     """(value, winner) where the first of the ranked is first beaten on the way to either end, the nearer one."""
     found = []
     for end in ends:
@@ -200,7 +202,7 @@ def nearest_change(under: Under, value: float, ends: tuple[float, float], even: 
     return min(found, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
 
 
-def _narrowed(under: Under, inside: float, outside: float) -> tuple[float, int]:
+def _narrowed(under: StandingAt, inside: float, outside: float) -> tuple[float, int]:
     for _ in range(HALVINGS):
         middle = (inside + outside) / 2
         if under(middle).winner:
@@ -211,7 +213,13 @@ def _narrowed(under: Under, inside: float, outside: float) -> tuple[float, int]:
 
 
 def bar(
-    name: str, unit: str, asked: Under, value: float, ends: tuple[float, float], even: bool = False, reach: float = 1.0
+    name: str,
+    unit: str,
+    asked: StandingAt,
+    value: float,
+    ends: tuple[float, float],
+    even: bool = False,
+    reach: float = 1.0,
 ) -> Bar:
     """One assumption between its ends; the winner is looked for `reach` times as far."""
     under = cache(asked)
@@ -247,20 +255,20 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
     """
     if len(ranked) < 2:
         return []
-    field, ones, chip = field_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
+    field, ones, chip = contenders_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
     mine = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
-    home, home_s = needed(workload, field)
+    home, home_s = replicas_needed(workload, field)
 
-    def dearer(x: float) -> State:
-        return state(workload, scale, ranked, ones, ones, np.where(mine, x, 1.0))
+    def dearer(x: float) -> Standing:
+        return standing_at(workload, scale, ranked, ones, ones, np.where(mine, x, 1.0))
 
-    def quicker(x: float) -> State:
+    def quicker(x: float) -> Standing:
         grown = [float(growth(workload, s, np.array(x))) if own else 1.0 for s, own in zip(ranked, mine, strict=True)]
-        return state(workload, scale, ranked, np.array(grown), np.where(mine, 1 / x, 1.0), ones)
+        return standing_at(workload, scale, ranked, np.array(grown), np.where(mine, 1 / x, 1.0), ones)
 
-    def asked(changed: Workload) -> State:
-        now, now_s = needed(changed, field)
-        share = np.where(np.isfinite(now), now / np.where(np.isfinite(home), home, now), UNSERVED)
+    def asked(changed: Workload) -> Standing:
+        now, now_s = replicas_needed(changed, field)
+        share = np.where(np.isfinite(now), now / np.where(np.isfinite(home), home, now), UNSERVABLE_REPLICAS)
         return settled(changed, scale, table, ranked, share, now_s / home_s)
 
     bars = [

@@ -137,7 +137,7 @@ class Design:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class SimulatedDesign:
     """What a simulation said of a design; from a pilot when it was hopeless."""
 
     design: Design
@@ -208,7 +208,7 @@ def over_budget(workload: Workload, s: Scored) -> bool:
     return budget_excess(workload, s) > 1.0
 
 
-class Trials:
+class Simulations:
     """Simulations of one question's candidates; a design is simulated once however often it is asked about."""
 
     def __init__(self, workload: Workload, catalog: Catalog, table: Table) -> None:
@@ -217,9 +217,9 @@ class Trials:
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._asked: dict[tuple[int, int, int], float] = {}  # requests/s of users, as last settled
 
-    def among(self, table: Table) -> "Trials":
+    def among(self, table: Table) -> "Simulations":
         """The same simulations over the same candidates with other offers."""
-        other = Trials(self.workload, self.catalog, table)
+        other = Simulations(self.workload, self.catalog, table)
         other._seen, other._drawn = self._seen, self._drawn
         return other
 
@@ -265,21 +265,21 @@ class Trials:
             self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
         return self._seen[key]
 
-    def tried(self, workload: Workload, design: Design) -> Trial:
+    def tried(self, workload: Workload, design: Design) -> SimulatedDesign:
         """A pilot first; only a design that may hold, for all that the pilot can tell, is simulated in full."""
         pilot = self.run(design, PILOT_REQUESTS)
         if excess_bounds(workload, pilot)[0] > 1:
-            return Trial(design=design, verified=pilot, excess_fraction=excess(workload, pilot), pilot=True)
+            return SimulatedDesign(design=design, verified=pilot, excess_fraction=excess(workload, pilot), pilot=True)
         return self.in_full(workload, design)
 
-    def in_full(self, workload: Workload, design: Design) -> Trial:
+    def in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """With all its requests; under the trace too where there is one."""
         seen = self.run(design, REQUESTS)
         if workload.trace and excess(workload, seen) <= HOPELESS:
             seen = replace(seen, of_trace=self.recorded(design))
-        return Trial(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
+        return SimulatedDesign(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
 
-    def fewest(self, workload: Workload, row: int, column: int) -> Trial:
+    def fewest(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that hold, or its best trial; at most a quarter more are tried."""
         planned = int(self.table.replicas[row, column])
         most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
@@ -300,7 +300,7 @@ class Trials:
                 failing = middle
         return best
 
-    def scored(self, workload: Workload, trial: Trial) -> Scored:
+    def scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
         """Price, power, capacity and memory of a tried design, spares included."""
         row, carrying = trial.design.row, trial.design.replicas
         spares = workload.slo.spares(carrying)
@@ -335,7 +335,7 @@ class Trials:
         found = repriced(workload, self.catalog, found, found.offer)
         return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
 
-    def _phases(self, workload: Workload, trial: Trial, rates: tuple[float, float], load: float) -> Phases:
+    def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:
         assert self.table.built is not None
         row, running = trial.design.row, trial.verified.running_requests_mean
         key = (row, trial.design.replicas, running)
@@ -354,7 +354,7 @@ class Trials:
             )
         return self._drawn[key]
 
-    def asked(self, trial: Trial) -> tuple[float, float]:
+    def asked(self, trial: SimulatedDesign) -> tuple[float, float]:
         """Requests/s at the peak and on average: of users, what they ask of this design."""
         peak, mean = self.workload.requests_per_s_peak, self.workload.requests_per_s_mean
         if self.workload.users is None:
@@ -363,7 +363,7 @@ class Trials:
         settled = trial.verified.offered_requests_per_s * trial.design.replicas * c.lanes
         return settled, settled * mean / peak
 
-    def _capacity(self, workload: Workload, trial: Trial) -> float:
+    def _capacity(self, workload: Workload, trial: SimulatedDesign) -> float:
         """Requests/s that one replica serves at most within the TPOT limit; never less than its simulated share.
 
         Of a batch, which keeps every seat taken: what the simulation finished.

@@ -36,7 +36,7 @@ from advisor.engine.step import (
 
 Array = np.ndarray
 HEADROOM_FRACTION = 0.85  # of a lane's capacity: above it queues, not steps, decide latency
-UNSERVED = 1e9  # replicas of a lane that serves nothing
+UNSERVABLE_REPLICAS = 1e9  # replicas of a lane that serves nothing
 BY_THE_HOUR = ("on_demand", "spot")
 
 
@@ -87,7 +87,7 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     """Memory, latency, capacity and price of every lane at every concurrency; those that do not fit are pruned."""
     room, kept, built = fitting(catalog.model, wanted)
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
-    capacity, busy_tpot, replicas, ttft, tpot, peak = served(workload, kept, built.times if built else None)
+    capacity, busy_tpot, replicas, ttft, tpot, peak = serving_estimates(workload, kept, built.times if built else None)
     total = replicas + workload.slo.spares(replicas)
     load = _load(workload, peak, capacity * total)
     usd, offer, share, priced = best_offers(workload, catalog, kept, replicas, load)
@@ -134,7 +134,7 @@ def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
     )
 
 
-def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
+def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
     """(requests/s of one full replica, its TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak), each by lane and
     concurrency. Of users the peak is what they ask while every seat is taken (Little), then at the latency estimated.
     """
@@ -158,7 +158,7 @@ def served(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | Non
         each = take(step_times, np.repeat(rows, shape[1]))
         for last in (False, True) if workload.users else (True,):
             n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
-            replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVED)
+            replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVABLE_REPLICAS)
             rate = peak[rows] / replicas[rows] / parallel[rows]
             if workload.kind == EMBEDDING:
                 latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
@@ -226,13 +226,13 @@ def run_fraction(workload: Workload, o: Offer, load: Amount) -> Amount:
 
 def paid_fraction(workload: Workload, o: Offer, carrying: Array, replica_chips: int, stages: int) -> Array:
     """Of the hours of a week, of the instances for the peak: less than 1 where quiet hours give some back."""
-    if not scales(workload, o):
+    if not autoscales(workload, o):
         return np.ones(np.shape(carrying))
     needs = partial(instances_needed, replica_chips=replica_chips, offer_chips=o.accelerators, stages=stages)
     return week_share(workload, carrying, needs)
 
 
-def scales(workload: Workload, o: Offer) -> bool:
+def autoscales(workload: Workload, o: Offer) -> bool:
     """Whether instances are given back in quiet hours: where the load has such and the bill goes by the hour."""
     return bool(workload.week) and workload.kind != BATCH and o.term in BY_THE_HOUR
 
@@ -314,7 +314,7 @@ def best_offers(
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
             paid = np.ones(1)
-            if scales(workload, o):
+            if autoscales(workload, o):
                 if o.accelerators not in shares:
                     shares[o.accelerators] = paid_fraction(workload, o, carrying[rows], stage_chips * stages, stages)
                 paid = shares[o.accelerators]

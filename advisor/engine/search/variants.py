@@ -18,7 +18,7 @@ from advisor.engine.search.simulated import (
     PILOT_REQUESTS,
     Pools,
     Scored,
-    Trials,
+    Simulations,
     excess,
     excess_bounds,
     over_budget,
@@ -77,7 +77,7 @@ def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -
         return None
     score = table_scores(workload, table, scale)
     promising = np.where(meets(workload, table), score, np.inf)
-    trials, best = Trials(workload, replace(catalog, offers=(s.offer,)), table), None
+    trials, best = Simulations(workload, replace(catalog, offers=(s.offer,)), table), None
     for place in np.argsort(promising, axis=None, kind="stable")[:DESIGNS]:
         row, column = (int(v) for v in np.unravel_index(place, promising.shape))
         if not promising[row, column] < final_score(workload, best or s, scale):
@@ -118,9 +118,9 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
     """
     links, c = s.lane.choice.accelerator.links, s.lane.choice
     started = s.lane.framework.launch
-    able = started is not None and started.template.separates_pools
-    able &= {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features)
-    if not able or not links or c.dp > 1 or s.replicas - s.spare_replicas < 3:
+    can_separate = started is not None and started.template.separates_pools
+    can_separate &= {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features)
+    if not can_separate or not links or c.dp > 1 or s.replicas - s.spare_replicas < 3:
         return None
     index, lane = s.row_index, replace(s.lane, max_running_requests=s.lane.framework.max_running_requests)
     sizes = pool_sizes(workload, built, index, lane)
@@ -136,11 +136,11 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
         if excess(workload, seen) <= 1:
             return _scored(workload, catalog, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s)
         late = workload.slo.ttft_p95_s is not None and seen.ttft_p95_s > workload.slo.ttft_p95_s
-        prefill, decode = (grown(prefill), decode) if late else (prefill, grown(decode))
+        prefill, decode = (grow_pool(prefill), decode) if late else (prefill, grow_pool(decode))
     return None
 
 
-def grown(replicas: int) -> int:
+def grow_pool(replicas: int) -> int:
     """One replica more, or a twentieth where there are many: a pool of thousands is not grown one by one."""
     return replicas + max(1, replicas // 20)
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.search.objective import Scale, best_of_chip, final_score, promise, rows_by_chip, table_scores
-from advisor.engine.search.simulated import Scored, Trials
+from advisor.engine.search.objective import Scale, best_estimate, best_of_chip, final_score, rows_by_chip, table_scores
+from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import meets, reoffered
 from advisor.engine.spec import Workload
 
@@ -22,12 +22,12 @@ OBJECTIVES = {
     "simplest": "simplicity",
     "balanced": "balanced",
 }
-DEAREST_FACTOR = 5.0  # of the cheapest: nobody pays a hundred times as much for the last milliseconds
+PRICE_BOUND_FACTOR = 5.0  # of the cheapest: nobody pays a hundred times as much for the last milliseconds
 CARBON = "carbon"  # the one objective that takes another offer than the cheapest
 PRICED = ("cost", "balanced")  # objectives that weigh the price themselves
 
 
-def bounded(workload: Workload, trials: Trials, scale: Scale) -> tuple[Workload, Trials]:
+def with_price_bound(workload: Workload, trials: Simulations, scale: Scale) -> tuple[Workload, Simulations]:
     """The question with the price bound of the views, where its objective does not look at the price.
 
     As it is where the planner named a budget, and where nothing holds. Under `carbon` each candidate then has the
@@ -40,13 +40,13 @@ def bounded(workload: Workload, trials: Trials, scale: Scale) -> tuple[Workload,
     cheapest = _winner(asked, by_price, scale)
     if cheapest is None:
         return workload, trials
-    most = DEAREST_FACTOR * cheapest.usd_per_hour * HOURS_PER_MONTH
-    limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=DEAREST_FACTOR)
+    most = PRICE_BOUND_FACTOR * cheapest.usd_per_hour * HOURS_PER_MONTH
+    limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
     asked = replace(workload, constraints=limits)
     return asked, trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
 
 
-def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Scored]:
+def view_winners(workload: Workload, trials: Simulations, scale: Scale) -> Mapping[str, Scored]:
     """The winner of each view; none where nothing holds, and no greenest where no power is known."""
     found: dict[str, Scored] = {}
     posed: dict[str, Workload] = {}
@@ -61,7 +61,7 @@ def winners(workload: Workload, trials: Trials, scale: Scale) -> Mapping[str, Sc
         if best is not None and not (green and math.isnan(best.watts)):
             found[view], posed[view] = best, asked
             if view == "cheapest":
-                most = DEAREST_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
+                most = PRICE_BOUND_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
                 within = replace(within, max_usd_per_month=min(within.max_usd_per_month or most, most))
     return {view: _best_of(posed[view], found[view], found.values(), scale) for view in found}
 
@@ -74,12 +74,12 @@ def _best_of(asked: Workload, own: Scored, others: Iterable[Scored], scale: Scal
     return pool[int(np.nanargmin(scores))]  # of equals the view's own
 
 
-def _winner(workload: Workload, trials: Trials, scale: Scale) -> Scored | None:
+def _winner(workload: Workload, trials: Simulations, scale: Scale) -> Scored | None:
     """Chips in the order of what they promise, until none promises more than what was simulated."""
     table, rows = trials.table, rows_by_chip(trials.table)
     # an estimate that misses may hold in simulation, but one within its limits sets what is promised
     score, maybe = table_scores(workload, table, scale), meets(workload, table)
-    promised = {slug: promise(score, maybe, own) for slug, own in rows.items()}
+    promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
     best: Scored | None = None
     for slug in sorted(promised, key=lambda s: (promised[s], s)):
         if math.isinf(promised[slug]) or (best and final_score(workload, best, scale) <= promised[slug]):
@@ -90,7 +90,9 @@ def _winner(workload: Workload, trials: Trials, scale: Scale) -> Scored | None:
     return best
 
 
-def bettered(workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale) -> list[Scored]:
+def best_per_accelerator(
+    workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale
+) -> list[Scored]:
     """The ranked, each chip with the best for the question of all that was simulated for it and holds."""
 
     def score(s: Scored) -> tuple[float, float, int]:
@@ -102,7 +104,7 @@ def bettered(workload: Workload, ranked: Sequence[Scored], found: Mapping[str, S
     return sorted((min([s, *(o for o in found.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score)
 
 
-def with_winners(
+def add_view_winners(
     workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale
 ) -> tuple[list[Scored], dict[str, int]]:
     """The ranked and the winners that are not among them in the objective's order, and the place of each view's winner.

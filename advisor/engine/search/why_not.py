@@ -7,14 +7,22 @@ from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import Verified
-from advisor.engine.search.candidates import Catalog, enumerate_lanes, joins_hosts, most_together, runs_on
-from advisor.engine.search.objective import SHOWN, Found, describe
-from advisor.engine.search.simulated import Scored, Trial, Trials, budget_excess, excess, over_budget, over_inventory
+from advisor.engine.search.candidates import Catalog, enumerate_lanes, most_together, runs_on, spans_hosts
+from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
+from advisor.engine.search.simulated import (
+    Scored,
+    SimulatedDesign,
+    Simulations,
+    budget_excess,
+    excess,
+    over_budget,
+    over_inventory,
+)
 from advisor.engine.search.table import Shortfall, Table
 from advisor.engine.spec import Accelerator, Rejection, Workload
 from advisor.engine.step import EMBEDDING, Lane, layouts, memory
 
-Ask = Callable[[Workload], Found]  # a chip's best design under other limits, from the same simulations
+Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits, from the same simulations
 Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # what would be simulated under other limits
 
 
@@ -116,7 +124,7 @@ def unlimited(workload: Workload) -> Workload:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Near:
+class NearMiss:
     """A simulated design that misses, and by how much of its worst limit (latency, chips, money or power)."""
 
     scored: Scored
@@ -124,13 +132,13 @@ class Near:
 
 
 def explain(
-    workload: Workload, trials: Trials, slug: str, ask: Ask, candidates: Candidates
-) -> tuple[Rejection, Near | None]:
+    workload: Workload, trials: Simulations, slug: str, ask: Ask, candidates: Candidates
+) -> tuple[Rejection, NearMiss | None]:
     """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its limits."""
     free = unlimited(workload)
     found = ask(free)
     if found.best is not None:
-        return _too_much(workload, found.best), Near(
+        return _too_much(workload, found.best), NearMiss(
             scored=replace(found.best, meets_slo=False), excess_fraction=budget_excess(workload, found.best)
         )
     if found.nearest is None:
@@ -151,10 +159,12 @@ def explain(
         smallest_change=_checked(workload, trials, nearest, missed, candidates),
     )
     worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
-    return rejection, Near(scored=scored, excess_fraction=worst_fraction)
+    return rejection, NearMiss(scored=scored, excess_fraction=worst_fraction)
 
 
-def _checked(workload: Workload, trials: Trials, nearest: Trial, missed: Sequence[Miss], candidates: Candidates) -> str:
+def _checked(
+    workload: Workload, trials: Simulations, nearest: SimulatedDesign, missed: Sequence[Miss], candidates: Candidates
+) -> str:
     """The change in words, if asking with it would come to the same design; empty: it would not be tried.
 
     A simulation is repeatable, so the design then holds.
@@ -215,7 +225,7 @@ def _too_much_power(s: Scored, max_watts: float, refuse: Callable[..., Rejection
 def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:
     """Behind everything that is shown: as simulated, or by what its estimates promise at best."""
     monthly = f"${usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
-    behind = f"behind the {SHOWN} shown by {workload.objective}"
+    behind = f"behind the {MAX_RANKED} shown by {workload.objective}"
     if simulated:
         detail, change = f"holds in simulation at {monthly}, {behind}", f"shown with accelerators.allow: [{slug}]"
     else:
@@ -230,7 +240,7 @@ def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rej
         return []
     chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
     fitting, sold = _fitting_formats(workload, catalog, chips), most_together(workload, catalog)
-    alone = {a.slug: not any(runs_on(f, a) and joins_hosts(f) for f in catalog.frameworks) for a in chips}
+    alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in catalog.frameworks) for a in chips}
     return [
         _no_room(slug, short, fitting.get(slug), sold[slug], alone[slug]) for slug, short in table.shortfalls.items()
     ]

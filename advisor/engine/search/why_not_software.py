@@ -8,16 +8,16 @@ import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search.candidates import (
-    LEAST_BITS,
+    MIN_WEIGHT_BITS,
     Catalog,
-    able,
     enumerate_lanes,
     formats_for,
     launchable,
     runs_on,
+    supports_model,
 )
 from advisor.engine.search.objective import Scale, best_of_chip, describe, designs, table_scores
-from advisor.engine.search.simulated import Scored, Trials
+from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.why_not import explain
 from advisor.engine.spec import Accelerator, Framework, Quantization, Rejection, Workload
@@ -27,7 +27,7 @@ CHIPS = 2  # the best ranked: on these a format that the asked quality leaves ou
 
 
 def frameworks(
-    workload: Workload, trials: Trials, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
+    workload: Workload, trials: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
 ) -> list[Rejection]:
     """Every framework of the catalog that no option shown runs; `chips` are those that pass the planner's gates."""
     used = {s.lane.framework.slug for s in shown}
@@ -52,7 +52,7 @@ def _framework_gate(
     allowed = workload.constraints.frameworks_allow
     if (allowed and f.slug not in allowed) or f.slug in workload.constraints.frameworks_deny:
         return replace(refuse(detail="left out by your constraints"), reason="excluded")
-    if not any(able(v, catalog.model) for v in versions):
+    if not any(supports_model(v, catalog.model) for v in versions):
         return refuse(detail=f"{f.name} is not known to serve this kind of model")
     if not any(launchable(v, catalog.model) for v in versions):
         return refuse(detail=f"the advice does not know how to start {f.name} with this model")
@@ -66,7 +66,7 @@ def _framework_gate(
 
 
 def formats(
-    workload: Workload, trials: Trials, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
+    workload: Workload, trials: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
 ) -> list[Rejection]:
     """Every weight format of the catalog in which no option shown keeps its weights."""
     used = {s.lane.choice.quantization.slug for s in shown}
@@ -115,16 +115,16 @@ def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered:
         return replace(refuse(detail="left out by your constraints"), reason="excluded")
     if q.training:
         return refuse(detail="takes a training to make: it cannot be had from the published checkpoint")
-    if q.bits_per_weight < LEAST_BITS:
+    if q.bits_per_weight < MIN_WEIGHT_BITS:
         return refuse(
-            detail=f"{q.bits_per_weight:g} bits a weight: below {LEAST_BITS:g} a smaller model is usually better"
+            detail=f"{q.bits_per_weight:g} bits a weight: below {MIN_WEIGHT_BITS:g} a smaller model is usually better"
         )
     return refuse(detail=f"quality {q.quality} is not within what you allow; nor is it known to run on the best ranked")
 
 
 def _lossy(
-    workload: Workload, trials: Trials, shown: Sequence[Scored]
-) -> tuple[list[Quantization], tuple[Workload, Trials]] | None:
+    workload: Workload, trials: Simulations, shown: Sequence[Scored]
+) -> tuple[list[Quantization], tuple[Workload, Simulations]] | None:
     """The formats that any quality would add, and their candidates on the best ranked chips; None: none."""
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
     offered = formats_for(workload, trials.catalog)
@@ -134,11 +134,11 @@ def _lossy(
     wanted = enumerate_lanes(wider, narrow, chips)[0] if added and chips else []
     if not wanted:
         return None
-    return added, (wider, Trials(wider, trials.catalog, evaluate(wider, trials.catalog, wanted)))
+    return added, (wider, Simulations(wider, trials.catalog, evaluate(wider, trials.catalog, wanted)))
 
 
 def _with_any_quality(
-    asked: tuple[Workload, Trials], scale: Scale, q: Quantization, shown: Sequence[Scored]
+    asked: tuple[Workload, Simulations], scale: Scale, q: Quantization, shown: Sequence[Scored]
 ) -> Rejection:
     """A format that the asked quality forbids, as it would do on the best ranked chips."""
     workload, trials = asked
@@ -159,7 +159,9 @@ def _with_any_quality(
     )
 
 
-def narrowed(workload: Workload, catalog: Catalog, scale: Scale, unfit: Sequence[Rejection]) -> list[Rejection]:
+def retry_with_any_quality(
+    workload: Workload, catalog: Catalog, scale: Scale, unfit: Sequence[Rejection]
+) -> list[Rejection]:
     """The chips that nothing fits, each as it would do with the narrowest formats: seen to pass, or what then fails."""
     slugs = {r.accelerator for r in unfit if r.smallest_change}
     chips = [a for a in catalog.accelerators if a.slug in slugs]
@@ -167,12 +169,12 @@ def narrowed(workload: Workload, catalog: Catalog, scale: Scale, unfit: Sequence
     wanted = enumerate_lanes(wider, catalog, chips)[0] if chips else []
     if not wanted:
         return list(unfit)
-    trials = Trials(wider, catalog, evaluate(wider, catalog, wanted))
+    trials = Simulations(wider, catalog, evaluate(wider, catalog, wanted))
     score = table_scores(wider, trials.table, scale)
     return [_then(r, wider, trials, scale, score) if r.accelerator in slugs else r for r in unfit]
 
 
-def _then(r: Rejection, workload: Workload, trials: Trials, scale: Scale, score: np.ndarray) -> Rejection:
+def _then(r: Rejection, workload: Workload, trials: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
     own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in trials.table.wanted])
     if not len(own):
         return r
@@ -191,7 +193,13 @@ def _rows(mine: Sequence[bool]) -> np.ndarray:
 
 
 def _decided(
-    workload: Workload, trials: Trials, scale: Scale, slug: str, own: np.ndarray, shown: Sequence[Scored], path: str
+    workload: Workload,
+    trials: Simulations,
+    scale: Scale,
+    slug: str,
+    own: np.ndarray,
+    shown: Sequence[Scored],
+    path: str,
 ) -> Rejection:
     """What its own best design says, simulated: behind those shown, or beyond a limit."""
     if not len(own):

@@ -15,9 +15,9 @@ from advisor.engine.fleet.mix import PART_REQUESTS
 from advisor.engine.optimisation.precompiled import paid_fraction
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.objective import Scale
-from advisor.engine.search.rank_uncertainty import Spread, drawn
+from advisor.engine.search.rank_uncertainty import Spread, figures_at
 from advisor.engine.search.run import search
-from advisor.engine.search.sensitivity import state
+from advisor.engine.search.sensitivity import standing_at
 from advisor.engine.search.simulated import Scored, excess, repriced, resized_usd_per_hour
 from advisor.engine.search.table import best_offers, latency_excess, offer_usd_per_hour
 from advisor.engine.spec.case import Pool
@@ -93,12 +93,12 @@ def test_what_if_and_rank_uncertainty_pay_for_the_same_whole_instances(price: fl
     s = replace(s, replicas=more, spare_replicas=0)
     grown = np.array([1.5])
     one = np.ones(1)
-    what_if = state(asked, Scale(), [s], grown, one, one).usd_per_hour[0]
+    what_if = standing_at(asked, Scale(), [s], grown, one, one).usd_per_hour[0]
     replicas = math.ceil(more * 1.5 - 1e-9)
     assert what_if == pytest.approx(float(resized_usd_per_hour(asked, s, replicas, 1.5)))
     busy = replace(s, capacity_requests_per_s=asked.requests_per_s_peak)  # no room: a slower chip needs more replicas
     spread = Spread(throughput_fraction=(1.0, 1.0), latency_fraction=(1.0, 1.0), price_fraction=(1.0, 1.0))
-    slower = drawn(asked, Scale(), busy, 1 / grown, one, spread, np.zeros(1))
+    slower = figures_at(asked, Scale(), busy, 1 / grown, one, spread, np.zeros(1))
     assert float(slower.usd_per_hour[0]) == pytest.approx(what_if)
 
 

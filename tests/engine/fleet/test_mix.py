@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.fleet.length_classes import length_classes
-from advisor.engine.fleet.mix import Mix, mixed
+from advisor.engine.fleet.mix import Mix, find_mix
 from advisor.engine.scheduler.simulation import token_lengths
 from advisor.engine.search.run import Answer, search
 from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
@@ -24,7 +24,7 @@ def asked(**changes: object) -> Workload:
 def answered(workload: Workload) -> tuple[Answer, Mix]:
     there = catalog(offers=OFFERS)
     answer = search(workload, there)
-    return answer, mixed(workload, there, answer)
+    return answer, find_mix(workload, there, answer)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.fleet.colocation import copies_of, memory_share, packed, stretches
+from advisor.engine.fleet.colocation import copies_of, memory_share, pack_models, stretches
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member
 from advisor.engine.search.run import search
@@ -44,12 +44,12 @@ def tenants(found):
 
 @pytest.fixture(scope="module")
 def processes():
-    return packed(three(), isolated=False)
+    return pack_models(three(), isolated=False)
 
 
 @pytest.fixture(scope="module")
 def instances():
-    return packed(three(), isolated=True)
+    return pack_models(three(), isolated=True)
 
 
 def test_three_small_models_share_one_card(processes):
@@ -90,7 +90,7 @@ def test_every_tenant_holds_its_limits_in_simulation(processes, instances):
 
 
 def test_copies_of_one_workload_never_share_a_card():
-    found = packed([member("a", spares=1), member("b")], isolated=False)
+    found = pack_models([member("a", spares=1), member("b")], isolated=False)
     assert sum(t.copy.member_index == 0 for t in tenants(found)) == 2
     for card in found.cards:
         assert len({t.copy.member_index for t in card.tenants}) == len(card.tenants)
@@ -114,14 +114,17 @@ def test_isolation_is_never_cheaper_here_and_its_tokens_never_faster(processes, 
 def test_a_card_that_cannot_be_mixed_is_cut_into_equal_parts():
     equal = tuple(replace(p, way="CPX", compute_slices_fraction=0.0, memory_slices_fraction=0.0) for p in CUTS)
     world = replace(WORLD, accelerators=(replace(CARD, partitions=equal),))
-    found = packed(three(world=world), isolated=True)
+    found = pack_models(three(world=world), isolated=True)
     for card in found.cards:
         assert len({t.partition.profile for t in card.tenants}) == 1
         assert len(card.tenants) <= card.tenants[0].partition.instances
 
 
 def test_a_heavy_load_takes_a_card_of_its_own():
-    light, heavy = packed(three(), isolated=False), packed([member("a", rate=40.0), *three()[1:]], isolated=False)
+    light, heavy = (
+        pack_models(three(), isolated=False),
+        pack_models([member("a", rate=40.0), *three()[1:]], isolated=False),
+    )
     assert heavy.usd_per_hour > light.usd_per_hour
 
 
@@ -139,7 +142,7 @@ def test_a_heavy_load_takes_a_card_of_its_own():
     ],
 )
 def test_what_is_not_packed_says_why(members, isolated, reason):
-    found = packed(members, isolated)
+    found = pack_models(members, isolated)
     assert not found.cards and math.isinf(found.usd_per_hour) and reason in found.reason
 
 
@@ -152,14 +155,14 @@ def test_what_is_not_packed_says_why(members, isolated, reason):
     ],
 )
 def test_the_portfolios_own_limits_hold(limits, reason):
-    found = packed([member("a"), member("b")], isolated=False, limits=limits)
+    found = pack_models([member("a"), member("b")], isolated=False, limits=limits)
     assert not found.cards and reason in found.reason
 
 
 def test_only_servers_that_leave_memory_alone_share_a_card():
     world = replace(WORLD, frameworks=tuple(f for f in WORLD.frameworks if f.slug == "sglang"))
-    assert not packed(three(world=world), isolated=False).cards
-    assert packed(three(world=world), isolated=True).cards
+    assert not pack_models(three(world=world), isolated=False).cards
+    assert pack_models(three(world=world), isolated=True).cards
 
 
 def test_what_is_left_of_the_memory_goes_where_the_cache_is_needed():

@@ -8,7 +8,7 @@ import pytest
 from advisor.engine.launch.partitions import cutting, one_instance
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
-from advisor.engine.search.candidates import CONCURRENCY, enumerate_lanes, reached_on
+from advisor.engine.search.candidates import CONCURRENCY, efficiency_on, enumerate_lanes
 from advisor.engine.search.run import search
 from advisor.engine.search.table import demand_of, evaluate
 from advisor.engine.spec.hardware import Partition, cut_into
@@ -112,8 +112,8 @@ def test_a_card_of_instances_serves_as_many_times_what_one_does():
 
 def test_nobody_measured_the_slice_of_a_measured_chip():
     scopes = world().scopes | {"accelerator:big": {"basis": "measured", "source": "a probe"}}
-    assert reached_on(scopes, CARD).basis == "measured"
-    assert reached_on(scopes, cut_into(CARD, TWO)).basis == "relative"
+    assert efficiency_on(scopes, CARD).basis == "measured"
+    assert efficiency_on(scopes, cut_into(CARD, TWO)).basis == "relative"
 
 
 def test_each_instance_is_started_by_itself():

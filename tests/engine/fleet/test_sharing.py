@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.fleet.card_sharing import TIME, time_share, ways
+from advisor.engine.fleet.card_sharing import TIME_SLICES, sharing_options, time_share
 from advisor.engine.search.run import search
 from advisor.engine.spec.hardware import cut_into
 from advisor.engine.spec.workload import Constraints, Slo
@@ -22,12 +22,12 @@ def found(partitions="auto", rate=0.2, world=ONE_CARD, tpot_s=0.04):
         constraints=Constraints(partitions=partitions, quality="any"),
         slo=Slo(tpot_p95_s=tpot_s),
     )
-    return ways(w, world, search(w, world))
+    return sharing_options(w, world, search(w, world))
 
 
 def test_a_card_that_is_hardly_used_is_compared_whole_cut_and_shared():
     kinds = [w.accelerator.cut.way if w.accelerator.cut else "whole" for w in found()]
-    assert kinds == ["whole", "MIG", "MIG", TIME, TIME]
+    assert kinds == ["whole", "MIG", "MIG", TIME_SLICES, TIME_SLICES]
 
 
 @pytest.mark.parametrize(

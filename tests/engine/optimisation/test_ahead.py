@@ -39,7 +39,7 @@ def test_it_is_told_in_hours_and_enters_no_product(best: Scored) -> None:
     plan = optimisation_plan(ASKED, WORLD, best)
     assert plan is not None
     (step,) = [x for x in plan.steps if x.technique.slug == "ahead_of_time"]
-    assert step.state == "hours" and step.measured is None and "40 s" in step.change and "sample" in step.because
+    assert step.state == "hours" and step.estimate is None and "40 s" in step.change and "sample" in step.because
 
 
 def test_a_level_load_or_an_unknown_start_stays_cited(best: Scored) -> None:

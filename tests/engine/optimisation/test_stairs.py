@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.optimisation.ablation import Stair, reached, stairs
+from advisor.engine.optimisation.ablation import AblationStep, ablation_steps, estimate_steps
 from advisor.engine.optimisation.plan import free
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
@@ -30,8 +30,8 @@ def lane() -> Lane:
     return free(replace(found, choice=replace(found.choice, quantization=BF16, kv_dtype="bf16")))
 
 
-def steps(lane: Lane, fp8: bool = True, drafts: bool = True) -> list[Stair]:
-    return stairs(lane, USERS, FP8 if fp8 else None, 0.5, NGRAMS if drafts else None)
+def steps(lane: Lane, fp8: bool = True, drafts: bool = True) -> list[AblationStep]:
+    return ablation_steps(lane, USERS, FP8 if fp8 else None, 0.5, NGRAMS if drafts else None)
 
 
 def test_one_switch_a_step(lane: Lane) -> None:
@@ -50,7 +50,7 @@ def test_what_the_chip_has_not_is_left_out(lane: Lane) -> None:
 def test_the_plain_server_is_the_closed_loop_of_the_engine(lane: Lane) -> None:
     built, found = lanes(LLAMA_8B, [lane]), steps(lane)
     loop = closed_loop(built.times, np.array([float(USERS)]), DEMAND, scheduler_of(lane))
-    plain = reached(LLAMA_8B, found, DEMAND, USERS)[2]
+    plain = estimate_steps(LLAMA_8B, found, DEMAND, USERS)[2]
     assert found[2].name == "graphs"
     assert plain.output_tokens_per_s == pytest.approx(float(loop.output_tokens_per_s[0]))
     assert plain.tpot_mean_s == pytest.approx(float(loop.tpot_mean_s[0]))
@@ -58,7 +58,7 @@ def test_the_plain_server_is_the_closed_loop_of_the_engine(lane: Lane) -> None:
 
 def test_one_at_a_time_the_others_queue(lane: Lane) -> None:
     """64 users, each 256 tokens at the pace of one: whoever comes waits for the other 63."""
-    alone = reached(LLAMA_8B, steps(lane), DEMAND, USERS)[0]
+    alone = estimate_steps(LLAMA_8B, steps(lane), DEMAND, USERS)[0]
     each_s = DEMAND.output_tokens / alone.output_tokens_per_s
     assert alone.ttft_mean_s == pytest.approx((USERS - 1) * each_s, rel=0.05)
     assert alone.tpot_mean_s * (DEMAND.output_tokens - 1) < each_s
@@ -66,5 +66,5 @@ def test_one_at_a_time_the_others_queue(lane: Lane) -> None:
 
 def test_no_switch_but_drafts_makes_it_slower_here(lane: Lane) -> None:
     """Drafts may: their search and the host that waits for each step cost more than they bring to a quick step."""
-    rates = [r.output_tokens_per_s for r in reached(LLAMA_8B, steps(lane, drafts=False), DEMAND, USERS)]
+    rates = [r.output_tokens_per_s for r in estimate_steps(LLAMA_8B, steps(lane, drafts=False), DEMAND, USERS)]
     assert all(b >= a * 0.999 for a, b in zip(rates, rates[1:], strict=False)) and rates[1] > 5 * rates[0]

@@ -6,17 +6,17 @@ from dataclasses import fields, replace
 import pytest
 
 from advisor.engine.optimisation.formats import Bounds, format_advice, format_setups
-from advisor.engine.optimisation.frameworks import rival_setups, rivals
+from advisor.engine.optimisation.frameworks import compare_frameworks, framework_setups
 from advisor.engine.optimisation.pitfalls import pitfalls
 from advisor.engine.optimisation.plan import (
     OptimisationPlan,
     Setup,
-    measured,
+    estimate_setups,
     optimisation_plan,
     planned,
     unfused_s_per_pair,
 )
-from advisor.engine.optimisation.roofline import Lesson, lesson
+from advisor.engine.optimisation.roofline import Roofline, roofline_of
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.run import Answer, search
 from advisor.engine.search.simulated import Scored
@@ -51,7 +51,7 @@ def plan(best: Scored) -> OptimisationPlan:
 
 
 def chain(plan: OptimisationPlan) -> list[Setup]:
-    return [s.measured.setup for s in plan.steps if s.state in ("base", "used") and s.measured]
+    return [s.estimate.setup for s in plan.steps if s.state in ("base", "used") and s.estimate]
 
 
 def changed(a: Setup, b: Setup) -> list[str]:
@@ -80,7 +80,7 @@ def test_what_is_only_cited_has_a_source_and_no_gain(plan: OptimisationPlan) -> 
     cited = [s for s in plan.steps if s.state == "cited"]
     assert {s.technique.slug for s in cited} == {"compile", "cache_offload", "ahead_of_time"}
     for step in cited:
-        assert math.isnan(step.gain_ratio) and step.measured is None
+        assert math.isnan(step.gain_ratio) and step.estimate is None
         assert step.technique.cited and step.technique.source
 
 
@@ -109,7 +109,7 @@ def test_a_reservation_at_the_longest_length_holds_fewer_requests(best: Scored) 
     paged = planned(ASKED, best)
     kept = replace(paged, paged=False, reserved_tokens=100 * paged.lane.context_tokens)
     long = replace(ASKED, input_tokens=Lengths(mean_tokens=8000, p95_tokens=8000))
-    many, few = measured(long, WORLD.model, [paged, kept])
+    many, few = estimate_setups(long, WORLD.model, [paged, kept])
     assert few.concurrency < many.concurrency / 5
 
 
@@ -120,7 +120,7 @@ def test_scores_through_memory_cost_what_they_move() -> None:
 
 def test_pools_of_their_own_are_measured_beside_the_plan(plan: OptimisationPlan) -> None:
     (step,) = [s for s in plan.steps if s.technique.slug == "disaggregation"]
-    assert step.state == "possible" and step.measured and step.measured.ttft_s > 0 and step.gain_ratio > 0.5
+    assert step.state == "possible" and step.estimate and step.estimate.ttft_s > 0 and step.gain_ratio > 0.5
 
 
 # --- formats and frameworks -------------------------------------------------------------------------------------
@@ -129,13 +129,13 @@ def test_pools_of_their_own_are_measured_beside_the_plan(plan: OptimisationPlan)
 def advice(best: Scored, **question_changes: object):
     asked = replace(ASKED, **question_changes)
     setups = format_setups(WORLD, best, planned(asked, best))
-    figures = dict(zip(setups, measured(asked, WORLD.model, list(setups.values())), strict=True))
+    figures = dict(zip(setups, estimate_setups(asked, WORLD.model, list(setups.values())), strict=True))
     return format_advice(asked, WORLD, best, figures, Bounds(prefill="compute", decode="memory"))
 
 
 def test_a_format_outside_the_quality_is_measured_but_not_advised(best: Scored) -> None:
     found = {a.quantization.slug: a for a in advice(best)}
-    assert found["awq"].state == "outside" and found["awq"].measured is not None
+    assert found["awq"].state == "outside" and found["awq"].estimate is not None
     assert {a.state for a in found.values()} <= {"plan", "advised", "possible", "outside", "retrained", "cannot"}
     assert found["bf16"].gain_ratio < found["fp8"].gain_ratio
 
@@ -155,12 +155,12 @@ def test_long_answers_are_warned_of_as_reasoning_is(best: Scored) -> None:
 
 
 def test_frameworks_are_compared_at_their_versions_and_one_is_best(best: Scored) -> None:
-    setups = rival_setups(WORLD, best, planned(ASKED, best))
-    figures = dict(zip(setups, measured(ASKED, WORLD.model, list(setups.values())), strict=True))
-    found = rivals(ASKED, WORLD, best, figures, {})
+    setups = framework_setups(WORLD, best, planned(ASKED, best))
+    figures = dict(zip(setups, estimate_setups(ASKED, WORLD.model, list(setups.values())), strict=True))
+    found = compare_frameworks(ASKED, WORLD, best, figures, {})
     assert {(r.framework.slug, r.framework.version) for r in found} == {("vllm", "0.24.0"), ("sglang", "0.5.10")}
     assert sum(r.best for r in found) == 1 and sum(r.plan for r in found) == 1
-    assert all(r.measured is None or r.measured.output_tokens_per_s_per_chip > 0 for r in found)
+    assert all(r.estimate is None or r.estimate.output_tokens_per_s_per_chip > 0 for r in found)
 
 
 # --- pitfalls and the lesson ------------------------------------------------------------------------------------
@@ -204,11 +204,11 @@ def test_cards_without_a_link_are_told_of_peer_access(answer: Answer, best: Scor
     assert "pcie_peers" in slugs(WORLD, answer, card)
 
 
-def taught(answer: Answer, s: Scored) -> Lesson:
+def taught(answer: Answer, s: Scored) -> Roofline:
     assert answer.built is not None
     prefill = prefill_ledger(WORLD.model, answer.built, s.row_index, prompt_tokens(ASKED))
     decode = decode_ledger(WORLD.model, answer.built, s.row_index, 8.0, context_tokens(ASKED))
-    return lesson(s, answer.built, prefill, decode)
+    return roofline_of(s, answer.built, prefill, decode)
 
 
 def test_both_phases_sit_under_the_roofs_that_are_drawn(answer: Answer, best: Scored) -> None:
@@ -235,7 +235,7 @@ def test_frameworks_that_nothing_measured_tells_apart_are_said_to_be_as_good(bes
     slow = replace(SGLANG, slug="slow", name="Slow", default_max_batched_tokens=16)
     world = replace(WORLD, frameworks=(ABLE, twin, slow))
     plan = planned(ASKED, best)
-    setups = rival_setups(world, best, plan)
-    figures = dict(zip(setups, measured(ASKED, world.model, list(setups.values())), strict=True))
-    said = {r.framework.slug: r.because for r in rivals(ASKED, world, best, figures, {})}
+    setups = framework_setups(world, best, plan)
+    figures = dict(zip(setups, estimate_setups(ASKED, world.model, list(setups.values())), strict=True))
+    said = {r.framework.slug: r.because for r in compare_frameworks(ASKED, world, best, figures, {})}
     assert said["vllm"] == "" and "as good within 3 %" in said["twin"] and "as good" not in said["slow"]

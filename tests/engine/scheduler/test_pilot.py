@@ -8,7 +8,7 @@ import numpy as np
 from advisor.engine.scheduler.percentiles import REQUESTS
 from advisor.engine.scheduler.simulation import Simulation, simulate
 from advisor.engine.search.candidates import admissible, enumerate_lanes
-from advisor.engine.search.simulated import PILOT_REQUESTS, Design, Trials, excess, excess_bounds
+from advisor.engine.search.simulated import PILOT_REQUESTS, Design, Simulations, excess, excess_bounds
 from advisor.engine.search.table import evaluate
 from advisor.engine.spec.workload import Lengths
 from advisor.engine.step.step_time import POISSON, Client, Scheduler
@@ -80,7 +80,7 @@ def test_sure_pilots_and_the_full_simulation_agree_under_heavy_tails() -> None:
 def test_bounds_are_on_either_side_of_the_excess() -> None:
     workload, world = question(), catalog()
     chips = admissible(workload, world)[1]
-    trials = Trials(workload, world, evaluate(workload, world, enumerate_lanes(workload, world, chips)[0]))
+    trials = Simulations(workload, world, evaluate(workload, world, enumerate_lanes(workload, world, chips)[0]))
     for row in range(0, len(trials.table.wanted), 5):
         seen_there = trials.run(Design(row=row, column=2, replicas=2), PILOT_REQUESTS)
         low, high = excess_bounds(workload, seen_there)

@@ -7,7 +7,7 @@ import pytest
 
 from advisor.engine.cost.hourly import HOURS_PER_MONTH
 from advisor.engine.search.run import search
-from advisor.engine.search.views import DEAREST_FACTOR
+from advisor.engine.search.views import PRICE_BOUND_FACTOR
 from advisor.engine.spec.workload import Constraints, Slo
 from tests.engine.catalog_sample import GIB, VLLM, catalog, chip, offer, question
 
@@ -25,7 +25,7 @@ def first(**changes):
 
 def test_the_fastest_at_any_price_is_not_the_answer_to_latency():
     cheapest, answer = first(), first(objective="latency")
-    bound = DEAREST_FACTOR * cheapest.ranked[0].usd_per_hour * HOURS_PER_MONTH
+    bound = PRICE_BOUND_FACTOR * cheapest.ranked[0].usd_per_hour * HOURS_PER_MONTH
     assert answer.bound_usd_per_month == pytest.approx(bound)
     assert all(s.usd_per_hour * HOURS_PER_MONTH <= bound for s in answer.shown)
     (why,) = [r for r in answer.rejections if r.accelerator == "quick"]

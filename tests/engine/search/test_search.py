@@ -15,9 +15,9 @@ from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.search.candidates import CONCURRENCY, admissible, enumerate_lanes
 from advisor.engine.search.objective import Scale, final_score, table_scores
 from advisor.engine.search.run import Answer, frontier, output_bill_usd_per_hour, search
-from advisor.engine.search.simulated import Design, Trials
+from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import demand_of, evaluate
-from advisor.engine.search.views import bettered, with_winners
+from advisor.engine.search.views import add_view_winners, best_per_accelerator
 from advisor.engine.spec.workload import Constraints, Lengths, Slo
 from advisor.engine.step.lane import lanes
 from tests.engine.catalog_sample import LLAMA_70B, VLLM, catalog, offer, question
@@ -179,9 +179,9 @@ def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: Answer):
 def test_a_cheaper_design_that_a_view_came_upon_takes_its_chips_place(easy: Answer):
     dear = easy.ranked[-1]
     cheap = replace(dear, parts=tuple(replace(p, usd_per_hour=p.usd_per_hour / 1e3) for p in dear.parts))
-    ranked = bettered(question(), easy.ranked, {"fastest": cheap}, easy.scale)
+    ranked = best_per_accelerator(question(), easy.ranked, {"fastest": cheap}, easy.scale)
     assert ranked[0] is cheap and len(ranked) == len(easy.ranked)
-    _, views = with_winners(question(), ranked, {"cheapest": dear}, easy.scale)
+    _, views = add_view_winners(question(), ranked, {"cheapest": dear}, easy.scale)
     assert views == {"cheapest": 0}
 
 
@@ -219,7 +219,7 @@ def test_the_winner_costs_no_more_than_the_best_of_simulating_everything():
     known = catalog()
     wanted, _ = enumerate_lanes(workload, known, admissible(workload, known)[1])
     table = evaluate(workload, known, wanted)
-    trials, scores = Trials(workload, known, table), table_scores(workload, table, Scale())
+    trials, scores = Simulations(workload, known, table), table_scores(workload, table, Scale())
     found = search(workload, known).ranked[0]
     best = final_score(workload, found, Scale())
     for i, j in zip(*np.nonzero(scores < best), strict=True):

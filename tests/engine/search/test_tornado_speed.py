@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.search.run import search
-from advisor.engine.search.sensitivity import field_of, needed
+from advisor.engine.search.sensitivity import contenders_of, replicas_needed
 from tests.engine.catalog_sample import catalog, question
 
 
@@ -13,12 +13,12 @@ def test_by_latency_a_contender_keeps_the_replicas_that_make_it_fast():
     asked = question(variants="no", objective="latency", requests_per_s_mean=24.0, requests_per_s_peak=60.0)
     answer = search(asked, catalog())
     assert answer.table is not None
-    field = field_of(asked, answer.table, answer.ranked)
-    replicas, tpot_s = needed(asked, field)
+    field = contenders_of(asked, answer.table, answer.ranked)
+    replicas, tpot_s = replicas_needed(asked, field)
     assert np.array_equal(replicas, field.replicas)
     for times in (1.02, 1.1, 1.25):
-        busier, slower_s = needed(replace(asked, requests_per_s_peak=60.0 * times), field)
+        busier, slower_s = replicas_needed(replace(asked, requests_per_s_peak=60.0 * times), field)
         assert np.all(busier >= replicas)
         assert np.all(slower_s >= tpot_s) and np.all(slower_s < 1.1 * tpot_s)
-    by_cost, _ = needed(replace(asked, objective="cost"), field)
+    by_cost, _ = replicas_needed(replace(asked, objective="cost"), field)
     assert np.all(by_cost < replicas)

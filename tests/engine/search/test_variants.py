@@ -9,7 +9,7 @@ import yaml
 from advisor.engine.launch.command import Launch, launch
 from advisor.engine.search.run import Answer, search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.search.variants import grown, pool_sizes
+from advisor.engine.search.variants import grow_pool, pool_sizes
 from advisor.engine.spec.software import Framework
 from advisor.engine.spec.workload import Lengths, Slo, Workload
 from advisor.engine.step.speculative import Acceptance
@@ -112,8 +112,8 @@ def test_each_pool_has_a_script_of_its_own(pooled: Answer) -> None:
 
 
 def test_a_pool_of_thousands_grows_in_few_steps_and_a_small_one_by_one() -> None:
-    assert [grown(n) for n in (1, 2, 39)] == [2, 3, 40]
+    assert [grow_pool(n) for n in (1, 2, 39)] == [2, 3, 40]
     steps, replicas = 0, 10_000
     while replicas < 20_000:
-        steps, replicas = steps + 1, grown(replicas)
+        steps, replicas = steps + 1, grow_pool(replicas)
     assert steps < 20

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.engine.search.candidates import enumerate_lanes
 from advisor.engine.search.run import search
-from advisor.engine.search.simulated import Design, Trials
+from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import evaluate, week_share
 from advisor.engine.spec.demand import Trace, Users, mean_fraction, needed_by_hour, office_hours, week_of
 from advisor.engine.spec.workload import BATCH, Constraints, Slo
@@ -109,7 +109,9 @@ def test_the_start_and_the_last_answers_of_a_batch_count() -> None:
     cold = replace(warm, cold_start_s=720.0)
     lanes, _ = enumerate_lanes(warm, catalog(), catalog().accelerators[:1])
     design = Design(row=0, column=5, replicas=1)
-    first, second = (Trials(w, catalog(), evaluate(w, catalog(), lanes[:1])).run(design, 500) for w in (warm, cold))
+    first, second = (
+        Simulations(w, catalog(), evaluate(w, catalog(), lanes[:1])).run(design, 500) for w in (warm, cold)
+    )
     assert first.late_fraction == pytest.approx(2.0 / first.requests_per_s + first.e2e_p95_s / 7200.0)
     assert second.late_fraction - first.late_fraction == pytest.approx(0.1)
 

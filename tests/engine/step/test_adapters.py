@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import yaml
 
-from advisor.engine.fleet.card_sharing import merged
+from advisor.engine.fleet.card_sharing import merged_copies
 from advisor.engine.launch.command import launch
 from advisor.engine.network.model import Adapters, Ffn, LatentAttention
-from advisor.engine.search.candidates import able
+from advisor.engine.search.candidates import supports_model
 from advisor.engine.search.run import search
 from advisor.engine.step.adapters import (
     adapter_bytes,
@@ -126,7 +126,11 @@ def test_the_ledger_has_a_line_for_them():
 
 
 def test_only_frameworks_that_serve_adapters_are_taken_and_the_others_are_told_so():
-    assert able(TUNED, with_adapters()) and not able(SGLANG, with_adapters()) and able(SGLANG, LLAMA_8B)
+    assert (
+        supports_model(TUNED, with_adapters())
+        and not supports_model(SGLANG, with_adapters())
+        and supports_model(SGLANG, LLAMA_8B)
+    )
     found = search(question(), catalog(model=with_adapters(), frameworks=(TUNED, SGLANG)))
     assert {s.lane.framework.slug for s in found.ranked} == {"vllm"}
     none = search(question(), catalog(model=with_adapters(), frameworks=(SGLANG,)))
@@ -175,9 +179,9 @@ def test_tensorrt_llm_reads_the_same_from_its_options_file():
 def test_merged_copies_cost_at_least_one_deployment_each():
     w, many = question(), catalog(model=with_adapters(), frameworks=(TUNED,))
     found = search(w, many)
-    copies = merged(w, many, found)
+    copies = merged_copies(w, many, found)
     assert copies is not None and copies.each is not None
     assert copies.usd_per_hour == pytest.approx(50 * copies.each.usd_per_hour)
     assert copies.usd_per_hour > found.ranked[0].usd_per_hour
     assert copies.packed_usd_per_hour == pytest.approx(copies.usd_per_hour / copies.side_by_side_replicas)
-    assert merged(w, catalog(), found) is None
+    assert merged_copies(w, catalog(), found) is None

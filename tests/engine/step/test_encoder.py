@@ -12,7 +12,7 @@ from advisor.engine.network.model import parameters
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.scheduler.simulation import simulate
-from advisor.engine.search.candidates import able, mixers_of
+from advisor.engine.search.candidates import mixers_of, supports_model
 from advisor.engine.search.run import search
 from advisor.engine.spec.workload import Constraints, Lengths, Slo
 from advisor.engine.step.encoder import (
@@ -183,8 +183,8 @@ def test_what_a_framework_must_know():
     assert mixers_of(SPEECH) == {"attention", "speech"}
     assert mixers_of(BERT) == {"attention", "encoder"}
     knowing = replace(VLLM, mixers=("attention", "encoder"))
-    assert not able(knowing, BERT)  # it knows the layers, but not how to give vectors
-    assert able(replace(knowing, features=("embedding",)), BERT)
+    assert not supports_model(knowing, BERT)  # it knows the layers, but not how to give vectors
+    assert supports_model(replace(knowing, features=("embedding",)), BERT)
 
 
 @pytest.mark.parametrize(

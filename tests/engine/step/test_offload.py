@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.optimisation.plan import Measured, Setup, Step, host_copies_s, measured, optimisation_plan, planned
+from advisor.engine.optimisation.plan import (
+    Setup,
+    SetupEstimate,
+    Step,
+    estimate_setups,
+    host_copies_s,
+    optimisation_plan,
+    planned,
+)
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
@@ -30,8 +38,8 @@ def step(asked: Workload, world: Catalog, s: Scored) -> Step:
     return next(x for x in plan.steps if x.technique.slug == "cache_offload")
 
 
-def figure(setup: Setup, asked: Workload = ASKED) -> Measured:
-    return measured(asked, WORLD.model, [setup])[0]
+def figure(setup: Setup, asked: Workload = ASKED) -> SetupEstimate:
+    return estimate_setups(asked, WORLD.model, [setup])[0]
 
 
 def test_seconds_by_hand() -> None:
@@ -51,8 +59,8 @@ def test_the_cache_of_a_prompt_is_what_its_layers_keep(best: Scored) -> None:
 
 def test_it_is_one_field_of_the_plan_and_helps_where_prefill_costs_more_than_the_load(best: Scored) -> None:
     found = step(ASKED, WORLD, best)
-    assert found.state == "possible" and found.measured is not None and found.gain_ratio > 1.0
-    own, now = planned(ASKED, best), found.measured.setup
+    assert found.state == "possible" and found.estimate is not None and found.gain_ratio > 1.0
+    own, now = planned(ASKED, best), found.estimate.setup
     assert replace(now, host_cached_fraction=0.0, host_bytes_per_s=own.host_bytes_per_s) == own
     link = best.lane.choice.accelerator.pcie_bytes_per_s * COPIES.rate_fraction
     assert now.host_bytes_per_s == link and "40%" in found.change
@@ -86,7 +94,7 @@ def test_without_a_figure_it_is_cited_and_enters_no_sum(
     asked: Workload, world: Catalog, said: str, best: Scored
 ) -> None:
     found = step(asked, world, best)
-    assert found.state == "cited" and found.measured is None and said in found.change
+    assert found.state == "cited" and found.estimate is None and said in found.change
 
 
 def test_a_framework_that_is_not_known_to_do_it_is_named(best: Scored) -> None:
