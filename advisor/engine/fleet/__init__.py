@@ -1,7 +1,7 @@
 """Mixes of machines, portfolios of workloads, and several models on one chip."""
 
 from advisor.engine.fleet.card_sharing import TIME, Merged, Way, merged, ways
-from advisor.engine.fleet.colocation import SERVING, Packed, Tenant, packed
+from advisor.engine.fleet.colocation import Packed, Tenant, packed
 from advisor.engine.fleet.milp import Limits, Machine
 from advisor.engine.fleet.mix import Mix, Option, Part, mixed
 from advisor.engine.fleet.portfolio import DAY_HOURS, Member, Run, Shared, shared
@@ -17,7 +17,6 @@ __all__ = [
     "Packed",
     "Part",
     "Run",
-    "SERVING",
     "Shared",
     "TIME",
     "Tenant",

@@ -25,6 +25,7 @@ from advisor.engine.spec.hardware import (
     efficiency,
     overhead,
 )
+from advisor.engine.spec.kinds import EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome
 from advisor.engine.spec.offer import OWNED, Offer, Part
 from advisor.engine.spec.rejection import Rejection
 from advisor.engine.spec.software import (
@@ -37,25 +38,29 @@ from advisor.engine.spec.software import (
     LaunchFacts,
     Quantization,
 )
-from advisor.engine.spec.workload import BATCH, Constraints, Lengths, Slo, Workload
+from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
 
 __all__ = [
     "Accelerator",
-    "BATCH",
     "CLIENTS",
     "Case",
     "Constraints",
     "DRAFT",
+    "EMBEDDING",
     "Efficiency",
     "FlagLists",
     "Framework",
+    "JobRun",
+    "KINDS",
     "KV",
+    "Kind",
     "LaunchFacts",
     "Lengths",
     "Link",
     "OMITTED",
     "OWNED",
     "Offer",
+    "Outcome",
     "Overhead",
     "PARTS",
     "Part",
@@ -64,6 +69,7 @@ __all__ = [
     "Protocol",
     "Quantization",
     "Rejection",
+    "SERVING",
     "SOURCES",
     "SWITCHES",
     "Scopes",
