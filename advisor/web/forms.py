@@ -11,7 +11,7 @@ from django.conf import settings
 from django.http import QueryDict
 
 from advisor import workload
-from advisor.engine.spec import KINDS, SERVING
+from advisor.engine.spec import kind_named
 from advisor.inputs import check_catalog, wrong_names
 from advisor.web.form_fields import (
     ADVANCED,
@@ -275,7 +275,7 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     recorded = bool(dig(spec, "traffic.trace"))
     for path in RECORDED if recorded else ():
         initial.pop(path, None)
-    kind = KINDS.get(str(spec.get("kind")), SERVING)
+    kind = kind_named(spec.get("kind"))
     derived = not kind.has_arrivals or dig(spec, "traffic.users") or recorded
     if isinstance(spec.get("traffic"), Mapping) and derived:
         for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
@@ -297,7 +297,7 @@ def as_file(spec: Mapping[str, Any]) -> str:
     """The workload file of a validated workload: what differs from the defaults and does not follow from the rest."""
     kept = without_defaults(spec)
     traffic, derived = kept.get("traffic", {}), []
-    recorded, kind = bool(dig(spec, "traffic.trace")), KINDS.get(spec["kind"], SERVING)
+    recorded, kind = bool(dig(spec, "traffic.trace")), kind_named(spec["kind"])
     if recorded or not kind.has_arrivals or dig(spec, "traffic.users"):
         derived.append("requests_per_s")
     if recorded:

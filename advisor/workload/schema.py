@@ -15,8 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.spec import KINDS, SERVING
-from advisor.engine.spec import Kind as WorkloadKind
+from advisor.engine.spec import KINDS, SERVING, kind_named
 from advisor.workload.embedding import with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.parts import parts_into
@@ -277,7 +276,9 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         for key in ("batch", "training", "finetuning")
         if key != spec.kind and full[key] is not None
     ]
-    found = extra + cross_checks(spec) + (contradictions(full["traffic"], checked_as(spec)) if spec.traffic else [])
+    found = (
+        extra + cross_checks(spec) + (contradictions(full["traffic"], kind_named(spec.kind)) if spec.traffic else [])
+    )
     if found := found + parts_into(full, parse):
         raise WorkloadError(found)
     return full
@@ -359,11 +360,6 @@ def unlike_adapters(spec: Spec) -> list[dict[str, str]]:
     return []
 
 
-def checked_as(spec: Spec) -> WorkloadKind:
-    """Its kind; of kinds that have no engine yet, serving."""
-    return KINDS.get(spec.kind, SERVING)
-
-
 def cross_checks(spec: Spec) -> list[dict[str, str]]:
     """What no single field can know."""
     found = []
@@ -372,8 +368,8 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
         found += unlike_batch(spec.batch, traffic)
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
         found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
-    vectors = not checked_as(spec).generates_tokens
-    if traffic and vectors and traffic.output_tokens and not one_vector(traffic.output_tokens):
+    output = traffic.output_tokens if traffic else None
+    if output and not kind_named(spec.kind).generates_tokens and not one_vector(output):
         found.append(error("traffic.output_tokens", "embeddings generate no output tokens", "remove it"))
     for key, value in (spec.tco.model_extra or {}).items():
         low, high = RANGES.get(key, (0.0, 1.0 if key.endswith("-fraction") else 1e15))

@@ -25,7 +25,7 @@ from advisor.engine.spec.hardware import (
     efficiency,
     overhead,
 )
-from advisor.engine.spec.kinds import EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome
+from advisor.engine.spec.kinds import EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
 from advisor.engine.spec.offer import OWNED, Offer, Part
 from advisor.engine.spec.rejection import Rejection
 from advisor.engine.spec.software import (
@@ -86,6 +86,7 @@ __all__ = [
     "Workload",
     "cut_into",
     "efficiency",
+    "kind_named",
     "lines",
     "mean_fraction",
     "needed_by_hour",

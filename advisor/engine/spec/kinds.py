@@ -71,9 +71,8 @@ class Kind:
     first_result: str  # what the time to its first token is called
     verdict_end: Callable[[Outcome], str]  # what it reaches
     load_reasons: Callable[[Outcome], list[str]]  # what its size rests on
-    unused_inputs: tuple[
-        tuple[str, str], ...
-    ] = ()  # (field of the workload file, why it changes nothing): never computed with
+    # (field of the workload file, why it changes nothing); the engine never sees their values
+    unused_inputs: tuple[tuple[str, str], ...] = ()
     absent_figures: tuple[str, ...] = ()  # null in an option
 
     def __repr__(self) -> str:
@@ -176,7 +175,7 @@ EMBEDDING = Kind(
     ),
 )
 
-NOBODY_WAITS = "nobody waits for the answers of a batch: its deadline alone counts"
+NOBODY_WAITS = "nobody waits for the answers of a batch job; only its deadline counts"
 BATCH = Kind(
     name="batch",
     title="batch job with a deadline",
@@ -197,8 +196,8 @@ BATCH = Kind(
     verdict_end=_run_cost,
     load_reasons=_simulated_run,
     unused_inputs=(
-        ("traffic.load_curve", "a batch is worked off as fast as it can be, whatever the hour"),
-        ("traffic.trace", "of a batch the lengths count, not when its requests were recorded"),
+        ("traffic.load_curve", "a batch job runs as fast as its hardware allows, at any hour"),
+        ("traffic.trace", "a batch job uses the recorded lengths, not the recorded arrival times"),
         ("slo.ttft_ms_p95", NOBODY_WAITS),
         ("slo.tpot_ms_p95", NOBODY_WAITS),
         ("slo.e2e_ms_p95", NOBODY_WAITS),
@@ -208,3 +207,8 @@ BATCH = Kind(
 )
 
 KINDS = {kind.name: kind for kind in (SERVING, EMBEDDING, BATCH)}
+
+
+def kind_named(name: object) -> Kind:
+    """The kind of this name in a workload file; serving for names that have no engine yet."""
+    return KINDS.get(str(name), SERVING)

@@ -1,6 +1,7 @@
 """Kinds of workload: what each is judged by, what it does not use, and that nothing else in advisor compares kinds."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.search.table import run_fraction, scales, tpot_limit_s
-from advisor.engine.spec.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome
+from advisor.engine.spec.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
 from advisor.engine.spec.workload import Slo
 from tests.engine.catalog_sample import offer, question
 
@@ -34,6 +35,11 @@ REACHED = Outcome(
 def test_each_kind_is_found_under_its_own_name() -> None:
     assert list(KINDS) == ["serving", "embedding", "batch"]
     assert all(kind.name == name for name, kind in KINDS.items())
+
+
+def test_a_name_without_an_engine_is_checked_as_serving() -> None:
+    assert kind_named("batch") is BATCH
+    assert kind_named("training") is kind_named(None) is kind_named(["batch"]) is SERVING
 
 
 @pytest.mark.parametrize(
@@ -174,3 +180,8 @@ def test_only_the_kinds_themselves_know_which_kind_they_are() -> None:
         for line in comparisons(path.read_text())
     ]
     assert found == []
+
+
+def test_no_template_compares_kinds() -> None:
+    pattern = re.compile(rf"kind\s*[!=]=\s*[\"'](?:{'|'.join(sorted(NAMES))})[\"']")
+    assert [path.name for path in (ADVISOR / "templates").rglob("*.html") if pattern.search(path.read_text())] == []
