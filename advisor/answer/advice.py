@@ -54,7 +54,7 @@ def _answered(spec: Json, taken: Json, progress: Callable[[str, float], None] | 
     found = search(workload, catalog, progress)
     answer = answer_json(spec, taken, workload, catalog, found) | calibrations_used(taken, found.shown)
     answer |= beside(workload, catalog, found, answer["recommendations"])
-    if workload.kind == "serving":
+    if workload.kind.mixes_accelerators:
         answer["mix"] = mix_json(workload, find_mix(workload, catalog, found))
     return _with_hosted(spec, taken, catalog, answer)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.search import BY_THE_HOUR, Scored
-from advisor.engine.spec import BATCH, Workload
+from advisor.engine.spec import JobRun, Workload
 from advisor.inputs import number
 
 Json = dict[str, Any]
@@ -15,7 +15,7 @@ def figures(workload: Workload, s: Scored) -> Json:
 
     usd_per_hour is then over all hours: what is rented without a term is given back after each run.
     """
-    if workload.kind != BATCH or workload.deadline_s is None:
+    if not workload.kind.has_deadline or workload.deadline_s is None:
         return {}
     requests = workload.requests_per_s_peak * workload.deadline_s
     every_s = requests / workload.requests_per_s_mean
@@ -32,23 +32,17 @@ def figures(workload: Workload, s: Scored) -> Json:
     }
 
 
-def verdict(r: Mapping[str, Any]) -> str:
-    """The end of the sentence that tells the first choice; empty: not a batch."""
+def run_of(r: Mapping[str, Any]) -> JobRun | None:
+    """The run that an option's `batch` describes; None: it has none."""
     if "batch" not in r:
-        return ""
+        return None
     b = r["batch"]
-    return f"${b['usd_per_run']:,.2f} a run of {b['run_hours']:.2g} h within the {b['deadline_hours']:g} h allowed"
-
-
-def reasons(r: Mapping[str, Any]) -> list[str]:
-    """What the money of a batch rests on."""
-    if "batch" not in r:
-        return []
-    b = r["batch"]
-    paid = "given back after each run" if b["given_back"] else "paid between the runs too"
-    return [
-        f"{b['requests']:,} requests take {b['run_hours']:.3g} h with every seat taken, as simulated; "
-        f"{b['deadline_hours']:g} h are allowed, again every {b['every_hours']:g} h; the machines are {paid}",
-        f"in it a start of {b['start_hours'] * 60:.3g} minutes until the weights are loaded (tco.cold-start-s) "
-        "and the last answers, which leave seats empty",
-    ]
+    return JobRun(
+        requests=b["requests"],
+        hours=b["run_hours"],
+        start_hours=b["start_hours"],
+        deadline_hours=b["deadline_hours"],
+        every_hours=b["every_hours"],
+        usd=b["usd_per_run"],
+        released=b["given_back"],
+    )

@@ -6,7 +6,7 @@ from string import Template
 from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.fleet import SERVING, Limits, Member, Packing, Tenant, pack_models
+from advisor.engine.fleet import Limits, Member, Packing, Tenant, pack_models
 from advisor.engine.search import describe
 from advisor.inputs import number
 
@@ -17,8 +17,8 @@ TITLES = {"processes": "As processes that share a card", "instances": "In hardwa
 
 
 def packing_json(members: Sequence[Member], alone_usd_per_hour: float, limits: Limits) -> Json | None:
-    """`packed` of a portfolio: as processes that share cards, and in hardware instances; None: not all are serving."""
-    if len(members) < 2 or any(m.workload.kind != SERVING for m in members):
+    """`packed` of a portfolio: as processes that share cards, and in hardware instances; None: not all can share."""
+    if len(members) < 2 or not all(m.workload.kind.shares_cards for m in members):
         return None
     found = {way: pack_models(members, isolated, limits) for way, isolated in WAYS.items()}
     told: Json = {way: {"title": TITLES[way], **way_json(members, p)} for way, p in found.items()}

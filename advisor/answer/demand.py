@@ -6,7 +6,7 @@ from typing import Any
 from advisor.engine.cost import HOURS_PER_MONTH, held, present_value, racks_of
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Answer, Catalog, Scored, instances_of
-from advisor.engine.spec import BATCH, OWNED, Offer, Workload, mean_fraction, needed_by_hour
+from advisor.engine.spec import OWNED, Offer, Workload, mean_fraction, needed_by_hour
 from advisor.inputs import new_usd_per_accelerator, number
 from advisor.result import (
     Availability,
@@ -92,7 +92,7 @@ def percentiles(v: Verified, name: str) -> Percentiles:
 
 def week(workload: Workload, s: Scored) -> Week | None:
     """Replicas by hour from Monday 0:00, and the cost of autoscaling against a fixed size."""
-    if not workload.week or workload.kind == BATCH:
+    if not workload.week or not workload.kind.has_arrivals:
         return None
     carrying, autoscaled = s.replicas - s.spare_replicas, s.paid_fraction < 1
     needed = needed_by_hour(workload.week, carrying)

@@ -3,19 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engine.spec import Workload
-from advisor.engine.step import EMBEDDING
+from advisor.engine.spec import EMBEDDING
 
 Json = dict[str, Any]
-# figures that only generated tokens have
-NONE = (
-    "output_tokens_per_s", "output_tokens_per_s_per_accelerator", "output_tokens_per_s_at_capacity",
-    "usd_per_mtok_output", "usd_per_mtok_output_at_capacity", "joules_per_output_token",
-)  # fmt: skip
-
-
-def makes_vectors(workload: Workload) -> bool:
-    return workload.kind == EMBEDDING
 
 
 def vectors(r: Mapping[str, Any], tokens_per_s: float | None, watts: float | None) -> Json:
@@ -26,7 +16,7 @@ def vectors(r: Mapping[str, Any], tokens_per_s: float | None, watts: float | Non
     chips, joules = r["accelerator_count"], watts / tokens_per_s if watts and tokens_per_s else None
     return {
         **r,
-        **{name: None for name in NONE if name in r},
+        **{name: None for name in EMBEDDING.absent_figures if name in r},
         "latency_ms": r["ttft_ms"],
         "tpot_ms": dict.fromkeys(r["tpot_ms"]),
         "sequences_per_s": r["requests_per_s"],

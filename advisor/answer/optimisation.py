@@ -27,7 +27,7 @@ from advisor.engine.optimisation import (
 from advisor.engine.optimisation import plan as tuning
 from advisor.engine.search import Catalog, Scored
 from advisor.engine.spec import Quantization, Workload
-from advisor.engine.step import EMBEDDING, Lanes, Line, lanes
+from advisor.engine.step import Lanes, Line, lanes
 from advisor.inputs import rounding
 from catalog.maturity import judged
 
@@ -52,7 +52,7 @@ def of_option(
         ],
         "roofline": lesson_json(roofline_of(s, built, prefill, decode)),
     }
-    if workload.kind == EMBEDDING:
+    if not workload.kind.generates_tokens:
         return found
     plan = tuning.planned(workload, s)
     formats, caches, others = (

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.answer import batch, bill, demand, optimisation, ranking
 from advisor.answer.card_sharing import partition_json
 from advisor.answer.card_sharing import warnings as sharing_warnings
-from advisor.answer.embedding import makes_vectors, vectors
+from advisor.answer.embedding import vectors
 from advisor.answer.energy import grid_of, power_swing
 from advisor.answer.intervals import interval_fractions, intervals
 from advisor.answer.launch_flags import checked
@@ -85,7 +85,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "input": workload.requests_per_s_mean * workload.given_tokens,
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens,
     }
-    if makes_vectors(workload):
+    if not workload.kind.generates_tokens:
         rates["output"] = 0.0
     counted_s = rates["output"] or rates["input"]  # tokens per second that energy and carbon are told by
     prefill, decode, prefill_share = ledger(catalog, answer, s, workload)
@@ -120,7 +120,7 @@ def option_json(taken: Json, workload: Workload, catalog: Catalog, answer: Answe
         "launch": checked(s.lane.framework, launch(taken["model"]["hf_id"], s, catalog.model, workload)),
         "step": steps,
     }
-    if makes_vectors(workload):
+    if not workload.kind.generates_tokens:
         r = vectors(r, number(rates["input"]), number(s.watts))
         r["input_tokens_per_s_at_capacity"] = number(rates["input"] * full)
     r |= batch.figures(workload, s) | demand.figures(workload, s)
@@ -255,7 +255,7 @@ def ledger(catalog: Catalog, answer: Answer, s: Scored, workload: Workload) -> t
     assert answer.built is not None
     running = max(s.verified.running_requests_mean, 1.0)
     prefill = prefill_ledger(catalog.model, answer.built, s.row_index, prompt_tokens(workload))
-    if makes_vectors(workload):
+    if not workload.kind.generates_tokens:
         return prefill, [], 1.0
     decode = decode_ledger(catalog.model, answer.built, s.row_index, running, context_tokens(workload))
     return prefill, decode, prefill_fraction(workload, answer.built, s.row_index, running)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer.embedding import makes_vectors
 from advisor.engine.cost import usd_per_mtok
 from advisor.engine.search import Answer, Point, frontier
 from advisor.engine.spec import Workload
@@ -16,7 +15,7 @@ Json = dict[str, Any]
 
 def pareto_json(workload: Workload, answer: Answer) -> list[Json]:
     best = frontier(answer.points)
-    if makes_vectors(workload):
+    if not workload.kind.generates_tokens:
         given = workload.given_tokens
         return [vector_point_json(p, p.requests_per_s * given, k in best) for k, p in enumerate(answer.points)]
     output = workload.output_tokens.mean_tokens

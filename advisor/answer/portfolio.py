@@ -9,7 +9,6 @@ from advisor.answer.portfolio_cost import money_json
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, SharedFleet, plan_shared_fleet
 from advisor.engine.search import describe
-from advisor.engine.spec import BATCH
 from advisor.inputs import number
 
 Json = dict[str, Any]
@@ -73,7 +72,7 @@ def alone_json(member: Member, a: Json) -> Json:
     ).split()
     return {
         "name": member.workload.name,
-        "kind": member.workload.kind,
+        "kind": member.workload.kind.name,
         "verdict": a["verdict"],
         "option": {key: first[key] for key in kept if key in first} if first else None,
     }
@@ -139,10 +138,9 @@ def firsts(runs: Sequence[Assignment]) -> list[Assignment]:
 def run_json(members: Sequence[Member], r: Assignment, runs: Sequence[Assignment]) -> Json:
     """Who runs where and when; machines busy and requests/s by the hours in which they are the same."""
     w, v, own = members[r.member_index].workload, r.verified, [x for x in runs if same(x, r)]
-    batch = w.kind == BATCH
     return {
         "workload": w.name,
-        "kind": w.kind,
+        "kind": w.kind.name,
         "setup": describe(r.lane),
         "machine": r.machine.name,
         "accelerator": r.machine.accelerator,
@@ -155,19 +153,19 @@ def run_json(members: Sequence[Member], r: Assignment, runs: Sequence[Assignment
                 "when": when(x.hours),
                 "hours_per_week": len(x.hours),
                 "requests_per_s": number(x.requests_per_s),
-                "replicas": number(replicas(x, batch), 4),
+                "replicas": number(replicas(x, whole=w.kind.has_arrivals), 4),
             }
             for x in sorted(own, key=lambda x: -x.instances)
         ],
-        "ttft_ms_p95": None if batch else number(v.ttft_p95_s * 1e3),
-        "tpot_ms_p95": None if batch else number(v.tpot_p95_s * 1e3),
+        "ttft_ms_p95": number(v.ttft_p95_s * 1e3) if w.kind.has_arrivals else None,
+        "tpot_ms_p95": number(v.tpot_p95_s * 1e3) if w.kind.has_arrivals else None,
     }
 
 
-def replicas(r: Assignment, batch: bool) -> float:
-    """That run in these hours: whole ones where people wait, else a mean."""
+def replicas(r: Assignment, whole: bool) -> float:
+    """That run in these hours: whole ones where requests arrive, else a mean."""
     count = r.instances * r.option.replicas
-    return count if batch else math.ceil(count - 1e-6)
+    return math.ceil(count - 1e-6) if whole else count
 
 
 def when(hours: Sequence[int]) -> str:

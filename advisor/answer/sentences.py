@@ -5,11 +5,10 @@ from typing import Any
 
 from advisor.answer import batch, optimisation
 from advisor.answer.card_sharing import said_of_cut
-from advisor.answer.embedding import makes_vectors
 from advisor.engine.cost import HOURS_PER_YEAR
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored, tpot_limit_s
-from advisor.engine.spec import Workload
+from advisor.engine.spec import Outcome, Workload
 from advisor.engine.step import HALF, NO_CACHE_TOKENS
 
 GIB = 2.0**30
@@ -33,16 +32,27 @@ def verdict(workload: Workload, ranked: tuple[Scored, ...], options: list[Json],
         tail = f" The nearest miss is {near[0]['label']}: {near[0]['detail']}." if near else ""
         return f"Nothing in the catalog meets this workload: see why each accelerator was left out.{tail}"
     r, s = options[0], ranked[0]
-    token = "input" if makes_vectors(workload) else "output"
+    token = workload.kind.priced_token
     between = r["interval"].get(f"usd_per_mtok_{token}")
     spread = f" ({dollars(between[0])[1:]} to {dollars(between[1])[1:]})" if between else ""
-    latency = f"p95 latency {s.verified.ttft_p95_s * 1e3:.0f} ms"
-    if token == "output":
-        latency = f"p95 TTFT {s.verified.ttft_p95_s * 1e3:.0f} ms and p95 TPOT {s.verified.tpot_p95_s * 1e3:.1f} ms"
-    at_peak = f"{latency} at the peak of {s.requests_per_s_peak:.4g} requests/s"
+    end = workload.kind.verdict_end(outcome(s, r))
     return (
         f"{r['label']}, {whence(r)}: ${r['usd_per_month']:,.0f} a month, "
-        f"{dollars(r[f'usd_per_mtok_{token}'])}{spread} per million {token} tokens, {batch.verdict(r) or at_peak}."
+        f"{dollars(r[f'usd_per_mtok_{token}'])}{spread} per million {token} tokens, {end}."
+    )
+
+
+def outcome(s: Scored, r: Json) -> Outcome:
+    """What the sentences of the workload's kind may name."""
+    return Outcome(
+        ttft_p95_s=s.verified.ttft_p95_s,
+        tpot_p95_s=s.verified.tpot_p95_s,
+        mean_requests_per_s=s.requests_per_s_mean,
+        peak_requests_per_s=s.requests_per_s_peak,
+        carrying_replicas=s.replicas - s.spare_replicas,
+        spare_replicas=s.spare_replicas,
+        utilisation_fraction=s.utilisation_fraction,
+        run=batch.run_of(r),
     )
 
 
@@ -60,26 +70,20 @@ def dollars(usd: float) -> str:
 
 def reasons(workload: Workload, s: Scored, r: Json) -> list[str]:
     slo, v = workload.slo, s.verified
-    c, carrying = s.lane.choice, s.replicas - s.spare_replicas
-    spare = f", {counted(s.spare_replicas, 'spare replica')} beside" if s.spare_replicas else ""
+    c = s.lane.choice
     each = "instance" if c.accelerator.cut else "chip"
     cache = f"{s.memory.kv_capacity_tokens * c.lanes:,.0f} tokens of cache fit into a replica"
-    load = [
-        f"the peak of {workload.requests_per_s_peak:.4g} requests/s is simulated on "
-        f"{counted(carrying, 'replica')}{spare}; the mean of {workload.requests_per_s_mean:.4g} takes "
-        f"{s.utilisation_fraction:.0%} of the capacity"
-    ]
     said = [
         f"weights take {s.memory.weights_bytes / GIB:.1f} GiB of {c.accelerator.memory_bytes / GIB:.1f} GiB "
         f"per {each}; " + (cache if keeps_cache(s) else "no cache is kept"),
-        f"a {'prefill' if makes_vectors(workload) else 'decode'} step waits longest for {WAITS[r['bound']]}",
-        *(batch.reasons(r) or load),
+        f"a {workload.kind.main_step} step waits longest for {WAITS[r['bound']]}",
+        *workload.kind.load_reasons(outcome(s, r)),
     ]
     said += said_of_cut(c.accelerator)
     if c.quantization.quality == "near_lossless":
         said.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     limits = (
-        ("latency" if makes_vectors(workload) else "TTFT", v.ttft_p95_s, slo.ttft_p95_s, 0),
+        (workload.kind.first_result, v.ttft_p95_s, slo.ttft_p95_s, 0),
         ("TPOT", v.tpot_p95_s, tpot_limit_s(workload), 1),
         ("end-to-end time", v.e2e_p95_s, slo.e2e_p95_s, 0),
     )
@@ -125,7 +129,8 @@ def counted(number: int, what: str) -> str:
 def length_warnings(workload: Workload, model: Model) -> list[str]:
     """What is asked beyond the model's context; beyond it on average is refused (encoder.unsuited)."""
     context = model.max_context_tokens
-    if makes_vectors(workload) or workload.input_tokens.p95_tokens + workload.output_tokens.mean_tokens <= context:
+    longest = workload.input_tokens.p95_tokens + workload.output_tokens.mean_tokens
+    if not workload.kind.generates_tokens or longest <= context:
         return []
     return [f"more than one request in twenty is longer than the model's context of {context:,} tokens"]
 
@@ -146,14 +151,13 @@ def warnings(workload: Workload, s: Scored, r: Json) -> list[str]:
         said.append(
             f"{s.verified.rejected_requests} of {s.verified.requests} simulated requests exceed a replica's cache"
         )
-    first = "latency" if makes_vectors(workload) else "TTFT"
-    for name, limit in ((first, workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
+    for name, limit in ((workload.kind.first_result, workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
         high = (r["interval"].get(f"{name.lower()}_ms_p95") or (None, None))[1]
         if limit is not None and high is not None and high > limit * 1e3:
             said.append(
                 f"the 90 % interval of p95 {name} reaches {high:.0f} ms, beyond the limit of {limit * 1e3:.0f} ms: "
                 "load-test before signing"
             )
-    if "batch" not in r and s.capacity_requests_per_s > 2 * workload.requests_per_s_peak:
+    if workload.kind.has_arrivals and s.capacity_requests_per_s > 2 * workload.requests_per_s_peak:
         said.append("less than half used even at the peak: smaller or shared hardware may be cheaper")
     return said

@@ -8,7 +8,7 @@ from advisor.engine.cost import capped_speed_fraction
 from advisor.engine.network import Adapters, Model, from_hf_config, from_shape
 from advisor.engine.search import Catalog
 from advisor.engine.spec import (
-    BATCH,
+    KINDS,
     Constraints,
     FlagLists,
     LaunchFacts,
@@ -127,7 +127,8 @@ def lengths_of(section: Json) -> Lengths:
 
 
 def workload_of(spec: Json) -> Workload:
-    traffic, slo, c = spec["traffic"], spec["slo"], spec["constraints"]
+    traffic, c, kind = spec["traffic"], spec["constraints"], KINDS[spec["kind"]]
+    slo = {key: value for key, value in spec["slo"].items() if kind.uses(f"slo.{key}")}
 
     def seconds(key: str) -> float | None:
         return slo[key] * MILLI if slo.get(key) is not None else None
@@ -137,7 +138,7 @@ def workload_of(spec: Json) -> Workload:
     }
     return Workload(
         name=spec["name"],
-        kind=spec["kind"],
+        kind=kind,
         input_tokens=lengths_of(traffic["input_tokens"]),
         output_tokens=lengths_of(traffic["output_tokens"]),
         requests_per_s_mean=traffic["requests_per_s"]["mean"],
@@ -145,13 +146,11 @@ def workload_of(spec: Json) -> Workload:
         prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
         host_cache_hit_fraction=traffic.get("host_cache_hit_rate"),
         users=users_of(traffic),
-        trace=None if spec["kind"] == BATCH else trace_of(traffic),
-        week=() if spec["kind"] == BATCH else week_of(traffic["load_curve"]),
+        trace=trace_of(traffic) if kind.uses("traffic.trace") else None,
+        week=week_of(traffic["load_curve"]) if kind.uses("traffic.load_curve") else (),
         growth_fraction_per_year=traffic["growth_fraction_per_year"],
-        deadline_s=spec["batch"]["deadline_hours"] * 3600 if spec["kind"] == BATCH else None,
-        slo=Slo()
-        if spec["kind"] == BATCH
-        else Slo(
+        deadline_s=spec["batch"]["deadline_hours"] * 3600 if kind.has_deadline else None,
+        slo=Slo(
             ttft_p95_s=seconds("ttft_ms_p95"),
             tpot_p95_s=seconds("tpot_ms_p95"),
             e2e_p95_s=seconds("e2e_ms_p95"),

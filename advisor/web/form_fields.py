@@ -5,6 +5,7 @@ from typing import get_args
 
 from advisor import workload
 from advisor.engine.search import WEIGHTS
+from advisor.engine.spec import KINDS
 
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
 LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file"
@@ -65,9 +66,7 @@ MODEL = Group(
             ONE_OF,
             "Embeddings have no output tokens; set only the whole-answer latency",
             choices=(
-                ("serving", "text generation (online serving)"),
-                ("embedding", "embeddings"),
-                ("batch", "batch job with a deadline"),
+                *((kind.name, kind.title) for kind in KINDS.values()),
                 ("portfolio", "several workloads on one fleet (YAML only, see below)"),
             ),
         ),

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.http import QueryDict
 
 from advisor import workload
+from advisor.engine.spec import kind_named
 from advisor.inputs import check_catalog, wrong_names
 from advisor.web.form_fields import (
     ADVANCED,
@@ -274,11 +275,12 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     recorded = bool(dig(spec, "traffic.trace"))
     for path in RECORDED if recorded else ():
         initial.pop(path, None)
-    derived = spec.get("kind") == "batch" or dig(spec, "traffic.users") or recorded
+    kind = kind_named(spec.get("kind"))
+    derived = not kind.has_arrivals or dig(spec, "traffic.users") or recorded
     if isinstance(spec.get("traffic"), Mapping) and derived:
         for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
             initial.pop(path, None)  # derived from the users or the deadline
-    if spec.get("kind") == "embedding":
+    if not kind.generates_tokens:
         for path in ("traffic.output_tokens.mean", "traffic.output_tokens.p95"):
             initial.pop(path, None)  # filled in: there are none
     if rest:
@@ -295,12 +297,12 @@ def as_file(spec: Mapping[str, Any]) -> str:
     """The workload file of a validated workload: what differs from the defaults and does not follow from the rest."""
     kept = without_defaults(spec)
     traffic, derived = kept.get("traffic", {}), []
-    recorded = bool(dig(spec, "traffic.trace"))
-    if recorded or spec["kind"] == "batch" or dig(spec, "traffic.users"):
+    recorded, kind = bool(dig(spec, "traffic.trace")), kind_named(spec["kind"])
+    if recorded or not kind.has_arrivals or dig(spec, "traffic.users"):
         derived.append("requests_per_s")
     if recorded:
         derived.append("input_tokens")
-    if recorded or spec["kind"] == "embedding":
+    if recorded or not kind.generates_tokens:
         derived.append("output_tokens")
     for key in derived:
         traffic.pop(key, None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.answer import joined
 from advisor.engine.search import MAX_RANKED
-from advisor.engine.step import EMBEDDING
+from advisor.engine.spec import kind_named
 from advisor.report import meeting
 from advisor.templatetags.units import number
 from advisor.web import charts, tuning_charts
@@ -54,7 +54,7 @@ def dig(value: Any, path: str) -> Any:
 def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
     """Everything that the advice page shows of a result; `base` + rank is an option's address."""
     options = result.get("recommendations") or []
-    embedding = spec.get("kind") == EMBEDDING
+    embedding = not kind_named(spec.get("kind")).generates_tokens
     sorts, axes = (VECTOR_SORTS, charts.VECTOR_AXES) if embedding else (SORTS, charts.TOKEN_AXES)
     points = result.get("pareto") or []
     points = ranked_once([of_vectors(point) for point in points] if embedding else points, options)

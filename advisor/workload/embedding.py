@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engine.step import EMBEDDING
+from advisor.engine.spec import kind_named
 
 Json = dict[str, Any]
 ONE_VECTOR = {"mean": 1.0}  # the output of an embedding request, which generates no tokens
@@ -12,7 +12,7 @@ ONE_VECTOR = {"mean": 1.0}  # the output of an embedding request, which generate
 def with_one_vector(raw: Json) -> Json:
     """An embedding's output may be left out or written as 0 or 1 tokens: each request makes one vector."""
     traffic = raw.get("traffic")
-    if raw.get("kind") != EMBEDDING or not isinstance(traffic, Mapping):
+    if kind_named(raw.get("kind")).generates_tokens or not isinstance(traffic, Mapping):
         return raw
     given = traffic.get("output_tokens")
     figures = list(given.values()) if isinstance(given, Mapping) and "mean" in given else [given]

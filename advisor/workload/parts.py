@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from advisor.engine.spec import KINDS
 from advisor.workload.text import WorkloadError, error
 
-SHAREABLE = ("serving", "embedding", "batch")
+SHAREABLE = tuple(KINDS)
 Errors = list[dict[str, str]]
 
 

@@ -15,10 +15,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from advisor.engine.spec import KINDS, SERVING, kind_named
 from advisor.workload.embedding import with_one_vector
 from advisor.workload.errors import explained
 from advisor.workload.parts import parts_into
-from advisor.workload.text import WorkloadError, check_size, error, load, past_day, unstorable
+from advisor.workload.text import WorkloadError, check_size, either, error, load, past_day, unstorable
 from advisor.workload.traffic import (
     Count,
     Fraction,
@@ -34,10 +35,7 @@ from advisor.workload.traffic import (
 )
 
 PORTFOLIO = "portfolio"
-
-
-KINDS = ("serving", "batch", "embedding", "training", "finetuning", "portfolio")
-RUNNABLE_KINDS = ("serving", "embedding", "batch", "portfolio")
+RUNNABLE_KINDS = (*KINDS, PORTFOLIO)
 
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
@@ -187,14 +185,11 @@ RANGES = {  # of assumptions under tco, beside 0 .. 1 for fractions and not nega
     "power-low-ratio": (0.01, 1.0),
     "power-high-ratio": (1.0, 100.0),
 }
-NEEDS = {
-    "serving": ("model", "traffic"),
-    "batch": ("model", "traffic", "batch"),
-    "embedding": ("model", "traffic"),
+NEEDS: dict[str, tuple[str, ...]] = {
     "training": ("model", "training"),
     "finetuning": ("model", "finetuning"),
-    "portfolio": ("workloads",),
-}
+    PORTFOLIO: ("workloads",),
+} | {kind.name: kind.sections for kind in KINDS.values()}
 
 
 def probe_word(value: object) -> object:
@@ -281,7 +276,9 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         for key in ("batch", "training", "finetuning")
         if key != spec.kind and full[key] is not None
     ]
-    found = extra + cross_checks(spec) + (contradictions(full["traffic"], spec.kind) if spec.traffic else [])
+    found = (
+        extra + cross_checks(spec) + (contradictions(full["traffic"], kind_named(spec.kind)) if spec.traffic else [])
+    )
     if found := found + parts_into(full, parse):
         raise WorkloadError(found)
     return full
@@ -295,7 +292,7 @@ def within(field: str, sections: set[str]) -> bool:
 
 def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
     """What the kind needs and the file does not have, however wrong the rest of it is."""
-    kind = raw.get("kind", "serving")
+    kind = raw.get("kind", SERVING.name)
     needs = NEEDS.get(kind, ()) if isinstance(kind, str) else ()
     found = [error(key, f"is required for kind {kind}") for key in needs if raw.get(key) is None]
     if found and kind not in RUNNABLE_KINDS:
@@ -306,8 +303,8 @@ def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
         found += [error(f"traffic.{key}", "is required", "a number, {mean, p95}, or traffic.trace") for key in lengths]
     rate = ("requests_per_s", "users", "trace")
     if (
-        kind in ("serving", "embedding")
-        and isinstance(traffic, Mapping)
+        isinstance(traffic, Mapping)
+        and kind in [known.name for known in KINDS.values() if known.has_arrivals]
         and all(traffic.get(key) is None for key in rate)
     ):
         allowed = "a number, {mean, peak}, or traffic.users or traffic.trace instead"
@@ -317,7 +314,7 @@ def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def unavailable(kind: str) -> dict[str, str]:
     """The file's format has kinds that this version cannot answer."""
-    said = f"{kind} is not available yet; use kind serving, batch or embedding"
+    said = f"{kind} is not available yet; use kind {either(KINDS)}"
     return error("kind", said, ", ".join(RUNNABLE_KINDS))
 
 
@@ -325,7 +322,7 @@ def fill(spec: Spec) -> dict[str, Any]:
     """The file's keys with what follows from them: see traffic.filled."""
     found = spec.model_dump(mode="json")
     if found["traffic"]:
-        rate = batch_rate(spec.batch) if spec.kind == "batch" and spec.batch else None
+        rate = batch_rate(spec.batch) if "batch" in NEEDS[spec.kind] and spec.batch else None
         found["traffic"] = filled(found["traffic"], rate)
     return found
 
@@ -355,8 +352,9 @@ def unlike_adapters(spec: Spec) -> list[dict[str, str]]:
     a = spec.adapters
     if a is None:
         return []
-    if spec.kind not in ("serving", "batch"):
-        return [error("adapters", f"are not supported for kind {spec.kind}", "kind: serving or batch")]
+    able = [kind.name for kind in KINDS.values() if kind.serves_adapters]
+    if spec.kind not in able:
+        return [error("adapters", f"are not supported for kind {spec.kind}", f"kind: {either(able)}")]
     if a.active and a.count and a.active > a.count:
         return [error("adapters.active", f"exceeds adapters.count ({a.count})", f"1 .. {a.count}")]
     return []
@@ -366,11 +364,12 @@ def cross_checks(spec: Spec) -> list[dict[str, str]]:
     """What no single field can know."""
     found = []
     traffic = spec.traffic
-    if spec.kind == "batch" and spec.batch:
+    if "batch" in NEEDS[spec.kind] and spec.batch:
         found += unlike_batch(spec.batch, traffic)
     if traffic and isinstance(traffic.load_curve, list) and not sum(traffic.load_curve):
         found.append(error("traffic.load_curve", "is zero in every hour", "at least one hour above 0"))
-    if traffic and spec.kind == "embedding" and traffic.output_tokens and not one_vector(traffic.output_tokens):
+    output = traffic.output_tokens if traffic else None
+    if output and not kind_named(spec.kind).generates_tokens and not one_vector(output):
         found.append(error("traffic.output_tokens", "embeddings generate no output tokens", "remove it"))
     for key, value in (spec.tco.model_extra or {}).items():
         low, high = RANGES.get(key, (0.0, 1.0 if key.endswith("-fraction") else 1e15))

@@ -218,6 +218,12 @@ def listed(given: object, known: Iterable[str], where: str, most: int = 40) -> s
     return ", ".join(shown) + more
 
 
+def either(names: Iterable[str]) -> str:
+    """serving, embedding or batch"""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def dotted(loc: Iterable[Any]) -> str:
     """traffic.load_curve[3] from its parts."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")

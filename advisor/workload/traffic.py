@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.spec import Trace, mean_fraction, week_of
+from advisor.engine.spec import Kind, Trace, mean_fraction, week_of
 from advisor.engine.spec import Users as Population
 from advisor.engine.step import Z95
 from advisor.workload.text import WorkloadError, error
@@ -208,21 +208,21 @@ def derived(traffic: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if traffic[key] is None}
 
 
-def contradictions(traffic: Mapping[str, Any], kind: str) -> list[dict[str, str]]:
+def contradictions(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str]]:
     """What its parts say against each other, of a traffic as `filled` returns it."""
     found = []
     rate, users = traffic["requests_per_s"], traffic["users"]
     busiest = 1.0 / mean_fraction(week_of(traffic["load_curve"]))
     if isinstance(traffic["trace"], Mapping):
         recorded = filled({**traffic, **dict.fromkeys((*COLUMNS[1:], "requests_per_s"))})
-        for key in (*COLUMNS[1:], *(() if kind == "batch" else ("requests_per_s",))):
-            if traffic[key] != recorded[key] and not (kind == "embedding" and key == "output_tokens"):
+        for key in (*COLUMNS[1:], *(("requests_per_s",) if kind.has_arrivals else ())):
+            if traffic[key] != recorded[key] and (kind.generates_tokens or key != "output_tokens"):
                 found.append(error(f"traffic.{key}", "contradicts traffic.trace", "remove it"))
     if rate and users and traffic["trace"]:
         found.append(error("traffic.users", "contradicts traffic.trace", "only one of the two"))
     elif rate and users and not math.isclose(rate["peak"], users["active"] / users["think_s"], rel_tol=1e-9):
         found.append(error("traffic.users", "contradicts traffic.requests_per_s", "only one of the two"))
-    elif rate and kind != "batch" and rate["peak"] < rate["mean"] * busiest * (1 - 1e-9):
+    elif rate and kind.has_arrivals and rate["peak"] < rate["mean"] * busiest * (1 - 1e-9):
         said = f"is below {rate['mean'] * busiest:.6g}, the mean of the busiest hour of the load curve"
         found.append(error("traffic.requests_per_s.peak", said, f">= {rate['mean'] * busiest:.6g}, or remove it"))
     return found

@@ -10,7 +10,8 @@ from django.test import Client
 
 from advisor import advise
 from advisor.engine.search.run import search
-from advisor.engine.spec.workload import BATCH, Slo
+from advisor.engine.spec.kinds import BATCH
+from advisor.engine.spec.workload import Slo
 from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError

@@ -86,7 +86,7 @@ def test_kinds_that_do_not_exist_yet_are_refused_at_kind(client: Client) -> None
     assert problem(post(client, body), 422)["errors"] == [
         {
             "field": "kind",
-            "message": "finetuning is not available yet; use kind serving, batch or embedding",
+            "message": "finetuning is not available yet; use kind serving, embedding or batch",
             "allowed": "serving, embedding, batch, portfolio",
         }
     ]

@@ -12,6 +12,7 @@ from advisor.engine.network.model import Attention, Block, Ffn, Model
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.spec.command_template import template_of
 from advisor.engine.spec.hardware import Accelerator, Efficiency, Link, Overhead
+from advisor.engine.spec.kinds import SERVING
 from advisor.engine.spec.offer import Offer
 from advisor.engine.spec.software import FlagLists, Framework, LaunchFacts, Quantization
 from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
@@ -195,7 +196,7 @@ def catalog(**changes: Any) -> Catalog:
 
 def question(**changes: Any) -> Workload:
     values: dict[str, Any] = dict(
-        name="sample", kind="serving",
+        name="sample", kind=SERVING,
         input_tokens=Lengths(mean_tokens=1000, p95_tokens=3000), output_tokens=Lengths(mean_tokens=200, p95_tokens=500),
         requests_per_s_mean=2.0, requests_per_s_peak=5.0, prefix_cache_hit_fraction=0.0,
         slo=Slo(ttft_p95_s=1.0, tpot_p95_s=0.04), constraints=Constraints(),

@@ -90,7 +90,7 @@ def test_other_kinds_are_not_yet_available() -> None:
         check_catalog(parse({**kept, "kind": "training", "training": training}))
     assert caught.value.errors[0] == {
         "field": "kind",
-        "message": "training is not available yet; use kind serving, batch or embedding",
+        "message": "training is not available yet; use kind serving, embedding or batch",
         "allowed": "serving, embedding, batch, portfolio",
     }
 

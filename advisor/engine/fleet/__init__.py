@@ -1,7 +1,7 @@
 """Mixes of machines, portfolios of workloads, and several models on one chip."""
 
 from advisor.engine.fleet.card_sharing import TIME_SLICES, MergedCopies, SharingOption, merged_copies, sharing_options
-from advisor.engine.fleet.colocation import SERVING, Packing, Tenant, pack_models
+from advisor.engine.fleet.colocation import Packing, Tenant, pack_models
 from advisor.engine.fleet.milp import Limits, Machine
 from advisor.engine.fleet.mix import MachineOption, Mix, MixPart, find_mix
 from advisor.engine.fleet.portfolio import DAY_HOURS, Assignment, Member, SharedFleet, plan_shared_fleet
@@ -17,7 +17,6 @@ __all__ = [
     "Packing",
     "MixPart",
     "Assignment",
-    "SERVING",
     "SharedFleet",
     "TIME_SLICES",
     "Tenant",

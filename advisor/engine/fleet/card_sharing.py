@@ -21,8 +21,8 @@ from advisor.engine.search import (
     search,
     tpot_limit_s,
 )
-from advisor.engine.spec import BATCH, Accelerator, Partition, Workload, cut_into
-from advisor.engine.step import EMBEDDING, Lane, lanes
+from advisor.engine.spec import Accelerator, Partition, Workload, cut_into
+from advisor.engine.step import Lane, lanes
 
 LITTLE_USED = 0.5  # of the capacity at the peak: only below it is a card's rest worth a word
 CHEAPEST_CHIPS = 8  # that a merged copy with its share of the load is tried on, beside those of the answer
@@ -83,8 +83,8 @@ def most_requests_per_s(workload: Workload, table: Table, row: int) -> float:
 
 def little_used(workload: Workload, answer: Answer) -> Scored | None:
     """The first choice, where it is one card that hardware can cut and that its load leaves mostly idle."""
-    asked, unlike = workload.constraints.partitions, workload.kind in (EMBEDDING, BATCH)
-    if asked == "no" or unlike or answer.table is None or not answer.ranked:
+    partitions = workload.constraints.partitions
+    if partitions == "no" or not workload.kind.shares_cards or answer.table is None or not answer.ranked:
         return None
     s = answer.ranked[0]
     c, carrying = s.lane.choice, s.replicas - s.spare_replicas
@@ -94,7 +94,7 @@ def little_used(workload: Workload, answer: Answer) -> Scored | None:
         return None
     most = most_requests_per_s(workload, answer.table, s.row_index)
     idle = carrying == 1 and s.requests_per_s_peak <= LITTLE_USED * most
-    return s if idle or asked in ("yes", "required") else None
+    return s if idle or partitions in ("yes", "required") else None
 
 
 def sharing_options(workload: Workload, catalog: Catalog, answer: Answer) -> list[SharingOption]:

@@ -29,10 +29,9 @@ from advisor.engine.search import (
     offer_usd_per_hour,
     offers_for,
 )
-from advisor.engine.spec import Accelerator, Offer, Partition, Workload, cut_into
+from advisor.engine.spec import KINDS, Accelerator, Offer, Partition, Workload, cut_into
 from advisor.engine.step import Lane, Memory, Scheduler, StepTimes, lanes, take
 
-SERVING = "serving"
 NO_LIMITS = Limits()
 KV_MARGIN = 1.5  # cache of a process, over that of the requests that run at its peak
 CHIPS_TRIED = 6  # the cheapest cards that every workload can use
@@ -108,8 +107,9 @@ def _none(isolated: bool, reason: str) -> Packing:
 
 def pack_models(members: Sequence[Member], isolated: bool, limits: Limits = NO_LIMITS) -> Packing:
     """The cheapest cards of one kind that hold all members: as processes, or `isolated` in hardware instances."""
-    if len(members) < 2 or any(m.workload.kind != SERVING for m in members):
-        return _none(isolated, "only two or more workloads of kind serving are packed onto the same cards")
+    if len(members) < 2 or not all(m.workload.kind.shares_cards for m in members):
+        names = " or ".join(kind.name for kind in KINDS.values() if kind.shares_cards)
+        return _none(isolated, f"only two or more workloads of kind {names} are packed onto the same cards")
     if not isolated and any(m.workload.constraints.partitions == "required" for m in members):
         return _none(isolated, "a workload requires hardware partitions")
     members = [replace(m, workload=replace(m.workload, users=None, trace=None)) for m in members]

@@ -16,7 +16,7 @@ from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Period, Unit,
 from advisor.engine.fleet.mix import MachineOption, machine_options
 from advisor.engine.scheduler import Verified, verify
 from advisor.engine.search import BY_THE_HOUR, CONCURRENCY, Answer, Catalog, Design, Simulations, excess, offers_for
-from advisor.engine.spec import BATCH, Offer, Workload
+from advisor.engine.spec import Offer, Workload
 from advisor.engine.step import Lane
 
 DAY_HOURS, WEEK_HOURS = 24, 168
@@ -127,7 +127,7 @@ def windows(members: Sequence[Member]) -> list[frozenset[int]]:
 
 def _window(member: Member, quiet: np.ndarray) -> frozenset[int]:
     w = member.workload
-    if w.kind != BATCH or w.deadline_s is None:
+    if not w.kind.has_deadline or w.deadline_s is None:
         return frozenset(range(DAY_HOURS))
     length = int(w.deadline_s // 3600)
     daily = w.requests_per_s_mean * 86400 >= 0.999 * w.requests_per_s_peak * w.deadline_s
@@ -165,7 +165,7 @@ def periods_of(members: Sequence[Member], hours: Sequence[frozenset[int]]) -> tu
 
 def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods: int) -> Job:
     w, first = member.workload, [list(of_hour).index(t) for t in range(periods)]
-    if w.kind == BATCH:
+    if w.kind.has_deadline:
         opened = tuple(float(h % DAY_HOURS in hours) for h in first)
         return Job(name=w.name, requests_per_s=opened, work_requests=w.requests_per_s_mean * 86400)
     loads = [member.week[h] if member.week else 1.0 for h in first]
@@ -190,7 +190,7 @@ def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list
     for i, m in enumerate(members):
         options, rates = _of(m, offers)
         for option, (rate,) in zip(options, rates, strict=True):
-            ways = [False] + [True] * (m.workload.kind == BATCH and option.offer.term in BY_THE_HOUR)
+            ways = [False] + [True] * (m.workload.kind.released_after_run and option.offer.term in BY_THE_HOUR)
             for hourly in ways:
                 o = option.offer
                 key = (
@@ -223,7 +223,7 @@ def _of(member: Member, others: Sequence[Offer]) -> tuple[list[MachineOption], l
     seen = {
         s.row_index: (s.lane, w.requests_per_s_peak / (s.replicas - s.spare_replicas))
         for s in member.answer.ranked
-        if w.kind != BATCH
+        if w.kind.has_arrivals
     }
     return machine_options(w, member.catalog, table, [whole], 1.0, kinds=SHARED_KINDS, others=allowed, seen=seen)
 
@@ -255,7 +255,7 @@ def _tried(
     design = Design(row=option.row, column=min(option.columns[0], len(CONCURRENCY) - 1), replicas=replicas)
     lane = option.lane if option.ready else Simulations(w, members[i].catalog, table).lane(design)
     each = units[u].requests_per_s[i] / option.replicas  # of a busy replica
-    rate = each if w.kind == BATCH else busiest.requests_per_s / replicas
+    rate = busiest.requests_per_s / replicas if w.kind.has_arrivals else each
     return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes)
 
 

@@ -16,7 +16,7 @@ from advisor.engine.network import Model
 from advisor.engine.scheduler import log_normal_sigma
 from advisor.engine.search import Scored
 from advisor.engine.spec import LaunchFacts, Lengths, Workload, lines, words_of
-from advisor.engine.step import EMBEDDING, HALF
+from advisor.engine.step import HALF
 
 CONTEXT_STEP_TOKENS = 1024
 SOURCE_STEP_TOKENS = 128
@@ -48,7 +48,7 @@ class Start:
     cast_dtype: str  # the 16-bit format a wider checkpoint is cast to; empty: none
     longest: Longest
     longest_source_tokens: int  # of an encoder-decoder; 0: no encoder beside the decoder
-    makes_vectors: bool
+    generates_tokens: bool
     shares_prefixes: bool
     served_name: str  # what clients ask for where the checkpoint is a path; empty: its own name
     s: Scored
@@ -76,7 +76,7 @@ def rare_tokens(lengths: Lengths) -> float:
 def longest(s: Scored, model: Model, workload: Workload) -> Longest:
     """p99.9 of the prompt and p99.9 of the answer together, within the model's context and the cache of a lane."""
     rare = rare_tokens(workload.input_tokens)
-    rare += 0 if workload.kind == EMBEDDING else rare_tokens(workload.output_tokens)
+    rare += rare_tokens(workload.output_tokens) if workload.kind.generates_tokens else 0
     wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     held = int(s.memory.kv_capacity_tokens * s.lane.choice.pp)
     limits = ((model.max_context_tokens, "the model's context ends there"), (held, "the cache of a replica ends there"))
@@ -100,7 +100,7 @@ def start_of(name: str, s: Scored, model: Model, workload: Workload, facts: Laun
         cast_dtype=cast,
         longest=longest(s, model, workload),
         longest_source_tokens=longest_source(model, workload),
-        makes_vectors=workload.kind == EMBEDDING,
+        generates_tokens=workload.kind.generates_tokens,
         shares_prefixes=workload.prefix_cache_hit_fraction > 0 and "prefix_caching" in s.lane.framework.features,
         served_name=name if checkpoint.startswith("<") else "",
         s=s,
@@ -193,7 +193,7 @@ def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
         "served_name": bool(start.served_name),
         "several_hosts": start.hosts > 1,
         "sources": start.longest_source_tokens > 0,
-        "vectors": start.makes_vectors,
+        "vectors": not start.generates_tokens,
         **variant_conditions(start.s, model, pool),
     }
     return frozenset(name for name, holds in found.items() if holds)
@@ -231,7 +231,7 @@ def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list
         said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
     said += lines(facts.template.notes, values, true)
     if facts.template.limits_context:
-        parts = "each" if start.makes_vectors else "prompt and answer together"
+        parts = "prompt and answer together" if start.generates_tokens else "each"
         if start.longest_source_tokens:
             parts = f"start and answer together, after sources up to {start.longest_source_tokens} tokens"
         said.append(f"requests up to {most.tokens} tokens, {parts}; " + _why(most))

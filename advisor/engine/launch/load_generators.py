@@ -8,8 +8,7 @@ from typing import TypedDict
 
 from advisor.engine.scheduler import REQUESTS, SEED, log_normal_sigma
 from advisor.engine.search import Scored
-from advisor.engine.spec import BATCH, Lengths, Workload
-from advisor.engine.step import EMBEDDING
+from advisor.engine.spec import Lengths, Workload
 
 TRACE = "load_trace.jsonl"
 BLOCK_TOKENS = 16  # of the ids that say which parts of prompts are the same
@@ -39,23 +38,23 @@ class Load:
     requests: int
     requests_per_s: float | None
     concurrency: int | None
-    makes_vectors: bool
+    generates_tokens: bool
 
 
 def load_of(name: str, asked_name: str, s: Scored, workload: Workload) -> Load:
-    """The share of the peak that one of the carrying replicas was simulated with; of a batch all its seats."""
-    if workload.kind == BATCH:
-        rate, count, seats = None, REQUESTS, s.concurrency
-    else:
+    """The share of the peak that one of the carrying replicas was simulated with; without arrivals, all its seats."""
+    if workload.kind.has_arrivals:
         rate, seats = workload.requests_per_s_peak / (s.replicas - s.spare_replicas), None
         count = min(REQUESTS, max(FEWEST, math.ceil(rate * LONGEST_S)))
+    else:
+        rate, count, seats = None, REQUESTS, s.concurrency
     return Load(
         model=name,
         asked_name=asked_name,
         requests=count,
         requests_per_s=rate,
         concurrency=seats,
-        makes_vectors=workload.kind == EMBEDDING,
+        generates_tokens=workload.kind.generates_tokens,
     )
 
 
@@ -69,7 +68,7 @@ def load_test(
     asked_name = facts.default_model_name if facts.default_model_name and checkpoint != name else name
     load = load_of(name, asked_name, s, workload)
     commands = {"vllm": shlex.join(_vllm(load))}
-    if not load.makes_vectors:
+    if load.generates_tokens:
         commands |= {"guidellm": shlex.join(_guidellm(load)), "aiperf": shlex.join(_aiperf(load))}
     rate = load.requests_per_s
     test: LoadTest = {
@@ -77,7 +76,7 @@ def load_test(
         "requests_per_s": float(f"{rate:.6g}") if rate else None,
         "concurrency": load.concurrency,
         "input_tokens_mean": workload.input_tokens.mean_tokens,
-        "output_tokens_mean": 0.0 if load.makes_vectors else workload.output_tokens.mean_tokens,
+        "output_tokens_mean": workload.output_tokens.mean_tokens if load.generates_tokens else 0.0,
         "duration_s": float(f"{load.requests / rate:.3g}") if rate else None,
         "commands": commands,
     }
@@ -93,7 +92,7 @@ def _named(load: Load) -> list[str]:
 
 
 def _vllm(load: Load) -> list[str]:
-    endpoint = ("openai-embeddings", "/v1/embeddings") if load.makes_vectors else ("openai", "/v1/completions")
+    endpoint = ("openai", "/v1/completions") if load.generates_tokens else ("openai-embeddings", "/v1/embeddings")
     words = ["vllm", "bench", "serve", "--backend", endpoint[0], "--base-url", URL, "--endpoint", endpoint[1]]
     words += [*_named(load), "--dataset-name", "timed_trace", "--dataset-path", TRACE]
     words += ["--timed-trace-chunk-hash-size", str(BLOCK_TOKENS), "--timed-trace-sec-multiplier", "0.001"]
@@ -102,7 +101,7 @@ def _vllm(load: Load) -> list[str]:
         words += ["--no-self-timed", "--request-rate", "inf", "--max-concurrency", str(load.concurrency)]
     else:
         words += ["--self-timed"]
-    words += ["--percentile-metrics", "e2el" if load.makes_vectors else "ttft,tpot,itl,e2el"]
+    words += ["--percentile-metrics", "ttft,tpot,itl,e2el" if load.generates_tokens else "e2el"]
     return [*words, "--metric-percentiles", "50,95,99", "--save-result", "--result-filename", "load_vllm.json"]
 
 
@@ -179,7 +178,7 @@ with open("{trace}", "w") as out:
 def trace_script(load: Load, workload: Workload, longest_tokens: int) -> str:
     """A program of the standard library alone; the same seed writes the same trace."""
     input_mu, input_sigma = _logarithm(workload.input_tokens)
-    output = Lengths(mean_tokens=1, p95_tokens=1) if load.makes_vectors else workload.output_tokens
+    output = workload.output_tokens if load.generates_tokens else Lengths(mean_tokens=1, p95_tokens=1)
     output_mu, output_sigma = _logarithm(output)
     return SCRIPT.format(
         trace=TRACE,

@@ -21,7 +21,6 @@ from advisor.engine.scheduler import closed_loop, matched, scheduler_of
 from advisor.engine.search import CONCURRENCY, Catalog, Scored, demand_of, tpot_limit_s
 from advisor.engine.spec import Quantization, Workload
 from advisor.engine.step import (
-    EMBEDDING,
     HALF,
     KV_BYTES,
     Array,
@@ -269,7 +268,7 @@ def planned(workload: Workload, s: Scored) -> Setup:
 
 def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> OptimisationPlan | None:
     """None where no tokens are generated: its steps are about decoding."""
-    if workload.kind == EMBEDDING or catalog.model.encoder_only:
+    if not workload.kind.generates_tokens or catalog.model.encoder_only:
         return None
     plan = planned(workload, s)
     reserved = float(longest(s, catalog.model, workload).tokens)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from advisor.engine.scheduler.simulation import Simulation, log_normal_sigma, simulate
-from advisor.engine.spec import BATCH, Framework, Lengths, Trace, Workload
+from advisor.engine.spec import Framework, Lengths, Trace, Workload
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, Client, Lane, Scheduler, StepTimes
 
 REQUESTS = 2000
@@ -77,9 +77,8 @@ def log_normal_cv2(lengths: Lengths) -> float:
 def verify(
     workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int = REQUESTS
 ) -> Verified:
-    """Simulate one lane of a finalist at `rate_per_s` requests/s; of a batch, with every seat taken."""
-    batch = workload.kind == BATCH
-    client = Client(kind=STEADY) if batch else Client(kind=POISSON, rate_per_s=rate_per_s)
+    """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with every seat taken."""
+    client = Client(kind=POISSON, rate_per_s=rate_per_s) if workload.kind.has_arrivals else Client(kind=STEADY)
     return _seen(workload, times, index, lane, client, rate_per_s, requests)
 
 

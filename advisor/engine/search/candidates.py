@@ -29,7 +29,6 @@ from advisor.engine.spec import (
     overhead,
 )
 from advisor.engine.step import (
-    EMBEDDING,
     HALF,
     Acceptance,
     Choice,
@@ -47,6 +46,7 @@ from advisor.engine.step import (
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
 QUALITY_RANK = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 FROM_SCRATCH = "from_scratch"  # training of a format that cannot be made from a checkpoint
+EMBEDDINGS = "embedding"  # feature of a framework: it serves vectors
 LORA = "lora"  # feature of a framework: adapters served beside the base model
 MIN_WEIGHT_BITS = 4.0  # below it a smaller model is usually better (arXiv 2210.17323): offered in no search
 PIPELINE = "pipeline_parallel"  # feature of a framework
@@ -186,7 +186,7 @@ def mixers_of(model: Model) -> set[str]:
 
 def supports_model(framework: Framework, model: Model) -> bool:
     """Whether the framework knows the layers of this model and can give what is asked of it: tokens or vectors."""
-    asked = EMBEDDING in framework.features or not model.encoder_only
+    asked = EMBEDDINGS in framework.features or not model.encoder_only
     asked &= LORA in framework.features or model.adapters is None
     return asked and mixers_of(model) <= set(framework.mixers)
 
@@ -369,7 +369,7 @@ def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, forma
     if not running:
         return f"no serving framework of the catalog runs on {a.name}"
     if not any(supports_model(f, catalog.model) and launchable(f, catalog.model) for f in running):
-        beside = {EMBEDDING} if catalog.model.encoder_only else {"LoRA adapters"} if catalog.model.adapters else set()
+        beside = {EMBEDDINGS} if catalog.model.encoder_only else {"LoRA adapters"} if catalog.model.adapters else set()
         kind = ", ".join(sorted(mixers_of(catalog.model) | beside))
         names = ", ".join(sorted({f.name for f in running}))
         return f"{names}: not known to serve this kind of model ({kind})"

@@ -11,7 +11,7 @@ from advisor.engine.search.declared_scores import Declared, weights_of
 from advisor.engine.search.simulated import Scored, SimulatedDesign, Simulations
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, affordable, estimated_excess, meets
 from advisor.engine.spec import Workload
-from advisor.engine.step import EMBEDDING, Lane
+from advisor.engine.step import Lane
 
 SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
 # a chip's designs are its best within each slack, of so many kinds (chips of a replica, framework): estimates of a
@@ -90,7 +90,7 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
     least_watts, middle_watts = power_scale(table, ok)
     return Scale(
         usd_per_hour=float(table.usd_per_hour[ok].min()),
-        tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[ok].min()),
+        tpot_s=float(workload.kind.tail_latency_s(table)[ok].min()),
         watts=least_watts,
         unknown_watts=middle_watts,
         declared=declared,
@@ -111,7 +111,7 @@ def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
     known = declared_scores_of(workload, scale)
     figures = Figures(
         usd_per_hour=table.usd_per_hour,
-        tpot_p95_s=table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s,
+        tpot_p95_s=workload.kind.tail_latency_s(table),
         watts=table.watts,
         kgco2e_per_kwh=table.kgco2e_per_kwh,
         capacity_requests_per_s=table.capacity_requests_per_s * replicas,
@@ -126,7 +126,7 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
     known = declared_scores_of(workload, scale)
     figures = Figures(
         usd_per_hour=np.array(s.usd_per_hour),
-        tpot_p95_s=np.array(s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s),
+        tpot_p95_s=np.array(workload.kind.tail_latency_s(s.verified)),
         watts=np.array(s.watts),
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
         capacity_requests_per_s=np.array(s.capacity_requests_per_s),

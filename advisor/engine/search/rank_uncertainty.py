@@ -14,8 +14,8 @@ import numpy as np
 from advisor.engine.scheduler import SEED
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
 from advisor.engine.search.simulated import Scored, excess, resized_usd_per_hour
-from advisor.engine.spec import BATCH, Workload
-from advisor.engine.step import EMBEDDING, Z95
+from advisor.engine.spec import Workload
+from advisor.engine.step import Z95
 
 Array = np.ndarray
 DRAWS = 4096
@@ -62,12 +62,11 @@ def figures_at(
     workload: Workload, scale: Scale, s: Scored, speed: Array, price: Array, spread: Spread, z: Array
 ) -> Figures:
     """An option's figures when its chips do `speed` times what was estimated: the same service on other replicas."""
-    share = 1 / speed if workload.kind == BATCH else resized(workload, s, speed)
-    latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
+    share = 1 / speed if workload.kind.released_after_run else resized(workload, s, speed)
     known = declared_scores_of(workload, scale)
     return Figures(
         usd_per_hour=resized_usd_per_hour(workload, s, share * s.replicas, share) * price,
-        tpot_p95_s=latency_s * log_normal(spread.latency_fraction, -z),
+        tpot_p95_s=workload.kind.tail_latency_s(s.verified) * log_normal(spread.latency_fraction, -z),
         watts=s.watts * share,
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
         capacity_requests_per_s=s.capacity_requests_per_s * speed * share,

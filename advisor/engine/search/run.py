@@ -46,7 +46,7 @@ from advisor.engine.search.views import add_view_winners, best_per_accelerator, 
 from advisor.engine.search.why_not import NearMiss, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
 from advisor.engine.spec import Rejection, Workload
-from advisor.engine.step import EMBEDDING, Lanes, posed, prefill_fraction
+from advisor.engine.step import Lanes, posed, prefill_fraction
 
 __all__ = [
     "CONCURRENCY",
@@ -268,7 +268,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             chips=s.chips,
             usd_per_hour=s.usd_per_hour,
             requests_per_s=s.requests_per_s_mean,
-            tpot_s=s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s,
+            tpot_s=workload.kind.tail_latency_s(s.verified),
             meets_slo=True,
             prefill_fraction=prefill_fraction(workload, table.built, s.row_index, s.verified.running_requests_mean),
             rank=rank,
@@ -289,7 +289,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
                 usd_per_hour=float(usd[k, j]),
                 requests_per_s=float(table.peak_requests_per_s[i, j])
                 * (workload.requests_per_s_mean / workload.requests_per_s_peak),
-                tpot_s=float((table.ttft_p95_s if workload.kind == EMBEDDING else table.tpot_p95_s)[i, j]),
+                tpot_s=float(workload.kind.tail_latency_s(table)[i, j]),
                 meets_slo=bool(good[i, j]) and float(usd[k, j]) >= held.get(slug, math.inf),
                 prefill_fraction=prefill_fraction(workload, table.built, i, _planned_running(workload, table, i, j)),
             )

@@ -19,7 +19,7 @@ from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, exce
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, latency_excess, serving_estimates
 from advisor.engine.search.views import PRICED
 from advisor.engine.spec import Lengths, Workload
-from advisor.engine.step import EMBEDDING, Lane, StepTimes, take
+from advisor.engine.step import Lane, StepTimes, take
 
 Array = np.ndarray
 STEPS = 2  # looked at on each side, evenly in the logarithm (or in the value), before the place is narrowed down
@@ -93,11 +93,10 @@ def standing_at(
     for s, grown, slower, dearer in zip(ranked, share, latency, price, strict=True):
         known = declared_scores_of(workload, scale)
         replicas = math.ceil((s.replicas - s.spare_replicas) * grown - 1e-9) + s.spare_replicas
-        latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
         found.append(
             Figures(
                 usd_per_hour=np.array(float(resized_usd_per_hour(workload, s, replicas, grown)) * dearer),
-                tpot_p95_s=np.array(latency_s * slower),
+                tpot_p95_s=np.array(workload.kind.tail_latency_s(s.verified) * slower),
                 watts=np.array(s.watts * replicas / s.replicas),
                 kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
                 capacity_requests_per_s=np.array(s.capacity_requests_per_s * replicas / s.replicas),
@@ -169,7 +168,7 @@ def replicas_needed(workload: Workload, field: Contenders) -> tuple[Array, Array
     best = np.argmin(np.where(good, replicas + 1e-6 * tpot, np.inf), axis=1)
     rows = np.arange(len(best))
     least = np.where(good[rows, best], replicas[rows, best], np.inf)
-    if workload.objective in PRICED or workload.kind == EMBEDDING:
+    if workload.objective in PRICED or not workload.kind.generates_tokens:
         return least, np.maximum(tpot[rows, best], 1e-9)
     kept = np.maximum(least, field.replicas)
     return kept, np.array([_tpot_s(workload, field, i, float(n)) for i, n in enumerate(kept)])
@@ -278,7 +277,7 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
     if workload.users is None and workload.trace is None:
         load = lambda x: asked(_loaded(workload, x))  # noqa: E731
         bars.append(bar("load", "times the requests/s", load, 1.0, ranges.load_fraction))
-    if workload.users is None and workload.trace is None and workload.kind != EMBEDDING:
+    if workload.users is None and workload.trace is None and workload.kind.generates_tokens:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
         span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
         bars.append(bar("output length", "tokens", lambda x: asked(_longer(workload, x)), mean, span))

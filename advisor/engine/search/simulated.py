@@ -34,7 +34,7 @@ from advisor.engine.search.table import (
     run_fraction,
     tpot_limit_s,
 )
-from advisor.engine.spec import BATCH, OWNED, Offer, Part, Users, Workload, mean_fraction
+from advisor.engine.spec import OWNED, Offer, Part, Users, Workload, mean_fraction
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 
 PILOT_REQUESTS = 500
@@ -366,10 +366,10 @@ class Simulations:
     def _capacity(self, workload: Workload, trial: SimulatedDesign) -> float:
         """Requests/s that one replica serves at most within the TPOT limit; never less than its simulated share.
 
-        Of a batch, which keeps every seat taken: what the simulation finished.
+        With every seat taken: what the simulation finished.
         """
         limit, design, row = tpot_limit_s(workload), trial.design, trial.design.row
-        if workload.kind == BATCH:
+        if not workload.kind.has_arrivals:
             c = self.table.wanted[row].choice
             return trial.verified.requests_per_s * c.lanes
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
@@ -409,9 +409,9 @@ def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:
 def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: Amount) -> Amount:
     """What an hour of the deployment costs on so many replicas: whole instances are paid.
 
-    A batch keeps its replicas and pays for `work` times the hours.
+    What is released after its run keeps its replicas and pays for `work` times the hours.
     """
-    paid = work if workload.kind == BATCH else instances_of(s, s.offer, replicas) / s.instances
+    paid = work if workload.kind.released_after_run else instances_of(s, s.offer, replicas) / s.instances
     return hour_usd(s.usd_per_hour, paid)
 
 

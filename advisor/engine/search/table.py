@@ -19,9 +19,8 @@ from advisor.engine.cost import (
 )
 from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes
 from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed
-from advisor.engine.spec import BATCH, OWNED, Accelerator, Offer, Users, Workload
+from advisor.engine.spec import OWNED, Accelerator, Offer, Users, Workload
 from advisor.engine.step import (
-    EMBEDDING,
     Demand,
     Lane,
     Lanes,
@@ -148,7 +147,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
         demand = demand_of(workload) if shares else replace(demand_of(workload), cached_fraction=0.0)
         times = take(step_times, rows)
         seats = np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0)
-        if workload.kind == EMBEDDING:
+        if not workload.kind.generates_tokens:
             capacity[rows] = batch_capacity_requests_per_s(times, seats, demand, scheduler) * parallel[rows]
         else:
             busy = closed_loop(times, seats, demand, scheduler)
@@ -160,7 +159,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
             n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
             replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVABLE_REPLICAS)
             rate = peak[rows] / replicas[rows] / parallel[rows]
-            if workload.kind == EMBEDDING:
+            if not workload.kind.generates_tokens:
                 latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
                 ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
                 continue
@@ -218,8 +217,8 @@ def started_fraction(workload: Workload) -> float:
 
 
 def run_fraction(workload: Workload, o: Offer, load: Amount) -> Amount:
-    """Of all hours: those that a batch pays what is rented by the hour, at this load and with its starts; else all."""
-    if workload.kind != BATCH or o.term not in BY_THE_HOUR:
+    """The share of all hours in which machines rented by the hour are paid for: 1 unless released after each run."""
+    if not workload.kind.released_after_run or o.term not in BY_THE_HOUR:
         return 1.0
     return np.minimum(load + started_fraction(workload), 1.0)
 
@@ -234,7 +233,7 @@ def paid_fraction(workload: Workload, o: Offer, carrying: Array, replica_chips: 
 
 def autoscales(workload: Workload, o: Offer) -> bool:
     """Whether instances are given back in quiet hours: where the load has such and the bill goes by the hour."""
-    return bool(workload.week) and workload.kind != BATCH and o.term in BY_THE_HOUR
+    return bool(workload.week) and not workload.kind.released_after_run and o.term in BY_THE_HOUR
 
 
 def _watts(
@@ -402,7 +401,7 @@ def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
 
 def tpot_limit_s(workload: Workload) -> float | None:
     """The tighter of the TPOT limit and the speed asked for each user; none where no tokens are generated."""
-    if workload.kind == EMBEDDING:
+    if not workload.kind.generates_tokens:
         return None
     limits = [workload.slo.tpot_p95_s]
     if workload.slo.tokens_per_s_per_user:

@@ -25,9 +25,8 @@ from advisor.engine.search.simulated import (
     repriced,
 )
 from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets, tpot_limit_s
-from advisor.engine.spec import BATCH, Lengths, Workload
+from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import (
-    EMBEDDING,
     Draft,
     Lane,
     Lanes,
@@ -45,22 +44,22 @@ DESIGNS = 2  # of each that are simulated
 
 def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scale: Scale) -> list[Scored]:
     """What holds every limit and is better under the objective than the finalist, the best first."""
-    if workload.variants == "no" or workload.kind == EMBEDDING:
+    if workload.variants == "no":
         return []
     if has_encoder(catalog.model) or catalog.model.adapters or not plain(s.lane.choice):
         return []
     found = [
-        with_drafts(workload, catalog, s, scale) if workload.drafts else None,
-        in_pools(workload, catalog, built, s) if workload.apart and not rated_otherwise(workload) else None,
+        with_drafts(workload, catalog, s, scale) if workload.drafts and workload.kind.tries_drafts else None,
+        in_pools(workload, catalog, built, s) if workload.apart and can_disaggregate(workload) else None,
     ]
     now = final_score(workload, s, scale)
     better = [v for v in found if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
     return sorted(better, key=lambda v: final_score(workload, v, scale))
 
 
-def rated_otherwise(workload: Workload) -> bool:
-    """Whether arrivals are not a rate: pools are sized and simulated at one, each at its share of the peak."""
-    return workload.kind == BATCH or workload.users is not None or workload.trace is not None
+def can_disaggregate(workload: Workload) -> bool:
+    """Whether pools apply: they are sized and simulated at a rate of arrivals, each at its share of the peak."""
+    return workload.kind.tries_disaggregation and workload.users is None and workload.trace is None
 
 
 # --- drafts -----------------------------------------------------------------------------------------------------

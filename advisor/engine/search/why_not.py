@@ -20,7 +20,7 @@ from advisor.engine.search.simulated import (
 )
 from advisor.engine.search.table import Shortfall, Table
 from advisor.engine.spec import Accelerator, Rejection, Workload
-from advisor.engine.step import EMBEDDING, Lane, layouts, memory
+from advisor.engine.step import Lane, layouts, memory
 
 Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits, from the same simulations
 Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # what would be simulated under other limits
@@ -44,12 +44,12 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
     if recorded and excess(workload, recorded) > excess(workload, replace(v, of_trace=None)):
         return misses(workload, recorded)
     limits = (
-        ("latency p95" if workload.kind == EMBEDDING else "TTFT p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
+        (f"{workload.kind.first_result} p95", "ttft_ms_p95", slo.ttft_p95_s, v.ttft_p95_s),
         ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
         ("end-to-end p95", "e2e_ms_p95", slo.e2e_p95_s, v.e2e_p95_s),
     )
     found = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
-    speed = None if workload.kind == EMBEDDING else slo.tokens_per_s_per_user
+    speed = slo.tokens_per_s_per_user if workload.kind.generates_tokens else None
     if speed and v.tpot_p95_s > 1 / speed:
         found.append(_slow(speed, v.tpot_p95_s))
     if workload.deadline_s is not None and v.late_fraction > 1:

@@ -25,6 +25,7 @@ from advisor.engine.spec.hardware import (
     efficiency,
     overhead,
 )
+from advisor.engine.spec.kinds import EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
 from advisor.engine.spec.offer import OWNED, Offer, Part
 from advisor.engine.spec.rejection import Rejection
 from advisor.engine.spec.software import (
@@ -37,25 +38,29 @@ from advisor.engine.spec.software import (
     LaunchFacts,
     Quantization,
 )
-from advisor.engine.spec.workload import BATCH, Constraints, Lengths, Slo, Workload
+from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
 
 __all__ = [
     "Accelerator",
-    "BATCH",
     "CLIENTS",
     "Case",
     "Constraints",
     "DRAFT",
+    "EMBEDDING",
     "Efficiency",
     "FlagLists",
     "Framework",
+    "JobRun",
+    "KINDS",
     "KV",
+    "Kind",
     "LaunchFacts",
     "Lengths",
     "Link",
     "OMITTED",
     "OWNED",
     "Offer",
+    "Outcome",
     "Overhead",
     "PARTS",
     "Part",
@@ -64,6 +69,7 @@ __all__ = [
     "Protocol",
     "Quantization",
     "Rejection",
+    "SERVING",
     "SOURCES",
     "SWITCHES",
     "Scopes",
@@ -80,6 +86,7 @@ __all__ = [
     "Workload",
     "cut_into",
     "efficiency",
+    "kind_named",
     "lines",
     "mean_fraction",
     "needed_by_hour",

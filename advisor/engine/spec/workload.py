@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.engine.spec.demand import Trace, Users
-
-BATCH = "batch"  # kind of a workload that has a deadline and nobody who waits
+from advisor.engine.spec.kinds import Kind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +63,7 @@ class Constraints:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     name: str
-    kind: str
+    kind: Kind
     input_tokens: Lengths
     output_tokens: Lengths
     requests_per_s_mean: float
@@ -77,7 +76,7 @@ class Workload:
     team: tuple[tuple[str, int], ...] = ()  # (stack, level 0..5)
     horizon_months: int = 36
     discount_fraction: float = 0.08
-    deadline_s: float | None = None  # of a batch, and then its peak rate is what ends in time
+    deadline_s: float | None = None  # then the peak rate is the one that finishes in time
     users: Users | None = None  # then the rates above are their limit, and each design has its own
     trace: Trace | None = None  # finalists are simulated under it too
     week: tuple[float, ...] = ()  # load of each hour as a share of the busiest; empty: flat

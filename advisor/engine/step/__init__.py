@@ -3,7 +3,6 @@
 from advisor.engine.step import duration, kv_offload
 from advisor.engine.step.adapters import adapter_bytes, resident_bytes, served_rank, unadaptable
 from advisor.engine.step.encoder import (
-    EMBEDDING,
     NO_CACHE_TOKENS,
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
@@ -75,7 +74,6 @@ __all__ = [
     "Client",
     "Demand",
     "Draft",
-    "EMBEDDING",
     "EXPERT_PADDING_ROWS",
     "EXPERT_TILE_ROWS_MIN",
     "HALF",

@@ -34,7 +34,6 @@ from advisor.engine.step.operators import (
 )
 from advisor.engine.step.step_time import NEARLY_ALL, Demand, Load, Scheduler, StepTimes, load_of
 
-EMBEDDING = "embedding"
 NO_CACHE_TOKENS = 1e12  # room of a server whose requests keep nothing: more than ever run at once
 
 
@@ -86,7 +85,7 @@ def posed(workload: Workload, model: Model) -> tuple[Workload, Model]:
     A source moves from the input to `source_tokens`; a model asked for vectors loses its output head, and its one
     result per request stands as one output token.
     """
-    if workload.kind == EMBEDDING:
+    if not workload.kind.generates_tokens:
         one = Lengths(mean_tokens=1.0, p95_tokens=1.0)
         cached = 0.0 if whole_prompts(model) else workload.prefix_cache_hit_fraction
         trace = workload.trace and replace(workload.trace, output_tokens=(1,) * len(workload.trace.arrival_s))
@@ -105,9 +104,9 @@ def posed(workload: Workload, model: Model) -> tuple[Workload, Model]:
 
 def unsuited(workload: Workload, model: Model) -> str:
     """Why this kind of question cannot be asked of this kind of model; empty: it can."""
-    if model.encoder_only and workload.kind != EMBEDDING:
+    if model.encoder_only and workload.kind.generates_tokens:
         return "the model makes embeddings and generates no tokens: ask with kind: embedding"
-    if has_decoder_beside(model) and workload.kind == EMBEDDING:
+    if has_decoder_beside(model) and not workload.kind.generates_tokens:
         return "an encoder-decoder generates tokens: ask with kind: serving"
     given = workload.source_tokens or workload.input_tokens
     if model.source_s and given.mean_tokens > model.source_tokens:
@@ -119,7 +118,7 @@ def unsuited(workload: Workload, model: Model) -> str:
         return f"the model reads at most {model.max_context_tokens:,} tokens: cut longer texts into several requests"
     prompt = 0.0 if has_decoder_beside(model) else workload.input_tokens.mean_tokens
     asked = prompt + workload.output_tokens.mean_tokens
-    if workload.kind != EMBEDDING and asked > model.max_context_tokens:
+    if workload.kind.generates_tokens and asked > model.max_context_tokens:
         return (
             f"prompt and answer together are {asked:,.0f} tokens on average, the model's context ends at "
             f"{model.max_context_tokens:,}: ask for shorter ones, or for a model with a longer context"

@@ -10,7 +10,7 @@ from advisor.engine.network import Attention, LatentAttention, Model, Recurrent,
 from advisor.engine.spec import Workload
 from advisor.engine.step import duration
 from advisor.engine.step.adapters import adapter_operators
-from advisor.engine.step.encoder import EMBEDDING, cross_read, source_operators
+from advisor.engine.step.encoder import cross_read, source_operators
 from advisor.engine.step.lane import Lanes
 from advisor.engine.step.lane_times import lasting_s, prefill_s, step_s
 from advisor.engine.step.memory import kv_bytes_per_sequence
@@ -55,7 +55,7 @@ def context_tokens(workload: Workload) -> float:
 def prefill_fraction(workload: Workload, built: Lanes | None, index: int, running: float) -> float:
     """Prefill's share of a request's time on the device, with `running` requests sharing each decode step."""
     assert built is not None
-    if workload.kind == EMBEDDING:
+    if not workload.kind.generates_tokens:
         return 1.0
     sequences = max(running, 1.0)
     first_s = prefill_s(built, index, prompt_tokens(workload))

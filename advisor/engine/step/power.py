@@ -7,8 +7,7 @@ import numpy as np
 
 from advisor.engine.cost import Assumptions, Draw, kernel_fraction
 from advisor.engine.network import Model
-from advisor.engine.spec import BATCH, Accelerator, Workload
-from advisor.engine.step.encoder import EMBEDDING
+from advisor.engine.spec import Accelerator, Workload
 from advisor.engine.step.lane import Lanes
 from advisor.engine.step.lane_times import lasting_s, prefill_s
 from advisor.engine.step.ledger import (
@@ -114,9 +113,9 @@ def phases(
 
     `duty_fraction`: mean load over capacity, the share of time in which a batch or an embedding server has work.
     """
-    batch, (mean, peak), prompt = workload.kind == BATCH, requests_per_s, prompt_tokens(workload)
-    held = running if batch else running * mean / peak  # on one lane
-    together = held if batch else held / max(-math.expm1(-held), LEAST_REQUESTS)
+    full, (mean, peak), prompt = not workload.kind.has_arrivals, requests_per_s, prompt_tokens(workload)
+    held = running if full else running * mean / peak  # on one lane
+    together = held if full else held / max(-math.expm1(-held), LEAST_REQUESTS)
     first, later = step_fractions(
         Draw.of(a, chip.watts, chip.idle_watts),
         model,
@@ -127,9 +126,9 @@ def phases(
         context_tokens(workload),
     )
     first_s = mean * prefill_s(built, index, prompt)
-    if workload.kind == EMBEDDING:
+    if not workload.kind.generates_tokens:
         return given(a, chip, _phases(first, first, duty_fraction * lanes, duty_fraction * lanes, False))
-    return given(a, chip, _phases(first, later, first_s, (duty_fraction if batch else held) * lanes, not batch))
+    return given(a, chip, _phases(first, later, first_s, (duty_fraction if full else held) * lanes, not full))
 
 
 def given(a: Assumptions, chip: Accelerator, found: Phases) -> Phases:

@@ -22,8 +22,9 @@ from advisor.engine.search.simulated import Scored, excess, repriced, resized_us
 from advisor.engine.search.table import best_offers, latency_excess, offer_usd_per_hour
 from advisor.engine.spec.case import Pool
 from advisor.engine.spec.demand import office_hours
+from advisor.engine.spec.kinds import BATCH
 from advisor.engine.spec.offer import OWNED, Offer, Part
-from advisor.engine.spec.workload import BATCH, Slo, Workload
+from advisor.engine.spec.workload import Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)

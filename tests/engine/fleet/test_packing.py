@@ -11,7 +11,8 @@ from advisor.engine.fleet.portfolio import Member
 from advisor.engine.search.run import search
 from advisor.engine.spec.demand import week_of
 from advisor.engine.spec.hardware import Partition
-from advisor.engine.spec.workload import BATCH, Constraints, Slo
+from advisor.engine.spec.kinds import BATCH
+from advisor.engine.spec.workload import Constraints, Slo
 from tests.engine.catalog_sample import GIB, catalog, chip, offer, question
 
 

@@ -8,6 +8,7 @@ import yaml
 from advisor.engine.launch.command import launch
 from advisor.engine.network.hf_config import from_hf_config
 from advisor.engine.search.run import search
+from advisor.engine.spec.kinds import EMBEDDING
 from advisor.engine.spec.workload import Lengths, Slo
 from advisor.engine.step.encoder import posed
 from tests.engine.catalog_sample import VLLM, catalog, question, software
@@ -38,7 +39,7 @@ def follows(command, flag):
 )
 def test_an_encoder_is_started_to_make_vectors(slug, flags):
     length = Lengths(mean_tokens=256, p95_tokens=400)
-    command = started(slug, BERT, kind="embedding", input_tokens=length)["command"]
+    command = started(slug, BERT, kind=EMBEDDING, input_tokens=length)["command"]
     assert flags in command
     length = {"vllm": "--max-model-len", "sglang": "--context-length"}.get(slug)
     assert length is None or follows(command, length) == "512"  # the model's own limit

@@ -17,6 +17,7 @@ from advisor.engine.launch.command import launch
 from advisor.engine.launch.load_generators import BLOCK_TOKENS
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
+from advisor.engine.spec.kinds import BATCH, EMBEDDING, KINDS, Kind
 from advisor.engine.spec.software import FlagLists
 from advisor.engine.spec.workload import Lengths
 from tests.engine.catalog_sample import BF16, INT4, LLAMA_8B, catalog, question
@@ -95,7 +96,7 @@ def test_the_same_seed_writes_the_same_trace(best: Scored, tmp_path: Path) -> No
 
 
 def test_a_batch_is_tested_with_all_its_seats_taken(best: Scored, tmp_path: Path) -> None:
-    test, files = of(under(best, "vllm"), kind="batch")
+    test, files = of(under(best, "vllm"), kind=BATCH)
     assert test["concurrency"] == 12 and test["requests_per_s"] is None
     assert option(shlex.split(test["commands"]["vllm"]), "--max-concurrency") == "12"
     assert option(shlex.split(test["commands"]["aiperf"]), "--concurrency") == "12"
@@ -104,14 +105,14 @@ def test_a_batch_is_tested_with_all_its_seats_taken(best: Scored, tmp_path: Path
 
 
 def test_embeddings_are_asked_of_their_own_address(best: Scored) -> None:
-    test, _ = of(under(best, "vllm"), kind="embedding")
+    test, _ = of(under(best, "vllm"), kind=EMBEDDING)
     words = shlex.split(test["commands"]["vllm"])
     assert option(words, "--endpoint") == "/v1/embeddings" and set(test["commands"]) == {"vllm"}
 
 
-@pytest.mark.parametrize("kind", ["serving", "batch", "embedding"])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("name", ["org/model", HOSTILE, 'a"b,kind=x\\', "--help"])
-def test_every_flag_is_in_the_list_of_the_generator_s_release(best: Scored, kind: str, name: str) -> None:
+def test_every_flag_is_in_the_list_of_the_generator_s_release(best: Scored, kind: Kind, name: str) -> None:
     test, _ = of(under(best, "vllm"), name, kind=kind)
     for tool, command in test["commands"].items():
         words = [word for word in shlex.split(command) if word != name]

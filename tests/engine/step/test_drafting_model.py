@@ -8,7 +8,8 @@ import pytest
 from advisor.engine.network.model import parameters
 from advisor.engine.search.run import search
 from advisor.engine.spec.demand import Trace, Users
-from advisor.engine.spec.workload import BATCH, Slo
+from advisor.engine.spec.kinds import BATCH
+from advisor.engine.spec.workload import Slo
 from advisor.engine.step.draft_heads import drafting_choice
 from advisor.engine.step.lane import lanes
 from advisor.engine.step.speculative import Acceptance, drafted, drafts_of, published, shown, small_of

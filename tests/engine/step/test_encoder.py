@@ -14,6 +14,7 @@ from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.scheduler.simulation import simulate
 from advisor.engine.search.candidates import mixers_of, supports_model
 from advisor.engine.search.run import search
+from advisor.engine.spec.kinds import EMBEDDING, SERVING
 from advisor.engine.spec.workload import Constraints, Lengths, Slo
 from advisor.engine.step.encoder import (
     batch_capacity_requests_per_s,
@@ -168,7 +169,7 @@ def test_a_prompt_that_looks_both_ways_is_never_cut():
 
 
 def test_a_decoder_asked_for_vectors_loses_its_head_and_keeps_its_cache():
-    asked, model = posed(replace(question(), kind="embedding"), LLAMA_8B)
+    asked, model = posed(replace(question(), kind=EMBEDDING), LLAMA_8B)
     assert asked.output_tokens.mean_tokens == 1 and not whole_prompts(model)
     x = layouts(LLAMA_8B, [lane(chip("any")).choice])
     assert weights_bytes(LLAMA_8B, x)[0] - weights_bytes(model, x)[0] == 128256 * 4096 * 2
@@ -190,14 +191,14 @@ def test_what_a_framework_must_know():
 @pytest.mark.parametrize(
     ("kind", "model", "tokens", "says"),
     [
-        ("serving", BERT, 100, "kind: embedding"),
-        ("embedding", T5, 100, "kind: serving"),
-        ("serving", SPEECH, 3000, "one window of 30 s, at most 1,500"),
-        ("embedding", BERT, 4000, "at most 512 tokens"),
-        ("serving", LLAMA_8B, 140_000, "context ends at 131,072"),
-        ("serving", LLAMA_8B, 130_000, ""),
-        ("serving", SPEECH, 1500, ""),
-        ("serving", T5, 3000, ""),
+        (SERVING, BERT, 100, "kind: embedding"),
+        (EMBEDDING, T5, 100, "kind: serving"),
+        (SERVING, SPEECH, 3000, "one window of 30 s, at most 1,500"),
+        (EMBEDDING, BERT, 4000, "at most 512 tokens"),
+        (SERVING, LLAMA_8B, 140_000, "context ends at 131,072"),
+        (SERVING, LLAMA_8B, 130_000, ""),
+        (SERVING, SPEECH, 1500, ""),
+        (SERVING, T5, 3000, ""),
     ],
 )
 def test_a_question_that_does_not_suit_the_model_says_what_to_ask(kind, model, tokens, says):
@@ -239,7 +240,7 @@ def test_an_encoder_decoder_is_advised(model, objective):
 def test_embeddings_are_advised_by_one_latency(objective):
     asked = replace(
         question(objective=objective, slo=Slo(e2e_p95_s=0.5)),
-        kind="embedding",
+        kind=EMBEDDING,
         input_tokens=Lengths(mean_tokens=256, p95_tokens=500),
         requests_per_s_mean=50.0,
         requests_per_s_peak=100.0,
@@ -257,7 +258,7 @@ def test_the_sum_of_embeddings_served_follows_the_arithmetic():
     """No chip serves more sequences than its dense rate allows: 2 x 302 M weights x 256 tokens and the scores."""
     asked = replace(
         question(slo=Slo(), constraints=Constraints(accelerators_allow=("big",), quality="lossless")),
-        kind="embedding",
+        kind=EMBEDDING,
         input_tokens=Lengths(mean_tokens=256, p95_tokens=256),
     )
     (best,) = search(asked, fitting(BERT)).ranked

@@ -1,0 +1,214 @@
+"""The kinds of workload: what each is judged by, limited by, paid for and called. Code asks them and never compares.
+
+A further kind (training, fine-tuning) is one more block below, its key in `KINDS`, and the engine that computes it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Latencies(Protocol[T_co]):
+    """95th percentiles in seconds, of one deployment or of an array of them."""
+
+    @property
+    def ttft_p95_s(self) -> T_co: ...
+    @property
+    def tpot_p95_s(self) -> T_co: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRun:
+    """One run of a job."""
+
+    requests: int
+    hours: float  # start included
+    start_hours: float
+    deadline_hours: float
+    every_hours: float
+    usd: float
+    released: bool  # whether its machines are released afterwards; False: they are paid for between runs too
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What the sentences about an option may name."""
+
+    ttft_p95_s: float
+    tpot_p95_s: float
+    mean_requests_per_s: float
+    peak_requests_per_s: float
+    carrying_replicas: int
+    spare_replicas: int
+    utilisation_fraction: float  # of the capacity, at the mean load
+    run: JobRun | None = None  # of what has a deadline
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Kind:
+    name: str  # in the workload file and in every answer
+    title: str  # in the form
+    sections: tuple[str, ...]  # of the workload file that it cannot do without
+    # how its requests come
+    has_arrivals: bool  # over time, at a rate; False: all wait at the start and keep every seat taken
+    has_deadline: bool
+    released_after_run: bool  # instances rented by the hour are released when the work is done
+    # what it makes
+    generates_tokens: bool  # False: each request ends with one vector, right after its prefill
+    tail_latency: Literal["ttft_p95_s", "tpot_p95_s"]  # its speed: what `objective: latency` minimizes
+    # which techniques apply
+    serves_adapters: bool  # LoRA
+    tries_drafts: bool  # speculative decoding
+    tries_disaggregation: bool  # separate pools for prefill and decode
+    shares_cards: bool  # with other models, or as an instance of a partitioned card
+    mixes_accelerators: bool  # different ones for different request lengths
+    # what its answer shows
+    priced_token: Literal["input", "output"]  # USD per million of these
+    main_step: Literal["prefill", "decode"]  # the step whose bottleneck is named
+    first_result: str  # what the time to its first token is called
+    verdict_end: Callable[[Outcome], str]  # what it reaches
+    load_reasons: Callable[[Outcome], list[str]]  # what its size rests on
+    # (field of the workload file, why it changes nothing); the engine never sees their values
+    unused_inputs: tuple[tuple[str, str], ...] = ()
+    absent_figures: tuple[str, ...] = ()  # null in an option
+
+    def __repr__(self) -> str:
+        return f"Kind({self.name})"
+
+    def uses(self, field: str) -> bool:
+        """Whether this field of the workload file (`slo.tpot_ms_p95`) can change the answer."""
+        return all(field != unused for unused, _ in self.unused_inputs)
+
+    def tail_latency_s(self, reached: Latencies[T]) -> T:
+        """The p95 that this kind of workload is judged by: of TTFT or of TPOT, in seconds."""
+        seconds: T = getattr(reached, self.tail_latency)
+        return seconds
+
+
+def _latency_and_speed(o: Outcome) -> str:
+    latency = f"p95 TTFT {o.ttft_p95_s * 1e3:.0f} ms and p95 TPOT {o.tpot_p95_s * 1e3:.1f} ms"
+    return f"{latency} at the peak of {o.peak_requests_per_s:.4g} requests/s"
+
+
+def _latency(o: Outcome) -> str:
+    return f"p95 latency {o.ttft_p95_s * 1e3:.0f} ms at the peak of {o.peak_requests_per_s:.4g} requests/s"
+
+
+def _run_cost(o: Outcome) -> str:
+    assert o.run is not None
+    return f"${o.run.usd:,.2f} a run of {o.run.hours:.2g} h within the {o.run.deadline_hours:g} h allowed"
+
+
+def _simulated_peak(o: Outcome) -> list[str]:
+    replicas = f"{o.carrying_replicas} replica{'s' if o.carrying_replicas != 1 else ''}"
+    if o.spare_replicas:
+        replicas += f", {o.spare_replicas} spare replica{'s' if o.spare_replicas != 1 else ''} beside"
+    return [
+        f"the peak of {o.peak_requests_per_s:.4g} requests/s is simulated on {replicas}; "
+        f"the mean of {o.mean_requests_per_s:.4g} takes {o.utilisation_fraction:.0%} of the capacity"
+    ]
+
+
+def _simulated_run(o: Outcome) -> list[str]:
+    assert o.run is not None
+    paid = "given back after each run" if o.run.released else "paid between the runs too"
+    return [
+        f"{o.run.requests:,} requests take {o.run.hours:.3g} h with every seat taken, as simulated; "
+        f"{o.run.deadline_hours:g} h are allowed, again every {o.run.every_hours:g} h; the machines are {paid}",
+        f"in it a start of {o.run.start_hours * 60:.3g} minutes until the weights are loaded (tco.cold-start-s) "
+        "and the last answers, which leave seats empty",
+    ]
+
+
+SERVING = Kind(
+    name="serving",
+    title="text generation (online serving)",
+    sections=("model", "traffic"),
+    has_arrivals=True,
+    has_deadline=False,
+    released_after_run=False,
+    generates_tokens=True,
+    tail_latency="tpot_p95_s",
+    serves_adapters=True,
+    tries_drafts=True,
+    tries_disaggregation=True,
+    shares_cards=True,
+    mixes_accelerators=True,
+    priced_token="output",
+    main_step="decode",
+    first_result="TTFT",
+    verdict_end=_latency_and_speed,
+    load_reasons=_simulated_peak,
+)
+
+NO_TOKENS = "an embedding generates no tokens: e2e_ms_p95 limits its latency"
+EMBEDDING = Kind(
+    name="embedding",
+    title="embeddings",
+    sections=("model", "traffic"),
+    has_arrivals=True,
+    has_deadline=False,
+    released_after_run=False,
+    generates_tokens=False,
+    tail_latency="ttft_p95_s",
+    serves_adapters=False,
+    tries_drafts=False,
+    tries_disaggregation=False,
+    shares_cards=False,
+    mixes_accelerators=False,
+    priced_token="input",
+    main_step="prefill",
+    first_result="latency",
+    verdict_end=_latency,
+    load_reasons=_simulated_peak,
+    unused_inputs=(("slo.tpot_ms_p95", NO_TOKENS), ("slo.tokens_per_s_per_user", NO_TOKENS)),
+    absent_figures=(
+        "output_tokens_per_s",
+        "output_tokens_per_s_per_accelerator",
+        "output_tokens_per_s_at_capacity",
+        "usd_per_mtok_output",
+        "usd_per_mtok_output_at_capacity",
+        "joules_per_output_token",
+    ),
+)
+
+NOBODY_WAITS = "nobody waits for the answers of a batch job; only its deadline counts"
+BATCH = Kind(
+    name="batch",
+    title="batch job with a deadline",
+    sections=("model", "traffic", "batch"),
+    has_arrivals=False,
+    has_deadline=True,
+    released_after_run=True,
+    generates_tokens=True,
+    tail_latency="tpot_p95_s",
+    serves_adapters=True,
+    tries_drafts=True,
+    tries_disaggregation=False,
+    shares_cards=False,
+    mixes_accelerators=False,
+    priced_token="output",
+    main_step="decode",
+    first_result="TTFT",
+    verdict_end=_run_cost,
+    load_reasons=_simulated_run,
+    unused_inputs=(
+        ("traffic.load_curve", "a batch job runs as fast as its hardware allows, at any hour"),
+        ("traffic.trace", "a batch job uses the recorded lengths, not the recorded arrival times"),
+        ("slo.ttft_ms_p95", NOBODY_WAITS),
+        ("slo.tpot_ms_p95", NOBODY_WAITS),
+        ("slo.e2e_ms_p95", NOBODY_WAITS),
+        ("slo.tokens_per_s_per_user", NOBODY_WAITS),
+        ("slo.availability", NOBODY_WAITS),
+    ),
+)
+
+KINDS = {kind.name: kind for kind in (SERVING, EMBEDDING, BATCH)}
+
+
+def kind_named(name: object) -> Kind:
+    """The kind of this name in a workload file; serving for names that have no engine yet."""
+    return KINDS.get(str(name), SERVING)
