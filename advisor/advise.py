@@ -30,6 +30,8 @@ from advisor import answer, inputs, shutdown, storage
 from advisor.celery import app
 from advisor.deletion import delete_expired
 from advisor.models import Advice, Duty, Option, Workload
+from advisor.result import Answer
+from advisor.result import Option as Recommended
 from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError
 from catalog.models import DEFAULT_ORGANISATION, Organisation
@@ -228,8 +230,8 @@ def compute(claim: "Claim") -> None:
     begun_s = time.monotonic()
     result = answer.recommend(advice.workload.spec, snapshot, claim.report)
     if advice.held_until or advice.probed:
-        result |= answer.with_probes(result, advice.probed or nobody_measured())
-    claim.finish(snapshot, {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)})
+        result = answer.with_probes(result, advice.probed or nobody_measured())
+    claim.finish(snapshot, result.changed(elapsed_s=round(time.monotonic() - begun_s, 3)))
 
 
 def nobody_measured() -> dict[str, Any]:
@@ -283,11 +285,11 @@ class Claim:
     def report(self, stage: str, fraction: float) -> None:
         self.write(stage=stage[:60], progress_fraction=fraction)
 
-    def finish(self, snapshot: dict[str, Any], result: dict[str, Any]) -> None:
+    def finish(self, snapshot: dict[str, Any], result: Answer) -> None:
         with transaction.atomic():
             self.write(
                 state=State.DONE,
-                result=result,
+                result=result.to_json(),
                 result_version=RESULT_VERSION,
                 lease_until=None,
                 finished_at=timezone.now(),
@@ -296,9 +298,9 @@ class Claim:
                 engine_version=snapshot["engine_version"],
                 catalog_version=snapshot["catalog_version"],
                 prices_as_of=snapshot["prices_as_of"],
-                calibration_ids=result.get("calibration_ids", []),
+                calibration_ids=result.calibration_ids or [],
             )
-            Option.objects.bulk_create(option(self.pk, r) for r in result["recommendations"])
+            Option.objects.bulk_create(option_row(self.pk, option) for option in result.recommendations)
 
     def fail(self, reason: str) -> None:
         with suppress(LostLease):
@@ -368,15 +370,15 @@ def too_long() -> str:
     return f"The calculation took longer than {settings.CELERY_TASK_SOFT_TIME_LIMIT:g} s and was stopped."
 
 
-def option(pk: UUID | str, r: dict[str, Any]) -> Option:
+def option_row(pk: UUID | str, option: Recommended) -> Option:
     return Option(
         advice_id=pk,
-        rank=r["rank"],
-        accelerator_slug=r["accelerator"],
-        accelerators=r["accelerator_count"],
-        label=r.get("label", ""),
-        usd_per_month=decimal(r["usd_per_month"], 2),
-        usd_per_mtok_output=decimal(r["usd_per_mtok_output"], 6),
+        rank=option.rank,
+        accelerator_slug=option.accelerator,
+        accelerators=option.accelerator_count,
+        label=option.label,
+        usd_per_month=decimal(option.usd_per_month, 2),
+        usd_per_mtok_output=decimal(option.usd_per_mtok_output, 6),
     )
 
 

@@ -1,22 +1,14 @@
-"""Engine values to an answer: options, costs, explanations."""
+"""Engine values to a typed answer: options, costs, explanations."""
 
-from advisor.answer import bill, calibration_marks, launch_flags, portfolio, single_estimate, waterfall
-from advisor.answer.advice import recommend
+from advisor.answer import calibration_marks, launch_flags, single_estimate, waterfall
 from advisor.answer.bill import CURRENCY
-from advisor.answer.mix import joined
-from advisor.answer.portfolio import feasible
-from advisor.answer.portfolio_cost import memo_parts
+from advisor.answer.recommend import recommend
 from advisor.answer.unused_inputs import with_probes
 
 __all__ = [
     "CURRENCY",
-    "bill",
     "calibration_marks",
-    "feasible",
-    "joined",
     "launch_flags",
-    "memo_parts",
-    "portfolio",
     "recommend",
     "single_estimate",
     "waterfall",

@@ -5,21 +5,21 @@ from typing import Any
 
 from advisor.engine.search import Scored
 from advisor.inputs import CHIP_SCOPE
+from advisor.result import UsedCalibration
 from catalog.models import Calibration
 
 Json = dict[str, Any]
 
 
-def calibrations_used(taken: Json, ranked: Iterable[Scored]) -> Json:
-    """Which calibrations of chips the answer rests on: of those ranked, and of any that machines here measured, since
+def calibrations_used(snapshot: Json, ranked: Iterable[Scored]) -> list[UsedCalibration]:
+    """Calibrations of chips that the answer rests on: of those ranked, and of any that machines here measured, since
     a wrong one may also keep its chip out of the ranking."""
     slugs = {s.lane.choice.accelerator.slug for s in ranked}
-    found = [
-        {"id": row["id"], "name": name, "measured_on": row["measured_on"]}
-        for name, row in taken.get("calibration_rows", {}).items()
+    return [
+        UsedCalibration(id=row["id"], name=name, measured_on=row["measured_on"])
+        for name, row in snapshot.get("calibration_rows", {}).items()
         if row["by_machines"] or name.removeprefix(CHIP_SCOPE) in slugs
     ]
-    return {"calibrations": found, "calibration_ids": [c["id"] for c in found]}
 
 
 def used(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:

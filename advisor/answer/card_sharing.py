@@ -1,111 +1,97 @@
-"""Parts of a chip in an answer: hardware instances of a catalog row as engine values, and what they cost and save."""
+"""Sharing a card: hardware instances against the whole card, and LoRA adapters against merged copies."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.fleet import TIME_SLICES, MergedCopies, SharingOption, merged_copies, sharing_options
+from advisor.engine.fleet import TIME_SLICES, MergedCopies, SharingOption, sharing_options
 from advisor.engine.search import Answer, Catalog, describe
 from advisor.engine.spec import Accelerator, Workload
 from advisor.engine.step import adapter_bytes, layouts, served_rank
 from advisor.inputs import number
+from advisor.result import Adapters, Option, Partition, Sharing, SharingWay
+from advisor.result import MergedCopies as ResultMergedCopies
 
-Json = dict[str, Any]
 GIB, MIB = 2.0**30, 2.0**20
-# what one engine's neighbours on the card can do to it
+# what neighbors on the card can do to an engine
 ISOLATION = {
-    "whole": "one engine for all requests: a crash or a flood of long prompts is everybody's",
-    "hardware": "memory, bandwidth, cores and faults are apart; the card, its host and its power are one",
-    TIME_SLICES: "none: neighbours take turns on the cores and bandwidth, and a fault may end them all "
+    "whole": "one engine for all requests: a crash or a burst of long prompts affects everybody",
+    "hardware": "memory, bandwidth, cores and faults are separate; the card, its host and its power are shared",
+    TIME_SLICES: "none: engines take turns on cores and bandwidth, and a fault may end all of them "
     "(NVIDIA k8s-device-plugin, shared access to GPUs)",
 }
 
 
-def partition_json(a: Accelerator) -> Json | None:
-    """How the chip is cut; None: it is whole. Memory and rates of an option are then those of one instance."""
+def partition(a: Accelerator) -> Partition | None:
+    """How the chip is partitioned; None: it is whole. Memory and rates of an option are then those of an instance."""
     if a.cut is None:
         return None
-    return {
-        "way": a.cut.way,
-        "profile": a.cut.profile,
-        "instances": a.cut.instances,
-        "gib": a.cut.memory_bytes / GIB,
-        "compute_fraction": round(a.cut.compute_fraction, 4),
-        "bandwidth_fraction": round(a.cut.bandwidth_fraction, 4),
-    }
+    return Partition(
+        way=a.cut.way,
+        profile=a.cut.profile,
+        instances=a.cut.instances,
+        gib=a.cut.memory_bytes / GIB,
+        compute_fraction=round(a.cut.compute_fraction, 4),
+        bandwidth_fraction=round(a.cut.bandwidth_fraction, 4),
+    )
 
 
-def said_of_cut(a: Accelerator) -> list[str]:
-    """What a reader of a cut chip's figures must know."""
+def partition_notes(a: Accelerator) -> list[str]:
+    """What a reader of a partitioned chip's figures must know."""
     if a.cut is None:
         return []
     return [
-        f"each card is cut into {a.cut.instances} x {a.cut.profile} ({a.cut.way}): {a.cut.instances} engines that "
-        f"share no memory, bandwidth or cores, each {a.cut.compute_fraction:.1%} of the card's compute and "
-        f"{a.cut.bandwidth_fraction:.1%} of its bandwidth; a replica is such a card",
-        "instances of one card are lost together: spares are whole cards",
+        f"each card is partitioned into {a.cut.instances} x {a.cut.profile} ({a.cut.way}): {a.cut.instances} engines "
+        f"that share no memory, bandwidth or cores, each with {a.cut.compute_fraction:.1%} of the card's compute and "
+        f"{a.cut.bandwidth_fraction:.1%} of its bandwidth; a replica is one whole card",
+        "instances of one card fail together: spares are whole cards",
     ]
 
 
 def warnings(catalog: Catalog) -> list[str]:
-    """What the estimate of adapters rests on."""
+    """What the estimate of LoRA adapters rests on."""
     if catalog.model.adapters is None:
         return []
     return [
-        "what adapters cost in a step rests on Punica's published 2 ms and on bytes, not on a measurement here; "
-        "published slowdowns run from 4 % (vLLM V1 on an A100, vllm-project/vllm#11613) over 24 % (TPU v6e, #15655) to "
-        "34 % (vLLM 0.6 on an A100, #11267): load-test with your adapters"
+        "the cost of adapters per step is estimated from bytes and Punica's published 2 ms, not measured here; "
+        "published slowdowns range from 4 % (vLLM V1 on an A100, vllm-project/vllm#11613) over 24 % (TPU v6e, #15655) "
+        "to 34 % (vLLM 0.6 on an A100, #11267): load-test with your adapters"
     ]
 
 
-# --- beside an answer -------------------------------------------------------------------------------------------
+# --- sections of an answer --------------------------------------------------------------------------------------
 
 
-def beside(workload: Workload, catalog: Catalog, found: Answer, options: Sequence[Json]) -> Json:
-    """`sharing` and `adapters` of an answer, each where it is a question."""
-    told: Json = {}
-    if options and (tried := sharing_options(workload, catalog, found)):
-        told["sharing"] = sharing_json(tried)
-    if catalog.model.adapters:
-        told["adapters"] = adapters_json(catalog, found, options, merged_copies(workload, catalog, found))
-    return told
+def sharing(workload: Workload, catalog: Catalog, found: Answer) -> Sharing | None:
+    """The first choice's card as a whole against its parts; None: not asked for, or nothing is feasible."""
+    options = sharing_options(workload, catalog, found)
+    if not options:
+        return None
+    card = options[0].accelerator
+    return Sharing(
+        accelerator=card.slug,
+        accelerator_name=card.name,
+        said=comparison(options),
+        ways=[sharing_way(w) for w in options],
+    )
 
 
-def sharing_json(tried: Sequence[SharingOption]) -> Json:
-    """The card whole against its parts: what each serves, costs and keeps apart."""
-    rows = [way_json(w) for w in tried]
-    card = tried[0].accelerator
-    return {"accelerator": card.slug, "accelerator_name": card.name, "said": said_of_ways(tried), "ways": rows}
-
-
-def way_json(w: SharingOption) -> Json:
+def sharing_way(w: SharingOption) -> SharingWay:
     cut, s = w.accelerator.cut, w.scored
     kind = "whole" if cut is None else TIME_SLICES if cut.way == TIME_SLICES else "hardware"
-    found = {
-        "way": label(w),
-        "kind": kind,
-        "partition": partition_json(w.accelerator),
-        "isolation": ISOLATION[kind],
-        "meets_slo": s is not None,
-        "reason": w.reason,
-    }
-    figures = dict.fromkeys(FIGURES)
-    if s is not None:
-        figures = {
-            "accelerator_count": s.chips,
-            "usd_per_month": number(s.usd_per_hour * HOURS_PER_MONTH),
-            "requests_per_s_per_accelerator": number(w.requests_per_s_per_chip),
-            "ttft_ms_p95": number(s.verified.ttft_p95_s * 1e3),
-            "tpot_ms_p95": number(s.verified.tpot_p95_s * 1e3),
-            "kv_capacity_tokens": number(s.memory.kv_capacity_tokens),
-        }
-    return {**found, **figures}
-
-
-FIGURES = (
-    *("accelerator_count", "usd_per_month", "requests_per_s_per_accelerator", "ttft_ms_p95", "tpot_ms_p95"),
-    "kv_capacity_tokens",
-)
+    return SharingWay(
+        way=label(w),
+        kind=kind,
+        partition=partition(w.accelerator),
+        isolation=ISOLATION[kind],
+        meets_slo=s is not None,
+        reason=w.reason,
+        accelerator_count=s.chips if s else None,
+        usd_per_month=number(s.usd_per_hour * HOURS_PER_MONTH) if s else None,
+        requests_per_s_per_accelerator=number(w.requests_per_s_per_chip) if s else None,
+        ttft_ms_p95=number(s.verified.ttft_p95_s * 1e3) if s else None,
+        tpot_ms_p95=number(s.verified.tpot_p95_s * 1e3) if s else None,
+        kv_capacity_tokens=number(s.memory.kv_capacity_tokens) if s else None,
+    )
 
 
 def label(w: SharingOption) -> str:
@@ -113,94 +99,96 @@ def label(w: SharingOption) -> str:
     if cut is None:
         return "one engine on the whole card"
     if cut.way == TIME_SLICES:
-        return f"{cut.instances} engines that share the card's time, all busy"
+        return f"{cut.instances} engines that time-share the card, all busy"
     return f"{cut.instances} x {cut.profile} ({cut.way})"
 
 
-def said_of_ways(tried: Sequence[SharingOption]) -> str:
-    """What isolation costs on this card, in figures; the best of the hardware's ways."""
-    whole, name = tried[0], tried[0].accelerator.name
-    cut = [w for w in tried if w.scored and w.accelerator.cut and w.accelerator.cut.way != TIME_SLICES]
-    if whole.scored is None and not cut:
-        return f"No way of using one {name} holds the limits."
-    if not cut:
-        return f"{name}: the model or its limits need the whole card; no hardware instance holds them."
-    best = max(cut, key=lambda w: (-w.scored.usd_per_hour if w.scored else 0.0, w.requests_per_s_per_chip))
+def comparison(options: Sequence[SharingOption]) -> str:
+    """What isolation costs on this card, for the best of the hardware's partitions."""
+    whole, name = options[0], options[0].accelerator.name
+    partitions = [w for w in options if w.scored and w.accelerator.cut and w.accelerator.cut.way != TIME_SLICES]
+    if whole.scored is None and not partitions:
+        return f"No way of using one {name} meets the limits."
+    if not partitions:
+        return f"{name}: the model or its limits need the whole card; no hardware instance meets them."
+    best = max(partitions, key=lambda w: (-w.scored.usd_per_hour if w.scored else 0.0, w.requests_per_s_per_chip))
     assert best.scored is not None
     if whole.scored is None:
-        return f"{name} holds the limits only as {label(best)}."
+        return f"{name} meets the limits only as {label(best)}."
     less = 1.0 - best.requests_per_s_per_chip / whole.requests_per_s_per_chip
     more = (best.scored.usd_per_hour - whole.scored.usd_per_hour) * HOURS_PER_MONTH
     slower = best.scored.verified.tpot_p95_s / max(whole.scored.verified.tpot_p95_s, 1e-9)
-    money = f"${more:,.0f} more a month" if more > 0.5 else "the same money a month"
+    money = f"for ${more:,.0f} more a month" if more > 0.5 else "at the same price"
     verdict = (
         f"isolation costs {less:.0%} of the card's capacity"
         if less > 0.005
-        else f"the instances serve {-less:.0%} more than one engine, whose host work they divide"
+        else f"the instances serve {-less:.0%} more than one engine, because they divide its host work"
     )
     return (
         f"One engine on a whole {name} serves {whole.requests_per_s_per_chip:.3g} requests/s within the limits; "
-        f"{label(best)} serve {best.requests_per_s_per_chip:.3g} for {money}, a token at the asked load taking "
-        f"{slower:.2g} times as long: "
-        f"{verdict}. One engine is better for one model; instances are for tenants or models that must not touch one "
-        f"another; a spare instance on the same card is no spare."
+        f"{label(best)} serve {best.requests_per_s_per_chip:.3g} {money}, and each token takes {slower:.2g} times as "
+        f"long at your load: {verdict}. For one model, use one engine. Use instances for tenants or models that must "
+        "not affect each other; a spare instance on the same card is not a spare."
     )
 
 
-def adapters_json(catalog: Catalog, found: Answer, options: Sequence[Json], copies: MergedCopies | None) -> Json:
-    """The adapters of the question, what they take, and the price of a merged copy of each instead."""
+def adapters(catalog: Catalog, found: Answer, options: Sequence[Option], copies: MergedCopies | None) -> Adapters:
+    """LoRA adapters: what they take, and the price of a merged copy of each instead."""
     a = catalog.model.adapters
     assert a is not None
-    told: Json = {
-        "count": a.count,
-        "rank": a.rank,
-        "served_rank": served_rank(a.rank),
-        "active": a.active,
-        "targets": "attention" if a.attention_only else "all",
-        "merged": merged_json(copies) if copies else None,
-    }
+    section = Adapters(
+        count=a.count,
+        rank=a.rank,
+        served_rank=served_rank(a.rank),
+        active=a.active,
+        targets="attention" if a.attention_only else "all",
+        merged=merged(copies) if copies else None,
+        said="",
+    )
     if options:
         each = float(adapter_bytes(catalog.model, layouts(catalog.model, [found.ranked[0].lane.choice]))[0])
-        decode = [line for line in options[0]["step"] if line["phase"] == "decode"]
-        spent = sum(line["time_s"] for line in decode if line["operator"] == "adapters")
-        told |= {
-            "mib_each_per_accelerator": number(each / MIB),
-            "resident_gib_per_accelerator": number(each * a.active / GIB),
-            "host_gib_per_accelerator": number(each * a.count / GIB),
-            "decode_step_fraction": number(spent / sum(line["time_s"] for line in decode)),
-        }
-    return {**told, "said": said_of_adapters(told, options)}
+        decode = [line for line in options[0].step if line.phase == "decode"]
+        adapters_s = sum(line.time_s or 0.0 for line in decode if line.operator == "adapters")
+        section = section.changed(
+            mib_each_per_accelerator=number(each / MIB),
+            resident_gib_per_accelerator=number(each * a.active / GIB),
+            host_gib_per_accelerator=number(each * a.count / GIB),
+            decode_step_fraction=number(adapters_s / sum(line.time_s or 0.0 for line in decode)),
+        )
+    return section.changed(said=adapters_sentence(section, options))
 
 
-def merged_json(copies: MergedCopies) -> Json:
+def merged(copies: MergedCopies) -> ResultMergedCopies:
     s = copies.each
-    return {
-        "each": f"{s.chips} x {s.lane.choice.accelerator.name}, {describe(s.lane)}" if s else None,
-        "deployments": copies.count,
-        "usd_per_month": number(copies.usd_per_hour * HOURS_PER_MONTH),
-        "side_by_side": copies.side_by_side_replicas,
-        "packed_usd_per_month_at_least": number(copies.packed_usd_per_hour * HOURS_PER_MONTH),
-    }
-
-
-def said_of_adapters(told: Json, options: Sequence[Json]) -> str:
-    if not options:
-        return f"{told['count']} adapters: nothing serves them within the limits."
-    m, mine = told["merged"], options[0]["usd_per_month"]
-    took = (
-        f"{told['active']} of {told['count']} adapters of rank {told['rank']} stay on each chip, "
-        f"{told['mib_each_per_accelerator']:.0f} MiB each ({told['resident_gib_per_accelerator']:.2g} GiB; all of them "
-        f"{told['host_gib_per_accelerator']:.2g} GiB of the host's memory), and take "
-        f"{told['decode_step_fraction']:.0%} of a decode step"
+    return ResultMergedCopies(
+        each=f"{s.chips} x {s.lane.choice.accelerator.name}, {describe(s.lane)}" if s else None,
+        deployments=copies.count,
+        usd_per_month=number(copies.usd_per_hour * HOURS_PER_MONTH),
+        side_by_side=copies.side_by_side_replicas,
+        packed_usd_per_month_at_least=number(copies.packed_usd_per_hour * HOURS_PER_MONTH),
     )
-    if not m or m["usd_per_month"] is None:
-        return f"{took}; a merged copy of each has no answer."
+
+
+def adapters_sentence(a: Adapters, options: Sequence[Option]) -> str:
+    if not options:
+        return f"{a.count} adapters: nothing serves them within the limits."
+    copies, base_usd = a.merged, options[0].usd_per_month
+    cost = (
+        f"{a.active} of {a.count} adapters of rank {a.rank} stay on each chip, "
+        f"{a.mib_each_per_accelerator or 0:.0f} MiB each ({a.resident_gib_per_accelerator or 0:.2g} GiB; all of them "
+        f"take {a.host_gib_per_accelerator or 0:.2g} GiB of host memory). They take "
+        f"{a.decode_step_fraction or 0:.0%} of a decode step"
+    )
+    if copies is None or copies.usd_per_month is None:
+        return f"{cost}. No deployment of merged copies meets the limits."
     packed = (
-        f" (${m['packed_usd_per_month_at_least']:,.0f} if {m['side_by_side']} share a card, by memory alone)"
-        if m["side_by_side"] > 1
+        f" (at least ${copies.packed_usd_per_month_at_least or 0:,.0f} if {copies.side_by_side} share a card, by "
+        "memory alone)"
+        if copies.side_by_side > 1
         else ""
     )
     return (
-        f"{took}. Served beside one base they cost ${mine:,.0f} a month; {m['deployments']} merged copies, each on "
-        f"{m['each']}, cost ${m['usd_per_month']:,.0f}{packed}: {m['usd_per_month'] / mine:.2g} times as much."
+        f"{cost}. Serving all adapters with one base model costs ${base_usd:,.0f} a month; {copies.deployments} merged "
+        f"copies, each on {copies.each}, cost ${copies.usd_per_month:,.0f}{packed}, "
+        f"{copies.usd_per_month / base_usd:.2g} times as much."
     )

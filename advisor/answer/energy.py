@@ -141,7 +141,7 @@ def joules_by_phase(
     return joules, time
 
 
-def power_swing(snapshot: Json, catalog: Catalog, s: Scored) -> tuple[float, float]:
+def power_range(snapshot: Json, catalog: Catalog, s: Scored) -> tuple[float, float]:
     """90 % factors (low, high) on the draw: as checked on the chip it was fitted to, those squared on others."""
     chip = s.lane.choice.accelerator
     low, high = (

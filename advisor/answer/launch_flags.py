@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 
-from advisor.engine.launch import Launch
+from advisor.engine.launch import Launch as EngineLaunch
 from advisor.engine.spec import FlagLists, Framework
+from advisor.result import FlagCheck, Launch, LoadTest
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "flags"
 FLAG = re.compile(r"--?[A-Za-z][\w-]*")
@@ -167,32 +168,32 @@ def flags_of(words: list[str]) -> list[str]:
     return [word.partition("=")[0] for word in words if FLAG.fullmatch(word.partition("=")[0])]
 
 
-def check(name: str, flags: FlagLists, command: str, launcher: str = "") -> dict[str, Any]:
-    """{checked, unknown, source}: whether every option of a command is in the lists of its release.
+def check(name: str, flags: FlagLists, command: str, launcher: str = "") -> FlagCheck:
+    """Whether every option of a command is in the lists of its release.
 
     `name`: the program and its version; `launcher`: the word after which its own options begin.
     """
     if not flags.lists:
-        return nearest(name, flags, command, launcher)
+        return check_against_source(name, flags, command, launcher)
     try:
         lists = [options(stem) for stem in flags.lists]
     except FileNotFoundError as missing:
-        return {"checked": False, "unknown": [], "source": f"no list {Path(missing.filename).name} in fixtures/flags"}
+        return FlagCheck(checked=False, unknown=[], source=f"no list {Path(missing.filename).name} in fixtures/flags")
     unknown = [f for f in flags_of(shlex.split(command)) if not all(f in each.names for each in lists)]
     source = "; ".join(each.says for each in lists) + (f" ({flags.why})" if flags.why else "")
-    return {"checked": not unknown, "unknown": unknown, "source": source}
+    return FlagCheck(checked=not unknown, unknown=unknown, source=source)
 
 
-def nearest(name: str, flags: FlagLists, command: str, launcher: str) -> dict[str, Any]:
-    """What is known without a list of the release: never checked, but compared with the source where it was read."""
-    said = f"no released package of {name} could be read"
+def check_against_source(name: str, flags: FlagLists, command: str, launcher: str) -> FlagCheck:
+    """Without a list of the release: never checked, but compared with the repository's source where it was read."""
+    no_package = f"no released package of {name} could be read"
     if not flags.nearest:
-        return {"checked": False, "unknown": [], "source": said}
+        return FlagCheck(checked=False, unknown=[], source=no_package)
     known = options(flags.nearest)
     unknown = [f for f in flags_of(after_launcher(shlex.split(command), launcher)) if f not in known.names]
-    found = f"{known.package} at {known.version} ({flags.why})"
-    ends = "" if unknown else f"; all stand in the source of {found}"
-    return {"checked": False, "unknown": unknown, "source": found if unknown else said + ends}
+    repository = f"{known.package} at {known.version} ({flags.why})"
+    source = repository if unknown else f"{no_package}; all options are in the source of {repository}"
+    return FlagCheck(checked=False, unknown=unknown, source=source)
 
 
 def after_launcher(words: list[str], launcher: str) -> list[str]:
@@ -215,19 +216,21 @@ def _keys(found: dict[str, Any]) -> Iterator[str]:
             yield from (f"{key}.{inner}" for inner in value)
 
 
-def checked(framework: Framework, launch: Launch) -> dict[str, Any]:
-    """A launch with what is known of its flags, and those of its load test."""
-    found: dict[str, Any] = dict(launch)
+def checked(framework: Framework, launch: EngineLaunch) -> Launch:
+    """A launch with the check of its options and of those of its load test."""
+    result = Launch(command=launch["command"], files=launch["files"])
     facts = framework.launch
     if launch["command"] and facts is not None:
-        flags = framework.flags
-        said = check(f"{framework.slug} {framework.version}", flags, launch["command"], facts.template.launcher)
+        release = f"{framework.slug} {framework.version}"
+        flags = check(release, framework.flags, launch["command"], facts.template.launcher)
         text = launch["files"].get(facts.template.options_file)
-        keys = unknown_keys(flags, text) if text else []
-        found["flags"] = said | {"unknown": [*said["unknown"], *keys], "checked": said["checked"] and not keys}
+        keys = unknown_keys(framework.flags, text) if text else []
+        if keys:
+            flags = flags.changed(unknown=[*flags.unknown, *keys], checked=False)
+        result = result.changed(flags=flags)
     if "load_test" in launch:
-        commands = launch["load_test"]["commands"]
+        test = launch["load_test"]
         lists = {source.tool: FlagLists(lists=(source.list,)) for source in sources().values() if source.tool}
-        flags_by_tool = {tool: check(tool, lists[tool], command) for tool, command in commands.items()}
-        found["load_test"] = {**launch["load_test"], "flags": flags_by_tool}
-    return found
+        by_tool = {tool: check(tool, lists[tool], command) for tool, command in test["commands"].items()}
+        result = result.changed(load_test=LoadTest(**test, flags=by_tool))
+    return result

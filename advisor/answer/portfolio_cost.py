@@ -1,72 +1,68 @@
-"""The money of a portfolio as JSON: what is bought or rented for all of it, and its cash by month; and its papers."""
+"""Costs of a portfolio: what is bought or rented for all of it, and its cash flow."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from advisor.answer.bill import CURRENCY, cents_json, flow_json, parts_json
+from advisor.answer.bill import CURRENCY, cash_flow, cents, cost_parts
 from advisor.engine.cost import HOURS_PER_MONTH, Bill, at_load, flows, life_months, net_present_usd
-from advisor.engine.fleet import Machine, MachineOption, Member, SharedFleet
+from advisor.engine.fleet import Machine, MachineOption, Member
+from advisor.engine.fleet import SharedFleet as FleetPlan
 from advisor.engine.spec import Offer, Part
 from advisor.inputs import number
+from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney
 
-Json = dict[str, Any]
-REST = "licences and power at the fleet's load"
-NOT_COUNTED = (
-    "the time to load another model when a chip changes hands is not counted",
-    "the shared fleet is priced at full power: idle hours of bought machines cost a little less",
-)
-FLOWS = ("capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
+SOFTWARE_AND_POWER = "licences and power at the fleet's load"
 
 
-def money_json(members: Sequence[Member], answers: Sequence[Json], found: SharedFleet) -> Json | None:
-    """Of the shared fleet; where there is none, of each workload alone, added; null where one has no answer."""
-    if found.machines:
-        return of_fleet(members, found)
-    firsts = [a["recommendations"][0] for a in answers if a["recommendations"]]
+def portfolio_money(members: Sequence[Member], answers: Sequence[Answer], plan: FleetPlan) -> PortfolioMoney | None:
+    """Of the shared fleet; without one, the sum over the workloads alone; None where one has no answer."""
+    if plan.machines:
+        return of_fleet(members, plan)
+    firsts = [a.recommendations[0] for a in answers if a.recommendations]
     return of_each(answers, firsts) if len(firsts) == len(answers) else None
 
 
-def of_fleet(members: Sequence[Member], found: SharedFleet) -> Json:
-    options = {r.machine: r.option for r in found.runs}
-    bill = bill_of(members, found, options)
-    cash = flows(bill)
-    days = [options[machine].offer.as_of for machine, _ in found.machines]
-    return {
-        "of": "one shared fleet",
-        "currency": CURRENCY,
-        "prices_as_of": min(days),
-        "horizon_months": bill.months,
-        "discount_fraction_per_year": bill.discount_fraction,
-        "usd_per_month": cents_json(bill.usd_per_month),
-        "capital_usd": cents_json(bill.capital_usd),
-        "npv_usd": cents_json(net_present_usd(cash)),
-        "parts": parts_json(bill),
-        "cash_flow": [flow_json(flow) for flow in cash],
-        "items": [item_json(machine, count, options[machine]) for machine, count in found.machines],
-    }
+def of_fleet(members: Sequence[Member], plan: FleetPlan) -> PortfolioMoney:
+    options = {r.machine: r.option for r in plan.runs}
+    bill = bill_of(members, plan, options)
+    monthly_flows = flows(bill)
+    return PortfolioMoney(
+        of="one shared fleet",
+        currency=CURRENCY,
+        prices_as_of=min(options[machine].offer.as_of for machine, _ in plan.machines),
+        horizon_months=bill.months,
+        discount_fraction_per_year=bill.discount_fraction,
+        usd_per_month=cents(bill.usd_per_month),
+        capital_usd=cents(bill.capital_usd),
+        npv_usd=cents(net_present_usd(monthly_flows)),
+        parts=cost_parts(bill),
+        cash_flow=[cash_flow(flow) for flow in monthly_flows],
+        items=[fleet_item(machine, count, options[machine]) for machine, count in plan.machines],
+    )
 
 
 def bought(offer: Offer, instances: float) -> float:
-    """Of so many instances of a bought host's offer: without those that are there already."""
+    """Instances to buy under an offer: without those that are already owned."""
     return max(instances - offer.held_instances, 0.0) if offer.capital_usd else 0.0
 
 
-def bill_of(members: Sequence[Member], found: SharedFleet, options: Mapping[Machine, MachineOption]) -> Bill:
+def bill_of(members: Sequence[Member], plan: FleetPlan, options: Mapping[Machine, MachineOption]) -> Bill:
     """What the machines cost together; the planner's horizon and discount are those of the first workload."""
     first, capital = members[0], 0.0
     parts: list[Part] = []
     a = first.catalog.site_assumptions or first.catalog.assumptions
-    for machine, count in found.machines:
+    for machine, count in plan.machines:
         option = options[machine]
         instances = option.instances * count
         each = option.offer.parts or (Part(name="instances", usd_per_hour=option.offer.usd_per_hour, group="rent"),)
         whole = at_load(each, instances, 1.0)
         rest = machine.usd_per_hour * count - math.fsum(p.usd_per_hour for p in whole)
-        parts += [*whole, Part(name=REST, usd_per_hour=rest, group="running")] if abs(rest) > 1e-9 else whole
+        parts += (
+            [*whole, Part(name=SOFTWARE_AND_POWER, usd_per_hour=rest, group="running")] if abs(rest) > 1e-9 else whole
+        )
         capital += option.offer.capital_usd * bought(option.offer, instances)
     return Bill(
-        parts=tuple(merged(parts)),
+        parts=tuple(added_by_name(parts)),
         months=first.workload.horizon_months,
         discount_fraction=first.workload.discount_fraction,
         capital_usd=capital,
@@ -75,105 +71,79 @@ def bill_of(members: Sequence[Member], found: SharedFleet, options: Mapping[Mach
     )
 
 
-def merged(parts: Sequence[Part]) -> list[Part]:
-    """Parts of one name together, in the order in which they first came."""
-    found: dict[tuple[str, str], float] = {}
+def added_by_name(parts: Sequence[Part]) -> list[Part]:
+    """Parts of the same name added up, in the order of their first appearance."""
+    sums: dict[tuple[str, str], float] = {}
     for p in parts:
-        found[(p.name, p.group)] = found.get((p.name, p.group), 0.0) + p.usd_per_hour
-    return [Part(name=name, usd_per_hour=usd, group=group) for (name, group), usd in found.items()]
+        sums[(p.name, p.group)] = sums.get((p.name, p.group), 0.0) + p.usd_per_hour
+    return [Part(name=name, usd_per_hour=usd, group=group) for (name, group), usd in sums.items()]
 
 
-def item_json(machine: Machine, count: float, option: MachineOption) -> Json:
+def fleet_item(machine: Machine, count: float, option: MachineOption) -> FleetItem:
     o = option.offer
-    return {
-        "for": "all",
-        "quantity": number(count * option.instances),
-        "item": o.instance or machine.accelerator,
-        "provider": o.provider,
-        "region": o.region,
-        "term": o.term,
-        "unit_usd_once": number(o.capital_usd) if o.capital_usd else None,
-        "unit_usd_per_month": number(machine.usd_per_hour / option.instances * HOURS_PER_MONTH),
-        "price_as_of": o.as_of,
-        "source": o.source,
-    }
+    return FleetItem(
+        for_workload="all",
+        quantity=number(count * option.instances),
+        item=o.instance or machine.accelerator,
+        provider=o.provider,
+        region=o.region,
+        term=o.term,
+        unit_usd_once=number(o.capital_usd) if o.capital_usd else None,
+        unit_usd_per_month=number(machine.usd_per_hour / option.instances * HOURS_PER_MONTH),
+        price_as_of=o.as_of,
+        source=o.source,
+    )
 
 
-def of_each(answers: Sequence[Json], firsts: Sequence[Json]) -> Json:
-    """Each workload's first choice, added; the longest horizon holds, and what ends earlier is over then."""
-    each = [r["money"] for r in firsts]
-    last = max(m["horizon_months"] for m in each)
-    cash = []
-    for month in range(last + 1):
-        own = [m["cash_flow"][month] for m in each if month < len(m["cash_flow"])]
-        cash.append({"month": month, **{name: cents_json(math.fsum(f[name] for f in own)) for name in FLOWS}})
-    return {
-        "of": "each workload alone",
-        "currency": CURRENCY,
-        "prices_as_of": min(m["prices_as_of"] for m in each),
-        "horizon_months": last,
-        "discount_fraction_per_year": each[0]["discount_fraction_per_year"],
-        "usd_per_month": cents_json(math.fsum(m["usd_per_month"] for m in each)),
-        "capital_usd": cents_json(math.fsum(m["capital_usd"] for m in each)),
-        "npv_usd": cents_json(math.fsum(m["npv_usd"] for m in each)),
-        "parts": [
-            {**part, "name": f"{name_of(a)}: {part['name']}"}
-            for a, m in zip(answers, each, strict=True)
-            for part in m["parts"]
+def of_each(answers: Sequence[Answer], firsts: Sequence[Option]) -> PortfolioMoney:
+    """Each workload's first choice, added; the longest horizon counts, and shorter ones end earlier."""
+    bills = [first.money for first in firsts if first.money is not None]
+    months = max(m.horizon_months for m in bills)
+    return PortfolioMoney(
+        of="each workload alone",
+        currency=CURRENCY,
+        prices_as_of=min(m.prices_as_of for m in bills),
+        horizon_months=months,
+        discount_fraction_per_year=bills[0].discount_fraction_per_year,
+        usd_per_month=cents(math.fsum(m.usd_per_month for m in bills)),
+        capital_usd=cents(math.fsum(m.capital_usd for m in bills)),
+        npv_usd=cents(math.fsum(m.npv_usd for m in bills)),
+        parts=[
+            part.changed(name=f"{workload_name(a)}: {part.name}")
+            for a, m in zip(answers, bills, strict=True)
+            for part in m.parts
         ],
-        "cash_flow": cash,
-        "items": [alone_item(a, r) for a, r in zip(answers, firsts, strict=True)],
-    }
+        cash_flow=[cash_of_month(month, bills) for month in range(months + 1)],
+        items=[alone_item(a, o, m) for a, o, m in zip(answers, firsts, bills, strict=True)],
+    )
 
 
-def name_of(answer: Json) -> str:
-    return str(answer["workload"]["name"])
+def cash_of_month(month: int, bills: Sequence[Money]) -> CashFlow:
+    own = [m.cash_flow[month] for m in bills if month < len(m.cash_flow)]
+    return CashFlow(
+        month=month,
+        capital_usd=cents(math.fsum(f.capital_usd for f in own)),
+        running_usd=cents(math.fsum(f.running_usd for f in own)),
+        value_left_usd=cents(math.fsum(f.value_left_usd for f in own)),
+        total_usd=cents(math.fsum(f.total_usd for f in own)),
+        present_usd=cents(math.fsum(f.present_usd for f in own)),
+    )
 
 
-def alone_item(answer: Json, r: Json) -> Json:
-    m, count = r["money"], r["instances"]
-    return {
-        "for": name_of(answer),
-        "quantity": count,
-        "item": r["instance"] or r["accelerator_name"],
-        "provider": r["provider"],
-        "region": r["region"],
-        "term": r["term"],
-        "unit_usd_once": number(m["capital_usd"] / count) if m["capital_usd"] else None,
-        "unit_usd_per_month": number(m["usd_per_month"] / count),
-        "price_as_of": r["price_as_of"],
-        "source": r["price_source"],
-    }
+def workload_name(answer: Answer) -> str:
+    return str(answer.workload["name"])
 
 
-# --- what the papers say ----------------------------------------------------------------------------------------
-
-
-def memo_parts(told: Json) -> Json:
-    """Lines of the memo: {money, ways, others, risks, tests}; dollars are whole."""
-    m, shared = told["money"], told["shared"]
-    alone = [f"{a['name']} alone: {a['verdict']}" for a in told["alone"]]
-    money = [
-        ("per month", f"${m['usd_per_month']:,.0f}"),
-        ("bought today", f"${m['capital_usd']:,.0f}" if m["capital_usd"] else "nothing: rented"),
-        (f"net present value over {m['horizon_months']} months", f"${m['npv_usd']:,.0f}"),
-    ]
-    if shared and told["alone_usd_per_month"] is not None:
-        money.append(("each alone, per month", f"${told['alone_usd_per_month']:,.0f}"))
-    who = [
-        f"{r['workload']} on {r['machine']}: {h['when']}, {h['replicas']:.3g} replicas"
-        for r in (shared or {"runs": []})["runs"]
-        for h in r["hours"]
-    ]
-    return {
-        "money": money,
-        "ways": who or alone,
-        "others": alone if shared else [f"one shared fleet: {told['reason']}"],
-        "risks": list(NOT_COUNTED) if shared else ["each workload has risks of its own: read its own advice"],
-        "tests": [
-            "load test one machine with the workloads that share it, at their peaks" if shared else
-            "load test one replica of each workload at its share of the peak",
-            *(f"confirm the price of {i['item']} with {i['provider']} in writing: ours is of {i['price_as_of']}"
-              for i in m["items"]),
-        ],
-    }  # fmt: skip
+def alone_item(answer: Answer, option: Option, money: Money) -> FleetItem:
+    return FleetItem(
+        for_workload=workload_name(answer),
+        quantity=option.instances,
+        item=option.instance or option.accelerator_name,
+        provider=option.provider,
+        region=option.region,
+        term=option.term,
+        unit_usd_once=number(money.capital_usd / option.instances) if money.capital_usd else None,
+        unit_usd_per_month=number(money.usd_per_month / option.instances),
+        price_as_of=option.price_as_of,
+        source=option.price_source,
+    )

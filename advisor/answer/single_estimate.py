@@ -1,4 +1,4 @@
-"""One fixed deployment: its arguments in, the JSON of `estimate` out. The command and the API share it."""
+"""One fixed deployment: its arguments in, an Estimate out. The command and the API share it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer.embedding import vectors
 from advisor.answer.intervals import interval_fractions
-from advisor.answer.option import PERCENTILES, bound_of, line_json, token_costs
+from advisor.answer.option import bound_of, embedding_figures, operator, token_costs
 from advisor.answer.sentences import UNMEASURED
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
-from advisor.engine.estimate import Estimate, estimate, means, offered, prepare, prepared
+from advisor.engine.estimate import Estimate as Engine
+from advisor.engine.estimate import estimate, means, offered, prepare, prepared
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
 from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
@@ -30,7 +30,17 @@ from advisor.engine.step import (
     take,
 )
 from advisor.fidelity import nearest_rows
-from advisor.inputs import catalog_model_id, catalog_model_ids, catalog_resources, market, number, usual_host_watts
+from advisor.inputs import (
+    catalog_model_id,
+    catalog_model_ids,
+    catalog_resources,
+    market,
+    number,
+    rounded,
+    usual_host_watts,
+)
+from advisor.result import ClosedForm, Disaggregated, Estimate, Intervals, Memory, Operator, Percentiles
+from advisor.result import Pool as PoolSection
 from advisor.workload import Deployment, Fixed, WorkloadError, deployment, error
 
 GIB = 2.0**30
@@ -50,10 +60,10 @@ class Built:
         return bool(self.lanes.memory.fits.all())
 
 
-def answer(d: Deployment) -> Json:
-    """The JSON of `estimate`; `fits` false: it cannot be loaded, and `smallest_change` says what would help.
+def answer(d: Deployment) -> Estimate:
+    """The estimate; `fits` false: it cannot be loaded, and `smallest_change` says what would help.
 
-    Raises WorkloadError where the arguments name what is not there or contradict themselves.
+    Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
     if isinstance(d.model, str):
         model_id = catalog_model_id(d.model)
@@ -65,94 +75,100 @@ def answer(d: Deployment) -> Json:
     else:
         known = deployment.with_config(catalog_resources([]), "own-model", d.model.config)
     fixed = deployment.fixed(d, known)
-    said = answer_of(fixed)
+    result = answer_of(fixed)
     sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
-    asked = nearest_rows.asked_for(said, fixed.case.model_id, sizes, said["isl"], fixed.case.osl)
-    return said | {"evidence": nearest_rows.evidence(asked)}
+    asked = nearest_rows.asked_for(result, fixed.case.model_id, sizes, result.isl, fixed.case.osl)
+    return result.changed(evidence=nearest_rows.evidence(asked))
 
 
-def answer_of(fixed: Fixed) -> Json:
+def answer_of(fixed: Fixed) -> Estimate:
     own = prepare(fixed.case, fixed.resources)
     if isinstance(own, str):
         raise WorkloadError([error("", own)])
     built = Built(fixed=fixed, own=own, lanes=lanes(fixed.model, own))
     if fixed.case.mode == "disagg" and not fixed.case.concurrency:
-        return answer_of(replace(fixed, case=asked_for(built)))
-    said = configuration(built) | {"memory": memory(built), "fits": built.fits} | sizes(built)
+        return answer_of(replace(fixed, case=at_full_concurrency(built)))
+    result = configuration(built)
     if not built.fits:
-        return said | {"smallest_change": changes(fixed), "warnings": list(fixed.doubts), **origin(built)}
+        return result.changed(smallest_change=changes(fixed))
     seen = estimate(fixed.case, fixed.resources)
     if seen.problem:
         raise WorkloadError([error("", seen.problem)])
-    said |= figures(built, seen)
-    said["step"], prefill_share = steps(built, said["concurrency"])
-    said["bound"] = bound_of(said["step"])
-    said |= costs(built, said, prefill_share) | {"closed_form": closed_form(built)}
-    said["interval"] = interval(built, said)
+    ledger, prefill_share = steps(built, result.concurrency)
+    result = result.changed(**figures(built, seen), step=ledger, bound=bound_of(ledger))
+    result = result.changed(**costs(built, result, prefill_share), closed_form=closed_form(built))
+    result = result.changed(interval=interval(built, result))
     if built.fixed.model.encoder_only:
-        said = of_vectors(built, said)
-    return said | {"warnings": [*fixed.doubts, *warnings(built, said)], **origin(built)}
+        result = embedding(result)
+    return result.changed(warnings=[*result.warnings, *warnings(built, result)])
 
 
 # --- what it is -------------------------------------------------------------------------------------------------
 
 
-def configuration(built: Built) -> Json:
+def configuration(built: Built) -> Estimate:
+    """The deployment and its memory; figures follow where it fits."""
     fixed, lane = built.fixed, built.own[-1]
     c, case, pool = lane.choice, fixed.case, fixed.pools[-1]
-    many = f"{pool.replicas} replicas" if pool.replicas > 1 else "1 replica"
-    two = "" if case.mode == "agg" else f", prefill on {fixed.pools[0].chips} of them"
-    return {
-        "label": f"{case.chips} x {fixed.accelerator.name}, {describe(lane)}, {many}{two}",
-        "model": case.model_id,
-        "accelerator": fixed.accelerator.slug,
-        "accelerator_name": fixed.accelerator.name,
-        "accelerator_count": case.chips,
-        "framework": lane.framework.slug,
-        "framework_version": lane.framework.version,
-        "weights_dtype": c.quantization.weights_dtype,
-        "quantization": c.quantization.slug,
-        "kv_dtype": c.kv_dtype,
-        "tp": c.tp,
-        "pp": c.pp,
-        "ep": c.ep,
-        "dp": c.dp,
-        "moe_tp": pool.moe_tp,
-        "replicas": pool.replicas,
-        "concurrency": running(built),
-        "max_batched_tokens": lane.max_batched_tokens,
-        "speculative": None,
-        "disaggregated": None if case.mode == "agg" else disaggregated(built),
-        "isl": case.source_tokens or case.isl,
-        "osl": case.osl,
-        "client": case.client.kind,
-    }
+    replicas = f"{pool.replicas} replicas" if pool.replicas > 1 else "1 replica"
+    prefill = "" if case.mode == "agg" else f", prefill on {fixed.pools[0].chips} of them"
+    return Estimate(
+        label=f"{case.chips} x {fixed.accelerator.name}, {describe(lane)}, {replicas}{prefill}",
+        model=case.model_id,
+        accelerator=fixed.accelerator.slug,
+        accelerator_name=fixed.accelerator.name,
+        accelerator_count=case.chips,
+        framework=lane.framework.slug,
+        framework_version=lane.framework.version,
+        weights_dtype=c.quantization.weights_dtype,
+        quantization=c.quantization.slug,
+        kv_dtype=c.kv_dtype,
+        tp=c.tp,
+        pp=c.pp,
+        ep=c.ep,
+        dp=c.dp,
+        moe_tp=pool.moe_tp,
+        replicas=pool.replicas,
+        concurrency=running(built),
+        max_batched_tokens=lane.max_batched_tokens,
+        speculative=None,
+        disaggregated=None if case.mode == "agg" else disaggregated(built),
+        isl=case.source_tokens or case.isl,
+        osl=case.osl,
+        client=case.client.kind,
+        memory=memory(built),
+        fits=built.fits,
+        **cache_sizes(built),
+        warnings=list(fixed.doubts),
+        basis=basis(built),
+        engine_version=ENGINE_VERSION,
+    )
 
 
-def disaggregated(built: Built) -> Json:
+def disaggregated(built: Built) -> Disaggregated:
     prefill, decode = built.fixed.pools
     moved = float(built.lanes.memory.kv_bytes_per_sequence[0]) * built.fixed.case.isl / built.own[0].context_tokens
     links = built.fixed.accelerator.links
-    return {
-        "prefill": pool_json(prefill),
-        "decode": pool_json(decode),
-        "kv_transfer_s": number(moved / links[-1].bytes_per_s) if links else None,
-    }
+    return Disaggregated(
+        prefill=pool_section(prefill),
+        decode=pool_section(decode),
+        kv_transfer_s=number(moved / links[-1].bytes_per_s) if links else None,
+    )
 
 
-def pool_json(p: Pool) -> Json:
-    return {"replicas": p.replicas, "tp": p.tp, "pp": p.pp, "ep": p.ep, "dp": p.dp, "moe_tp": p.moe_tp}
+def pool_section(p: Pool) -> PoolSection:
+    return PoolSection(replicas=p.replicas, tp=p.tp, pp=p.pp, ep=p.ep, dp=p.dp, moe_tp=p.moe_tp)
 
 
 def running(built: Built) -> int:
-    """Requests in flight per replica: as asked, or as many as fit."""
+    """Requests in flight per replica: as given, or as many as fit."""
     case, lane, pool = built.fixed.case, built.own[-1], built.fixed.pools[-1]
     if case.concurrency:
         return max(math.ceil(case.concurrency / pool.replicas), 1)
     return offered(case, lane, built.lanes, len(built.own) - 1) * pool.pp * pool.dp
 
 
-def memory(built: Built) -> Json:
+def memory(built: Built) -> Memory:
     """GiB per chip of one replica at the planned concurrency (of the decode pool, where there are two)."""
     room, i = built.lanes.memory, len(built.own) - 1
     pool = built.fixed.pools[-1]
@@ -168,10 +184,10 @@ def memory(built: Built) -> Json:
         "overhead_gib": float(room.overhead_bytes[i]),
         "free_gib": float(room.kv_bytes[i]) - held,
     }
-    return {name: number(size / GIB) for name, size in parts.items()}
+    return Memory(**{name: rounded(size / GIB) for name, size in parts.items()})
 
 
-def sizes(built: Built) -> Json:
+def cache_sizes(built: Built) -> Json:
     room, i, pool = built.lanes.memory, len(built.own) - 1, built.fixed.pools[-1]
     source = float(room.source_bytes_per_sequence[i])
     per_token = (float(room.kv_bytes_per_sequence[i]) - source) / built.own[-1].context_tokens
@@ -187,16 +203,17 @@ def sizes(built: Built) -> Json:
 # --- what it does -----------------------------------------------------------------------------------------------
 
 
-def figures(built: Built, seen: Estimate) -> Json:
-    """Figures of the whole deployment."""
+def figures(built: Built, seen: Engine) -> Json:
+    """Latency and throughput of the whole deployment."""
     chips = built.fixed.case.chips
 
-    def ms(name: str) -> Json:
-        return {k: number(getattr(seen, f"{name}_{k}_s") * 1e3) for k in PERCENTILES}
+    def latency_ms(name: str) -> Percentiles:
+        mean, *tails = (number(getattr(seen, f"{name}_{k}_s") * 1e3) for k in ("mean", "p50", "p95", "p99"))
+        return Percentiles(mean=mean, p50=tails[0], p95=tails[1], p99=tails[2])
 
     return {
-        "ttft_ms": ms("ttft"),
-        "tpot_ms": ms("tpot"),
+        "ttft_ms": latency_ms("ttft"),
+        "tpot_ms": latency_ms("tpot"),
         "e2e_ms_mean": number(seen.e2e_s * 1e3),
         "output_tokens_per_s": number(seen.output_tokens_per_s),
         "output_tokens_per_s_per_accelerator": number(seen.output_tokens_per_s / chips),
@@ -205,38 +222,41 @@ def figures(built: Built, seen: Estimate) -> Json:
     }
 
 
-def of_vectors(built: Built, said: Json) -> Json:
-    """The same of an embedding model: its tokens are those read, its one latency is the time to the vector."""
-    tokens_per_s, output = said["total_tokens_per_s"], said["output_tokens_per_s"]
-    found = vectors(said, tokens_per_s, said["watts"])
+def embedding(result: Estimate) -> Estimate:
+    """The same for an embedding model: its tokens are those read, its one latency is the time to the vector."""
+    tokens_per_s, output = result.total_tokens_per_s, result.output_tokens_per_s
     ratio = output / tokens_per_s if output and tokens_per_s else math.nan
-    found["kgco2e_per_mtok"] = number((said["kgco2e_per_mtok"] or math.nan) * ratio)
-    interval = said["interval"]
-    found["interval"] = {"latency_ms": interval["ttft_ms"]} if "ttft_ms" in interval else {}
-    if "output_tokens_per_s" in interval:
-        spread = [number(v / ratio) for v in interval["output_tokens_per_s"]]
-        found["interval"]["input_tokens_per_s"] = spread
-    return found
+    ranges = result.interval or Intervals()
+    spread: dict[str, list[float | None]] = {}
+    if ranges.ttft_ms is not None:
+        spread["latency_ms"] = ranges.ttft_ms
+    if ranges.output_tokens_per_s is not None:
+        spread["input_tokens_per_s"] = [number((v or math.nan) / ratio) for v in ranges.output_tokens_per_s]
+    return result.changed(
+        **embedding_figures(result, tokens_per_s, result.watts),
+        kgco2e_per_mtok=number((result.kgco2e_per_mtok or math.nan) * ratio),
+        interval=Intervals(**spread),
+    )
 
 
-def total_tokens_per_s(case: Case, seen: Estimate, vectors_only: bool) -> float:
+def total_tokens_per_s(case: Case, seen: Engine, vectors_only: bool) -> float:
     if math.isfinite(seen.total_tokens_per_s):
         return seen.total_tokens_per_s - (seen.requests_per_s if vectors_only else 0.0)
     mean = (case.client.length_low_fraction + case.client.length_high_fraction) / 2
     return seen.output_tokens_per_s + seen.requests_per_s * case.isl * mean
 
 
-def steps(built: Built, concurrency: int) -> tuple[list[Json], float]:
+def steps(built: Built, concurrency: int) -> tuple[list[Operator], float]:
     """The ledger of one prefill and one decode step, and the share of a request's time on the chips that is prefill."""
     case, last = built.fixed.case, len(built.own) - 1
     if built.fixed.model.encoder_only:
-        return [line_json(line) for line in prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)], 1.0
+        return [operator(line) for line in prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)], 1.0
     at_once = together(built, concurrency)
     prefill = prefill_ledger(built.fixed.model, built.lanes, 0, case.isl)
     decode = decode_ledger(built.fixed.model, built.lanes, last, at_once, case.isl + case.osl / 2)
     prefill_s = sum(line.time_s for line in prefill)
     decode_s = sum(line.time_s for line in decode) * case.osl / at_once
-    return [line_json(line) for line in (*prefill, *decode)], prefill_s / (prefill_s + decode_s)
+    return [operator(line) for line in (*prefill, *decode)], prefill_s / (prefill_s + decode_s)
 
 
 def together(built: Built, concurrency: int) -> float:
@@ -246,26 +266,26 @@ def together(built: Built, concurrency: int) -> float:
     return min(at_once, max(float(built.lanes.times.kv_capacity_tokens[last]) // (case.isl + case.osl), 1.0))
 
 
-def closed_form(built: Built) -> Json | None:
+def closed_form(built: Built) -> ClosedForm | None:
     """The search's formulas for this deployment, beside the simulation; None where there are none."""
     case, resources = built.fixed.case, built.fixed.resources
     if built.fixed.model.encoder_only:
-        return {"capacity_requests_per_s": number(vectors_per_s(built))}
+        return ClosedForm(capacity_requests_per_s=number(vectors_per_s(built)))
     if case.mode != "agg":
         return None
     if case.client.rate_per_s:
         return open_form(built, case.client.rate_per_s)
-    these = prepared([case if case.concurrency else asked_for(built)], resources)
-    found = means(these, resources, resources.scopes)[0]
-    return {
-        "ttft_ms_mean": number(found.ttft_mean_s * 1e3),
-        "tpot_ms_mean": number(found.tpot_mean_s * 1e3),
-        "output_tokens_per_s": number(found.output_tokens_per_s),
-    }
+    these = prepared([case if case.concurrency else at_full_concurrency(built)], resources)
+    formula = means(these, resources, resources.scopes)[0]
+    return ClosedForm(
+        ttft_ms_mean=number(formula.ttft_mean_s * 1e3),
+        tpot_ms_mean=number(formula.tpot_mean_s * 1e3),
+        output_tokens_per_s=number(formula.output_tokens_per_s),
+    )
 
 
 def vectors_per_s(built: Built) -> float:
-    """What the whole deployment embeds at most: every step full."""
+    """Most requests/s that the whole deployment can embed: every step is full."""
     lane, case = built.own[0], built.fixed.case
     demand = Demand(input_tokens=case.isl, output_tokens=1.0)
     seats = np.array([float(lane.max_running_requests)])
@@ -273,45 +293,44 @@ def vectors_per_s(built: Built) -> float:
     return float(each[0]) * (case.chips // lane.choice.tp)
 
 
-def asked_for(built: Built) -> Case:
+def at_full_concurrency(built: Built) -> Case:
     return replace(built.fixed.case, concurrency=float(running(built) * built.fixed.pools[-1].replicas))
 
 
-def open_form(built: Built, rate_per_s: float) -> Json:
+def open_form(built: Built, rate_per_s: float) -> ClosedForm:
+    """Closed form at an arrival rate."""
     case, lane = built.fixed.case, built.own[0]
     low, high = case.client.length_low_fraction, case.client.length_high_fraction
     mean, cv2 = (low + high) / 2, (high - low) ** 2 / 12 / ((low + high) / 2) ** 2
     demand = Demand(input_tokens=case.isl * mean, output_tokens=case.osl * mean, input_cv2=cv2, output_cv2=cv2)
     ways = case.chips // lane.choice.tp
-    found = open_loop(take(built.lanes.times, np.array([0])), np.array([rate_per_s / ways]), demand, scheduler_of(lane))
-    return {
-        "ttft_ms_mean": number(found.ttft_mean_s[0] * 1e3),
-        "tpot_ms_mean": number(found.tpot_mean_s[0] * 1e3),
-        "ttft_ms_p95": number(found.ttft_p95_estimate_s[0] * 1e3),
-        "tpot_ms_p95": number(found.tpot_p95_estimate_s[0] * 1e3),
-        "output_tokens_per_s": number(found.output_tokens_per_s[0] * ways),
-        "capacity_requests_per_s": number(found.capacity_requests_per_s[0] * ways),
-    }
+    seen = open_loop(take(built.lanes.times, np.array([0])), np.array([rate_per_s / ways]), demand, scheduler_of(lane))
+    return ClosedForm(
+        ttft_ms_mean=number(seen.ttft_mean_s[0] * 1e3),
+        tpot_ms_mean=number(seen.tpot_mean_s[0] * 1e3),
+        ttft_ms_p95=number(seen.ttft_p95_estimate_s[0] * 1e3),
+        tpot_ms_p95=number(seen.tpot_p95_estimate_s[0] * 1e3),
+        output_tokens_per_s=number(seen.output_tokens_per_s[0] * ways),
+        capacity_requests_per_s=number(seen.capacity_requests_per_s[0] * ways),
+    )
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------
 
 
-def costs(built: Built, said: Json, prefill_share: float) -> Json:
-    """The cheapest current offer that can hold it, and its power at full load."""
+def costs(built: Built, result: Estimate, prefill_share: float) -> Json:
+    """Fields of the cheapest current offer that can hold it, and its power at full load."""
     offers, a = market(built.fixed.accelerator)
-    phases = drawn(built, a, said["concurrency"], prefill_share)
+    phases = mean_power_fraction(built, a, result.concurrency, prefill_share)
     priced = [(usd, o) for o in offers if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
     if not priced:
-        return power_json(watts(built, a, None, phases), said, None) | {
-            "usd_per_hour": None,
-            "price_as_of": None,
-            "price_source": None,
-        }
-    usd, offer = min(priced, key=lambda found: found[0])
-    output = 0.0 if built.fixed.model.encoder_only else said["output_tokens_per_s"] or 0.0
-    split = token_costs(usd, {"input": (said["total_tokens_per_s"] or 0.0) - output, "output": output}, prefill_share)
-    return power_json(watts(built, a, offer, phases), said, offer) | {
+        unpriced = {"usd_per_hour": None, "price_as_of": None, "price_source": None}
+        return power(watts(built, a, None, phases), result, None) | unpriced
+    usd, offer = min(priced, key=lambda each: each[0])
+    output = 0.0 if built.fixed.model.encoder_only else result.output_tokens_per_s or 0.0
+    tokens_per_s = {"input": (result.total_tokens_per_s or 0.0) - output, "output": output}
+    by_token = token_costs(usd, tokens_per_s, prefill_share)
+    return power(watts(built, a, offer, phases), result, offer) | {
         "provider": offer.provider,
         "instance": offer.instance,
         "region": offer.region,
@@ -320,7 +339,7 @@ def costs(built: Built, said: Json, prefill_share: float) -> Json:
         "price_source": offer.source,
         "usd_per_hour": number(usd),
         "usd_per_month": number(usd * HOURS_PER_MONTH),
-        **{f"usd_per_mtok_{name}": number(value) for name, value in split.items()},
+        **{f"usd_per_mtok_{name}": number(value) for name, value in by_token.items()},
     }
 
 
@@ -332,7 +351,7 @@ def usd_per_hour(pools: tuple[Pool, ...], offer: Offer) -> float | None:
     return float(offer_usd_per_hour(offer, float(sum(counts))))
 
 
-def drawn(built: Built, a: Assumptions, concurrency: int, prefill_share: float) -> float:
+def mean_power_fraction(built: Built, a: Assumptions, concurrency: int, prefill_share: float) -> float:
     """Mean share of (limit - idle) of a chip that is never without work, its phases by their time."""
     case, last = built.fixed.case, len(built.own) - 1
     model, at_once, chip = built.fixed.model, together(built, concurrency), built.fixed.accelerator
@@ -349,8 +368,8 @@ def watts(built: Built, a: Assumptions, offer: Offer | None, span_fraction: floa
     return float(each) * built.fixed.case.chips * (offer.pue if offer else a.pue)
 
 
-def power_json(watts: float, said: Json, offer: Offer | None) -> Json:
-    joules = watts / said["output_tokens_per_s"] if said["output_tokens_per_s"] else math.nan
+def power(watts: float, result: Estimate, offer: Offer | None) -> Json:
+    joules = watts / result.output_tokens_per_s if result.output_tokens_per_s else math.nan
     grid = offer.kgco2e_per_kwh if offer else None
     return {
         "watts": number(watts),
@@ -359,70 +378,70 @@ def power_json(watts: float, said: Json, offer: Offer | None) -> Json:
     }
 
 
-# --- how sure, and what to mind ---------------------------------------------------------------------------------
+# --- uncertainty and warnings -----------------------------------------------------------------------------------
 
 
-def interval(built: Built, said: Json) -> Json:
+def interval(built: Built, result: Estimate) -> Intervals:
     """[low, high] of each headline figure at 90 %."""
     half = interval_fractions({"calibrations": built.fixed.resources.scopes}, basis(built))
-    found = {
-        name: [number((said[name]["mean"] or math.nan) * f) for f in half[key]]
-        for name, key in (("ttft_ms", "ttft"), ("tpot_ms", "tpot"))
-        if key in half
-    }
+    ranges: dict[str, list[float | None]] = {}
+    for name, key, latency in (("ttft_ms", "ttft", result.ttft_ms), ("tpot_ms", "tpot", result.tpot_ms)):
+        if key in half and latency is not None:
+            ranges[name] = [number((latency.mean or math.nan) * f) for f in half[key]]
     if "throughput" in half:
         low, high = half["throughput"]
-        found["output_tokens_per_s"] = [number((said["output_tokens_per_s"] or math.nan) * f) for f in (low, high)]
-        if usd := said.get("usd_per_mtok_output"):
-            found["usd_per_mtok_output"] = [number(usd / high), number(usd / low)]
-    return found
+        ranges["output_tokens_per_s"] = [number((result.output_tokens_per_s or math.nan) * f) for f in (low, high)]
+        if usd := result.usd_per_mtok_output:
+            ranges["usd_per_mtok_output"] = [number(usd / high), number(usd / low)]
+    return Intervals(**ranges)
 
 
 def basis(built: Built) -> str:
     return built.own[-1].choice.efficiency.basis
 
 
-def origin(built: Built) -> Json:
-    return {"basis": basis(built), "engine_version": ENGINE_VERSION}
-
-
-def warnings(built: Built, said: Json) -> list[str]:
-    found = []
+def warnings(built: Built, result: Estimate) -> list[str]:
+    lines = []
     case, i = built.fixed.case, len(built.own) - 1
-    room = offered(replace(case, concurrency=None), built.own[i], built.lanes, i) * case.chips // built.own[i].choice.tp
-    if case.concurrency and case.mode == "agg" and case.concurrency > room:
-        found.append(f"of {case.concurrency:,.0f} requests in flight only about {room:,} run at once: the rest queue")
-    if case.client.rate_per_s and said["closed_form"]["capacity_requests_per_s"] < case.client.rate_per_s:
-        found.append(f"{case.client.rate_per_s:g} requests/s are more than it can serve: the queue grows without end")
+    seats = (
+        offered(replace(case, concurrency=None), built.own[i], built.lanes, i) * case.chips // built.own[i].choice.tp
+    )
+    if case.concurrency and case.mode == "agg" and case.concurrency > seats:
+        lines.append(
+            f"only about {seats:,} of {case.concurrency:,.0f} requests run at once; the rest wait in the queue"
+        )
+    capacity = result.closed_form.capacity_requests_per_s if result.closed_form else None
+    if case.client.rate_per_s and (capacity or 0.0) < case.client.rate_per_s:
+        lines.append(f"{case.client.rate_per_s:g} requests/s exceed the capacity: the queue grows without limit")
     if basis(built) != "measured":
-        found.append(UNMEASURED.get(basis(built), UNMEASURED["datasheet"]))
+        lines.append(UNMEASURED.get(basis(built), UNMEASURED["datasheet"]))
     if case.mode == "disagg":
-        found.append("two pools: means only, no percentiles")
-    return found
+        lines.append("disaggregated: means only, no percentiles")
+    return lines
 
 
 def changes(fixed: Fixed) -> list[str]:
     """Single changes after which it fits, the smallest of each kind."""
     if fixed.case.pool is None:
         return ["a larger tp in the pool that does not fit"]
-    found: dict[str, str] = {}
+    smallest: dict[str, str] = {}
     for kind, value, case in alternatives(fixed.case, fixed.case.pool):
-        own = prepare(case, fixed.resources) if kind not in found else ""
+        own = prepare(case, fixed.resources) if kind not in smallest else ""
         if not isinstance(own, str) and lanes(fixed.model, own).memory.fits.all():
-            found[kind] = f"{kind} {value}"
-    return list(found.values()) or ["no single change: choose an accelerator with more memory"]
+            smallest[kind] = f"{kind} {value}"
+    return list(smallest.values()) or ["no single change: choose an accelerator with more memory"]
 
 
 def alternatives(case: Case, pool: Pool) -> list[tuple[str, str, Case]]:
     """(argument, value, case) of changes to one argument, gentlest first."""
-    found = [("kv", "fp8", replace(case, kv_dtype="fp8"))] if case.kv_dtype != "fp8" else []
-    found.append(("max_batched_tokens", "2048", replace(case, max_batched_tokens=2048)))
+    cases = [("kv", "fp8", replace(case, kv_dtype="fp8"))] if case.kv_dtype != "fp8" else []
+    cases.append(("max_batched_tokens", "2048", replace(case, max_batched_tokens=2048)))
     for size in (2, 4, 8, 16, 32):
         if size > pool.tp and size % pool.tp == 0:
             wider = replace(pool, tp=size, moe_tp=pool.moe_tp * size // pool.tp)
-            found.append(("tp", str(size), replace(case, pool=wider, chips=wider.chips)))
+            cases.append(("tp", str(size), replace(case, pool=wider, chips=wider.chips)))
         if size > pool.pp:
             longer = replace(pool, pp=size)
-            found.append(("pp", str(size), replace(case, pool=longer, chips=longer.chips)))
+            cases.append(("pp", str(size), replace(case, pool=longer, chips=longer.chips)))
     formats = [w for w in ("fp8", "int8", "int4", "nvfp4", "gguf-q4-k-m") if w != case.weights_dtype]
-    return found + [("weights", w, replace(case, weights_dtype=w)) for w in formats]
+    return cases + [("weights", w, replace(case, weights_dtype=w)) for w in formats]

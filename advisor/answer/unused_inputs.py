@@ -1,9 +1,10 @@
-"""What a question sets that did not change its answer."""
+"""Inputs of a workload that did not change its answer."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.spec import KINDS
+from advisor.result import Answer, NotUsed, Probes
 
 Json = dict[str, Any]
 TCO_USED = ("horizon_months", "discount_rate", "staff_usd_per_accelerator_year")
@@ -12,27 +13,28 @@ NO_PROBES = ("probe", "nothing was measured for this answer: see each option's b
 UNSET = (None, "n", "flat", "no")
 
 
-def not_used(spec: Json, tco_used: set[str]) -> list[Json]:
-    """What was asked for and did not change the answer: {field, value, instead}; `tco_used`: names the costs read."""
-    found = [
-        {"field": field, "value": dig(spec, field), "instead": f"accepted, not part of this engine version: {instead}"}
+def not_used(spec: Json, tco_used: set[str]) -> list[NotUsed]:
+    """Inputs that did not change the answer; `tco_used`: names under `tco` that the costs read."""
+    unused = [
+        NotUsed(
+            field=field, value=dig(spec, field), instead=f"accepted, but not used by this engine version: {instead}"
+        )
         for field, instead in (*KINDS[spec["kind"]].unused_inputs, NO_PROBES)
         if dig(spec, field) not in UNSET
     ]
     known = {*TCO_USED, *tco_used}
-    found += [
-        {"field": f"tco.{key}", "value": value, "instead": "no figure of this answer depends on it"}
+    return unused + [
+        NotUsed(field=f"tco.{key}", value=value, instead="no figure of this answer depends on it")
         for key, value in spec["tco"].items()
         if key not in known
     ]
-    return found
 
 
-def with_probes(result: Json, probed: Json) -> Json:
-    """What an answer says of the probes that its question asked for, when machines were waited for."""
-    kept = [item for item in result.get("not_used", []) if item["field"] != "probe"]
-    unmet = [{**item, "instead": probed["said"]} for item in result.get("not_used", []) if item["field"] == "probe"]
-    return {"probes": probed, "not_used": kept if probed["measured"] else [*kept, *unmet]}
+def with_probes(answer: Answer, probed: Json) -> Answer:
+    """The answer with what machines measured for it, when it waited for them."""
+    kept = [item for item in answer.not_used if item.field != "probe"]
+    unmet = [item.changed(instead=probed["said"]) for item in answer.not_used if item.field == "probe"]
+    return answer.changed(probes=Probes.read(probed), not_used=kept if probed["measured"] else [*kept, *unmet])
 
 
 def dig(spec: Mapping[str, Any], path: str) -> Any:

@@ -1,4 +1,4 @@
-"""The steps of engine/stairs.py for a fixed deployment, as JSON and as a Markdown table."""
+"""Ablation of a fixed deployment: throughput after each optimization, from naive to fully optimized."""
 
 from typing import Any
 
@@ -8,14 +8,15 @@ from advisor.engine.optimisation import ablation_steps, estimate_steps
 from advisor.engine.spec import Quantization
 from advisor.engine.step import Demand, Draft, Lane, acceptances_of, drafts_of, lanes, rate_of
 from advisor.inputs import assumption, catalog_model_id, catalog_model_ids, catalog_resources, number
+from advisor.result import Ablation, AblationStep
 from advisor.workload import WorkloadError, deployment, error
 from catalog.models import Assumption
 
 Json = dict[str, Any]
 
 
-def answer(options: Json) -> Json:
-    """{model, accelerator, framework, isl, osl, users, steps}; WorkloadError where it does not fit or names nothing."""
+def answer(options: Json) -> Ablation:
+    """The steps for the command's options; WorkloadError where it does not fit or names something unknown."""
     asked = {key: options[key] for key in ("accelerator", "weights", "framework", "isl", "osl") if options[key]}
     d = deployment.parse_deployment({**asked, "model": options["model"], "concurrency": options["users"]})
     model_id = catalog_model_id(options["model"])
@@ -34,22 +35,25 @@ def answer(options: Json) -> Json:
     draft = drafting(fixed.model, lane, options["drafts"])
     steps = ablation_steps(lane, options["users"], fp8_of(lane, known.quantizations), options["shared"], draft)
     demand = Demand(input_tokens=options["isl"], output_tokens=options["osl"])
-    return {
-        "model": model_id,
-        "accelerator": fixed.accelerator.name,
-        "framework": f"{lane.framework.name} {lane.framework.version}",
-        **{key: options[key] for key in ("isl", "osl", "users")},
-        "acceptance": f"{draft.accepted_fraction:g}, {draft.source}" if draft else None,
-        "steps": [
-            {
-                "step": stair.name,
-                "output_tokens_per_s": number(r.output_tokens_per_s),
-                "ttft_ms": number(r.ttft_mean_s * 1e3),
-                "tpot_ms": number(r.tpot_mean_s * 1e3),
-            }
-            for stair, r in zip(steps, estimate_steps(fixed.model, steps, demand, options["users"]), strict=True)
+    estimates = estimate_steps(fixed.model, steps, demand, options["users"])
+    return Ablation(
+        model=model_id,
+        accelerator=fixed.accelerator.name,
+        framework=f"{lane.framework.name} {lane.framework.version}",
+        isl=options["isl"],
+        osl=options["osl"],
+        users=options["users"],
+        acceptance=f"{draft.accepted_fraction:g}, {draft.source}" if draft else None,
+        steps=[
+            AblationStep(
+                step=step.name,
+                output_tokens_per_s=number(e.output_tokens_per_s),
+                ttft_ms=number(e.ttft_mean_s * 1e3),
+                tpot_ms=number(e.tpot_mean_s * 1e3),
+            )
+            for step, e in zip(steps, estimates, strict=True)
         ],
-    }
+    )
 
 
 def fp8_of(lane: Lane, known: Any) -> Quantization | None:
@@ -68,10 +72,17 @@ def drafting(model: Model, lane: Lane, tokens: int) -> Draft | None:
     return next((d for row in rows for d in drafts_of(model, row) if d.tokens == tokens), None)
 
 
-def table(said: Json) -> str:
-    head = f"{said['model']}, one {said['accelerator']}, {said['framework']}, {said['isl']}/{said['osl']} tokens, "
-    lines = [f"{head}{said['users']} users", ""]
-    lines += ["| step | output tokens/s | TTFT ms | TPOT ms |", "|---|---|---|---|"]
-    for s in said["steps"]:
-        lines.append(f"| {s['step']} | {s['output_tokens_per_s']:,.0f} | {s['ttft_ms']:,.0f} | {s['tpot_ms']:.2f} |")
-    return "\n".join([*lines, *([f"\nacceptance of drafts: {said['acceptance']}"] if said["acceptance"] else [])])
+def table(ablation: Ablation) -> str:
+    """As a Markdown table."""
+    a = ablation
+    lines = [
+        f"{a.model}, one {a.accelerator}, {a.framework}, {a.isl:g}/{a.osl:g} tokens, {a.users:g} users",
+        "",
+        "| step | output tokens/s | TTFT ms | TPOT ms |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {s.step} | {s.output_tokens_per_s or 0:,.0f} | {s.ttft_ms or 0:,.0f} | {s.tpot_ms or 0:.2f} |"
+        for s in a.steps
+    ]
+    return "\n".join([*lines, *([f"\nacceptance of drafts: {a.acceptance}"] if a.acceptance else [])])

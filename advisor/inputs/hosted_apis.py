@@ -7,7 +7,8 @@ from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.inputs.offers import discounts_of
-from advisor.inputs.rounding import number
+from advisor.inputs.rounding import number, rounded
+from advisor.result import HostedOffer, Option
 from catalog.derived import has_expired, known_on
 from catalog.models import Accelerator, ApiPrice, Organisation
 
@@ -72,31 +73,30 @@ def by_maker(found: Sequence[Json]) -> dict[str, str]:
 # --- a snapshot to the answer -----------------------------------------------------------------------------------
 
 
-def hosted(spec: Json, found: Sequence[Json], options: Sequence[Json]) -> list[Json]:
-    """Every endpoint of the model with its monthly bill for this traffic, the cheapest first."""
-    offers = [_offer(spec, row, best_rented(options)) for row in found if within(spec, row)]
-    offers.sort(key=lambda o: (o["usd_per_month"], o["provider"], o["name"]))
-    if spec["objective"] == "cost" and "api" in spec["constraints"]["acquisition"]:
-        for offer in offers:
-            cheaper = [r for r in [*options, *offers] if r["usd_per_month"] < offer["usd_per_month"]]
-            offer["rank_by_cost"] = 1 + len(cheaper)
-    return offers
+def hosted(spec: Json, rows: Sequence[Json], options: Sequence[Option]) -> list[HostedOffer]:
+    """Every hosted API of the model with its monthly bill for this traffic, the cheapest first."""
+    rented = cheapest_rented(options)
+    offers = [_offer(spec, row, rented) for row in rows if allowed(spec, row)]
+    offers.sort(key=lambda o: (o.usd_per_month, o.provider, o.name))
+    if spec["objective"] != "cost" or "api" not in spec["constraints"]["acquisition"]:
+        return offers
+    costs = [each.usd_per_month for each in (*options, *offers)]
+    return [o.changed(rank_by_cost=1 + sum(usd < o.usd_per_month for usd in costs)) for o in offers]
 
 
-def within(spec: Json, row: Json) -> bool:
-    """Whether the planner's providers and budget leave it."""
-    c = spec["constraints"]
-    allowed = not c["providers"]["allow"] or row["provider"] in c["providers"]["allow"]
-    return allowed and row["provider"] not in c["providers"]["deny"]
+def allowed(spec: Json, row: Json) -> bool:
+    """Whether the planner's providers leave it."""
+    c = spec["constraints"]["providers"]
+    return (not c["allow"] or row["provider"] in c["allow"]) and row["provider"] not in c["deny"]
 
 
-def best_rented(options: Sequence[Json]) -> Json | None:
-    rented = [r for r in options if r["acquisition"] == "rent"]
-    return min(rented, key=lambda r: float(r["usd_per_month"]), default=None)
+def cheapest_rented(options: Sequence[Option]) -> Option | None:
+    rented = [option for option in options if option.acquisition == "rent"]
+    return min(rented, key=lambda option: option.usd_per_month, default=None)
 
 
 def tokens_of(spec: Json) -> dict[str, float]:
-    """Tokens of a mean request: prompt, the part of it that a cache holds, answer."""
+    """Tokens of a mean request: prompt, the part of it that the prefix cache holds, answer."""
     traffic = spec["traffic"]
     prompt = float(traffic["input_tokens"]["mean"])
     cached = prompt * traffic["prefix_cache_hit_rate"]
@@ -104,73 +104,72 @@ def tokens_of(spec: Json) -> dict[str, float]:
 
 
 def usd_per_request(tokens: Mapping[str, float], row: Json) -> float:
-    """The bill of a mean request; cached tokens cost as others where the provider prints no price for them."""
-    plain, cached = row["usd_per_mtok_input"], row["usd_per_mtok_cached_input"]
-    again = plain if cached is None else cached
-    paid = (tokens["input"] - tokens["cached"]) * plain + tokens["cached"] * again
-    return float(paid + tokens["output"] * row["usd_per_mtok_output"]) / MTOK
+    """The price of a mean request; cached tokens cost as much as others where no price for them is published."""
+    input_usd, cached_usd = row["usd_per_mtok_input"], row["usd_per_mtok_cached_input"]
+    usd_cached = tokens["cached"] * (input_usd if cached_usd is None else cached_usd)
+    usd_input = (tokens["input"] - tokens["cached"]) * input_usd
+    return float(usd_input + usd_cached + tokens["output"] * row["usd_per_mtok_output"]) / MTOK
 
 
-def _offer(spec: Json, row: Json, rented: Json | None) -> Json:
+def _offer(spec: Json, row: Json, rented: Option | None) -> HostedOffer:
     tokens = tokens_of(spec)
-    each = usd_per_request(tokens, row)
-    per_month = spec["traffic"]["requests_per_s"]["mean"] * SECONDS_PER_MONTH
-    monthly = each * per_month
+    usd = usd_per_request(tokens, row)
+    monthly = usd * spec["traffic"]["requests_per_s"]["mean"] * SECONDS_PER_MONTH
     budget = spec["constraints"]["max_usd_per_month"]
-    return {
+    return HostedOffer(
         **row,
-        "acquisition": "api",
-        "basis": BASIS,
-        "usd_per_month": number(monthly),
-        "usd_per_mtok_blended": number(each / (tokens["input"] + tokens["output"]) * MTOK),
-        "within_budget": budget is None or monthly <= budget,
-        "rank_by_cost": None,
-        **_break_even(each, tokens, rented),
-        "warnings": _warnings(spec, row),
-    }
+        acquisition="api",
+        basis=BASIS,
+        usd_per_month=rounded(monthly),
+        usd_per_mtok_blended=number(usd / (tokens["input"] + tokens["output"]) * MTOK),
+        within_budget=budget is None or monthly <= budget,
+        rank_by_cost=None,
+        **_break_even(usd, tokens, rented),
+        warnings=_warnings(spec, row),
+    )
 
 
-def _break_even(usd: float, tokens: Mapping[str, float], rented: Json | None) -> Json:
-    """Tokens a month (prompt and answer) from which the best rented option costs less; what it can serve at most."""
+def _break_even(usd: float, tokens: Mapping[str, float], rented: Option | None) -> Json:
+    """Tokens a month (prompt and answer) above which the cheapest rented option costs less."""
     if rented is None or usd <= 0:
         return {"break_even_tokens_per_month": None, "break_even_with": None, "break_even_within_capacity": None}
-    requests = rented["usd_per_month"] / usd
-    capacity = (rented["capacity_requests_per_s"] or math.inf) * SECONDS_PER_MONTH
+    requests = rented.usd_per_month / usd
+    capacity = (rented.capacity_requests_per_s or math.inf) * SECONDS_PER_MONTH
     return {
         "break_even_tokens_per_month": number(requests * (tokens["input"] + tokens["output"])),
-        "break_even_with": rented["label"],
+        "break_even_with": rented.label,
         "break_even_within_capacity": requests <= capacity,
     }
 
 
 def _warnings(spec: Json, row: Json) -> list[str]:
-    """What the published figures say against this workload."""
-    said = []
+    """Where the published figures miss this workload's limits."""
+    lines = []
     slo, speed = spec["slo"], row["published_output_tokens_per_s"]
     limits = [1e3 / slo["tpot_ms_p95"]] if slo["tpot_ms_p95"] else []
     limits += [slo["tokens_per_s_per_user"]] if slo["tokens_per_s_per_user"] else []
     if speed is not None and limits and speed < max(limits):
-        said.append(f"the published {speed:g} tokens/s are below the {max(limits):.3g} that you ask for each user")
+        lines.append(f"the published {speed:g} tokens/s are below the {max(limits):.3g} that you need per user")
     longest = spec["traffic"]["input_tokens"].get("p95") or spec["traffic"]["input_tokens"]["mean"]
     if row["max_input_tokens"] and longest > row["max_input_tokens"]:
-        said.append(f"takes prompts up to {row['max_input_tokens']:,} tokens")
-    return said
+        lines.append(f"takes prompts up to {row['max_input_tokens']:,} tokens")
+    return lines
 
 
-def verdict(spec: Json, offers: Sequence[Json], chips: str, has_options: bool) -> str:
-    """The verdict on `chips`, and a sentence where a token costs less or nothing else was asked for."""
+def verdict(spec: Json, offers: Sequence[HostedOffer], hardware: str, has_options: bool) -> str:
+    """The verdict on hardware, and a sentence on the API where it costs less or nothing else was asked for."""
     ways = spec["constraints"]["acquisition"]
     if ways == ["api"]:
-        return _by_token(offers[0]) if offers else "No provider of the catalog hosts this model at a current price."
-    if not offers or "api" not in ways or (has_options and offers[0]["rank_by_cost"] != 1):
-        return chips
-    return f"{chips} {_by_token(offers[0])}"
+        return _sentence(offers[0]) if offers else "No provider in the catalog hosts this model at a current price."
+    if not offers or "api" not in ways or (has_options and offers[0].rank_by_cost != 1):
+        return hardware
+    return f"{hardware} {_sentence(offers[0])}"
 
 
-def _by_token(first: Json) -> str:
-    speed = first["published_output_tokens_per_s"]
-    fast = f"published at {speed:g} tokens/s" if speed else "speed not published"
+def _sentence(offer: HostedOffer) -> str:
+    speed = offer.published_output_tokens_per_s
+    fast = f"published speed {speed:g} tokens/s" if speed else "no published speed"
     return (
-        f"By the token it is ${first['usd_per_month']:,.0f} a month at {first['provider']} "
-        f"({first['name']}; price as published on {first['as_of']}, {fast}; your service levels are not verified)."
+        f"A hosted API costs ${offer.usd_per_month:,.0f} a month at {offer.provider} ({offer.name}; price published "
+        f"{offer.as_of}, {fast}; your service levels are not verified)."
     )

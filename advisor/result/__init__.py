@@ -29,7 +29,7 @@ from advisor.result.demand import (
     Week,
     WeekBill,
 )
-from advisor.result.estimate import ClosedForm, Estimate, MeasuredRow
+from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
 from advisor.result.launch import FlagCheck, Launch, LoadTest
 from advisor.result.money import (
     BreakEven,
@@ -90,6 +90,8 @@ from advisor.result.tuning import (
 from advisor.result.why_not import LeftOut, LeftOutSoftware, PriceBound, Rejection, SensitivityBar
 
 __all__ = [
+    "Ablation",
+    "AblationStep",
     "Adapters",
     "Alone",
     "AloneOption",

@@ -41,6 +41,40 @@ class ClosedForm(Section):
     """Capacity; only for an arrival rate."""
 
 
+class AblationStep(Section):
+    """Estimated figures after one more optimization."""
+
+    step: str
+    """What was added."""
+    output_tokens_per_s: TokensPerSecond | None
+    """Output throughput."""
+    ttft_ms: Milliseconds | None
+    """Mean time to first token."""
+    tpot_ms: Milliseconds | None
+    """Mean time per output token."""
+
+
+class Ablation(Section):
+    """What `manage.py waterfall` returns: one deployment, optimized step by step."""
+
+    model: str
+    """Hugging Face ID."""
+    accelerator: str
+    """Accelerator, for people."""
+    framework: str
+    """Serving framework and release."""
+    isl: Tokens
+    """Prompt length."""
+    osl: Tokens
+    """Output length."""
+    users: Number
+    """Users at a time."""
+    acceptance: str | None
+    """Acceptance rate of drafted tokens and its source; null: no drafts."""
+    steps: list[AblationStep]
+    """From naive to fully optimized."""
+
+
 class MeasuredRow(Section):
     """A measured figure near this deployment, and what is predicted there."""
 

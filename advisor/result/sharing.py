@@ -177,6 +177,18 @@ class MixPart(Section):
     tpot_ms_p95: Milliseconds | None
     """p95 time per output token here."""
 
+    def prompt_spans(self) -> list[LengthClass]:
+        """`input_tokens` with neighboring lengths joined where this part gets the same share of them."""
+        spans: list[LengthClass] = []
+        for k in self.input_tokens:
+            last = spans[-1] if spans else None
+            if last and last.below == k.from_tokens and last.share_here == k.share_here:
+                requests = (last.share_of_requests or 0.0) + (k.share_of_requests or 0.0)
+                spans[-1] = last.changed(below=k.below, share_of_requests=float(f"{requests:.4g}"))
+            else:
+                spans.append(k)
+        return spans
+
 
 class Mix(Section):
     """Several kinds of machines together against the single choice."""

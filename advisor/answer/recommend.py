@@ -1,0 +1,150 @@
+"""From a workload and a snapshot of the catalog to the answer: runs the engine and assembles the sections."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from advisor.answer import bill, demand, ranking
+from advisor.answer.calibration_marks import calibrations_used
+from advisor.answer.card_sharing import adapters, sharing
+from advisor.answer.mix import mix
+from advisor.answer.option import near_miss, option
+from advisor.answer.pareto import pareto
+from advisor.answer.portfolio import portfolio_answer
+from advisor.answer.sentences import verdict
+from advisor.answer.unused_inputs import not_used
+from advisor.engine.fleet import Member, find_mix, merged_copies
+from advisor.engine.search import Answer as Found
+from advisor.engine.search import Catalog, Scored, posed_in, search
+from advisor.engine.spec import Workload
+from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, hosted_apis, unpacked, workload_of
+from advisor.result import Answer, Candidates, Source
+from advisor.result import Catalog as CatalogVersion
+from advisor.workload import PORTFOLIO
+
+Json = dict[str, Any]
+Progress = Callable[[str, float], None]
+
+
+def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> Answer:
+    """Runs the engine on a snapshot. `progress` is told the stage and the fraction that is done."""
+    if spec["kind"] == PORTFOLIO:
+        return _portfolio(spec, snapshot, progress)
+    return _workload(spec, snapshot, progress)
+
+
+def _portfolio(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
+    """Each workload alone, then all on one fleet."""
+    report, count = progress or (lambda stage, fraction: None), len(spec["workloads"])
+    answers, members = [], []
+
+    def progress_of(i: int, name: str) -> Progress:
+        return lambda stage, done: report(f"{name}: {stage}", (i + done) / (count + 1))
+
+    for i, (part, its_snapshot) in enumerate(zip(spec["workloads"], snapshot["parts"], strict=True)):
+        answer, member = _member(part, its_snapshot, progress_of(i, part["name"]))
+        answers.append(answer)
+        members.append(member)
+    report("sharing one fleet", count / (count + 1))
+    return portfolio_answer(spec, snapshot, answers, members)
+
+
+def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
+    snapshot, workload, catalog = _engine_values(spec, snapshot)
+    found = search(workload, catalog, progress)
+    options = [option(snapshot, workload, catalog, found, s, rank) for rank, s in enumerate(found.shown, 1)]
+    options = ranking.with_probabilities(snapshot, workload, found, options)
+    near_misses = [near_miss(snapshot, workload, catalog, found, s) for s in found.near_misses]
+    answer = Answer(
+        **_frame(spec, snapshot, found, found.shown),
+        verdict=verdict(workload, found.ranked, options, near_misses),
+        recommendations=options,
+        views={view: place + 1 for view, place in found.views.items()},
+        price_bound=ranking.price_bound(workload, found),
+        weights=ranking.weights(workload),
+        near_misses=near_misses,
+        owned=demand.owned(spec, snapshot, catalog, found),
+        rejected=[ranking.rejection(r) for r in found.rejections],
+        left_out=ranking.left_out(found),
+        pareto=pareto(workload, found),
+        sensitivity=ranking.sensitivity(snapshot, workload, found),
+    )
+    if options and (card := sharing(workload, catalog, found)):
+        answer = answer.changed(sharing=card)
+    if catalog.model.adapters:
+        copies = merged_copies(workload, catalog, found)
+        answer = answer.changed(adapters=adapters(catalog, found, options, copies))
+    if workload.kind.mixes_accelerators:
+        answer = answer.changed(mix=mix(workload, find_mix(workload, catalog, found)))
+    return _with_hosted(spec, snapshot, catalog, answer)
+
+
+def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, Member]:
+    """One workload of a portfolio: its first choice or nearest miss, and the engine values behind it."""
+    snapshot, workload, catalog = _engine_values(spec, snapshot)
+    found = search(workload, catalog, progress, choice_alone=True)
+    first = [option(snapshot, workload, catalog, found, s, None) for s in found.ranked[:1]]
+    nearest = [] if first else [near_miss(snapshot, workload, catalog, found, s) for s in found.near_misses[:1]]
+    answer = Answer(
+        **_frame(spec, snapshot, found, found.ranked),
+        verdict=verdict(workload, found.ranked, first, nearest),
+        recommendations=first,
+    )
+    member = Member(workload=workload, catalog=catalog, answer=found, week=workload.week)
+    return _with_hosted(spec, snapshot, catalog, answer), member
+
+
+def _frame(spec: Json, snapshot: Json, found: Found, ranked: Sequence[Scored]) -> Json:
+    """The fields of an Answer that do not depend on what it recommends."""
+    calibrations = calibrations_used(snapshot, ranked)
+    return {
+        "workload": spec,
+        "engine_version": snapshot["engine_version"],
+        "catalog": CatalogVersion(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
+        "elapsed_s": None,
+        "candidates": Candidates(evaluated=found.evaluated, pruned=found.pruned, feasible=found.feasible),
+        "assumptions": bill.assumptions(spec, snapshot),
+        "sources": sources(snapshot, found.shown),
+        "calibrations": calibrations,
+        "calibration_ids": [c.id for c in calibrations],
+    }
+
+
+def _engine_values(spec: Json, snapshot: Json) -> tuple[Json, Workload, Catalog]:
+    """The snapshot with the workload's assumptions and growth; the workload and catalog as the engine takes them."""
+    snapshot = unpacked(snapshot) | {
+        "tco": spec["tco"],
+        "growth_fraction_per_year": spec["traffic"]["growth_fraction_per_year"],
+    }
+    default = snapshot["assumptions"].get(COLD_START, {"value": 0.0})["value"]
+    workload = replace(workload_of(spec), cold_start_s=float(spec["tco"].get(COLD_START, default)))
+    return snapshot, *posed_in(workload, catalog_of(spec, snapshot))
+
+
+def _with_hosted(spec: Json, snapshot: Json, catalog: Catalog, answer: Answer) -> Answer:
+    """The answer with hosted APIs and break-even, and the inputs that did not change it."""
+    services = {name for name in snapshot["assumptions"] if name.startswith((EGRESS, STORAGE))}
+    rows = [] if catalog.model.adapters else snapshot["hosted"]
+    hosted = hosted_apis.hosted(spec, rows, answer.recommendations)
+    return answer.changed(
+        recommendations=bill.with_break_even(answer.recommendations, hosted),
+        verdict=hosted_apis.verdict(spec, hosted, answer.verdict, bool(answer.recommendations)),
+        hosted=hosted,
+        not_used=not_used(spec, COSTS | services),
+    )
+
+
+def sources(snapshot: Json, options: Sequence[Scored]) -> list[Source]:
+    """Where the figures of the options come from."""
+    by_slug = {row["slug"]: row for row in snapshot["accelerators"]}
+    chips = [
+        Source(what=f"{s.lane.choice.accelerator.slug}: {group}", **entry)
+        for s in options
+        for group, entry in by_slug[s.lane.choice.accelerator.slug]["sources"].items()
+    ]
+    model = [Source(what=f"model: {k}", **v) for k, v in snapshot["model"].get("sources", {}).items()]
+    prices = [
+        Source(what=f"price of {s.offer.instance} at {s.offer.provider}", source=s.offer.source, as_of=s.offer.as_of)
+        for s in options
+    ]
+    return [*chips, *model, *prices]
