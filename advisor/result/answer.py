@@ -287,3 +287,10 @@ class Answer(Section):
     """Several workloads; absent for a single one."""
     probes: Probes | None = None
     """What machines measured for this question; absent unless asked for."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether every workload of a portfolio has somewhere to run, or a single one has a recommendation."""
+        if self.portfolio is None:
+            return bool(self.recommendations)
+        return self.portfolio.shared is not None or self.portfolio.alone_usd_per_month is not None

@@ -163,8 +163,8 @@ class Batch(Section):
     """Requests per run."""
     run_hours: Hours | None
     """Simulated duration."""
-    start_hours: Hours | None
-    """Part of it until weights are loaded."""
+    start_hours: Hours | None = None
+    """Part of it until weights are loaded; absent in answers from before November 2026."""
     deadline_hours: Hours | None
     """Allowed duration."""
     every_hours: Hours | None
@@ -492,9 +492,9 @@ class NearMiss(Option):
 
     detail: str
     """What it misses."""
-    smallest_change: str
+    smallest_change: str = ""
     """Smallest change of the workload that lets it pass; empty: none is known."""
-    change: dict[str, Any]
+    change: dict[str, Any] = {}
     """The same as paths of the workload and their values."""
-    beyond_fraction: Fraction | None
-    """How far it is beyond the limit, as a share of the limit."""
+    beyond_fraction: Fraction | None = None
+    """How far it is beyond the limit, as a share of the limit; absent in answers from before November 2026."""

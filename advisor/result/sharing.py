@@ -1,5 +1,6 @@
 """Parts of an accelerator, LoRA adapters, and mixes of machines."""
 
+import math
 from typing import Annotated
 
 from pydantic import Field
@@ -176,6 +177,18 @@ class MixPart(Section):
     """p95 time to first token here."""
     tpot_ms_p95: Milliseconds | None
     """p95 time per output token here."""
+
+    def prompt_spans(self) -> list[LengthClass]:
+        """`input_tokens` with neighboring lengths of the same share merged into one span."""
+        spans: list[LengthClass] = []
+        for k in self.input_tokens:
+            last = spans[-1] if spans else None
+            if last and last.below == k.from_tokens and last.share_here == k.share_here:
+                share = math.fsum(s or 0.0 for s in (last.share_of_requests, k.share_of_requests))
+                spans[-1] = last.changed(below=k.below, share_of_requests=float(f"{share:.4g}"))
+            else:
+                spans.append(k)
+        return spans
 
 
 class Mix(Section):
