@@ -5,7 +5,6 @@ from advisor.answer.advice import recommend
 from advisor.answer.bill import CURRENCY
 from advisor.answer.mix import joined
 from advisor.answer.portfolio import feasible
-from advisor.answer.portfolio_cost import memo_parts
 from advisor.answer.unused_inputs import with_probes
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "feasible",
     "joined",
     "launch_flags",
-    "memo_parts",
     "portfolio",
     "recommend",
     "single_estimate",

@@ -1,4 +1,4 @@
-"""The money of a portfolio as JSON: what is bought or rented for all of it, and its cash by month; and its papers."""
+"""The costs of a portfolio as JSON: what is bought or rented for all of it, and its cash by month."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,6 @@ from advisor.inputs import number
 
 Json = dict[str, Any]
 REST = "licences and power at the fleet's load"
-NOT_COUNTED = (
-    "the time to load another model when a chip changes hands is not counted",
-    "the shared fleet is priced at full power: idle hours of bought machines cost a little less",
-)
 FLOWS = ("capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
 
 
@@ -144,36 +140,3 @@ def alone_item(answer: Json, r: Json) -> Json:
         "price_as_of": r["price_as_of"],
         "source": r["price_source"],
     }
-
-
-# --- what the papers say ----------------------------------------------------------------------------------------
-
-
-def memo_parts(told: Json) -> Json:
-    """Lines of the memo: {money, ways, others, risks, tests}; dollars are whole."""
-    m, shared = told["money"], told["shared"]
-    alone = [f"{a['name']} alone: {a['verdict']}" for a in told["alone"]]
-    money = [
-        ("per month", f"${m['usd_per_month']:,.0f}"),
-        ("bought today", f"${m['capital_usd']:,.0f}" if m["capital_usd"] else "nothing: rented"),
-        (f"net present value over {m['horizon_months']} months", f"${m['npv_usd']:,.0f}"),
-    ]
-    if shared and told["alone_usd_per_month"] is not None:
-        money.append(("each alone, per month", f"${told['alone_usd_per_month']:,.0f}"))
-    who = [
-        f"{r['workload']} on {r['machine']}: {h['when']}, {h['replicas']:.3g} replicas"
-        for r in (shared or {"runs": []})["runs"]
-        for h in r["hours"]
-    ]
-    return {
-        "money": money,
-        "ways": who or alone,
-        "others": alone if shared else [f"one shared fleet: {told['reason']}"],
-        "risks": list(NOT_COUNTED) if shared else ["each workload has risks of its own: read its own advice"],
-        "tests": [
-            "load test one machine with the workloads that share it, at their peaks" if shared else
-            "load test one replica of each workload at its share of the peak",
-            *(f"confirm the price of {i['item']} with {i['provider']} in writing: ours is of {i['price_as_of']}"
-              for i in m["items"]),
-        ],
-    }  # fmt: skip

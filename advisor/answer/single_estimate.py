@@ -31,6 +31,7 @@ from advisor.engine.step import (
 )
 from advisor.fidelity import nearest_rows
 from advisor.inputs import catalog_model_id, catalog_model_ids, catalog_resources, market, number, usual_host_watts
+from advisor.result import Estimate as Answered
 from advisor.workload import Deployment, Fixed, WorkloadError, deployment, error
 
 GIB = 2.0**30
@@ -67,8 +68,8 @@ def answer(d: Deployment) -> Json:
     fixed = deployment.fixed(d, known)
     said = answer_of(fixed)
     sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))
-    asked = nearest_rows.asked_for(said, fixed.case.model_id, sizes, said["isl"], fixed.case.osl)
-    return said | {"evidence": nearest_rows.evidence(asked)}
+    asked = nearest_rows.asked_for(Answered.read(said), fixed.case.model_id, sizes, said["isl"], fixed.case.osl)
+    return said | {"evidence": [row.to_json() for row in nearest_rows.evidence(asked)]}
 
 
 def answer_of(fixed: Fixed) -> Json:

@@ -202,6 +202,10 @@ class Scores(Section):
     risk_fraction: Fraction
     """How far missing facts may move the scores."""
 
+    def by_name(self) -> dict[str, Score]:
+        """Name to score, without the risk."""
+        return {name: value for name, value in self if isinstance(value, Score)}
+
 
 class Beats(Section):
     """Chance to rank before another option."""
@@ -444,7 +448,7 @@ class Option(Section):
     """Whether every limit holds in simulation."""
     launch: Launch
     """How to start it."""
-    step: list[Operator]
+    step: list[Operator] = []
     """Ledger of one prefill and one decode step."""
     batch: Batch | None = None
     """One run of a batch; absent for other workloads."""
@@ -495,6 +499,6 @@ class NearMiss(Option):
     smallest_change: str = ""
     """Smallest change of the workload that lets it pass; empty: none is known."""
     change: dict[str, Any] = {}
-    """The same as paths of the workload and their values."""
+    """The same as paths of the workload and their values; absent in answers from before November 2026."""
     beyond_fraction: Fraction | None = None
     """How far it is beyond the limit, as a share of the limit; absent in answers from before November 2026."""

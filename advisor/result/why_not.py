@@ -41,8 +41,8 @@ class LeftOut(Section):
     """What its best deployment reaches."""
     smallest_change: str
     """Smallest change of the workload that lets it pass; empty: none is known."""
-    change: dict[str, Any] = {}
-    """The same as paths of the workload and their values; absent in answers from before November 2026."""
+    change: dict[str, Any]
+    """The same as paths of the workload and their values."""
 
 
 class LeftOutSoftware(Section):
@@ -53,11 +53,15 @@ class LeftOutSoftware(Section):
     formats: list[LeftOut]
     """Weight formats."""
 
+    def kinds(self) -> dict[str, list[LeftOut]]:
+        """The lists that have entries, by what they list."""
+        return {kind: items for kind, items in self if items}
+
 
 class SensitivityBar(Section):
     """How the winner's bill moves with one assumption, and where another option wins.
 
-    Answers from before November 2026 have only the break point.
+    Answers from before November 2026 have no ranges: unit, value, low, high, both costs and at_value are absent.
     """
 
     assumption: str
