@@ -129,7 +129,7 @@ def test_evidence_lists_the_figures_of_the_nearest_runs_without_disputed_ones(lo
 def test_it_is_said_plainly_that_nothing_is_near(loaded):
     items = nearest_rows.evidence(replace(HERE, accelerator="trainium1", family="trainium", isl=100_000))
     assert nearest_rows.shown(items)["none_near"] is True
-    assert estimate_text.evidence_lines(items)[0].startswith("nothing measured is near")
+    assert estimate_text.evidence_lines(items)[0].startswith("no measured row is similar")
 
 
 def test_without_a_scorecard_there_is_no_evidence(db):
