@@ -158,12 +158,9 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     advice = sample_advice.advice(found)
     page = client.get(f"/advice/{advice.pk}").content.decode()
     assert "Hosted API (pay per token)" in page and "450" in page and "Published provider prices" in page
-    assert "hosted API (pay per token)" in report.table(Answer.read(found)) and "somehost llama" in report.table(
-        Answer.read(found)
-    )
-    assert "## Hosted API (pay per token)" in report.markdown(
-        Answer.read(found)
-    ) and "cerebras-wse-3" in report.markdown(Answer.read(found))
+    table, markdown = (render(Answer.read(found)) for render in (report.table, report.markdown))
+    assert "hosted API (pay per token)" in table and "somehost llama" in table
+    assert "## Hosted API (pay per token)" in markdown and "cerebras-wse-3" in markdown
     alone = sample_advice.advice(answered("constraints.acquisition=[api]"))
     page = client.get(f"/advice/{alone.pk}").content.decode()
     assert "Hosted API (pay per token)" in page and "No feasible deployment" not in page

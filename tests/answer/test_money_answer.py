@@ -1,4 +1,4 @@
-"""The money of an answer: parts and cash agree to the cent, terms and knobs change it, documents for finance hold it."""
+"""The money of an answer: parts and cash agree to the cent, terms and knobs change it, documents contain it."""
 
 import copy
 import csv
