@@ -373,7 +373,7 @@ def too_long() -> str:
 def option_row(pk: UUID | str, option: Recommended) -> Option:
     return Option(
         advice_id=pk,
-        rank=option.rank,
+        rank=option.rank or 0,
         accelerator_slug=option.accelerator,
         accelerators=option.accelerator_count,
         label=option.label,

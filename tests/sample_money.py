@@ -2,7 +2,11 @@
 
 from typing import Any
 
+from advisor.result import Energy
 from tests import sample_advice
+
+ENERGY = {name for name, field in Energy.model_fields.items() if field.is_required()}
+ENERGY_TEXT = {"power_basis": "measured", "power_said": "measured on this accelerator", "hours": ""}
 
 
 def way(acquisition: str, term: str, usd_per_month: float, capital_usd: float = 0.0) -> dict[str, Any]:
@@ -29,7 +33,7 @@ def money(usd_per_month: float) -> dict[str, Any]:
         ],
         "split": "by time", "ways_to_pay": [way("rent", "on_demand", usd_per_month), way("own", "purchase", 900, 3e5)],
         "cash_flow": [{"month": month, **flow, "present_usd": usd_per_month} for month in range(37)],
-        "growth": None, "energy": {"kwh_per_month": 1533.0},
+        "growth": None, "services": None, "energy": {**dict.fromkeys(ENERGY), "kwh_per_month": 1533.0} | ENERGY_TEXT,
         "break_even": [
             {
                 "between": ["own", "rent on_demand"], "month": 33, "share_of_hours": 0.63, "tokens_per_month": None,

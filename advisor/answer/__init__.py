@@ -1,8 +1,8 @@
 """Engine values to a typed answer: options, costs, explanations."""
 
 from advisor.answer import calibration_marks, launch_flags, single_estimate, waterfall
+from advisor.answer.advice import recommend
 from advisor.answer.bill import CURRENCY
-from advisor.answer.recommend import recommend
 from advisor.answer.unused_inputs import with_probes
 
 __all__ = [

@@ -75,7 +75,7 @@ def mix_part(p: EnginePart) -> MixPart:
 def prompt_lengths(part: MixPart) -> str:
     """Which prompts a part serves: all below 1,300 tokens, 40 % of those from 1,300."""
     spans = []
-    for k in part.prompt_spans():
+    for k in part.length_ranges():
         if k.below is None:
             span = f"from {k.from_tokens or 0:,.0f}"
         elif k.from_tokens:

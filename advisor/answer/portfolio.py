@@ -25,6 +25,7 @@ from advisor.result import (
     RunHours,
     SharedFleet,
     UsedCalibration,
+    Views,
 )
 from advisor.workload import Spec
 
@@ -53,7 +54,7 @@ def portfolio_answer(spec: Json, snapshot: Json, answers: Sequence[Answer], memb
         verdict=section.said,
         portfolio=section,
         recommendations=[],
-        views={},
+        views=Views(),
         near_misses=[],
         rejected=[],
         pareto=[],

@@ -177,7 +177,8 @@ class EstimateOne(views.APIView):
 
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
-        return Response(single_estimate.answer(within_limits(deployment.parse_deployment(request.data))))
+        estimate = single_estimate.answer(within_limits(deployment.parse_deployment(request.data)))
+        return Response(estimate.to_json())
 
 
 def within_limits(d: deployment.Deployment) -> deployment.Deployment:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding
+from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
 from advisor.claims.orders import CHECKS as ORDERS
 from advisor.claims.probes import CHECKS as PROBED
 from advisor.claims.training import CHECKS as TRAINING
@@ -33,10 +33,6 @@ def unknown(why: str, figure: str = "no figure") -> Finding:
     return Finding("not judged", figure, why)
 
 
-def rate(r: dict[str, float]) -> float:
-    return r["output_tokens_per_s"]
-
-
 # --- memory and roofline ----------------------------------------------------------------------------------------
 
 
@@ -50,9 +46,9 @@ def one_pass(slug: str, stated_ms: float) -> Check:
         a, size = desk.chip(slug), 2.0 * parameters(desk.model(LLAMA_70B))
         lower_ms = size / a.memory_bytes_per_s * 1e3
         said = f"{lower_ms:.0f} ms by arithmetic, but {size / GB:.0f} GB do not fit in {a.memory_bytes / GB:.0f} GB"
-        if desk.run(slug, weights="bf16")["fits"]:
+        if desk.run(slug, weights="bf16").fits:
             return agrees(said)
-        two = desk.run(slug, tp=2, weights="bf16")["tpot_ms"]["mean"]
+        two = mean_tpot_ms(desk.run(slug, tp=2, weights="bf16"))
         return refuted(
             f"{said}; with two chips a token takes {two:.0f} ms",
             f"The division is right ({stated_ms:g} ms), but no single chip holds the weights.",
@@ -114,7 +110,7 @@ def decode_at(concurrency: int, stated: float) -> Check:
 def by_format(desk: Desk) -> Finding:
     said = []
     for name, dtype in (("16 bits", "bf16"), ("INT8", "int8"), ("INT4", "int4"), ("FP8", "fp8")):
-        chips = next(tp for tp in (1, 2, 4) if desk.run(H100, tp=tp, weights=dtype)["fits"])
+        chips = next(tp for tp in (1, 2, 4) if desk.run(H100, tp=tp, weights=dtype).fits)
         said.append(f"{name} {rate(desk.run(H100, tp=chips, weights=dtype)):.0f} on {chips}")
     why = (
         "Only INT4 fits one H100 with room for a KV cache. INT8 and FP8 read the same number of bytes, so nothing "
@@ -227,18 +223,18 @@ def flash(desk: Desk) -> Finding:
 
 def graphs(desk: Desk) -> Finding:
     r = desk.run(H100, model="meta-llama/Llama-2-7b-hf", weights="bf16")
-    eager_s = overhead(desk.scopes, r["framework"], r["framework_version"]).eager_s_per_layer * 32
-    ratio = max(eager_s * 1e3 / r["tpot_ms"]["mean"], 1.0)
+    eager_s = overhead(desk.scopes, r.framework, r.framework_version).eager_s_per_layer * 32
+    ratio = max(eager_s * 1e3 / mean_tpot_ms(r), 1.0)
     return conditional(
         f"{ratio:.1f} times: {eager_s * 1e3:.0f} ms to launch 32 layers, "
-        f"{r['tpot_ms']['mean']:.1f} ms per token with graphs on an H100",
+        f"{mean_tpot_ms(r):.1f} ms per token with graphs on an H100",
         "Only if the host is slower than the chip: one request, a small model.",
     )
 
 
 def int4_8b(desk: Desk) -> Finding:
     wide, narrow = (desk.run(A100, model=LLAMA_8B, weights=w) for w in ("bf16", "int4"))
-    saved = 1 - narrow["memory"]["weights_gib"] / wide["memory"]["weights_gib"]
+    saved = 1 - narrow.memory.weights_gib / wide.memory.weights_gib
     return conditional(
         f"{rate(narrow) / rate(wide):.2f} times and {saved:.0%} less memory for weights, one request on an A100",
         "True at batch 1. With large batches 4-bit weights gain nothing, because the product runs in 16 bits.",

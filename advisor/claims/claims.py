@@ -15,6 +15,7 @@ from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Efficiency, efficiency
 from advisor.inputs import calibrations, model_of, model_row, offers
 from advisor.inputs import catalog_chip as chip_of
+from advisor.result import Estimate
 from advisor.workload import deployment
 from catalog.derived import has_expired
 from catalog.loading.fixtures import FixtureError
@@ -68,7 +69,7 @@ class Desk:
     """What the checks ask: chips, models and estimates of the loaded catalog, at the prices known on one day."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Json] = {}
+        self._runs: dict[str, Estimate] = {}
         self._rents: dict[str, tuple[float, str]] = {}
 
     def chip(self, slug: str) -> Chip:
@@ -85,7 +86,7 @@ class Desk:
         a = self.chip(slug)
         return efficiency(self.scopes, slug, a.family, a.kind)
 
-    def run(self, accelerator: str, **how: Any) -> Json:
+    def run(self, accelerator: str, **how: Any) -> Estimate:
         """One deployment of 70B, 1,000 tokens in and 200 out unless said otherwise."""
         asked = {"model": LLAMA_70B, "isl": 1000, "osl": 200, "concurrency": 1, "accelerator": accelerator, **how}
         key = repr(sorted(asked.items()))
@@ -120,8 +121,24 @@ class Desk:
 
     def usd_per_mtok(self, accelerator: str, chips: int, **how: Any) -> float:
         """All tokens together, rented at the median, all its seats taken."""
-        r = self.run(accelerator, tp=chips, **how)
-        return self.rent(accelerator) * chips / (r["total_tokens_per_s"] * 3600) * 1e6
+        tokens_per_s = known(self.run(accelerator, tp=chips, **how).total_tokens_per_s)
+        return self.rent(accelerator) * chips / (tokens_per_s * 3600) * 1e6
+
+
+def known(figure: float | None) -> float:
+    """A figure that a claim needs. FixtureError: the deployment has none, because it does not fit."""
+    if figure is None:
+        raise FixtureError("a claim is checked with a deployment that does not fit")
+    return figure
+
+
+def rate(estimate: Estimate) -> float:
+    """Output tokens/s."""
+    return known(estimate.output_tokens_per_s)
+
+
+def mean_tpot_ms(estimate: Estimate) -> float:
+    return known(estimate.tpot_ms.mean if estimate.tpot_ms else None)
 
 
 Check = Callable[[Desk], Finding]

@@ -1,6 +1,6 @@
 """Claims about an order of steps, or with unstated conditions: judged by the gain of each step here."""
 
-from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding
+from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
 from advisor.engine.network import decoder_blocks, parameters
 from advisor.engine.spec import overhead
 from advisor.engine.step import shown
@@ -14,10 +14,6 @@ DRAFTS = 3
 
 def conditional(figure: str, why: str) -> Finding:
     return Finding("conditional", figure, why)
-
-
-def rate(r: dict[str, float]) -> float:
-    return r["output_tokens_per_s"]
 
 
 def assumed(key: str) -> float:
@@ -65,10 +61,10 @@ def four_bit_quality(desk: Desk) -> Finding:
 
 def for_latency(desk: Desk) -> Finding:
     r = desk.run(H100, model=LLAMA_8B, weights="bf16")
-    tpot_s = r["tpot_ms"]["mean"] / 1e3
+    tpot_s = mean_tpot_ms(r) / 1e3
     layers = sum(b.count for b in decoder_blocks(desk.model(LLAMA_8B)))
-    eager_s = overhead(desk.scopes, r["framework"], r["framework_version"]).eager_s_per_layer * layers
-    other = desk.run(H100, model=LLAMA_8B, weights="bf16", framework="tensorrt-llm")["tpot_ms"]["mean"] / 1e3
+    eager_s = overhead(desk.scopes, r.framework, r.framework_version).eager_s_per_layer * layers
+    other = mean_tpot_ms(desk.run(H100, model=LLAMA_8B, weights="bf16", framework="tensorrt-llm")) / 1e3
     waits_s = (assumed("draft-step-ms") + DRAFTS * assumed("draft-pass-ms")) / 1e3
     drafts = shown(assumed("acceptance-eagle-chat"), DRAFTS) * tpot_s / (tpot_s * (1 + DRAFTS / layers) + waits_s)
     said = (

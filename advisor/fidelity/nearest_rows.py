@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from advisor.engine.network import active_parameters, from_hf_config, from_shape, parameters
 from advisor.fidelity.scorecard import Card, Line, card, kind_of
+from advisor.result import Estimate, MeasuredRow, Option
 from catalog.models import Accelerator, ServedModel
 
 Json = dict[str, Any]
@@ -199,29 +200,30 @@ def situation_of(line: Line, sizes: Mapping[str, Sizes]) -> Situation:
     )
 
 
-def asked_for(said: Mapping[str, Any], model: str, sizes: Sizes, isl: float, osl: float) -> Situation:
-    """The situation of an estimate, or of an option of an advice (`said` has the fields that they share)."""
-    chip = Accelerator.objects.filter(slug=said["accelerator"]).only("family").first()
+def asked_for(deployment: Option | Estimate, model: str, sizes: Sizes, isl: float, osl: float) -> Situation:
+    """The situation of an estimate, or of an option of an advice."""
+    d = deployment
+    chip = Accelerator.objects.filter(slug=d.accelerator).only("family").first()
     return Situation(
-        accelerator=said["accelerator"],
+        accelerator=d.accelerator,
         family=chip.family.replace(" ", "-") if chip else "",
         model=model,
         parameters=sizes[0],
         active_parameters=sizes[1],
-        framework=said["framework"],
-        framework_version=said["framework_version"],
-        weights=said["quantization"] if said["quantization"].startswith("mxfp") else said["weights_dtype"],
-        mode="disagg" if said.get("disaggregated") else "agg",
-        phase="static" if said.get("client") == "static" else "serving",
-        replica_chips=said["tp"] * said["pp"] * said["dp"],
+        framework=d.framework,
+        framework_version=d.framework_version,
+        weights=d.quantization if d.quantization.startswith("mxfp") else d.weights_dtype,
+        mode="disagg" if d.disaggregated else "agg",
+        phase="static" if isinstance(d, Estimate) and d.client == "static" else "serving",
+        replica_chips=d.tp * d.pp * d.dp,
         isl=isl,
         osl=osl,
-        concurrency_per_replica=said["concurrency"],
+        concurrency_per_replica=d.concurrency,
     )
 
 
-def of_option(option: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Json]:
-    """The evidence of one option of a finished advice."""
+def of_option(option: Option, spec: Mapping[str, Any]) -> list[MeasuredRow]:
+    """The measured rows nearest to one option of a finished advice; `spec`: its workload."""
     lengths = [mean_tokens(spec["traffic"][name]) for name in ("input_tokens", "output_tokens")]
     if None in lengths or not isinstance(spec["model"], str | Mapping):
         return []
@@ -237,14 +239,13 @@ def mean_tokens(given: Any) -> float | None:
     return float(mean) if isinstance(mean, int | float) else None
 
 
-def evidence(asked: Situation) -> list[Json]:
-    """The headline figures of the nearest measured runs, as the JSON of `estimate` gives them."""
-    found = card()
-    if found is None:
+def evidence(asked: Situation) -> list[MeasuredRow]:
+    """The headline figures of the nearest measured runs, nearest first; empty: no scorecard is loaded."""
+    scorecard = card()
+    if scorecard is None:
         return []
-    near = nearest(asked, runs_of(found))
-    items = [(far, line) for far, run in near for line in headlines(run.lines)]
-    return [item_json(far, line, found) for far, line in items]
+    near = nearest(asked, runs_of(scorecard))
+    return [measured_row(far, line, scorecard) for far, run in near for line in headlines(run.lines)]
 
 
 def headlines(lines: Sequence[Line]) -> list[Line]:
@@ -256,29 +257,29 @@ def headlines(lines: Sequence[Line]) -> list[Line]:
     return [chosen[kind] for kind in HEADLINES if kind in chosen]
 
 
-def item_json(far: float, line: Line, found: Card) -> Json:
+def measured_row(far: float, line: Line, scorecard: Card) -> MeasuredRow:
     row = line.row
-    return {
-        "id": row.key,
-        "accelerator": row.accelerator,
-        "accelerator_count": row.chips,
-        "model": row.model,
-        "framework": row.framework,
-        "framework_version": row.framework_version,
-        "weights_dtype": row.weights_dtype,
-        "layout": row.layout,
-        "isl": row.isl,
-        "osl": row.osl,
-        "concurrency": row.concurrency,
-        "distance": round(far, 2),
-        "near": far <= NEAR,
-        "metric": row.metric,
-        "measured": row.measured,
-        "predicted": row.predicted,
-        "error_fraction": line.point.ape,
-        "source": (found.head.sources.get(row.source_key) or {}).get("name", row.source_key),
-        "url": address([row.key]),
-    }
+    return MeasuredRow(
+        id=row.key,
+        accelerator=row.accelerator,
+        accelerator_count=row.chips,
+        model=row.model,
+        framework=row.framework,
+        framework_version=row.framework_version,
+        weights_dtype=row.weights_dtype,
+        layout=row.layout,
+        isl=row.isl,
+        osl=row.osl,
+        concurrency=row.concurrency,
+        distance=round(far, 2),
+        near=far <= NEAR,
+        metric=row.metric,
+        measured=row.measured,
+        predicted=row.predicted,
+        error_fraction=line.point.ape,
+        source=(scorecard.head.sources.get(row.source_key) or {}).get("name", row.source_key),
+        url=address([row.key]),
+    )
 
 
 def address(ids: Iterable[str]) -> str:
@@ -286,13 +287,13 @@ def address(ids: Iterable[str]) -> str:
     return f"/fidelity?{urlencode({'id': ','.join(ids)})}"
 
 
-def shown(items: Sequence[Mapping[str, Any]]) -> Json:
+def shown(rows: Sequence[MeasuredRow]) -> Json:
     """The same for a page: the figures of a run together, one address for all, and whether nothing is near."""
-    runs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for item in items:
-        runs.setdefault(tuple(item[name] for name in RUN), []).append(item)
+    runs: dict[tuple[Any, ...], list[MeasuredRow]] = {}
+    for row in rows:
+        runs.setdefault(tuple(getattr(row, name) for name in RUN), []).append(row)
     return {
-        "runs": [{"run": own[0], "figures": own, "url": address(item["id"] for item in own)} for own in runs.values()],
-        "none_near": bool(items) and not any(item["near"] for item in items),
-        "url": address(item["id"] for item in items) if items else "",
+        "runs": [{"run": own[0], "figures": own, "url": address(row.id for row in own)} for own in runs.values()],
+        "none_near": bool(rows) and not any(row.near for row in rows),
+        "url": address(row.id for row in rows) if rows else "",
     }

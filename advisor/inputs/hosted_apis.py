@@ -80,7 +80,7 @@ def hosted(spec: Json, rows: Sequence[Json], options: Sequence[Option]) -> list[
     offers.sort(key=lambda o: (o.usd_per_month, o.provider, o.name))
     if spec["objective"] != "cost" or "api" not in spec["constraints"]["acquisition"]:
         return offers
-    costs = [each.usd_per_month for each in (*options, *offers)]
+    costs = [*(option.usd_per_month for option in options), *(offer.usd_per_month for offer in offers)]
     return [o.changed(rank_by_cost=1 + sum(usd < o.usd_per_month for usd in costs)) for o in offers]
 
 

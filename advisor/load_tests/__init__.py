@@ -1,6 +1,15 @@
 """Load tests of recommended deployments: result files and their comparison with the prediction."""
 
-from advisor.load_tests.records import METRICS, compare, csv_text, measured_rows, record, set_calibrates, shown
+from advisor.load_tests.records import (
+    METRICS,
+    compare,
+    csv_text,
+    measured_rows,
+    predicted,
+    record,
+    set_calibrates,
+    shown,
+)
 from advisor.load_tests.result_files import MAX_BYTES, LoadResultError
 
 __all__ = [
@@ -10,6 +19,7 @@ __all__ = [
     "compare",
     "csv_text",
     "measured_rows",
+    "predicted",
     "record",
     "set_calibrates",
     "shown",

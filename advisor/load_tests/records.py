@@ -1,4 +1,4 @@
-"""Predicted against measured: results of load tests kept beside their option, compared, and given on as evidence."""
+"""Predicted against measured: results of load tests kept beside their option, compared, and exported as evidence."""
 
 import csv
 import hashlib
@@ -13,29 +13,17 @@ from advisor.advise import hold
 from advisor.fidelity import COLUMNS
 from advisor.load_tests.result_files import LoadResultError, parse
 from advisor.models import Advice, LoadTest, Option
+from advisor.result import LoadTest as Planned
+from advisor.result import Option as Deployment
 from catalog.export import cell
 
 Json = dict[str, Any]
 SAME_FRACTION = 0.10  # a load further from the predicted one is another load
-FAILED_FRACTION = 0.01  # more failures than this and the served requests are not those that were sent
-DRIFT_FRACTION = 0.10  # a change beyond this between two runs is told
+FAILED_FRACTION = 0.01  # with more failures, the served requests are not those that were sent
+DRIFT_FRACTION = 0.10  # a greater change between two runs is shown
 SOURCE_KEY = "load_test"
-FIGURES = (  # metric, where the option has it, its key, key of its interval
-    ("TTFT mean", "ttft_ms", "mean", "ttft_ms"),
-    ("TTFT p50", "ttft_ms", "p50", ""),
-    ("TTFT p95", "ttft_ms", "p95", "ttft_ms_p95"),
-    ("TTFT p99", "ttft_ms", "p99", ""),
-    ("TPOT mean", "tpot_ms", "mean", "tpot_ms"),
-    ("TPOT p50", "tpot_ms", "p50", ""),
-    ("TPOT p95", "tpot_ms", "p95", "tpot_ms_p95"),
-    ("TPOT p99", "tpot_ms", "p99", ""),
-)
-VECTORS = (
-    ("latency mean", "latency_ms", "mean", "latency_ms"),
-    ("latency p50", "latency_ms", "p50", ""),
-    ("latency p95", "latency_ms", "p95", "latency_ms_p95"),
-    ("latency p99", "latency_ms", "p99", ""),
-)
+LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"))  # name, field of the option and of the measurement
+PERCENTILES = ("mean", "p50", "p95", "p99")
 
 
 # --- recording --------------------------------------------------------------------------------------------------
@@ -64,17 +52,20 @@ def record(option: Option, content: bytes, file_name: str, calibrates: bool = Fa
 
 
 def set_calibrates(test: LoadTest, wanted: bool) -> None:
-    """The planner's switch; LoadResultError where the run was of another load than the prediction."""
+    """Use the run for calibration or not. LoadResultError: it was of another load than the prediction."""
     if wanted:
         refuse_other_loads(test.option, test.measured)
     LoadTest.objects.filter(pk=test.pk).update(calibrates=wanted)
 
 
 def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
-    """LoadResultError where a measured row could not say what was run: a row knows nothing of shared prefixes."""
-    why = compare(option.detail, measured)["differences"]
+    """LoadResultError where a measured row could not describe the run: it has no field for shared prefixes."""
+    why = compare(predicted(option), measured)["differences"]
     if option.advice.workload.spec["traffic"].get("prefix_cache_hit_rate"):
-        why = [*why, "its prompts share prefixes, which a measured row cannot say; ask and test with a hit rate of 0"]
+        why = [
+            *why,
+            "its prompts share prefixes, which a measured row cannot describe; ask and test with a hit rate of 0",
+        ]
     if why:
         raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
 
@@ -82,24 +73,46 @@ def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
 # --- comparing --------------------------------------------------------------------------------------------------
 
 
-def compare(option: Mapping[str, Any], measured: Mapping[str, Any]) -> Json:
-    """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [why another]}.
+def predicted(option: Option) -> Deployment:
+    """The recommended deployment of a stored option."""
+    return Deployment.read(option.detail)
 
-    `inside` is None where the prediction has no interval of that figure, and of another load; all is of one replica.
+
+def compare(option: Deployment, measured: Mapping[str, Any]) -> Json:
+    """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [sentence]}.
+
+    `inside` is None where the prediction has no interval of that figure, and for a run of another load. All figures
+    are those of one replica.
     """
-    planned = (option.get("launch") or {}).get("load_test")
-    if not planned:
-        return {"rows": [], "differences": ["this option has no load test: nothing says which load was predicted"]}
-    vectors = "latency_ms" in option
-    rows = []
-    if planned["concurrency"] is None:  # of a batch the latencies are not what is promised
-        for name, part, key, interval in VECTORS if vectors else FIGURES:
-            predicted = (option.get(part) or {}).get(key)
-            seen = (measured["e2e_ms"] if vectors else measured[part]).get(key)
-            rows.append(row(name, "ms", predicted, (option.get("interval") or {}).get(interval), seen))
-    rows += _throughput(option, planned, measured)
-    found, why = [r for r in rows if r], differences(planned, measured)
-    return {"rows": [{**r, "inside": None} for r in found] if why else found, "differences": why}
+    planned = option.launch.load_test
+    if planned is None:
+        return {
+            "rows": [],
+            "differences": ["this option has no load test, so it is not known which load was predicted"],
+        }
+    lines = _latencies(option, measured) if planned.concurrency is None else []  # a batch promises no latency
+    lines += _throughput(option, planned, measured)
+    rows, why = [line for line in lines if line], differences(planned, measured)
+    return {"rows": [{**line, "inside": None} for line in rows] if why else rows, "differences": why}
+
+
+def _latencies(option: Deployment, measured: Mapping[str, Any]) -> list[Json | None]:
+    if option.latency_ms is not None:
+        each = [("latency", "latency_ms", option.latency_ms, measured["e2e_ms"])]
+    else:
+        each = [(name, field, getattr(option, field), measured[field]) for name, field in LATENCIES]
+    tails = {"mean": "", "p95": "_p95"}  # only these have an interval
+    return [
+        row(
+            f"{name} {key}",
+            "ms",
+            getattr(latency, key),
+            option.interval.of(field + tails[key]) if key in tails else None,
+            seen.get(key),
+        )
+        for name, field, latency, seen in each
+        for key in PERCENTILES
+    ]
 
 
 def row(
@@ -122,48 +135,48 @@ def row(
     }
 
 
-def _throughput(
-    option: Mapping[str, Any], planned: Mapping[str, Any], measured: Mapping[str, Any]
-) -> list[Json | None]:
-    """Requests and output tokens a second of one replica: what was offered, or of a batch what its seats give."""
-    carrying = max(option["replicas"] - (option.get("spare_replicas") or 0), 1)
-    if planned["requests_per_s"] is not None:
-        rate = planned["requests_per_s"]
-        tokens = rate * planned["output_tokens_mean"] or None
+def _throughput(option: Deployment, planned: Planned, measured: Mapping[str, Any]) -> list[Json | None]:
+    """Requests/s and output tokens/s of one replica: those offered, or for a batch those of its batch slots."""
+    carrying = max(option.replicas - option.spare_replicas, 1)
+    if planned.requests_per_s is not None:
+        rate = planned.requests_per_s
+        tokens = rate * planned.output_tokens_mean or None
         return [
             row("requests/s", "1/s", rate, None, measured["requests_per_s"]),
             row("output tokens/s", "1/s", tokens, None, measured["output_tokens_per_s"]),
         ]
-    most = option.get("output_tokens_per_s_at_capacity")
-    between = [v / carrying for v in (option.get("interval") or {}).get("output_tokens_per_s_at_capacity") or []]
+    most, interval = option.output_tokens_per_s_at_capacity, option.interval.output_tokens_per_s_at_capacity
+    each = [None if v is None else v / carrying for v in interval or []]
     tokens = most / carrying if most else None
-    return [row("output tokens/s", "1/s", tokens, between or None, measured["output_tokens_per_s"])]
+    return [row("output tokens/s", "1/s", tokens, each or None, measured["output_tokens_per_s"])]
 
 
-def differences(planned: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:
+def differences(planned: Planned, measured: Mapping[str, Any]) -> list[str]:
     """Why the run was of another load than the predicted one; empty: it was that load."""
-    said = []
-    seats, wanted = measured["concurrency"], planned["concurrency"]
-    if (seats is None) != (wanted is None):
-        kinds = ("requests that arrive by themselves", "a closed loop")
-        said.append(f"the run was {kinds[seats is not None]}, the prediction is of {kinds[wanted is not None]}")
-    pairs = [("input tokens a request", "input_tokens_mean"), ("output tokens a request", "output_tokens_mean")]
-    if wanted is None and seats is None:
-        pairs.insert(0, ("requests/s", "requests_per_s"))
-    elif wanted is not None and seats is not None:
-        pairs.insert(0, ("seats", "concurrency"))
-    for name, key in pairs:
-        planned_value, seen = planned[key], measured[key]
-        if planned_value and seen is not None and abs(seen / planned_value - 1) > SAME_FRACTION:
-            said.append(f"{name}: {seen:.4g} measured, {planned_value:.4g} predicted for")
+    sentences = []
+    seen, wanted = measured["concurrency"], planned.concurrency
+    if (seen is None) != (wanted is None):
+        kinds = ("an open loop (requests arrive at a rate)", "a closed loop")
+        sentences.append(f"the run was {kinds[seen is not None]}, the prediction is for {kinds[wanted is not None]}")
+    pairs: list[tuple[str, str, float | None]] = [
+        ("input tokens per request", "input_tokens_mean", planned.input_tokens_mean),
+        ("output tokens per request", "output_tokens_mean", planned.output_tokens_mean),
+    ]
+    if wanted is None and seen is None:
+        pairs.insert(0, ("requests/s", "requests_per_s", planned.requests_per_s))
+    elif wanted is not None and seen is not None:
+        pairs.insert(0, ("requests in flight", "concurrency", wanted))
+    for name, key, value in pairs:
+        if value and measured[key] is not None and abs(measured[key] / value - 1) > SAME_FRACTION:
+            sentences.append(f"{name}: {measured[key]:.4g} measured, {value:.4g} predicted for")
     sent = measured["completed"] + measured["failed"]
     if measured["failed"] > FAILED_FRACTION * sent:
-        said.append(f"{measured['failed']:,} of {sent:,} requests failed")
-    return said
+        sentences.append(f"{measured['failed']:,} of {sent:,} requests failed")
+    return sentences
 
 
-def drift(option: Mapping[str, Any], tests: Sequence[LoadTest]) -> list[Json]:
-    """Per figure its first and last value over the runs of the predicted load, where it moved by more than a tenth."""
+def drift(option: Deployment, tests: Sequence[LoadTest]) -> list[Json]:
+    """Figures that moved by more than a tenth from the first to the last run of the predicted load."""
     same = [c["rows"] for t in tests if not (c := compare(option, t.measured))["differences"]]
     if len(same) < 2:
         return []
@@ -179,8 +192,8 @@ def drift(option: Mapping[str, Any], tests: Sequence[LoadTest]) -> list[Json]:
 
 
 def shown(option: Option) -> Json:
-    """What the page and the API say of an option's load tests."""
-    tests, predicted = list(option.load_tests.all()), option.detail
+    """An option's load tests as the page and the API show them."""
+    tests, deployment = list(option.load_tests.all()), predicted(option)
     return {
         "tests": [
             {
@@ -189,54 +202,56 @@ def shown(option: Option) -> Json:
                 "file_name": t.file_name,
                 "calibrates": t.calibrates,
                 "measured": t.measured,
-                **compare(predicted, t.measured),
+                **compare(deployment, t.measured),
             }
             for t in tests
         ],
-        "drift": drift(predicted, tests),
+        "drift": drift(deployment, tests),
     }
 
 
-# --- giving on --------------------------------------------------------------------------------------------------
+# --- exporting -------------------------------------------------------------------------------------------------
 
 METRICS = {  # of the measured rows
     **{f"ttft_ms_{key}": ("ttft_ms", key) for key in ("mean", "p50", "p99")},
     **{f"tpot_ms_{key}": ("tpot_ms", key) for key in ("mean", "p50", "p99")},
 }
-# a row tells lengths by their means; where they vary, the spread makes these figures and a row cannot say it
+# A row has mean lengths only. These figures depend on the spread of lengths, which a row cannot describe.
 OF_THE_SPREAD = ("ttft_ms_mean", "ttft_ms_p99", "tpot_ms_p99")
 
 
 def measured_rows(tests: Iterable[LoadTest]) -> list[dict[str, str]]:
-    """Rows as `fidelity` and `calibrate` read them, of one replica; lengths are told by their means."""
+    """Rows as `fidelity` and `calibrate` read them, of one replica, with mean lengths."""
     return [line for t in tests for line in _rows_of(t)]
 
 
 def _rows_of(test: LoadTest) -> list[dict[str, str]]:
-    r, m = test.option.detail, test.measured
+    r, m = predicted(test.option), test.measured
     spec = test.option.advice.workload.spec
     kept = [metric for metric in METRICS if is_constant(spec) or metric not in OF_THE_SPREAD]
     values = {metric: m[METRICS[metric][0]].get(METRICS[metric][1]) for metric in kept}
     values["output_tokens_per_s"] = m["output_tokens_per_s"]
-    chips = r["tp"] * r["pp"] * r["dp"]
-    seats = f"{m['concurrency']:g}" if m["concurrency"] else f"qps={m['requests_per_s']:.6g}"
+    chips = r.tp * r.pp * r.dp
+    load = f"{m['concurrency']:g}" if m["concurrency"] else f"qps={m['requests_per_s']:.6g}"
     model = str(spec["model"])
     common = {
         "task": "server_throughput",
         "model": model,
         "model_id": model,
-        "accelerator": r["accelerator"],
-        "accelerator_slug": r["accelerator"],
+        "accelerator": r.accelerator,
+        "accelerator_slug": r.accelerator,
         "n_accelerators": str(chips),
         "mode": "agg",
-        **{key: str(r[key]) for key in ("tp", "pp", "ep")},
-        "attention_dp": str(r["dp"]),
-        "weights_dtype": r["weights_dtype"],
-        "kv_dtype": r["kv_dtype"],
-        "framework": f"{r['framework']} {r['framework_version']}",
+        "tp": str(r.tp),
+        "pp": str(r.pp),
+        "ep": str(r.ep),
+        "attention_dp": str(r.dp),
+        "weights_dtype": r.weights_dtype,
+        "kv_dtype": r.kv_dtype,
+        "framework": f"{r.framework} {r.framework_version}",
         "isl": _text(m["input_tokens_mean"]),
         "osl": _text(m["output_tokens_mean"]),
-        "concurrency_or_batch": seats,
+        "concurrency_or_batch": load,
         "params_note": f"tool={m['tool']} {m['tool_version']}".strip(),
         "date": test.created_at.date().isoformat(),
         "source_key": SOURCE_KEY,

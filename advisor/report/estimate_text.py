@@ -1,55 +1,62 @@
-"""The JSON of `estimate` as text: headline, memory, and where each step's time goes."""
+"""An estimate as text: headline, memory, and where each step's time goes."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+
+from advisor.result import Estimate, MeasuredRow, Operator, Percentiles
 
 
-def table(said: Mapping[str, Any]) -> str:
+def table(e: Estimate) -> str:
     """Headline, memory and steps as text."""
-    lines = [said["label"], *memory_lines(said), ""]
-    if not said["fits"]:
-        lines += ["DOES NOT FIT", *(f"  fits with {change}" for change in said["smallest_change"])]
-        return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"]), "", *evidence_lines(said["evidence"])])
-    lines += vector_lines(said) if "latency_ms" in said else token_lines(said)
-    lines += money_lines(said) + [""] + step_lines(said["step"]) + [""]
-    lines += [f"90 %: {name} {shown(low)} to {shown(high)}" for name, (low, high) in said["interval"].items()]
-    lines.append(f"basis: {said['basis']}; {'' if 'latency_ms' in said else 'decode is '}{said['bound']}-bound")
-    return "\n".join([*lines, *(f"warning: {w}" for w in said["warnings"]), "", *evidence_lines(said["evidence"])])
+    lines = [e.label, *memory_lines(e), ""]
+    if e.fits:
+        lines += embedding_lines(e) if e.is_embedding else token_lines(e)
+        lines += [*cost_lines(e), "", *step_lines(e.step or []), "", *interval_lines(e)]
+        lines.append(f"basis: {e.basis}; {'' if e.is_embedding else 'decode is '}{e.bound}-bound")
+    else:
+        lines += ["DOES NOT FIT", *(f"  fits with {change}" for change in e.smallest_change or [])]
+    return "\n".join([*lines, *(f"warning: {w}" for w in e.warnings), "", *evidence_lines(e.evidence)])
 
 
-def token_lines(said: Mapping[str, Any]) -> list[str]:
+def token_lines(e: Estimate) -> list[str]:
     return [
-        latency("TTFT", said["ttft_ms"]),
-        latency("TPOT", said["tpot_ms"]),
-        f"{shown(said['output_tokens_per_s'])} output tokens/s, "
-        f"{shown(said['output_tokens_per_s_per_accelerator'])} per accelerator",
-        f"{shown(said['total_tokens_per_s'])} tokens/s with the prompts, {shown(said['requests_per_s'])} requests/s",
+        latency_line("TTFT", e.ttft_ms),
+        latency_line("TPOT", e.tpot_ms),
+        f"{shown(e.output_tokens_per_s)} output tokens/s, "
+        f"{shown(e.output_tokens_per_s_per_accelerator)} per accelerator",
+        f"{shown(e.total_tokens_per_s)} tokens/s with the prompts, {shown(e.requests_per_s)} requests/s",
     ]
 
 
-def vector_lines(said: Mapping[str, Any]) -> list[str]:
+def embedding_lines(e: Estimate) -> list[str]:
     """An embedding model generates no tokens."""
     return [
-        latency("latency", said["latency_ms"]),
-        f"{shown(said['sequences_per_s'])} sequences/s, {shown(said['input_tokens_per_s'])} tokens/s, "
-        f"{shown(said['input_tokens_per_s_per_accelerator'])} per accelerator",
+        latency_line("latency", e.latency_ms),
+        f"{shown(e.sequences_per_s)} sequences/s, {shown(e.input_tokens_per_s)} tokens/s, "
+        f"{shown(e.input_tokens_per_s_per_accelerator)} per accelerator",
     ]
 
 
-def evidence_lines(items: list[Mapping[str, Any]]) -> list[str]:
-    """The nearest measured rows, and plainly when nothing is near."""
-    if not items:
+def interval_lines(e: Estimate) -> list[str]:
+    """90 % intervals of the headline figures that have one."""
+    if e.interval is None:
+        return []
+    ranges = {name: pair for name, pair in e.interval if pair is not None and name in e.interval.model_fields_set}
+    return [f"90 %: {name} {shown(low)} to {shown(high)}" for name, (low, high) in ranges.items()]
+
+
+def evidence_lines(rows: Sequence[MeasuredRow]) -> list[str]:
+    """The nearest measured rows with their prediction; says so when none is near."""
+    if not rows:
         return ["nearest measured rows: no scorecard is loaded"]
-    near = any(item["near"] for item in items)
-    lines = ["nearest measured rows:" if near else "nothing measured is near this; the least far:"]
-    for item in items:
-        measured, predicted = shown(item["measured"]), shown(item["predicted"])
-        error = "does not fit" if item["error_fraction"] is None else f"{item['error_fraction']:.1%} off"
+    near = any(row.near for row in rows)
+    lines = ["nearest measured rows:" if near else "no measured row is similar to this; the nearest:"]
+    for row in rows:
+        error = "does not fit" if row.error_fraction is None else f"{row.error_fraction:.1%} off"
         lines.append(
-            f"  {item['distance']:5.2f}  {item['accelerator_count']} x {item['accelerator']}, {item['model']}, "
-            f"{item['framework']} {item['framework_version']}, {item['weights_dtype']} {item['layout']}, "
-            f"{item['isl']:g}/{item['osl']:g}, {item['concurrency'] or 'any number of'} users: {item['metric']} "
-            f"measured {measured}, predicted {predicted} ({error})"
+            f"  {row.distance:5.2f}  {row.accelerator_count} x {row.accelerator}, {row.model}, "
+            f"{row.framework} {row.framework_version}, {row.weights_dtype} {row.layout}, "
+            f"{row.isl:g}/{row.osl:g}, {row.concurrency or 'unknown number of'} users: {row.metric} "
+            f"measured {shown(row.measured)}, predicted {shown(row.predicted)} ({error})"
         )
     return lines
 
@@ -58,49 +65,59 @@ def shown(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def latency(name: str, ms: Mapping[str, float | None]) -> str:
-    return f"{name}  mean {shown(ms['mean'])} ms, " + ", ".join(f"{k} {shown(ms[k])}" for k in ("p50", "p95", "p99"))
+def latency_line(name: str, ms: Percentiles | None) -> str:
+    if ms is None:
+        return f"{name}  not computed"
+    return f"{name}  mean {shown(ms.mean)} ms, p50 {shown(ms.p50)}, p95 {shown(ms.p95)}, p99 {shown(ms.p99)}"
 
 
-def memory_lines(said: Mapping[str, Any]) -> list[str]:
-    parts = ", ".join(f"{name.removesuffix('_gib')} {shown(gib)}" for name, gib in said["memory"].items())
-    source = said["source_kv_bytes_per_sequence"]
-    beside = f", {shown(source)} for the source of each request" if source else ""
+def memory_lines(e: Estimate) -> list[str]:
+    parts = ", ".join(f"{name.removesuffix('_gib')} {shown(gib)}" for name, gib in e.memory.parts().items())
+    source = e.source_kv_bytes_per_sequence
+    encoder = f", {shown(source)} for the encoder input of each request" if source else ""
     cache = (
-        f"cache: {shown(said['kv_bytes_per_token'])} bytes per token and chip{beside}, room for "
-        f"{shown(said['kv_capacity_tokens'])} tokens per replica"
-        if said["kv_capacity_tokens"] is not None
-        else "no cache is kept"
+        f"KV cache: {shown(e.kv_bytes_per_token)} bytes per token and accelerator{encoder}, room for "
+        f"{shown(e.kv_capacity_tokens)} tokens per replica"
+        if e.kv_capacity_tokens is not None
+        else "no KV cache"
     )
     return [
-        f"memory per chip, GiB of {shown(said['usable_gib'])} usable: {parts}",
-        f"{cache}; {said['concurrency']:,} requests in flight on each",
+        f"memory per accelerator, GiB of {shown(e.usable_gib)} usable: {parts}",
+        f"{cache}; {e.concurrency:,} requests in flight per replica",
     ]
 
 
-def money_lines(said: Mapping[str, Any]) -> list[str]:
-    kind = "input" if "latency_ms" in said else "output"
-    power = f"{shown(said['watts'])} W while it has work, {shown(said[f'joules_per_{kind}_token'])} J per {kind} token"
-    if said["usd_per_hour"] is None:
-        return [power, "no current offer holds it"]
+def cost_lines(e: Estimate) -> list[str]:
+    kind, joules, usd = (
+        ("input", e.joules_per_input_token, e.usd_per_mtok_input)
+        if e.is_embedding
+        else ("output", e.joules_per_output_token, e.usd_per_mtok_output)
+    )
+    power = f"{shown(e.watts)} W under load, {shown(joules)} J per {kind} token"
+    if e.usd_per_hour is None:
+        return [power, "no current offer can hold it"]
     return [
         power,
-        f"${shown(said['usd_per_hour'])} per hour at {said['provider']} ({said['price_as_of']}): "
-        f"${shown(said[f'usd_per_mtok_{kind}'])} per million {kind} tokens",
+        f"${shown(e.usd_per_hour)} per hour at {e.provider} ({e.price_as_of}): ${shown(usd)} per million {kind} tokens",
     ]
 
 
-def step_lines(steps: list[Mapping[str, Any]]) -> list[str]:
+def step_lines(steps: Sequence[Operator]) -> list[str]:
+    """One prefill and one decode step, operator by operator."""
     lines = []
     for phase in ("prefill", "decode"):
-        own = [s for s in steps if s["phase"] == phase]
+        own = [s for s in steps if s.phase == phase]
         if not own:
             continue
-        total = sum(s["time_s"] for s in own)
-        lines.append(f"one {phase} step: {shown(total * 1e3)} ms")
-        lines += [
-            f"  {s['operator']:28} {s['time_s'] * 1e3:10.3f} ms {s['time_s'] / total:6.1%}  "
-            f"{s['flops'] / 1e9:12,.1f} GFLOP {s['bytes'] / 1e6:12,.1f} MB  {s['bound']}"
-            for s in own
-        ]
+        total_s = sum(s.time_s or 0.0 for s in own)
+        lines.append(f"one {phase} step: {shown(total_s * 1e3)} ms")
+        lines += [operator_line(s, total_s) for s in own]
     return lines
+
+
+def operator_line(s: Operator, total_s: float) -> str:
+    time_s, flops, size = s.time_s or 0.0, s.flops or 0.0, s.bytes or 0.0
+    return (
+        f"  {s.operator:28} {time_s * 1e3:10.3f} ms {time_s / total_s:6.1%}  "
+        f"{flops / 1e9:12,.1f} GFLOP {size / 1e6:12,.1f} MB  {s.bound}"
+    )

@@ -1,28 +1,31 @@
-"""The JSON of `advise` as text: a table for a terminal, Markdown for a file, canonical JSON for a comparison."""
+"""An answer as text: a table for a terminal, Markdown for a file, canonical JSON for a comparison."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from advisor.report import markdown_escapes as md
+from advisor.result import (
+    Answer,
+    BreakEven,
+    HostedOffer,
+    LeftOut,
+    Option,
+    Packed,
+    Percentiles,
+    Rejection,
+    Source,
+    Variant,
+)
+from advisor.result import Launch as LaunchFiles
 from advisor.templatetags.units import si
 
-
-def meeting(b: Mapping[str, Any]) -> str:
-    """Where two ways to pay meet, in one line."""
-    one, other = (name.replace("_", " ") for name in b["between"])
-    said = [f"breaks even in month {b['month']}, without resale"] if b["month"] else []
-    if (share := b["share_of_hours"]) is not None:
-        said.append(f"cheaper when more than {share:.0%} of the hours are used" if share < 1 else "dearer at any use")
-    if b["tokens_per_month"]:
-        beyond = ", more than it can serve" if b["within_capacity"] is False else ""
-        said.append(f"cheaper from {si(b['tokens_per_month'])} tokens a month{beyond}")
-    return f"{one} against {other}: {', '.join(said) or 'not cheaper within the life of the hardware'}"
-
-
-Row = dict[str, Any]
 CLOCK_VALUES = frozenset({"elapsed_s"})
 SIGNIFICANT_DIGITS = 6
+MOST_ODDS, MOST_NEAR_MISSES, MOST_CHANGES, MOST_REJECTED, MOST_HOSTED = 3, 3, 3, 8, 5
+
+
+# --- figures ----------------------------------------------------------------------------------------------------
 
 
 def figure(value: float | None, digits: int = 3) -> str:
@@ -34,40 +37,94 @@ def figure(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if value else "0"
 
 
-def between(low_high: Iterable[float] | None, digits: int = 3) -> str:
-    return "" if low_high is None else " ({}..{})".format(*(figure(value, digits) for value in low_high))
+def interval_text(low_high: Iterable[float | None] | None) -> str:
+    """As (low..high) with a leading space; empty where there is no interval."""
+    return "" if low_high is None else " ({}..{})".format(*map(figure, low_high))
+
+
+def in_millions(tokens: float | None) -> float | None:
+    return None if tokens is None else tokens / 1e6
+
+
+def ratio(value: float | None) -> str:
+    return "-" if value is None else f"x{value:.2f}"
+
+
+def percentiles(latency_ms: Percentiles) -> str:
+    return " / ".join(map(figure, (latency_ms.p50, latency_ms.p95, latency_ms.p99)))
 
 
 def shortened(text: str, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("#", lambda r: str(r["rank"])),
-    ("deployment", lambda r: r["label"]),
-    ("from", lambda r: " ".join(filter(None, (r["provider"], r["region"])))),
-    ("USD/month", lambda r: figure(r["usd_per_month"])),
-    ("USD/M output", lambda r: figure(r["usd_per_mtok_output"])),
-    ("TTFT p95 ms", lambda r: figure(r["ttft_ms"]["p95"])),
-    ("TPOT p95 ms", lambda r: figure(r["tpot_ms"]["p95"])),
-    ("output tok/s", lambda r: figure(r["output_tokens_per_s"])),
-    ("load", lambda r: "-" if r["utilisation"] is None else f"{r['utilisation']:.0%}"),
-    ("basis", lambda r: r["basis"]),
+def name_of(answer: Answer) -> str:
+    """Name of the workload; in answers that hold no workload file, what they hold instead."""
+    workload = answer.workload
+    return str(workload["name"] if isinstance(workload, dict) else workload)
+
+
+def meeting(b: BreakEven) -> str:
+    """The break-even of two ways to pay in one line."""
+    one, other = (name.replace("_", " ") for name in b.between)
+    points = [f"breaks even in month {b.month}, without resale"] if b.month else []
+    if (share := b.share_of_hours) is not None:
+        points.append(
+            f"cheaper when used more than {share:.0%} of the hours" if share < 1 else "more expensive at any use"
+        )
+    if b.tokens_per_month:
+        beyond = ", which is more than it can serve" if b.within_capacity is False else ""
+        points.append(f"cheaper from {si(b.tokens_per_month)} tokens a month{beyond}")
+    return f"{one} against {other}: {', '.join(points) or 'not cheaper within the life of the hardware'}"
+
+
+# --- table for a terminal ---------------------------------------------------------------------------------------
+
+COLUMNS: tuple[tuple[str, Callable[[Option], str]], ...] = (
+    ("#", lambda r: str(r.rank)),
+    ("deployment", lambda r: r.label),
+    ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
+    ("USD/month", lambda r: figure(r.usd_per_month)),
+    ("USD/M output", lambda r: figure(r.usd_per_mtok_output)),
+    ("TTFT p95 ms", lambda r: figure(r.ttft_ms.p95)),
+    ("TPOT p95 ms", lambda r: figure(r.tpot_ms.p95)),
+    ("output tok/s", lambda r: figure(r.output_tokens_per_s)),
+    ("load", lambda r: "-" if r.utilisation is None else f"{r.utilisation:.0%}"),
+    ("basis", lambda r: r.basis),
 )
-VECTOR_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+EMBEDDING_COLUMNS: tuple[tuple[str, Callable[[Option], str]], ...] = (
     *COLUMNS[:4],
-    ("USD/M tokens", lambda r: figure(r["usd_per_mtok_input"])),
-    ("latency p95 ms", lambda r: figure(r["latency_ms"]["p95"])),
-    ("tokens/s", lambda r: figure(r["input_tokens_per_s"])),
-    ("sequences/s", lambda r: figure(r["sequences_per_s"])),
+    ("USD/M tokens", lambda r: figure(r.usd_per_mtok_input)),
+    ("latency p95 ms", lambda r: figure(r.latency_ms.p95 if r.latency_ms else None)),
+    ("tokens/s", lambda r: figure(r.input_tokens_per_s)),
+    ("sequences/s", lambda r: figure(r.sequences_per_s)),
     *COLUMNS[-2:],
-)  # of embeddings, which have no output tokens
-WORDS = 3  # so many leading columns are text, the rest are numbers and align right
+)
+TEXT_COLUMNS = 3  # this many leading columns are text; the others are numbers and align right
+HOSTED_COLUMNS: tuple[tuple[str, Callable[[HostedOffer], str]], ...] = (
+    ("hosted API (pay per token)", lambda h: f"{h.provider} {h.name}"),
+    ("accelerator", lambda h: h.accelerator or ""),
+    ("price as of", lambda h: h.as_of),
+    ("USD/month", lambda h: figure(h.usd_per_month)),
+    ("rank by cost", lambda h: str(h.rank_by_cost or "-")),
+    ("USD/M input", lambda h: figure(h.usd_per_mtok_input)),
+    ("cached", lambda h: figure(h.usd_per_mtok_cached_input)),
+    ("USD/M output", lambda h: figure(h.usd_per_mtok_output)),
+    ("published tok/s", lambda h: figure(h.published_output_tokens_per_s)),
+    ("break-even Mtok/month", lambda h: figure(in_millions(h.break_even_tokens_per_month))),
+)
+HOSTED_NOTE = "Prices and speeds as published, not estimated; not checked against your latency limits."
 
 
-def cells(recommendations: list[Row]) -> list[list[str]]:
-    columns = VECTOR_COLUMNS if any("latency_ms" in r for r in recommendations) else COLUMNS
-    return [[name for name, _ in columns]] + [[show(r) for _, show in columns] for r in recommendations]
+def option_cells(options: Sequence[Option]) -> list[list[str]]:
+    """Header and one row per option."""
+    columns = EMBEDDING_COLUMNS if any(r.is_embedding for r in options) else COLUMNS
+    return [[name for name, _ in columns]] + [[show(r) for _, show in columns] for r in options]
+
+
+def hosted_cells(offers: Sequence[HostedOffer]) -> list[list[str]]:
+    """Header and one row per hosted API."""
+    return [[name for name, _ in HOSTED_COLUMNS]] + [[show(h) for _, show in HOSTED_COLUMNS] for h in offers]
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
@@ -75,368 +132,337 @@ def aligned(rows: list[list[str]]) -> list[str]:
     last = len(widths) - 1
     return [
         "  ".join(
-            cell.ljust(width) if i < WORDS or i == last else cell.rjust(width)
+            cell.ljust(width) if i < TEXT_COLUMNS or i == last else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     ]
 
 
-def head(result: Row) -> str:
-    counts, catalog = result["candidates"], result["catalog"]
-    workload = result["workload"]
+def head(answer: Answer) -> str:
+    """How much was evaluated, and with which catalog, prices and engine."""
+    counts, catalog, workload = answer.candidates, answer.catalog, answer.workload
     known = workload.get("prices_as_of") if isinstance(workload, dict) else None
     return (
-        f"{counts['evaluated']:,} plans evaluated, {counts['feasible']:,} feasible; "
-        f"catalog {catalog['version'][:12]}, prices as of {catalog['prices_as_of']}"
-        f"{f' as known on {known}' if known else ''}, engine {result['engine_version']}"
+        f"{counts.evaluated:,} plans evaluated, {counts.feasible:,} feasible; "
+        f"catalog {catalog.version[:12]}, prices as of {catalog.prices_as_of}"
+        f"{f' as known on {known}' if known else ''}, engine {answer.engine_version}"
     )
 
 
-def table(result: Row, top: int | None = None) -> str:
-    """What a person reads first: the verdict, the ranked plans, why not the others."""
-    lines = [result["verdict"], ""]
-    if shown := result["recommendations"][:top]:
+def table(answer: Answer, top: int | None = None) -> str:
+    """For a terminal: the verdict, the ranked plans, and why not the others."""
+    lines = [answer.verdict, ""]
+    if shown := answer.recommendations[:top]:
+        first = shown[0]
         lines += [
-            *aligned([[shortened(cell) for cell in row] for row in cells(shown)]),
+            *aligned([[shortened(cell) for cell in row] for row in option_cells(shown)]),
             "",
-            *views(result),
-            *sureness(result),
-            *near(result),
+            *view_lines(answer),
+            *confidence_lines(answer),
+            *near_miss_lines(answer),
             "",
-            "start the first with:",
-            launch(shown[0]),
+            "start #1 with:",
+            *(f"  {line}" for line in first.launch.command.splitlines()),
             "",
+            *(f"demand: {sentence}" for sentence in first.demand),
+            *(f"warning: {warning}" for warning in first.warnings),
         ]
-        lines += [f"of the first: {said}" for said in shown[0].get("demand", [])]
-        lines += [f"warning: {warning}" for warning in shown[0]["warnings"]]
     else:
-        lines += nearest(result)
+        lines += nearest_miss_lines(answer)
     return "\n".join(
         [
             *lines,
-            *already(result),
-            *parts(result),
-            *mixed(result),
-            *by_token(result),
-            *not_chosen(result),
-            *unused(result),
-            head(result),
+            *owned_lines(answer),
+            *sharing_lines(answer),
+            *(mix_lines(answer) or portfolio_lines(answer)),
+            *hosted_lines(answer),
+            *rejection_lines(answer),
+            *not_used_lines(answer),
+            head(answer),
         ]
     )
 
 
-def launch(r: Row) -> str:
-    return "\n".join(f"  {line}" for line in str(r["launch"]["command"]).splitlines())
+def view_lines(answer: Answer) -> list[str]:
+    """The best option by view, and the price beyond which nothing is ranked."""
+    ranks, bound = answer.views.ranks(), answer.price_bound
+    lines = ["best by view: " + ", ".join(f"{name} #{rank}" for name, rank in ranks.items())] if ranks else []
+    return lines + ([bound.said] if bound else [])
 
 
-def views(result: Row) -> list[str]:
-    found = {name: rank for name, rank in result["views"].items() if rank is not None}
-    bound = result.get("price_bound")
-    lines = ["best by view: " + ", ".join(f"{name} #{rank}" for name, rank in found.items())] if found else []
-    return lines + ([bound["said"]] if bound else [])
+def confidence_lines(answer: Answer) -> list[str]:
+    """How likely the first option is the best, and what would make another win."""
+    rivals = (answer.recommendations[0].beats or [])[:MOST_ODDS] if answer.recommendations else []
+    odds = [f"#1 beats #{r.rank} with probability {r.probability:.0%}" for r in rivals]
+    breaks = [f"break point: {bar.assumption}: {bar.detail}" for bar in answer.sensitivity]
+    return [*([", ".join(odds)] if odds else []), *breaks]
 
 
-def sureness(result: Row, most: int = 3) -> list[str]:
-    """How sure the first is, and what would make another win."""
-    shown = result["recommendations"]
-    rivals = (shown[0].get("beats") or [])[:most] if shown else []
-    lines = [f"#1 beats #{r['rank']} with probability {r['probability']:.0%}" for r in rivals]
-    told = [f"{item['assumption']}: {item['detail']}" for item in result.get("sensitivity") or []]
-    return [*([", ".join(lines)] if lines else []), *(f"would change it: {text}" for text in told)]
+def near_miss_lines(answer: Answer, title: str = "near miss") -> list[str]:
+    """What missed a limit by little, by how much, and what would let it pass."""
+    return [f"{title}: {miss.label}: {'; '.join(miss.reasons)}" for miss in answer.near_misses[:MOST_NEAR_MISSES]]
 
 
-def near(result: Row, what: str = "near miss", most: int = 3) -> list[str]:
-    """What missed by little, by how much and what would let it pass."""
-    return [f"{what}: {miss['label']}: {'; '.join(miss['reasons'])}" for miss in result["near_misses"][:most]]
-
-
-def nearest(result: Row) -> list[str]:
+def nearest_miss_lines(answer: Answer) -> list[str]:
     """What almost passed, when nothing did."""
-    misses = near(result, "nearest miss")
     changes = [
-        f"{item['accelerator']} {item['smallest_change']}" for item in told(result)[0] if item["smallest_change"]
+        f"{item.accelerator} {item.smallest_change}"
+        for item in rejected_and_excluded(answer)[0]
+        if item.smallest_change
     ]
-    return misses + changes[:3]
+    return near_miss_lines(answer, "nearest miss") + changes[:MOST_CHANGES]
 
 
-def told(result: Row) -> tuple[list[Row], int]:
-    """The rejections worth a line each, and how many the asker's own constraints left out."""
-    rest = [item for item in result["rejected"] if item["reason"] != "excluded"]
-    return rest, len(result["rejected"]) - len(rest)
+def rejected_and_excluded(answer: Answer) -> tuple[list[Rejection], int]:
+    """The rejections worth a line each, and how many the workload's own constraints excluded."""
+    rejected = [item for item in answer.rejected if item.reason != "excluded"]
+    return rejected, len(answer.rejected) - len(rejected)
 
 
-def not_chosen(result: Row, most: int = 8) -> list[str]:
-    rejected, excluded = told(result)
-    lines = [f"not {item['accelerator']}: {item['detail']}" for item in rejected[:most]]
-    if len(rejected) > most:
-        lines.append(f"... and {len(rejected) - most} more (--format json lists all)")
-    near = [
-        f"not {what.removesuffix('s')} {item['name']}: {item['smallest_change']}"
-        for what, items in (result.get("left_out") or {}).items()
-        for item in items
-        if item["smallest_change"]
-    ]
-    return lines + ([f"{excluded} left out by your constraints"] if excluded else []) + near[:most]
-
-
-def already(result: Row) -> list[str]:
-    """What to do with the accelerators that are there."""
-    return [f"owned {o['count']} x {o['accelerator']}: {o['said']}" for o in result.get("owned", [])]
-
-
-def unused(result: Row) -> list[str]:
-    """What the asker wrote that did not change the answer."""
-    return [f"not used: {item['field']}: {item['instead']}" for item in result.get("not_used", [])]
-
-
-HOSTED: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("buying it by the token", lambda h: f"{h['provider']} {h['name']}"),
-    ("on", lambda h: h["accelerator"] or ""),
-    ("price of", lambda h: h["as_of"]),
-    ("USD/month", lambda h: figure(h["usd_per_month"])),
-    ("by cost", lambda h: str(h["rank_by_cost"] or "-")),
-    ("USD/M input", lambda h: figure(h["usd_per_mtok_input"])),
-    ("cached", lambda h: figure(h["usd_per_mtok_cached_input"])),
-    ("USD/M output", lambda h: figure(h["usd_per_mtok_output"])),
-    ("published tok/s", lambda h: figure(h["published_output_tokens_per_s"])),
-    ("break-even Mtok/month", lambda h: figure(in_millions(h["break_even_tokens_per_month"]))),
-)
-
-
-def in_millions(tokens: float | None) -> float | None:
-    return None if tokens is None else tokens / 1e6
-
-
-def hosted_cells(offers: list[Row]) -> list[list[str]]:
-    return [[name for name, _ in HOSTED]] + [[show(offer) for _, show in HOSTED] for offer in offers]
-
-
-def parts(result: Row) -> list[str]:
-    """The card's parts against the whole card, and adapters against merged copies, where that was a question."""
-    return [line for key in ("sharing", "adapters") if key in result for line in (result[key]["said"], "")]
-
-
-def mixed(result: Row) -> list[str]:
-    """Whether several kinds of machine together are cheaper."""
-    said = (result.get("mix") or {}).get("said")
-    return [said, ""] if said else shared(result)
-
-
-def shared(result: Row) -> list[str]:
-    """Of a portfolio: each alone, and who runs where and when on the shared fleet."""
-    told = result.get("portfolio")
-    if not told:
+def software_left_out(answer: Answer) -> list[tuple[str, LeftOut]]:
+    """("framework" or "format", what was left out)."""
+    if answer.left_out is None:
         return []
-    lines = [f"- alone {a['name']}: {a['option']['label'] if a['option'] else a['verdict']}" for a in told["alone"]]
-    for r in told["shared"]["runs"] if told["shared"] else []:
-        lines += [
-            f"- {r['workload']} on {r['machine']} ({r['setup']}): {h['when']}, {figure(h['replicas'])} replicas, "
-            f"{figure(h['requests_per_s'])} requests/s"
-            for h in r["hours"]
-        ]
-    return [*lines, *side_by_side(told.get("packed") or {}), ""]
+    named = (("framework", answer.left_out.frameworks), ("format", answer.left_out.formats))
+    return [(kind, item) for kind, items in named for item in items]
 
 
-def side_by_side(told: Row) -> list[str]:
-    """Of small models on the same cards: which are on which, as processes and in hardware instances."""
+def rejection_lines(answer: Answer) -> list[str]:
+    """Why not the other accelerators, frameworks and formats."""
+    rejected, excluded = rejected_and_excluded(answer)
+    lines = [f"not {item.accelerator}: {item.detail}" for item in rejected[:MOST_REJECTED]]
+    if len(rejected) > MOST_REJECTED:
+        lines.append(f"... and {len(rejected) - MOST_REJECTED} more (--format json lists all)")
+    software = [
+        f"not {kind} {item.name}: {item.smallest_change}"
+        for kind, item in software_left_out(answer)
+        if item.smallest_change
+    ]
+    return lines + ([f"{excluded} excluded by your constraints"] if excluded else []) + software[:MOST_REJECTED]
+
+
+def owned_lines(answer: Answer) -> list[str]:
+    """What to do with accelerators that are owned."""
+    return [f"owned {o.count} x {o.accelerator}: {o.said}" for o in answer.owned]
+
+
+def not_used_lines(answer: Answer) -> list[str]:
+    """Inputs that did not change the answer."""
+    return [f"not used: {item.field}: {item.instead}" for item in answer.not_used]
+
+
+def sharing_lines(answer: Answer) -> list[str]:
+    """Shared cards against whole cards, and adapters against merged copies, where the workload asks."""
+    return [line for part in (answer.sharing, answer.adapters) if part is not None for line in (part.said, "")]
+
+
+def mix_lines(answer: Answer) -> list[str]:
+    """Whether several kinds of machines together are cheaper."""
+    return [answer.mix.said, ""] if answer.mix and answer.mix.said else []
+
+
+def portfolio_lines(answer: Answer) -> list[str]:
+    """Each workload alone, who runs where and when on the shared fleet, and models packed on shared cards."""
+    p = answer.portfolio
+    if p is None:
+        return []
+    lines = [f"- alone {a.name}: {a.option.label if a.option else a.verdict}" for a in p.alone]
+    lines += [
+        f"- {r.workload} on {r.machine} ({r.setup}): {h.when}, {figure(h.replicas)} "
+        f"{'replica' if h.replicas == 1 else 'replicas'}, {figure(h.requests_per_s)} requests/s"
+        for r in (p.shared.runs if p.shared else [])
+        for h in r.hours
+    ]
+    return [*lines, *(packing_lines(p.packed) if p.packed else []), ""]
+
+
+def packing_lines(packed: Packed) -> list[str]:
+    """Small models on shared cards: which are on which, as processes and in hardware instances."""
     return [
         f"- {way}, card {k}: "
-        + ", ".join(
-            f"{t['workload']} {t['partition'] or ''}".strip() + f" {figure(t['memory_gib'])} GiB"
-            for t in card["tenants"]
-        )
-        for way in ("processes", "instances")
-        for k, card in enumerate((told.get(way) or {}).get("cards", []), 1)
+        + ", ".join(f"{t.workload} {t.partition or ''}".strip() + f" {figure(t.memory_gib)} GiB" for t in card.tenants)
+        for way, packing in (("processes", packed.processes), ("instances", packed.instances))
+        for k, card in enumerate(packing.cards, 1)
     ]
 
 
-def by_token(result: Row, most: int = 5) -> list[str]:
-    """Hosted endpoints of the model, the cheapest first: published prices, no estimate."""
-    offers = result.get("hosted") or []
+def hosted_lines(answer: Answer) -> list[str]:
+    """Hosted APIs of the model, cheapest first: published prices, no estimate."""
+    offers = answer.hosted
     if not offers:
         return []
-    rows = aligned([[shortened(cell, 50) for cell in row] for row in hosted_cells(offers[:most])])
-    more = [f"... and {len(offers) - most} more (--format json lists all)"] if len(offers) > most else []
-    return [*rows, *more, "published prices and speeds, not estimated; your service levels are not verified", ""]
+    rows = aligned([[shortened(cell, 50) for cell in row] for row in hosted_cells(offers[:MOST_HOSTED])])
+    more = len(offers) - MOST_HOSTED
+    return [*rows, *([f"... and {more} more (--format json lists all)"] if more > 0 else []), HOSTED_NOTE, ""]
 
 
-def hosted(result: Row) -> list[str]:
-    offers = result.get("hosted") or []
-    if not offers:
-        return []
-    first, *rest = hosted_cells(offers)
-    said = "Prices and speeds as published, not estimated; the service levels are not verified."
-    table = [md.row(first), md.row("---" for _ in first), *map(md.row, rest)]
-    return ["## Buying it by the token", "", said, "", *table, ""]
+# --- Markdown ---------------------------------------------------------------------------------------------------
 
 
-def markdown(result: Row, top: int | None = None) -> str:
+def markdown(answer: Answer, top: int | None = None) -> str:
     """A page to paste: verdict, table, the first plan in full, rejections, sources."""
-    shown = result["recommendations"][:top]
-    lines = [md.heading(1, name_of(result)), "", md.paragraph(result["verdict"]), ""]
+    shown = answer.recommendations[:top]
+    lines = [md.heading(1, name_of(answer)), "", md.paragraph(answer.verdict), ""]
     if shown:
-        first, *rest = cells(shown)
-        lines += [md.row(first), md.row("---" for _ in first), *map(md.row, rest), ""]
-        lines += first_in_full(shown[0])
-        lines += [*map(md.item, (*views(result), *sureness(result), *near(result))), ""]
+        lines += [*markdown_table(option_cells(shown)), ""]
+        lines += option_section(shown[0])
+        lines += [*map(md.item, (*view_lines(answer), *confidence_lines(answer), *near_miss_lines(answer))), ""]
     else:
-        lines += [*map(md.item, nearest(result)), ""]
-    notes = [md.item(text) for text in unused(result)]
-    lines += [*map(listed, (*parts(result), *mixed(result))), *hosted(result)]
-    ending = [*rejections(result), *([*notes, ""] if notes else []), *sources(result), md.paragraph(head(result))]
-    return "\n".join([*lines, *ending])
+        lines += [*map(md.item, nearest_miss_lines(answer)), ""]
+    notes = [md.item(text) for text in not_used_lines(answer)]
+    more = (*sharing_lines(answer), *(mix_lines(answer) or portfolio_lines(answer)))
+    lines += [*map(markdown_line, more), *hosted_section(answer)]
+    ending = [*rejection_section(answer), *([*notes, ""] if notes else []), *source_section(answer)]
+    return "\n".join([*lines, *ending, md.paragraph(head(answer))])
 
 
-def listed(line: str) -> str:
-    """A line of the terminal's text, of which a list's begin with a dash."""
+def markdown_line(line: str) -> str:
+    """A line of the terminal's text; those that begin with a dash become a list."""
     return md.item(line[2:]) if line.startswith("- ") else md.paragraph(line)
 
 
-def rejections(result: Row) -> list[str]:
-    rejected, excluded = told(result)
-    rows = [[r["accelerator"], r["reason"], r["detail"], r["smallest_change"]] for r in rejected]
-    rows += [[f"{excluded} others", "excluded", "left out by your constraints", ""]] if excluded else []
-    for what, items in (result.get("left_out") or {}).items():
-        rows += [
-            [f"{what.removesuffix('s')} {r['name']}", r["reason"], r["detail"], r["smallest_change"]] for r in items
-        ]
-    if not rows:
-        return []
-    head = ["what", "reason", "why", "what would change it"]
-    return ["## Not chosen", "", *(md.row(row) for row in [head, ["---"] * 4, *rows]), ""]
-
-
-def name_of(result: Row) -> str:
-    workload = result["workload"]
-    return str(workload["name"] if isinstance(workload, dict) else workload)
-
-
-def percentiles(values: Row) -> str:
-    return " / ".join(figure(values[name]) for name in ("p50", "p95", "p99"))
-
-
-def first_in_full(r: Row) -> list[str]:
-    token = "input" if "latency_ms" in r else "output"
-    usd = figure(r[f"usd_per_mtok_{token}"]) + between(r["interval"].get(f"usd_per_mtok_{token}"))
-    latencies = [("latency", "ttft")] if token == "input" else [("TTFT", "ttft"), ("TPOT", "tpot")]
-    memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r["memory"].items())
-    rows = [
-        ("figure", "value (90 % interval)"),
-        ("---", "---"),
-        (f"USD per million {token} tokens", usd),
-        *((f"{name} p50 / p95 / p99 (ms)", percentiles(r[f"{key}_ms"])) for name, key in latencies),
-        ("memory per chip (GiB)", memory),
-        ("power (W)", figure(r["watts"])),
-        ("bound by", str(r["bound"])),
-    ]
-    notes = [md.item(text) for text in (*r["reasons"], *(f"Warning: {warning}" for warning in r["warnings"]))]
-    launch = [*md.fenced(str(r["launch"]["command"]), "sh"), *ready_lines(r["launch"])]
-    notes += bill_lines(r)
-    return [md.heading(2, r["label"]), "", *map(md.row, rows), "", *notes, "", *launch, "", *how_to_run(r)]
-
-
-def how_to_run(r: Row) -> list[str]:
-    """Optimisation plan, formats, frameworks and pitfalls of the first plan; nothing for answers without them."""
-    found = r.get("tuning")
-    if not found:
-        return []
-    steps = [
-        [
-            s["name"],
-            s["state"].replace("_", " "),
-            ratio(s["gain_ratio"]),
-            "; ".join(filter(None, (s["change"], s["because"]))),
-        ]
-        for s in (found["plan"] or {"steps": []})["steps"]
-    ]
-    formats = [
-        [f["name"], f["state"], ratio(f["gain_ratio"]), f["framework"] or "-", f["why"], f["warning"]]
-        for f in found["formats"]
-        if f["state"] in ("advised", "plan", "possible", "outside")
-    ]
-    frameworks = [
-        [f"{f['name']} {f['version']}", *(figure(f[k]) for k in RIVAL_FIGURES), f["effort"], f["maturity"]]
-        for f in found["frameworks"]
-        if f["output_tokens_per_s_per_accelerator"]
-    ]
-    others = [
-        [v["label"], figure(v["usd_per_month"]), figure(v["ttft_ms"]["p95"]), figure(v["tpot_ms"]["p95"])]
-        for v in r.get("variants", [])
-    ]
-    return [
-        *section("Another way, simulated", ["deployment", "USD/month", "TTFT p95 ms", "TPOT p95 ms"], others),
-        *section("How to get there", ["technique", "state", "gain", "what"], steps),
-        *section("Formats of the weights", ["format", "state", "gain", "under", "why", "warning"], formats),
-        *section(
-            "Frameworks", ["framework", "tokens/s a chip", "TTFT ms", "TPOT ms", "effort", "maturity"], frameworks
-        ),
-        *(["### Under the roofs", "", *map(md.item, found["roofline"]["sentences"]), ""]),
-        *(["### Pitfalls", "", *(md.item(f"{p['what']}: {p['remedy']}") for p in found["pitfalls"]), ""]),
-    ]
-
-
-RIVAL_FIGURES = ("output_tokens_per_s_per_accelerator", "ttft_ms", "tpot_ms")
-
-
-def ratio(value: float | None) -> str:
-    return "-" if value is None else f"x{value:.2f}"
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table whose first row is the header."""
+    return [md.row(rows[0]), md.row("---" for _ in rows[0]), *map(md.row, rows[1:])]
 
 
 def section(title: str, columns: list[str], rows: list[list[str]]) -> list[str]:
+    """A third-level heading with a table; nothing without rows."""
+    return [f"### {title}", "", *markdown_table([columns, *rows]), ""] if rows else []
+
+
+def hosted_section(answer: Answer) -> list[str]:
+    if not answer.hosted:
+        return []
+    return ["## Hosted API (pay per token)", "", HOSTED_NOTE, "", *markdown_table(hosted_cells(answer.hosted)), ""]
+
+
+def rejection_section(answer: Answer) -> list[str]:
+    rejected, excluded = rejected_and_excluded(answer)
+    rows = [[r.accelerator, r.reason, r.detail, r.smallest_change] for r in rejected]
+    rows += [[f"{excluded} others", "excluded", "excluded by your constraints", ""]] if excluded else []
+    rows += [
+        [f"{kind} {item.name}", item.reason, item.detail, item.smallest_change]
+        for kind, item in software_left_out(answer)
+    ]
     if not rows:
         return []
-    return [f"### {title}", "", *(md.row(row) for row in [columns, ["---"] * len(columns), *rows]), ""]
+    return ["## Not chosen", "", *markdown_table([["what", "reason", "why", "what would change it"], *rows]), ""]
 
 
-def ready_lines(launch: Row) -> list[str]:
-    """What is known of the command's options, and the test of the predicted load."""
-    lines, flags, test = [], launch.get("flags"), launch.get("load_test")
+def option_section(r: Option) -> list[str]:
+    """One option in full: figures, reasons and warnings, bill, launch, tuning."""
+    token, usd = ("input", r.usd_per_mtok_input) if r.is_embedding else ("output", r.usd_per_mtok_output)
+    cost = figure(usd) + interval_text(r.interval.of(f"usd_per_mtok_{token}"))
+    latencies = [("latency", r.ttft_ms)] if r.is_embedding else [("TTFT", r.ttft_ms), ("TPOT", r.tpot_ms)]
+    memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r.memory.parts().items())
+    rows = [
+        ("figure", "value (90 % interval)"),
+        (f"USD per million {token} tokens", cost),
+        *((f"{name} p50 / p95 / p99 (ms)", percentiles(latency_ms)) for name, latency_ms in latencies),
+        ("memory per accelerator (GiB)", memory),
+        ("power (W)", figure(r.watts)),
+        ("bound by", r.bound),
+    ]
+    notes = [md.item(text) for text in (*r.reasons, *(f"Warning: {warning}" for warning in r.warnings))]
+    launch = [*md.fenced(r.launch.command, "sh"), *launch_notes(r.launch)]
+    return [
+        md.heading(2, r.label), "", *markdown_table(rows), "", *notes, *bill_lines(r), "",
+        *launch, "", *tuning_sections(r),
+    ]  # fmt: skip
+
+
+def tuning_sections(r: Option) -> list[str]:
+    """Variants, optimization plan, formats, frameworks, roofline and pitfalls; nothing for answers without them."""
+    if r.tuning is None:
+        return []
+    plan = [
+        [s.name, s.state.replace("_", " "), ratio(s.gain_ratio), "; ".join(filter(None, (s.change, s.because)))]
+        for s in (r.tuning.plan.steps if r.tuning.plan else [])
+    ]
+    formats = [
+        [f.name, f.state, ratio(f.gain_ratio), f.framework or "-", f.why, f.warning]
+        for f in r.tuning.formats
+        if f.state in ("advised", "plan", "possible", "outside")
+    ]
+    frameworks = [
+        [
+            f"{f.name} {f.version}",
+            *map(figure, (f.output_tokens_per_s_per_accelerator, f.ttft_ms, f.tpot_ms)),
+            f.effort,
+            f.maturity,
+        ]
+        for f in r.tuning.frameworks
+        if f.output_tokens_per_s_per_accelerator
+    ]
+    return [
+        *section(
+            "Variants, simulated",
+            ["deployment", "USD/month", "TTFT p95 ms", "TPOT p95 ms"],
+            [variant_cells(v) for v in r.variants or []],
+        ),
+        *section("Optimization plan", ["technique", "state", "gain", "what"], plan),
+        *section("Weight formats", ["format", "state", "gain", "framework", "why", "warning"], formats),
+        *section(
+            "Frameworks",
+            ["framework", "tokens/s per accelerator", "TTFT ms", "TPOT ms", "effort", "maturity"],
+            frameworks,
+        ),
+        *["### Roofline", "", *map(md.item, r.tuning.roofline.sentences), ""],
+        *["### Pitfalls", "", *(md.item(f"{p.what}: {p.remedy}") for p in r.tuning.pitfalls), ""],
+    ]
+
+
+def variant_cells(v: Variant) -> list[str]:
+    return [v.label, *map(figure, (v.usd_per_month, v.ttft_ms.p95, v.tpot_ms.p95))]
+
+
+def launch_notes(launch: LaunchFiles) -> list[str]:
+    """The check of the command's options, and the load test at the predicted load."""
+    lines, flags, test = [], launch.flags, launch.load_test
     if flags:
-        unknown = f"not found: {', '.join(flags['unknown'])}; " if flags["unknown"] else ""
-        state = "Options in the list of" if flags["checked"] else "Options unchecked:"
-        lines += ["", md.paragraph(f"{state} {unknown}{flags['source']}.")]
+        unknown = f"not found: {', '.join(flags.unknown)}; " if flags.unknown else ""
+        state = "Options checked against" if flags.checked else "Options not checked:"
+        lines += ["", md.paragraph(f"{state} {unknown}{flags.source}.")]
     if test:
-        lines += ["", "The predicted load, after load_trace.py:", "", *md.fenced(test["commands"]["vllm"], "sh")]
+        lines += ["", "Load test at the predicted load (run load_trace.py first):", ""]
+        lines += md.fenced(test.commands["vllm"], "sh")
     return lines
 
 
-def bill_lines(r: Row) -> list[str]:
+def bill_lines(r: Option) -> list[str]:
     """The month's bill by part, and other ways to pay for the same machines."""
-    if not r.get("money"):
+    m = r.money
+    if m is None:
         return []
-    m = r["money"]
-    rows = [(part["name"], f"{part['usd_per_month']:,.2f}") for part in m["parts"] if part["usd_per_month"]]
-    table = [("part of the bill", "USD a month"), ("---", "---"), *rows, ("together", f"{m['usd_per_month']:,.2f}")]
+    parts = [(part.name, f"{part.usd_per_month:,.2f}") for part in m.parts if part.usd_per_month]
     ways = [
-        (
-            f"{w['acquisition']}, {w['term']}",
-            w["provider"],
-            f"{w['usd_per_month']:,.0f}",
-            f"{w['npv_usd']:,.0f}",
-            w["basis"],
-        )
-        for w in m["ways_to_pay"]
+        (f"{w.acquisition}, {w.term}", w.provider, f"{w.usd_per_month:,.0f}", f"{w.npv_usd:,.0f}", w.basis)
+        for w in m.ways_to_pay
     ]
-    head = [
-        ("way to pay", "at", "USD a month", f"net present value, {m['horizon_months']} months", "basis"),
-        ["---"] * 5,
-    ]
-    return ["", *map(md.row, table), "", *map(md.row, [*head, *ways])]
+    header = (
+        "payment option", "provider", "USD per month", f"present value of costs, {m.horizon_months} months", "basis",
+    )  # fmt: skip
+    bill = markdown_table([("cost", "USD per month"), *parts, ("total", f"{m.usd_per_month:,.2f}")])
+    return ["", *bill, "", *markdown_table([header, *ways])]
 
 
-def sources(result: Row) -> list[str]:
-    lines = [md.item(source_text(source)) for source in result["sources"]]
+def source_section(answer: Answer) -> list[str]:
+    lines = [md.item(source_text(source)) for source in answer.sources]
     return ["## Sources", "", *lines, ""] if lines else []
 
 
-def source_text(source: Row) -> str:
-    return f"{source['what']}: {source['source']} ({source['as_of']})"
+def source_text(source: Source) -> str:
+    return f"{source.what}: {source.source}{f' ({source.as_of})' if source.as_of else ''}"
 
 
-def canonical(result: Row) -> str:
+# --- canonical JSON ---------------------------------------------------------------------------------------------
+
+
+def canonical(answer: Answer) -> str:
     """The same text for the same answer: sorted keys, six significant digits, no clock values."""
-    return json.dumps(rounded(result), sort_keys=True, indent=2, ensure_ascii=False)
+    return json.dumps(rounded(answer.to_json()), sort_keys=True, indent=2, ensure_ascii=False)
 
 
 def rounded(value: Any) -> Any:

@@ -285,3 +285,8 @@ class Portfolio(Section):
     """The answer in words."""
     money: PortfolioMoney | None = None
     """Costs; null: a workload has no answer; absent in answers from before November 2026."""
+
+    @property
+    def has_no_costs_stored(self) -> bool:
+        """Whether a version computed it that kept no costs of portfolios."""
+        return "money" not in self.model_fields_set

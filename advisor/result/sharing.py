@@ -177,17 +177,17 @@ class MixPart(Section):
     tpot_ms_p95: Milliseconds | None
     """p95 time per output token here."""
 
-    def prompt_spans(self) -> list[LengthClass]:
-        """`input_tokens` with neighboring lengths joined where this part gets the same share of them."""
-        spans: list[LengthClass] = []
-        for k in self.input_tokens:
-            last = spans[-1] if spans else None
-            if last and last.below == k.from_tokens and last.share_here == k.share_here:
-                requests = (last.share_of_requests or 0.0) + (k.share_of_requests or 0.0)
-                spans[-1] = last.changed(below=k.below, share_of_requests=float(f"{requests:.4g}"))
+    def length_ranges(self) -> list[LengthClass]:
+        """Its prompt lengths; neighboring classes with the same share here are one range."""
+        ranges: list[LengthClass] = []
+        for lengths in self.input_tokens:
+            last = ranges[-1] if ranges else None
+            if last and last.below == lengths.from_tokens and last.share_here == lengths.share_here:
+                requests = (last.share_of_requests or 0.0) + (lengths.share_of_requests or 0.0)
+                ranges[-1] = last.changed(below=lengths.below, share_of_requests=float(f"{requests:.4g}"))
             else:
-                spans.append(k)
-        return spans
+                ranges.append(lengths)
+        return ranges
 
 
 class Mix(Section):

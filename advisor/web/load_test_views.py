@@ -140,5 +140,5 @@ class LoadTests(views.APIView):
 
 
 def one(test: LoadTest) -> dict[str, Any]:
-    said = load_tests.compare(test.option.detail, test.measured)
+    said = load_tests.compare(load_tests.predicted(test.option), test.measured)
     return {"id": test.pk, "calibrates": test.calibrates, "measured": test.measured, **said}

@@ -14,6 +14,7 @@ from advisor.answer.advice import recommend
 from advisor.inputs import hosted_apis
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.result import Answer
 from catalog.models import ApiPrice, Discount, Organisation, ServedModel
 from tests import sample_advice
 
@@ -157,8 +158,9 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     advice = sample_advice.advice(found)
     page = client.get(f"/advice/{advice.pk}").content.decode()
     assert "Hosted API (pay per token)" in page and "450" in page and "Published provider prices" in page
-    assert "buying it by the token" in report.table(found) and "somehost llama" in report.table(found)
-    assert "## Buying it by the token" in report.markdown(found) and "cerebras-wse-3" in report.markdown(found)
+    table, markdown = (render(Answer.read(found)) for render in (report.table, report.markdown))
+    assert "hosted API (pay per token)" in table and "somehost llama" in table
+    assert "## Hosted API (pay per token)" in markdown and "cerebras-wse-3" in markdown
     alone = sample_advice.advice(answered("constraints.acquisition=[api]"))
     page = client.get(f"/advice/{alone.pk}").content.decode()
     assert "Hosted API (pay per token)" in page and "No feasible deployment" not in page

@@ -8,6 +8,7 @@ from advisor.answer.advice import recommend
 from advisor.engine.search.declared_scores import WEIGHTS
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.result import Answer
 from advisor.workload.schema import parse
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -95,7 +96,7 @@ def test_every_view_names_a_simulated_option_and_none_shown_is_better():
     assert named["simplest"]["accelerator_count"] == min(r["accelerator_count"] for r in by_rank.values())
     greenest = min(r["kgco2e_per_mtok"] for r in by_rank.values() if r["kgco2e_per_mtok"])
     assert named["greenest"]["kgco2e_per_mtok"] == greenest
-    assert "best by view: cheapest #1" in report.table(result)
+    assert "best by view: cheapest #1" in report.table(Answer.read(result))
 
 
 @pytest.mark.parametrize(

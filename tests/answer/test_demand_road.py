@@ -13,6 +13,7 @@ from advisor.answer import demand
 from advisor.answer.advice import recommend
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.result import Answer
 from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
@@ -136,7 +137,7 @@ class TestAnswers:
         assert flat["recommendations"][0]["week"] is None
         page = client.get(f"/advice/{sample_advice.advice(result_of(week)).pk}/options/1").content.decode()
         assert "Replicas by hour of the week" in page and "Autoscaled" in page and "Additions by month" in page
-        assert "autoscaled between" in report.table(week)
+        assert "autoscaled between" in report.table(Answer.read(week))
 
     def test_a_bought_host_is_fixed(self) -> None:
         r = answer(

@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_exit_3_with_parts_and_a_change_that_fits(run: Run)
 def test_the_table_has_the_headline_the_memory_and_the_steps(run: Run) -> None:
     code, output, _ = run(*LLAMA, *LENGTHS, "--concurrency", "8")
     assert code == 0
-    for part in ("1 x H100", "memory per chip", "TPOT  mean", "one prefill step", "one decode step", "ffn/up"):
+    for part in ("1 x H100", "memory per accelerator", "TPOT  mean", "one prefill step", "one decode step", "ffn/up"):
         assert part in output
 
 
@@ -233,4 +233,4 @@ def test_it_is_said_when_nothing_measured_is_near(run: Run) -> None:
         *["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "tpu-v5e", "--weights", "bf16", "--tp", "4", *LENGTHS]
     )
     assert (code, errors) == (0, "")
-    assert "nothing measured is near this" in output
+    assert "no measured row is similar to this" in output

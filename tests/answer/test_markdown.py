@@ -8,6 +8,7 @@ import pytest
 from advisor import report
 from advisor.report import documents
 from advisor.report import markdown_escapes as md
+from advisor.result import Answer
 from catalog.export import cell
 from tests import sample_money
 
@@ -54,7 +55,7 @@ def test_names_in_the_report_and_in_the_memo_stay_names() -> None:
             way["provider"] = EVIL
     for rejected in result["rejected"]:
         rejected["detail"] = rejected["accelerator"] = EVIL
-    for text in (report.markdown(result), documents.memo_text(result, 1)):
+    for text in (report.markdown(Answer.read(result)), documents.memo_text(Answer.read(result), 1)):
         assert "onerror" in text and "<img" not in text
         assert "](" not in text.replace("\\](", "") and "\n# Own" not in text
         assert not [line for line in text.splitlines() if line.count("|") - line.count("\\|") not in (0, 3, 5, 6, 11)]
@@ -75,5 +76,5 @@ def test_numbers_and_plain_texts_are_left_alone(value: object) -> None:
 def test_credits_of_the_cash_flow_are_numbers() -> None:
     result = sample_money.result()
     result["recommendations"][0]["money"]["cash_flow"][-1]["total_usd"] = -12.5
-    rows = list(csv.DictReader(io.StringIO(documents.cash_flow_csv(result, 1))))
+    rows = list(csv.DictReader(io.StringIO(documents.cash_flow_csv(Answer.read(result), 1))))
     assert rows[-1]["total_usd"] == "-12.50"

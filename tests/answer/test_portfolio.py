@@ -19,6 +19,7 @@ from advisor.engine.spec.demand import week_of
 from advisor.engine.spec.kinds import BATCH
 from advisor.engine.spec.workload import Slo, Workload
 from advisor.inputs.check import check_catalog
+from advisor.result import Answer
 from advisor.web import forms
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
@@ -198,7 +199,7 @@ def test_over_rest_and_on_the_pages(client: Client) -> None:
     assert client.get(f"/advice/{pk}/options.csv").status_code == 200
     assert client.get(f"/?from={pk}").status_code == 200
     for render in (report.table, report.markdown):
-        assert "nightly on" in render(found)
+        assert "nightly on" in render(Answer.read(found))
     papers_agree(client, f"/advice/{pk}", told)
 
 

@@ -11,6 +11,7 @@ from advisor import advise, report
 from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import partitions_of
+from advisor.result import Answer
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from catalog.loading.fixtures import FixtureError, accelerator
@@ -58,7 +59,9 @@ def test_required_partitions_are_ranked_and_the_rest_is_refused_with_the_reason(
     assert "no hardware partitions" in l4["detail"]
     whole, *parts = found["sharing"]["ways"]
     assert whole["kind"] == "whole" and {p["kind"] for p in parts} == {"hardware", "time slices"}
-    assert found["sharing"]["said"] in report.table(found) and found["sharing"]["said"] in report.markdown(found)
+    assert found["sharing"]["said"] in report.table(Answer.read(found)) and found["sharing"]["said"] in report.markdown(
+        Answer.read(found)
+    )
 
 
 @pytest.mark.usefixtures("catalog")
@@ -72,7 +75,7 @@ def test_adapters_are_told_with_their_bytes_and_the_price_of_merged_copies() -> 
     assert 0 < told["decode_step_fraction"] < 0.5
     assert found["hosted"] == []  # hosted endpoints serve the base model alone
     assert any("adapters" in w for w in first["warnings"])
-    assert told["said"] in report.table(found)
+    assert told["said"] in report.table(Answer.read(found))
 
 
 @pytest.mark.usefixtures("catalog")
@@ -106,7 +109,7 @@ def test_small_models_are_packed_and_the_page_shows_which_is_where(client: Clien
     advice.save()
     text = client.get(f"/advice/{advice.pk}").content.decode()
     assert "Sharing GPUs" in text and "--gpu-memory-utilization" in text and "In hardware instances" in text
-    assert "processes, card 1: one" in report.table(found)
+    assert "processes, card 1: one" in report.table(Answer.read(found))
 
 
 @pytest.mark.django_db

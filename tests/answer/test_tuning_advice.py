@@ -10,6 +10,7 @@ from django.test import Client
 from advisor import report, workload
 from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
+from advisor.result import Answer
 from advisor.web import tuning_charts
 from tests.sample_advice import advice, result
 
@@ -104,8 +105,8 @@ def test_the_answer_is_plain_json_and_embeddings_have_pitfalls_alone(on_a100: Js
 
 
 def test_markdown_tells_the_first_plans_way(on_a100: Json) -> None:
-    text = report.markdown(on_a100)
-    for title in ("### How to get there", "### Formats of the weights", "### Frameworks", "### Pitfalls"):
+    text = report.markdown(Answer.read(on_a100))
+    for title in ("### Optimization plan", "### Weight formats", "### Frameworks", "### Pitfalls"):
         assert title in text
 
 
@@ -135,7 +136,7 @@ def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: 
     assert other["tpot_ms"]["p95"] < plan["tpot_ms"]["p95"] and other["cost_ratio"] <= 1
     assert "speculat" in other["launch"]["command"] + str(other["launch"]["files"])
     assert any("acceptance is a published figure" in warning for warning in other["warnings"])
-    assert "### Another way, simulated" in report.markdown(answer)
+    assert "### Variants, simulated" in report.markdown(Answer.read(answer))
     page = client.get(f"/advice/{advice({**result(), **answer}).pk}/options/1").content.decode()
     assert "Simulated variants" in page
     adopted = answered("meta-llama/Llama-3.3-70B-Instruct", "h200-sxm", 2, variants="adopt", **chat)

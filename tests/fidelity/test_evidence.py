@@ -115,21 +115,21 @@ def loaded(db, tmp_path):
 
 def test_evidence_lists_the_figures_of_the_nearest_runs_without_disputed_ones(loaded):
     items = nearest_rows.evidence(replace(HERE, isl=1100))
-    assert [item["id"] for item in items] == ["near:ttft", "near:tpot", "far:tpot"]
+    assert [item.id for item in items] == ["near:ttft", "near:tpot", "far:tpot"]
     first = items[1]
-    assert (first["measured"], first["predicted"], first["metric"]) == (10, 12, "tpot_ms_mean")
-    assert first["error_fraction"] == pytest.approx(0.2)
-    assert first["near"] is True and items[-1]["near"] is False
-    assert first["url"] == "/fidelity?id=near%3Atpot"
-    assert "AIConfigurator" in first["source"]
+    assert (first.measured, first.predicted, first.metric) == (10, 12, "tpot_ms_mean")
+    assert first.error_fraction == pytest.approx(0.2)
+    assert first.near is True and items[-1].near is False
+    assert first.url == "/fidelity?id=near%3Atpot"
+    assert "AIConfigurator" in first.source
     runs = nearest_rows.shown(items)["runs"]
-    assert [[item["id"] for item in run["figures"]] for run in runs] == [["near:ttft", "near:tpot"], ["far:tpot"]]
+    assert [[item.id for item in run["figures"]] for run in runs] == [["near:ttft", "near:tpot"], ["far:tpot"]]
 
 
-def test_it_is_said_plainly_that_nothing_is_near(loaded):
+def test_a_warning_says_that_nothing_is_near(loaded):
     items = nearest_rows.evidence(replace(HERE, accelerator="trainium1", family="trainium", isl=100_000))
     assert nearest_rows.shown(items)["none_near"] is True
-    assert estimate_text.evidence_lines(items)[0].startswith("nothing measured is near")
+    assert estimate_text.evidence_lines(items)[0].startswith("no measured row is similar")
 
 
 def test_without_a_scorecard_there_is_no_evidence(db):

@@ -9,6 +9,8 @@ import pytest
 
 from advisor.load_tests.records import compare
 from advisor.load_tests.result_files import LoadResult, parse
+from advisor.result import Option
+from tests import sample_advice
 from tests import sample_load_results as imitated
 
 FOLDER = Path(__file__).parents[1] / "load_results"
@@ -52,14 +54,22 @@ def test_the_figures_of_a_run_agree_with_each_other(stem: str) -> None:
     assert r.ttft_ms["mean"] < r.e2e_ms["mean"] and r.tpot_ms["p50"] <= r.tpot_ms["p95"] <= r.tpot_ms["p99"]
 
 
+def option(planned: dict[str, Any]) -> Option:
+    """One replica with a p50 of each latency and no other."""
+    sample = sample_advice.result()["recommendations"][0]
+    launch = sample["launch"] | {"load_test": sample["launch"]["load_test"] | planned}
+    none = dict.fromkeys(("mean", "p95", "p99"))
+    latencies = {"ttft_ms": none | {"p50": 12.5}, "tpot_ms": none | {"p50": 1.055}}
+    return Option.read(sample | latencies | {"launch": launch, "replicas": 1})
+
+
 @pytest.mark.parametrize("stem", ARRIVALS)
 def test_a_real_run_of_the_predicted_load_is_compared(stem: str) -> None:
     planned = {"requests_per_s": 2.64, "concurrency": None, "input_tokens_mean": 113.5, "output_tokens_mean": 27.0}
-    option = {"launch": {"load_test": planned}, "replicas": 1, "ttft_ms": {"p50": 12.5}, "tpot_ms": {"p50": 1.055}}
-    said = compare(option, result(stem).as_json())
+    said = compare(option(planned), result(stem).as_json())
     assert said["differences"] == []
     assert [row["metric"] for row in said["rows"]] == ["TTFT p50", "TPOT p50", "requests/s", "output tokens/s"]
-    asked_for_less = option | {"launch": {"load_test": planned | {"requests_per_s": 1.0}}}
+    asked_for_less = option(planned | {"requests_per_s": 1.0})
     assert "requests/s" in compare(asked_for_less, result(stem).as_json())["differences"][0]
 
 

@@ -27,7 +27,7 @@ def option() -> Option:
 
 
 def compared(option: Option, found: Any) -> dict[str, Any]:
-    return load_tests.compare(option.detail, parse(written(found)).as_json())
+    return load_tests.compare(load_tests.predicted(option), parse(written(found)).as_json())
 
 
 def rows(option: Option, found: Any) -> dict[str, dict[str, Any]]:
@@ -56,9 +56,9 @@ def test_a_run_of_the_predicted_load_differs_in_nothing(option: Option, found: A
     ("found", "said"),
     [
         (vllm(rate=3), "requests/s: 3 measured, 6 predicted for"),
-        (vllm(max_concurrency=64), "the run was a closed loop, the prediction is of requests that arrive"),
-        (vllm(total_input_tokens=2000 * 512), "input tokens a request: 512 measured, 2000 predicted for"),
-        (vllm(total_output_tokens=2000 * 128), "output tokens a request: 128 measured, 300 predicted for"),
+        (vllm(max_concurrency=64), "the run was a closed loop, the prediction is for an open loop"),
+        (vllm(total_input_tokens=2000 * 512), "input tokens per request: 512 measured, 2000 predicted for"),
+        (vllm(total_output_tokens=2000 * 128), "output tokens per request: 128 measured, 300 predicted for"),
         (vllm(completed=1900, failed=100, total_input_tokens=1900 * 2000), "100 of 2,000 requests failed"),
     ],
 )
@@ -264,5 +264,8 @@ def test_nothing_marked_is_told(option: Option) -> None:
 
 def test_the_markdown_names_the_list_of_options_and_the_load_test(option: Option, client: Client) -> None:
     said = client.get(f"/advice/{option.advice_id}/advice.md").content.decode()
-    assert "Options in the list of vllm 0.24.0, options read on 2026-11-21." in said
-    assert "The predicted load, after load_trace.py:\n\n```sh\nvllm bench serve --num-prompts 2000\n```" in said
+    assert "Options checked against vllm 0.24.0, options read on 2026-11-21." in said
+    assert (
+        "Load test at the predicted load (run load_trace.py first):\n\n```sh\nvllm bench serve --num-prompts 2000\n```"
+        in said
+    )

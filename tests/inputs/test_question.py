@@ -15,6 +15,7 @@ from advisor.inputs.assumptions import COSTS
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import workload_of
+from advisor.result import Answer
 from advisor.workload.trace_files import with_traces
 from tests import sample_advice
 
@@ -51,8 +52,8 @@ def test_what_the_engine_leaves_out_is_listed_and_printed(change: str, field: st
     found = not_used(asked(change), COSTS)
     assert [item["field"] for item in found] == [field]
     result = {**sample_advice.result(), "not_used": found}
-    assert f"not used: {field}: " in report.table(result)
-    assert f"not used: {field}: " in report.markdown(result)
+    assert f"not used: {field}: " in report.table(Answer.read(result))
+    assert f"not used: {field}: " in report.markdown(Answer.read(result))
 
 
 def test_the_answer_and_its_page_say_what_was_not_used(client: Client) -> None:

@@ -9,6 +9,7 @@ import pytest
 from advisor import report, workload
 from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import of_earlier_version, packed, take_snapshot, unpacked
+from advisor.result import Answer
 from tests.world import World
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
@@ -31,7 +32,7 @@ def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
     text = json.dumps(taken)
     assert len(text) < 360_000
     first, again = (recommend(spec, json.loads(text)) for _ in range(2))
-    assert report.canonical(first) == report.canonical(again)
+    assert report.canonical(Answer.read(first)) == report.canonical(Answer.read(again))
     slugs = {row["slug"] for row in taken["accelerators"]}
     assert {price["accelerator"] for price in taken["prices"]} <= slugs
 
@@ -67,7 +68,7 @@ def test_a_near_miss_says_by_how_much_and_passes_with_the_change_that_it_names()
     assert near["ttft_ms"]["p95"] == pytest.approx(limit_ms * (1 + near["beyond_fraction"]), rel=1e-3)
     (change,) = near["change"].items()
     assert change[0] == "slo.ttft_ms_p95" and near["smallest_change"] in near["reasons"]
-    assert "passes with ttft_ms_p95" in report.table(answer)
+    assert "passes with ttft_ms_p95" in report.table(Answer.read(answer))
     assert asked(change[1])["recommendations"]
 
 

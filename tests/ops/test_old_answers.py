@@ -15,6 +15,7 @@ from django.test import Client
 
 from advisor.models import Advice, Option, Share
 from advisor.report.documents import DOCUMENTS, TOTALS_ONLY, has_papers
+from advisor.result import Answer
 from tests import old_databases
 
 MOST_BYTES = 300_000  # of one stored answer
@@ -119,7 +120,7 @@ def test_every_document_has_the_stored_figures(old: Old) -> None:
             cash = list(csv.DictReader(io.StringIO(paper["cash-flow.csv"])))
             total = float(cash[1]["present_usd"]) if early else sum(float(row["present_usd"]) for row in cash)
             assert total == pytest.approx(r["tco_usd"], rel=1e-4)
-        for name in DOCUMENTS if before.get("portfolio") and has_papers(before) else ():
+        for name in DOCUMENTS if before.get("portfolio") and has_papers(Answer.read(before)) else ():
             text = read(f"/api/v1/advice/{advice.pk}/documents/{name}")
             if name.startswith("memo"):
                 assert before["verdict"] in html.unescape(text)

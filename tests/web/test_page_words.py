@@ -9,11 +9,12 @@ from django.test import Client
 from advisor.answer import mix
 from advisor.answer.sentences import quoted, whence
 from advisor.report.documents import rent_of_one
+from advisor.result import Option
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.web import charts
 from advisor.web.page import cards, cheaper_by_token, has_view_winners, rejected_counts
 from advisor.web.tuning_charts import waterfall
-from tests import sample_advice
+from tests import sample_advice, sample_money
 
 
 def options(*names: str) -> list[dict[str, Any]]:
@@ -137,5 +138,6 @@ def test_a_target_missed_by_little_is_seen_to_be_missed() -> None:
 
 def test_a_unit_price_has_no_digits_of_a_float() -> None:
     assert 8.85 / 3 != 2.95  # what a spreadsheet would have shown
-    money = {"parts": [{"name": "instances", "usd_per_hour": 8.85}]}
-    assert rent_of_one({"instances": 3, "money": money}) == 2.95
+    option = sample_money.result()["recommendations"][0] | {"instances": 3}
+    option["money"]["parts"][0]["usd_per_hour"] = 8.85
+    assert rent_of_one(Option.read(option)) == 2.95

@@ -11,8 +11,8 @@ from django.db import DatabaseError
 
 from advisor import inputs, report, workload
 from advisor.advise import default_organisation
-from advisor.answer import feasible
 from advisor.inputs import of_earlier_version
+from advisor.result import Answer
 from advisor.workload import MAX_TEXT_BYTES, MOST_ERRORS, more_errors, with_traces
 from catalog.management.errors import BAD_INPUT
 from catalog.models import CatalogLoad
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--canonical", action="store_true", help="JSON to compare: sorted, 6 digits, no clock values"
         )
-        parser.add_argument("--top", type=int, metavar="N", help="at most so many recommendations")
+        parser.add_argument("--top", type=int, metavar="N", help="show at most N recommendations")
         parser.add_argument("--set", action="append", default=[], metavar="path.to.key=value")
         parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
         parser.add_argument("--snapshot", type=Path, help="read the catalog from this file; written when it is absent")
@@ -48,14 +48,14 @@ class Command(BaseCommand):
         try:
             spec = question(options["workload"], options["set"], options["prices_as_of"])
             snapshot = kept_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
-            result = timed(lambda: recommend(spec, snapshot))
+            answer = timed(lambda: recommend(spec, snapshot))
         except workload.WorkloadError as error:
             self.refuse(*lines(error))
         except BadFile as error:
             self.refuse(str(error))
-        result["recommendations"] = result["recommendations"][: options["top"]]
-        self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](result))
-        sys.exit(OK if result["recommendations"] or bought(result) or feasible(result) else NOTHING_FEASIBLE)
+        answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
+        self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](answer))
+        sys.exit(OK if answer.is_feasible or is_for_sale(answer) else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -71,11 +71,11 @@ def require_catalog() -> None:
     raise CommandError("the catalog is empty: run manage.py load_catalog")
 
 
-RENDER: dict[str, Callable[[dict[str, Any]], str]] = {
+RENDER: dict[str, Callable[[Answer], str]] = {
     "table": report.table,
     "markdown": report.markdown,
     "canonical": report.canonical,
-    "json": lambda result: json.dumps(result, indent=2, ensure_ascii=False),
+    "json": lambda answer: json.dumps(answer.to_json(), indent=2, ensure_ascii=False),
 }
 
 
@@ -106,16 +106,16 @@ def read_json(path: Path, what: str, remedy: str, most_bytes: int = MAX_TEXT_BYT
     return found
 
 
-def timed(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `compute` answers, with the seconds that it took."""
+def timed(compute: Callable[[], Answer]) -> Answer:
+    """The answer of `compute` with the seconds that it took."""
     begun_s = time.monotonic()
-    result = compute()
-    return {**result, "elapsed_s": round(time.monotonic() - begun_s, 3)}
+    answer = compute()
+    return answer.changed(elapsed_s=round(time.monotonic() - begun_s, 3))
 
 
-def bought(result: dict[str, Any]) -> bool:
-    """Whether tokens are for sale to somebody who asked for nothing else."""
-    return result["workload"]["constraints"]["acquisition"] == ["api"] and bool(result["hosted"])
+def is_for_sale(answer: Answer) -> bool:
+    """Whether a hosted API answers a workload that asks for hosted APIs only."""
+    return answer.workload["constraints"]["acquisition"] == ["api"] and bool(answer.hosted)
 
 
 def question(path: Path, changes: list[str], prices_as_of: str | None = None) -> dict[str, Any]:

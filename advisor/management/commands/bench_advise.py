@@ -33,8 +33,8 @@ PARTS = {
     "views": ("advisor.engine.search.run.winners",),
     "why_not": tuple(f"advisor.engine.search.run.{name}" for name in ("narrowed", "frameworks", "formats")),
     "tornado": ("advisor.answer.ranking.sensitivity",),
-    "mix": ("advisor.answer.advice.mixed",),
-    "options": ("advisor.answer.option.option_json",),
+    "mix": ("advisor.answer.advice.find_mix",),
+    "options": ("advisor.answer.option.option",),
 }
 SIMULATED = "advisor.engine.scheduler.percentiles.simulate"
 

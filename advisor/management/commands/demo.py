@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from advisor import report
 from advisor.ops import supervise
+from advisor.result import Answer
 from catalog.management.errors import BadInput
 
 HOST = "127.0.0.1"
@@ -45,7 +46,7 @@ class Command(BaseCommand):
     def say(self, advice: dict[str, Any]) -> None:
         if advice["state"] != "done":
             raise CommandError(f"the advice ended as {advice['state']}: {advice['error']}")
-        self.stdout.write(report.table(advice["result"], top=5))
+        self.stdout.write(report.table(Answer.read(advice["result"]), top=5))
         page = reverse("advice", args=[advice["id"]])
         self.stdout.write(
             f"\nThe whole answer, with its evidence, is a page: run `make serve` and open http://{HOST}:8000{page}\n"

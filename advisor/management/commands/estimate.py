@@ -18,30 +18,32 @@ from advisor.workload import WorkloadError
 from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
-WORDS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
+TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
 HELP = {
     "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools)",
     "dp": "independent replicas",
     "attention_dp": "attention data parallelism inside a replica",
     "weights": "a dtype or the slug of a quantization method",
-    "kv": "the cache's format; default: the framework's habit",
-    "framework": "default: the catalog's first that runs this",
+    "kv": "KV cache format; default: that of the framework",
+    "framework": "default: the first in the catalog that supports this",
     "client": "steady, burst:10, poisson:RATE or static; default steady",
     "length_spread": "lengths are uniform between these shares of isl and osl, such as 0.8:1.0",
 }
 
 
 def requests(text: str) -> int | str:
-    """A number where it is one; what else it may be is said by the deployment."""
+    """A whole number where the text is one; the deployment checks what else is allowed."""
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
 class Command(BaseCommand):
-    help = "One fixed deployment, nothing searched. Exit 0: estimated, 3: it does not fit, 2: bad input."
+    help = "Estimates one fixed deployment, without a search. Exit 0: estimated, 3: it does not fit, 2: bad input."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--model", required=True, help="an id of the catalog, or the path of a config.json")
-        for name in (*WHOLE, *WORDS):
+        parser.add_argument(
+            "--model", required=True, help="model name or Hugging Face ID, or the path of a config.json"
+        )
+        for name in (*WHOLE, *TEXTS):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
                 type=int if name in WHOLE else str,
@@ -61,14 +63,17 @@ class Command(BaseCommand):
 
         require_catalog()
         try:
-            said = single_estimate.answer(deployment(options))
+            estimate = single_estimate.answer(deployment(options))
         except WorkloadError as error:
             self.refuse(*lines(error, named))
         except BadFile as error:
             self.refuse(f"--model: {error}")
         as_json = options["format"] == "json"
-        self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else estimate_text.table(said))
-        sys.exit(OK if said["fits"] else NOTHING_FEASIBLE)
+        text = (
+            json.dumps(estimate.to_json(), indent=2, ensure_ascii=False) if as_json else estimate_text.table(estimate)
+        )
+        self.stdout.write(text)
+        sys.exit(OK if estimate.fits else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -79,7 +84,7 @@ def deployment(options: dict[str, Any]) -> Any:
     """The arguments that were given, with the files and pools they name read."""
     from advisor.workload import parse_deployment, pool_words
 
-    raw = {name: options[name] for name in (*WHOLE, *WORDS, "concurrency") if options[name] is not None}
+    raw = {name: options[name] for name in (*WHOLE, *TEXTS, "concurrency") if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
             raw[name] = pool_words(name, options[name])

@@ -46,7 +46,7 @@ class Command(BaseCommand):
         except LoadResultError as error:
             raise BadInput(f"{file}: {error}") from error
         self.stdout.write(f"load test {test.pk} of option {found.pk}: {'recorded' if is_new else 'already there'}")
-        for line in lines(load_tests.compare(found.detail, test.measured)):
+        for line in lines(load_tests.compare(load_tests.predicted(found), test.measured)):
             self.stdout.write(line)
 
 

@@ -34,9 +34,11 @@ class Command(BaseCommand):
             self.stderr.write("--users: 1 or more; --shared: from 0 to below 1")
             sys.exit(BAD_INPUT)
         try:
-            said = waterfall.answer(options)
+            ablation = waterfall.answer(options)
         except WorkloadError as error:
             self.stderr.write("\n".join(lines(error)))
             sys.exit(BAD_INPUT)
         as_json = options["format"] == "json"
-        self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else waterfall.table(said))
+        self.stdout.write(
+            json.dumps(ablation.to_json(), indent=2, ensure_ascii=False) if as_json else waterfall.table(ablation)
+        )

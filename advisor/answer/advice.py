@@ -15,10 +15,10 @@ from advisor.answer.sentences import verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import Member, find_mix, merged_copies
 from advisor.engine.search import Answer as Found
-from advisor.engine.search import Catalog, Scored, posed_in, search
+from advisor.engine.search import Catalog, Scored, prepare_question, search
 from advisor.engine.spec import Workload
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, hosted_apis, unpacked, workload_of
-from advisor.result import Answer, Candidates, Source
+from advisor.result import Answer, Candidates, Source, Views
 from advisor.result import Catalog as CatalogVersion
 from advisor.workload import PORTFOLIO
 
@@ -59,7 +59,7 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         **_frame(spec, snapshot, found, found.shown),
         verdict=verdict(workload, found.ranked, options, near_misses),
         recommendations=options,
-        views={view: place + 1 for view, place in found.views.items()},
+        views=Views(**{view: place + 1 for view, place in found.views.items()}),
         price_bound=ranking.price_bound(workload, found),
         weights=ranking.weights(workload),
         near_misses=near_misses,
@@ -118,7 +118,7 @@ def _engine_values(spec: Json, snapshot: Json) -> tuple[Json, Workload, Catalog]
     }
     default = snapshot["assumptions"].get(COLD_START, {"value": 0.0})["value"]
     workload = replace(workload_of(spec), cold_start_s=float(spec["tco"].get(COLD_START, default)))
-    return snapshot, *posed_in(workload, catalog_of(spec, snapshot))
+    return snapshot, *prepare_question(workload, catalog_of(spec, snapshot))
 
 
 def _with_hosted(spec: Json, snapshot: Json, catalog: Catalog, answer: Answer) -> Answer:
