@@ -113,6 +113,16 @@ class ParetoPoint(Section):
     simulated: bool
     """Whether simulated; otherwise an analytical estimate."""
 
+    @property
+    def response_ms(self) -> float | None:
+        """p95 TPOT, or p95 latency of an embedding."""
+        return self.tpot_ms if self.latency_ms is None else self.latency_ms
+
+    @property
+    def usd_per_mtok(self) -> float | None:
+        """Cost of a million output tokens, or of a million tokens read by an embedding model."""
+        return self.usd_per_mtok_output if self.latency_ms is None else self.usd_per_mtok_input
+
 
 class Assumption(Section):
     """A default, and what the workload put in its place."""
@@ -265,7 +275,7 @@ class Answer(Section):
     """All deployments by cost and speed."""
     sensitivity: list[SensitivityBar] = []
     """What would change the choice."""
-    assumptions: list[Assumption]
+    assumptions: list[Assumption] = []
     """Every default that the answer rests on."""
     sources: list[Source]
     """Where its figures come from."""
@@ -287,3 +297,7 @@ class Answer(Section):
     """Several workloads; absent for a single one."""
     probes: Probes | None = None
     """What machines measured for this question; absent unless asked for."""
+
+    def option(self, rank: int) -> Option | None:
+        """The option of this rank; None: there is none."""
+        return next((option for option in self.recommendations if option.rank == rank), None)

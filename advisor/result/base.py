@@ -29,6 +29,20 @@ class Section(BaseModel):
         """Plain dictionaries, lists, numbers and strings; fields that were never set are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
+    def figure(self, path: str) -> Any:
+        """The value at a dotted path such as `ttft_ms.p95`; None where a section on the way is absent.
+
+        KeyError: there is no such field.
+        """
+        value: Any = self
+        for name in path.split("."):
+            if value is None:
+                return None
+            if not isinstance(value, Section) or name not in type(value).model_fields:
+                raise KeyError(path)
+            value = getattr(value, name)
+        return value
+
     def changed(self, **fields: Any) -> Self:
         """The same section with these fields in place of its own."""
         return self.model_copy(update=fields)

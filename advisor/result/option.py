@@ -163,8 +163,8 @@ class Batch(Section):
     """Requests per run."""
     run_hours: Hours | None
     """Simulated duration."""
-    start_hours: Hours | None
-    """Part of it until weights are loaded."""
+    start_hours: Hours | None = None
+    """Part of it until weights are loaded; absent in answers from before November 2026."""
     deadline_hours: Hours | None
     """Allowed duration."""
     every_hours: Hours | None
@@ -201,6 +201,10 @@ class Scores(Section):
     """Choice of other sellers and makers."""
     risk_fraction: Fraction
     """How far missing facts may move the scores."""
+
+    def by_name(self) -> dict[str, Score]:
+        """Name to score, without the risk."""
+        return {name: value for name, value in self if isinstance(value, Score)}
 
 
 class Beats(Section):
@@ -444,7 +448,7 @@ class Option(Section):
     """Whether every limit holds in simulation."""
     launch: Launch
     """How to start it."""
-    step: list[Operator]
+    step: list[Operator] = []
     """Ledger of one prefill and one decode step."""
     batch: Batch | None = None
     """One run of a batch; absent for other workloads."""
@@ -492,9 +496,9 @@ class NearMiss(Option):
 
     detail: str
     """What it misses."""
-    smallest_change: str
+    smallest_change: str = ""
     """Smallest change of the workload that lets it pass; empty: none is known."""
-    change: dict[str, Any]
-    """The same as paths of the workload and their values."""
-    beyond_fraction: Fraction | None
-    """How far it is beyond the limit, as a share of the limit."""
+    change: dict[str, Any] = {}
+    """The same as paths of the workload and their values; absent in answers from before November 2026."""
+    beyond_fraction: Fraction | None = None
+    """How far it is beyond the limit, as a share of the limit; absent in answers from before November 2026."""

@@ -177,6 +177,18 @@ class MixPart(Section):
     tpot_ms_p95: Milliseconds | None
     """p95 time per output token here."""
 
+    def length_ranges(self) -> list[LengthClass]:
+        """Its prompt lengths; neighboring classes with the same share here are one range."""
+        ranges: list[LengthClass] = []
+        for lengths in self.input_tokens:
+            last = ranges[-1] if ranges else None
+            if last and last.below == lengths.from_tokens and last.share_here == lengths.share_here:
+                requests = (last.share_of_requests or 0.0) + (lengths.share_of_requests or 0.0)
+                ranges[-1] = last.changed(below=lengths.below, share_of_requests=float(f"{requests:.4g}"))
+            else:
+                ranges.append(lengths)
+        return ranges
+
 
 class Mix(Section):
     """Several kinds of machines together against the single choice."""

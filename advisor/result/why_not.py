@@ -22,8 +22,8 @@ class Rejection(Section):
     """What its best deployment reaches."""
     smallest_change: str
     """Smallest change of the workload that lets it pass; empty: none is known."""
-    change: dict[str, Any]
-    """The same as paths of the workload and their values."""
+    change: dict[str, Any] = {}
+    """The same as paths of the workload and their values; absent in answers from before November 2026."""
 
 
 class LeftOut(Section):
@@ -53,31 +53,38 @@ class LeftOutSoftware(Section):
     formats: list[LeftOut]
     """Weight formats."""
 
+    def kinds(self) -> dict[str, list[LeftOut]]:
+        """The lists that have entries, by what they list."""
+        return {kind: items for kind, items in self if items}
+
 
 class SensitivityBar(Section):
-    """How the winner's bill moves with one assumption, and where another option wins."""
+    """How the winner's bill moves with one assumption, and where another option wins.
+
+    Answers from before November 2026 have no ranges: unit, value, low, high, both costs and at_value are absent.
+    """
 
     assumption: str
     """What varies."""
-    unit: str
+    unit: str = ""
     """Unit of value, low, high and at_value."""
-    value: Figure
+    value: Figure | None = None
     """Value used."""
-    low: Figure
+    low: Figure | None = None
     """Low end of its 90 % range."""
-    high: Figure
+    high: Figure | None = None
     """High end of its 90 % range."""
-    usd_per_month_low: UsdPerMonth
+    usd_per_month_low: UsdPerMonth | None = None
     """Winner's cost at the low end."""
-    usd_per_month_high: UsdPerMonth
+    usd_per_month_high: UsdPerMonth | None = None
     """Winner's cost at the high end."""
     winner_after: str | None
     """Accelerator that wins beyond the break point; null: the winner stays."""
-    at_value: Figure | None
+    at_value: Figure | None = None
     """Break point."""
     at_change_fraction: Fraction | None
     """Break point as a change of the value."""
-    within_range: bool
+    within_range: bool = False
     """Whether the break point is within the range."""
     detail: str
     """The same in words."""
