@@ -51,7 +51,8 @@ def option(
     return {
         "rank": rank, "label": f"4 x {name}, FP8, TP2 x 2 replicas, vLLM 0.24", "accelerator": accelerator,
         "accelerator_name": name,
-        "accelerator_count": 4, "provider": "nebius", "instance": f"gpu-{accelerator}_8", "region": "eu-north1",
+        "accelerator_count": 4, "provider": "nebius", "instance": f"gpu-{accelerator}_8", "instances": 1,
+        "region": "eu-north1", "meets_slo": True,
         "acquisition": "rent", "framework": "vllm", "framework_version": "0.24.0", "weights_dtype": "fp8",
         "quantization": "fp8", "kv_dtype": "bf16", "tp": 2, "pp": 1, "ep": 1, "dp": 1, "replicas": 2,
         "concurrency": 64, "max_batched_tokens": 8192, "speculative": None, "disaggregated": None,
@@ -94,12 +95,12 @@ def points(options: list[dict[str, Any]]) -> list[dict[str, Any]]:
     crowd = [
         {"label": f"sample {n}", "accelerator": "sample", "accelerator_count": 4, "rank": None, "frontier": False,
          "tpot_ms": 12.0 + 7 * (n % 9), "usd_per_mtok_output": 2.2 + 0.7 * (n % 13),
-         "output_tokens_per_s_per_user": 40.0, "meets_slo": 12.0 + 7 * (n % 9) < 40}
+         "output_tokens_per_s_per_user": 40.0, "meets_slo": 12.0 + 7 * (n % 9) < 40, "simulated": False}
         for n in range(60)
     ]  # fmt: skip
     ranked = [
         {"label": item["label"], "accelerator": item["accelerator"], "accelerator_count": 4, "rank": item["rank"],
-         "frontier": item["rank"] < 4, "tpot_ms": item["tpot_ms"]["mean"], "meets_slo": True,
+         "frontier": item["rank"] < 4, "tpot_ms": item["tpot_ms"]["mean"], "meets_slo": True, "simulated": True,
          "usd_per_mtok_output": item["usd_per_mtok_output"],
          "output_tokens_per_s_per_user": 1000 / item["tpot_ms"]["mean"]}
         for item in options

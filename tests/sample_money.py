@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from advisor.result import Energy
 from tests import sample_advice
 
 
@@ -13,6 +14,11 @@ def way(acquisition: str, term: str, usd_per_month: float, capital_usd: float = 
         "life_months": 60 if capital_usd else None, "npv_usd": usd_per_month * 33, "price_as_of": "2026-11-01",
         "price_source": "https://example.org/prices", "basis": "catalog",
     }  # fmt: skip
+
+
+def energy() -> dict[str, Any]:
+    unknown = dict.fromkeys(name for name, field in Energy.model_fields.items() if field.annotation is not str)
+    return {**unknown, "power_basis": "measured", "power_said": "", "kwh_per_month": 1533.0, "hours": ""}
 
 
 def money(usd_per_month: float) -> dict[str, Any]:
@@ -29,7 +35,7 @@ def money(usd_per_month: float) -> dict[str, Any]:
         ],
         "split": "by time", "ways_to_pay": [way("rent", "on_demand", usd_per_month), way("own", "purchase", 900, 3e5)],
         "cash_flow": [{"month": month, **flow, "present_usd": usd_per_month} for month in range(37)],
-        "growth": None, "energy": {"kwh_per_month": 1533.0},
+        "growth": None, "services": None, "energy": energy(),
         "break_even": [
             {
                 "between": ["own", "rent on_demand"], "month": 33, "share_of_hours": 0.63, "tokens_per_month": None,

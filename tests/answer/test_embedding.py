@@ -12,6 +12,7 @@ from django.test import Client
 from advisor import advise, report
 from advisor.inputs.check import check_catalog
 from advisor.models import Advice
+from advisor.result import Answer
 from advisor.web.forms import WorkloadForm, from_spec
 from advisor.web.page import csv_text
 from advisor.workload.schema import parse
@@ -114,7 +115,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     for page in (text, option):
         assert "TTFT" not in re.sub(r"<[^>]+>", " ", page) and "Per M output tokens" not in page
     assert "Whole request" in option and "Time per output token" not in option
-    first = next(line for line in csv_text(advice.result).splitlines() if line.startswith("1,"))
+    first = next(line for line in csv_text(Answer.read(advice.result)).splitlines() if line.startswith("1,"))
     assert first.endswith("10240.0,40.0")
     assert "latency p95 ms" in report.markdown(advice.result)
 

@@ -19,6 +19,7 @@ from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.models import Share
 from advisor.report import documents
+from advisor.result import Portfolio
 from tests import sample_advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -259,7 +260,13 @@ def test_a_paper_that_is_not_there_says_so(client: Client, bought: dict[str, Any
         assert client.get(f"{base}/{advice.pk}/documents/{path}").status_code == 404
 
 
-@pytest.mark.parametrize(("extra", "said"), [({}, "nothing to decide"), ({"portfolio": {}}, "ask each")])
+NO_FLEET = {
+    **dict.fromkeys(Portfolio.model_fields),
+    **{"alone": [], "reason": "one has no answer", "said": "No fleet"},
+}
+
+
+@pytest.mark.parametrize(("extra", "said"), [({}, "nothing to decide"), ({"portfolio": NO_FLEET}, "ask each")])
 def test_where_nothing_was_recommended_there_are_no_papers(client: Client, extra: dict[str, Any], said: str) -> None:
     advice = sample_advice.advice({**sample_advice.infeasible(), **extra})
     found = client.get(f"/api/v1/advice/{advice.pk}/documents/memo.md")
