@@ -300,7 +300,9 @@ class Claim:
                 prices_as_of=snapshot["prices_as_of"],
                 calibration_ids=result.calibration_ids or [],
             )
-            Option.objects.bulk_create(option_row(self.pk, option) for option in result.recommendations)
+            Option.objects.bulk_create(
+                option_row(self.pk, rank, option) for rank, option in enumerate(result.recommendations, 1)
+            )
 
     def fail(self, reason: str) -> None:
         with suppress(LostLease):
@@ -370,10 +372,10 @@ def too_long() -> str:
     return f"The calculation took longer than {settings.CELERY_TASK_SOFT_TIME_LIMIT:g} s and was stopped."
 
 
-def option_row(pk: UUID | str, option: Recommended) -> Option:
+def option_row(pk: UUID | str, rank: int, option: Recommended) -> Option:
     return Option(
         advice_id=pk,
-        rank=option.rank or 0,
+        rank=rank,
         accelerator_slug=option.accelerator,
         accelerators=option.accelerator_count,
         label=option.label,

@@ -19,6 +19,11 @@ def way(acquisition: str, term: str, usd_per_month: float, capital_usd: float = 
     }  # fmt: skip
 
 
+def energy() -> dict[str, Any]:
+    unknown = dict.fromkeys(name for name, field in Energy.model_fields.items() if field.annotation is not str)
+    return {**unknown, "power_basis": "measured", "power_said": "", "kwh_per_month": 1533.0, "hours": ""}
+
+
 def money(usd_per_month: float) -> dict[str, Any]:
     flow = {"capital_usd": 0.0, "running_usd": usd_per_month, "value_left_usd": 0.0, "total_usd": usd_per_month}
     return {
@@ -33,7 +38,7 @@ def money(usd_per_month: float) -> dict[str, Any]:
         ],
         "split": "by time", "ways_to_pay": [way("rent", "on_demand", usd_per_month), way("own", "purchase", 900, 3e5)],
         "cash_flow": [{"month": month, **flow, "present_usd": usd_per_month} for month in range(37)],
-        "growth": None, "services": None, "energy": {**dict.fromkeys(ENERGY), "kwh_per_month": 1533.0} | ENERGY_TEXT,
+        "growth": None, "services": None, "energy": energy(),
         "break_even": [
             {
                 "between": ["own", "rent on_demand"], "month": 33, "share_of_hours": 0.63, "tokens_per_month": None,

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
 
 from django import template
 from django.utils import timezone
+
+from advisor.result import Option
 
 register = template.Library()
 UNKNOWN = "–"
@@ -168,9 +169,9 @@ def sentence(text: object) -> str:
 
 
 @register.simple_tag
-def low_high(option: Mapping[str, Any], metric: str, kind: str = "plain") -> str:
+def low_high(option: Option, metric: str, kind: str = "plain") -> str:
     """The 90 % interval of a metric as low–high, or nothing when there is none."""
-    pair = (option.get("interval") or {}).get(metric)
+    pair = option.interval.of(metric)
     if not pair or len(pair) != 2 or None in pair:
         return ""
     show = {"usd": usd, "ms": ms, "tokens_per_s": tokens_per_s}.get(kind, sig)

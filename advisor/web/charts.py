@@ -2,11 +2,12 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from advisor.templatetags.units import gib, given, ms, number, sig, usd
+from advisor.result import Memory, Operator, ParetoPoint, SensitivityBar, WaterfallStep
+from advisor.templatetags.units import gib, given, ms, sig, usd
 from catalog.charts import Log
 
 WIDTH, HEIGHT = 640, 400
@@ -34,23 +35,22 @@ def log_scale(values: Sequence[float], start: float, end: float) -> Log:
     return Log(low, high, start, end, FINE_STEPS)
 
 
-def drawable(points: Sequence[Mapping[str, Any]], x: str, y: str) -> list[Mapping[str, Any]]:
+def drawable(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
     """Points that a logarithmic picture can show: both values known and above zero."""
-    return [point for point in points if (number(point.get(x)) or 0) > 0 and (number(point.get(y)) or 0) > 0]
+    return [point for point in points if (point.response_ms or 0) > 0 and (point.usd_per_mtok or 0) > 0]
 
 
-def in_view(
-    points: Sequence[Mapping[str, Any]], slo_tpot_ms: float | None
-) -> tuple[list[Mapping[str, Any]], dict[str, int]]:
-    """The points worth the room, and how many are left out: what cannot be drawn, what is far slower or dearer."""
-    shown = drawable(points, "tpot_ms", "usd_per_mtok_output")
-    dearest = MOST_TIMES_CHEAPEST * min((float(point["usd_per_mtok_output"]) for point in shown), default=0.0)
-    slowest = MOST_TIMES_SLO * slo_tpot_ms if slo_tpot_ms else math.inf
-    near = [
-        point
-        for point in shown
-        if point.get("rank") or (point["tpot_ms"] <= slowest and point["usd_per_mtok_output"] <= dearest)
-    ]
+def xy(point: ParetoPoint) -> tuple[float, float]:
+    """(ms, USD per million tokens) of a drawable point."""
+    return point.response_ms or 0.0, point.usd_per_mtok or 0.0
+
+
+def in_view(points: Sequence[ParetoPoint], slo_ms: float | None) -> tuple[list[ParetoPoint], dict[str, int]]:
+    """The points worth drawing, and how many are left out: without a price or latency, or far slower or dearer."""
+    shown = drawable(points)
+    dearest = MOST_TIMES_CHEAPEST * min((xy(point)[1] for point in shown), default=0.0)
+    slowest = MOST_TIMES_SLO * slo_ms if slo_ms else math.inf
+    near = [point for point in shown if point.rank or (xy(point)[0] <= slowest and xy(point)[1] <= dearest)]
     return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
 
 
@@ -59,42 +59,40 @@ VECTOR_AXES = ("latency", "USD per M tokens")  # of embeddings
 
 
 def pareto(
-    points: Sequence[Mapping[str, Any]],
-    slo_tpot_ms: float | None = None,
+    points: Sequence[ParetoPoint],
+    slo_ms: float | None = None,
     base: str = "",
     names: tuple[str, str] = TOKEN_AXES,
 ) -> str:
-    """Price per million output tokens against time per output token; `base` + rank is a ranked point's address."""
-    slo = number(slo_tpot_ms)
-    shown, left_out = in_view(points, slo)
+    """Price per million tokens against time per token (or latency); `base` + rank is a ranked point's address."""
+    shown, left_out = in_view(points, slo_ms)
     if not shown:
         return ""
-    xs = [float(point["tpot_ms"]) for point in shown] + ([slo] if slo else [])
-    x = log_scale(xs, LEFT, WIDTH - RIGHT)
-    y = log_scale([float(point["usd_per_mtok_output"]) for point in shown], HEIGHT - BOTTOM, TOP)
+    x = log_scale([xy(point)[0] for point in shown] + ([slo_ms] if slo_ms else []), LEFT, WIDTH - RIGHT)
+    y = log_scale([xy(point)[1] for point in shown], HEIGHT - BOTTOM, TOP)
     marks = "".join(mark(point, x, y, base) for point in layered(shown))
-    frontier = sum(bool(point.get("frontier")) for point in shown)
+    frontier = sum(point.frontier for point in shown)
     summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be shown."
-    parts = [axes(x, y, names), slo_line(x, slo) if slo else "", frontier_line(shown, x, y), marks]
+    parts = [axes(x, y, names), slo_line(x, slo_ms) if slo_ms else "", frontier_line(shown, x, y), marks]
     title = f"Price vs. speed: {names[1]} over {names[0]}"
     return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
 
 
-def layered(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Ranked and frontier points last, so that they lie on top; the crowd below is thinned when it is large."""
-    first = [point for point in points if not point.get("frontier") and not point.get("rank")]
-    rest = [point for point in points if point.get("frontier") or point.get("rank")]
-    rest.sort(key=lambda point: -(point.get("rank") or 1e9))
+def layered(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
+    """Ranked and frontier points last, so that they lie on top; the others are thinned when they are many."""
+    first = [point for point in points if not point.frontier and not point.rank]
+    rest = [point for point in points if point.frontier or point.rank]
+    rest.sort(key=lambda point: -(point.rank or 1e9))
     return first[:: max(1, math.ceil(len(first) / MOST_POINTS))] + rest
 
 
-def mark(point: Mapping[str, Any], x: Log, y: Log, base: str) -> str:
+def mark(point: ParetoPoint, x: Log, y: Log, base: str) -> str:
     """One deployment: disc on the frontier, ring when dominated, cross when it misses the SLO; ranked ones link."""
-    px, py = x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"]))
-    rank, meets = point.get("rank"), point.get("meets_slo", True)
-    kind = "missed" if not meets else "frontier" if point.get("frontier") else "dominated"
-    words = f"{point.get('label', '')}: {usd(point['usd_per_mtok_output'])} per M tokens, {ms(point['tpot_ms'])}"
-    tip = escape((f"{rank}. " if rank else "") + words + ("" if meets else " (misses the SLO)"))
+    time_ms, price = xy(point)
+    px, py, rank = x(time_ms), y(price), point.rank
+    kind = "missed" if not point.meets_slo else "frontier" if point.frontier else "dominated"
+    text = f"{point.label}: {usd(price)} per M tokens, {ms(time_ms)}"
+    tip = escape((f"{rank}. " if rank else "") + text + ("" if point.meets_slo else " (misses the SLO)"))
     radius = 9 if rank else 5 if kind == "frontier" else 3.5
     if kind == "missed":
         shape = f'<path class="mark missed" d="M{px - 4} {py - 4}l8 8m0 -8l-8 8"/>'
@@ -104,16 +102,13 @@ def mark(point: Mapping[str, Any], x: Log, y: Log, base: str) -> str:
     return f'<a href="{escape(f"{base}{rank}")}" aria-label="{tip}">{body}</a>' if rank and base else f"<g>{body}</g>"
 
 
-def frontier_line(points: Sequence[Mapping[str, Any]], x: Log, y: Log) -> str:
-    """The staircase through the frontier: what one price buys."""
-    corner = sorted(
-        (x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"])))
-        for point in points
-        if point.get("frontier") and point.get("meets_slo", True)
-    )
-    if len(corner) < 2:
+def frontier_line(points: Sequence[ParetoPoint], x: Log, y: Log) -> str:
+    """The staircase through the frontier: the speed that each price buys."""
+    on_it = [xy(point) for point in points if point.frontier and point.meets_slo]
+    corners = sorted((x(time_ms), y(price)) for time_ms, price in on_it)
+    if len(corners) < 2:
         return ""
-    path = f"M{corner[0][0]} {corner[0][1]}" + "".join(f"H{px}V{py}" for px, py in corner[1:])
+    path = f"M{corners[0][0]} {corners[0][1]}" + "".join(f"H{px}V{py}" for px, py in corners[1:])
     return f'<path class="frontier-line" d="{path}"/>'
 
 
@@ -152,19 +147,19 @@ def label(x: float, y: float, text: object, kind: str = "tick", anchor: str = "m
     return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(str(text))}</text>'
 
 
-def memory_bar(memory: Mapping[str, Any]) -> str:
-    """What fills one chip's memory, part by part; what is over its capacity shows as no free part."""
+def memory_bar(memory: Memory) -> str:
+    """What fills one accelerator's memory, part by part; an overfull one has no free part."""
     parts = memory_parts(memory)
     total = sum(part["value_gib"] for part in parts)
     if total <= 0:
         return ""
-    words = ", ".join(f"{part['name']} {gib(part['value_gib'])}" for part in parts)
-    return stacked([(part["css"], part["value_gib"]) for part in parts], "Memory per chip", words)
+    text = ", ".join(f"{part['name']} {gib(part['value_gib'])}" for part in parts)
+    return stacked([(part["css"], part["value_gib"]) for part in parts], "Memory per chip", text)
 
 
-def memory_parts(memory: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same as rows for the table beside the bar; negative and unknown parts count as none."""
-    values = [(key, name, max(0.0, number(memory.get(key)) or 0.0)) for key, name in MEMORY_PARTS]
+def memory_parts(memory: Memory) -> list[dict[str, Any]]:
+    """The same as rows for the table beside the bar; negative parts count as none."""
+    values = [(key, name, max(0.0, float(memory.figure(key)))) for key, name in MEMORY_PARTS]
     total = sum(value for _, _, value in values) or 1.0
     return [
         {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
@@ -173,13 +168,13 @@ def memory_parts(memory: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def step_bar(operators: Sequence[Mapping[str, Any]], phase: str) -> str:
+def step_bar(operators: Sequence[Operator], phase: str) -> str:
     """Where the time of one step goes, by what bounds each operator."""
-    times = [(bound_css(item.get("bound")), number(item.get("time_s")) or 0.0) for item in operators]
+    times = [(bound_css(item.bound), item.time_s or 0.0) for item in operators]
     if sum(value for _, value in times) <= 0:
         return ""
-    words = ", ".join(f"{item['operator']} ({item.get('bound')})" for item in operators)
-    return stacked(times, f"One {phase} step by operator", words)
+    text = ", ".join(f"{item.operator} ({item.bound})" for item in operators)
+    return stacked(times, f"One {phase} step by operator", text)
 
 
 def share_bar(share: float, css: str) -> str:
@@ -191,7 +186,7 @@ def share_bar(share: float, css: str) -> str:
     )
 
 
-def bound_css(bound: object) -> str:
+def bound_css(bound: str) -> str:
     """The engine's bounds that have a colour of their own; launches and the host share one."""
     return f"bound-{bound}" if bound in ("compute", "memory", "communication") else "bound-other"
 
@@ -211,9 +206,9 @@ RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; 
 UNUSED = ("chips left over in whole instances", "spare replicas", "idle hours and headroom")
 
 
-def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
-    """From the chip to the token: each step begins where the one before ended; the last bar is the sum."""
-    values = [(str(step["name"]), number(step.get("usd_per_mtok")) or 0.0) for step in steps]
+def waterfall(steps: Sequence[WaterfallStep]) -> str:
+    """From the bare price of capacity to the cost of a served token; the last bar is the sum."""
+    values = [(step.name, step.usd_per_mtok) for step in steps]
     total = sum(value for _, value in values)
     if total <= 0:
         return ""
@@ -226,35 +221,38 @@ def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{STEP_HEIGHT - 8}"/>')
         parts.append(label(x + width + 6, y + 17, usd(value), anchor="start"))
         at += value
-    words = ", ".join(f"{name} {usd(value)}" for name, value in values)
+    text = ", ".join(f"{name} {usd(value)}" for name, value in values)
     height = (len(values) + 1) * STEP_HEIGHT
-    return svg("waterfall", WIDTH, height, "Cost per million tokens, step by step", words, "".join(parts))
+    return svg("waterfall", WIDTH, height, "Cost per million tokens, step by step", text, "".join(parts))
 
 
-def tornado(bars: Sequence[Mapping[str, Any]]) -> str:
-    """Each assumption's range as the winner's bill at its two ends, in words beside it; a change of winner is dark."""
-    ends = [(number(b.get("usd_per_month_low")), number(b.get("usd_per_month_high"))) for b in bars]
-    known = [(b, low, high) for b, (low, high) in zip(bars, ends, strict=True) if low is not None and high is not None]
+def tornado(bars: Sequence[SensitivityBar]) -> str:
+    """Each assumption's range as the winner's bill at its two ends; a range within which the winner changes is dark.
+
+    Bars without costs (answers from before November 2026) are left out.
+    """
+    ends = [(bar, bar.usd_per_month_low, bar.usd_per_month_high) for bar in bars]
+    known = [(bar, low, high) for bar, low, high in ends if low is not None and high is not None]
     if not known:
         return ""
     least, most = min(min(low, high) for _, low, high in known), max(max(low, high) for _, low, high in known)
-    height = STEP_HEIGHT + LINE * any(len(str(b["assumption"])) > RANGE_LETTERS for b, _, _ in known)
+    height = STEP_HEIGHT + LINE * any(len(bar.assumption) > RANGE_LETTERS for bar, _, _ in known)
     room = (WIDTH - STEP_LEFT - RANGE_RIGHT) / ((most - least) or 1.0)
     parts = []
-    for row, (b, low, high) in enumerate(known):
+    for row, (bar, low, high) in enumerate(known):
         x, width, y = STEP_LEFT + (min(low, high) - least) * room, max(abs(high - low) * room, 1.0), row * height
-        css = "fall-total" if b.get("within_range") else "fall-part"
-        parts.append(wrapped(STEP_LEFT - 8, y + height / 2, str(b["assumption"]), RANGE_LETTERS))
+        css = "fall-total" if bar.within_range else "fall-part"
+        parts.append(wrapped(STEP_LEFT - 8, y + height / 2, bar.assumption, RANGE_LETTERS))
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>')
-        said = f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"stays {usd(low)}"
-        parts.append(label(x + width + 6, y + height / 2 + 4, said, anchor="start"))
-    words = ", ".join(f"{b['assumption']} {usd(low)} to {usd(high)}" for b, low, high in known)
+        bill = f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"stays {usd(low)}"
+        parts.append(label(x + width + 6, y + height / 2 + 4, bill, anchor="start"))
+    text = ", ".join(f"{bar.assumption} {usd(low)} to {usd(high)}" for bar, low, high in known)
     title = "Monthly cost of the first choice over the range of each assumption"
-    return svg("tornado", WIDTH, len(known) * height, title, words, "".join(parts))
+    return svg("tornado", WIDTH, len(known) * height, title, text, "".join(parts))
 
 
 def wrapped(x: float, middle: float, text: str, letters: int) -> str:
-    """A name that ends at x, on two lines around `middle` where one of so many letters does not hold it."""
+    """A name that ends at x, on two lines around `middle` when it is longer than `letters`."""
     lines = textwrap.wrap(text, letters, max_lines=2, placeholder="…")
     start = middle + 4 - LINE / 2 * (len(lines) - 1)
     return "".join(label(x, start + LINE * i, line, "name", "end") for i, line in enumerate(lines))

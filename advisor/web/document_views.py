@@ -1,4 +1,4 @@
-"""The papers of finance.py at their addresses: of an advice, of a link, over REST."""
+"""The documents for finance: of an advice, of a shared link, over REST."""
 
 from typing import Any
 
@@ -16,22 +16,22 @@ from rest_framework.request import Request
 from advisor.api import OneAdvice, problems
 from advisor.models import Advice
 from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, has_papers
-from advisor.web.views import finished, shared_advice, unlisted
+from advisor.web.views import answer_of, finished, shared_advice, unlisted
 
 
 def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
-    """One paper of a finished advice; `asked`: the rank in the address, 1 where there is none."""
+    """One document of a finished advice; `asked`: the rank in the address, 1 where there is none."""
     if name not in DOCUMENTS:
         raise Http404(f"Unknown document. Available: {', '.join(DOCUMENTS)}.")
-    result = found.answer
-    if result is None:
+    if found.result is None:
         raise Http404(f"This advice is {found.state}: it has no result to create documents from.")
     if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
         raise Http404("rank must be a whole number of at least 1.")
+    answer = answer_of(found)
     kind, make = DOCUMENTS[name]
-    if name != "assumptions.csv" and not has_papers(result):
-        raise Http404(NO_SHARED_ANSWER if "portfolio" in result else NO_ANSWER)
-    text = make(result, int(asked or 1))
+    if name != "assumptions.csv" and not has_papers(answer):
+        raise Http404(NO_SHARED_ANSWER if answer.portfolio else NO_ANSWER)
+    text = make(answer, int(asked or 1))
     file = f"{slugify(found.workload.name) or 'advice'}-{name}"
     shown = "inline" if name == "memo.html" else "attachment"
     headers = {"Content-Disposition": f'{shown}; filename="{file}"'}
@@ -47,7 +47,7 @@ def page(request: HttpRequest, pk: Any, name: str) -> HttpResponse:
 @never_cache
 @require_safe
 def shared_page(request: HttpRequest, token: str, name: str) -> HttpResponse:
-    """The same papers for who has a link."""
+    """The same documents for anyone who has the link."""
     return unlisted(document(shared_advice(token), name, request.GET.get("rank")))
 
 

@@ -1,4 +1,4 @@
-"""Load tests of an option on its page and in the API: give a result, see predicted against measured."""
+"""Load tests of an option on its page and in the API: upload a result, compare predicted with measured."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def option_of(pk: Any, rank: int) -> Option:
 
 
 def shown(advice: Advice, rank: int) -> dict[str, Any]:
-    """`load` for the template; nothing of an option without a row, as of an answer still being written."""
+    """`load` for the template; empty for an option without a row (an answer that is still being written)."""
     option = Option.objects.filter(advice=advice, rank=rank).first()
     if option is None:
         return {}
@@ -53,10 +53,10 @@ def upload(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
 
 @require_POST
 def switch(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
-    """Take a result as calibration, or no longer."""
-    found = get_object_or_404(option_of(pk, rank).load_tests.select_related("option"), pk=test)
+    """Use a result as calibration, or no longer."""
+    measured = get_object_or_404(option_of(pk, rank).load_tests.select_related("option"), pk=test)
     try:
-        load_tests.set_calibrates(found, request.POST.get("calibrates") == "on")
+        load_tests.set_calibrates(measured, request.POST.get("calibrates") == "on")
         messages.success(request, "Changed.")
     except LoadResultError as error:
         messages.error(request, str(error))
@@ -140,5 +140,5 @@ class LoadTests(views.APIView):
 
 
 def one(test: LoadTest) -> dict[str, Any]:
-    said = load_tests.compare(load_tests.predicted(test.option), test.measured)
-    return {"id": test.pk, "calibrates": test.calibrates, "measured": test.measured, **said}
+    comparison = load_tests.compare(load_tests.predicted(test.option), test.measured)
+    return {"id": test.pk, "calibrates": test.calibrates, "measured": test.measured, **comparison}

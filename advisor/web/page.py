@@ -3,18 +3,18 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.answer import joined
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.spec import kind_named
 from advisor.report import meeting
+from advisor.result import Answer, HostedOffer, NearMiss, Operator, Option, ParetoPoint, Rejection, Section, Views
 from advisor.templatetags.units import number
 from advisor.web import charts, tuning_charts
 from catalog.export import cell
 
-VIEWS = ("cheapest", "fastest", "simplest", "greenest", "balanced")
+CARD_VIEWS = ("cheapest", "fastest", "simplest")  # the others have no card of their own
 CSV_COLUMNS = (
     "rank", "label", "accelerator", "accelerator_count", "provider", "instance", "region", "acquisition",
     "framework", "framework_version", "weights_dtype", "quantization", "kv_dtype", "tp", "pp", "ep", "dp", "replicas",
@@ -45,43 +45,33 @@ VECTOR_SORTS: dict[str, tuple[str, str]] = {
 }  # of embeddings, which have no output tokens
 
 
-def dig(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def page(result: Mapping[str, Any], spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
-    """Everything that the advice page shows of a result; `base` + rank is an option's address."""
-    options = result.get("recommendations") or []
+def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
+    """Everything that the advice page shows of an answer; `base` + rank is an option's address."""
+    options = answer.recommendations
     embedding = not kind_named(spec.get("kind")).generates_tokens
     sorts, axes = (VECTOR_SORTS, charts.VECTOR_AXES) if embedding else (SORTS, charts.TOKEN_AXES)
-    points = result.get("pareto") or []
-    points = ranked_once([of_vectors(point) for point in points] if embedding else points, options)
-    best = options[0] if options else None
-    slo_tpot_ms = number(dig(spec, "slo.e2e_ms_p95" if embedding else "slo.tpot_ms_p95"))
+    points = ranked_once(answer.pareto, options)
+    slo = spec.get("slo") or {}
+    slo_ms = number(slo.get("e2e_ms_p95" if embedding else "tpot_ms_p95"))
     return {
-        "result": result,
+        "result": answer,
         "embedding": embedding,
-        "papers": base.removesuffix("options/") + "documents/",
-        "options": ordered(viewed(options, result.get("views") or {}), sort, sorts),
+        "documents": base.removesuffix("options/") + "documents/",
+        "options": [(option, wins(option, answer.views)) for option in ordered(options, sort, sorts)],
         "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
         "has_view_winners": has_view_winners(options),
-        "cheaper_by_token": cheaper_by_token(result),
-        "mix_parts": [
-            {**part, "input_tokens": joined(part["input_tokens"])} for part in dig(result, "mix.parts") or []
-        ],
-        "by_token_alone": bool(result.get("hosted")) and dig(result, "workload.constraints.acquisition") == ["api"],
+        "cheaper_by_token": cheaper_by_token(answer),
+        "by_token_alone": bool(answer.hosted) and acquisition(answer) == ["api"],
         "headers": headers(sort, sorts),
-        "cards": cards(result),
-        "best": option_context(best) if best else None,
-        "pareto_svg": charts.pareto(points, slo_tpot_ms, base, axes),
-        "tornado_svg": charts.tornado([bar for bar in result.get("sensitivity") or [] if "usd_per_month_low" in bar]),
+        "cards": cards(answer),
+        "best": option_context(options[0]) if options else None,
+        "pareto_svg": charts.pareto(points, slo_ms, base, axes),
+        "tornado_svg": charts.tornado(answer.sensitivity),
         "pareto_rows": notable(points),
-        "left_out": charts.in_view(points, slo_tpot_ms)[1],
+        "left_out": charts.in_view(points, slo_ms)[1],
         "price_dates": price_dates(options),
-        "nearest": nearest(result),
-        "rejected_counts": rejected_counts(result.get("rejected") or []),
+        "nearest": nearest(answer),
+        "rejected_counts": rejected_counts(answer.rejected),
     }
 
 
@@ -108,70 +98,66 @@ REASONS = {
 }
 
 
-def rejected_counts(rejected: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """How many for which reason, in words that fit behind a number, the most frequent first."""
-    counts = Counter(str(item.get("reason", "")) for item in rejected)
+def acquisition(answer: Answer) -> Any:
+    """How the workload lets capacity be paid for: a list of rent, own and api."""
+    workload = answer.workload if isinstance(answer.workload, Mapping) else {}
+    return (workload.get("constraints") or {}).get("acquisition")
+
+
+def rejected_counts(rejected: Sequence[Rejection]) -> list[tuple[str, int]]:
+    """(reason, count), the most frequent first; the reason fits behind a number."""
+    counts = Counter(item.reason for item in rejected)
     return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
 
 
-def viewed(options: Sequence[Mapping[str, Any]], views: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The options, each with the views that it wins."""
-    return [{**option, "wins": [view for view in VIEWS if views.get(view) == option["rank"]]} for option in options]
+def wins(option: Option, views: Views) -> list[str]:
+    """The views that this option wins."""
+    return [view for view, rank in views.ranks().items() if rank == option.rank]
 
 
-def has_view_winners(options: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether options are there for a view alone: beyond the ten, or of an accelerator that is there already."""
-    names = [option.get("accelerator_name") or option.get("accelerator") for option in options]
+def has_view_winners(options: Sequence[Option]) -> bool:
+    """Whether some options are listed for a view alone: beyond the first ten, or a second of one accelerator."""
+    names = [option.accelerator_name for option in options]
     return len(names) > MAX_RANKED or len(set(names)) < len(names)
 
 
-def cheaper_by_token(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The cheapest hosted endpoint where it asks less than the first choice and the verdict does not say so."""
-    options = result.get("recommendations") or []
-    priced = [offer for offer in result.get("hosted") or [] if number(offer.get("usd_per_month"))]
-    if not options or not priced or "By the token" in str(result.get("verdict")):
+def cheaper_by_token(answer: Answer) -> HostedOffer | None:
+    """The cheapest hosted API where it costs less than the first choice and the verdict does not name it."""
+    if not answer.recommendations or not answer.hosted:
         return None
-    least = min(priced, key=lambda offer: float(offer["usd_per_month"]))
-    first = number(options[0].get("usd_per_month"))
-    return least if first and least["usd_per_month"] < first else None
+    cheapest = min(answer.hosted, key=lambda offer: offer.usd_per_month)
+    in_verdict = cheapest.rank_by_cost is not None  # APIs were ranked with the options
+    return None if in_verdict or cheapest.usd_per_month >= answer.recommendations[0].usd_per_month else cheapest
 
 
-def of_vectors(point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point of embeddings with its two figures where the picture looks for them."""
-    return {**point, "tpot_ms": point.get("latency_ms"), "usd_per_mtok_output": point.get("usd_per_mtok_input")}
-
-
-def option_context(option: Mapping[str, Any]) -> dict[str, Any]:
+def option_context(option: Option) -> dict[str, Any]:
     """One option with its pictures."""
     return {
         "option": option,
-        "embedding": "latency_ms" in option,
-        "memory_svg": charts.memory_bar(option.get("memory") or {}),
-        "memory_rows": charts.memory_parts(option.get("memory") or {}),
+        "embedding": option.is_embedding,
+        "memory_svg": charts.memory_bar(option.memory),
+        "memory_rows": charts.memory_parts(option.memory),
         "steps": [steps for phase in ("prefill", "decode") if (steps := step_context(option, phase))],
         "plan": plan_rows(option),
-        "waterfall_svg": charts.waterfall((option.get("money") or {}).get("waterfall") or []),
-        "break_even": [meeting(b) for b in (option.get("money") or {}).get("break_even") or []],
+        "waterfall_svg": charts.waterfall(option.money.waterfall) if option.money else "",
+        "break_even": [meeting(each) for each in option.money.break_even] if option.money else [],
         **tuning_charts.page(option),
     }
 
 
-def step_context(option: Mapping[str, Any], phase: str) -> dict[str, Any] | None:
-    """One phase's operators with their share of the step."""
-    operators = [item for item in option.get("step") or [] if item.get("phase") == phase]
-    total_s = sum(number(item.get("time_s")) or 0 for item in operators)
+def step_context(option: Option, phase: str) -> dict[str, Any] | None:
+    """One phase's operators, the slowest first, with their share of the step."""
+    operators = sorted((o for o in option.step if o.phase == phase), key=lambda o: -(o.time_s or 0))
+    total_s = sum(o.time_s or 0 for o in operators)
     if not total_s:
         return None
-    longest_s = max(number(item.get("time_s")) or 0 for item in operators)
-    rows = [
-        {**item, "share": (item.get("time_s") or 0) / total_s, "bar": bar(item, longest_s)}
-        for item in sorted(operators, key=lambda item: -(item.get("time_s") or 0))
-    ]
-    return {"phase": phase, "svg": charts.step_bar(rows, phase), "rows": rows, "total_s": total_s}
+    longest_s = operators[0].time_s or 0
+    rows = [{"operator": o, "share": (o.time_s or 0) / total_s, "bar": bar(o, longest_s)} for o in operators]
+    return {"phase": phase, "svg": charts.step_bar(operators, phase), "rows": rows, "total_s": total_s}
 
 
-def bar(item: Mapping[str, Any], longest_s: float) -> str:
-    return charts.share_bar((item.get("time_s") or 0) / longest_s, charts.bound_css(item.get("bound")))
+def bar(operator: Operator, longest_s: float) -> str:
+    return charts.share_bar((operator.time_s or 0) / longest_s, charts.bound_css(operator.bound))
 
 
 PLAN = (
@@ -185,20 +171,26 @@ PLAN = (
 )  # fmt: skip
 
 
-def plan_rows(option: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(label, option[key]) for key, label in PLAN if option.get(key) not in (None, "")]
+def plan_rows(option: Option) -> list[tuple[str, Any]]:
+    """(label, value) of the deployment; a section as its JSON."""
+    values = [(label, option.figure(name)) for name, label in PLAN]
+    return [
+        (label, value.to_json() if isinstance(value, Section) else value)
+        for label, value in values
+        if value not in (None, "")
+    ]
 
 
-def cards(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def cards(answer: Answer) -> list[dict[str, Any]]:
     """The first choice and the views' winners, one card an option: 'Cheapest and simplest' when both are the same."""
-    by_rank = {option["rank"]: option for option in result.get("recommendations") or []}
-    views = result.get("views") or {}
+    by_rank = {option.rank: option for option in answer.recommendations}
+    ranks = answer.views.ranks()
     titles: dict[int, list[str]] = {}
-    if 1 in by_rank and 1 not in [views.get(view) for view in VIEWS[:3]]:
+    if 1 in by_rank and 1 not in [ranks.get(view) for view in CARD_VIEWS]:
         titles[1] = ["first choice"]
-    for view in VIEWS:
-        if views.get(view) in by_rank and (view in VIEWS[:3] or views[view] in titles):
-            titles.setdefault(views[view], []).append(view)
+    for view, rank in ranks.items():
+        if rank in by_rank and (view in CARD_VIEWS or rank in titles):
+            titles.setdefault(rank, []).append(view)
     return [{"title": listed(names).capitalize(), "option": by_rank[rank]} for rank, names in titles.items()]
 
 
@@ -206,94 +198,87 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def ordered(
-    options: Sequence[Mapping[str, Any]], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS
-) -> list[Mapping[str, Any]]:
-    """By a column of `sorts`, '-' before it for downwards; what is unknown comes last."""
+def ordered(options: Sequence[Option], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> list[Option]:
+    """By a column of `sorts`, '-' before it for descending; unknown figures come last."""
     name = sort.removeprefix("-")
     if name not in sorts:
         return list(options)
-    known: Callable[[Mapping[str, Any]], float | None] = lambda option: number(dig(option, sorts[name][1]))  # noqa: E731
-    there = [option for option in options if known(option) is not None]
-    there.sort(key=lambda option: known(option) or 0.0, reverse=sort.startswith("-"))
-    return there + [option for option in options if known(option) is None]
+    figures = [(number(option.figure(sorts[name][1])), option) for option in options]
+    known = [(figure, option) for figure, option in figures if figure is not None]
+    known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
+    return [option for _, option in known] + [option for figure, option in figures if figure is None]
 
 
 def headers(sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> dict[str, dict[str, str]]:
     """For each sortable column: its title, the link's next value and aria-sort."""
     current = sort if sort.removeprefix("-") in sorts else "rank"
-    found = {}
+    columns = {}
     for name, (title, _) in sorts.items():
         here = current.removeprefix("-") == name
         state = ("descending" if current.startswith("-") else "ascending") if here else "none"
-        found[name] = {"title": title, "next": f"-{name}" if state == "ascending" else name, "aria": state}
-    return found
+        columns[name] = {"title": title, "next": f"-{name}" if state == "ascending" else name, "aria": state}
+    return columns
 
 
-def ranked_once(points: Sequence[Mapping[str, Any]], options: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def ranked_once(points: Sequence[ParetoPoint], options: Sequence[Option]) -> list[ParetoPoint]:
     """Each rank on one point, the nearest in price and speed to its option; other points lose theirs."""
-    found = [dict(point) for point in points]
+    marked = list(points)
     for option in options:
-        same = [point for point in found if point.get("rank") == option["rank"]]
-        same.sort(key=lambda point: distance(point, option))  # noqa: B023 (used at once)
-        for point in same[1:]:
-            point["rank"] = None
-    return list(found)
+        same = [i for i, point in enumerate(points) if point.rank == option.rank]
+        same.sort(key=lambda i: distance(points[i], option))  # noqa: B023 (used at once)
+        for i in same[1:]:
+            marked[i] = points[i].changed(rank=None)
+    return marked
 
 
-def distance(point: Mapping[str, Any], option: Mapping[str, Any]) -> float:
+def distance(point: ParetoPoint, option: Option) -> float:
     """How far a point is from an option, as a sum of ratios."""
-    pairs = [("usd_per_mtok_output", "usd_per_mtok_output"), ("tpot_ms", "tpot_ms.mean")]
-    if "latency_ms" in option:
-        pairs = [("usd_per_mtok_input", "usd_per_mtok_input"), ("latency_ms", "latency_ms.mean")]
-    values = [(number(point.get(mine)), number(dig(option, theirs))) for mine, theirs in pairs]
+    values = [(point.usd_per_mtok_output, option.usd_per_mtok_output), (point.tpot_ms, option.tpot_ms.mean)]
+    if option.latency_ms:
+        values = [(point.usd_per_mtok_input, option.usd_per_mtok_input), (point.latency_ms, option.latency_ms.mean)]
     ratios = [max(a / b, b / a) for a, b in values if a and b and a > 0 and b > 0]
-    return sum(ratios) if len(ratios) == len(pairs) else float("inf")
+    return sum(ratios) if len(ratios) == len(values) else float("inf")
 
 
-def notable(points: Sequence[Mapping[str, Any]], most: int = 60) -> list[Mapping[str, Any]]:
+def notable(points: Sequence[ParetoPoint], most: int = 60) -> list[ParetoPoint]:
     """The frontier and the ranked, fastest first: the picture as a table."""
-    found = [point for point in points if point.get("frontier") or point.get("rank")]
-    return sorted(found, key=lambda point: number(point.get("tpot_ms")) or float("inf"))[:most]
+    rows = [point for point in points if point.frontier or point.rank]
+    return sorted(rows, key=lambda point: point.response_ms or float("inf"))[:most]
 
 
-def price_dates(options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each price that the options rest on, once: provider, date, source."""
-    found = {
-        (option.get("provider"), option.get("price_as_of"), option.get("price_source")): option
-        for option in options
-        if option.get("price_as_of")
-    }
-    return [{"provider": key[0], "as_of": key[1], "source": key[2]} for key in sorted(found, key=str)]
+def price_dates(options: Sequence[Option]) -> list[dict[str, str]]:
+    """Each price that the options use, once: provider, date, source."""
+    prices = {(option.provider, option.price_as_of, option.price_source) for option in options if option.price_as_of}
+    return [
+        {"provider": provider, "as_of": as_of, "source": source} for provider, as_of, source in sorted(prices, key=str)
+    ]
 
 
-def nearest(result: Mapping[str, Any]) -> dict[str, Any] | None:
-    """When nothing is feasible: the rejection or near miss that is least far off."""
-    if result.get("recommendations"):
+def nearest(answer: Answer) -> dict[str, NearMiss | Rejection] | None:
+    """When nothing is feasible: the first near miss, or the rejection that misses its limit by the least."""
+    if answer.recommendations:
         return None
-    if result.get("near_misses"):
-        return {"near_miss": result["near_misses"][0]}
-    misses = [(miss_ratio(item), item) for item in result.get("rejected") or []]
-    measured = [(ratio, item) for ratio, item in misses if ratio is not None]
+    if answer.near_misses:
+        return {"near_miss": answer.near_misses[0]}
+    measured = [(ratio, item) for item in answer.rejected if (ratio := miss_ratio(item)) is not None]
     return {"rejected": min(measured, key=lambda pair: pair[0])[1]} if measured else None
 
 
-def miss_ratio(item: Mapping[str, Any]) -> float | None:
+def miss_ratio(item: Rejection) -> float | None:
     """How far a rejected accelerator is from its limit, as a ratio of at least 1."""
-    limit, reached = number(item.get("limit")), number(item.get("reached"))
-    if not limit or not reached or limit < 0 or reached < 0:
+    if not item.limit or not item.reached or item.limit < 0 or item.reached < 0:
         return None
-    return max(limit / reached, reached / limit)
+    return max(item.limit / item.reached, item.reached / item.limit)
 
 
 # --- exports ----------------------------------------------------------------------------------------------------
 
 
-def csv_text(result: Mapping[str, Any]) -> str:
+def csv_text(answer: Answer) -> str:
     """One line an option; units are in the column names."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(column.replace(".", "_") for column in CSV_COLUMNS)
-    for option in result.get("recommendations") or []:
-        writer.writerow(cell(dig(option, column)) for column in CSV_COLUMNS)
+    for option in answer.recommendations:
+        writer.writerow(cell(option.figure(column)) for column in CSV_COLUMNS)
     return out.getvalue()

@@ -1,64 +1,57 @@
-"""Pictures of how to run an option, drawn on the server: the optimisation plan and the roofline lesson."""
+"""Pictures of how to run an option, drawn on the server: the optimization plan and the roofline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from advisor.templatetags.units import number
+from advisor.result import CacheFormatChoice, FormatChoice, Option, Roofline, RooflinePhase, TuningPlan, TuningStep
 from advisor.web.charts import label, log_scale, sig_short, svg, wrapped
 from catalog.charts import Log
 
-Json = Mapping[str, Any]
 WIDTH, ROW, TOP, BOTTOM = 720, 34, 10, 44
 NAMES, RIGHT = 300, 70  # pixels left and right of the bars
 ROOF_WIDTH, ROOF_HEIGHT, ROOF_LEFT, ROOF_RIGHT, ROOF_BOTTOM = 720, 360, 74, 24, 56
 NAME_LETTERS = 42
 
 
-def rate_of(step: Json) -> float | None:
-    return number(step.get("output_tokens_per_s_per_accelerator"))
-
-
-def waterfall(plan: Json | None) -> str:
-    """Each used technique as a bar from the rate before it to the rate after it; what is possible in outline."""
+def waterfall(plan: TuningPlan | None) -> str:
+    """Each used technique as a bar from the rate before it to the rate after it; possible ones in outline."""
     drawn = ("base", "used", "possible")
-    steps = [step for step in (plan or {}).get("steps", []) if step["state"] in drawn and rate_of(step)]
-    used = [step for step in steps if step["state"] != "possible"]
+    rated = [(step, step.output_tokens_per_s_per_accelerator) for step in plan.steps] if plan else []
+    steps = [(step, rate) for step, rate in rated if step.state in drawn and rate]
+    used = [rate for step, rate in steps if step.state != "possible"]
     if len(used) < 2:
         return ""
-    x = log_scale([rate_of(step) or 1.0 for step in steps], NAMES, WIDTH - RIGHT)
-    height, reached = TOP + ROW * len(steps) + BOTTOM, rate_of(used[-1]) or 1.0
+    x = log_scale([rate for _, rate in steps], NAMES, WIDTH - RIGHT)
+    height, reached = TOP + ROW * len(steps) + BOTTOM, used[-1]
     parts, before = [ticks(x, height)], x.low
-    for row, step in enumerate(steps):
-        start = before if step["state"] != "possible" else reached
-        parts.append(bar(step, x, start, TOP + ROW * row))
-        before = rate_of(step) or before if step["state"] != "possible" else before
-    first, last = sig_short(rate_of(used[0]) or 0), sig_short(reached)
-    words = f"From {first} to {last} output tokens/s per chip; outlined: further possibilities."
-    return svg("waterfall", WIDTH, height, "Optimization plan", words, "".join(parts))
+    for row, (step, rate) in enumerate(steps):
+        possible = step.state == "possible"
+        parts.append(bar(step, rate, x, reached if possible else before, TOP + ROW * row))
+        before = before if possible else rate
+    text = (
+        f"From {sig_short(used[0])} to {sig_short(reached)} output tokens/s per chip; outlined: further possibilities."
+    )
+    return svg("waterfall", WIDTH, height, "Optimization plan", text, "".join(parts))
 
 
 def ticks(x: Log, height: float) -> str:
-    floor, found = height - BOTTOM, []
+    floor, parts = height - BOTTOM, []
     for value in x.ticks():
-        found.append(f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>')
-        found.append(label(x(value), floor + 17, sig_short(value)))
-    found.append(label((NAMES + WIDTH - RIGHT) / 2, height - 6, "output tokens/s per chip (log)", "name"))
-    return "".join(found)
+        parts.append(f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>')
+        parts.append(label(x(value), floor + 17, sig_short(value)))
+    parts.append(label((NAMES + WIDTH - RIGHT) / 2, height - 6, "output tokens/s per chip (log)", "name"))
+    return "".join(parts)
 
 
-def bar(step: Json, x: Log, start: float, y: float) -> str:
+def bar(step: TuningStep, rate: float, x: Log, start: float, y: float) -> str:
     """One row: name, bar, factor."""
-    end, gain = rate_of(step) or start, number(step.get("gain_ratio"))
-    left, right = sorted((x(start), x(end)))
-    kind = "possible" if step["state"] == "possible" else "base" if gain is None else "gain" if gain >= 1 else "loss"
-    text = f"×{gain:.2f}" if gain is not None else sig_short(end)
-    name = (
-        step["name"]
-        if step["state"] != "possible" or not step["because"].startswith("outside")
-        else (f"{step['name']}: {step['change']}")
-    )
-    tip = escape(f"{step['name']}: {step['change']}, {sig_short(end)} tokens/s per chip")
+    possible, gain = step.state == "possible", step.gain_ratio
+    left, right = sorted((x(start), x(rate)))
+    kind = "possible" if possible else "base" if gain is None else "gain" if gain >= 1 else "loss"
+    text = f"×{gain:.2f}" if gain is not None else sig_short(rate)
+    name = f"{step.name}: {step.change}" if possible and step.because.startswith("outside") else step.name
+    tip = escape(f"{step.name}: {step.change}, {sig_short(rate)} tokens/s per chip")
     return (
         f"<g><title>{tip}</title>{wrapped(NAMES - 8, y + ROW / 2, name, NAME_LETTERS)}"
         f'<rect class="step {kind}" x="{left}" y="{y + 6}" width="{max(right - left, 2):.1f}" height="{ROW - 12}"/>'
@@ -66,28 +59,26 @@ def bar(step: Json, x: Log, start: float, y: float) -> str:
     )
 
 
-# --- the roofline lesson ----------------------------------------------------------------------------------------
+# --- roofline ---------------------------------------------------------------------------------------------------
 
 
-def lesson(found: Json | None) -> str:
-    """FLOP/s over FLOP a byte: the data sheet's roof, the one that kernels reach, and both phases under them."""
-    if not found or not found["phases"] or not number(found["reached_flops_per_s"]):
+def roofline_svg(roofline: Roofline | None) -> str:
+    """FLOP/s over FLOP per byte: datasheet roofline, achieved roofline, and both phases."""
+    if roofline is None or not roofline.phases or not roofline.reached_flops_per_s:
         return ""
-    roofs = [("datasheet", "sheet", *pair(found, "datasheet")), (found["basis"], "reached", *pair(found, "reached"))]
+    flops, rate = roofline.reached_flops_per_s, roofline.reached_bytes_per_s or 0.0
+    sheet = (roofline.datasheet_flops_per_s or flops, roofline.datasheet_bytes_per_s or 0.0)
+    roofs = [("datasheet", "sheet", *sheet), (roofline.basis, "reached", flops, rate)]
     ridges = [flops / rate for _, _, flops, rate in roofs]
-    intensities = [p["flops_per_byte"] for p in found["phases"] if p["flops_per_byte"]]
+    intensities = [p.flops_per_byte for p in roofline.phases if p.flops_per_byte]
     x = log_scale([*intensities, min(ridges) / 8, max(ridges) * 4], ROOF_LEFT, ROOF_WIDTH - ROOF_RIGHT)
     top = max(flops for _, _, flops, _ in roofs) / 1e12
-    speeds = [p["flops_per_s"] / 1e12 for p in found["phases"] if p["flops_per_s"]]
+    speeds = [p.flops_per_s / 1e12 for p in roofline.phases if p.flops_per_s]
     lowest = min([*speeds, *(rate * x.low / 1e12 for *_, rate in roofs)])
     y = log_scale([lowest, top], ROOF_HEIGHT - ROOF_BOTTOM, 24)
     body = roof_axes(x, y) + "".join(roof(name, css, flops, rate, x, y) for name, css, flops, rate in roofs)
-    body += "".join(phase_mark(p, x, y) for p in found["phases"] if p["flops_per_byte"] and p["flops_per_s"])
-    return svg("lesson", ROOF_WIDTH, ROOF_HEIGHT, "Roofline of this plan", " ".join(found["sentences"]), body)
-
-
-def pair(found: Json, which: str) -> tuple[float, float]:
-    return float(found[f"{which}_flops_per_s"] or found["reached_flops_per_s"]), float(found[f"{which}_bytes_per_s"])
+    body += "".join(phase_mark(p, x, y) for p in roofline.phases)
+    return svg("lesson", ROOF_WIDTH, ROOF_HEIGHT, "Roofline of this plan", " ".join(roofline.sentences), body)
 
 
 def roof_axes(x: Log, y: Log) -> str:
@@ -113,12 +104,15 @@ def roof(name: str, css: str, flops_per_s: float, bytes_per_s: float, x: Log, y:
     )
 
 
-def phase_mark(p: Json, x: Log, y: Log) -> str:
-    px, py = x(p["flops_per_byte"]), y(p["flops_per_s"] / 1e12)
-    tip = f"{p['phase']}: {p['flops_per_byte']:,.0f} FLOP/byte, {p['flops_per_s'] / 1e12:,.0f} TFLOP/s per chip"
+def phase_mark(p: RooflinePhase, x: Log, y: Log) -> str:
+    """The point of one phase; nothing where a figure is unknown."""
+    if not p.flops_per_byte or not p.flops_per_s:
+        return ""
+    px, py = x(p.flops_per_byte), y(p.flops_per_s / 1e12)
+    tip = f"{p.phase}: {p.flops_per_byte:,.0f} FLOP/byte, {p.flops_per_s / 1e12:,.0f} TFLOP/s per chip"
     return (
-        f'<g><title>{escape(tip)}</title><circle class="phase {escape(p["phase"])}" cx="{px}" cy="{py}" r="7"/>'
-        f"{label(px + 11, py + (16 if py < ROOF_HEIGHT - ROOF_BOTTOM - 22 else -6), p['phase'], 'name', 'start')}</g>"
+        f'<g><title>{escape(tip)}</title><circle class="phase {escape(p.phase)}" cx="{px}" cy="{py}" r="7"/>'
+        f"{label(px + 11, py + (16 if py < ROOF_HEIGHT - ROOF_BOTTOM - 22 else -6), p.phase, 'name', 'start')}</g>"
     )
 
 
@@ -142,20 +136,22 @@ FORMAT_STATES = {
 }
 
 
-def page(option: Json) -> dict[str, Any]:
+def page(option: Option) -> dict[str, Any]:
     """What the option page shows of `tuning`; answers of earlier versions have none."""
-    found = option.get("tuning") or {}
-    plan, formats = found.get("plan") or {}, found.get("formats") or []
+    tuning = option.tuning
+    plan = tuning.plan if tuning else None
+    formats = with_state(tuning.formats) if tuning else []
     return {
-        "tuning": found,
+        "tuning": tuning,
         "plan_svg": waterfall(plan),
-        "lesson_svg": lesson(found.get("roofline")),
-        "tuning_steps": [{**step, "word": STATES[step["state"]]} for step in plan.get("steps", [])],
-        "formats": rows(formats),
-        "formats_first": rows(formats)[:8],
-        "cache_formats": rows(found.get("cache_formats") or []),
+        "roofline_svg": roofline_svg(tuning.roofline) if tuning else "",
+        "tuning_steps": [(step, STATES[step.state]) for step in plan.steps] if plan else [],
+        "formats": formats,
+        "formats_first": formats[:8],
+        "cache_formats": with_state(tuning.cache_formats) if tuning else [],
     }
 
 
-def rows(found: Sequence[Json]) -> list[dict[str, Any]]:
-    return [{**row, "word": FORMAT_STATES[row["state"]]} for row in found]
+def with_state(choices: Sequence[FormatChoice | CacheFormatChoice]) -> list[tuple[Any, str]]:
+    """Each choice with its state in words."""
+    return [(choice, FORMAT_STATES[choice.state]) for choice in choices]

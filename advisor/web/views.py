@@ -1,10 +1,13 @@
 """The pages: ask, watch, read, share. Every one works without scripts."""
 
 import sys
+from collections.abc import Callable
 from datetime import timedelta
+from functools import wraps
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
@@ -20,6 +23,7 @@ from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
+from pydantic import ValidationError
 
 from advisor import advise, report
 from advisor.answer import calibration_marks
@@ -27,15 +31,18 @@ from advisor.api import problem_response, queue_is_full, unavailable
 from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Option, Share
 from advisor.report import documents
+from advisor.result import Answer
 from advisor.web import forms, load_test_views
 from advisor.web.page import csv_text, page
-from advisor.web.page import option_context as reading_option_context
+from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError
 from catalog.deleting import may_delete
 
+log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
 PAGE_SIZE = 50
 GONE = "This advice was deleted."
+UNREADABLE = "This answer was stored by another version and cannot be displayed. Re-run it."
 QUEUE_FULL = "Too many requests are waiting. Your entries are kept; submit again in a minute."
 
 
@@ -44,8 +51,35 @@ def finished(pk: Any) -> Advice:
     return get_object_or_404(advise.visible().exclude(result=None), pk=pk)
 
 
-def result_of(found: Advice) -> dict[str, Any]:
-    return found.answer or {}
+class UnreadableAnswer(Http404):
+    """A stored answer that this version cannot read. Its JSON and its workload can still be exported."""
+
+    def __init__(self, advice: Advice) -> None:
+        super().__init__(UNREADABLE)
+        self.advice = advice
+
+
+def answer_of(found: Advice) -> Answer:
+    """The answer of a finished advice; UnreadableAnswer where another version stored it in another form."""
+    try:
+        return Answer.read(found.answer)
+    except ValidationError as error:
+        log.warning("unreadable_answer", advice=str(found.pk), errors=error.error_count())
+        raise UnreadableAnswer(found) from error
+
+
+def or_unreadable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """The view, or a page that offers to re-run the request where its answer cannot be read."""
+
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except UnreadableAnswer as error:
+            context = {"advice": error.advice, "detail": UNREADABLE, "shared": "token" in kwargs}
+            return render(request, "advisor/unreadable.html", context)
+
+    return shown
 
 
 def hold_or_404(found: Advice) -> None:
@@ -101,6 +135,7 @@ def advice_list(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_safe
+@or_unreadable
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
     found = get_object_or_404(advise.visible(), pk=pk)
@@ -142,11 +177,12 @@ def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
 
 
 def answer_context(found: Advice, base: str, sort: str) -> dict[str, Any]:
-    result = result_of(found)
-    return {**page(result, found.workload.spec, base, sort), "has_papers": documents.has_papers(result)}
+    answer = answer_of(found)
+    return {**page(answer, found.workload.spec, base, sort), "has_documents": documents.has_papers(answer)}
 
 
 @require_safe
+@or_unreadable
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     found = finished(pk)
     context = {"advice": found, "may_delete": may_delete(request.user), **option_context(found, rank)}
@@ -154,15 +190,15 @@ def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
 
 
 def option_context(found: Advice, rank: int) -> dict[str, Any]:
-    ranked = result_of(found)["recommendations"]
-    options = [option for option in ranked if option["rank"] == rank]
-    if not options:
+    answer = answer_of(found)
+    option = answer.option(rank)
+    if option is None:
         raise Http404("This advice has no option of that rank.")
     return {
-        **reading_option_context(options[0]),
+        **page_of_option(option),
         **load_test_views.shown(found, rank),
-        "evidence": nearest_rows.shown(nearest_rows.of_option(options[0], found.workload.spec)),
-        "ranks": [option["rank"] for option in ranked],
+        "evidence": nearest_rows.shown(nearest_rows.of_option(option.to_json(), found.workload.spec)),
+        "ranks": [each.rank for each in answer.recommendations],
         "undone": calibration_marks.undone(found.result),
         "spec": found.workload.spec,
     }
@@ -228,7 +264,7 @@ def download(found: Advice, extension: str, content_type: str, text: str) -> Htt
 @require_safe
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    result = result_of(found)
+    result = found.answer or {}  # as stored: readable or not
     marked = {"calibrations": calibration_marks.used(result)} if "calibrations" in result else {}
     response = JsonResponse(result | marked, json_dumps_params={"indent": 1})
     response["Content-Disposition"] = f'attachment; filename="{slugify(found.workload.name) or "advice"}.json"'
@@ -245,15 +281,14 @@ def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    return download(found, "csv", "text/csv; charset=utf-8", csv_text(result_of(found)))
+    return download(found, "csv", "text/csv; charset=utf-8", csv_text(answer_of(found)))
 
 
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     found = finished(pk)
-    result = result_of(found)
-    undone = [f"> {calibration_marks.words(c)}\n" for c in calibration_marks.undone(result)]
-    text = "\n".join([*undone, report.markdown(result)])
+    undone = [f"> {calibration_marks.words(c)}\n" for c in calibration_marks.undone(found.result)]
+    text = "\n".join([*undone, report.markdown(answer_of(found))])
     return download(found, "md", "text/markdown; charset=utf-8", text)
 
 
@@ -277,6 +312,7 @@ def unlisted(response: HttpResponse) -> HttpResponse:
 @login_not_required
 @never_cache
 @require_safe
+@or_unreadable
 def shared(request: HttpRequest, token: str) -> HttpResponse:
     """The advice page without its controls."""
     found = shared_advice(token)
@@ -290,6 +326,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 @login_not_required
 @never_cache
 @require_safe
+@or_unreadable
 def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
     found = shared_advice(token)
     context = {"advice": found, "shared": True, "token": token, **option_context(found, rank)}
@@ -327,8 +364,8 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    said = exception.args[0] if exception.args else ""
-    return trouble(request, 404, said if isinstance(said, str) and not said.startswith("No ") else "")
+    detail = exception.args[0] if exception.args else ""
+    return trouble(request, 404, detail if isinstance(detail, str) and not detail.startswith("No ") else "")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -115,7 +115,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     for page in (text, option):
         assert "TTFT" not in re.sub(r"<[^>]+>", " ", page) and "Per M output tokens" not in page
     assert "Whole request" in option and "Time per output token" not in option
-    first = next(line for line in csv_text(advice.result).splitlines() if line.startswith("1,"))
+    first = next(line for line in csv_text(Answer.read(advice.result)).splitlines() if line.startswith("1,"))
     assert first.endswith("10240.0,40.0")
     assert "latency p95 ms" in report.markdown(Answer.read(advice.result))
 

@@ -19,7 +19,7 @@ from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.models import Share
 from advisor.report import documents
-from advisor.result import Answer
+from advisor.result import Answer, Portfolio
 from tests import sample_advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -261,16 +261,14 @@ def test_a_document_that_does_not_exist_is_404(client: Client, bought: dict[str,
         assert client.get(f"{base}/{advice.pk}/documents/{path}").status_code == 404
 
 
-NO_ANSWER = {
-    **dict.fromkeys(("alone_usd_per_month", "shared", "saving_usd_per_month", "saving_fraction", "packed", "money")),
-    "alone": [],
-    "reason": "a workload has no answer",
-    "said": "",
+NO_FLEET = {
+    **dict.fromkeys(Portfolio.model_fields),
+    **{"alone": [], "reason": "one has no answer", "said": "No fleet"},
 }
 
 
 @pytest.mark.parametrize(
-    ("extra", "said"), [({}, "there are no documents"), ({"portfolio": NO_ANSWER}, "each workload by itself")]
+    ("extra", "said"), [({}, "there are no documents"), ({"portfolio": NO_FLEET}, "each workload by itself")]
 )
 def test_where_nothing_was_recommended_there_are_no_documents(client: Client, extra: dict[str, Any], said: str) -> None:
     advice = sample_advice.advice({**sample_advice.infeasible(), **extra})

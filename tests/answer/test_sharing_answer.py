@@ -11,7 +11,7 @@ from advisor import advise, report
 from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import partitions_of
-from advisor.result import Answer
+from advisor.result import Answer, SharingWay
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from catalog.loading.fixtures import FixtureError, accelerator
@@ -115,9 +115,13 @@ def test_small_models_are_packed_and_the_page_shows_which_is_where(client: Clien
 @pytest.mark.django_db
 def test_the_page_shows_parts_of_a_card_and_adapters(client: Client) -> None:
     answer = sample_advice.result()
-    way = {"way": "2 x <3g>", "kind": "hardware", "isolation": "apart", "meets_slo": False, "reason": "too slow"}
+    way = {
+        **dict.fromkeys(SharingWay.model_fields),
+        "way": "2 x <3g>", "kind": "hardware", "isolation": "apart", "meets_slo": False, "reason": "too slow",
+    }  # fmt: skip
+    adapters = {"count": 50, "rank": 16, "served_rank": 16, "active": 8, "targets": "all", "merged": None}
     answer["sharing"] = {"accelerator": "h", "accelerator_name": "H", "said": "Isolation costs 8%", "ways": [way]}
-    answer["adapters"] = {"said": "8 of 50 adapters"}
+    answer["adapters"] = {**adapters, "said": "8 of 50 adapters"}
     text = client.get(f"/advice/{sample_advice.advice(answer).pk}").content.decode()
     assert "Isolation costs 8%" in text and "8 of 50 adapters" in text and "too slow" in text
     assert "2 x &lt;3g&gt;" in text

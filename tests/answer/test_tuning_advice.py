@@ -10,7 +10,7 @@ from django.test import Client
 from advisor import report, workload
 from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
-from advisor.result import Answer
+from advisor.result import Answer, Option
 from advisor.web import tuning_charts
 from tests.sample_advice import advice, result
 
@@ -112,13 +112,13 @@ def test_markdown_tells_the_first_plans_way(on_a100: Json) -> None:
 
 def test_the_pictures_are_well_formed_and_the_page_shows_them(on_a100: Json, client: Client) -> None:
     option = on_a100["recommendations"][0]
-    shown = tuning_charts.page(option)
+    shown = tuning_charts.page(Option.read(option))
     bars = [n for n in ElementTree.fromstring(shown["plan_svg"]).iter() if (n.get("class") or "").startswith("step ")]
     assert len(bars) == len(
         [s for s in option["tuning"]["plan"]["steps"] if s["state"] in ("base", "used", "possible")]
     )
     assert (
-        len([n for n in ElementTree.fromstring(shown["lesson_svg"]).iter() if "phase" in (n.get("class") or "")]) == 2
+        len([n for n in ElementTree.fromstring(shown["roofline_svg"]).iter() if "phase" in (n.get("class") or "")]) == 2
     )
     page = client.get(f"/advice/{advice({**result(), **on_a100}).pk}/options/1").content.decode()
     assert "Optimization plan" in page and "Pitfalls" in page and "KV cache format" in page
@@ -144,5 +144,5 @@ def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: 
 
 
 def test_an_answer_of_an_earlier_version_has_no_such_section() -> None:
-    shown = tuning_charts.page({"label": "old"})
-    assert (shown["plan_svg"], shown["lesson_svg"], shown["formats"]) == ("", "", [])
+    shown = tuning_charts.page(Option.read(result()["recommendations"][0]))
+    assert (shown["plan_svg"], shown["roofline_svg"], shown["formats"]) == ("", "", [])

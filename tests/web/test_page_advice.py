@@ -8,6 +8,8 @@ import pytest
 from django.test import Client
 
 from advisor.models import Advice
+from advisor.result import Answer
+from advisor.web.page import CSV_COLUMNS, SORTS, VECTOR_SORTS
 from tests import sample_advice
 
 pytestmark = pytest.mark.django_db
@@ -47,13 +49,14 @@ def test_a_done_advice_shows_every_part(client: Client) -> None:
 
 def test_a_sorted_table_says_so_and_puts_the_unknown_last(client: Client) -> None:
     answer = sample_advice.result()
-    answer["recommendations"][0]["usd_per_month"] = None
+    for option, watts in zip(answer["recommendations"], (None, 1900.0, 2600.0, 2200.0), strict=True):
+        option["watts"] = watts
     advice = sample_advice.advice(answer)
-    text = text_of(client, f"/advice/{advice.pk}?sort=-month")
+    text = text_of(client, f"/advice/{advice.pk}?sort=-power")
     body = text.split("Ranked deployments")[1].split("</table>")[0]
     order = [body.index(name) for name in ("4 x H100", "4 x Gaudi 3", "4 x MI300X", "4 x H200")]
     assert order == sorted(order)
-    assert 'aria-sort="descending"' in body and "?sort=month" in body
+    assert 'aria-sort="descending"' in body and "?sort=power" in body
 
 
 def test_nothing_feasible_says_the_nearest_miss(client: Client) -> None:
@@ -63,7 +66,7 @@ def test_nothing_feasible_says_the_nearest_miss(client: Client) -> None:
     assert "<details open>" in text
 
 
-@pytest.mark.parametrize("missing", ["pareto", "views", "assumptions", "step", "memory", "interval", "near_misses"])
+@pytest.mark.parametrize("missing", ["pareto", "views", "assumptions", "step", "interval", "near_misses"])
 def test_a_missing_part_leaves_the_rest_readable(client: Client, missing: str) -> None:
     answer = sample_advice.result()
     answer.pop(missing, None)
@@ -72,6 +75,36 @@ def test_a_missing_part_leaves_the_rest_readable(client: Client, missing: str) -
     advice = sample_advice.advice(answer)
     assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}")
     assert "4 x H200 SXM" in text_of(client, f"/advice/{advice.pk}/options/1")
+
+
+def test_an_answer_that_cannot_be_read_can_be_re_run_and_exported(client: Client) -> None:
+    answer = sample_advice.result()
+    del answer["recommendations"][0]["memory"]
+    advice = sample_advice.advice(answer)
+    link = client.post(f"/advice/{advice.pk}/share", {"days": "7"}, follow=True) and advice.shares.get().token
+    for path in ("", "/options/1"):
+        text = text_of(client, f"/advice/{advice.pk}{path}")
+        assert "stored by another version and cannot be displayed" in text
+        assert f'action="/advice/{advice.pk}/rescore"' in text and "Re-run with today’s catalog" in text
+    for path in ("", "/options/1"):
+        text = text_of(client, f"/s/{link}{path}")
+        assert "stored by another version and cannot be displayed" in text and "rescore" not in text
+    for name in ("options.csv", "advice.md", "documents/memo.md"):
+        response = client.get(f"/advice/{advice.pk}/{name}")
+        assert response.status_code == 404 and "cannot be displayed" in response.content.decode()
+    assert client.get(f"/api/v1/advice/{advice.pk}/documents/memo.md").status_code == 404
+    assert client.get(f"/advice/{advice.pk}/result.json").json() == advice.result
+    assert client.post(f"/advice/{advice.pk}/rescore").status_code == 302
+
+
+def test_every_column_is_a_field_of_an_option() -> None:
+    first = Answer.read(sample_advice.result()).recommendations[0]
+    embedding = first.changed(latency_ms=first.ttft_ms)
+    for column in (*CSV_COLUMNS, *(path for _, path in [*SORTS.values(), *VECTOR_SORTS.values()])):
+        embedding.figure(column)
+    assert embedding.figure("latency_ms.p95") == first.ttft_ms.p95 and first.figure("latency_ms.p95") is None
+    with pytest.raises(KeyError):
+        first.figure("ttft_ms.p96")
 
 
 def test_a_running_advice_shows_its_progress_and_looks_again(client: Client) -> None:

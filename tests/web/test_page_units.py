@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from advisor.result import Option
 from advisor.templatetags import units
+from tests import sample_advice
 
 
 @pytest.mark.parametrize(
@@ -51,11 +53,13 @@ def test_a_figure_has_its_unit(shown: str, text: str) -> None:
 
 
 def test_an_interval_is_low_to_high_with_the_unit_once() -> None:
-    option = {"interval": {"tpot_ms": [15.0, 21.0], "ttft_ms": [9_000, 12_000], "usd": [1.5, 2]}}
+    intervals = {"tpot_ms": [15.0, 21.0], "ttft_ms": [9_000, 12_000], "usd_per_month": [1.5, 2], "watts": [1, None]}
+    sample = sample_advice.result()["recommendations"][0]
+    option = Option.read({**sample, "interval": intervals})
     assert units.low_high(option, "tpot_ms", "ms") == "15.0–21.0"
     assert units.low_high(option, "ttft_ms", "ms") == "9,000–12.0\u00a0s"
-    assert units.low_high(option, "usd", "usd") == "$1.50–$2.00"
-    assert units.low_high({}, "tpot_ms") == units.low_high({"interval": {"tpot_ms": [1, None]}}, "tpot_ms") == ""
+    assert units.low_high(option, "usd_per_month", "usd") == "$1.50–$2.00"
+    assert units.low_high(option, "latency_ms") == units.low_high(option, "watts") == ""
 
 
 @pytest.mark.parametrize(("days", "word"), [(0, "fresh"), (30, "fresh"), (31, "ageing"), (90, "ageing"), (91, "stale")])

@@ -1,7 +1,6 @@
 """What the answer's page says of itself: who won what, in which order, what was left out, and what is cheaper still."""
 
 import re
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -9,7 +8,7 @@ from django.test import Client
 from advisor.answer import mix
 from advisor.answer.sentences import quoted, whence
 from advisor.report.documents import rent_of_one
-from advisor.result import Option
+from advisor.result import Answer, HostedOffer, LengthClass, MixPart, Option, TuningPlan, Views
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.web import charts
 from advisor.web.page import cards, cheaper_by_token, has_view_winners, rejected_counts
@@ -17,8 +16,13 @@ from advisor.web.tuning_charts import waterfall
 from tests import sample_advice, sample_money
 
 
-def options(*names: str) -> list[dict[str, Any]]:
-    return [{"rank": i, "accelerator": name.lower(), "accelerator_name": name} for i, name in enumerate(names, 1)]
+def sample() -> Answer:
+    return Answer.read(sample_advice.result())
+
+
+def options(*names: str) -> list[Option]:
+    first = sample().recommendations[0]
+    return [first.changed(rank=i, accelerator_name=name) for i, name in enumerate(names, 1)]
 
 
 @pytest.mark.parametrize(
@@ -31,30 +35,37 @@ def test_the_ranking_says_when_it_holds_winners_of_other_views(names: list[str],
 
 
 def test_the_first_choice_has_a_card_whatever_the_objective() -> None:
-    answer = sample_advice.result() | {"views": {"cheapest": 2, "fastest": 3, "simplest": 2, "balanced": 1}}
-    found = [(card["title"], card["option"]["rank"]) for card in cards(answer)]
-    assert found == [("First choice and balanced", 1), ("Cheapest and simplest", 2), ("Fastest", 3)]
+    answer = sample().changed(views=Views(cheapest=2, fastest=3, simplest=2, balanced=1))
+    titles = [(card["title"], card["option"].rank) for card in cards(answer)]
+    assert titles == [("First choice and balanced", 1), ("Cheapest and simplest", 2), ("Fastest", 3)]
 
 
 def test_what_was_left_out_reads_behind_a_number() -> None:
-    left = [{"reason": "misses_slo"}, {"reason": "misses_slo"}, {"reason": "of_a_kind_yet_unknown"}]
-    assert rejected_counts(left) == [("too slow", 2), ("of a kind yet unknown", 1)]
+    first = sample().rejected[0]
+    reasons = ("misses_slo", "misses_slo", "of_a_kind_yet_unknown")
+    assert rejected_counts([first.changed(reason=reason) for reason in reasons]) == [
+        ("too slow", 2),
+        ("of a kind yet unknown", 1),
+    ]
 
 
 @pytest.mark.django_db
 def test_the_page_names_a_cheaper_endpoint_once(client: Client) -> None:
     answer = sample_advice.result()
-    offer = {"provider": "someone", "name": "a model", "as_of": "2026-11-01", "source": "a page", "within_budget": True}
-    answer["hosted"] = [{**offer, "usd_per_month": 1.0}]
+    unknown = dict.fromkeys(HostedOffer.model_fields)
+    texts = {"provider": "someone", "name": "a model", "as_of": "2026-11-01", "source": "a page", "speed_source": ""}
+    prices = {"usd_per_mtok_input": 1.0, "usd_per_mtok_output": 1.0, "usd_per_month": 1.0, "discount_fraction": 0.0}
+    kinds = {"acquisition": "api", "basis": "published", "within_budget": True, "warnings": []}
+    answer["hosted"] = [{**unknown, **texts, **prices, **kinds}]
     advice = sample_advice.advice(answer)
     assert (
         "A hosted API (pay per token) is cheaper for this traffic: $1.00"
         in client.get(f"/advice/{advice.pk}").content.decode()
     )
     answer["verdict"] += " By the token it is $1 a month at someone."
-    assert cheaper_by_token(answer) is None
+    assert cheaper_by_token(Answer.read(answer)) is None
     answer["hosted"][0]["usd_per_month"], answer["verdict"] = 1e9, "dearer"
-    assert cheaper_by_token(answer) is None
+    assert cheaper_by_token(Answer.read(answer)) is None
 
 
 @pytest.mark.django_db
@@ -84,6 +95,8 @@ def test_neighbouring_lengths_are_one_span() -> None:
     ]
     assert mix.lengths({"input_tokens": classes}) == "all from 622 input tokens"
     assert mix.joined(classes) == [{"from": 622.0, "below": None, "share_of_requests": 0.5, "share_here": 1.0}]
+    part = MixPart.model_construct(input_tokens=[LengthClass.read(each) for each in classes])
+    assert [(k.from_tokens, k.below, k.share_of_requests) for k in part.length_ranges()] == [(622.0, None, 0.5)]
     classes[1]["share_here"] = 0.5
     assert mix.lengths({"input_tokens": classes}) == "all from 622 to 1,545, 50% of those from 1,545 input tokens"
 
@@ -102,8 +115,10 @@ def test_a_mix_that_was_not_sought_is_not_called_dearer(reason: str, said: str) 
 
 def test_a_range_says_both_of_its_ends_inside_the_picture() -> None:
     ends = (("performance of a chip with a name that is long", 4307.0, 10770.0), ("output length", 6461.0, 6461.0))
-    bars = [{"assumption": a, "usd_per_month_low": low, "usd_per_month_high": high} for a, low, high in ends]
-    svg = charts.tornado(bars)
+    first = sample().sensitivity[0]
+    svg = charts.tornado(
+        [first.changed(assumption=a, usd_per_month_low=low, usd_per_month_high=high) for a, low, high in ends]
+    )
     assert "$4,310 to $10,800" in svg and "stays $6,460" in svg and "…" not in svg
     starts = [float(x) for x in re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>[a-z ]*[$]', svg)]
     assert len(starts) == 2 and max(starts) + 7.2 * len("$4,310 to $10,800") < charts.WIDTH
@@ -118,8 +133,12 @@ def test_a_long_technique_keeps_all_of_its_name() -> None:
          "because": "outside the asked quality (near_lossless)"},
     ]  # fmt: skip
     rates = (10.0, 20.0, 30.0)
-    plan = {"steps": [{**s, "output_tokens_per_s_per_accelerator": r} for s, r in zip(steps, rates, strict=True)]}
-    svg = waterfall(plan)
+    texts = dict.fromkeys(("technique", "effort", "risk", "needs", "source"), "")
+    unknown = dict.fromkeys(("tpot_ms", "ttft_ms", "concurrency"))
+    drawn = [
+        {**texts, **unknown, **s, "output_tokens_per_s_per_accelerator": r} for s, r in zip(steps, rates, strict=True)
+    ]
+    svg = waterfall(TuningPlan.read({"gain_ratio": 3.0, "steps": drawn}))
     assert "launched at once<" in svg and "Narrower weights: MXFP4<" in svg and "…" not in svg
 
 
