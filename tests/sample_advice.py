@@ -102,7 +102,7 @@ def points(options: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"label": item["label"], "accelerator": item["accelerator"], "accelerator_count": 4, "rank": item["rank"],
          "frontier": item["rank"] < 4, "tpot_ms": item["tpot_ms"]["mean"], "meets_slo": True, "simulated": True,
          "usd_per_mtok_output": item["usd_per_mtok_output"],
-         "output_tokens_per_s_per_user": 1000 / item["tpot_ms"]["mean"], "simulated": True}
+         "output_tokens_per_s_per_user": 1000 / item["tpot_ms"]["mean"]}
         for item in options
     ]  # fmt: skip
     return [*crowd, *ranked, {**crowd[0], "label": "owned, no price", "usd_per_mtok_output": 0}]

@@ -282,8 +282,8 @@ def speculative(model: Model, s: Scored) -> Speculative | None:
         method=draft.method,
         draft=checkpoint_of(draft, model),
         k=draft.tokens,
-        acceptance=number(draft.accepted_fraction),
-        tokens_shown_per_step=number(draft.shown_tokens),
+        acceptance=four_digits(draft.accepted_fraction),
+        tokens_shown_per_step=four_digits(draft.shown_tokens),
         task=draft.task,
         source=draft.source,
     )
@@ -300,7 +300,7 @@ def disaggregated(s: Scored) -> Disaggregated | None:
     return Disaggregated(
         prefill=pool(s.pools.prefill_replicas),
         decode=pool(s.pools.decode_replicas),
-        kv_transfer_s=number(s.pools.transfer_s),
+        kv_transfer_s=four_digits(s.pools.transfer_s),
     )
 
 

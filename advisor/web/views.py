@@ -197,7 +197,7 @@ def option_context(found: Advice, rank: int) -> dict[str, Any]:
     return {
         **page_of_option(option),
         **load_test_views.shown(found, rank),
-        "evidence": nearest_rows.shown(nearest_rows.of_option(option.to_json(), found.workload.spec)),
+        "evidence": nearest_rows.shown(nearest_rows.of_option(option, found.workload.spec)),
         "ranks": [each.rank for each in answer.recommendations],
         "undone": calibration_marks.undone(found.result),
         "spec": found.workload.spec,
