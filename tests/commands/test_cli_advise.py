@@ -88,8 +88,8 @@ def test_canonical_is_sorted_rounded_and_free_of_clocks(run: Run, asked: list[An
     assert run("--canonical")[1] == first
     assert list(json.loads(first)) == sorted(json.loads(first))
     assert "elapsed_s" not in first
-    engine.recommend = lambda *args: {**answer, "candidates": {"seconds_share": 1 / 3}}
-    assert json.loads(run("--canonical")[1])["candidates"]["seconds_share"] == 0.333333
+    answer["recommendations"][0]["utilisation"] = 1 / 3
+    assert json.loads(run("--canonical")[1])["recommendations"][0]["utilisation"] == 0.333333
 
 
 def test_nothing_feasible_is_exit_3_with_the_nearest_miss(run: Run, asked: list[Any], engine: SimpleNamespace) -> None:

@@ -250,7 +250,7 @@ def test_of_constant_lengths_means_and_tails_become_rows_too(option: Option) -> 
 
 def test_a_run_with_shared_prefixes_is_evidence_yet_no_calibration(option: Option) -> None:
     spec_with(option, prefix_cache_hit_rate=0.3)
-    with pytest.raises(LoadResultError, match="share prefixes, which a measured row cannot say"):
+    with pytest.raises(LoadResultError, match="share prefixes, which a measured row cannot describe"):
         load_tests.record(option, written(vllm()), "r.json", calibrates=True)
     assert load_tests.record(option, written(vllm()), "r.json")[1]
     assert load_tests.shown(option)["tests"][0]["differences"] == []
