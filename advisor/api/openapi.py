@@ -8,49 +8,84 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from pydantic.json_schema import model_json_schema
 
-from advisor import workload
 from advisor.api.parsers import KEY_LENGTH
 from advisor.api.problems import CONTENT_TYPE
 from advisor.api.serializers import ProblemSerializer
-from advisor.workload import deployment
 
 # --- documentation ----------------------------------------------------------------------------------------------
 
 
-class WorkloadSchema(PydanticExtension):
+class PydanticSchema(PydanticExtension):
+    """A pydantic model as a component; the models inside it become components whose names begin with `prefix`."""
+
+    target_class = ""
+    match_subclasses = False
+    priority = 1
+    prefix = ""
+
+    def get_name(self, auto_schema: Any, direction: Any) -> str:
+        super().get_name(auto_schema, direction)
+        return self.target.__name__
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        schema = model_json_schema(self.target, ref_template=f"#/components/schemas/{self.prefix}{{model}}")
+        for name, part in self.parts(schema.pop("$defs", {})).items():
+            register(auto_schema, f"{self.prefix}{name}", part)
+        return titled(schema, self.get_name(auto_schema, direction))
+
+    def parts(self, sections: dict[str, Any]) -> dict[str, Any]:
+        return sections
+
+
+class WorkloadSchema(PydanticSchema):
     """The workload as it may be written, not as it is stored."""
 
     target_class = "advisor.workload.schema.Spec"
-    match_subclasses = False
-    priority = 1
+    prefix = "Workload"
 
     def get_name(self, auto_schema: Any, direction: Any) -> str:
         super().get_name(auto_schema, direction)
         return "Workload"
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
-        schema = model_json_schema(workload.Spec, ref_template="#/components/schemas/Workload{model}")
-        for name, part in without_files(schema.pop("$defs")).items():
-            register(auto_schema, f"Workload{name}", part)
+        schema = super().map_serializer(auto_schema, direction)
         schema["properties"]["workloads"] = without_text(schema["properties"]["workloads"])
         return schema
 
+    def parts(self, sections: dict[str, Any]) -> dict[str, Any]:
+        return without_files(sections)
 
-class DeploymentSchema(PydanticExtension):
+
+class DeploymentSchema(PydanticSchema):
     """The deployment as it may be written."""
 
     target_class = "advisor.workload.deployment.Deployment"
-    match_subclasses = False
-    priority = 1
+    prefix = "Deployment"
 
-    def get_name(self, auto_schema: Any, direction: Any) -> str:
-        return "Deployment"
+    def parts(self, sections: dict[str, Any]) -> dict[str, Any]:
+        return without_files(sections)
+
+
+class AnswerSchema(PydanticSchema):
+    """The typed answer of `advise`."""
+
+    target_class = "advisor.result.answer.Answer"
+    prefix = "Answer"
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
-        schema = model_json_schema(deployment.Deployment, ref_template="#/components/schemas/Deployment{model}")
-        for name, part in without_files(schema.pop("$defs")).items():
-            register(auto_schema, f"Deployment{name}", part)
+        schema = super().map_serializer(auto_schema, direction)
+        schema["properties"]["workload"] = {
+            "allOf": [{"$ref": "#/components/schemas/Workload"}],
+            "description": schema["properties"]["workload"]["description"],
+        }
         return schema
+
+
+class EstimateSchema(PydanticSchema):
+    """The typed answer of `estimate`; it shares sections with that of `advise`."""
+
+    target_class = "advisor.result.estimate.Estimate"
+    prefix = "Answer"
 
 
 FILES = (("Config", "config"), ("Lengths", "trace"), ("Traffic", "trace"))
@@ -75,8 +110,26 @@ def without_text(schema: Any) -> Any:
 
 def register(auto_schema: Any, name: str, schema: dict[str, Any]) -> None:
     kind = ResolvedComponent.SCHEMA
-    component = ResolvedComponent(name=name, type=kind, object=name, schema=schema)
+    component = ResolvedComponent(name=name, type=kind, object=name, schema=titled(schema, name))
     auto_schema.registry.register_on_missing(component)
+
+
+def titled(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """The schema titled like its component: client generators name classes by title, and need each of them once."""
+    fields = {key: without_const({**field}) for key, field in schema.get("properties", {}).items()}
+    for field in fields.values():
+        field.pop("title", None)
+    return {**schema, "title": name} | ({"properties": fields} if fields else {})
+
+
+def without_const(schema: Any) -> Any:
+    """One allowed value as an enum: openapi-python-client refuses numbers beside a const."""
+    if isinstance(schema, list):
+        return [without_const(each) for each in schema]
+    if isinstance(schema, dict):
+        plain = {key: without_const(value) for key, value in schema.items()}
+        return plain | {"enum": [plain.pop("const")]} if isinstance(plain.get("const"), str) else plain
+    return schema
 
 
 def problems(*statuses: int) -> dict[Any, Any]:

@@ -81,14 +81,23 @@ class UsedCalibrationSerializer(serializers.Serializer[Any]):
     undone_by = serializers.CharField(allow_blank=True)
 
 
+@extend_schema_field({"allOf": [{"$ref": "#/components/schemas/Workload"}]})
+class WorkloadField(serializers.DictField):
+    """A workload file's content."""
+
+
+@extend_schema_field({"oneOf": [{"$ref": "#/components/schemas/Answer"}, {"type": "null"}]})
+class AnswerField(serializers.DictField):
+    """advisor.result.Answer as JSON."""
+
+
 class AdviceSerializer(AdviceSummarySerializer):
-    workload = serializers.DictField(source="workload.spec", help_text="The question, with every default filled in")
-    result = serializers.DictField(
+    workload = WorkloadField(source="workload.spec", help_text="The workload with every default filled in")
+    result = AnswerField(
         source="answer",
         allow_null=True,
         help_text="The answer when state is done, as `manage.py advise --format json` prints it",
     )
-
     calibrations = serializers.SerializerMethodField(help_text="Calibrations of chips that the answer used")
 
     class Meta(AdviceSummarySerializer.Meta):

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import exceptions, generics, views
 from rest_framework.request import Request
@@ -18,6 +17,7 @@ from advisor.api.parsers import PARSERS, asked, idempotency_key
 from advisor.api.problems import Conflict, queue_is_full
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.models import Advice
+from advisor.result import Answer, Estimate
 from advisor.workload import deployment
 from catalog import listing
 from catalog.deleting import StaffDeletes, who
@@ -147,7 +147,7 @@ class AdviceResult(OneAdvice):
     @extend_schema(
         operation_id="getAdviceResult",
         summary="The result alone, as the command line prints it",
-        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(404, 406, 409)},
+        responses={200: Answer, **problems(404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
         advice = self.advice(pk)
@@ -166,7 +166,7 @@ class EstimateOne(views.APIView):
         description="Answers at once. `fits` false: it cannot be loaded; smallest_change says what would help. "
         "`evidence`: the measured figures nearest to it, with what is predicted there; `near` false: nothing is.",
         request={kind: deployment.Deployment for kind in ("application/json", "application/yaml")},
-        responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 406, 413, 415, 422)},
+        responses={200: Estimate, **problems(400, 406, 413, 415, 422)},
         examples=[ESTIMATE_EXAMPLE],
     )
     def post(self, request: Request) -> Response:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from advisor.result.base import (
     Chips,
@@ -240,25 +240,28 @@ class Probes(Section):
     """IDs of the probe jobs; absent when nothing was asked of a machine."""
 
 
+WORKLOAD = WithJsonSchema({"type": "object", "additionalProperties": True})
+
+
 class Answer(Section):
     """What to buy or rent for a workload or portfolio, how to run it, what it costs, and why."""
 
-    workload: Any
-    """The workload with every default filled in (schema: Workload)."""
+    workload: Annotated[Any, WORKLOAD]
+    """The workload with every default filled in."""
     engine_version: str
     """Version of the estimates."""
     catalog: Catalog
-    """The catalog that was used."""
+    """Version and price date of the catalog."""
     elapsed_s: Seconds | None
     """Time to compute it; null in the engine's own output."""
     candidates: Candidates
-    """How many deployments were looked at."""
+    """Size of the search."""
     verdict: str
     """The answer in a sentence."""
     recommendations: list[Option]
     """Ranked options, best first; empty for portfolios and when nothing is feasible."""
-    views: Views = Views()
-    """Rank of the best option by view."""
+    views: Views = Field(default_factory=Views)
+    """Which option is cheapest, fastest, simplest, greenest or best balanced."""
     price_bound: PriceBound | None = None
     """Price beyond which nothing is ranked; null: none was needed."""
     weights: Weights | None = None

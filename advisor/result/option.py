@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from advisor.result.base import (
     Bytes,
     Chips,
@@ -466,7 +468,7 @@ class Option(Section):
     """Servers, racks and power; null: rented."""
     money: Money | None = None
     """Bill, cash flow and ways to pay; null in answers from before November 2026."""
-    interval: Intervals = Intervals()
+    interval: Intervals = Field(default_factory=Intervals)
     """90 % intervals."""
     scores: Scores | None = None
     """Declared scores."""
