@@ -15,6 +15,7 @@ from advisor.engine.spec import (
     TOKENS,
     VECTORS,
     Accelerator,
+    ColdStart,
     Constraints,
     Efficiency,
     Framework,
@@ -22,7 +23,6 @@ from advisor.engine.spec import (
     Quantization,
     Rejection,
     Scopes,
-    Start,
     Workload,
     cut_into,
     efficiency,
@@ -71,7 +71,7 @@ class Catalog:
     acceptances: tuple[Acceptance, ...] = ()  # of drafted tokens, as published
     draft_model: Model | None = None  # a small one with the same vocabulary
     host_copy: HostCopy | None = None
-    prepared_start: Start | None = None  # of an instance with compiled programs and weights near
+    prepared_start: ColdStart | None = None  # of an instance with compiled programs and weights near
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model
 
 
@@ -301,7 +301,7 @@ def most_together(workload: Workload, catalog: Catalog) -> dict[str, int]:
     """Per accelerator the most chips that one of its offers joins; 1 where there is none."""
     sold: dict[str, int] = defaultdict(lambda: 1)
     for offer in offers_for(workload, catalog):
-        sold[offer.accelerator] = max(sold[offer.accelerator], offer.together)
+        sold[offer.accelerator] = max(sold[offer.accelerator], offer.tensor_parallel_chips)
     return sold
 
 

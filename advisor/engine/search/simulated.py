@@ -261,7 +261,7 @@ class Trials:
         assert self.table.built is not None and trace is not None
         key = (design.row, lane.max_running_requests, design.replicas, 0)
         if key not in self._seen:
-            share = trace.dealt(design.replicas * lane.choice.lanes)
+            share = trace.for_replica(design.replicas * lane.choice.lanes)
             self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
         return self._seen[key]
 
