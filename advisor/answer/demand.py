@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from advisor.engine.cost import HOURS_PER_MONTH, held, present_value, racks_of
+from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, present_value, racks_of
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Answer, Catalog, Scored, instances_of
 from advisor.engine.spec import BATCH, OWNED, Offer, Workload, mean_fraction, needed_by_hour
@@ -142,7 +142,7 @@ def site(workload: Workload, s: Scored) -> Json | None:
         return None
     return {
         "hosts": s.instances,
-        "hosts_there_already": held(s.offer, s.instances),
+        "hosts_there_already": owned_instances(s.offer, s.instances),
         "hosts_to_buy": s.bought_instances,
         "kw_per_host": number(found.host_watts / 1e3),
         "kw_per_rack": number(c.max_rack_watts / 1e3) if c.max_rack_watts else None,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engine.cost import together
+from advisor.engine.cost import combined_ratio
 from advisor.inputs import number
 
 Json = dict[str, Any]
@@ -33,11 +33,11 @@ def intervals(r: Json, half: Mapping[str, Ratios], swings: Mapping[str, Ratios])
             found[field] = scaled(r[name][statistic], half[key])
     rate = "input_tokens_per_s_at_capacity" if vectors else "output_tokens_per_s_at_capacity"
     found[rate] = scaled(r[rate], half["throughput"])
-    bill = together([replicas(r, half["throughput"]), swings["price"]])
-    token = together([replicas(r, half["throughput"]), swings["price"], swings["load"]])
+    bill = combined_ratio([replicas(r, half["throughput"]), swings["price"]])
+    token = combined_ratio([replicas(r, half["throughput"]), swings["price"], swings["load"]])
     found |= {name: scaled(r[name], bill) for name in ("usd_per_month", "tco_usd")}
     drawn = swings.get("power", (1.0, 1.0))
-    energy = together([drawn, swings["load"]])
+    energy = combined_ratio([drawn, swings["load"]])
     for name, ratios in (("watts", drawn), ("joules_per_output_token", energy), ("joules_per_input_token", energy)):
         if r.get(name) is not None:
             found[name] = scaled(r[name], ratios)
