@@ -31,7 +31,7 @@ from advisor.engine.step import (
     Client,
     Lane,
     Lanes,
-    decoding,
+    as_scheduled,
     drafted,
     idle_s,
     lanes,
@@ -123,7 +123,7 @@ def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> 
 def of_decoder(case: Case, resources: Resources) -> Case:
     """The case as a scheduler sees it, whatever stands before or instead of a decoder."""
     model = resources.models.get(case.model_id)
-    return case if model is None else decoding(case, model)
+    return case if model is None else as_scheduled(case, model)
 
 
 def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
