@@ -92,4 +92,4 @@ def test_without_a_figure_it_is_cited_and_enters_no_sum(
 def test_a_framework_that_is_not_known_to_do_it_is_named(best: Scored) -> None:
     other = replace(best.lane.framework, slug="tgi", name="TGI", **software("tgi"))
     found = step(ASKED, WORLD, replace(best, lane=replace(best.lane, framework=other)))
-    assert found.state == "cited" and "TGI" in found.change and "not known" in found.change
+    assert found.state == "cited" and "TGI" in found.change and "no known option" in found.change
