@@ -12,7 +12,7 @@ from advisor.answer.option import PERCENTILES, bound_of, line_json, token_costs
 from advisor.answer.sentences import UNMEASURED
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
-from advisor.engine.estimate import Estimate, estimate, means, offered, prepare, prepared
+from advisor.engine.estimate import Estimate, estimate, means, prepare, prepared, queued_requests
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
 from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
@@ -149,7 +149,7 @@ def running(built: Built) -> int:
     case, lane, pool = built.fixed.case, built.own[-1], built.fixed.pools[-1]
     if case.concurrency:
         return max(math.ceil(case.concurrency / pool.replicas), 1)
-    return offered(case, lane, built.lanes, len(built.own) - 1) * pool.pp * pool.dp
+    return queued_requests(case, lane, built.lanes, len(built.own) - 1) * pool.pp * pool.dp
 
 
 def memory(built: Built) -> Json:
@@ -389,7 +389,8 @@ def origin(built: Built) -> Json:
 def warnings(built: Built, said: Json) -> list[str]:
     found = []
     case, i = built.fixed.case, len(built.own) - 1
-    room = offered(replace(case, concurrency=None), built.own[i], built.lanes, i) * case.chips // built.own[i].choice.tp
+    pending = queued_requests(replace(case, concurrency=None), built.own[i], built.lanes, i)
+    room = pending * case.chips // built.own[i].choice.tp
     if case.concurrency and case.mode == "agg" and case.concurrency > room:
         found.append(f"of {case.concurrency:,.0f} requests in flight only about {room:,} run at once: the rest queue")
     if case.client.rate_per_s and said["closed_form"]["capacity_requests_per_s"] < case.client.rate_per_s:
