@@ -117,10 +117,10 @@ def kernel(kernels: Sequence[Sample], a: Accelerator) -> list[Figure | None]:
         (per_byte, start_s), draws = fit_line(columns, np.array([s.time_s for s in few]))
         source = f"{len(few)} matrix multiplies of {FEW_ROWS} rows and fewer"
         with np.errstate(divide="ignore"):
-            share, each = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
+            share, shares = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
         return [
             from_fit("kernel_s", start_s, draws[:, 1], len(few), source),
-            from_fit("memory_fraction", share, each, len(few), source),
+            from_fit("memory_fraction", share, shares, len(few), source),
         ]
     chains = [s for s in kernels if s.kind == "launch" and s.key.get("mode") == "graph"]
     if not chains:
@@ -148,14 +148,14 @@ def memory(kernels: Sequence[Sample], a: Accelerator, values: Mapping[str, float
         return [weights or read]
     rest_s = np.array([s.time_s - values["kernel_s"] for s in decode])
     moved = np.array([s.bytes for s in decode])
-    each = np.array([float(s.key["batch"]) * float(s.key["heads"]) for s in decode])
+    heads = np.array([float(s.key["batch"]) * float(s.key["heads"]) for s in decode])
     source = f"decode attention, {len(decode)} shapes, the best back end of each"
     if weights is not None:
         reached = a.memory_bytes_per_s * weights.value
-        saturating = each >= SATURATING_HEADS  # fewer heads do not use the whole chip, so their times do not add up
-        extra_bytes = np.maximum(rest_s - moved / reached, 0.0) * reached / each
+        saturating = heads >= SATURATING_HEADS  # fewer heads do not use the whole chip, so their times do not add up
+        extra_bytes = np.maximum(rest_s - moved / reached, 0.0) * reached / heads
         return [weights, median_of("sequence_head_bytes", extra_bytes[saturating], source)]
-    (per_byte, per_head), draws = fit_line(np.stack([moved, each], axis=1), rest_s)
+    (per_byte, per_head), draws = fit_line(np.stack([moved, heads], axis=1), rest_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         share, each_share = 1 / per_byte / a.memory_bytes_per_s, 1 / draws[:, 0] / a.memory_bytes_per_s
         fixed, each_fixed = per_head / per_byte, draws[:, 1] / draws[:, 0]
@@ -164,7 +164,7 @@ def memory(kernels: Sequence[Sample], a: Accelerator, values: Mapping[str, float
 
 
 def _multiplies(kernels: Iterable[Sample], dtypes: Sequence[str]) -> list[Sample]:
-    """GEMMs of kernels dtypes without block scales, the fastest kernel of each shape."""
+    """GEMMs of these dtypes without block scales, the fastest kernel of each shape."""
     plain = (
         s
         for s in kernels
@@ -253,8 +253,8 @@ def roof_exponent(kernels: Sequence[Sample], a: Accelerator, values: Mapping[str
     top = np.maximum(flops, moved)
     errors = np.log(top * ((flops / top) ** p + (moved / top) ** p) ** (1 / p) / rest_s) ** 2
     draws = np.random.default_rng(1).integers(0, len(near), (ROUNDS, len(near)))
-    each = EXPONENTS[np.argmin(errors[:, draws].sum(axis=2), axis=0)]
-    low, high = np.quantile(each, [LOW, HIGH])
+    resampled = EXPONENTS[np.argmin(errors[:, draws].sum(axis=2), axis=0)]
+    low, high = np.quantile(resampled, [LOW, HIGH])
     best = float(EXPONENTS[np.argmin(errors.sum(axis=1))])
     if best in (EXPONENTS[0], EXPONENTS[-1]):  # at a bound, the exponent fits some other effect
         return None
@@ -284,9 +284,9 @@ def wave_fraction(kernels: Sequence[Sample], a: Accelerator, values: Mapping[str
         errors.append(np.log((flops_s**p + bytes_s**p) ** (1 / p) / (s.time_s - values["kernel_s"])))
     scatter = np.array(errors)
     draws = np.random.default_rng(1).integers(0, len(own), (ROUNDS, len(own)))
-    each = WAVE_FRACTIONS[np.argmin(scatter[draws].std(axis=1), axis=1)]
+    resampled = WAVE_FRACTIONS[np.argmin(scatter[draws].std(axis=1), axis=1)]
     source = f"{len(own)} 16-bit matrix multiplies of {WAVE_ROWS} rows and more"
-    return spread_of("wave_fraction", WAVE_FRACTIONS[np.argmin(scatter.std(axis=0))], each, len(own), source)
+    return spread_of("wave_fraction", WAVE_FRACTIONS[np.argmin(scatter.std(axis=0))], resampled, len(own), source)
 
 
 def quantizing(kernels: Sequence[Sample], a: Accelerator, values: Mapping[str, float]) -> list[Figure | None]:

@@ -87,16 +87,16 @@ def solve(
     root = np.sqrt(weights)
 
     def residuals(x: Array) -> Array:
-        found = soften(np.nan_to_num(errors(x), nan=0.0)) * root
-        return np.concatenate([found, PRIOR * (x - start)])
+        residual = soften(np.nan_to_num(errors(x), nan=0.0)) * root
+        return np.concatenate([residual, PRIOR * (x - start)])
 
     def slopes(x: Array) -> Array:
         here = residuals(x)
         # scipy's steps are relative to x, far too large for the logarithm of a microsecond
         return np.column_stack([(residuals(x + step) - here) / STEP for step in STEP * np.eye(len(x))])
 
-    found = least_squares(residuals, start, slopes, bounds=(low, high), x_scale=0.3, max_nfev=evaluations, xtol=1e-4)
-    x = np.asarray(found.x, dtype=float)
+    solution = least_squares(residuals, start, slopes, bounds=(low, high), x_scale=0.3, max_nfev=evaluations, xtol=1e-4)
+    x = np.asarray(solution.x, dtype=float)
     return Solution(x=x, errors=errors(x), jacobian=jacobian(errors, x))
 
 
@@ -127,8 +127,8 @@ def refit(
     offset = at.errors[used] + at.jacobian[used] @ (base - at.x)
 
     def residuals(x: Array) -> Array:
-        found = soften(offset + slope @ (x - base[free])) * root
-        return np.concatenate([found, PRIOR * (x - start[free])])
+        residual = soften(offset + slope @ (x - base[free])) * root
+        return np.concatenate([residual, PRIOR * (x - start[free])])
 
     inside = np.clip(base[free], low[free] + 1e-9, high[free] - 1e-9)
     base[free] = least_squares(residuals, inside, bounds=(low[free], high[free]), x_scale=0.3).x
