@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from advisor.engine.spec import OMITTED, PARTS, SWITCHES, TEXTS, reduced, template_of
+from advisor.engine.spec import OMITTED, PARTS, SWITCHES, TEXTS, template_of, without_parts
 from catalog.loading.fixtures import (
     META,
     FixtureError,
@@ -164,7 +164,7 @@ def _launch(where: str, given: Mapping[str, Any], known: Mapping[str, Row]) -> R
         raise FixtureError(f"{where}.template: {found['template']!r} is not in {TEMPLATES}, which has {names}")
     for what in (omits := found.pop("omits", [])):
         check_choice(f"{where}.omits", what, OMITTED)
-    return {**found, "template": reduced(known[found["template"]], omits)}
+    return {**found, "template": without_parts(known[found["template"]], omits)}
 
 
 def _check_names(where: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from advisor.engine.network import (
-    MOST_PARAMETERS,
+    MAX_PARAMETERS,
     active_parameters,
     checkpoint,
     cross_kv_elements,
@@ -36,7 +36,7 @@ class ImportForm(forms.Form):
         label="Published parameter count",
         required=False,
         min_value=1,
-        max_value=MOST_PARAMETERS,
+        max_value=MAX_PARAMETERS,
         help_text="For comparison",
     )
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from advisor.engine.cost import HOURS_PER_MONTH, held, present_value, racks_of
+from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, present_value, racks_of
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Answer, Catalog, Scored, instances_of
 from advisor.engine.spec import OWNED, Offer, Workload, mean_fraction, needed_by_hour
@@ -167,7 +167,7 @@ def site(workload: Workload, s: Scored) -> Site | None:
         return None
     return Site(
         hosts=s.instances,
-        hosts_there_already=held(s.offer, s.instances),
+        hosts_there_already=owned_instances(s.offer, s.instances),
         hosts_to_buy=s.bought_instances,
         kw_per_host=number(racks.host_watts / 1e3),
         kw_per_rack=number(c.max_rack_watts / 1e3) if c.max_rack_watts else None,

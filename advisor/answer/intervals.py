@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engine.cost import together
+from advisor.engine.cost import combined_ratio
 from advisor.inputs import number
 from advisor.result import Intervals, Option, Percentiles
 
@@ -30,10 +30,10 @@ def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, R
     if not half:
         return Intervals()
     throughput = replicas(option, half["throughput"])
-    bill = together([throughput, ranges["price"]])
-    token = together([throughput, ranges["price"], ranges["load"]])
+    bill = combined_ratio([throughput, ranges["price"]])
+    token = combined_ratio([throughput, ranges["price"], ranges["load"]])
     power = ranges.get("power", (1.0, 1.0))
-    energy = together([power, ranges["load"]])
+    energy = combined_ratio([power, ranges["load"]])
     figures = {
         "usd_per_month": (option.usd_per_month, bill),
         "tco_usd": (option.tco_usd, bill),

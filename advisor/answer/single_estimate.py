@@ -12,7 +12,7 @@ from advisor.answer.sentences import UNMEASURED
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
 from advisor.engine.estimate import Estimate as Engine
-from advisor.engine.estimate import estimate, means, offered, prepare, prepared
+from advisor.engine.estimate import estimate, means, prepare, prepared, queued_requests
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
 from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
@@ -165,7 +165,7 @@ def running(built: Built) -> int:
     case, lane, pool = built.fixed.case, built.own[-1], built.fixed.pools[-1]
     if case.concurrency:
         return max(math.ceil(case.concurrency / pool.replicas), 1)
-    return offered(case, lane, built.lanes, len(built.own) - 1) * pool.pp * pool.dp
+    return queued_requests(case, lane, built.lanes, len(built.own) - 1) * pool.pp * pool.dp
 
 
 def memory(built: Built) -> Memory:
@@ -403,9 +403,8 @@ def basis(built: Built) -> str:
 def warnings(built: Built, result: Estimate) -> list[str]:
     lines = []
     case, i = built.fixed.case, len(built.own) - 1
-    seats = (
-        offered(replace(case, concurrency=None), built.own[i], built.lanes, i) * case.chips // built.own[i].choice.tp
-    )
+    pending = queued_requests(replace(case, concurrency=None), built.own[i], built.lanes, i)
+    seats = pending * case.chips // built.own[i].choice.tp
     if case.concurrency and case.mode == "agg" and case.concurrency > seats:
         lines.append(
             f"only about {seats:,} of {case.concurrency:,.0f} requests run at once; the rest wait in the queue"

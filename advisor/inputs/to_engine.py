@@ -18,7 +18,7 @@ from advisor.engine.spec import (
     Quantization,
     Slo,
     Workload,
-    start_of,
+    cold_start_of,
     template_of,
     week_of,
 )
@@ -204,7 +204,7 @@ def catalog_of(spec: Json, taken: Json) -> Catalog:
         acceptances=acceptances_of(taken["assumptions"]),
         draft_model=model_of(taken["draft_model"]) if taken.get("draft_model") else None,
         host_copy=host_copy_of(taken["assumptions"]),
-        prepared_start=start_of(taken["assumptions"]),
+        prepared_start=cold_start_of(taken["assumptions"]),
     )
 
 

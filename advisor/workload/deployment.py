@@ -12,7 +12,7 @@ from advisor.engine.network import Attention, LatentAttention, Model, from_hf_co
 from advisor.engine.search import mixers_of, runs_on
 from advisor.engine.search import supports_model as serves
 from advisor.engine.spec import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
-from advisor.engine.step import KV_BYTES, decoding, has_decoder_beside, unsupported
+from advisor.engine.step import KV_BYTES, as_scheduled, has_decoder_beside, unsupported
 from advisor.workload.errors import explain, explained
 from advisor.workload.schema import ModelRef
 from advisor.workload.text import WorkloadError, check_plain, error, near
@@ -194,7 +194,11 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
     if framework.version not in {f.version for f in known.frameworks if f.slug == framework.slug}:
         notes.append(f"the catalog has no {framework.name} {framework.version}: the figures of its newest are used")
     return Fixed(
-        case=decoding(case, model), resources=known, framework=framework, quantization=quantization, doubts=tuple(notes)
+        case=as_scheduled(case, model),
+        resources=known,
+        framework=framework,
+        quantization=quantization,
+        doubts=tuple(notes),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from advisor.engine.network import from_shape, refuse_impossible
+from advisor.engine.network import check_plausible, from_shape
 
 Row = dict[str, Any]
 
@@ -225,7 +225,7 @@ def served_model(path: Path) -> Row:
     shape = {key: value for key, value in given["shape"].items() if key not in META}
     check_keys(f"{where}: shape", given["shape"], ("blocks", *META), shape)
     try:
-        refuse_impossible(from_shape(given["slug"], shape))
+        check_plausible(from_shape(given["slug"], shape))
     except (TypeError, ValueError) as error:
         raise FixtureError(f"{where}: shape: {error}") from error
     row = {key: given[key] for key in (*plain, "notes") if key in given} | {"shape": shape}

@@ -76,7 +76,7 @@ def test_where_people_log_in_only_staff_keep(client, settings, django_user_model
         ("", "exactly one"),
         ("{", "not JSON"),
         ("[]", "object was expected"),
-        ('{"model_type": "mystery"}', "is not known"),
+        ('{"model_type": "mystery"}', "unknown model_type"),
         ('{"model_type": "llama"}', "lacks"),
         (json.dumps(QWEN | {"num_hidden_layers": 10**9}), "number of layers"),
         (json.dumps(QWEN | {"hidden_size": 10**30}), "cannot be right"),
@@ -84,7 +84,7 @@ def test_where_people_log_in_only_staff_keep(client, settings, django_user_model
         (json.dumps(QWEN | {"hidden_size": "wide"}), "wide"),
         (json.dumps(QWEN | {"num_attention_heads": 0}), "zero"),
         (json.dumps(QWEN | {"max_position_embeddings": 10**12}), "cannot be right"),
-        (json.dumps(QWEN | {"quantization_config": {"quant_method": "magic"}}), "is not known"),
+        (json.dumps(QWEN | {"quantization_config": {"quant_method": "magic"}}), "unknown quant_method"),
         (json.dumps(QWEN | {"quantization_config": 7}), "config.json"),
     ],
 )

@@ -128,7 +128,7 @@ def compare_steps(model_id: str, known: Resources, rows: dict[str, dict[str, str
     for users in (1, 16, 64):
         if (row := rows.get(f"ngram-closed-{users}.json")) is not None:
             lanes_of = built(model_id, model, users, known)
-            drafting = drafted(searched(lanes_of.times, vllm, shown(0.6, 3)), 3, 0.6, seats=users)
+            drafting = drafted(searched(lanes_of.times, vllm, shown(0.6, 3)), 3, 0.6, slots=users)
             step_ms = step_s(replace(lanes_of, times=drafting), 0, users, CONTEXT_TOKENS) * shown(0.6, 3) * 1e3
             assert step_ms == pytest.approx(float(row["itl_ms_p50"]), rel=within), users
 

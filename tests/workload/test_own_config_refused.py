@@ -20,10 +20,10 @@ LLAMA: dict[str, Any] = {
 IMPOSSIBLE = [
     ("hidden_size", -4096, "hidden"),
     ("intermediate_size", 0, "inner"),
-    ("num_attention_heads", 0, "wrong kind"),
-    ("num_key_value_heads", 64, "heads of keys"),
-    ("vocab_size", float("inf"), "wrong kind"),
-    ("hidden_size", [4096], "wrong kind"),
+    ("num_attention_heads", 0, "wrong type"),
+    ("num_key_value_heads", 64, "key-value heads"),
+    ("vocab_size", float("inf"), "wrong type"),
+    ("hidden_size", [4096], "wrong type"),
     ("head_dim", 2.5, "head_dim must be a whole number"),
     ("max_position_embeddings", -1, "max_context_tokens"),
     ("intermediate_size", 2**70, "inner .* cannot be right"),
@@ -42,7 +42,7 @@ def test_the_compiled_server_takes_no_step_without_a_time() -> None:
     none, times = np.zeros(1, np.int64), dict.fromkeys(Costs._fields, 0.0)
     costs = Costs(**times | {"grid_tokens": none, "linear_s": np.array([np.nan]), "block_tokens": 16})
     table = Requests(*(none for _ in Requests._fields))
-    with pytest.raises(ValueError, match="has no time"):
+    with pytest.raises(ValueError, match="not finite"):
         server_of(costs, Rules(0, 1, 1, False, False, False, True, 0, 1), table, totals=7, state=14)
 
 

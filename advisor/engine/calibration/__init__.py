@@ -1,4 +1,4 @@
-"""Efficiencies fitted to measured kernels and power."""
+"""Calibration: chip efficiencies, power and host times fitted to measurements."""
 
 from advisor.engine.calibration import least_squares
 from advisor.engine.calibration.efficiency import efficiency_of

@@ -1,4 +1,4 @@
-"""Kernels as they were timed, and how one figure with its interval is made of several of them."""
+"""Timed kernels, and figures with intervals computed from several of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 LOW, HIGH = 0.05, 0.95  # quantiles of an interval
-STEADY_FRACTION = 0.15  # (p90 - p10) / median of a run that may count
-ROUNDS = 200
+STEADY_FRACTION = 0.15  # maximum (p90 - p10) / median of a usable measurement
+ROUNDS = 200  # bootstrap resamples
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """One kernel as it was timed; flops and bytes are what it must compute and move at least."""
+    """One timed kernel; flops and bytes: minimum that it has to compute and move."""
 
     kind: str
     key: Mapping[str, Any]
@@ -28,33 +28,33 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One field of Efficiency; `low` and `high` hold nine tenths of what single kernels (or refits) say."""
+    """One field of Efficiency with its 90 % interval over single kernels or bootstrap refits."""
 
     name: str
     value: float
     low: float
     high: float
-    count: int  # of the kernels that it rests on
+    count: int  # of the kernels used
     source: str
 
 
 def samples(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
-    """The entries of result documents that may count: native, checked, steady, not throttled.
+    """The usable entries of result documents: native, checked, steady, not throttled.
 
-    What was measured in several runs counts once, by the geometric mean: the best of them would favour what ran often.
+    Several runs of the same kernel count once, by their geometric mean; the best would favor kernels with many runs.
     """
     runs: dict[tuple[Any, ...], list[Sample]] = {}
-    for s in _each(results):
+    for s in _usable(results):
         runs.setdefault((s.kind, *sorted(s.key.items())), []).append(s)
-    return [_averaged(same) for same in runs.values()]
+    return [_averaged(same_kernel) for same_kernel in runs.values()]
 
 
-def _averaged(same: Sequence[Sample]) -> Sample:
-    time_s, low_s, high_s = np.exp(np.mean([np.log([s.time_s, s.low_s, s.high_s]) for s in same], axis=0)).tolist()
-    return replace(same[0], time_s=time_s, low_s=low_s, high_s=high_s)
+def _averaged(runs: Sequence[Sample]) -> Sample:
+    time_s, low_s, high_s = np.exp(np.mean([np.log([s.time_s, s.low_s, s.high_s]) for s in runs], axis=0)).tolist()
+    return replace(runs[0], time_s=time_s, low_s=low_s, high_s=high_s)
 
 
-def _each(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
+def _usable(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
     return [
         Sample(
             kind=r["kind"],
@@ -71,13 +71,13 @@ def _each(results: Iterable[Mapping[str, Any]]) -> list[Sample]:
 
 
 def _steady(r: Mapping[str, Any]) -> bool:
-    """Launches and collectives wait for hosts and for each other: a long tail is theirs, their median still counts."""
+    """Whether the times are steady. Launches and collectives wait for hosts and each other, so any tail is allowed."""
     t = r["time_s"]
     return bool(r["kind"] in ("launch", "all_reduce") or t["p90"] - t["p10"] <= STEADY_FRACTION * t["median"])
 
 
 def median_of(name: str, estimates: Sequence[float] | Array, source: str) -> Figure | None:
-    """The median of what single kernels say, with their spread."""
+    """The median over single kernels, with their spread; None without a positive estimate."""
     values = np.asarray([e for e in estimates if np.isfinite(e) and e > 0])
     if not len(values):
         return None
@@ -86,7 +86,7 @@ def median_of(name: str, estimates: Sequence[float] | Array, source: str) -> Fig
 
 
 def spread_of(name: str, value: float, draws: Array, count: int, source: str) -> Figure:
-    """A value with the interval of its resampled draws, which holds it."""
+    """A value with the interval of its bootstrap draws, widened to contain it."""
     low, high = np.quantile(draws, [LOW, HIGH])
     return Figure(
         name=name,
@@ -98,8 +98,8 @@ def spread_of(name: str, value: float, draws: Array, count: int, source: str) ->
     )
 
 
-def together(one: Figure | None, other: Figure | None) -> Figure | None:
-    """The geometric mean of two ways to measure the same, whose interval holds both."""
+def combined(one: Figure | None, other: Figure | None) -> Figure | None:
+    """The geometric mean of two measurements of one figure, with an interval that contains both."""
     if one is None or other is None:
         return one or other
     return Figure(
@@ -112,32 +112,32 @@ def together(one: Figure | None, other: Figure | None) -> Figure | None:
     )
 
 
-def lines(columns: Array, time_s: Array) -> tuple[Array, Array]:
-    """(coefficients, those of resampled fits) of time = columns @ coefficients, errors counted as shares of the time.
+def fit_line(columns: Array, time_s: Array) -> tuple[Array, Array]:
+    """(coefficients, coefficients of bootstrap fits) of time = columns @ coefficients, by relative least squares.
 
-    Coefficients are costs, so none is below zero.
+    Coefficients are costs, so they are not negative.
     """
-    chance = np.random.default_rng(1)
-    draws = chance.integers(0, len(time_s), (ROUNDS, len(time_s)))
+    rng = np.random.default_rng(1)
+    draws = rng.integers(0, len(time_s), (ROUNDS, len(time_s)))
     scaled, one = columns / time_s[:, None], np.ones(len(time_s))
     return _positive(scaled, one), np.array([_positive(scaled[d], one[d]) for d in draws])
 
 
 def _positive(columns: Array, target: Array) -> Array:
-    """Least squares without negative coefficients: those are left out one by one."""
+    """Least squares with coefficients >= 0: negative ones are set to zero one by one."""
     kept = list(range(columns.shape[1]))
     while kept:
         solved, *_ = np.linalg.lstsq(columns[:, kept], target, rcond=None)
         if (solved >= 0).all():
-            whole = np.zeros(columns.shape[1])
-            whole[kept] = solved
-            return whole
+            coefficients = np.zeros(columns.shape[1])
+            coefficients[kept] = solved
+            return coefficients
         del kept[int(np.argmin(solved))]
     return np.zeros(columns.shape[1])
 
 
-def from_line(name: str, value: float, resampled: Array, count: int, source: str) -> Figure | None:
-    """A coefficient that the resampled fits agree on; None when they do not even agree that there is one."""
+def from_fit(name: str, value: float, resampled: Array, count: int, source: str) -> Figure | None:
+    """A coefficient with the interval of its bootstrap fits; None if it is not clearly positive."""
     usable = resampled[np.isfinite(resampled)]
     if not np.isfinite(value) or value <= 0 or not len(usable):
         return None

@@ -1,4 +1,4 @@
-"""Where a planner's own hosts stand: what a rack can feed and cool, how many racks, and what is there already."""
+"""The site of purchased servers: rack power and cooling limits, number of racks, servers already owned."""
 
 import math
 from dataclasses import dataclass
@@ -8,18 +8,20 @@ from advisor.engine.spec import OWNED, Constraints, Offer, Part, Rejection
 OWN = "own"
 
 
-def refusal(o: Offer, c: Constraints) -> Rejection | None:
-    """Why a host cannot be put up at the site: rented ones stand elsewhere, owned ones stand there already, and what is
-    not published is not held against one."""
+def site_rejection(o: Offer, c: Constraints) -> Rejection | None:
+    """Why a server cannot be installed at the site; None if it can.
+
+    Rented instances are elsewhere, owned servers are already installed, and unpublished figures never reject an offer.
+    """
     if o.acquisition != OWN or o.term == OWNED:
         return None
-    kw, most_kw = (x / 1e3 if x else None for x in (o.full_watts, c.max_rack_watts))
-    if kw and most_kw and kw > most_kw:
+    kw, limit_kw = (x / 1e3 if x else None for x in (o.full_watts, c.max_rack_watts))
+    if kw and limit_kw and kw > limit_kw:
         return Rejection(
             accelerator=o.accelerator,
             reason="too_much_power",
-            detail=f"{o.instance} draws {kw:.1f} kW at full load, a rack of the site has {most_kw:g} kW",
-            limit=most_kw,
+            detail=f"{o.instance} draws {kw:.1f} kW at full load; the site has {limit_kw:g} kW per rack",
+            limit=limit_kw,
             reached=kw,
             smallest_change=f"passes this gate with site.kw_per_rack >= {math.ceil(kw * 10) / 10:g}",
         )
@@ -27,28 +29,28 @@ def refusal(o: Offer, c: Constraints) -> Rejection | None:
         return Rejection(
             accelerator=o.accelerator,
             reason="cooling",
-            detail=f"{o.instance} is cooled by {o.cooling}, the site has {c.cooling} alone",
+            detail=f"{o.instance} needs {o.cooling} cooling; the site has {c.cooling} cooling only",
             smallest_change=f"passes this gate with site.cooling: {o.cooling}",
         )
     return None
 
 
-def near_refusal(found: list[Rejection]) -> Rejection:
-    """Of a chip's refused hosts the one that is least beyond its limit; cooling comes last."""
-    return min(found, key=lambda r: (r.limit is None, r.reached or 0.0, r.detail))
+def closest_rejection(rejections: list[Rejection]) -> Rejection:
+    """The rejection closest to its power limit; rejections for cooling come last."""
+    return min(rejections, key=lambda r: (r.limit is None, r.reached or 0.0, r.detail))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Racks:
-    """Hosts of a deployment in racks of the site."""
+    """Racks that a deployment needs at the site."""
 
-    host_watts: float  # of one at full load
-    rack_instances: int | None  # None: the power of a rack was not stated
+    host_watts: float  # of one server at full load
+    rack_instances: int | None  # servers per rack; None: no rack power was stated
     racks: int | None
 
 
 def racks_of(o: Offer, instances: int, c: Constraints) -> Racks | None:
-    """Racks that the site needs for so many bought hosts; None: rented, or of unknown power."""
+    """Racks for this number of purchased servers; None for rented instances or unknown power."""
     if o.acquisition != OWN or not o.full_watts:
         return None
     per_rack = int(c.max_rack_watts // o.full_watts) if c.max_rack_watts else None
@@ -56,18 +58,18 @@ def racks_of(o: Offer, instances: int, c: Constraints) -> Racks | None:
     return Racks(host_watts=o.full_watts, rack_instances=per_rack, racks=racks)
 
 
-def held(o: Offer, instances: int) -> int:
-    """Of so many hosts of an offer, those that are there already."""
+def owned_instances(o: Offer, instances: int) -> int:
+    """How many of `instances` of an offer are already owned."""
     return min(o.held_instances, instances)
 
 
-def bought(o: Offer, instances: int) -> int:
-    """Of so many hosts of an offer, those that have to be bought."""
-    return 0 if o.term == OWNED else instances - held(o, instances)
+def purchased_instances(o: Offer, instances: int) -> int:
+    """How many of `instances` of an offer have to be bought."""
+    return 0 if o.term == OWNED else instances - owned_instances(o, instances)
 
 
-def merged(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Parts of the same name as one, in the order in which they first come."""
+def merge_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Parts with equal names added up, in order of first appearance."""
     sums: dict[tuple[str, str], float] = {}
     for p in parts:
         sums[(p.name, p.group)] = sums.get((p.name, p.group), 0.0) + p.usd_per_hour

@@ -1,8 +1,8 @@
-"""Money over time: a bill in parts, its cash by month, what it is worth today, and where two bills meet.
+"""Total cost of ownership: cash flow by month, present value of costs, break-even points, growth, cost per token.
 
-Payments fall at the end of a month, purchases at its beginning. At the horizon's end bought hardware is carried at what
-its annuity has not yet recovered, so the net present value of buying equals that of paying the annuity: a deployment
-looks the same whether it is judged by the hour or by its cash.
+Running costs are paid at the end of a month, purchases at its beginning. At the end of the horizon, hardware has the
+carrying value that its annuity has not yet recovered. So buying has the same present value as paying the annuity, and
+hourly costs and cash flows agree.
 """
 
 import math
@@ -22,111 +22,99 @@ from advisor.engine.spec import Part
 CENT = Decimal("0.01")
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
-    """An amount at the edge: decimal, in one currency, with the day of its oldest price."""
-
-    amount: Decimal
-    currency: str
-    as_of: str  # ISO day; empty: no price in it
-
-    def __add__(self, other: "Money") -> "Money":
-        if self.currency != other.currency:
-            raise ValueError(f"{self.currency} and {other.currency} do not add: convert one of them first")
-        days = [day for day in (self.as_of, other.as_of) if day]
-        return Money(self.amount + other.amount, self.currency, min(days, default=""))
-
-    def __str__(self) -> str:
-        dated = f" ({self.as_of})" if self.as_of else ""
-        return f"{self.amount:,} {self.currency}{dated}"
-
-
 def cents(usd: float) -> Decimal:
-    """To the cent, halves to the even one."""
+    """Rounded to cents, half to even."""
     return Decimal(repr(float(usd))).quantize(CENT, rounding=ROUND_HALF_EVEN)
 
 
 def in_cents(amounts: Sequence[float]) -> list[Decimal]:
-    """Amounts in whole cents that add up to the cents of their sum: the largest remainders take what rounding left."""
+    """Amounts in cents that add up to their rounded sum: missing cents go to the largest remainders."""
     exact = [Decimal(repr(float(usd))) for usd in amounts]
-    floors = [usd.quantize(CENT, rounding=ROUND_FLOOR) for usd in exact]
-    left = int((cents(math.fsum(amounts)) - sum(floors, Decimal(0))) / CENT)
-    order = sorted(range(len(exact)), key=lambda i: (floors[i] - exact[i], i))
-    for i in order[: max(left, 0)]:
-        floors[i] += CENT
-    return floors
+    rounded = [usd.quantize(CENT, rounding=ROUND_FLOOR) for usd in exact]
+    missing_cents = int((cents(math.fsum(amounts)) - sum(rounded, Decimal(0))) / CENT)
+    order = sorted(range(len(exact)), key=lambda i: (rounded[i] - exact[i], i))
+    for i in order[: max(missing_cents, 0)]:
+        rounded[i] += CENT
+    return rounded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bill:
-    """What one deployment costs at today's size."""
+    """Costs of one deployment at today's size."""
 
     parts: tuple[Part, ...]
     months: int  # horizon
-    discount_fraction: float  # a year
-    capital_usd: float = 0.0  # bought today, with its share of network, storage and spares; 0: rented
+    discount_fraction: float  # per year
+    capital_usd: float = 0.0  # purchased today, with its share of network, storage and spares; 0: rented
     life_months: int = 1
     residual_fraction: float = 0.0
 
     @property
     def usd_per_month(self) -> float:
-        """An average month, what is bought spread over its life."""
+        """Cost of an average month, with purchases as an annuity over their life."""
         return total_usd_per_hour(self.parts) * HOURS_PER_MONTH
 
     @property
     def running_usd_per_month(self) -> float:
-        """Without what a purchase is charged for."""
+        """Cost of an average month without capital costs."""
         return total_usd_per_hour([p for p in self.parts if p.group != "capital"]) * HOURS_PER_MONTH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flow:
-    """Cash of one month; month 0 is today."""
+    """Cash flow of one month; month 0 is today."""
 
     month: int
     capital_usd: float
     running_usd: float
-    value_left_usd: float  # a credit, in the last month alone: what the hardware is then carried at
-    present_usd: float  # of the three together, today
+    value_left_usd: float  # credit in the last month: carrying value of the hardware at the horizon
+    present_usd: float  # present value of the three
 
     @property
     def total_usd(self) -> float:
-        """What leaves in this month, less what the hardware is then worth."""
+        """Cash paid in this month, less the carrying value."""
         return self.capital_usd + self.running_usd - self.value_left_usd
 
 
 def flows(bill: Bill, sizes: Sequence[float] | None = None) -> list[Flow]:
-    """Cash by month; `sizes`: how many times today's deployment runs in each month; hardware is never sold early."""
+    """Cash flow by month, from today (month 0) to the horizon.
+
+    `sizes`: size of the deployment in each month, relative to today's. Hardware is replaced at the end of its life and
+    never sold early.
+    """
     sizes = [1.0] * bill.months if sizes is None else sizes
     last, rate = len(sizes), monthly_rate(bill.discount_fraction)
     paid = [0.0] * (last + 1)
-    left = 0.0
-    for month, usd in _bought(bill, sizes):
+    carrying_usd = 0.0
+    for month, usd in _purchases(bill, sizes):
         paid[month] += usd
-        for renewed in range(month + bill.life_months, last, bill.life_months):
-            paid[renewed] += usd * (1.0 - bill.residual_fraction)
-        left += usd * _value_left(bill, last - month)
-    found = []
+        for replaced in range(month + bill.life_months, last, bill.life_months):
+            paid[replaced] += usd * (1.0 - bill.residual_fraction)
+        carrying_usd += usd * _carrying_value(bill, last - month)
+    cash_flows = []
     for month in range(last + 1):
         running = bill.running_usd_per_month * sizes[month - 1] if month else 0.0
-        value = left if month == last else 0.0
+        value = carrying_usd if month == last else 0.0
         today = (paid[month] + running - value) * (1.0 + rate) ** -month
         flow = Flow(month=month, capital_usd=paid[month], running_usd=running, value_left_usd=value, present_usd=today)
-        found.append(flow)
-    return found
+        cash_flows.append(flow)
+    return cash_flows
 
 
-def _bought(bill: Bill, sizes: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """(month at whose end, USD) of today's deployment and of each extension."""
-    held = 0.0
+def _purchases(bill: Bill, sizes: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """(month at whose end, USD) of the initial purchase and each expansion."""
+    largest = 0.0
     for month, size in enumerate(sizes):
-        if size > held and bill.capital_usd:
-            yield month, bill.capital_usd * (size - held)
-        held = max(held, size)
+        if size > largest and bill.capital_usd:
+            yield month, bill.capital_usd * (size - largest)
+        largest = max(largest, size)
 
 
-def _value_left(bill: Bill, held_months: int) -> float:
-    """Of one dollar bought so long ago and renewed at each end of its life: what its annuity still has to recover."""
+def _carrying_value(bill: Bill, held_months: int) -> float:
+    """Carrying value per dollar purchased `held_months` ago and replaced at the end of each life.
+
+    It is what the annuity has not yet recovered.
+    """
     age = (held_months - 1) % bill.life_months + 1
     remaining = bill.life_months - age
     annuity = annuity_usd_per_month(1.0, bill.life_months, bill.residual_fraction, bill.discount_fraction)
@@ -134,34 +122,34 @@ def _value_left(bill: Bill, held_months: int) -> float:
     return present_value(annuity, remaining, bill.discount_fraction) + residual
 
 
-def net_present_usd(found: Sequence[Flow]) -> float:
-    """What all the cash is worth today."""
-    return math.fsum(flow.present_usd for flow in found)
+def net_present_usd(cash_flows: Sequence[Flow]) -> float:
+    """Present value of costs, USD."""
+    return math.fsum(flow.present_usd for flow in cash_flows)
 
 
-# --- where two ways meet ----------------------------------------------------------------------------------------
+# --- break-even points ------------------------------------------------------------------------------------------
 
 
-def break_even_month(bought: Bill, other_usd_per_month: float) -> int | None:
-    """The first month after which buying has cost less, discounted; None: not within the hardware's life."""
-    rate, spent, other = monthly_rate(bought.discount_fraction), bought.capital_usd, 0.0
-    if bought.running_usd_per_month >= other_usd_per_month:
+def break_even_month(purchase: Bill, other_usd_per_month: float) -> int | None:
+    """First month in which buying breaks even, discounted; None: not within the hardware's life."""
+    rate, own_usd, other_usd = monthly_rate(purchase.discount_fraction), purchase.capital_usd, 0.0
+    if purchase.running_usd_per_month >= other_usd_per_month:
         return None
-    for month in range(1, bought.life_months + 1):
-        spent += bought.running_usd_per_month * (1.0 + rate) ** -month
-        other += other_usd_per_month * (1.0 + rate) ** -month
-        if spent <= other:
+    for month in range(1, purchase.life_months + 1):
+        own_usd += purchase.running_usd_per_month * (1.0 + rate) ** -month
+        other_usd += other_usd_per_month * (1.0 + rate) ** -month
+        if own_usd <= other_usd:
             return month
     return None
 
 
 def break_even_share(own_usd_per_month: float, rent_usd_per_month: float) -> float:
-    """Share of the hours of a month from which owning costs less than renting only those hours; over 1: never."""
+    """Fraction of the hours of a month above which owning costs less than renting for those hours; above 1: never."""
     return own_usd_per_month / rent_usd_per_month if rent_usd_per_month > 0 else math.inf
 
 
 def break_even_tokens(usd_per_month: float, usd_per_mtok: float) -> float:
-    """Tokens a month at which a fixed bill equals a price per million tokens; infinite: a free one is never beaten."""
+    """Tokens per month at which a fixed cost equals a price per million tokens; infinite if that price is 0."""
     return usd_per_month / usd_per_mtok * 1e6 if usd_per_mtok > 0 else math.inf
 
 
@@ -169,7 +157,7 @@ def break_even_tokens(usd_per_month: float, usd_per_mtok: float) -> float:
 
 
 def sizes_under_growth(carrying: int, spares: int, growth_fraction_per_year: float, months: int) -> list[float]:
-    """Replicas of each month against today's: what the peak then takes, whole replicas, spares beside them."""
+    """Replicas of each month, spares included, relative to today's; replicas for the peak grow in whole steps."""
     today = carrying + spares
     grown = (carrying * (1.0 + growth_fraction_per_year) ** (month / 12.0) for month in range(months))
     return [(max(math.ceil(n - 1e-9), 1) + spares) / today for n in grown]
@@ -177,35 +165,35 @@ def sizes_under_growth(carrying: int, spares: int, growth_fraction_per_year: flo
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Growth:
-    """All of the hardware today, or more of it when the traffic comes; both worth today."""
+    """Present value of costs if all hardware is bought today, and if it is bought as traffic grows."""
 
     now_usd: float
     later_usd: float
 
 
 def growth(bill: Bill, sizes: Sequence[float]) -> Growth:
-    """The price of hardware is taken as it is today in both."""
-    most = [max(sizes, default=1.0)] * len(sizes)
-    now, later = (net_present_usd(flows(bill, each)) for each in (most, sizes))
+    """Costs of both ways to buy, at today's hardware prices."""
+    largest = [max(sizes, default=1.0)] * len(sizes)
+    now, later = (net_present_usd(flows(bill, each)) for each in (largest, sizes))
     return Growth(now_usd=now, later_usd=later)
 
 
-# --- from the chip to the token ---------------------------------------------------------------------------------
+# --- cost per token ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Use:
-    """How much of what is paid serves: shares of the paid, each of the one before."""
+    """Utilization in three stages; each fraction is of the one before."""
 
     instances_fraction: float  # of the paid accelerators: in replicas
-    carrying_fraction: float  # of the replicas: not spare
-    busy_fraction: float  # of what carries: the mean load
+    carrying_fraction: float  # of the replicas: not spares
+    busy_fraction: float  # of the replicas that are not spares: mean load
 
 
 def waterfall(parts: Sequence[Part], use: Use, mtok_per_hour: float) -> list[tuple[str, float]]:
-    """(name, USD per million tokens): each part at full use, then what is paid and does not serve; sums to the load's.
+    """(name, USD per million tokens): each part at full utilization, then the costs of what is paid but idle.
 
-    Nothing served: no steps, for a token then has no price.
+    The steps add up to the cost at the mean load. Empty if nothing is served.
     """
     if mtok_per_hour <= 0:
         return []
@@ -222,7 +210,7 @@ def waterfall(parts: Sequence[Part], use: Use, mtok_per_hour: float) -> list[tup
     return [(name, usd / mtok_per_hour) for name, usd in steps if usd]
 
 
-def together(ratios: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """90 % factors (low, high) of independent causes on one figure: their logarithms add in squares."""
+def combined_ratio(ratios: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """90 % interval (low, high), as factors, of the product of independent factors: log widths add in quadrature."""
     low, high = (math.sqrt(math.fsum(math.log(max(r[side], 1e-9)) ** 2 for r in ratios)) for side in (0, 1))
     return math.exp(-low), math.exp(high)

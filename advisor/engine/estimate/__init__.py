@@ -1,4 +1,4 @@
-"""One fixed deployment: what it would serve."""
+"""Estimates of fixed deployments: by simulation, or in closed form for fits."""
 
 from advisor.engine.estimate import closed_form
 from advisor.engine.estimate.closed_form import means, prepared
@@ -8,9 +8,9 @@ from advisor.engine.estimate.simulated import (
     estimate,
     estimate_all,
     find_framework,
-    offered,
     prepare,
     quantization_for,
+    queued_requests,
 )
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "estimate_all",
     "find_framework",
     "means",
-    "offered",
+    "queued_requests",
     "prepare",
     "prepared",
     "quantization_for",

@@ -1,4 +1,4 @@
-"""Closed-form predictions of many cases at once: for fitting, where a simulation of each would take too long."""
+"""Closed-form estimates of many cases at once, for fits, where simulating each case would take too long."""
 
 import math
 from collections import defaultdict
@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.estimate.simulated import Resources, kernel_flops_per_s, of_decoder, offered, prepare
+from advisor.engine.estimate.simulated import Resources, kernel_flops_per_s, of_decoder, prepare, queued_requests
 from advisor.engine.scheduler import ClosedLoop, burst, closed_loop, scheduler_of
 from advisor.engine.spec import Case, Efficiency, Overhead, Scopes, efficiency, overhead
 from advisor.engine.step import STEADY, Demand, Lane, Lanes, Scheduler, drafted, idle_s, lanes, prefill_s, step_s, take
 
 NAN = math.nan
-Seen = dict[tuple[str, ...], tuple[Efficiency, Overhead]]  # by chip, framework and version
+Calibrations = dict[tuple[str, ...], tuple[Efficiency, Overhead]]  # by chip, framework and version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Means:
-    """Mean figures of the whole deployment; NaN: none for this case."""
+    """Mean figures of the whole deployment; NaN: not defined for this case."""
 
     ttft_mean_s: float = NAN
     tpot_mean_s: float = NAN
@@ -29,62 +29,62 @@ class Means:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """Cases with their lanes; only the calibration of a lane changes between predictions."""
+    """Cases with their lanes; only the calibration of the lanes changes between predictions."""
 
     cases: tuple[Case, ...]
     lanes: tuple[Lane, ...]
 
 
 def prepared(cases: Sequence[Case], resources: Resources) -> Prepared:
-    """The cases that have closed forms: aggregated, closed loops and batches; layouts left free are chosen now."""
+    """The cases that have a closed form (aggregated; closed loops and batches), with unstated layouts chosen."""
     kept: list[tuple[Case, Lane]] = []
-    for asked in cases:
-        case = of_decoder(asked, resources)
+    for stated in cases:
+        case = of_decoder(stated, resources)
         if case.mode == "disagg" or case.phase == "fit" or case.client.kind == "poisson":
             continue
-        own = prepare(case, resources)
-        if not isinstance(own, str):
-            kept.append((case, own[0]))
+        case_lanes = prepare(case, resources)
+        if not isinstance(case_lanes, str):
+            kept.append((case, case_lanes[0]))
     return Prepared(cases=tuple(c for c, _ in kept), lanes=tuple(lane for _, lane in kept))
 
 
-def recalibrated(lane: Lane, scopes: Scopes, seen: Seen) -> Lane:
-    """The lane under other parameters."""
+def recalibrated(lane: Lane, scopes: Scopes, cache: Calibrations) -> Lane:
+    """The lane with the calibration of these scopes."""
     a, f = lane.choice.accelerator, lane.framework
     key = (a.slug, f.slug, f.version)
-    if key not in seen:
-        seen[key] = (efficiency(scopes, a.slug, a.family, a.kind), overhead(scopes, f.slug, f.version, a.family))
-    reached, extra = seen[key]
-    return replace(lane, choice=replace(lane.choice, efficiency=reached, overhead=extra))
+    if key not in cache:
+        cache[key] = (efficiency(scopes, a.slug, a.family, a.kind), overhead(scopes, f.slug, f.version, a.family))
+    chip, framework = cache[key]
+    return replace(lane, choice=replace(lane.choice, efficiency=chip, overhead=framework))
 
 
-def means(these: Prepared, resources: Resources, scopes: Scopes) -> list[Means]:
-    """One Means a case, in order."""
-    found: list[Means] = [Means()] * len(these.cases)
+def means(batch: Prepared, resources: Resources, scopes: Scopes) -> list[Means]:
+    """Means of each case, in order, with the calibration of these scopes."""
+    estimates: list[Means] = [Means()] * len(batch.cases)
     by_model: dict[str, list[int]] = defaultdict(list)
-    for i, case in enumerate(these.cases):
+    for i, case in enumerate(batch.cases):
         by_model[case.model_id].append(i)
-    seen: Seen = {}
+    cache: Calibrations = {}
     for model_id, members in by_model.items():
-        own = [recalibrated(these.lanes[i], scopes, seen) for i in members]
+        model_lanes = [recalibrated(batch.lanes[i], scopes, cache) for i in members]
         if not model_id:
-            for i, lane in zip(members, own, strict=True):
-                found[i] = _kernel(these.cases[i], lane)
+            for i, lane in zip(members, model_lanes, strict=True):
+                estimates[i] = _kernel(batch.cases[i], lane)
             continue
-        built = lanes(resources.models[model_id], own)
+        built = lanes(resources.models[model_id], model_lanes)
         for row, i in enumerate(members):
-            if these.cases[i].phase in ("prefill", "decode") and built.memory.fits[row]:
-                found[i] = _alone(these.cases[i], built, row)
-        for key, rows in _alike(these, members, own).items():
-            _loops(these, members, own, built, key, rows, found)
-    return found
+            if batch.cases[i].phase in ("prefill", "decode") and built.memory.fits[row]:
+                estimates[i] = _single_request(batch.cases[i], built, row)
+        for key, rows in _groups(batch, members, model_lanes).items():
+            _loops(batch, members, model_lanes, built, key, rows, estimates)
+    return estimates
 
 
 def _kernel(case: Case, lane: Lane) -> Means:
     return Means(flops_per_s=kernel_flops_per_s(case, lane))
 
 
-def _alone(case: Case, built: Lanes, row: int) -> Means:
+def _single_request(case: Case, built: Lanes, row: int) -> Means:
     if case.phase == "prefill":
         seconds = prefill_s(built, row, case.isl)
         return Means(
@@ -94,16 +94,18 @@ def _alone(case: Case, built: Lanes, row: int) -> Means:
     return Means(tpot_mean_s=seconds, output_tokens_per_s=1 / seconds)
 
 
-def _alike(these: Prepared, members: Sequence[int], own: Sequence[Lane]) -> Mapping[tuple[object, ...], list[int]]:
-    """Rows that one call of a closed form can take: same scheduler and client."""
+def _groups(
+    batch: Prepared, members: Sequence[int], model_lanes: Sequence[Lane]
+) -> Mapping[tuple[object, ...], list[int]]:
+    """Rows with the same scheduler and client, which one call of a closed form computes."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for row, i in enumerate(members):
-        case = these.cases[i]
+        case = batch.cases[i]
         if case.phase in ("prefill", "decode"):
             continue
         p = case.client
-        cap = case.max_batch or own[row].framework.max_running_requests
-        scheduler = replace(scheduler_of(own[row], case.phase == "static"), max_running_requests=cap)
+        cap = case.max_batch or model_lanes[row].framework.max_running_requests
+        scheduler = replace(scheduler_of(model_lanes[row], case.phase == "static"), max_running_requests=cap)
         spread = (p.length_low_fraction, p.length_high_fraction)
         draft = case.speculative_tokens or 1 if case.speculative else 0
         groups[(scheduler, p.kind, p.requests_per_user, spread, case.phase, draft)].append(row)
@@ -111,43 +113,43 @@ def _alike(these: Prepared, members: Sequence[int], own: Sequence[Lane]) -> Mapp
 
 
 def _loops(
-    these: Prepared,
+    batch: Prepared,
     members: Sequence[int],
-    own: Sequence[Lane],
+    model_lanes: Sequence[Lane],
     built: Lanes,
     key: tuple[object, ...],
     rows: Sequence[int],
-    found: list[Means],
+    estimates: list[Means],
 ) -> None:
-    """One closed form for the rows of a group; writes the means of those that fit into `found`."""
+    """Computes the rows of one group and writes the means of those that fit into `estimates`."""
     scheduler, kind, requests_per_user, spread, phase, draft = key
     assert isinstance(scheduler, Scheduler) and isinstance(spread, tuple)
-    cases = [these.cases[members[r]] for r in rows]
+    group = [batch.cases[members[r]] for r in rows]
     times = take(built.times, np.array(rows))
     if draft:
-        times = drafted(times, int(str(draft)), own[rows[0]].choice.overhead.acceptance_fraction)
-    parallel = np.array([max(c.chips // own[r].choice.tp, 1) for c, r in zip(cases, rows, strict=True)])
+        times = drafted(times, int(str(draft)), model_lanes[rows[0]].choice.overhead.acceptance_fraction)
+    parallel = np.array([max(c.chips // model_lanes[r].choice.tp, 1) for c, r in zip(group, rows, strict=True)])
     users = np.array(
         [
-            c.concurrency / n if c.concurrency else offered(c, own[r], built, r)
-            for c, r, n in zip(cases, rows, parallel, strict=True)
+            c.concurrency / n if c.concurrency else queued_requests(c, model_lanes[r], built, r)
+            for c, r, n in zip(group, rows, parallel, strict=True)
         ]
     )
     users = np.maximum(np.ceil(users - 1e-9), 1.0)
-    demand = _demand(cases, *spread)
+    demand = _demand(group, *spread)
     if kind == STEADY:
-        served = closed_loop(times, users, demand, scheduler)
+        loop = closed_loop(times, users, demand, scheduler)
     else:
         once = kind in ("static", "offline", "single") or phase == "static"
         rounds = 1 if once else max(int(float(str(requests_per_user))), 1)
-        served = burst(times, users, demand, scheduler, rounds)
-    for k, (case, r) in enumerate(zip(cases, rows, strict=True)):
+        loop = burst(times, users, demand, scheduler, rounds)
+    for k, (case, r) in enumerate(zip(group, rows, strict=True)):
         if built.memory.fits[r]:
-            found[members[r]] = _means(case, served, k, users[k], parallel[k])
+            estimates[members[r]] = _means(case, loop, k, users[k], parallel[k])
 
 
 def _demand(cases: Sequence[Case], low_fraction: float, high_fraction: float) -> Demand:
-    """Lengths drawn evenly between these shares of the nominal, as moments."""
+    """Moments of lengths drawn uniformly between these fractions of the nominal."""
     mean = (low_fraction + high_fraction) / 2
     cv2 = (high_fraction - low_fraction) ** 2 / 12 / mean**2
     return Demand(
@@ -158,12 +160,12 @@ def _demand(cases: Sequence[Case], low_fraction: float, high_fraction: float) ->
     )
 
 
-def _means(case: Case, served: ClosedLoop, k: int, users: float, parallel: float) -> Means:
-    """Row k of a closed loop with so many users on each of so many lanes, as figures of the deployment."""
-    late, tpot_s = case.client.first_chunk_steps, float(served.tpot_mean_s[k])
-    busy = min((case.concurrency or users * parallel) / users, parallel)
+def _means(case: Case, loop: ClosedLoop, k: int, users: float, parallel: float) -> Means:
+    """Figures of the deployment from row k of a closed loop with `users` on each of `parallel` lanes."""
+    chunk_steps, tpot_s = case.client.first_chunk_steps, float(loop.tpot_mean_s[k])
+    busy_lanes = min((case.concurrency or users * parallel) / users, parallel)
     return Means(
-        ttft_mean_s=float(served.ttft_mean_s[k]) + late * tpot_s,
-        tpot_mean_s=tpot_s * max(1.0 - late / max(case.osl - 1, 1.0), 0.1),
-        output_tokens_per_s=float(served.output_tokens_per_s[k]) * busy / case.beams,
+        ttft_mean_s=float(loop.ttft_mean_s[k]) + chunk_steps * tpot_s,
+        tpot_mean_s=tpot_s * max(1.0 - chunk_steps / max(case.osl - 1, 1.0), 0.1),
+        output_tokens_per_s=float(loop.output_tokens_per_s[k]) * busy_lanes / case.beams,
     )

@@ -1,4 +1,4 @@
-"""One fixed deployment: what it would serve. The same road for `estimate`, for `fidelity` and for every finalist."""
+"""Simulated estimates of fixed deployments, used by the `estimate` command, the scorecard and pages."""
 
 import math
 from collections import defaultdict
@@ -31,7 +31,7 @@ from advisor.engine.step import (
     Client,
     Lane,
     Lanes,
-    decoding,
+    as_scheduled,
     drafted,
     idle_s,
     lanes,
@@ -49,7 +49,7 @@ NAN = math.nan
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """The catalog rows a case refers to, as engine values."""
+    """The catalog rows that cases refer to, as engine values."""
 
     models: Mapping[str, Model]
     accelerators: Mapping[str, Accelerator]
@@ -60,7 +60,7 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """Figures of the whole deployment; NaN: this case has no such figure. `problem`: why nothing was estimated."""
+    """Figures of the whole deployment; NaN: not defined for this case. `problem`: why nothing was estimated."""
 
     ttft_mean_s: float = NAN
     ttft_p50_s: float = NAN
@@ -89,21 +89,21 @@ class Estimate:
 
 
 def problem(text: str) -> Estimate:
-    """No figures, and why."""
+    """An estimate without figures, with the reason."""
     return Estimate(problem=text)
 
 
 def estimate(case: Case, resources: Resources, seed: int = 0) -> Estimate:
-    """The same of one case."""
+    """Estimate of one case."""
     return estimate_all([case], resources, seed)[0]
 
 
 def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> list[Estimate]:
-    """One estimate a case, in order; step times of all cases of a model are computed in one go."""
+    """One estimate per case, in order; step times of all cases of a model are computed at once."""
     results: list[Estimate | None] = [None] * len(cases)
     groups: dict[str, list[tuple[int, Case, tuple[Lane, ...]]]] = defaultdict(list)
-    for index, asked in enumerate(cases):
-        case = of_decoder(asked, resources)
+    for index, stated in enumerate(cases):
+        case = of_decoder(stated, resources)
         prepared = prepare(case, resources)
         if isinstance(prepared, str):
             results[index] = problem(prepared)
@@ -112,22 +112,22 @@ def estimate_all(cases: Sequence[Case], resources: Resources, seed: int = 0) -> 
         else:
             groups[case.model_id].append((index, case, prepared))
     for model_id, members in groups.items():
-        built = lanes(resources.models[model_id], [lane for _, _, own in members for lane in own])
+        built = lanes(resources.models[model_id], [lane for _, _, case_lanes in members for lane in case_lanes])
         start = 0
-        for index, case, own in members:
-            results[index] = _estimate(case, own, built, start, seed)
-            start += len(own)
+        for index, case, case_lanes in members:
+            results[index] = _estimate(case, case_lanes, built, start, seed)
+            start += len(case_lanes)
     return [r if r is not None else problem("not estimated") for r in results]
 
 
 def of_decoder(case: Case, resources: Resources) -> Case:
-    """The case as a scheduler sees it, whatever stands before or instead of a decoder."""
+    """The case as the scheduler sees it, also for encoder-decoders and encoders."""
     model = resources.models.get(case.model_id)
-    return case if model is None else decoding(case, model)
+    return case if model is None else as_scheduled(case, model)
 
 
 def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
-    """The lanes a case runs on (one; prefill and decode pools when disaggregated), or why it cannot be estimated."""
+    """The lanes of a case (one, or prefill and decode if disaggregated), or why it cannot be estimated."""
     accelerator = resources.accelerators.get(case.accelerator_slug)
     if case.phase == "kernel":
         if accelerator is None:
@@ -140,7 +140,7 @@ def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
     if framework is None:
         return f"no such framework: {case.framework}"
     if case.mode == "disagg" and (model.encoder_only or model.source_tokens):
-        return "two pools are estimated for decoders only"
+        return "disaggregated serving is estimated only for decoder-only models"
     dtype = "fp8-block" if case.block_scaled and case.weights_dtype == "fp8" else case.weights_dtype
     quantization = quantization_for(dtype, accelerator, resources.quantizations)
     if isinstance(quantization, str):
@@ -161,28 +161,28 @@ def _kernel_lane(case: Case, accelerator: Accelerator, resources: Resources) -> 
 
 
 def find_framework(frameworks: Sequence[Framework], slug: str, version: str) -> Framework | None:
-    """The framework at this version, else its newest row carrying the asked version's name."""
-    own = [f for f in frameworks if f.slug == slug]
-    if not own:
+    """The framework at this version, else its newest row with the version replaced; None if there is no such slug."""
+    versions = [f for f in frameworks if f.slug == slug]
+    if not versions:
         return None
-    exact = [f for f in own if f.version == version]
-    return exact[0] if exact else replace(own[-1], version=version or own[-1].version)
+    exact = [f for f in versions if f.version == version]
+    return exact[0] if exact else replace(versions[-1], version=version or versions[-1].version)
 
 
 def quantization_for(dtype: str, accelerator: Accelerator, known: Sequence[Quantization]) -> Quantization | str:
-    """The method of a checkpoint in this dtype, emulated in 16 bits where the chip cannot multiply in it."""
-    own = [q for q in known if dtype in (q.slug, q.weights_dtype)]
-    if not own:
+    """The method of a checkpoint in this dtype (weight-only if the chip cannot compute in it), or why there is none."""
+    methods = [q for q in known if dtype in (q.slug, q.weights_dtype)]
+    if not methods:
         return f"no quantization method for {dtype}"
-    exact = [q for q in own if q.slug == dtype]
-    chosen = (exact or own)[0]
+    exact = [q for q in methods if q.slug == dtype]
+    chosen = (exact or methods)[0]
     if unsupported(accelerator, chosen) and rate_of(accelerator, "bf16"):
         return replace(chosen, activations_dtype="bf16", weight_only=True)
     return unsupported(accelerator, chosen) or chosen
 
 
-def kv_habit(framework: Framework, weights_dtype: str) -> str:
-    """The cache format that a framework uses by default: some follow FP8 and FP4 checkpoints."""
+def default_kv_dtype(framework: Framework, weights_dtype: str) -> str:
+    """The framework's default cache format; some use FP8 with FP8 and FP4 checkpoints."""
     return "fp8" if weights_dtype in framework.fp8_cache_weights else "bf16"
 
 
@@ -203,7 +203,7 @@ def _lane(
             efficiency=efficiency(resources.scopes, accelerator.slug, accelerator.family, accelerator.kind),
             overhead=overhead(resources.scopes, framework.slug, framework.version, accelerator.family),
             quantization=quantization,
-            kv_dtype=case.kv_dtype or kv_habit(framework, case.weights_dtype),
+            kv_dtype=case.kv_dtype or default_kv_dtype(framework, case.weights_dtype),
             tp=pool.tp,
             pp=pool.pp,
             ep=max(pool.ep, 1),
@@ -232,7 +232,7 @@ def _free_pool(
     quantization: Quantization,
     resources: Resources,
 ) -> Pool | None:
-    """Where the source does not state the layout: the one with the best offline throughput."""
+    """The pool with the best offline throughput, for sources that do not state the layout; None if none fits."""
     sizes = [n for n in (1, 2, 4, 8, 16) if case.chips % n == 0 or n == case.chips]
     pools = [Pool(tp=n, replicas=case.chips // n) for n in sizes]
     if any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks):
@@ -252,9 +252,9 @@ def _free_pool(
     return best
 
 
-def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:
-    lane = own[0]
-    base = _memory_figures(own, built, start)
+def _estimate(case: Case, case_lanes: tuple[Lane, ...], built: Lanes, start: int, seed: int) -> Estimate:
+    lane = case_lanes[0]
+    base = _memory_figures(case_lanes, built, start)
     if case.phase == "fit" or not base.fits:
         return base if base.fits or case.phase == "fit" else replace(base, problem="does not fit")
     if case.phase == "prefill":
@@ -265,22 +265,22 @@ def _estimate(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, seed:
         seconds = step_s(built, start, 1, case.isl + case.osl / 2)
         return replace(base, output_tokens_per_s=1 / seconds, tpot_mean_s=seconds)
     if case.mode == "disagg":
-        return _disaggregated(case, own, built, start, base, seed)
+        return _disaggregated(case, case_lanes, built, start, base, seed)
     assert case.pool is not None or case.layout_free
     return _aggregated(case, lane, built, start, base, seed)
 
 
-def _memory_figures(own: tuple[Lane, ...], built: Lanes, start: int) -> Estimate:
-    room, i = built.memory, start + len(own) - 1
+def _memory_figures(case_lanes: tuple[Lane, ...], built: Lanes, start: int) -> Estimate:
+    room, i = built.memory, start + len(case_lanes) - 1
     growing = room.kv_bytes_per_sequence - room.source_bytes_per_sequence
     return Estimate(
-        fits=float(all(room.fits[start : start + len(own)])),
-        kv_capacity_tokens=float(room.kv_capacity_tokens[i] * own[-1].choice.pp),
-        kv_bytes_per_token=float(growing[i] / own[-1].context_tokens),
+        fits=float(all(room.fits[start : start + len(case_lanes)])),
+        kv_capacity_tokens=float(room.kv_capacity_tokens[i] * case_lanes[-1].choice.pp),
+        kv_bytes_per_token=float(growing[i] / case_lanes[-1].context_tokens),
         weights_bytes_per_chip=float(room.weights_bytes[i]),
         peak_memory_bytes=float(room.weights_bytes[i] + room.activations_bytes[i] + room.overhead_bytes[i]),
-        basis=own[-1].choice.efficiency.basis,
-        lane=own[-1],
+        basis=case_lanes[-1].choice.efficiency.basis,
+        lane=case_lanes[-1],
     )
 
 
@@ -292,12 +292,12 @@ def _kernel(case: Case, lane: Lane) -> Estimate:
 
 
 def kernel_dtype(case: Case, lane: Lane) -> str:
-    """What the matrices of a kernel's case are multiplied in."""
+    """dtype of the matrix multiply of a kernel case."""
     return case.weights_dtype if case.weights_dtype in HALF else lane.choice.quantization.activations_dtype
 
 
 def kernel_flops_per_s(case: Case, lane: Lane) -> float:
-    """The best matrix multiply of a shape sweep: the sustained fraction of the dense peak; NaN: the chip has none."""
+    """FLOP/s of the best GEMM of a shape sweep: the sustained fraction of the dense peak; NaN: unsupported dtype."""
     c, dtype = lane.choice, kernel_dtype(case, lane)
     fraction = c.efficiency.matmul_16_fraction if dtype in HALF else c.efficiency.matmul_8_fraction
     return (rate_of(c.accelerator, dtype) or NAN) * fraction
@@ -307,7 +307,7 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
     pool_lanes = _lanes_of(case, lane)
     static = case.phase == "static"
     client = _client(case, static)
-    users = case.concurrency or offered(case, lane, built, i) * pool_lanes
+    users = case.concurrency or queued_requests(case, lane, built, i) * pool_lanes
     per_lane = max(math.ceil(users / pool_lanes - 1e-9), 1)
     if client.kind == POISSON:
         client = replace(client, rate_per_s=client.rate_per_s / pool_lanes)
@@ -328,39 +328,39 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
     scale = min(users / per_lane, pool_lanes) if case.concurrency else pool_lanes
     served = _first_chunk(_served(result, base, scale), case.client.first_chunk_steps, case.osl)
     if case.source_tokens:
-        given = case.source_tokens * (client.length_low_fraction + client.length_high_fraction) / 2
-        served = replace(served, total_tokens_per_s=served.output_tokens_per_s + served.requests_per_s * given)
-    if case.beams > 1:  # every beam is decoded, one of them is the output
+        source_tokens = case.source_tokens * (client.length_low_fraction + client.length_high_fraction) / 2
+        served = replace(served, total_tokens_per_s=served.output_tokens_per_s + served.requests_per_s * source_tokens)
+    if case.beams > 1:  # every beam is decoded, one is the output
         served = replace(served, output_tokens_per_s=served.output_tokens_per_s / case.beams)
     return replace(served, e2e_s=result.mean("e2e_s") if not static else float(result.e2e_s.max()))
 
 
 def _first_chunk(served: Estimate, steps: float, osl: float) -> Estimate:
-    """A server that streams every few steps shows its first text that many steps after the first token."""
-    late_s = steps * served.tpot_mean_s
-    left = max(1.0 - steps / max(osl - 1, 1.0), 0.1)
+    """TTFT and TPOT for a server that streams every few steps: its first chunk comes `steps` after the first token."""
+    delay_s = steps * served.tpot_mean_s
+    remaining = max(1.0 - steps / max(osl - 1, 1.0), 0.1)
     return replace(
         served,
-        **{f"ttft_{k}_s": getattr(served, f"ttft_{k}_s") + late_s for k in ("mean", "p50", "p95", "p99")},
-        **{f"tpot_{k}_s": getattr(served, f"tpot_{k}_s") * left for k in ("mean", "p50", "p95", "p99")},
+        **{f"ttft_{k}_s": getattr(served, f"ttft_{k}_s") + delay_s for k in ("mean", "p50", "p95", "p99")},
+        **{f"tpot_{k}_s": getattr(served, f"tpot_{k}_s") * remaining for k in ("mean", "p50", "p95", "p99")},
     )
 
 
-def offered(case: Case, lane: Lane, built: Lanes, i: int) -> int:
-    """Requests per lane that an offline run queues at once; a few fills of the server are as good as thousands."""
-    most = _most_running(case, lane, built, i)
+def queued_requests(case: Case, lane: Lane, built: Lanes, i: int) -> int:
+    """Requests that an offline run queues per lane; at most eight full batches, which represent longer runs."""
+    most = _max_running(case, lane, built, i)
     if case.client.kind != "offline":
         return most
-    asked = math.ceil((case.client.requests or 8 * most) / _lanes_of(case, lane))
-    return max(min(asked, 8 * most), 1)
+    stated = math.ceil((case.client.requests or 8 * most) / _lanes_of(case, lane))
+    return max(min(stated, 8 * most), 1)
 
 
 def _lanes_of(case: Case, lane: Lane) -> int:
     return max(case.chips // lane.choice.tp, 1)
 
 
-def _most_running(case: Case, lane: Lane, built: Lanes, i: int) -> int:
-    """As many as fit: the cache's room in requests, bounded by the framework."""
+def _max_running(case: Case, lane: Lane, built: Lanes, i: int) -> int:
+    """Maximum running requests of a lane: cache capacity, limited by the framework."""
     capacity = built.times.kv_capacity_tokens[i]
     return int(max(min(capacity // max(case.isl + case.osl, 1), lane.max_running_requests), 1))
 
@@ -380,7 +380,7 @@ def _client(case: Case, static: bool) -> Client:
 
 
 def _measured(case: Case, per_lane: int) -> int:
-    """Requests whose latencies are kept: open loops need thousands for their tail, closed ones a few rounds."""
+    """Number of measured requests: open loops need thousands for their tail, closed loops a few rounds."""
     if case.client.requests:
         return case.client.requests
     return 2000 if case.client.kind == "poisson" else max(min(10 * per_lane, 2000), 100)
@@ -405,10 +405,12 @@ def _served(result: Simulation, base: Estimate, scale: float) -> Estimate:
     )
 
 
-def _disaggregated(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, base: Estimate, seed: int) -> Estimate:
-    """A prefill pool that feeds a decode pool; the cache of a prompt crosses the scale-out network."""
+def _disaggregated(
+    case: Case, case_lanes: tuple[Lane, ...], built: Lanes, start: int, base: Estimate, seed: int
+) -> Estimate:
+    """Disaggregated serving: the cache of each prompt moves from prefill to decode over the scale-out network."""
     assert case.prefill_pool is not None and case.decode_pool is not None
-    prefill, decode = own
+    prefill, decode = case_lanes
     moved = built.memory.kv_bytes_per_sequence[start] * case.isl / prefill.context_tokens
     link = decode.choice.accelerator.links
     served = disaggregated.serve(
@@ -416,10 +418,10 @@ def _disaggregated(case: Case, own: tuple[Lane, ...], built: Lanes, start: int, 
         prefill_lanes=_lane_count(case.prefill_pool),
         decode_step_s=[step_s(built, start + 1, n, case.isl + case.osl / 2) for n in disaggregated.GRID_SEQUENCES],
         decode_lanes=_lane_count(case.decode_pool),
-        decode_running_max=_most_running(case, decode, built, start + 1),
+        decode_running_max=_max_running(case, decode, built, start + 1),
         transfer_s=moved / link[-1].bytes_per_s if link else 0.0,
         concurrency=int(
-            case.concurrency or _lane_count(case.decode_pool) * _most_running(case, decode, built, start + 1)
+            case.concurrency or _lane_count(case.decode_pool) * _max_running(case, decode, built, start + 1)
         ),
         requests_per_user=int(case.client.requests_per_user) if case.client.kind == "burst" else 10,
         output_tokens=case.osl * (case.client.length_low_fraction + case.client.length_high_fraction) / 2,

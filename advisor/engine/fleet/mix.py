@@ -207,7 +207,8 @@ def machine_options(
     for k, row in enumerate(rows):
         own = {catalog.offers[i]: None for i in sorted(set(offers[k].tolist()) - {-1})}
         c = kept[k].choice
-        own |= {o: None for o in others if o.accelerator == c.accelerator.slug and c.tp * c.dp <= o.together}
+        same_chip = [o for o in others if o.accelerator == c.accelerator.slug]
+        own |= {o: None for o in same_chip if c.tp * c.dp <= o.tensor_parallel_chips}
         lane, simulated = seen.get(int(row), (kept[k], 0.0))
         ready = simulated > rates[k, 0]
         rates[k, 0] = max(rates[k, 0], simulated)

@@ -15,7 +15,7 @@ from advisor.engine.launch.partitions import notes_of_cut, one_instance, partiti
 from advisor.engine.network import Model
 from advisor.engine.scheduler import log_normal_sigma
 from advisor.engine.search import Scored
-from advisor.engine.spec import LaunchFacts, Lengths, Workload, lines, words_of
+from advisor.engine.spec import LaunchFacts, Lengths, Workload, command_arguments, text_lines
 from advisor.engine.step import HALF
 
 CONTEXT_STEP_TOKENS = 1024
@@ -229,7 +229,7 @@ def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list
         said.append(facts.device_note)
     if start.checkpoint.startswith("<"):
         said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
-    said += lines(facts.template.notes, values, true)
+    said += text_lines(facts.template.notes, values, true)
     if facts.template.limits_context:
         parts = "prompt and answer together" if start.generates_tokens else "each"
         if start.longest_source_tokens:
@@ -240,7 +240,7 @@ def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list
             f"planned for {s.concurrency} requests at once, the cache has room for {slots(start)} of the longest"
         )
     if "adapters" in true:
-        said += lines(facts.template.adapter_notes, values, true)
+        said += text_lines(facts.template.adapter_notes, values, true)
     return said
 
 
@@ -259,16 +259,16 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     start = start_of(name, s, model, workload, facts)
     values, template = values_of(start, model), facts.template
     true = conditions_of(start, model, "decode" if s.pools else "")
-    command = words_of(template.command, values, true)
-    pool_notes = lines(template.pool_notes, values, true) if s.pools else []
+    command = command_arguments(template.command, values, true)
+    pool_notes = text_lines(template.pool_notes, values, true) if s.pools else []
     comments = [*notes(start, values, true), *pool_note(s, "decode"), *pool_notes]
     files = {"serve.sh": script(command, comments)}
-    prefill = words_of(template.command, values, conditions_of(start, model, "prefill")) if s.pools else []
+    prefill = command_arguments(template.command, values, conditions_of(start, model, "prefill")) if s.pools else []
     if s.pools:
         files["serve-prefill.sh"] = script(prefill, [*pool_note(s, "prefill"), *pool_notes])
     beside = {}
     if template.options_file:
-        beside = {template.options_file: "".join(f"{line}\n" for line in lines(template.options, values, true))}
+        beside = {template.options_file: "".join(f"{line}\n" for line in text_lines(template.options, values, true))}
         files |= beside
     if s.lane.choice.accelerator.cut:
         files["partition.sh"] = partition_script(s.lane.choice.accelerator)

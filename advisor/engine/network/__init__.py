@@ -1,4 +1,4 @@
-"""Model architectures: what a network consists of, read from its config.json."""
+"""Model architectures: shapes, parameter counts and cache sizes, and the parser of config.json."""
 
 from advisor.engine.network.checkpoint import checkpoint
 from advisor.engine.network.hf_config import from_hf_config
@@ -23,7 +23,7 @@ from advisor.engine.network.model import (
     state_elements,
     to_shape,
 )
-from advisor.engine.network.validate import MOST_PARAMETERS, refuse_impossible
+from advisor.engine.network.validate import MAX_PARAMETERS, check_plausible
 
 __all__ = [
     "Adapters",
@@ -31,7 +31,7 @@ __all__ = [
     "Block",
     "Ffn",
     "LatentAttention",
-    "MOST_PARAMETERS",
+    "MAX_PARAMETERS",
     "Model",
     "Recurrent",
     "active_parameters",
@@ -46,7 +46,7 @@ __all__ = [
     "kv_elements",
     "kv_elements_per_token",
     "parameters",
-    "refuse_impossible",
+    "check_plausible",
     "state_elements",
     "to_shape",
 ]

@@ -1,4 +1,4 @@
-"""What the quantization_config of a config.json says: the stored dtype, its bits, what is left in 16 bits."""
+"""Parses quantization_config in a config.json: the stored dtype, its scale groups, the layers left unquantized."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ Config = Mapping[str, Any]
 class Checkpoint:
     """How the weights of a quantized checkpoint are stored."""
 
-    method: str  # as config.json names it: gptq, awq, fp8, compressed-tensors ...
+    method: str  # quant_method in config.json: gptq, awq, fp8, compressed-tensors ...
     weights_dtype: str  # fp8 | int8 | int4 | nvfp4 | mxfp4 ...
-    grouping: str = ""  # which weights share a scale (empty: a channel or a tensor)
+    grouping: str = ""  # weights that share a scale; empty: per channel or per tensor
     activations_dtype: str = ""  # empty: not quantized
-    kv_dtype: str = ""  # empty: not said
-    left_out: tuple[str, ...] = ()  # layers that stay in 16 bits
+    kv_dtype: str = ""  # empty: not stated
+    unquantized_layers: tuple[str, ...] = ()  # stay in 16 bits
 
 
 def checkpoint(config: Config) -> Checkpoint | None:
-    """The quantization of a config.json; None where there is none. ValueError names a method that is not known."""
-    given = config.get("quantization_config")
-    if not given:
+    """The quantization of a config.json; None if it has none. ValueError if the method is unknown."""
+    settings = config.get("quantization_config")
+    if not settings:
         return None
-    method = str(given.get("quant_method") or given.get("quant_library") or "").lower()
+    method = str(settings.get("quant_method") or settings.get("quant_library") or "").lower()
     if method not in READERS:
-        raise ValueError(f"quant_method {method!r} is not known; known are {', '.join(sorted(READERS))}")
-    return READERS[method](method, given)
+        raise ValueError(f"unknown quant_method {method!r}; known methods: {', '.join(sorted(READERS))}")
+    return READERS[method](method, settings)
 
 
-def skipped(given: Config) -> tuple[str, ...]:
-    """Layers that were left as they were, under any of the usual names."""
-    names = (
+def unquantized_layers(settings: Config) -> tuple[str, ...]:
+    """Layers that stay in 16 bits, under any of the keys in use."""
+    keys = (
         "ignore",
         "modules_to_not_convert",
         "ignored_layers",
@@ -40,67 +40,81 @@ def skipped(given: Config) -> tuple[str, ...]:
         "llm_int8_skip_modules",
         "exclude",
     )
-    found = next((given[name] for name in names if given.get(name)), ())
-    return tuple(map(str, found))
+    layers = next((settings[key] for key in keys if settings.get(key)), ())
+    return tuple(map(str, layers))
 
 
-def groups_of(size: int) -> str:
-    """In words; empty where no group is said."""
+def group_text(size: int) -> str:
+    """Description of the scale groups; empty if there are none."""
     return f"groups of {size}" if size > 0 else ""
 
 
-def integer(method: str, given: Config) -> Checkpoint:
-    """GPTQ, AWQ, AutoRound, HQQ ...: integers in groups, multiplied in 16 bits."""
-    size = int(given.get("group_size") or 0)
-    bits = int(given.get("bits") or given.get("w_bit") or 4)
-    return Checkpoint(method=method, weights_dtype=f"int{bits}", grouping=groups_of(size), left_out=skipped(given))
+def integer(method: str, settings: Config) -> Checkpoint:
+    """GPTQ, AWQ, AutoRound, HQQ ...: integer weights with a scale per group, multiplied in 16 bits."""
+    size = int(settings.get("group_size") or 0)
+    bits = int(settings.get("bits") or settings.get("w_bit") or 4)
+    return Checkpoint(
+        method=method,
+        weights_dtype=f"int{bits}",
+        grouping=group_text(size),
+        unquantized_layers=unquantized_layers(settings),
+    )
 
 
-def fp8(method: str, given: Config) -> Checkpoint:
-    """DeepSeek's blocks of 128 x 128, or one scale for a tensor."""
-    block = given.get("weight_block_size")
+def fp8(method: str, settings: Config) -> Checkpoint:
+    """FP8 with 128 x 128 block scales (DeepSeek) or one scale per tensor."""
+    block = settings.get("weight_block_size")
     return Checkpoint(
         method=method,
         weights_dtype="fp8",
         grouping="blocks of " + " x ".join(map(str, block)) if block else "",
         activations_dtype="fp8",
-        left_out=skipped(given),
+        unquantized_layers=unquantized_layers(settings),
     )
 
 
-def mxfp4(method: str, given: Config) -> Checkpoint:
-    """Blocks of 32 with one shared exponent (gpt-oss): only the experts."""
-    return Checkpoint(method=method, weights_dtype="mxfp4", grouping=groups_of(32), left_out=skipped(given))
+def mxfp4(method: str, settings: Config) -> Checkpoint:
+    """MXFP4 blocks of 32 with a shared exponent; gpt-oss uses it for experts only."""
+    return Checkpoint(
+        method=method, weights_dtype="mxfp4", grouping=group_text(32), unquantized_layers=unquantized_layers(settings)
+    )
 
 
-def bitsandbytes(method: str, given: Config) -> Checkpoint:
-    """LLM.int8 (arXiv 2208.07339), else four bits in groups of 64 (QLoRA, arXiv 2305.14314)."""
-    if given.get("load_in_8bit") or given.get("_load_in_8bit"):
-        return Checkpoint(method=method, weights_dtype="int8", activations_dtype="int8", left_out=skipped(given))
-    kind = "nf4" if given.get("bnb_4bit_quant_type") == "nf4" else "fp4"
-    return Checkpoint(method=method, weights_dtype=kind, grouping=groups_of(64), left_out=skipped(given))
+def bitsandbytes(method: str, settings: Config) -> Checkpoint:
+    """LLM.int8 (arXiv 2208.07339), or 4 bits in groups of 64 (QLoRA, arXiv 2305.14314)."""
+    if settings.get("load_in_8bit") or settings.get("_load_in_8bit"):
+        return Checkpoint(
+            method=method,
+            weights_dtype="int8",
+            activations_dtype="int8",
+            unquantized_layers=unquantized_layers(settings),
+        )
+    kind = "nf4" if settings.get("bnb_4bit_quant_type") == "nf4" else "fp4"
+    return Checkpoint(
+        method=method, weights_dtype=kind, grouping=group_text(64), unquantized_layers=unquantized_layers(settings)
+    )
 
 
-def compressed_tensors(method: str, given: Config) -> Checkpoint:
-    """Groups of layers, each with a scheme; the narrowest decides."""
-    schemes = [each for each in (given.get("config_groups") or {}).values() if each.get("weights")]
+def compressed_tensors(method: str, settings: Config) -> Checkpoint:
+    """compressed-tensors: each group of layers has a scheme; the one with the fewest bits is used."""
+    schemes = [each for each in (settings.get("config_groups") or {}).values() if each.get("weights")]
     if not schemes:
-        return Checkpoint(method=method, weights_dtype="int4", left_out=skipped(given))
-    scheme = min(schemes, key=lambda each: int(each["weights"].get("num_bits") or 16))
+        return Checkpoint(method=method, weights_dtype="int4", unquantized_layers=unquantized_layers(settings))
+    scheme = min(schemes, key=lambda group: int(group["weights"].get("num_bits") or 16))
     weights, inputs = scheme["weights"], scheme.get("input_activations")
-    cache = given.get("kv_cache_scheme")
+    cache = settings.get("kv_cache_scheme")
     return Checkpoint(
         method=method,
         weights_dtype=dtype_of(weights),
-        grouping=groups_of(int(weights.get("group_size") or 0)),
+        grouping=group_text(int(weights.get("group_size") or 0)),
         activations_dtype=dtype_of(inputs) if inputs else "",
         kv_dtype=dtype_of(cache) if cache else "",
-        left_out=skipped(given),
+        unquantized_layers=unquantized_layers(settings),
     )
 
 
 def dtype_of(scheme: Config) -> str:
-    """INT4, FP8, NVFP4 (groups of 16), MXFP4 (groups of 32) of one scheme."""
+    """dtype of one scheme: INT4, FP8, NVFP4 (groups of 16), MXFP4 (groups of 32) ..."""
     bits, size = int(scheme.get("num_bits") or 16), int(scheme.get("group_size") or 0)
     if str(scheme.get("type", "int")) == "int":
         return f"int{bits}"
@@ -118,23 +132,23 @@ ALGORITHMS = {
 }
 
 
-def modelopt(method: str, given: Config) -> Checkpoint:
-    """NVIDIA ModelOpt names an algorithm; without one it writes schemes like compressed-tensors."""
-    nested = given.get("quantization") or given
+def modelopt(method: str, settings: Config) -> Checkpoint:
+    """NVIDIA ModelOpt: quant_algo, or config_groups like compressed-tensors."""
+    nested = settings.get("quantization") or settings
     algorithm = str(nested.get("quant_algo") or "").upper()
-    if not algorithm and given.get("config_groups"):
-        return compressed_tensors(method, given)
+    if not algorithm and settings.get("config_groups"):
+        return compressed_tensors(method, settings)
     if algorithm not in ALGORITHMS:
-        raise ValueError(f"quant_algo {algorithm!r} is not known; known are {', '.join(sorted(ALGORITHMS))}")
+        raise ValueError(f"unknown quant_algo {algorithm!r}; known algorithms: {', '.join(sorted(ALGORITHMS))}")
     weights, size, activations = ALGORITHMS[algorithm]
     cache = str(nested.get("kv_cache_quant_algo") or "").lower()
     return Checkpoint(
         method=method,
         weights_dtype=weights,
-        grouping=groups_of(int(nested.get("group_size") or size)),
+        grouping=group_text(int(nested.get("group_size") or size)),
         activations_dtype=activations,
         kv_dtype=cache,
-        left_out=skipped(nested),
+        unquantized_layers=unquantized_layers(nested),
     )
 
 

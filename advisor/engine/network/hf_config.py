@@ -1,7 +1,7 @@
-"""The one parser of a Hugging Face config.json: which network does it describe?
+"""The only parser of a Hugging Face config.json.
 
-config.json leaves much to the code of its architecture (whether queries have a bias, whether two layers in three use
-a window); `TRAITS` holds that per `model_type`. An architecture that is not in it is refused, never guessed.
+config.json omits what the code of its architecture fixes (whether queries have a bias, which layers use a sliding
+window); `TRAITS` has that per `model_type`. A `model_type` that is not in it is refused, never guessed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,22 +12,22 @@ from typing import Any
 from advisor.engine.network import hf_seq2seq
 from advisor.engine.network.checkpoint import checkpoint
 from advisor.engine.network.model import Attention, Block, Ffn, LatentAttention, Mixer, Model, Recurrent
-from advisor.engine.network.validate import refuse_impossible
+from advisor.engine.network.validate import check_plausible
 
 Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traits:
-    """What the code of an architecture fixes and its config.json does not say."""
+    """What the code of an architecture fixes and config.json does not state."""
 
     builder: str = "decoder"  # decoder | nemotron_h | jamba | mamba | encoder
-    qkv_bias: bool = False  # where attention_bias is silent
-    output_bias: bool = False  # the output projection has a bias where the others have one
+    qkv_bias: bool = False  # if attention_bias is absent
+    output_bias: bool = False  # the output projection has a bias whenever query, key and value have one
     qk_norm: bool = False
     output_gate: bool = False
     window: str = "none"  # none | all | opt_in | pattern | chunked
-    window_pattern: int = 0  # every n-th layer is full, where sliding_window_pattern is silent
+    window_pattern: int = 0  # every n-th layer has full attention, if sliding_window_pattern is absent
     matrices: int = 3
     mlp_bias: bool = False
     shared_gate: bool = False
@@ -78,17 +78,17 @@ TRAITS: dict[str, Traits] = {
 
 
 def from_hf_config(config: Config, slug: str) -> Model:
-    """Which model does this config.json describe? ValueError says what is missing, not known or impossible."""
+    """The model that a config.json describes. ValueError names what is missing, unknown or implausible."""
     try:
-        model = described(config, slug)
+        model = parse(config, slug)
     except (KeyError, TypeError, ArithmeticError, AttributeError, IndexError) as error:
-        raise ValueError(f"config.json has a value of the wrong kind: {error}") from error
-    refuse_impossible(model)
+        raise ValueError(f"config.json has a value of the wrong type: {error}") from error
+    check_plausible(model)
     return model
 
 
-def described(config: Config, slug: str) -> Model:
-    """The model as it stands there; what it says is not examined."""
+def parse(config: Config, slug: str) -> Model:
+    """The model as described; its sizes are not checked."""
     text = {**config, **next((config[key] for key in ("text_config", "llm_config") if key in config), {})}
     kind = str(text.get("model_type", ""))
     if kind in hf_seq2seq.READERS:
@@ -96,7 +96,7 @@ def described(config: Config, slug: str) -> Model:
     traits = TRAITS.get(kind)
     if traits is None:
         known = ", ".join(sorted({*TRAITS, *hf_seq2seq.READERS}))
-        raise ValueError(f"model_type {kind!r} is not known; known are {known}")
+        raise ValueError(f"unknown model_type {kind!r}; known types: {known}")
     mixers, ffns = LAYERS[traits.builder](text, traits)
     encoder = traits.builder == "encoder"
     hidden = need(text, "hidden_size", "n_embd", "d_model")
@@ -115,18 +115,18 @@ def described(config: Config, slug: str) -> Model:
 
 
 def context_tokens(config: Config) -> int:
-    """How long may a sequence be? RoBERTa keeps two of its positions for padding."""
+    """Maximum sequence length. RoBERTa reserves two positions for padding."""
     positions = int(first(config, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
     return positions - 2 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else positions
 
 
 def first(config: Config, *names: str) -> Any:
-    """The first of these keys that says something."""
+    """Value of the first of these keys that is set; None if none is."""
     return next((config[name] for name in names if config.get(name) is not None), None)
 
 
 def need(config: Config, *names: str) -> int:
-    """The first of these keys, which must be there."""
+    """Value of the first of these keys that is set; ValueError if none is."""
     value = first(config, *names)
     if value is None:
         raise ValueError(f"config.json of a {config.get('model_type')} lacks {' or '.join(names)}")
@@ -134,7 +134,7 @@ def need(config: Config, *names: str) -> int:
 
 
 def blocks(mixers: Sequence[Mixer | None], ffns: Sequence[Ffn | None], norms: int) -> tuple[Block, ...]:
-    """Equal layers together, in the order in which they first appear."""
+    """Blocks of identical layers, in order of first appearance."""
     counts: dict[tuple[Mixer | None, Ffn | None], int] = {}
     for pair in zip(mixers, ffns, strict=True):
         counts[pair] = counts.get(pair, 0) + 1
@@ -142,33 +142,33 @@ def blocks(mixers: Sequence[Mixer | None], ffns: Sequence[Ffn | None], norms: in
 
 
 def norms_of(config: Config, traits: Traits) -> int:
-    """How many norms does a layer have? Falcon's depends on its generation."""
+    """Norms in a layer. Falcon's number depends on its generation."""
     if config.get("model_type") == "falcon":
         return 2 if config.get("new_decoder_architecture") or not config.get("parallel_attn", True) else 1
     return traits.norms
 
 
 def native_dtype(config: Config, text: Config) -> str:
-    """In which dtype were the weights published?"""
+    """dtype of the published weights."""
     if quantized := checkpoint(config) or checkpoint(text):
         return quantized.weights_dtype
     names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
     return names.get(str(first(text, "dtype", "torch_dtype")), "bf16")
 
 
-MOST_LAYERS = 10_000
+MAX_LAYERS = 10_000
 
 
 def layer_count(config: Config) -> int:
-    """Layers of the network; a ValueError where no network has so many."""
+    """Layers of the network; ValueError if the number is implausible."""
     count = need(config, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    if not 0 < count <= MOST_LAYERS:
-        raise ValueError(f"a number of layers between 1 and {MOST_LAYERS} was expected, not {count}")
+    if not 0 < count <= MAX_LAYERS:
+        raise ValueError(f"the number of layers must be between 1 and {MAX_LAYERS}, not {count}")
     return count
 
 
 def decoder_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
-    """Layers of a decoder with attention, latent attention, or attention beside a linear one."""
+    """Layers of a decoder with attention, latent attention, or a mix of softmax and linear attention."""
     count = layer_count(config)
     windows, linear = window_sizes(config, traits, count), linear_layers(config, count)
     mixers: list[Mixer | None] = []
@@ -206,7 +206,7 @@ def attention(config: Config, traits: Traits, window: int | None) -> Attention:
 
 
 def kv_heads(config: Config, prefix: str, heads: int) -> int:
-    """How many key-value heads? Falcon says it its own way."""
+    """Number of key-value heads. Falcon has its own keys for it."""
     if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
         return 1 if config.get("multi_query", True) else heads
     grouped = first(config, f"{prefix}num_key_value_heads", "num_key_value_heads", "num_kv_heads")
@@ -215,7 +215,7 @@ def kv_heads(config: Config, prefix: str, heads: int) -> int:
 
 
 def latent(config: Config) -> LatentAttention:
-    """Latent attention of one layer, with its sparse indexer where there is one."""
+    """Latent attention of one layer, with its sparse indexer if it has one."""
     return LatentAttention(
         heads=need(config, "num_attention_heads"),
         q_rank=first(config, "q_lora_rank") or 0,
@@ -244,7 +244,7 @@ def gated_delta(config: Config) -> Recurrent:
 
 
 def linear_layers(config: Config, count: int) -> set[int]:
-    """Which layers use linear attention?"""
+    """Indices of the layers with linear attention."""
     if "linear_num_value_heads" not in config:
         return set()
     if kinds := first(config, "layer_types"):
@@ -254,7 +254,7 @@ def linear_layers(config: Config, count: int) -> set[int]:
 
 
 def window_sizes(config: Config, traits: Traits, count: int) -> list[int | None]:
-    """The window of each layer; None: the whole context."""
+    """Attention window of each layer, tokens; None: the whole context."""
     size = first(config, "attention_chunk_size") if traits.window == "chunked" else first(config, "sliding_window")
     size = size or first(config, "sliding_window_size")
     if not size or traits.window == "none":
@@ -263,7 +263,7 @@ def window_sizes(config: Config, traits: Traits, count: int) -> list[int | None]
 
 
 def windowed_layers(config: Config, traits: Traits, count: int) -> set[int]:
-    """Which layers see only their window?"""
+    """Indices of the layers with sliding-window or chunked attention."""
     if traits.window == "opt_in":
         start = first(config, "max_window_layers") or 0
         return set(range(start, count)) if config.get("use_sliding_window") else set()
@@ -278,7 +278,7 @@ def windowed_layers(config: Config, traits: Traits, count: int) -> set[int]:
 
 
 def dense(config: Config, traits: Traits) -> Ffn:
-    """The feed-forward part of a layer without experts."""
+    """Dense feed-forward part of a layer."""
     inner = first(config, "intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
     if inner is None:
         inner = need(config, "hidden_size", "n_embd", "d_model") * (config.get("expansion_ratio") or 4)
@@ -287,12 +287,12 @@ def dense(config: Config, traits: Traits) -> Ffn:
 
 
 def expert_count(config: Config) -> int:
-    """Routed experts of a layer; 0: none."""
+    """Routed experts of a layer; 0 for a dense model."""
     return int(first(config, "n_routed_experts", "num_local_experts", "num_experts") or 0)
 
 
 def experts(config: Config, traits: Traits) -> Ffn:
-    """The feed-forward part of a layer with experts."""
+    """Mixture-of-experts part of a layer."""
     inner = need(config, "moe_intermediate_size", "intermediate_size")
     shared = first(config, "moe_shared_expert_intermediate_size", "shared_expert_intermediate_size")
     if shared is None:
@@ -310,7 +310,7 @@ def experts(config: Config, traits: Traits) -> Ffn:
 
 
 def routed_layers(config: Config, count: int) -> set[int]:
-    """Which layers have experts?"""
+    """Indices of the layers with routed experts."""
     if expert_count(config) < 2:
         return set()
     if listed := first(config, "moe_layers"):
@@ -329,7 +329,7 @@ LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 
 
 def nemotron_h_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
-    """Layers written as letters (M Mamba-2, * attention, - feed-forward, E experts) or as their names."""
+    """Layers given as letters (M Mamba-2, * attention, - feed-forward, E experts) or as names."""
     names = first(config, "layers_block_type") or ()
     pattern = first(config, "hybrid_override_pattern") or "".join(LETTERS.get(name, "?") for name in names)
     if not pattern or set(pattern) - set("M*-E"):
@@ -350,14 +350,14 @@ def nemotron_h_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None
 
 
 def mamba1(hidden: int, expand: int, state: int, conv: int, rank: Any) -> Recurrent:
-    """A Mamba-1 layer; its rank is a sixteenth of the width unless told."""
+    """A Mamba-1 layer; dt_rank defaults to hidden / 16."""
     inner = expand * hidden
     dt_rank = rank if isinstance(rank, int) else ceil(hidden / 16)
     return Recurrent(kind="mamba1", inner=inner, state=state, heads=inner, head_dim=1, conv=conv, dt_rank=dt_rank)
 
 
 def jamba_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
-    """Attention and experts each every n-th layer, Mamba between."""
+    """Jamba: attention every n-th layer, Mamba otherwise; experts every m-th layer."""
     hidden, count = need(config, "hidden_size"), layer_count(config)
     recurrent = mamba1(
         hidden,
@@ -374,7 +374,7 @@ def jamba_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], li
 
 
 def mamba_layers(config: Config, traits: Traits) -> tuple[list[Mixer | None], list[Ffn | None]]:
-    """Nothing but state-space layers."""
+    """Mamba and Mamba-2: state-space layers only."""
     hidden, count = need(config, "hidden_size"), layer_count(config)
     expand, state, conv = config.get("expand", 2), need(config, "state_size"), need(config, "conv_kernel")
     if config["model_type"] == "mamba2":

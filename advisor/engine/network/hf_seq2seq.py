@@ -1,8 +1,8 @@
-"""Encoder-decoders from their config.json: an encoder's blocks, then a decoder's, each layer of it in two halves.
+"""Encoder-decoder models from their config.json: the encoder's blocks, then the decoder's.
 
-A decoder layer is self-attention (one block, no feed-forward) and cross-attention with the feed-forward (a second one).
-Figures without a field of their own are counted as rows of the width in `position_embeddings`: the encoder's final
-norm, relative position tables (T5), the two convolutions before Whisper's encoder.
+Each decoder layer becomes two blocks: self-attention without a feed-forward, and cross-attention with the feed-forward.
+Weights without a field of their own are counted as rows of width `hidden` in `position_embeddings`: the encoder's final
+norm, T5's relative position tables, the two convolutions before Whisper's encoder.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from typing import Any
 from advisor.engine.network.model import Attention, Block, Ffn, Model
 
 Config = Mapping[str, Any]
-POSITION_S = 0.02  # of audio, Whisper
+POSITION_S = 0.02  # seconds of audio per encoder position of Whisper
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stack:
-    """One side of the network."""
+    """The encoder or the decoder."""
 
     layers: int
     heads: int
@@ -28,13 +28,13 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """What a reader finds in a config.json."""
+    """Sizes read from a config.json."""
 
     hidden: int
     encoder: Stack
     decoder: Stack
     norm_bias: bool
-    rows: int  # of width hidden, outside of the layers
+    rows: int  # of width `hidden`, outside the layers
     source_tokens: int
     target_tokens: int
     tied: bool
@@ -43,14 +43,14 @@ class Shape:
 
 
 def need(config: Config, name: str) -> int:
-    """A key that must be there; a ValueError names it."""
+    """The value of a required key; ValueError names a missing one."""
     if config.get(name) is None:
         raise ValueError(f"config.json of a {config.get('model_type')} lacks {name}")
     return int(config[name])
 
 
 def from_config(config: Config, slug: str, native_dtype: str) -> Model:
-    """Which encoder-decoder does this config.json describe?"""
+    """The encoder-decoder that a config.json describes."""
     shape = READERS[str(config["model_type"])](config)
     return Model(
         slug=slug,
@@ -69,7 +69,7 @@ def from_config(config: Config, slug: str, native_dtype: str) -> Model:
 
 
 def attention(stack: Stack, *, causal: bool, cross: bool = False) -> Attention:
-    """As many key heads as query heads: none of these shares them."""
+    """Multi-head attention: none of these models shares key-value heads."""
     return Attention(
         heads=stack.heads,
         kv_heads=stack.heads,
@@ -82,12 +82,12 @@ def attention(stack: Stack, *, causal: bool, cross: bool = False) -> Attention:
 
 
 def encoder(stack: Stack) -> Block:
-    """All layers of the encoder, which look both ways."""
+    """All layers of the encoder (bidirectional attention)."""
     return Block(count=stack.layers, mixer=attention(stack, causal=False), ffn=stack.ffn, norms=2, stage="encoder")
 
 
 def decoder(stack: Stack) -> tuple[Block, Block]:
-    """The two halves of every decoder layer."""
+    """Two blocks for the decoder layers: self-attention, then cross-attention with the feed-forward."""
     return (
         Block(count=stack.layers, mixer=attention(stack, causal=True), ffn=None, norms=1),
         Block(count=stack.layers, mixer=attention(stack, causal=False, cross=True), ffn=stack.ffn, norms=2),
@@ -95,20 +95,20 @@ def decoder(stack: Stack) -> tuple[Block, Block]:
 
 
 def t5(config: Config) -> Shape:
-    """T5 and mT5 (arXiv 1910.10683, 2010.11934): RMSNorm, no biases, one relative position table a side."""
+    """T5 and mT5 (arXiv 1910.10683, 2010.11934): RMSNorm, no biases, one relative position table per stack."""
     hidden, heads = need(config, "d_model"), need(config, "num_heads")
     gated = str(config.get("feed_forward_proj", "relu")).startswith("gated")
     ffn = Ffn(inner=need(config, "d_ff"), matrices=3 if gated else 2)
     layers = need(config, "num_layers")
     head_dim = need(config, "d_kv")
-    front = Stack(layers=layers, heads=heads, head_dim=head_dim, ffn=ffn, bias=False)
-    back = replace(front, layers=int(config.get("num_decoder_layers") or layers))
+    encoder_stack = Stack(layers=layers, heads=heads, head_dim=head_dim, ffn=ffn, bias=False)
+    decoder_stack = replace(encoder_stack, layers=int(config.get("num_decoder_layers") or layers))
     tables = 2 * int(config.get("relative_attention_num_buckets") or 32) * heads
     tokens = int(config.get("n_positions") or 512)
     return Shape(
         hidden=hidden,
-        encoder=front,
-        decoder=back,
+        encoder=encoder_stack,
+        decoder=decoder_stack,
         norm_bias=False,
         rows=1 + round(tables / hidden),
         source_tokens=tokens,
@@ -117,8 +117,8 @@ def t5(config: Config) -> Shape:
     )
 
 
-def side_of(config: Config, hidden: int, side: str) -> Stack:
-    """Encoder or decoder as BART and Whisper name them."""
+def stack_of(config: Config, hidden: int, side: str) -> Stack:
+    """The encoder or decoder under the key names of BART and Whisper."""
     heads = need(config, f"{side}_attention_heads")
     return Stack(
         layers=need(config, f"{side}_layers"),
@@ -130,18 +130,18 @@ def side_of(config: Config, hidden: int, side: str) -> Stack:
 
 
 def whisper(config: Config) -> Shape:
-    """Whisper (arXiv 2212.04356): two convolutions over mel bins, learned positions on both sides.
+    """Whisper (arXiv 2212.04356): two convolutions over mel bins, learned positions in encoder and decoder.
 
-    A spectrum comes every 10 ms and the second convolution takes every other one: a position is 20 ms. The decoder
-    is started with four tokens: start, language, task, no timestamps.
+    One spectrum per 10 ms and a second convolution with stride 2 make 20 ms per position. The decoder starts with four
+    tokens: start, language, task, no timestamps.
     """
     hidden = need(config, "d_model")
     source, target = need(config, "max_source_positions"), need(config, "max_target_positions")
     convolutions = 3 * need(config, "num_mel_bins") + 1 + 3 * hidden + 1
     return Shape(
         hidden=hidden,
-        encoder=side_of(config, hidden, "encoder"),
-        decoder=side_of(config, hidden, "decoder"),
+        encoder=stack_of(config, hidden, "encoder"),
+        decoder=stack_of(config, hidden, "decoder"),
         norm_bias=True,
         rows=source + target + convolutions + 2,
         source_tokens=source,
@@ -153,13 +153,13 @@ def whisper(config: Config) -> Shape:
 
 
 def bart(config: Config) -> Shape:
-    """BART (arXiv 1910.13461): learned positions with two spare rows, a norm on each embedding, no final norm."""
+    """BART (arXiv 1910.13461): learned positions with two extra rows, a norm on each embedding, no final norm."""
     hidden, tokens = need(config, "d_model"), need(config, "max_position_embeddings")
     embedding_norms, final_norm = 4, 2
     return Shape(
         hidden=hidden,
-        encoder=side_of(config, hidden, "encoder"),
-        decoder=side_of(config, hidden, "decoder"),
+        encoder=stack_of(config, hidden, "encoder"),
+        decoder=stack_of(config, hidden, "decoder"),
         norm_bias=True,
         rows=2 * (tokens + 2) + embedding_norms - final_norm,
         source_tokens=tokens,

@@ -1,4 +1,4 @@
-"""What a network is: a tuple of blocks, each a mixer (attention or recurrence) with a feed-forward part."""
+"""A model as a tuple of blocks, each a mixer (attention or recurrence) with a feed-forward part."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attention:
-    """Softmax attention: MHA, GQA and MQA differ only in kv_heads; a window bounds the context it sees."""
+    """Softmax attention. MHA, GQA and MQA differ only in kv_heads; a window limits the context."""
 
     heads: int
     kv_heads: int
@@ -63,10 +63,10 @@ class Recurrent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ffn:
-    """A dense feed-forward (one expert) or a mixture of experts with optional shared ones."""
+    """A dense feed-forward (one expert), or a mixture of experts with optional shared experts."""
 
-    inner: int
-    matrices: int = 3  # 3: gated (SwiGLU), 2: plain
+    inner: int  # width of one expert
+    matrices: int = 3  # 3: gated (SwiGLU), 2: not gated
     experts: int = 1
     top_k: int = 1
     shared_inner: int = 0  # total width of the always-on experts
@@ -76,22 +76,22 @@ class Ffn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
-    """`count` equal layers."""
+    """`count` identical layers."""
 
     count: int
     mixer: Attention | LatentAttention | Recurrent | None
     ffn: Ffn | None
     norms: int = 2  # norm vectors of width hidden
-    stage: str = "decoder"  # encoder: runs once over the source beside a decoder and keeps no cache
+    stage: str = "decoder"  # encoder: the encoder of an encoder-decoder; runs once over the source, has no KV cache
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adapters:
-    """LoRA adapters served beside one base model (arXiv 2106.09685), none of them merged into it."""
+    """LoRA adapters (arXiv 2106.09685) served with one base model, not merged into it."""
 
-    count: int  # that requests may name
+    count: int  # adapters that requests may name
     rank: int
-    active: int  # distinct ones in use at one moment: slots on the chip
+    active: int  # distinct adapters in use at once: slots on the accelerator
     attention_only: bool = False  # else every matrix of the dense layers
 
 
@@ -102,14 +102,14 @@ class Model:
     vocab: int
     blocks: tuple[Block, ...]
     tied_embeddings: bool = False
-    position_embeddings: int = 0  # rows of width hidden: learned positions, token types, convolutions of an input
+    position_embeddings: int = 0  # rows of width `hidden`: learned positions, token types, input convolutions
     norm_bias: bool = False  # LayerNorm with bias instead of RMSNorm
     native_dtype: str = "bf16"
     max_context_tokens: int = 131072
     encoder_only: bool = False
-    source_tokens: int = 0  # the longest source of an encoder-decoder (0: no encoder beside the decoder)
-    source_s: float = 0.0  # seconds of audio in one source, padded to all its tokens (0: the source is text)
-    start_tokens: int = 1  # what an encoder-decoder's decoder is given before it generates
+    source_tokens: int = 0  # longest source of an encoder-decoder; 0: not an encoder-decoder
+    source_s: float = 0.0  # seconds of audio in one source, padded to source_tokens; 0: the source is text
+    start_tokens: int = 1  # tokens that the decoder of an encoder-decoder starts with
     adapters: Adapters | None = None
 
 
@@ -118,7 +118,7 @@ MIXERS: dict[str, type[Mixer]] = {"attention": Attention, "latent": LatentAttent
 
 
 def attention_parameters(mixer: Attention, hidden: int) -> int:
-    """How many weights do the four projections of softmax attention hold?"""
+    """Weights of the four projections of softmax attention."""
     query, key, value = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim, mixer.kv_heads * mixer.v_dim
     weights = hidden * (query * (2 if mixer.output_gate else 1) + key + value + mixer.heads * mixer.v_dim)
     biases = (query + key + value if mixer.qkv_bias else 0) + (hidden if mixer.output_bias else 0)
@@ -126,7 +126,7 @@ def attention_parameters(mixer: Attention, hidden: int) -> int:
 
 
 def latent_parameters(mixer: LatentAttention, hidden: int) -> int:
-    """How many weights does latent attention hold, its indexer included? (arXiv 2405.04434, 2512.02556)"""
+    """Weights of latent attention with its indexer (arXiv 2405.04434, 2512.02556)."""
     query = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
     queries = hidden * mixer.q_rank + mixer.q_rank * (1 + query) if mixer.q_rank else hidden * query
     latents = hidden * (mixer.kv_rank + mixer.rope_dim) + mixer.kv_rank
@@ -135,7 +135,7 @@ def latent_parameters(mixer: LatentAttention, hidden: int) -> int:
 
 
 def indexer_parameters(mixer: LatentAttention, hidden: int) -> int:
-    """How many weights choose which keys are attended to? Query, key, key norm and head weights."""
+    """Weights of the sparse indexer: query, key, key norm and head weights."""
     if not mixer.index_heads:
         return 0
     query = mixer.q_rank * mixer.index_heads * mixer.index_dim
@@ -143,7 +143,7 @@ def indexer_parameters(mixer: LatentAttention, hidden: int) -> int:
 
 
 def recurrent_parameters(mixer: Recurrent, hidden: int) -> int:
-    """How many weights does a recurrent layer hold?"""
+    """Weights of a recurrent layer."""
     inner, state, heads, conv = mixer.inner, mixer.state, mixer.heads, mixer.conv
     outward = inner * hidden
     if mixer.kind == "mamba1":
@@ -157,11 +157,11 @@ def recurrent_parameters(mixer: Recurrent, hidden: int) -> int:
         keys = 2 * mixer.groups * state
         inward = hidden * (keys + 2 * inner + 2 * heads)
         return inward + (keys + inner) * conv + 2 * heads + mixer.head_dim + outward
-    raise ValueError(f"no recurrence named {mixer.kind!r}: mamba1, mamba2 and gated_delta are known")
+    raise ValueError(f"unknown kind of recurrent layer {mixer.kind!r}: mamba1, mamba2 or gated_delta")
 
 
 def mixer_parameters(mixer: Mixer | None, hidden: int) -> int:
-    """How many weights does the mixing half of one layer hold?"""
+    """Weights of the mixer of one layer."""
     match mixer:
         case Attention():
             return attention_parameters(mixer, hidden)
@@ -174,7 +174,7 @@ def mixer_parameters(mixer: Mixer | None, hidden: int) -> int:
 
 
 def ffn_parameters(ffn: Ffn | None, hidden: int, *, active: bool = False) -> int:
-    """How many weights does one feed-forward part hold; with `active`, how many of them serve one token?"""
+    """Weights of one feed-forward part; `active`: only those used for one token."""
     if ffn is None:
         return 0
     expert = ffn.matrices * hidden * ffn.inner
@@ -188,14 +188,14 @@ def ffn_parameters(ffn: Ffn | None, hidden: int, *, active: bool = False) -> int
 
 
 def block_parameters(model: Model, block: Block, *, active: bool = False) -> int:
-    """How many weights does ONE layer of this block hold (or use for one token)?"""
+    """Weights of ONE layer of this block; `active`: only those used for one token."""
     norms = block.norms * model.hidden * (2 if model.norm_bias else 1)
     mixing = mixer_parameters(block.mixer, model.hidden)
     return mixing + ffn_parameters(block.ffn, model.hidden, active=active) + norms
 
 
 def embedding_parameters(model: Model) -> int:
-    """How many weights are outside the blocks: embeddings, output head, final norm, an encoder's pooler?"""
+    """Weights outside the blocks: embeddings, output head, final norm, an encoder's pooler."""
     matrices = 1 if model.tied_embeddings else 2
     pooler = model.hidden * (model.hidden + 1) if model.encoder_only else 0
     norm = model.hidden * (2 if model.norm_bias else 1)
@@ -203,23 +203,23 @@ def embedding_parameters(model: Model) -> int:
 
 
 def parameters(model: Model) -> int:
-    """How many weights does the model hold?"""
+    """Weights of the whole model."""
     return embedding_parameters(model) + sum(block.count * block_parameters(model, block) for block in model.blocks)
 
 
 def active_parameters(model: Model) -> int:
-    """How many weights serve one token? Both embeddings and the routers count; model cards often leave them out."""
+    """Weights used for one token, including both embeddings and the routers, which model cards often omit."""
     blocks = sum(block.count * block_parameters(model, block, active=True) for block in model.blocks)
     return embedding_parameters(model) + blocks
 
 
 def attention_kv_elements(mixer: Attention) -> int:
-    """How many elements are the keys and values of one token in one layer?"""
+    """Key and value elements of one token in one layer."""
     return mixer.kv_heads * mixer.key_value_dim
 
 
 def mixer_kv_elements(mixer: Mixer | None) -> int:
-    """How many cache elements does one more token add to one layer?"""
+    """KV cache elements that one more token adds in one layer."""
     match mixer:
         case Attention():
             return attention_kv_elements(mixer) if mixer.causal else 0
@@ -230,7 +230,7 @@ def mixer_kv_elements(mixer: Mixer | None) -> int:
 
 
 def kv_elements(model: Model, context_tokens: int) -> int:
-    """How many cache elements does one sequence of this length hold? A window bounds its own layers."""
+    """KV cache elements of one sequence of this length; windowed layers keep at most their window."""
     total = 0
     for block in decoder_blocks(model):
         window = block.mixer.window_tokens if isinstance(block.mixer, Attention) else None
@@ -240,32 +240,32 @@ def kv_elements(model: Model, context_tokens: int) -> int:
 
 
 def decoder_blocks(model: Model) -> tuple[Block, ...]:
-    """The layers that run for every generated token and keep a cache."""
+    """The blocks that run for every generated token and have a KV cache."""
     return tuple(block for block in model.blocks if block.stage == "decoder")
 
 
 def cross_kv_elements(model: Model, source_tokens: int) -> int:
-    """How many elements do keys and values of a source hold: written once by the encoder, read by every step?"""
-    each = (
+    """Cross-attention key and value elements of one source: written once, read by every decode step."""
+    per_token = (
         block.count * attention_kv_elements(block.mixer)
         for block in model.blocks
         if isinstance(block.mixer, Attention) and block.mixer.cross
     )
-    return source_tokens * sum(each)
+    return source_tokens * sum(per_token)
 
 
 def kv_elements_per_token(model: Model) -> int:
-    """How many cache elements does a token add while every window is still open?"""
+    """KV cache elements that one token adds while the context is shorter than every window."""
     return kv_elements(model, 1)
 
 
 def state_elements(model: Model) -> int:
-    """How many elements does the fixed state of one sequence hold: recurrence and its convolution?"""
+    """Elements of the fixed state of one sequence: recurrent state and convolution window."""
     return sum(block.count * recurrent_state(block.mixer) for block in model.blocks)
 
 
 def recurrent_state(mixer: Mixer | None) -> int:
-    """How many state elements does one layer keep for a sequence?"""
+    """State elements of one sequence in one layer."""
     if not isinstance(mixer, Recurrent):
         return 0
     shared = 0 if mixer.kind == "mamba1" else 2 * mixer.groups * mixer.state
@@ -273,14 +273,14 @@ def recurrent_state(mixer: Mixer | None) -> int:
 
 
 def from_shape(slug: str, shape: Mapping[str, Any]) -> Model:
-    """Which model does this stored shape describe? Unknown keys are an error."""
+    """The model of a stored shape. ValueError names unknown keys."""
     outer = {key: value for key, value in shape.items() if key != "blocks"}
     _refuse_unknown("model", outer, Model)
     return Model(slug=slug, blocks=tuple(_block(block) for block in shape["blocks"]), **outer)
 
 
 def to_shape(model: Model) -> dict[str, Any]:
-    """How is a model stored? The inverse of from_shape; defaults are left out."""
+    """The stored shape of a model, without fields that have their default; the inverse of from_shape."""
     shape = _sparse(model, skip=("slug", "blocks"))
     shape["blocks"] = [_block_shape(block) for block in model.blocks]
     return shape

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.search import Scored, autoscales, table
-from advisor.engine.spec import Start, Workload
+from advisor.engine.spec import ColdStart, Workload
 
 
 def paid_fraction(workload: Workload, s: Scored, cold_start_s: float) -> float:
@@ -15,7 +15,7 @@ def paid_fraction(workload: Workload, s: Scored, cold_start_s: float) -> float:
     return float(table.paid_fraction(asked, s.offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
 
 
-def gained(workload: Workload, s: Scored, start: Start | None) -> tuple[str, str]:
+def gained(workload: Workload, s: Scored, start: ColdStart | None) -> tuple[str, str]:
     """(what changes, what it does here) in words; both empty where nothing of this plan starts more than once."""
     if start is None or not autoscales(workload, s.offer) or s.pools is not None or workload.cold_start_s <= 0:
         return "", ""

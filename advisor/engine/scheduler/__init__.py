@@ -1,4 +1,4 @@
-"""From step times to a service under load: closed form and simulation."""
+"""Serving under load: TTFT, TPOT and throughput from step times, in closed form and by simulation."""
 
 from advisor.engine.scheduler import disaggregated
 from advisor.engine.scheduler.closed_form import ClosedLoop, OpenLoop, burst, closed_loop, open_loop

@@ -1,4 +1,4 @@
-"""How prompts and decodes fill the steps of a continuous or static batch, counted in steps: rate, TTFT and TPOT."""
+"""Rate, TTFT and TPOT of continuous and static batching, from the mean composition of steps."""
 
 from dataclasses import dataclass
 
@@ -6,26 +6,30 @@ import numpy as np
 
 from advisor.engine.step import CHUNKED, MIXED, PREFILL_FIRST, Array, Demand, Load, Scheduler
 
-Answer = tuple[Array, ...]  # requests/s, TTFT, TPOT, is the prompt budget the limit, time of a step without prompts
-RAMP_SCATTER = 1.0  # how much an opening ramp of one step's prompts scatters evenly spaced requests
+# (requests/s, TTFT, TPOT, whether the prompt budget is the limit, seconds of a step without prompts)
+Rates = tuple[Array, ...]
+RAMP_SCATTER = 1.0  # how much an initial ramp of one step's prompts scatters evenly spaced requests
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompts:
-    """How prompts fall into steps: so many in a step that has any, and how many steps have any."""
+    """Distribution of prompts over steps."""
 
     requests_per_step: Array  # prompts in a step that has any
-    whole_steps: Array  # steps of a prompt before its last one, each filled by it
+    whole_steps: Array  # full chunks of a prompt before its last step
     last_fraction: Array  # of the prompt, in its last step
-    prompt_steps_per_step: Array
+    prompt_steps_per_step: Array  # steps with prompts per step
 
 
 def prompts_of(arrivals: Array, room: Array, random: Array, clump: Array = 1.0) -> Prompts:
-    """`random` 0: arrivals keep an even distance; 1: they fall on steps independently; `clump`: so many together."""
-    met = np.minimum(arrivals, 1.0) * (1 - random) + (1 - np.exp(-arrivals)) * random
-    met = np.minimum(met, arrivals / clump)
+    """Prompts by step for `arrivals` per step, when a step has room for `room` prompts.
+
+    random: 0 for evenly spaced arrivals, 1 for independent ones. clump: arrivals that come together.
+    """
+    hit = np.minimum(arrivals, 1.0) * (1 - random) + (1 - np.exp(-arrivals)) * random
+    hit = np.minimum(hit, arrivals / clump)
     whole = np.maximum(np.ceil(1 / room - 1e-9) - 1, 0.0)
-    share = np.maximum(np.where(whole > 0, arrivals * (whole + 1), met), arrivals / room)
+    share = np.maximum(np.where(whole > 0, arrivals * (whole + 1), hit), arrivals / room)
     requests_per_step = np.where(whole > 0, room, arrivals / np.maximum(share, 1e-30))
     return Prompts(
         requests_per_step=requests_per_step,
@@ -36,15 +40,15 @@ def prompts_of(arrivals: Array, room: Array, random: Array, clump: Array = 1.0) 
 
 
 def own_prompt_s(load: Load, decodes: Array, prompts: Prompts, sequences: Array, idle: Array = 0.0) -> Array:
-    """Time of the steps that hold a request's prompt; idle: the chance that no step ran before the first of them."""
-    each = idle / (prompts.whole_steps + 1)
-    filled_s = load.step_s(decodes, prompts.requests_per_step, sequences, each)
-    last_s = load.step_s(decodes, prompts.last_fraction, sequences, each)
+    """Seconds of the steps with a request's own prompt; idle: probability that no step ran before the first of them."""
+    idle_per_step = idle / (prompts.whole_steps + 1)
+    filled_s = load.step_s(decodes, prompts.requests_per_step, sequences, idle_per_step)
+    last_s = load.step_s(decodes, prompts.last_fraction, sequences, idle_per_step)
     return np.where(prompts.whole_steps > 0, prompts.whole_steps * filled_s + last_s, filled_s)
 
 
 def room_of(load: Load, scheduler: Scheduler, decodes: Array) -> Array:
-    """How many prompts (or what part of one) a step takes."""
+    """Prompts that a step has room for; below 1: the fraction of a prompt."""
     budget = scheduler.max_batched_tokens
     if scheduler.policy == MIXED and not scheduler.chunked_prefill:
         return np.maximum(np.floor(budget / load.prompt_tokens), 1.0)
@@ -61,7 +65,7 @@ def _added_s(
     sequences: Array,
     idle: Array,
 ) -> tuple[Array, Array]:
-    """Mean time that prompts add to a step of decodes, and the time of a request's own prompt."""
+    """(mean seconds that prompts add to a decode step, seconds of the steps with a request's own prompt)."""
     own_s = own_prompt_s(load, decodes, p, sequences, idle)
     spread_s = arrivals * (own_s - (p.whole_steps + 1) * step_s)
     filled = np.maximum(p.requests_per_step, np.minimum(room, 1.0))
@@ -77,44 +81,44 @@ def continuous(
     scheduler: Scheduler,
     request_s: Array,
     clump: Array = 1.0,
-) -> Answer:
-    """Requests/s, TTFT, TPOT, whether the prompt budget is the limit, and the time of a step without prompts."""
+) -> Rates:
+    """Rates of continuous batching with `running` requests always in flight."""
     if scheduler.policy == PREFILL_FIRST:
         return _alternating(load, running, demand, scheduler, request_s, clump)
-    together = _together(load, running, demand, scheduler, request_s, clump)
+    mixed = _mixed(load, running, demand, scheduler, request_s, clump)
     if scheduler.policy == CHUNKED:
-        return together
+        return mixed
     crowded = crowded_of(load, running, demand, scheduler)
     if not crowded.any():
-        return together
-    apart = _alternating(load, running, demand, scheduler, request_s, clump)
-    return tuple(np.where(crowded, a, t) for a, t in zip(apart, together, strict=True))
+        return mixed
+    alternating = _alternating(load, running, demand, scheduler, request_s, clump)
+    return tuple(np.where(crowded, a, m) for a, m in zip(alternating, mixed, strict=True))
 
 
 def crowded_of(load: Load, running: Array, demand: Demand, scheduler: Scheduler) -> Array:
-    """Do prompts leave the decodes no tokens, so that steps alternate?"""
-    a_step = np.minimum(np.maximum(running / demand.output_tokens, 1.0), room_of(load, scheduler, 0.0))
-    decodes = np.minimum(running, a_step * demand.output_tokens)
-    return a_step * load.prompt_tokens + decodes > scheduler.max_batched_tokens
+    """Whether prompts use up the token budget, so that prefill and decode steps alternate."""
+    prompts = np.minimum(np.maximum(running / demand.output_tokens, 1.0), room_of(load, scheduler, 0.0))
+    decodes = np.minimum(running, prompts * demand.output_tokens)
+    return prompts * load.prompt_tokens + decodes > scheduler.max_batched_tokens
 
 
 def _randomness(load: Load, running: Array, demand: Demand, scheduler: Scheduler, arrivals: Array) -> Array:
-    """How far the opening ramp of prompts has scattered an even spacing of equal requests; 1 when lengths vary."""
+    """How far the initial ramp of prompts has scattered evenly spaced equal requests (0 to 1); 1 if lengths vary."""
     if demand.output_cv2 > 0:
         return 1.0
     scatter = RAMP_SCATTER * arrivals * (running - 1) * load.prompt_tokens / scheduler.max_batched_tokens
     return scatter / (1 + scatter)
 
 
-def _together(
+def _mixed(
     load: Load,
     running: Array,
     demand: Demand,
     scheduler: Scheduler,
     request_s: Array,
     clump: Array,
-) -> Answer:
-    """Prompts and decodes share steps."""
+) -> Rates:
+    """Rates if prompts and decodes share steps."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)  # decode steps of a request
     others, busy = np.maximum(running - 1, 0.0) / np.maximum(running, 1e-9), np.clip(running - 1, 0.0, 1.0)
     step_s = load.step_s(running, 0.0, running)
@@ -145,15 +149,15 @@ def _alternating(
     scheduler: Scheduler,
     request_s: Array,
     clump: Array,
-) -> Answer:
-    """Steps of prompts only and steps of decodes only."""
+) -> Rates:
+    """Rates if steps have either prompts or decodes."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     others, busy = np.maximum(running - 1, 0.0) / np.maximum(running, 1e-9), np.clip(running - 1, 0.0, 1.0)
     step_s, share = load.step_s(running, 0.0, running), 0.0
     room = room_of(load, scheduler, 0.0)
     for _ in range(2):
         lag = busy * (scheduler.asynchronous + np.ceil(request_s / step_s))  # in steps of either kind
-        arrivals = running / np.maximum(after_first + lag / (1 + share), 1.0)  # per step of decodes
+        arrivals = running / np.maximum(after_first + lag / (1 + share), 1.0)  # per decode step
         p = prompts_of(arrivals, room, float(demand.output_cv2 > 0), clump)
         decodes = arrivals * after_first
         decode_s = np.where(after_first > 0, load.step_s(decodes, 0.0, decodes), 0.0)
@@ -170,7 +174,7 @@ def _alternating(
 
 
 def opening_of(load: Load, running: Array, scheduler: Scheduler) -> tuple[Array, Array]:
-    """`running` prompts at once: how many steps they fill, and in which the mean request gets its first token."""
+    """(steps that `running` simultaneous prompts fill, step in which the mean request gets its first token)."""
     room = room_of(load, scheduler, 0.0)
     steps = np.maximum(np.ceil(running / room - 1e-9), 1.0)
     grouped = steps * (1 - (steps - 1) * room / (2 * running))
@@ -178,8 +182,8 @@ def opening_of(load: Load, running: Array, scheduler: Scheduler) -> tuple[Array,
     return steps, np.minimum(np.where(room >= 1, grouped, split), steps)
 
 
-def static_of(load: Load, running: Array, demand: Demand, scheduler: Scheduler, request_s: Array) -> Answer:
-    """The same of batches that start and end together, one after another."""
+def static_of(load: Load, running: Array, demand: Demand, scheduler: Scheduler, request_s: Array) -> Rates:
+    """Rates of static batching: batches run to completion, one after another."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     longest = after_first * (1 + np.sqrt(3 * demand.output_cv2) * (running - 1) / (running + 1))
     steps, first = opening_of(load, running, scheduler)

@@ -1,6 +1,6 @@
-"""From the time of one scheduler step to TTFT, TPOT and throughput under load: closed forms over many candidates.
+"""TTFT, TPOT and throughput under load, in closed form for many candidates at once.
 
-They rank; `simulate` runs the same scheduler step by step, and percentiles come only from there.
+These estimates only rank candidates. `simulate` runs the same scheduler step by step and gives the percentiles.
 """
 
 from collections.abc import Callable
@@ -32,26 +32,26 @@ from advisor.engine.step import (
     load_of,
 )
 
-BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it an open loop's means depend on too long a memory to be planned with
-STATIC_TAIL = 1.2  # ours: TPOT p95 over its mean where batches run to their end, for ranking only
+BUSY_LIMIT_FRACTION = 0.85  # of capacity: above it, queues build up over too long a time to plan with means
+STATIC_TAIL = 1.2  # our assumption: TPOT p95 over its mean with static batching, for ranking only
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClosedLoop:
-    """Means of a closed loop; shape: candidates broadcast with concurrency."""
+    """Means of a closed loop; shapes: candidates broadcast with concurrency."""
 
     output_tokens_per_s: np.ndarray
     requests_per_s: np.ndarray
     ttft_mean_s: np.ndarray
     tpot_mean_s: np.ndarray
     running_requests: np.ndarray
-    kv_limited: np.ndarray  # KV capacity, not the clients, bounds the running requests
-    saturating: np.ndarray  # more requests than the server runs at once, or a full prompt budget: TTFT is queueing
+    kv_limited: np.ndarray  # KV capacity, not concurrency, limits the running requests
+    saturating: np.ndarray  # more requests than run at once, or prompts use up the token budget: TTFT is queueing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenLoop:
-    """Means of an open loop and planning estimates of p95, for ranking only: percentiles come from simulation."""
+    """Means and p95 estimates of an open loop, for ranking only: reported percentiles come from the simulation."""
 
     output_tokens_per_s: np.ndarray
     requests_per_s: np.ndarray
@@ -66,29 +66,29 @@ class OpenLoop:
 
 
 def _running_limit(times: StepTimes, demand: Demand, scheduler: Scheduler, extra_axes: int) -> tuple[Array, ...]:
-    """How many requests run at once at most, and how many KV alone would allow."""
+    """(maximum running requests, maximum by KV capacity only)."""
     shape = (-1,) + (1,) * extra_axes
     block, capacity = times.block_tokens.reshape(shape), times.kv_capacity_tokens.reshape(shape)
     whole = np.ceil((demand.input_tokens + demand.output_tokens) / block) * block
-    held = demand.input_tokens + demand.output_tokens * (1 + demand.output_cv2) / 2 + block / 2
+    mean = demand.input_tokens + demand.output_tokens * (1 + demand.output_cv2) / 2 + block / 2
     if scheduler.reserve_full or scheduler.policy == STATIC:
-        held = whole
-    by_kv = np.where(whole > np.floor(capacity / block) * block, 0.0, capacity / held)
+        mean = whole
+    by_kv = np.where(whole > np.floor(capacity / block) * block, 0.0, capacity / mean)
     return np.minimum(by_kv, scheduler.max_running_requests), by_kv
 
 
 def closed_loop(times: StepTimes, concurrency: Array, demand: Demand, scheduler: Scheduler) -> ClosedLoop:
     """Throughput, TTFT and TPOT with `concurrency` requests always in flight.
 
-    Counted in steps: a request spends `lag` steps unseen, its prompt's steps, and output-1 decode steps, so
-    arrivals per step follow without knowing how long a step is; then two kinds of step are timed, with and
-    without prompts. concurrency broadcasts with the candidates: (N,), or (N, C) / (1, C) for several each.
+    A request takes `lag` steps until it is scheduled, its prompt's steps, and output-1 decode steps. So arrivals per
+    step do not depend on the duration of a step; then steps with and without prompts are timed. concurrency broadcasts
+    with the candidates: (N,), or (N, C) / (1, C) for several each.
     """
     concurrency = np.asarray(concurrency, float)
     axes = max(concurrency.ndim - 1, 0)
     load = load_of(times, demand, axes)
     limit, by_kv = _running_limit(times, demand, scheduler, axes)
-    running = np.maximum(np.minimum(concurrency, limit), 1.0)  # lanes that serve nobody are marked below
+    running = np.maximum(np.minimum(concurrency, limit), 1.0)  # lanes that cannot serve are marked below
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
     solve = static_of if scheduler.policy == STATIC else continuous
     rate, first_s, tpot_s, full, _ = solve(load, running, demand, scheduler, request_s)
@@ -109,9 +109,9 @@ def closed_loop(times: StepTimes, concurrency: Array, demand: Demand, scheduler:
 def burst(
     times: StepTimes, concurrency: Array, demand: Demand, scheduler: Scheduler, requests_per_user: int = 10
 ) -> ClosedLoop:
-    """What a benchmark client measures: requests_per_user x concurrency requests, the first `concurrency` at once.
+    """Means of a benchmark run of requests_per_user x concurrency requests, the first `concurrency` at once.
 
-    The opening prompts are filled back to back and stay clumped in later rounds as far as equal lengths keep them.
+    The initial prompts are computed back to back and stay clumped in later rounds to the extent that lengths are equal.
     """
     steady = closed_loop(times, concurrency, demand, scheduler)
     concurrency = np.asarray(concurrency, float)
@@ -122,9 +122,9 @@ def burst(
     request_s = times.request_s.reshape((-1,) + (1,) * axes)
     rate, first_s, tpot_s = _rounds(load, running, demand, scheduler, request_s, rounds)
     if demand.output_cv2 == 0 or scheduler.policy == STATIC:
-        apart = _in_step(load, running, demand, scheduler)
+        in_step = _in_step(load, running, demand, scheduler)
         equal = static_of(load, running, demand, scheduler, request_s)[:3]
-        rate, first_s, tpot_s = (np.where(apart, e, r) for e, r in zip(equal, (rate, first_s, tpot_s), strict=True))
+        rate, first_s, tpot_s = (np.where(in_step, e, r) for e, r in zip(equal, (rate, first_s, tpot_s), strict=True))
     rate = np.where(served, rate, 0.0)
     queued_s = np.divide(concurrency - running, rate, out=np.full_like(rate, np.inf), where=rate > 0)
     queued_s = np.maximum(queued_s, 0.0) * (1 - 0.5 / requests_per_user)
@@ -140,7 +140,7 @@ def burst(
 
 
 def _in_step(load: Load, running: Array, demand: Demand, scheduler: Scheduler) -> Array:
-    """Do equal requests that start together stay together, so that every round opens like the first?"""
+    """Whether equal requests that start together stay together, so that every round starts like the first."""
     if scheduler.policy in (PREFILL_FIRST, STATIC):
         return np.ones(running.shape, bool)
     in_one = running <= room_of(load, scheduler, 0.0)
@@ -150,10 +150,10 @@ def _in_step(load: Load, running: Array, demand: Demand, scheduler: Scheduler) -
 def _rounds(
     load: Load, running: Array, demand: Demand, scheduler: Scheduler, request_s: Array, rounds: Array
 ) -> tuple[Array, Array, Array]:
-    """Requests/s, TTFT and TPOT over so many rounds of `running` requests, of which the first starts at once."""
+    """(requests/s, TTFT, TPOT) over `rounds` rounds of `running` requests; the first round starts all at once."""
     after_first = np.maximum(demand.output_tokens - 1, 0.0)
     steps, first = opening_of(load, running, scheduler)
-    scatter = np.sqrt(6 * demand.output_cv2 * rounds) * after_first  # width in steps of a clump, half way through
+    scatter = np.sqrt(6 * demand.output_cv2 * rounds) * after_first  # width of a clump in steps, halfway through
     dense = running / np.minimum(steps + scatter, np.maximum(after_first, 1.0))
     clump = np.where(scatter > 0, dense / -np.expm1(-dense), running / steps)
     rate, first_s, tpot_s, full, decode_s = continuous(
@@ -177,14 +177,14 @@ def _rounds(
 
 
 def capacity_requests_per_s(times: StepTimes, demand: Demand, scheduler: Scheduler) -> Array:
-    """Requests/s of each lane with as many in flight as it can run."""
+    """Maximum requests/s of each lane, shape (N,)."""
     limit, _ = _running_limit(times, demand, scheduler, 0)
     return closed_loop(times, np.maximum(limit, 1.0), demand, scheduler).requests_per_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """An open loop before it is solved; arrays of shape (N,)."""
+class _OpenLoad:
+    """Inputs of an open loop; arrays of shape (N,)."""
 
     load: Load
     demand: Demand
@@ -192,7 +192,7 @@ class _Asked:
     request_s: Array
     rate: Array  # requests/s to each lane
     capacity: Array  # requests/s
-    limit: Array  # requests that run at once at most
+    limit: Array  # maximum running requests
 
     @property
     def after_first(self) -> Array:
@@ -201,16 +201,16 @@ class _Asked:
 
     @property
     def separate(self) -> bool:
-        """Prompts have steps of their own."""
+        """Whether prompts have their own steps."""
         return self.scheduler.policy == PREFILL_FIRST
 
 
 def open_loop(times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Scheduler, rounds: int = 3) -> OpenLoop:
     """Means and p95 estimates under Poisson arrivals at rate_per_s to each lane (N,); infinite above capacity.
 
-    A decoding request sees itself and as many others as Little's law gives for the TPOT it sees.
+    TPOT solves a fixed point: it sets the number of decoding requests by Little's law, which sets the step time.
     """
-    asked = _Asked(
+    offered = _OpenLoad(
         load=load_of(times, demand, 0),
         demand=demand,
         scheduler=scheduler,
@@ -220,18 +220,18 @@ def open_loop(times: StepTimes, rate_per_s: Array, demand: Demand, scheduler: Sc
         limit=_running_limit(times, demand, scheduler, 0)[0],
     )
     if scheduler.policy == STATIC:
-        return _open_static(asked, rounds)
+        return _open_static(offered, rounds)
 
     def implied_s(supposed_s: Array) -> Array:
-        return _gap_of(asked, supposed_s).tpot_s
+        return _gap_of(offered, supposed_s).tpot_s
 
-    low_s = asked.load.step_s(np.ones(asked.rate.shape), 0.0, 1.0)
-    high_s = np.maximum(asked.limit / np.maximum(asked.rate * asked.after_first, 1e-9), low_s)
-    return _open_answer(asked, _gap_of(asked, _fixed_point(implied_s, low_s, high_s, rounds)))
+    low_s = offered.load.step_s(np.ones(offered.rate.shape), 0.0, 1.0)
+    high_s = np.maximum(offered.limit / np.maximum(offered.rate * offered.after_first, 1e-9), low_s)
+    return _open_answer(offered, _gap_of(offered, _fixed_point(implied_s, low_s, high_s, rounds)))
 
 
 def _fixed_point(function: Callable[[Array], Array], low: Array, high: Array, rounds: int) -> Array:
-    """The argument that a rising function maps to itself, in [low, high]: Aitken's step, kept inside a bracket."""
+    """Fixed point of an increasing function in [low, high], by Aitken's delta-squared method within a bracket."""
     x = low
     for _ in range(rounds):
         y = np.clip(function(x), low, high)
@@ -246,40 +246,40 @@ def _fixed_point(function: Callable[[Array], Array], low: Array, high: Array, ro
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Gap:
-    """Between two tokens of a request, and the steps in it; arrays of shape (N,)."""
+    """The gap between two tokens of a request, and its steps; arrays of shape (N,)."""
 
     tpot_s: Array
-    decodes: Array  # in a step
+    decodes: Array  # per step
     decode_s: Array  # of a step without prompts
     filled_s: Array  # of a step with prompts
     prompts: Prompts
 
 
-def _gap_of(asked: _Asked, tpot_s: Array) -> _Gap:
-    """What follows from a supposed TPOT."""
-    load, rate = asked.load, asked.rate
-    decodes = 1 + rate * asked.after_first * tpot_s
+def _gap_of(offered: _OpenLoad, tpot_s: Array) -> _Gap:
+    """The gap that an assumed TPOT leads to."""
+    load, rate = offered.load, offered.rate
+    decodes = 1 + rate * offered.after_first * tpot_s
     decode_s = load.step_s(decodes, 0.0, decodes)
-    p = prompts_of(rate * tpot_s, room_of(load, asked.scheduler, decodes), 1.0)
-    beside = 0.0 if asked.separate else decodes
+    p = prompts_of(rate * tpot_s, room_of(load, offered.scheduler, decodes), 1.0)
+    beside = 0.0 if offered.separate else decodes
     filled_s = load.step_s(beside, p.requests_per_step, beside + p.requests_per_step)
-    added_s = rate * tpot_s / p.requests_per_step * (filled_s - (0.0 if asked.separate else decode_s))
+    added_s = rate * tpot_s / p.requests_per_step * (filled_s - (0.0 if offered.separate else decode_s))
     return _Gap(tpot_s=decode_s + added_s, decodes=decodes, decode_s=decode_s, filled_s=filled_s, prompts=p)
 
 
-def _prompt_queue(asked: _Asked, beside: Array, room: Array) -> tuple[Array, Array]:
-    """Mean wait of a prompt for prompts before it, and the share of time that prompts need (Sakasegawa 1977)."""
+def _prompt_queue(offered: _OpenLoad, beside: Array, room: Array) -> tuple[Array, Array]:
+    """(mean wait of a prompt for earlier prompts, fraction of time that prompts take) (Sakasegawa 1977)."""
     at_once = np.maximum(room, 1.0)
-    full_s = asked.load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
-    share = np.minimum(asked.rate * full_s / at_once, NEARLY_ALL)
+    full_s = offered.load.step_s(beside, np.minimum(room, at_once), beside + at_once) / np.minimum(room, 1.0)
+    share = np.minimum(offered.rate * full_s / at_once, NEARLY_ALL)
     power = np.sqrt(2 * (at_once + 1)) - 1
-    return full_s / at_once * share**power / (1 - share) * (1 + asked.demand.input_cv2) / 2, share
+    return full_s / at_once * share**power / (1 - share) * (1 + offered.demand.input_cv2) / 2, share
 
 
-def _open_answer(asked: _Asked, gap: _Gap) -> OpenLoop:
-    """Waits and stalls of prompts around the gap between tokens, then how far the slow ones are from the mean."""
-    load, rate, after_first, separate = asked.load, asked.rate, asked.after_first, asked.separate
-    tpot_s, decode_s, filled_s, asynchronous = gap.tpot_s, gap.decode_s, gap.filled_s, asked.scheduler.asynchronous
+def _open_answer(offered: _OpenLoad, gap: _Gap) -> OpenLoop:
+    """Means with prompt queueing and stalls of decodes added to the gap, and p95 estimates."""
+    load, rate, after_first, separate = offered.load, offered.rate, offered.after_first, offered.separate
+    tpot_s, decode_s, filled_s, asynchronous = gap.tpot_s, gap.decode_s, gap.filled_s, offered.scheduler.asynchronous
     beside = np.zeros(rate.shape) if separate else gap.decodes - 1
     idle = np.exp(-rate * (after_first * tpot_s + filled_s))
     own_s = own_prompt_s(load, beside, gap.prompts, beside + 1, idle)
@@ -288,61 +288,61 @@ def _open_answer(asked: _Asked, gap: _Gap) -> OpenLoop:
     step_s = (1 - prompts) * decode_s + prompts * filled_s
     residual_s = ((1 - prompts) * decode_s**2 + prompts * filled_s**2) / (2 * step_s)
     busy = -np.expm1(-rate * (after_first * tpot_s + own_s))
-    queue_s, share = _prompt_queue(asked, beside, room_of(load, asked.scheduler, gap.decodes))
+    queue_s, share = _prompt_queue(offered, beside, room_of(load, offered.scheduler, gap.decodes))
     wait_s = busy * (residual_s + asynchronous * step_s)
-    stall_s = share * (queue_s + own_s) / (1 - share)  # prompts left behind one's own, and those that join them
+    stall_s = share * (queue_s + own_s) / (1 - share)  # prompts that queued behind a request's own, and later ones
     slow = 1.0 if separate else np.maximum(1 - tpot_s / filled_s, 0.0)
     stalled_s = stall_s * slow / np.maximum(after_first, 1.0)
     mean_tpot_s = tpot_s + stalled_s
-    wild_s = load.step_s(gap.decodes + Z95 * np.sqrt(gap.decodes - 1), 0.0, gap.decodes) - decode_s
+    crowd_s = load.step_s(gap.decodes + Z95 * np.sqrt(gap.decodes - 1), 0.0, gap.decodes) - decode_s
     jitter_s = Z95 * np.sqrt(prompts / np.maximum(after_first, 1.0)) * (filled_s - decode_s * (not separate))
-    sigma = np.sqrt(np.log1p(asked.demand.input_cv2))
+    sigma = np.sqrt(np.log1p(offered.demand.input_cv2))
     long_s = own_s * (np.exp(Z95 * sigma - sigma**2 / 2) - 1)
     late_s = np.where(prompts > 0.05, filled_s, decode_s) * (1 + asynchronous) * (busy > 0.05)
     return _open_result(
-        asked,
-        ttft_s=asked.request_s + own_s + wait_s + queue_s,
+        offered,
+        ttft_s=offered.request_s + own_s + wait_s + queue_s,
         tpot_s=mean_tpot_s,
-        ttft_p95_s=asked.request_s + own_s + np.hypot(long_s, late_s + 3 * queue_s),
-        tpot_p95_s=mean_tpot_s + np.hypot(np.hypot(wild_s * tpot_s / decode_s, jitter_s), 2 * stalled_s),
+        ttft_p95_s=offered.request_s + own_s + np.hypot(long_s, late_s + 3 * queue_s),
+        tpot_p95_s=mean_tpot_s + np.hypot(np.hypot(crowd_s * tpot_s / decode_s, jitter_s), 2 * stalled_s),
         running=rate * (after_first * mean_tpot_s + own_s),
     )
 
 
-def _open_static(asked: _Asked, rounds: int) -> OpenLoop:
-    """A batch holds what came during the batch before it."""
+def _open_static(offered: _OpenLoad, rounds: int) -> OpenLoop:
+    """Open loop with static batching: a batch has the requests that arrived during the batch before it."""
 
     def batches(size: Array) -> tuple[Array, ...]:
-        return static_of(asked.load, size, asked.demand, asked.scheduler, asked.request_s)[:3]
+        return static_of(offered.load, size, offered.demand, offered.scheduler, offered.request_s)[:3]
 
     def implied(size: Array) -> Array:
-        return asked.rate * size / batches(size)[0]
+        return offered.rate * size / batches(size)[0]
 
-    size = _fixed_point(implied, np.ones(asked.rate.shape), np.maximum(asked.limit, 1.0), rounds)
+    size = _fixed_point(implied, np.ones(offered.rate.shape), np.maximum(offered.limit, 1.0), rounds)
     batches_per_s, first_s, tpot_s = batches(size)
     batch_s = size / batches_per_s
-    busy = np.minimum(asked.rate * batch_s, 1.0)
+    busy = np.minimum(offered.rate * batch_s, 1.0)
     return _open_result(
-        asked,
+        offered,
         ttft_s=first_s + busy * batch_s / 2,
         tpot_s=tpot_s,
         ttft_p95_s=first_s + 0.95 * busy * batch_s,
         tpot_p95_s=STATIC_TAIL * tpot_s,
-        running=asked.rate * batch_s,
+        running=offered.rate * batch_s,
     )
 
 
 def _open_result(
-    asked: _Asked, *, ttft_s: Array, tpot_s: Array, ttft_p95_s: Array, tpot_p95_s: Array, running: Array
+    offered: _OpenLoad, *, ttft_s: Array, tpot_s: Array, ttft_p95_s: Array, tpot_p95_s: Array, running: Array
 ) -> OpenLoop:
-    """Infinite latencies and all seats taken above capacity."""
-    rate, capacity = asked.rate, asked.capacity
+    """The result; above capacity, latencies are infinite and all batch slots are in use."""
+    rate, capacity = offered.rate, offered.capacity
     used = np.divide(rate, capacity, out=np.full_like(rate, np.inf), where=capacity > 0)
     ok = used < 1
     served: Array = np.where(ok, rate, capacity)
-    busy: Array = np.where(ok, running, asked.limit)
+    busy: Array = np.where(ok, running, offered.limit)
     return OpenLoop(
-        output_tokens_per_s=served * asked.demand.output_tokens,
+        output_tokens_per_s=served * offered.demand.output_tokens,
         requests_per_s=served,
         ttft_mean_s=np.where(ok, ttft_s, np.inf),
         tpot_mean_s=np.where(ok, tpot_s, np.inf),

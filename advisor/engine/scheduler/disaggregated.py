@@ -1,4 +1,4 @@
-"""A prefill pool feeding a decode pool: two queues in a row under a closed loop of users."""
+"""Disaggregated serving: a prefill pool that feeds a decode pool, under a closed loop of users."""
 
 import heapq
 from collections.abc import Sequence
@@ -9,11 +9,13 @@ import numpy as np
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.step import Array, Demand, Scheduler, StepTimes
 
-GRID_SEQUENCES = tuple(float(2**k) for k in range(13))  # running requests per decode lane at which a step is timed
+GRID_SEQUENCES = tuple(float(2**k) for k in range(13))  # running requests per decode lane, grid of step times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
+    """Means of one run."""
+
     ttft_mean_s: float
     tpot_mean_s: float
     output_tokens_per_s: float
@@ -33,16 +35,16 @@ def serve(
     output_tokens: float,
     request_s: float,
 ) -> Served:
-    """`concurrency` users send requests_per_user prompts each, all at once at the start.
+    """Simulate `concurrency` users who send requests_per_user prompts each and all start at once.
 
-    Prefill lanes take one prompt at a time; a decode takes output_tokens steps at the pace of the load it starts
-    under. prompt_s, transfer_s, request_s: seconds; decode_step_s: seconds at GRID_SEQUENCES.
+    Prefill lanes take one prompt at a time; a decode takes output_tokens - 1 steps at the step time of the load at its
+    start. prompt_s, transfer_s, request_s: seconds; decode_step_s: seconds at GRID_SEQUENCES.
     """
-    total, free = concurrency * requests_per_user, [0.0] * prefill_lanes
+    total, free = concurrency * requests_per_user, [0.0] * prefill_lanes  # when each prefill lane becomes free
     heapq.heapify(free)
     ready = [0.0] * concurrency  # when each user sends its next request
     heapq.heapify(ready)
-    finishes: list[float] = []  # of decodes under way
+    finishes: list[float] = []  # of running decodes
     ttft, tpot, last = np.zeros(total), np.zeros(total), 0.0
     room = decode_running_max * decode_lanes
     for k in range(total):
@@ -68,27 +70,29 @@ def serve(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matched:
-    """Two pools of equal lanes whose rates agree, by the requests at once in a decode lane; shape (N, C)."""
+    """Prefill and decode pools of identical lanes with equal rates, by running requests per decode lane; (N, C)."""
 
-    requests_per_s: Array  # of one lane, whichever pool it is in
+    requests_per_s: Array  # per lane of both pools
     tpot_mean_s: Array
     ttft_mean_s: Array
     prefill_fraction: Array  # of the lanes
 
 
-def matched(times: StepTimes, seats: Array, demand: Demand, scheduler: Scheduler, transfer_s: Array) -> Matched:
-    """As many prefill lanes as the decode lanes need, in closed form; whole lanes are left to who sizes the pools.
+def matched(times: StepTimes, slots: Array, demand: Demand, scheduler: Scheduler, transfer_s: Array) -> Matched:
+    """Pools with as many prefill lanes as the decode lanes need, in closed form; lane counts are not rounded.
 
-    seats: requests at once, shape (C,); transfer_s: seconds in which the cache of a prompt moves, shape (N, 1).
+    slots: running requests per decode lane, shape (C,); transfer_s: seconds to move the cache of a prompt, (N, 1).
     """
-    wide = np.broadcast_to(seats, (len(times.request_s), len(seats)))
-    first = closed_loop(times, wide, replace(demand, output_tokens=1.0, output_cv2=0.0), scheduler)
-    later = closed_loop(times, wide, replace(demand, cached_fraction=1.0), scheduler)
-    prompts = np.max(first.requests_per_s, axis=1, keepdims=True)
-    share = np.divide(later.requests_per_s, prompts + later.requests_per_s, out=np.zeros(wide.shape), where=prompts > 0)
+    running = np.broadcast_to(slots, (len(times.request_s), len(slots)))
+    prefill = closed_loop(times, running, replace(demand, output_tokens=1.0, output_cv2=0.0), scheduler)
+    decode = closed_loop(times, running, replace(demand, cached_fraction=1.0), scheduler)
+    prompts = np.max(prefill.requests_per_s, axis=1, keepdims=True)
+    fraction = np.divide(
+        decode.requests_per_s, prompts + decode.requests_per_s, out=np.zeros(running.shape), where=prompts > 0
+    )
     return Matched(
-        requests_per_s=share * prompts,
-        tpot_mean_s=later.tpot_mean_s,
-        ttft_mean_s=first.ttft_mean_s[:, :1] + transfer_s + 0.0 * share,
-        prefill_fraction=share,
+        requests_per_s=fraction * prompts,
+        tpot_mean_s=decode.tpot_mean_s,
+        ttft_mean_s=prefill.ttft_mean_s[:, :1] + transfer_s + 0.0 * fraction,
+        prefill_fraction=fraction,
     )

@@ -1,4 +1,4 @@
-"""The scheduler's loop over steps, compiled: who runs, with how many tokens, for how long."""
+"""The compiled simulation loop: which requests run in each step, with how many tokens, and how long it takes."""
 # mypy: disable-error-code="no-any-return"
 
 from functools import partial
@@ -38,13 +38,13 @@ from advisor.engine.scheduler.state import (
 )
 from advisor.engine.step import POLICIES, duration
 
-# numba reuses what it compiled until this file changes: other fields or another formula need other numbers here
-if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0x92FE25DE):
+# Numba's cache is keyed on this file only, so changes in state.py or duration.py must change these numbers.
+if (FIELDS, duration.SOURCE) != (0x8AFDC3CE, 0xF1CA82CB):
     raise ImportError(
-        "the fields of state.py or the formula of step/duration.py have changed: write "
-        f"({FIELDS:#x}, {duration.SOURCE:#x}) in loop.py, so that numba recompiles"
+        "the fields of scheduler/state.py or the source of step/duration.py changed: write "
+        f"({FIELDS:#x}, {duration.SOURCE:#x}) into scheduler/loop.py, so that numba recompiles"
     )
-# Nothing is allocated in here: counting references to the arrays would take two thirds of the time.
+# These functions allocate nothing (_nrt=False): reference counting of arrays would take two thirds of the time.
 compiled = partial(njit, cache=True, nogil=True, error_model="numpy", _nrt=False)
 _whole_tiles, _grid_index, _on_line = (
     compiled()(f) for f in (duration.whole_tiles, duration.grid_index, duration.on_line)
@@ -72,14 +72,14 @@ def _linear_s(costs: Costs, tokens: int) -> float:
 
 @compiled()
 def _window_pairs(start: int, count: int, window: int) -> int:
-    """Pairs of `count` queries after `start` keys when each sees at most `window` keys, itself included."""
+    """(query, key) pairs of `count` queries after `start` keys, with at most `window` keys each, itself included."""
     growing = min(max(window - start, 0), count)
     return growing * start + growing * (growing + 1) // 2 + (count - growing) * window
 
 
 @compiled()
 def _preempt(s: Server) -> int:
-    """Throw the newest running request back to the head of the queue; returns the step tokens it had."""
+    """Preempt the newest running request to the head of the queue; returns its tokens in this step."""
     table, state = s.table, s.state
     state[RUNNING] -= 1
     slot = state[RUNNING]
@@ -88,13 +88,14 @@ def _preempt(s: Server) -> int:
     table.blocks[r] = table.computed[r] = 0
     state[PREEMPTED] += 1
     state[PREEMPTIONS] += 1
-    s.running[len(s.running) - state[PREEMPTED]] = r  # the preempted grow down from the far end
+    s.running[len(s.running) - state[PREEMPTED]] = r  # preempted requests are stacked down from the end
     return s.scheduled[slot]
 
 
 @compiled()
 def _schedule_running(s: Server, budget: int, decodes: bool, prefills: bool) -> int:
-    """Give tokens to running requests in order of admission, preempting the newest when KV runs out."""
+    """Schedule tokens of running requests in order of admission; preempt the newest if KV runs out. Returns the budget
+    left."""
     table, state, block_tokens = s.table, s.state, s.costs.block_tokens
     slot = 0
     while slot < state[RUNNING]:
@@ -104,7 +105,7 @@ def _schedule_running(s: Server, budget: int, decodes: bool, prefills: bool) -> 
         if (decodes if decoding else prefills) and budget > 0:
             tokens = min(need, budget)
             beyond = table.computed[r] + tokens - table.blocks[r] * block_tokens
-            extra = _blocks(beyond, block_tokens) if beyond > 0 else 0  # dividing every time halves the speed
+            extra = _blocks(beyond, block_tokens) if beyond > 0 else 0  # a division every time halves the speed
             while extra > state[FREE] and state[RUNNING] > slot:
                 budget += _preempt(s)
             if state[RUNNING] <= slot:
@@ -126,7 +127,7 @@ def _awaited_blocks(s: Server, r: int) -> int:
 
 @compiled()
 def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
-    """Move waiting requests to running while tokens, seats and KV last; the preempted come first."""
+    """Admit waiting requests, preempted ones first, while tokens, slots and KV last. Returns the budget left."""
     rules, table, state = s.rules, s.table, s.state
     started = False
     while state[RUNNING] < rules.max_running_requests and (budget > 0 or batch):
@@ -156,7 +157,7 @@ def _admit(s: Server, budget: int, seen_s: float, batch: bool) -> int:
 
 @compiled()
 def _fill(s: Server, seen_s: float) -> int:
-    """Choose the tokens of one step by the policy; returns how many."""
+    """Schedule one step by the policy; returns its tokens."""
     policy, state = s.rules.policy, s.state
     s.scheduled[: state[RUNNING]] = 0
     budget, preemptions = s.rules.max_batched_tokens, state[PREEMPTIONS]
@@ -176,7 +177,7 @@ def _fill(s: Server, seen_s: float) -> int:
 
 @compiled()
 def _step_s(s: Server, idle: bool) -> float:
-    """How long the chosen step lasts; idle: none ran just before it."""
+    """Seconds of the scheduled step; idle: no step ran just before it."""
     costs, table, state = s.costs, s.table, s.state
     tokens = sources = context = windowed = 0
     pairs = window_pairs = 0.0
@@ -208,7 +209,7 @@ def _step_s(s: Server, idle: bool) -> float:
 
 @compiled()
 def _finish(s: Server, r: int) -> int:
-    """Its last token is out; returns 1 for a measured request."""
+    """Finish a request after its last token; returns 1 for a measured request."""
     s.table.finish_s[r] = s.totals[CLOCK_S]
     s.state[FREE] += s.table.blocks[r]
     s.totals[FINISHED] += 1
@@ -217,7 +218,7 @@ def _finish(s: Server, r: int) -> int:
 
 @compiled()
 def _advance(s: Server) -> int:
-    """Book the step's tokens at its end; returns how many of the measured requests finished."""
+    """Account for the step's tokens at its end; returns the number of measured requests that finished."""
     table, state, totals = s.table, s.state, s.totals
     first, measured = state[DECODES], 0
     if state[TAKEN]:
@@ -249,7 +250,7 @@ def _advance(s: Server) -> int:
 
 @compiled()
 def _submit(s: Server, count: int) -> None:
-    """Users whose request ended send their next one."""
+    """Submit the next requests of `count` users whose requests finished."""
     begin = s.state[SUBMITTED]
     end = min(begin + count, len(s.table.arrival_s))
     s.table.arrival_s[begin:end] = s.totals[CLOCK_S]
@@ -258,7 +259,7 @@ def _submit(s: Server, count: int) -> None:
 
 @compiled()
 def _mark(s: Server, opened: int) -> int:
-    """Note the totals when the first measured request arrives and when the first after the measured ones does."""
+    """Save the totals when the first measured request arrives, and when the first one after them does."""
     if s.totals[CLOCK_S] < _mark_s(s, opened):
         return opened
     for k in range(len(s.totals)):
@@ -274,9 +275,9 @@ def _mark_s(s: Server, opened: int) -> float:
 
 @compiled()
 def _awaited_s(s: Server) -> float:
-    """When a waiting request may next be admitted while all that run decode; infinite: not before one of them ends.
+    """Earliest time at which a request can be admitted while all running ones decode; infinite: none until one ends.
 
-    Decoding only takes blocks: a request that they are too few for stays out, and so do those behind it.
+    Decoding only allocates blocks, so a request for which too few are free keeps waiting, and so do those behind it.
     """
     state = s.state
     again = state[PREEMPTED] > 0
@@ -289,12 +290,12 @@ def _awaited_s(s: Server) -> float:
     return -np.inf if again else s.table.arrival_s[r] + s.costs.request_s
 
 
-# --- those that decode go on by turns ---------------------------------------------------------------------------
+# --- turns: decoding requests advance together, without visiting each in every step --------------------------------
 
 
 @compiled()
 def _join(s: Server, r: int) -> None:
-    """The request in the next slot decodes from now on: note in which turns something happens to it."""
+    """Start decoding the request in the next slot by turns: note the turns in which it ends or allocates a block."""
     table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
     turn, left, target = state[TURN], table.output[r] - table.generated[r], table.prompt[r] + table.generated[r]
     end = (turn + left) % len(turns.ending)
@@ -314,7 +315,7 @@ def _join(s: Server, r: int) -> None:
 
 @compiled()
 def _take_turn(s: Server) -> int:
-    """One token for each that decodes by turns; who is done leaves. Returns how many of the measured ones."""
+    """Generate one token for every request that decodes by turns; returns the number of measured ones that finished."""
     table, turns, state, window = s.table, s.turns, s.state, s.costs.window_tokens
     state[TURN] += 1
     place = state[TURN] % len(turns.ending)
@@ -347,7 +348,7 @@ def _take_turn(s: Server) -> int:
 
 @compiled()
 def _begin_turns(s: Server) -> None:
-    """From now on by turns, unless somebody waits before one that decodes or holds a block for later."""
+    """Switch to turns, unless a prefilling request is before a decoding one or a request has a block in reserve."""
     table, state = s.table, s.state
     for slot in range(state[RUNNING]):
         r = s.running[slot]
@@ -364,7 +365,7 @@ def _begin_turns(s: Server) -> None:
 
 @compiled()
 def _end_turns(s: Server) -> None:
-    """Each request's own tokens and blocks are noted again."""
+    """Leave turns: update the tokens and blocks of each request."""
     table, turns, state = s.table, s.turns, s.state
     for slot in range(state[DECODES]):
         r = s.running[slot]
@@ -382,18 +383,18 @@ def _end_turns(s: Server) -> None:
 
 @compiled()
 def _fill_by_turns(s: Server, seen_s: float) -> int:
-    """`_fill` while nobody lacks a token or a block; else the turns end."""
+    """`_fill` by turns; leaves turns if tokens or blocks do not suffice for all decoding requests."""
     policy, state, most, decodes = s.rules.policy, s.state, s.rules.max_batched_tokens, s.state[DECODES]
     taking, budget = s.turns.taking[state[TURN] % s.costs.block_tokens], most
     lacking = policy == CHUNKED_CODE and (decodes > budget or taking > state[FREE])
-    if lacking or (policy == STATIC_CODE and state[RUNNING] == 0):  # whose batch is admitted as a whole
+    if lacking or (policy == STATIC_CODE and state[RUNNING] == 0):  # a static batch is admitted as a whole
         _end_turns(s)
         return _fill(s, seen_s)
     if policy == CHUNKED_CODE:
         state[TAKEN] = 1
         state[FREE] -= taking
         budget -= decodes
-    if state[RUNNING] > decodes:  # the last one's prompt
+    if state[RUNNING] > decodes:  # the prompt of the last one
         r = s.running[decodes]
         s.scheduled[decodes] = min(s.table.prompt[r] + s.table.generated[r] - s.table.computed[r], budget)
         budget -= s.scheduled[decodes]
@@ -412,10 +413,10 @@ def _fill_by_turns(s: Server, seen_s: float) -> int:
 
 @compiled()
 def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
-    """Take the steps that differ only in their context at once, up to the next event; returns what is seen then.
+    """Run all steps until the next event, which differ only in their context; returns the new `seen_s`.
 
-    They are turns, of the last one's prompt each a full part. Their times are added one by one in the order of
-    `_step_s`, so that the clock is the same to the last bit.
+    Each step is a turn, with a full chunk of the last request's prompt if it is being prefilled. Times are added one by
+    one in the order of `_step_s`, so that the clock is identical to the last bit.
     """
     costs, state, turns, totals, decodes = s.costs, s.state, s.turns, s.totals, s.state[DECODES]
     r, q, start, most, sequences = 0, 0, 0, 1 << 60, state[RUNNING]
@@ -468,7 +469,7 @@ def _go_on(s: Server, seen_s: float, mark_s: float) -> float:
 
 @compiled()
 def _run(s: Server, one_by_one: bool) -> int:
-    """Until the measured requests are done; returns how many ends of the window were met."""
+    """Run until the measured requests are done; returns how many ends of the measured window were reached."""
     rules, state, totals = s.rules, s.state, s.totals
     seen_s, opened, left, idle = 0.0, 0, rules.last - rules.first, True
     while left > 0:
@@ -499,14 +500,14 @@ def _run(s: Server, one_by_one: bool) -> int:
         if rules.closed:
             _submit(s, int(totals[FINISHED] - finished))
         if state[BY_TURN] and state[RUNNING] > state[DECODES] and s.table.generated[s.running[state[DECODES]]] > 0:
-            _end_turns(s)  # it was preempted, and its own tokens are part of its prompt
+            _end_turns(s)  # it was preempted earlier: its generated tokens were recomputed as part of its prompt
     return opened
 
 
 def run_steps(costs: Costs, rules: Rules, table: Requests, concurrency: int, one_by_one: bool = False) -> Totals:
-    """Step until the measured requests are done; returns the final totals, those of the window's ends and the state.
+    """Simulate until the measured requests are done; returns (final totals, totals at the window's ends, state).
 
-    `one_by_one` looks at every request in every step: slower, the same to the last bit.
+    `one_by_one` visits every request in every step: slower, with identical results to the last bit.
     """
     s = server_of(costs, rules, table, totals=7, state=14)
     s.state[FREE] = s.state[FREE_MIN] = costs.total_blocks

@@ -1,4 +1,4 @@
-"""A finalist under the scheduler simulation at its peak rate: percentiles come only from here."""
+"""Simulates finalists at their peak rate. All reported percentiles come from here."""
 
 import math
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from advisor.engine.spec import Framework, Lengths, Trace, Workload
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, Client, Lane, Scheduler, StepTimes
 
 REQUESTS = 2000
-LATE_FACTOR = 1.5  # of a batch's pilot: its rate may be off by so much
+LATE_FACTOR = 1.5  # the rate of a batch's pilot run may be off by this factor
 Bounds = tuple[float, float]
 SEED = 20261121
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """Latencies (seconds) of one lane under Poisson arrivals at the peak rate, with how sure they are."""
+    """Simulated latencies of one lane under Poisson arrivals at the peak rate, with standard errors and bounds."""
 
     ttft_mean_s: float
     ttft_p50_s: float
@@ -29,23 +29,23 @@ class Verified:
     running_requests_mean: float
     busy_fraction: float
     requests: int
-    rejected_requests: int  # longer than the whole cache
+    rejected_requests: int  # longer than the whole KV cache
     seed: int
     ttft_standard_error_s: float
     tpot_standard_error_s: float
-    requests_per_s: float  # that were finished
+    requests_per_s: float  # finished
     e2e_mean_s: float = 0.0
     offered_requests_per_s: float = 0.0  # to the lane
-    of_trace: "Verified | None" = None  # the same lane under its share of the recorded requests
-    late_fraction: float = 0.0  # of a batch: of its deadline, start and last answers included; above 1 it is late
-    ttft_p95_bounds_s: Bounds = (0.0, math.inf)  # where the percentile of all requests may lie
+    of_trace: "Verified | None" = None  # the same lane with its share of the recorded requests
+    late_fraction: float = 0.0  # batch: duration as a fraction of the deadline, startup and drain included; > 1: late
+    ttft_p95_bounds_s: Bounds = (0.0, math.inf)  # confidence bounds of the percentile over all requests
     tpot_p95_bounds_s: Bounds = (0.0, math.inf)
     e2e_p95_bounds_s: Bounds = (0.0, math.inf)
     late_bounds_fraction: Bounds = (0.0, math.inf)
 
 
 def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
-    """The framework's policy; in-flight batching of TensorRT-LLM reserves the whole output before it admits."""
+    """Scheduler settings of a lane. TensorRT-LLM's in-flight batching reserves KV for the whole output on admission."""
     policy = lane.framework.scheduler
     if lane.whole_prompts and not static:
         return Scheduler(
@@ -58,17 +58,17 @@ def scheduler_of(lane: Lane, static: bool = False) -> Scheduler:
         policy=STATIC if static else policy,
         max_batched_tokens=lane.max_batched_tokens,
         max_running_requests=lane.max_running_requests,
-        reserve_full=policy == MIXED or lane.source_tokens > 0,  # a source's whole cache is there from the start
+        reserve_full=policy == MIXED or lane.source_tokens > 0,  # cross-attention cache is allocated in full at start
     )
 
 
 def shares_prefixes(framework: Framework) -> bool:
-    """Whether it keeps what prompts have in common; hits that a workload states count only where it does."""
+    """Whether the framework has prefix caching; only then does the workload's hit rate count."""
     return "prefix_caching" in framework.features
 
 
 def log_normal_cv2(lengths: Lengths) -> float:
-    """Squared coefficient of variation of these lengths."""
+    """Squared coefficient of variation of log-normal lengths; 0 for constant ones."""
     if lengths.p95_tokens <= lengths.mean_tokens:
         return 0.0
     return math.expm1(log_normal_sigma(lengths) ** 2)
@@ -79,13 +79,13 @@ def verify(
 ) -> Verified:
     """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with every seat taken."""
     client = Client(kind=POISSON, rate_per_s=rate_per_s) if workload.kind.has_arrivals else Client(kind=STEADY)
-    return _seen(workload, times, index, lane, client, rate_per_s, requests)
+    return _verified(workload, times, index, lane, client, rate_per_s, requests)
 
 
-def _late(workload: Workload, rate_per_s: float, result: Simulation) -> float:
-    """Of the deadline: what the lane's share takes at the rate it reached, after its start and until its last answers.
+def _late_fraction(workload: Workload, rate_per_s: float, result: Simulation) -> float:
+    """Duration of the lane's share of a batch as a fraction of the deadline, with cold start and drain.
 
-    The last seats empty while the longest answers end: the 95th percentile of a request's time is added for them.
+    The drain, in which the longest requests finish, is the 95th percentile of the end-to-end time.
     """
     steady = rate_per_s / max(result.requests_per_s, 1e-12)
     if workload.deadline_s is None:
@@ -94,16 +94,16 @@ def _late(workload: Workload, rate_per_s: float, result: Simulation) -> float:
 
 
 def verify_trace(workload: Workload, times: StepTimes, index: int, lane: Lane, trace: Trace) -> Verified:
-    """Simulate one lane of a finalist under recorded arrivals and lengths."""
+    """Simulate one lane of a finalist with recorded arrivals and lengths."""
     client = Client(
         kind=TRACE, arrival_s=trace.arrival_s, input_tokens=trace.input_tokens, output_tokens=trace.output_tokens
     )
     count = len(trace.arrival_s)
     span_s = trace.arrival_s[-1] - trace.arrival_s[0]
-    return _seen(workload, times, index, lane, client, count / max(span_s, 1e-9), count)
+    return _verified(workload, times, index, lane, client, count / max(span_s, 1e-9), count)
 
 
-def _seen(
+def _verified(
     workload: Workload, times: StepTimes, index: int, lane: Lane, client: Client, rate_per_s: float, requests: int
 ) -> Verified:
     result = simulate(
@@ -118,7 +118,7 @@ def _seen(
         requests=requests,
         seed=SEED,
     )
-    late = _late(workload, rate_per_s, result) if client.kind == STEADY else 0.0
+    late = _late_fraction(workload, rate_per_s, result) if client.kind == STEADY else 0.0
     ttft_p50_s, ttft_p95_s, ttft_p99_s = result.percentiles("ttft_s", 50, 95, 99)
     tpot_p50_s, tpot_p95_s, tpot_p99_s = result.percentiles("tpot_s", 50, 95, 99)
     return Verified(

@@ -1,4 +1,4 @@
-"""Discrete-event simulation of a serving scheduler: one loop over steps; percentiles come only from here."""
+"""Step-by-step simulation of a serving scheduler."""
 # mypy: disable-error-code="no-any-return"
 
 import math
@@ -38,12 +38,12 @@ from advisor.engine.step import (
 )
 
 BATCHES = 5
-SURE = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
+CONFIDENCE_ERRORS = 3.746947  # standard errors: 99th percentile of Student's t with BATCHES - 1 degrees of freedom
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulation:
-    """What the measured requests saw, in order of arrival, and what the server did meanwhile."""
+    """Latencies of the measured requests, in order of arrival, and server statistics."""
 
     ttft_s: np.ndarray
     tpot_s: np.ndarray  # (e2e - TTFT) / (output - 1), of requests with more than one output token
@@ -63,7 +63,7 @@ class Simulation:
     seed: int
 
     def mean(self, metric: str) -> float:
-        """Mean of ttft_s, tpot_s or e2e_s; infinite when nothing was served."""
+        """Mean of ttft_s, tpot_s or e2e_s; infinite if nothing was served."""
         return float(self._values(metric).mean())
 
     def percentile(self, metric: str, percent: float) -> float:
@@ -71,25 +71,25 @@ class Simulation:
         return self.percentiles(metric, percent)[0]
 
     def percentiles(self, metric: str, *percents: float) -> list[float]:
-        """Several of one metric: the values are sorted once; between two of them linearly, as numpy's `percentile`."""
+        """Several percentiles of one metric, sorted only once; linear interpolation as in numpy's `percentile`."""
         ordered = np.sort(self._values(metric))
         return [_quantile(ordered, percent / 100) for percent in percents]
 
     def standard_error(self, metric: str) -> float:
-        """Standard error of the mean by batch means, which allow for requests being correlated."""
+        """Standard error of the mean by batch means, which allows for correlated requests."""
         return batch_error(self._values(metric))
 
     def bounds(self, metric: str, percent: float) -> tuple[float, float]:
-        """Where the percentile of all requests lies, seen from this sample; infinite where the sample does not reach.
+        """Confidence bounds (low, high) of a percentile over all requests; infinite if the sample is too small.
 
-        By the share of requests above the percentile: it is counted in batches, as slow requests come in bursts, and
-        is at least as uncertain as that of independent ones. Wrong at either end once in a hundred; once in twenty
-        where bursts outlast a batch (tests/engine/scheduler/test_pilot.py).
+        From the standard error of the fraction of requests above the percentile, by batch means because slow requests
+        come in bursts, and at least that of independent requests. Each bound is wrong in 1 % of cases; in 5 % if bursts
+        last longer than a batch (tests/engine/scheduler/test_pilot.py).
         """
         values, share = self._values(metric), percent / 100
         ordered, count = np.sort(values), len(values)
         late = values > ordered[math.ceil(share * count) - 1]
-        error = SURE * max(batch_error(late, BATCHES), math.sqrt(share * (1 - share) / count))
+        error = CONFIDENCE_ERRORS * max(batch_error(late, BATCHES), math.sqrt(share * (1 - share) / count))
         low, high = (share - error) * count, (share + error) * count
         return (
             float(ordered[math.floor(low) - 1]) if low >= 1 else 0.0,
@@ -113,7 +113,7 @@ def _quantile(ordered: np.ndarray, share: float) -> float:
 
 
 def batch_error(values: np.ndarray, batches: int = 20) -> float:
-    """Standard error of the mean of correlated values, from the means of batches of them; infinite for too few."""
+    """Standard error of the mean of correlated values, from batch means; infinite for too few values."""
     size = len(values) // batches
     if size < 2:
         return math.inf
@@ -134,9 +134,9 @@ def simulate(
     requests: int = 2000,
     seed: int = 0,
 ) -> Simulation:
-    """How does one lane serve this client? `requests` are measured (burst, static and trace set their own number).
+    """Simulate one lane with this client; `requests` are measured (burst, static and trace have their own number).
 
-    The cached share of each prompt is not computed but attended to, and it occupies KV (prefixes are not shared).
+    The cached fraction of each prompt is not computed, but attention reads it and it takes KV (blocks are not shared).
     """
     costs = _costs(times, index)
     first, last, total = _population(client, concurrency, requests)
@@ -153,7 +153,7 @@ def simulate(
         arrival_s = _arrivals(client, concurrency, fits)
     table = _table(arrival_s, prompt[fits], output[fits], cached_fraction)
     rules = _rules(scheduler, client, int(fits[:first].sum()), int(fits[:last].sum()))
-    from advisor.engine.scheduler.loop import run_steps  # here: it loads numba, which the web tier never needs
+    from advisor.engine.scheduler.loop import run_steps  # imported here because the web tier must not load numba
 
     totals, marks, state = run_steps(costs, rules, table, concurrency)
     rejected = int(np.count_nonzero(~fits[first:last]))
@@ -161,14 +161,14 @@ def simulate(
 
 
 def _table(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, cached_fraction: float) -> Requests:
-    """Requests of which nothing is computed yet; of each prompt at least one token is."""
+    """The requests before the simulation; at least one token of each prompt is not cached."""
     cached = np.minimum((prompt * cached_fraction).astype(np.int64), prompt - 1)
     counted, timed = np.zeros((3, len(prompt)), np.int64), np.full((2, len(prompt)), np.inf)
     return Requests(arrival_s, prompt, output, cached, *counted, *timed)
 
 
 def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules:
-    """The scheduler and the client as scalars; the measured requests are [first, last)."""
+    """Scheduler and client settings as scalars; the measured requests are [first, last)."""
     return Rules(
         policy=POLICIES.index(scheduler.policy),
         max_batched_tokens=scheduler.max_batched_tokens,
@@ -185,7 +185,7 @@ def _rules(scheduler: Scheduler, client: Client, first: int, last: int) -> Rules
 def token_lengths(
     lengths: Lengths, low_fraction: float, high_fraction: float, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Integer lengths >= 1: constant, uniform between two shares of the nominal, or log-normal by mean and p95."""
+    """Integer lengths >= 1: constant, uniform between two fractions of the nominal, or log-normal by mean and p95."""
     if lengths.p95_tokens > lengths.mean_tokens:
         sigma = log_normal_sigma(lengths)
         drawn = rng.lognormal(math.log(lengths.mean_tokens) - sigma**2 / 2, sigma, count)
@@ -197,13 +197,13 @@ def token_lengths(
 
 
 def log_normal_sigma(lengths: Lengths) -> float:
-    """Sigma of the log-normal with this mean and p95; a p95 above 3.87 means exists for none and gives the widest."""
+    """Sigma of the log-normal with this mean and p95. No log-normal has a p95 above 3.87 means; it gives the widest."""
     ratio = max(lengths.p95_tokens / lengths.mean_tokens, 1.0)
     return Z95 - math.sqrt(max(Z95**2 - 2 * math.log(ratio), 0.0))
 
 
 def _population(client: Client, concurrency: int, requests: int) -> tuple[int, int, int]:
-    """First and last measured request and the number sent: a warm-up before, a tail that keeps the load up after."""
+    """(first measured request, end of the measured ones, number sent): warm-up requests before, further load after."""
     if client.kind == STEADY:
         return 2 * concurrency, 2 * concurrency + requests, 3 * concurrency + requests
     if client.kind == POISSON:
@@ -220,7 +220,7 @@ def _spread(client: Client) -> tuple[float, float]:
 def _drawn(
     inputs: Lengths, outputs: Lengths, spread: tuple[float, float], count: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths of Poisson requests, and the times between them in units of their mean: the same for every design."""
+    """(input lengths, output lengths, times between arrivals in units of their mean), the same for every design."""
     rng = np.random.default_rng(seed)
     drawn = token_lengths(inputs, *spread, count, rng), token_lengths(outputs, *spread, count, rng)
     return *drawn, rng.standard_exponential(count)
@@ -243,7 +243,7 @@ def _arrivals(client: Client, concurrency: int, fits: np.ndarray) -> np.ndarray:
 
 
 def _stagger(prompt: np.ndarray, output: np.ndarray, concurrency: int, rng: np.random.Generator) -> None:
-    """Put the first requests somewhere inside their output, so that a steady load is stationary from the start."""
+    """Start the first requests at random points of their output, so that a steady load is stationary from the start."""
     done = (rng.permutation(concurrency) / concurrency * output[:concurrency]).astype(np.int64)
     prompt[:concurrency] += done
     output[:concurrency] -= done

@@ -1,19 +1,19 @@
-"""What one simulated server works on, for the compiled loop in loop.py."""
+"""State of one simulated server, for the compiled loop in loop.py."""
 
 import zlib
 from typing import NamedTuple
 
 import numpy as np
 
-# Places in `totals`, and then in `state`.
+# Indices of `totals`, then of `state`.
 CLOCK_S, BUSY_S, RUNNING_S, STEPS, OUT_TOKENS, IN_TOKENS, FINISHED = range(7)
 FREE, RUNNING, NEXT, PREEMPTED, SUBMITTED, PREEMPTIONS, FREE_MIN = range(7)
 BY_TURN, TURN, TAKEN, DECODES, CONTEXT, WINDOWED, GROWING = range(7, 14)
-Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # at the end, at the ends of the window, and the state
+Totals = tuple[np.ndarray, np.ndarray, np.ndarray]  # (final totals, totals at the ends of the window, state)
 
 
 class Costs(NamedTuple):
-    """StepTimes of one candidate as scalars."""
+    """StepTimes of one candidate, as scalars."""
 
     grid_tokens: np.ndarray
     linear_s: np.ndarray
@@ -40,7 +40,7 @@ class Costs(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Scheduler and client as scalars."""
+    """Scheduler and client settings, as scalars."""
 
     policy: int
     max_batched_tokens: int
@@ -54,7 +54,7 @@ class Rules(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """One array per fact; `computed` counts tokens whose KV exists, a token comes out when it reaches the target."""
+    """One array per field. `computed`: tokens with KV; a token is generated when it reaches prompt + generated."""
 
     arrival_s: np.ndarray
     prompt: np.ndarray
@@ -68,20 +68,20 @@ class Requests(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """What happens in which turn: in a turn every decoding request gets one token, and only these are looked at.
+    """Events by turn. In a turn every decoding request gets one token, and only requests with an event are visited.
 
-    Places are of the turn modulo the length, which is longer than any output; of `taking` modulo a block's tokens.
+    Indices are the turn modulo the length, which exceeds any output; for `taking`, modulo the tokens of a block.
     """
 
-    ending: np.ndarray  # the first of the requests whose last token it is; -1: none
-    also_ending: np.ndarray  # by request: the next of them
-    filling: np.ndarray  # how many fill their attention window
-    taking: np.ndarray  # how many take a block
-    joined: np.ndarray  # by request: the turn at which `computed` and `generated` were noted; -1: they are as noted
+    ending: np.ndarray  # first request whose last token is in this turn; -1: none
+    also_ending: np.ndarray  # by request: the next one of the same turn
+    filling: np.ndarray  # number of requests whose attention window becomes full
+    taking: np.ndarray  # number of requests that allocate a block
+    joined: np.ndarray  # by request: turn of the last update of `computed` and `generated`; -1: they are current
 
 
 class Server(NamedTuple):
-    """All that one simulation works on. `running` and `scheduled` are by slot, in order of admission."""
+    """Everything that one simulation uses. `running` and `scheduled` are by slot, in order of admission."""
 
     costs: Costs
     rules: Rules
@@ -94,8 +94,8 @@ class Server(NamedTuple):
     marks: np.ndarray
 
 
-def timed(costs: Costs) -> list[np.ndarray | float]:
-    """Every figure of the costs that is a time."""
+def times_of(costs: Costs) -> list[np.ndarray | float]:
+    """All fields of the costs that are times in seconds."""
     return [value for name, value in costs._asdict().items() if "_s_per_" in name or name.endswith("_s")]
 
 
@@ -105,12 +105,12 @@ FIELDS = zlib.crc32(" ".join(NAMES).encode())
 
 
 def server_of(costs: Costs, rules: Rules, table: Requests, totals: int, state: int) -> Server:
-    """An empty server; `totals` and `state` say how many places there are of each.
+    """An empty server; `totals` and `state`: lengths of these arrays.
 
-    ValueError where a step's time is no number or below zero: the compiled loop would write beside its arrays.
+    ValueError if a time is negative or not finite, because the compiled loop would then write outside its arrays.
     """
-    if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in timed(costs)):
-        raise ValueError("a step of the simulated server has no time: a size of the model or the chip is impossible")
+    if not all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in times_of(costs)):
+        raise ValueError("cannot simulate: a step time is negative or not finite; check the model and chip sizes")
     count, places = len(table.arrival_s), int(table.output.max(initial=0)) + 1
     slots, by_request = np.zeros((2, count + 1), np.int64), np.full((2, count), -1)
     turns = Turns(

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from advisor.engine.cost import Assumptions, Licence, near_refusal, refusal
+from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
 from advisor.engine.spec import (
     OWNED,
@@ -15,6 +15,7 @@ from advisor.engine.spec import (
     TOKENS,
     VECTORS,
     Accelerator,
+    ColdStart,
     Constraints,
     Efficiency,
     Framework,
@@ -22,7 +23,6 @@ from advisor.engine.spec import (
     Quantization,
     Rejection,
     Scopes,
-    Start,
     Workload,
     cut_into,
     efficiency,
@@ -71,7 +71,7 @@ class Catalog:
     acceptances: tuple[Acceptance, ...] = ()  # of drafted tokens, as published
     draft_model: Model | None = None  # a small one with the same vocabulary
     host_copy: HostCopy | None = None
-    prepared_start: Start | None = None  # of an instance with compiled programs and weights near
+    prepared_start: ColdStart | None = None  # of an instance with compiled programs and weights near
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator -> what its maker asks for this model
 
 
@@ -82,7 +82,7 @@ def offers_for(workload: Workload, catalog: Catalog) -> list[Offer]:
 
 def allowed(o: Offer, c: Constraints) -> bool:
     """Whether the planner's constraints and site leave this offer."""
-    return _left(o, c) and refusal(o, c) is None
+    return _left(o, c) and site_rejection(o, c) is None
 
 
 def _left(o: Offer, c: Constraints) -> bool:
@@ -134,9 +134,9 @@ def _not_served(a: Accelerator, catalog: Catalog) -> Rejection:
 
 def _refused(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection | None:
     """Where only the site stands against every offer of a chip: the one that is nearest to standing there."""
-    found = [refusal(o, c) for o in catalog.offers if o.accelerator == a.slug and _left(o, c)]
+    found = [site_rejection(o, c) for o in catalog.offers if o.accelerator == a.slug and _left(o, c)]
     refused = [r for r in found if r is not None]
-    return near_refusal(refused) if refused else None
+    return closest_rejection(refused) if refused else None
 
 
 def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
@@ -301,7 +301,7 @@ def most_together(workload: Workload, catalog: Catalog) -> dict[str, int]:
     """Per accelerator the most chips that one of its offers joins; 1 where there is none."""
     sold: dict[str, int] = defaultdict(lambda: 1)
     for offer in offers_for(workload, catalog):
-        sold[offer.accelerator] = max(sold[offer.accelerator], offer.together)
+        sold[offer.accelerator] = max(sold[offer.accelerator], offer.tensor_parallel_chips)
     return sold
 
 

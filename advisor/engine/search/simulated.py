@@ -11,10 +11,10 @@ from advisor.engine.cost import (
     HOURS_PER_MONTH,
     Amount,
     at_load,
-    bought,
-    held,
     hour_usd,
-    merged,
+    merge_parts,
+    owned_instances,
+    purchased_instances,
     rent_parts,
     services,
     total_usd_per_hour,
@@ -110,7 +110,7 @@ class Scored:
     @property
     def bought_instances(self) -> int:
         """Of a bought host's offer: without those that are there already."""
-        return bought(self.offer, self.instances)
+        return purchased_instances(self.offer, self.instances)
 
     @property
     def chips(self) -> int:
@@ -261,7 +261,7 @@ class Simulations:
         assert self.table.built is not None and trace is not None
         key = (design.row, lane.max_running_requests, design.replicas, 0)
         if key not in self._seen:
-            share = trace.dealt(design.replicas * lane.choice.lanes)
+            share = trace.for_replica(design.replicas * lane.choice.lanes)
             self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
         return self._seen[key]
 
@@ -420,12 +420,12 @@ def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
     o, a = s.offer, catalog.assumptions
     chip_watts = s.lane.choice.accelerator.watts + host_watts(o, catalog)
     drawn = s.watts / (chip_watts * o.accelerators * s.instances * o.pue) if o.acquisition == "own" else 1.0
-    there = 0 if o.term == OWNED else held(o, s.instances)
+    there = 0 if o.term == OWNED else owned_instances(o, s.instances)
     runs = run_fraction(workload, o, s.utilisation_fraction)
     each = o.parts or rent_parts(o.usd_per_hour, o.term, a)
     found = at_load(each, s.instances - there, drawn, s.paid_fraction, runs)
     if there:
-        found = merged(found + at_load(o.held_parts, there, drawn))
+        found = merge_parts(found + at_load(o.held_parts, there, drawn))
     if s.licence_usd_per_hour:
         found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
     if o.acquisition == "own":

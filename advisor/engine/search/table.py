@@ -309,7 +309,7 @@ def best_offers(
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
         shares: dict[int, Array] = {}
         for index, o in offers[slug]:
-            if stage_chips > o.together and not _spans(accelerator, o, stage_chips):
+            if stage_chips > o.tensor_parallel_chips and not _spans(accelerator, o, stage_chips):
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
             paid = np.ones(1)

@@ -1,17 +1,17 @@
-"""Plain values that describe a question: hardware, software, workload, offers, cases."""
+"""Plain input values of the engine: hardware, software, workload, offers and measured cases."""
 
 from advisor.engine.spec.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
-from advisor.engine.spec.cold_start import Start, start_of
+from advisor.engine.spec.cold_start import ColdStart, cold_start_of
 from advisor.engine.spec.command_template import (
     DRAFT,
     OMITTED,
     PARTS,
     SWITCHES,
     TEXTS,
-    lines,
-    reduced,
+    command_arguments,
     template_of,
-    words_of,
+    text_lines,
+    without_parts,
 )
 from advisor.engine.spec.demand import WEEK_HOURS, Trace, Users, mean_fraction, needed_by_hour, week_of
 from advisor.engine.spec.hardware import (
@@ -74,7 +74,7 @@ __all__ = [
     "SWITCHES",
     "Scopes",
     "Slo",
-    "Start",
+    "ColdStart",
     "TEXTS",
     "TOKENS",
     "Trace",
@@ -87,13 +87,13 @@ __all__ = [
     "cut_into",
     "efficiency",
     "kind_named",
-    "lines",
+    "text_lines",
     "mean_fraction",
     "needed_by_hour",
     "overhead",
-    "reduced",
-    "start_of",
+    "without_parts",
+    "cold_start_of",
     "template_of",
     "week_of",
-    "words_of",
+    "command_arguments",
 ]

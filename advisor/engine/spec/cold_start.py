@@ -1,4 +1,4 @@
-"""How soon an instance serves after it was asked for, where what can be prepared was."""
+"""Cold-start time of an instance with compiled programs and weights already prepared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
-    """How soon an instance serves with compiled programs and weights kept near."""
+class ColdStart:
+    """Seconds from requesting an instance until it serves, with compiled programs and weights cached nearby."""
 
     cold_start_s: float
     source: str
 
 
-def start_of(rows: Mapping[str, Mapping[str, Any]]) -> Start | None:
-    """The low end of the assumption on cold starts; None in snapshots that have no such end."""
+def cold_start_of(rows: Mapping[str, Mapping[str, Any]]) -> ColdStart | None:
+    """The low end of the catalog's cold-start assumption; None in snapshots without one."""
     row = rows.get("cold-start-s")
-    return Start(cold_start_s=row["low"], source=row["source"]) if row and row.get("low") else None
+    return ColdStart(cold_start_s=row["low"], source=row["source"]) if row and row.get("low") else None

@@ -1,4 +1,4 @@
-"""What a chip is: rates, memory and links in SI; and what its kernels and a framework make of them."""
+"""Accelerators (rates, memory and links in SI units), kernel efficiencies and framework overheads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -7,75 +7,75 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """One tier of interconnect, near to far; bytes_per_s is per chip and one direction, over all its links."""
+    """One interconnect tier (tiers are ordered near to far); bytes_per_s: per chip, one direction, all its links."""
 
     name: str
     bytes_per_s: float
     latency_s: float
-    chips: int  # how many chips it reaches at that rate
+    chips: int  # reachable at that rate
     topology: str = "switch"  # switch | mesh | torus | ring | host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Efficiency:
-    """What kernels reach on one chip: shares of its roofs and fixed costs, fitted or measured, never typed here."""
+    """Achieved rates and fixed costs of the kernels of one chip: fitted or measured, never set in code."""
 
     memory_fraction: float  # of the datasheet bandwidth, large reads
     matmul_16_fraction: float  # of the dense peak, large sustained matrix multiplies
     matmul_8_fraction: float
     matmul_4_fraction: float
-    matrix_factor: float  # on all three: what a kind of chip keeps of them in whole models
-    block_8_fraction: float  # FP8 with 128x128 block scales against one scale per tensor or row
-    weight_only_fraction: float  # narrow weights widened before the multiply, against native kernels
-    expert_fraction: float  # grouped GEMM against a dense one
-    routing_evenness: float  # how evenly tokens spread over experts: large is even, 1 is strongly uneven
+    matrix_factor: float  # on all three: what this kind of chip achieves of them in whole models
+    block_8_fraction: float  # FP8 with 128x128 block scales relative to one scale per tensor or row
+    weight_only_fraction: float  # weights dequantized before the multiply, relative to native kernels
+    expert_fraction: float  # grouped GEMM relative to a dense GEMM
+    routing_evenness: float  # how evenly tokens are routed to experts: large is even, 1 is strongly uneven
     attention_fraction: float  # prefill attention, of the dense 16-bit peak
-    wave_fraction: float  # of a part-filled wave of tiles that is felt: 1 all, 0 none (kernels split K or go on)
-    roof_exponent: float  # how well compute and memory overlap inside a kernel (1: not, inf: a sharp roofline)
-    kernel_s: float  # start and tail of one kernel inside a captured graph
-    sequence_head_bytes: float  # decode attention's fixed cost per sequence and head, as bytes read
+    wave_fraction: float  # cost of a partly filled wave of tiles: 1 a full wave, 0 none (split-K, persistent kernels)
+    roof_exponent: float  # overlap of compute and memory inside a kernel (1: none, inf: a sharp roofline)
+    kernel_s: float  # launch and tail of one kernel inside a CUDA graph
+    sequence_head_bytes: float  # fixed cost of decode attention per sequence and head, as bytes read
     sample_bytes_per_logit: float  # logits, their fp32 copies, sampling
-    quantize_kernels: float  # extra kernels per matrix whose input is quantized on the fly
-    quantize_bytes: float  # that quantizing one activation moves beyond the kernel it is fused with
+    quantize_kernels: float  # extra kernels per matrix whose input is quantized dynamically
+    quantize_bytes: float  # extra bytes moved to quantize one activation in a fused kernel
     link_fraction: float  # of the scale-up link, large messages
     far_link_fraction: float
-    collective_s: float  # fixed cost of one collective inside the domain
+    collective_s: float  # fixed cost of one collective inside the scale-up domain
     far_collective_s: float
     hop_s: float  # added per doubling of the chips in a collective
-    collective_knee_bytes: float  # size around which messages are too small for the link's rate
+    collective_knee_bytes: float  # message size below which a collective does not reach the link's bandwidth
     basis: str = "datasheet"  # measured | relative | datasheet
     source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overhead:
-    """What one framework version adds to the device's time, and how good its kernels are against the chip's best."""
+    """Host times of one framework version, and the speed of its kernels relative to the best ones for the chip."""
 
-    host_s: float  # per step, hidden behind the device
+    host_s: float  # per step, overlaps the device
     host_s_per_sequence: float
-    serial_s: float  # per step, not hidden
+    serial_s: float  # per step, overlaps nothing
     serial_s_per_sequence: float
-    request_s: float  # from the caller to the scheduler, without a server in front
-    http_s: float  # tokenizer, HTTP server and its queue, where there are such
-    prepare_s: float  # host time before the first layer of a prompt's step, which other steps hide
-    pieces_s_per_layer: float  # host time to launch one layer of it where graphs hold all but its attention
-    eager_s_per_layer: float  # host time to launch one layer outside captured graphs
+    request_s: float  # from the caller to the scheduler, without an HTTP server
+    http_s: float  # tokenizer, HTTP server and its queue, if there is one
+    prepare_s: float  # host time before the first layer of a prefill step; hidden if another step is running
+    pieces_s_per_layer: float  # host time to launch one prefill layer with piecewise CUDA graphs (all but attention)
+    eager_s_per_layer: float  # host time to launch one layer without CUDA graphs
     eager_s_per_expert_layer: float
     matmul_factor: float
     memory_factor: float
-    core_bytes_per_s: float  # most that its kernels read per core of the chip; 0 or large: they fill the memory
+    core_bytes_per_s: float  # maximum read rate of its kernels per core; 0 or large: they saturate the memory
     prefill_factor: float  # attention kernels in prefill
-    tile_tokens: float  # rows of a tile of its products with a scale for each row; 0: they do not work in whole ones
+    tile_tokens: float  # tile rows of its GEMMs with per-row scales; 0: their cost is not in whole tiles
     expert_factor: float  # its grouped GEMM at many tokens
-    collective_factor: float  # fixed cost of its collectives (fused, one-shot) against the library's
-    one_shot_s: float  # start of its own one-shot all-reduce inside the domain; large: it has none
+    collective_factor: float  # fixed cost of its collectives (fused, one-shot) relative to the library's
+    one_shot_s: float  # launch of its own one-shot all-reduce inside the scale-up domain; large: it has none
     acceptance_fraction: float  # of drafted tokens, multi-token prediction
-    kv_8_fraction: float = 1.0  # of the memory's rate, decode attention over keys and values of 8 bits; 1: unmeasured
-    uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a graph
-    ngram_s: float = 0.0  # that a verifying step waits for the search of n-grams in prompts
+    kv_8_fraction: float = 1.0  # of the memory bandwidth, decode attention over an 8-bit KV cache; 1: unmeasured
+    uncompiled_s_per_layer: float = 0.0  # host time of one layer that is neither compiled nor in a CUDA graph
+    ngram_s: float = 0.0  # search for n-grams in the prompts, before each verification step
     ngram_s_per_sequence: float = 0.0
-    adapter_kernel_s: float = 0.0  # fixed cost of a kernel of an adapter
-    further_adapter_s: float = 0.0  # and for each further adapter in the batch
+    adapter_kernel_s: float = 0.0  # fixed cost of one LoRA kernel
+    further_adapter_s: float = 0.0  # added for each further adapter in the batch
     source: str = ""
 
 
@@ -83,7 +83,7 @@ Scopes = Mapping[str, Mapping[str, float | str]]
 BASES = ("datasheet", "relative", "measured")
 
 
-# figures that frameworks may leave out and older snapshots do not have
+# defaults of figures that are optional for frameworks and missing in older snapshots
 UNMEASURED = {
     "kv_8_fraction": 1.0,
     "uncompiled_s_per_layer": 0.0,
@@ -105,7 +105,10 @@ def _merge(scopes: Scopes, names: tuple[str, ...], wanted: tuple[str, ...]) -> d
 
 
 def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
-    """The narrowest calibration wins, figure by figure: chip, its family, its kind, the default."""
+    """Efficiency of a chip: each figure from the narrowest scope that has it (chip, family, kind, default).
+
+    ValueError if no scope has a figure.
+    """
     names = ("default", f"kind:{kind}", f"family:{family}", f"accelerator:{slug}")
     wanted = tuple(f.name for f in fields(Efficiency) if f.name not in ("basis", "source"))
     basis = BASES[0]
@@ -117,8 +120,10 @@ def efficiency(scopes: Scopes, slug: str, family: str, kind: str) -> Efficiency:
 
 
 def overhead(scopes: Scopes, framework: str, version: str, family: str = "") -> Overhead:
-    """The narrowest calibration wins: framework at its version on a family of chips, at its version, at its major
-    version, framework, the default."""
+    """Overhead of a framework: each figure from the narrowest scope that has it.
+
+    Scopes: version on a chip family, version, major version, framework, default. ValueError if none has a figure.
+    """
     own = f"framework:{framework}"
     names = ("framework", own, f"{own}:{version.split('.')[0]}", f"{own}:{version}", f"{own}:{version}:{family}")
     wanted = tuple(f.name for f in fields(Overhead) if f.name != "source")
@@ -128,9 +133,9 @@ def overhead(scopes: Scopes, framework: str, version: str, family: str = "") -> 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Partition:
-    """One way to cut a chip into equal instances that share nothing; the shares are of the whole chip, of ONE of them.
+    """One way to partition a chip into equal, isolated instances; fractions are of the whole chip, for ONE instance.
 
-    What is left over (SMs and memory slices that no instance gets) is lost: instances x share may stay below 1.
+    SMs and memory slices that no instance gets are lost, so instances x fraction may be below 1.
     """
 
     way: str  # MIG | CPX/NPS4 ...
@@ -141,7 +146,7 @@ class Partition:
     compute_fraction: float
     cores: int
     sram_fraction: float
-    compute_slices_fraction: float = 0.0  # that an instance takes of what profiles can be mixed in; 0: equal parts only
+    compute_slices_fraction: float = 0.0  # of the slices that profiles can be mixed in; 0: equal instances only
     memory_slices_fraction: float = 0.0
 
 
@@ -163,25 +168,25 @@ class Accelerator:
     stacks: tuple[str, ...]
     chips_per_host: int
     pcie_bytes_per_s: float
-    devices: int = 1  # that its software stack counts for one: halves of a package, logical cores
-    device_name: str = ""  # what its own serving software calls it
-    kubernetes_resource: str = ""  # what the vendor's device plugin calls it; empty: unknown
-    kubernetes_devices: int = 1  # that the plugin counts for one
-    kubernetes_note: str = ""  # what a node needs besides
-    container: Mapping[str, Any] = field(default_factory=dict)  # keys of a Compose service that reach it
-    served: bool = True  # False: bought as an API or a system, or runs no LLM stack
+    devices: int = 1  # devices that its software stack shows per accelerator: dies of a package, logical cores
+    device_name: str = ""  # its name in its own serving software
+    kubernetes_resource: str = ""  # its name in the vendor's device plugin; empty: unknown
+    kubernetes_devices: int = 1  # devices that the plugin counts per accelerator
+    kubernetes_note: str = ""  # further requirements of a node
+    container: Mapping[str, Any] = field(default_factory=dict)  # keys of a Compose service that give access to it
+    served: bool = True  # False: sold only as an API or a system, or runs no LLM stack
     not_served_reason: str = ""
-    partitions: tuple[Partition, ...] = ()  # ways in which hardware cuts it
-    cut: Partition | None = None  # then memory, rates and cores above are those of one instance; power of the chip
+    partitions: tuple[Partition, ...] = ()  # supported hardware partitions
+    cut: Partition | None = None  # if set, memory, rates and cores are those of one instance, power is the chip's
 
     @property
     def instances(self) -> int:
-        """Hardware instances that it is cut into; 1: whole."""
+        """Hardware instances that it is partitioned into; 1: not partitioned."""
         return self.cut.instances if self.cut else 1
 
 
 def cut_into(a: Accelerator, p: Partition) -> Accelerator:
-    """One instance of the chip, bought and powered as the whole chip; instances have no links to one another."""
+    """One instance of a partitioned chip; price and power stay those of the chip, and instances have no links."""
     return replace(
         a,
         name=f"{a.name} cut into {p.instances} x {p.profile}",

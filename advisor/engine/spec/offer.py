@@ -1,23 +1,23 @@
-"""One way to pay for chips."""
+"""Rental and purchase offers."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One named share of what an hour costs."""
+    """One named part of an hourly cost."""
 
     name: str
     usd_per_hour: float
     group: str  # capital | running | rent | services
 
 
-OWNED = "owned"  # term of an offer: hosts that are there already, and no more of them
+OWNED = "owned"  # term of an offer of existing hosts only; more of them cannot be bought
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offer:
-    """One way to pay for chips: a whole instance by the hour, or a bought host."""
+    """One rental or purchase offer: a whole instance by the hour, or a server to buy."""
 
     provider: str
     instance: str
@@ -25,27 +25,27 @@ class Offer:
     accelerator: str
     accelerators: int  # per instance
     acquisition: str  # rent | own
-    term: str  # on_demand | spot | reserved_1y | reserved_3y | purchase
+    term: str  # on_demand | spot | reserved_1y | reserved_3y | purchase | owned
     usd_per_hour: float
     as_of: str
     source: str
     kgco2e_per_kwh: float | None = None
     usd_per_kwh: float | None = None
     pue: float = 1.0
-    host_watts_per_accelerator: float | None = None  # each chip's share of the host; None: the default of servers
-    joined_accelerators: int = 0  # sold by the chip out of a host: how many one host joins (0: those of the instance)
+    host_watts_per_accelerator: float | None = None  # each chip's share of the host's power; None: the default
+    joined_accelerators: int = 0  # chips in the host that sells them one by one; 0: those of the instance
     notes: str = ""
-    parts: tuple[Part, ...] = ()  # of usd_per_hour; empty: one part
-    capital_usd: float = 0.0  # bought, with its share of network, storage and spares
-    purchase_usd: float = 0.0  # within it: the host alone
-    purchase_low_usd: float = 0.0  # as the source of the price prints a range; 0: it does not
+    parts: tuple[Part, ...] = ()  # of usd_per_hour; empty: a single part
+    capital_usd: float = 0.0  # purchase with its share of network, storage and spares
+    purchase_usd: float = 0.0  # part of capital_usd: the server only
+    purchase_low_usd: float = 0.0  # price range in the source; 0: it gives none
     purchase_high_usd: float = 0.0
-    full_watts: float | None = None  # of the instance, before PUE; None: not known
+    full_watts: float | None = None  # of the instance at full load, before PUE; None: unknown
     cooling: str = ""  # air | liquid | air or liquid; empty: not published
-    held_instances: int = 0  # there already: they cost what they draw and take, and are not bought
-    held_parts: tuple[Part, ...] = ()  # of an hour of one of those, where more can be bought
+    held_instances: int = 0  # already owned: they have running costs and no purchase price
+    held_parts: tuple[Part, ...] = ()  # hourly cost of one of these, if more can be bought
 
     @property
-    def together(self) -> int:
-        """Chips that a tensor-parallel group can have from this offer."""
+    def tensor_parallel_chips(self) -> int:
+        """Largest tensor-parallel group inside one host of this offer, chips."""
         return max(self.accelerators, self.joined_accelerators)

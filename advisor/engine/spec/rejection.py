@@ -1,11 +1,11 @@
-"""Why a chip or a plan is not among the answers."""
+"""Why an accelerator or a plan is not recommended."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rejection:
-    """Why a chip (or plan) is not among the answers: number against limit, and what would change it."""
+    """Why an accelerator (or a plan) is not recommended: its value, the limit, and the smallest change that helps."""
 
     accelerator: str
     reason: str  # does_not_fit | misses_slo | unsupported | unpriced | excluded | too_expensive | too_many

@@ -1,4 +1,4 @@
-"""Serving frameworks and quantization methods as the engine sees them."""
+"""Serving frameworks and quantization methods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,64 +8,64 @@ from advisor.engine.spec.command_template import CommandTemplate
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quantization:
-    """How weights are stored and what they are multiplied in."""
+    """Storage format of the weights and dtype of the matrix multiply."""
 
     slug: str
     name: str
     weights_dtype: str  # bf16 | fp8 | int8 | int4 | nvfp4 | mxfp4 ...
-    bits_per_weight: float  # of the matrices it covers, scales included
-    activations_dtype: str  # the dtype of the matrix multiply
+    bits_per_weight: float  # of the quantized matrices, scales included
+    activations_dtype: str  # of the matrix multiply
     quality: str  # lossless | near_lossless | lossy
     quality_note: str
     source: str
-    stacks: tuple[str, ...] = ()  # empty: every stack that has the dtype
+    stacks: tuple[str, ...] = ()  # empty: every stack with this dtype
     weight_only: bool = False
-    block_scaled: bool = False  # one scale for each block of weights and activations
-    training: str = ""  # fine_tuning | from_scratch: what making a checkpoint takes; empty: no training
+    block_scaled: bool = False  # one scale per block of weights and activations
+    training: str = ""  # fine_tuning | from_scratch: required to make a checkpoint; empty: none
     experts_only: str = ""  # always | latent: models whose attention stays in 16 bits; empty: none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlagLists:
-    """The lists of options in fixtures/flags/ that commands are checked against."""
+    """Lists of command-line options in fixtures/flags/ that commands are checked against."""
 
     lists: tuple[str, ...] = ()  # of this release: an option must be in all of them
-    nearest: str = ""  # of the project's source at another commit, where no release can be read
+    nearest: str = ""  # list of another commit, if no list of this release exists
     why: str = ""
-    options_file: str = ""  # keys of the file beside the command
+    options_file: str = ""  # list of the keys of the options file
 
 
-TOKENS, VECTORS, SOURCES = "tokens", "vectors", "sources"  # what a server is started for
-UNRANKED = 100  # preference of a framework that states none
+TOKENS, VECTORS, SOURCES = "tokens", "vectors", "sources"  # what a server serves
+UNRANKED = 100  # preference of a framework without one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchFacts:
-    """How a framework is installed and started; $version stands for the framework's own version."""
+    """How a framework is installed and started; $version is the framework's version."""
 
     template: CommandTemplate
     serves: tuple[str, ...]  # tokens (decoders) | vectors (encoders) | sources (encoder-decoders)
-    preference: int = UNRANKED  # the lowest is used where a question names no framework
-    package: str = ""  # what pip installs; empty: the vendor's or project's own build
-    package_vendors: tuple[str, ...] = ()  # whose accelerators the package is built for; empty: all
+    preference: int = UNRANKED  # the lowest is used if the workload names no framework
+    package: str = ""  # for pip; empty: the vendor's or project's own build
+    package_vendors: tuple[str, ...] = ()  # accelerator vendors that the package supports; empty: all
     package_note: str = ""
-    checkpoint_file: str = ""  # kind of file that has to be made from a checkpoint first
-    formats_on_load: Mapping[str, str] = field(default_factory=dict)  # made from 16 bits while loading: its name there
+    checkpoint_file: str = ""  # file format that the checkpoint has to be converted to first
+    formats_on_load: Mapping[str, str] = field(default_factory=dict)  # quantized while loading: format -> its name
     format_names: Mapping[str, str] = field(default_factory=dict)  # weight formats that the command has to name
     cache_names: Mapping[str, str] = field(default_factory=dict)  # cache formats that the command has to name
-    hosts: str = ""  # ranked | ray | slurm: how one replica spans hosts; empty: not known
-    images: Mapping[str, str] = field(default_factory=dict)  # vendor -> the project's own container image
+    hosts: str = ""  # ranked | ray | slurm: how one replica spans hosts; empty: unknown
+    images: Mapping[str, str] = field(default_factory=dict)  # vendor -> the project's container image
     image_has_entrypoint: bool = False  # the image starts the server itself
-    health_path: str = ""  # answers once the server is ready; empty: unknown, so no manifests are written
+    health_path: str = ""  # responds once the server is ready; empty: unknown, so no manifests are written
     load_test: bool = True  # load generators can send it requests
-    default_model_name: str = ""  # by which it answers for a checkpoint that is a path
-    device_note: str = ""  # set for a runtime on a personal device, which needs no service around it
-    card_share: str = ""  # options that limit it to a share of an accelerator; empty: it has none
+    default_model_name: str = ""  # served model name if the checkpoint is a path
+    device_note: str = ""  # set for a runtime on a personal device, which does not run as a service
+    card_share: str = ""  # options that limit it to a fraction of an accelerator; empty: it has none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Framework:
-    """A serving framework at one version: where it runs, what it can load, how it schedules."""
+    """One version of a serving framework: supported hardware and formats, scheduling defaults, launch."""
 
     slug: str
     name: str
@@ -79,33 +79,34 @@ class Framework:
     scheduler: str  # chunked | prefill_first | static
     default_max_batched_tokens: int
     max_running_requests: int
-    memory_fraction: float  # share of memory that the framework may fill, read as memory_policy says
-    runtime_bytes: float  # context, graphs, communication buffers per chip
+    memory_fraction: float  # of the memory that the framework may use, see memory_policy
+    runtime_bytes: float  # CUDA context, graphs, communication buffers per chip
     block_tokens: int
     graph_max_tokens: int
-    # total: weights, workspace and cache inside the fraction (vLLM); static: weights and cache inside it, the workspace
-    # beside (SGLang); free: the cache gets the fraction of what weights and workspace leave (TensorRT-LLM)
+    # total: the fraction covers weights, workspace and cache (vLLM); static: it covers weights and cache, workspace is
+    # extra (SGLang); free: the cache gets the fraction of what weights and workspace leave free (TensorRT-LLM)
     memory_policy: str = "total"
     features: tuple[str, ...] = ()
-    speculative: tuple[str, ...] = ()  # methods of drafting that it documents
-    aliases: tuple[str, ...] = ()  # other names that people use
-    launch: LaunchFacts | None = None  # None: catalogued, not advised
+    speculative: tuple[str, ...] = ()  # documented speculative decoding methods
+    aliases: tuple[str, ...] = ()  # other common names
+    launch: LaunchFacts | None = None  # None: listed in the catalog, never recommended
     flags: FlagLists = FlagLists()
-    compiled_stacks: tuple[str, ...] = ()  # on which programs are compiled for fixed shapes before they serve
+    compiled_stacks: tuple[str, ...] = ()  # stacks on which it compiles programs for fixed shapes before serving
     torch_compile: bool = False  # runs the model through torch.compile
-    prefixes_by_default: bool = False  # shares prefixes without being told to
-    builds_engines: bool = False  # builds a program for one accelerator, layout, format and version
-    memory_as_needed: bool = False  # takes memory for weights and requests, not a share at start
-    host_cache_option: str = ""  # keeps evicted cache blocks in host memory; empty: not known to
-    fp8_cache_weights: tuple[str, ...] = ()  # weight dtypes with which it stores its cache in FP8 unless told otherwise
+    prefixes_by_default: bool = False  # prefix caching is on by default
+    builds_engines: bool = False  # builds an engine for one accelerator, layout, format and version
+    memory_as_needed: bool = False  # allocates memory as needed, not a fraction at startup
+    host_cache_option: str = ""  # option that offloads evicted cache blocks to host memory; empty: none known
+    fp8_cache_weights: tuple[str, ...] = ()  # weight dtypes with which its cache is FP8 by default
     source: str = ""
-    releases: int | None = None  # that a package index lists; None: not counted
+    releases: int | None = None  # in a package index; None: not counted
     first_release: str = ""
 
     def starts(self, what: str) -> bool:
-        """Whether the advice knows how to start it for tokens, vectors or sources."""
+        """Whether a launch command is known for serving tokens, vectors or sources."""
         return self.launch is not None and what in self.launch.serves
 
     @property
     def startable(self) -> bool:
+        """Whether a launch command is known at all."""
         return self.launch is not None

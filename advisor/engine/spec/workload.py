@@ -1,4 +1,4 @@
-"""What a planner asks of a deployment: token lengths, service levels, constraints."""
+"""A workload: token lengths, request rates, service-level objectives and constraints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from advisor.engine.spec.kinds import Kind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lengths:
-    """Token lengths of a request part: constant (p95 == mean), or log-normal with this mean and 95th percentile."""
+    """Token lengths: constant (p95 == mean), or log-normal with this mean and 95th percentile."""
 
     mean_tokens: float
     p95_tokens: float
@@ -18,17 +18,17 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slo:
-    """Service levels at the 95th percentile; None: not asked."""
+    """Service-level objectives at the 95th percentile; None: no limit."""
 
     ttft_p95_s: float | None = None
     tpot_p95_s: float | None = None
     e2e_p95_s: float | None = None
     tokens_per_s_per_user: float | None = None
-    spare_replicas: int = 0  # availability n+1 -> 1
-    doubled: bool = False  # availability 2n: as many again
+    spare_replicas: int = 0  # 1 for availability n+1
+    doubled: bool = False  # availability 2n
 
     def spares(self, carrying: Any) -> Any:
-        """Spare replicas beside so many (a number, or an array of numbers) that carry the peak."""
+        """Spare replicas for `carrying` replicas that serve the peak (a number or an array)."""
         return carrying if self.doubled else self.spare_replicas
 
 
@@ -44,20 +44,20 @@ class Constraints:
     regions_deny: tuple[str, ...] = ()
     frameworks_allow: tuple[str, ...] = ()
     frameworks_deny: tuple[str, ...] = ()
-    formats_allow: tuple[str, ...] = ()  # of weights
+    formats_allow: tuple[str, ...] = ()  # weight formats
     formats_deny: tuple[str, ...] = ()
     kv_formats_allow: tuple[str, ...] = ()
     kv_formats_deny: tuple[str, ...] = ()
     acquisition: tuple[str, ...] = ("rent",)
     quality: str = "near_lossless"  # lossless | near_lossless | any
-    partitions: str = "auto"  # hardware instances of a chip: no | auto (told beside) | yes (ranked too) | required
+    partitions: str = "auto"  # hardware partitions: no | auto (shown separately) | yes (ranked too) | required
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
-    bound_factor: float | None = None  # the limit above is this many times the cheapest that holds, not the planner's
-    inventory_chips: Mapping[str, int] = field(default_factory=dict)  # accelerator -> what can be had; absent: any
+    bound_factor: float | None = None  # if set, max_usd_per_month is this multiple of the cheapest feasible plan
+    inventory_chips: Mapping[str, int] = field(default_factory=dict)  # accelerator -> available chips; absent: no limit
     max_watts: float | None = None  # of the site, all chips busy, PUE included
-    max_rack_watts: float | None = None  # that one rack feeds, before PUE
-    cooling: str = "any"  # any | air | liquid: what the site has
+    max_rack_watts: float | None = None  # per rack, before PUE
+    cooling: str = "any"  # any | air | liquid: cooling of the site
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,25 +72,26 @@ class Workload:
     slo: Slo
     constraints: Constraints
     objective: str = "cost"
-    weights: tuple[tuple[str, float], ...] = ()  # of `balanced`, over the defaults of scores.py
+    weights: tuple[tuple[str, float], ...] = ()  # of objective `balanced`; override those of declared_scores.py
     team: tuple[tuple[str, int], ...] = ()  # (stack, level 0..5)
     horizon_months: int = 36
     discount_fraction: float = 0.08
-    deadline_s: float | None = None  # then the peak rate is the one that finishes in time
-    users: Users | None = None  # then the rates above are their limit, and each design has its own
-    trace: Trace | None = None  # finalists are simulated under it too
-    week: tuple[float, ...] = ()  # load of each hour as a share of the busiest; empty: flat
-    cold_start_s: float = 0.0  # from asking for an instance until it serves
+    deadline_s: float | None = None  # of a batch; its peak rate is the rate that meets the deadline
+    users: Users | None = None  # if set, the rates above are upper bounds and each design has its own rate
+    trace: Trace | None = None  # finalists are also simulated with it
+    week: tuple[float, ...] = ()  # load of each hour as a fraction of the busiest; empty: constant
+    cold_start_s: float = 0.0  # from requesting an instance until it serves
     growth_fraction_per_year: float = 0.0
-    source_tokens: Lengths | None = None  # of an encoder-decoder; its input tokens are then the decoder's start
-    variants: str = "show"  # drafts and pools apart: show beside the finalists | adopt what is better | no
-    drafts: bool = True  # tried among the variants
-    apart: bool = True  # pools of their own for prefill and decode tried among them
-    host_cache_hit_fraction: float | None = None  # of a prompt, beside the share found on the chip; None: not stated
-    # what the tokens are for, see Task of the workload file: how well drafts hold, what a format may cost
-    task: str = "any"
+    source_tokens: Lengths | None = None  # of an encoder-decoder; input_tokens are then the decoder's start tokens
+    # show | adopt | no: whether speculative decoding and disaggregated serving are shown beside the finalists, replace
+    # them where better, or are not tried
+    variants: str = "show"
+    drafts: bool = True  # try speculative decoding
+    apart: bool = True  # try disaggregated serving
+    host_cache_hit_fraction: float | None = None  # of a prompt, on top of the hits on the chip; None: not stated
+    task: str = "any"  # see Task of the workload file: affects acceptance of drafts and the quality cost of formats
 
     @property
     def given_tokens(self) -> float:
-        """Mean tokens that a request brings, whichever part of the model reads them."""
+        """Mean input tokens of a request: of the encoder if there is one, else of the decoder."""
         return (self.source_tokens or self.input_tokens).mean_tokens

@@ -1,13 +1,13 @@
-"""One step of a model on a chip: operators, memory, duration, power."""
+"""One scheduler step of a model on a lane: operators, memory, duration, power, speculative as_scheduled."""
 
 from advisor.engine.step import duration, kv_offload
 from advisor.engine.step.adapters import adapter_bytes, resident_bytes, served_rank, unadaptable
 from advisor.engine.step.encoder import (
     NO_CACHE_TOKENS,
+    as_scheduled,
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
     computed_source_tokens,
-    decoding,
     has_decoder_beside,
     has_encoder,
     mean_source_tokens,
@@ -106,7 +106,7 @@ __all__ = [
     "computed_source_tokens",
     "context_tokens",
     "decode_ledger",
-    "decoding",
+    "as_scheduled",
     "drafted",
     "drafts_of",
     "duration",

@@ -1,4 +1,4 @@
-"""LoRA adapters in memory and in a step: bytes of the resident ones, and the extra kernels of every adapted matrix."""
+"""LoRA adapters: memory of the resident ones, and the extra kernels of each adapted matrix in a step."""
 
 from collections.abc import Iterator
 
@@ -8,44 +8,44 @@ from advisor.engine.network import Attention, Block, Model, decoder_blocks
 from advisor.engine.step.operators import Array, Layouts, Operator, bound_of, distinct_experts, roof
 
 ELEMENT_BYTES = 2.0  # of A and B: the 16-bit dtype of the base model (vLLM, --lora-dtype auto)
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that a server can be started for (vLLM 0.14, LoRAConfig.max_lora_rank)
-KERNELS = 2  # of one matrix: shrink to the rank, expand from it
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # accepted by servers (vLLM 0.14, LoRAConfig.max_lora_rank)
+KERNELS = 2  # per matrix: shrink to the rank, expand from it
 
 
 def unadaptable(model: Model) -> str:
-    """Why adapters on this model are not computed; empty: they are, or there are none."""
+    """Why adapters on this model are not modeled; empty: they are, or the model has none."""
     if model.adapters is None:
         return ""
     if model.encoder_only or any(b.stage == "encoder" for b in model.blocks):
-        return "LoRA adapters on encoders are not modelled; leave out adapters"
+        return "LoRA adapters on encoders are not modeled; leave out adapters"
     if not all(isinstance(b.mixer, Attention) for b in model.blocks):
-        return "LoRA adapters on latent attention and recurrent layers are not modelled; leave out adapters"
+        return "LoRA adapters on latent attention and recurrent layers are not modeled; leave out adapters"
     return ""
 
 
 def served_rank(rank: int) -> int:
-    """The least rank that a server is started for and that holds this one; slots are as large as that."""
+    """The smallest rank that servers accept and that is at least this one; it sets the size of a slot."""
     return next((r for r in RANKS if r >= rank), rank)
 
 
 def matrices(model: Model, block: Block) -> list[tuple[float, float, bool]]:
-    """(in, out, split by columns) of each adapted matrix of one layer; experts are left out, as servers leave them."""
+    """(inputs, outputs, split by columns) of each adapted matrix of one layer; servers do not adapt experts."""
     a, f, h = block.mixer, block.ffn, float(model.hidden)
     if not isinstance(a, Attention) or model.adapters is None:
         return []
     query = a.heads * a.head_dim * (2.0 if a.output_gate else 1.0)
-    found = [(h, query, True), (h, a.kv_heads * a.head_dim, True), (h, a.kv_heads * a.v_dim, True)]
-    found.append((a.heads * a.v_dim, h, False))
+    adapted = [(h, query, True), (h, a.kv_heads * a.head_dim, True), (h, a.kv_heads * a.v_dim, True)]
+    adapted.append((a.heads * a.v_dim, h, False))
     if f is not None and f.experts <= 1 and not model.adapters.attention_only:
-        found += [(h, float(f.inner), True)] * (f.matrices - 1) + [(float(f.inner), h, False)]
-    return found
+        adapted += [(h, float(f.inner), True)] * (f.matrices - 1) + [(float(f.inner), h, False)]
+    return adapted
 
 
 def adapter_bytes(model: Model, x: Layouts) -> Array:
     """Bytes of one adapter on one chip, shape (N,).
 
-    Under tensor parallelism one half of each pair is split as its matrix is, the other is on every rank (vLLM, the
-    default without --fully-sharded-loras).
+    With tensor parallelism, one of A and B is sharded like its matrix, the other is on every rank (vLLM's default,
+    without --fully-sharded-loras).
     """
     rank = served_rank(model.adapters.rank) if model.adapters else 0
     total = np.zeros(len(x))
@@ -57,15 +57,15 @@ def adapter_bytes(model: Model, x: Layouts) -> Array:
 
 
 def resident_bytes(model: Model, x: Layouts) -> Array:
-    """Bytes of all slots on one chip, shape (N,); 0 without adapters."""
+    """Bytes of all adapter slots on one chip, shape (N,); 0 without adapters."""
     return adapter_bytes(model, x) * model.adapters.active if model.adapters else np.zeros(len(x))
 
 
 def swap_s(model: Model, x: Layouts, pcie_bytes_per_s: Array) -> Array:
-    """Mean seconds that a request waits for its adapter to come from the host, shape (N,).
+    """Mean seconds that a request waits for its adapter to be copied from the host, shape (N,).
 
-    Requests name all adapters alike (the worst case), so one is resident with chance active / count; a link of
-    unknown rate counts nothing.
+    All adapters are equally popular (the worst case), so one is resident with probability active / count. A link of
+    unknown rate adds no time.
     """
     if model.adapters is None:
         return np.zeros(len(x))
@@ -74,7 +74,7 @@ def swap_s(model: Model, x: Layouts, pcie_bytes_per_s: Array) -> Array:
 
 
 def adapters_s(model: Model, layouts: Layouts, tokens: Array) -> Array:
-    """Seconds of all of it in a step, shape (N, G) for tokens of shape (G,); 0 without adapters."""
+    """Seconds of all adapter kernels of a step, shape (N, G) for tokens of shape (G,); 0 without adapters."""
     total = np.zeros((len(layouts), len(tokens)))
     for operator in adapter_operators(model, layouts, tokens):
         total += operator.time_s
@@ -82,10 +82,10 @@ def adapters_s(model: Model, layouts: Layouts, tokens: Array) -> Array:
 
 
 def adapter_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[Operator]:
-    """Shrink and expand of every adapted matrix for so many tokens (G,), of shape (N, G): each adapter is read once.
+    """Shrink and expand kernels of every adapted matrix, shape (N, G) for tokens of shape (G,).
 
-    The kernels gather by segment (SGMV of Punica and its descendants). Their fixed cost is the framework's
-    (host_times), and never less than that of the chip's own kernels.
+    Each adapter in use is read once (SGMV kernels of Punica and later ones). Their fixed cost comes from the framework
+    (host_times) and is at least that of any kernel on the chip.
     """
     if model.adapters is None:
         return
@@ -97,7 +97,7 @@ def adapter_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator
         for inner, outer, columns in matrices(model, block):
             wide, narrow = (inner, outer / x.tp) if columns else (inner / x.tp, outer + 0 * x.tp)
             flops = 2.0 * m * rank * (wide + narrow)
-            # activations are read for the shrink; outputs are read, added to and written by the expand
+            # shrink reads the activations; expand reads, adds to and writes the outputs
             moved = ELEMENT_BYTES * (touched * rank * (wide + narrow) + m * (wide + 2.0 * narrow + 2.0 * rank))
             flops_s, bytes_s = flops / x.half_flops_per_s, moved / x.memory_bytes_per_s
             yield Operator(

@@ -1,8 +1,8 @@
-"""How long one scheduler step lasts: the only implementation. Search, simulation, estimates, ledgers, power, fits and
-the scorecard all call it.
+"""Duration of one scheduler step. This is the only implementation: search, simulation, estimates, ledgers, power, fits
+and the scorecard all call it.
 
-Plain arithmetic without branches: numpy evaluates it for arrays of candidates, and loop.py compiles the same source
-with numba for single numbers. `costs` is anything with the named fields: StepTimes, Load or the simulator's Costs.
+The functions are arithmetic without branches, so that numpy evaluates them for arrays of candidates and numba compiles
+the same source for scalars (scheduler/loop.py). `costs` is anything with the named fields: StepTimes, Load, Costs.
 """
 
 import inspect
@@ -16,33 +16,33 @@ Costs = Any
 
 
 def whole_tiles(tokens: Value, tile_tokens: Value) -> Value:
-    """Tokens as matrix products feel them when the last tile costs as much as a full one; 0: no such tiles."""
+    """Tokens rounded up to whole tiles, if there are more than one tile of them; unchanged if tile_tokens is 0."""
     tile = np.maximum(tile_tokens, 1e-9)
     return np.maximum(tokens, (tile_tokens > 0) * (tokens > tile_tokens) * np.ceil(tokens / tile - 1e-6) * tile)
 
 
 def grid_index(tokens: Value, grid_tokens: np.ndarray) -> Value:
-    """Index of the grid interval that holds so many tokens; the last interval beyond the grid."""
+    """Index of the grid interval that contains `tokens`; the last interval beyond the grid."""
     after = np.searchsorted(grid_tokens, tokens, side="right")
     return np.minimum(np.maximum(after - 1, 0), len(grid_tokens) - 2)
 
 
 def on_line(tokens: Value, low_tokens: Value, width_tokens: Value, low_s: Value, high_s: Value) -> Value:
-    """Seconds on the line through both ends of a grid interval.
+    """Seconds, linearly interpolated in a grid interval.
 
-    Beyond the grid the last line continues: time per token is constant there, and the fixed part is paid only once.
+    Beyond the grid, the last interval is extrapolated: time per token is constant and the fixed part counts once.
     """
     return low_s + (tokens - low_tokens) / width_tokens * (high_s - low_s)
 
 
 def linear_s(tokens: Value, grid_tokens: np.ndarray, values_s: np.ndarray) -> Value:
-    """Seconds of the work that depends only on the tokens of a step, from its values on the grid."""
+    """Seconds of the work that depends only on the tokens of a step, interpolated from its values on the grid."""
     i, felt = grid_index(tokens, grid_tokens), np.maximum(tokens, grid_tokens[0])
     return on_line(felt, grid_tokens[i], grid_tokens[i + 1] - grid_tokens[i], values_s[i], values_s[i + 1])
 
 
 def sequences_s(costs: Costs, other_s: Value, sampled: Value, decodes: Value, sources: Value) -> Value:
-    """`other_s` plus sampling, the fixed part of decode attention, and encoders beside the decoder."""
+    """`other_s` plus sampling, the fixed part of decode attention, and the encoder of an encoder-decoder."""
     return (
         other_s
         + sampled * costs.sample_s_per_sequence
@@ -52,25 +52,25 @@ def sequences_s(costs: Costs, other_s: Value, sampled: Value, decodes: Value, so
 
 
 def context_s(costs: Costs, other_s: Value, context: Value, windowed: Value) -> Value:
-    """`other_s` plus decode attention, which reads so many context tokens."""
+    """`other_s` plus decode attention over `context` tokens (full layers) and `windowed` tokens (windowed layers)."""
     return other_s + context * costs.decode_s_per_context_token + windowed * costs.window_s_per_context_token
 
 
 def pairs_s(costs: Costs, other_s: Value, pairs: Value, window_pairs: Value) -> Value:
-    """`other_s` plus prompt attention, which computes so many (query, key) pairs."""
+    """`other_s` plus prefill attention over (query, key) pairs of full and of windowed layers."""
     return other_s + pairs * costs.prefill_s_per_pair + window_pairs * costs.window_prefill_s_per_pair
 
 
 def floor_s(costs: Costs, tokens: Value, sequences: Value, has_prompt: Value, idle: Value) -> Value:
-    """What the host takes beside the device: a step of `tokens` tokens of `sequences` requests is never shorter.
+    """Host seconds that overlap the device: the minimum duration of a step of `tokens` tokens in `sequences` requests.
 
-    The host launches what no captured graph holds. A step of more tokens than graphs hold is launched layer by layer,
-    with or without a prompt. So a framework without graphs (graph_max_tokens 0) pays this in every decode step too:
-    the device cannot finish a layer that has not been launched. A step within the graphs that holds a prompt launches
-    the attention between their pieces.
+    The host launches everything that is not in a CUDA graph. A step with more tokens than graphs are captured for is
+    launched layer by layer, with or without a prompt. So a framework without graphs (graph_max_tokens 0) pays this in
+    every decode step too: the device cannot finish a layer before it is launched. A step within the graphs that has a
+    prompt launches attention between the pieces of piecewise graphs.
 
-    `idle`: no step ran before this one (a share where it is an average). The host's preparation of a prompt, hidden
-    behind the step before at other times, then comes before the launches.
+    `idle`: whether no step ran before this one (a probability in averages). Then the host's preparation of a prompt,
+    which otherwise overlaps the previous step, delays the launches.
     """
     eager_s = (tokens > costs.graph_max_tokens) * costs.eager_floor_s
     launch_s = np.maximum(eager_s, has_prompt * costs.prompt_floor_s) + has_prompt * idle * costs.prepare_s
@@ -78,10 +78,10 @@ def floor_s(costs: Costs, tokens: Value, sequences: Value, has_prompt: Value, id
 
 
 def step_s(costs: Costs, device_s: Value, least_s: Value, sequences: Value) -> Value:
-    """Seconds of a step that keeps the device busy for `device_s` and has this `floor_s`."""
+    """Seconds of a step with this device time and `floor_s`."""
     return np.maximum(device_s, least_s) + costs.serial_s + sequences * costs.serial_s_per_sequence
 
 
 COMPILED = (whole_tiles, grid_index, on_line, linear_s, sequences_s, context_s, pairs_s, floor_s, step_s)
-# for the guard in scheduler/loop.py
+# checked in scheduler/loop.py, whose numba cache does not notice changes here
 SOURCE = zlib.crc32("".join(inspect.getsource(function) for function in COMPILED).encode())

@@ -1,18 +1,18 @@
-"""Encoders: beside a decoder (T5, Whisper) and alone (embedding models); what differs from serving a decoder.
+"""Encoder-decoders (T5, Whisper) and embedding models: what differs from serving a decoder.
 
-Beside a decoder the source runs once through the encoder, whose attention looks both ways, and is projected once to
-the keys and values of every cross-attention layer. These are kept until the request ends, never grow, and are read by
-every decode step. So a request of a scheduler is the decoder's few start tokens; the source is a fixed time when they
-are computed (`source_s`), a fixed read in every step, and fixed bytes of cache. Each source is timed alone: a batch of
-short ones that share the read of the encoder's weights is faster than this. The two convolutions before Whisper's
-encoder (under 1 % of its FLOPs) are left out. Where several requests begin in one step all their sources run in it;
-servers that bound the encoder's tokens per step spread them, which shortens the mean wait of an opening burst.
+Encoder-decoders: the encoder processes the source once with bidirectional attention, and its output is projected once
+to the keys and values of every cross-attention layer. These stay until the request ends, never grow, and are read by
+every decode step. So the scheduler sees a request of only the decoder's start tokens; the source adds a fixed time to
+its prefill (`source_s`), a fixed read to every step, and fixed bytes of cache. Each source is timed alone: a batch of
+short sources, which share the read of the encoder's weights, is faster. The two convolutions before Whisper's encoder
+(under 1 % of its FLOPs) are ignored. All requests that start in one step run their sources in it; servers that limit
+the encoder's tokens per step spread them, which shortens the mean wait of an initial burst.
 
-A source of audio is one window: Whisper pads every window of 30 s to 1,500 positions, 50 a second. Input tokens of
-such a workload are positions, at most one window a request; longer audio is several requests.
+An audio source is one window: Whisper pads each 30 s window to 1,500 positions, 50 per second. Input tokens of such a
+workload are positions, at most one window per request; longer audio is several requests.
 
-Alone, a request is its prompt: it is computed whole, since every token looks at all, keeps no cache after its step,
-and ends with a vector. A decoder asked for vectors (e5-mistral) is the same without its output head.
+Embedding models: a request is its prompt. It is computed in one step because attention is bidirectional, keeps no
+cache, and returns a vector. A decoder that makes embeddings (e5-mistral) is the same without its output head.
 """
 
 from collections.abc import Iterator
@@ -34,36 +34,36 @@ from advisor.engine.step.operators import (
 )
 from advisor.engine.step.step_time import NEARLY_ALL, Demand, Load, Scheduler, StepTimes, load_of
 
-NO_CACHE_TOKENS = 1e12  # room of a server whose requests keep nothing: more than ever run at once
+NO_CACHE_TOKENS = 1e12  # capacity of a server whose requests have no cache: practically unlimited
 
 
 def has_decoder_beside(model: Model) -> bool:
-    """An encoder-decoder: sources are encoded, tokens are generated."""
+    """Whether the model is an encoder-decoder."""
     return model.source_tokens > 0
 
 
 def has_encoder(model: Model) -> bool:
-    """Beside a decoder or alone."""
+    """Whether the model is an encoder-decoder or an encoder."""
     return has_decoder_beside(model) or whole_prompts(model)
 
 
 def whole_prompts(model: Model) -> bool:
-    """Whether a prompt cannot be cut into chunks: some token looks at those behind it."""
+    """Whether prompts cannot be chunked, because attention is bidirectional."""
     return any(isinstance(b.mixer, Attention) and not (b.mixer.causal or b.mixer.cross) for b in decoder_blocks(model))
 
 
-def computed_source_tokens(model: Model, asked_tokens: float) -> float:
-    """Tokens that the encoder runs over for a source of this length: audio is padded to its window."""
+def computed_source_tokens(model: Model, source_tokens: float) -> float:
+    """Tokens that the encoder computes for a source of this length: audio is padded to its window."""
     if not has_decoder_beside(model):
         return 0.0
-    return float(model.source_tokens) if model.source_s else max(asked_tokens, 1.0)
+    return float(model.source_tokens) if model.source_s else max(source_tokens, 1.0)
 
 
-# --- questions --------------------------------------------------------------------------------------------------
+# --- workloads and cases ----------------------------------------------------------------------------------------
 
 
-def decoding(case: Case, model: Model) -> Case:
-    """The case as a scheduler sees it: start tokens for a decoder beside an encoder, one result of an encoder alone."""
+def as_scheduled(case: Case, model: Model) -> Case:
+    """The case as the scheduler sees it: start tokens as input of an encoder-decoder, one output of an encoder."""
     if model.encoder_only:
         return replace(case, osl=1.0)
     if case.source_tokens or not has_decoder_beside(model):
@@ -72,7 +72,7 @@ def decoding(case: Case, model: Model) -> Case:
 
 
 def mean_source_tokens(case: Case, model: Model) -> float:
-    """Tokens that the encoder computes for a mean request of this case."""
+    """Mean encoder tokens per request of this case."""
     client = case.client
     return computed_source_tokens(
         model, case.source_tokens * (client.length_low_fraction + client.length_high_fraction) / 2
@@ -80,10 +80,10 @@ def mean_source_tokens(case: Case, model: Model) -> float:
 
 
 def posed(workload: Workload, model: Model) -> tuple[Workload, Model]:
-    """Workload and model as the engine computes them; doing it twice changes nothing.
+    """Workload and model in the form that the engine computes with; idempotent.
 
-    A source moves from the input to `source_tokens`; a model asked for vectors loses its output head, and its one
-    result per request stands as one output token.
+    For an encoder-decoder, the input moves to `source_tokens`. For embeddings, the model loses its output head and
+    every request has one output token.
     """
     if not workload.kind.generates_tokens:
         one = Lengths(mean_tokens=1.0, p95_tokens=1.0)
@@ -103,7 +103,7 @@ def posed(workload: Workload, model: Model) -> tuple[Workload, Model]:
 
 
 def unsuited(workload: Workload, model: Model) -> str:
-    """Why this kind of question cannot be asked of this kind of model; empty: it can."""
+    """Why this kind of workload does not suit this kind of model; empty: it does."""
     if model.encoder_only and workload.kind.generates_tokens:
         return "the model makes embeddings and generates no tokens: ask with kind: embedding"
     if has_decoder_beside(model) and not workload.kind.generates_tokens:
@@ -130,7 +130,7 @@ def unsuited(workload: Workload, model: Model) -> str:
 
 
 def source_operators(model: Model, x: Layouts, source_tokens: Array) -> Iterator[Operator]:
-    """What runs once over a source on one chip: encoder layers, their attention, keys and values of the decoder.
+    """Operators that run once per source on one chip: encoder layers, their attention, cross-attention keys and values.
 
     source_tokens: shape (N,); yields operators of shape (N, 1).
     """
@@ -150,7 +150,7 @@ def _named(op: Operator) -> Operator:
 
 
 def _scores(block: Block, x: Layouts, m: Array) -> Operator:
-    """Every token of the source meets every other."""
+    """Bidirectional attention scores of the encoder: every source token with every other."""
     assert isinstance(block.mixer, Attention)
     _, pair_s, heads = context_token(block.mixer, x)
     width = block.mixer.key_value_dim
@@ -166,7 +166,7 @@ def _keys_and_values(model: Model, a: Attention, count: int, x: Layouts, m: Arra
 
 
 def source_s(model: Model, x: Layouts, source_tokens: Array) -> Array:
-    """Seconds of one source, shape (N,); zero where there is no encoder beside the decoder."""
+    """Seconds to encode one source, shape (N,); zero unless the model is an encoder-decoder."""
     total = np.zeros((len(x), 1))
     if has_decoder_beside(model):
         for operator in source_operators(model, x, source_tokens):
@@ -175,7 +175,7 @@ def source_s(model: Model, x: Layouts, source_tokens: Array) -> Array:
 
 
 def cross_read(model: Model, x: Layouts, source_tokens: Array) -> tuple[Array, Array, Array]:
-    """(seconds, FLOPs, bytes) of one decode step's cross-attention over one source, on one chip; shape (N,)."""
+    """(seconds, FLOPs, bytes) of cross-attention over one source in one decode step, on one chip; shapes (N,)."""
     time_s, flops, moved = (np.zeros(len(x)) for _ in range(3))
     for block in model.blocks:
         if isinstance(block.mixer, Attention) and block.mixer.cross:
@@ -188,39 +188,39 @@ def cross_read(model: Model, x: Layouts, source_tokens: Array) -> tuple[Array, A
     return time_s, flops, moved
 
 
-# --- encoders alone, under load ---------------------------------------------------------------------------------
+# --- embedding servers under load -------------------------------------------------------------------------------
 
 
-def full_batch(load: Load, scheduler: Scheduler, seats: Array) -> Array:
-    """Requests of a full step: as many whole prompts as its tokens and seats hold, at least one."""
-    return np.maximum(np.minimum(np.floor(scheduler.max_batched_tokens / load.prompt_tokens), seats), 1.0)
+def full_batch(load: Load, scheduler: Scheduler, slots: Array) -> Array:
+    """Requests of a full step: as many whole prompts as its token budget and batch slots allow, at least one."""
+    return np.maximum(np.minimum(np.floor(scheduler.max_batched_tokens / load.prompt_tokens), slots), 1.0)
 
 
-def batch_capacity_requests_per_s(times: StepTimes, seats: Array, demand: Demand, scheduler: Scheduler) -> Array:
-    """Requests/s of lanes whose every step is full; seats: (N, C) or (N,)."""
-    seats = np.asarray(seats, float)
-    load = load_of(times, demand, max(seats.ndim - 1, 0))
-    batch = full_batch(load, scheduler, seats)
+def batch_capacity_requests_per_s(times: StepTimes, slots: Array, demand: Demand, scheduler: Scheduler) -> Array:
+    """Requests/s of lanes whose steps are all full; batch slots: (N, C) or (N,)."""
+    slots = np.asarray(slots, float)
+    load = load_of(times, demand, max(slots.ndim - 1, 0))
+    batch = full_batch(load, scheduler, slots)
     return np.asarray(batch / load.step_s(0.0, batch, batch))
 
 
 def batch_latency_p95_s(
-    times: StepTimes, rate_per_s: Array, seats: Array, demand: Demand, scheduler: Scheduler
+    times: StepTimes, rate_per_s: Array, slots: Array, demand: Demand, scheduler: Scheduler
 ) -> Array:
-    """A planning estimate of requests that come at this rate to each lane (N,) and leave with their step.
+    """Planning estimate of p95 latency, seconds, at this request rate per lane, shape (N,); infinite above capacity.
 
-    A step takes what came during the one before it, so a request waits for the rest of that step and then for its
-    own; near a full batch it waits for others too. Infinite above capacity; percentiles come from the simulation.
+    A step takes the requests that arrived during the step before it, so a request waits for the rest of that step and
+    then for its own; near a full batch it also queues. Reported percentiles come from the simulation.
     """
     load, rate = load_of(times, demand, 0), np.asarray(rate_per_s, float)
-    most = full_batch(load, scheduler, seats)
+    full = full_batch(load, scheduler, slots)
     batch = np.ones(rate.shape)
-    for _ in range(8):  # prompts of a step are those that come during one
-        batch = np.clip(rate * load.step_s(0.0, batch, batch), 1.0, most)
+    for _ in range(8):  # fixed point: the batch of a step is what arrives during one
+        batch = np.clip(rate * load.step_s(0.0, batch, batch), 1.0, full)
     busy = np.minimum(rate * load.step_s(0.0, 1.0, 1.0), 1.0)
-    step_s, full_s = load.step_s(0.0, batch, batch, 1 - busy), load.step_s(0.0, most, most)
-    used = rate * full_s / most
-    near = np.minimum(used, NEARLY_ALL)
-    queued_s = full_s * near**4 / (2 * (1 - near))
+    step_s, full_s = load.step_s(0.0, batch, batch, 1 - busy), load.step_s(0.0, full, full)
+    utilization = rate * full_s / full
+    capped = np.minimum(utilization, NEARLY_ALL)
+    queued_s = full_s * capped**4 / (2 * (1 - capped))
     latency_s = times.request_s + step_s * (1 + 0.95 * busy) + queued_s
-    return np.where(used < 1, latency_s, np.inf)
+    return np.where(utilization < 1, latency_s, np.inf)

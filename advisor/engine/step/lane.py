@@ -1,7 +1,7 @@
-"""The lane: the group of chips that runs one scheduler, with the time of its steps and the room in its memory.
+"""Lanes: a lane is the group of chips behind one scheduler, with its step times and memory.
 
-Pipeline stages and attention-DP ranks are lanes of their own: a pipeline of p stages in steady state is p
-micro-batches that each take a full pass, and every attention-DP rank schedules its own requests.
+A pipeline of p stages counts as p lanes (in steady state it runs p micro-batches, each of which takes a full pass), and
+so does each attention-DP rank, which schedules its own requests.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.spec import Framework
 from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
-from advisor.engine.step.draft_heads import drafting_choice, held
+from advisor.engine.step.draft_heads import draft_bytes, drafting_choice
 from advisor.engine.step.encoder import NO_CACHE_TOKENS, source_s
 from advisor.engine.step.layout import HALF, Choice, layouts
 from advisor.engine.step.memory import (
@@ -34,17 +34,17 @@ GRID_TOKENS: Array = np.power(2.0, np.arange(16))  # 1 .. 32,768 tokens in a ste
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lane:
-    """One layout under one framework, with the limits its scheduler runs under."""
+    """One layout under one framework, with its scheduler limits."""
 
     choice: Choice
     framework: Framework
-    context_tokens: float  # of a full request, for the cache's size per token
+    context_tokens: float  # of a request at its end, for the cache size per token
     max_batched_tokens: int
     max_running_requests: int  # per lane
-    source_tokens: float = 0.0  # that the encoder beside a decoder computes for a mean request
-    whole_prompts: bool = False  # tokens look at those behind them: a prompt is computed in one step
-    http: bool = True  # a server and a tokenizer in front
-    draft: Draft | None = None  # tokens are proposed and verified; step times are then per token shown
+    source_tokens: float = 0.0  # encoder tokens of a mean request (encoder-decoders)
+    whole_prompts: bool = False  # bidirectional attention: a prompt is computed in one step
+    http: bool = True  # requests go through an HTTP server and a tokenizer
+    draft: Draft | None = None  # speculative decoding; step times are then per generated token
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,13 +58,13 @@ class Lanes:
 
 
 def lanes(model: Model, wanted: Sequence[Lane]) -> Lanes:
-    """Step times and memory of N lanes of one model; everything has shape (N,) or (N, tokens)."""
+    """Step times and memory of N lanes of one model; arrays of shape (N,) or (N, tokens)."""
     x = layouts(model, [w.choice for w in wanted])
     return _built(model, x, wanted, memory(model, x, wanted))
 
 
 def fitting(model: Model, wanted: Sequence[Lane]) -> tuple[Memory, list[Lane], Lanes | None]:
-    """(the memory of all, the lanes that fit, what these are built of: None where nothing fits)."""
+    """(memory of all lanes, the lanes that fit, their arrays or None if none fits)."""
     x = layouts(model, [w.choice for w in wanted])
     room = memory(model, x, wanted)
     rows = np.flatnonzero(room.fits)
@@ -82,7 +82,7 @@ def _rows(arrays: Arrays, rows: NDArray[np.intp]) -> Arrays:
 def _built(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> Lanes:
     times = step_times(model, x, wanted, room)
     if any(w.draft for w in wanted):
-        known: dict[tuple[int, str], StepTimes] = {}  # by choice, which lanes of one finalist share
+        known: dict[tuple[int, str], StepTimes] = {}  # draft models' times by choice, which lanes of a finalist share
         times = joined([_as_drafted(take(times, np.array([i])), w, known) for i, w in enumerate(wanted)])
     return Lanes(layouts=x, times=times, memory=room, source_tokens=_sources(wanted))
 
@@ -99,10 +99,10 @@ def _as_drafted(times: StepTimes, w: Lane, known: dict[tuple[int, str], StepTime
     return with_draft(times, w.draft, w.choice, float(w.max_running_requests), own)
 
 
-def _drafting_bytes(model: Model, wanted: Sequence[Lane], context: Array) -> tuple[Array, Array]:
-    """(weights on a chip, cache of a sequence) of what drafts beside the model; 0 where nothing does."""
+def _draft_bytes(model: Model, wanted: Sequence[Lane], context: Array) -> tuple[Array, Array]:
+    """(weights, cache of one sequence) of the draft models on a chip, bytes, shapes (N,); 0 without one."""
     each = [
-        (0.0, 0.0) if w.draft is None else held(model, w.draft, w.choice, c)
+        (0.0, 0.0) if w.draft is None else draft_bytes(model, w.draft, w.choice, c)
         for w, c in zip(wanted, context, strict=True)
     ]
     weights, cache = np.array(each).T
@@ -114,13 +114,13 @@ def _sources(wanted: Sequence[Lane]) -> Array:
 
 
 def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
-    """What a chip of each lane holds; the framework may fill its memory fraction of what the driver reports."""
+    """Memory of one chip of each lane; the framework may use its memory fraction of what the driver reports."""
     total = np.array([w.choice.accelerator.memory_bytes for w in wanted])
     fraction = np.array([w.framework.memory_fraction for w in wanted])
     context = np.array([w.context_tokens for w in wanted])
-    drafting, drafted_cache = _drafting_bytes(model, wanted, context)
-    weights = weights_bytes(model, x) + resident_bytes(model, x) + drafting
-    work = activations_bytes(
+    draft_weights, draft_cache = _draft_bytes(model, wanted, context)
+    weights = weights_bytes(model, x) + resident_bytes(model, x) + draft_weights
+    workspace = activations_bytes(
         model,
         x,
         np.maximum([float(w.max_batched_tokens) for w in wanted], _sources(wanted)),
@@ -128,27 +128,27 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     )
     overhead = np.array([w.framework.runtime_bytes for w in wanted])
     policy = np.array([w.framework.memory_policy for w in wanted])
-    inside = total * fraction - weights - work - overhead
-    beside = np.minimum(total * fraction - weights, total - weights - work - overhead)
-    of_rest = (total - weights - work - overhead) * fraction
-    left = np.where(policy == "static", beside, np.where(policy == "free", of_rest, inside))
-    sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted)) + drafted_cache
-    each = np.where(sequence > 0, sequence / context, 1.0)
-    capacity = np.where(sequence > 0, np.floor(np.maximum(left, 0.0) / each / x.pp), NO_CACHE_TOKENS)
+    free = total - weights - workspace - overhead
+    kv_total = total * fraction - weights - workspace - overhead
+    kv_static = np.minimum(total * fraction - weights, free)
+    kv_bytes = np.where(policy == "static", kv_static, np.where(policy == "free", free * fraction, kv_total))
+    sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted)) + draft_cache
+    per_token = np.where(sequence > 0, sequence / context, 1.0)
+    capacity = np.where(sequence > 0, np.floor(np.maximum(kv_bytes, 0.0) / per_token / x.pp), NO_CACHE_TOKENS)
     return Memory(
         weights_bytes=weights,
-        activations_bytes=work,
+        activations_bytes=workspace,
         overhead_bytes=overhead,
-        kv_bytes=left,
+        kv_bytes=kv_bytes,
         kv_capacity_tokens=capacity,
         kv_bytes_per_sequence=sequence,
         source_bytes_per_sequence=source_bytes_per_sequence(model, x, _sources(wanted)),
-        usable_bytes=left + weights + work + overhead,
+        usable_bytes=kv_bytes + weights + workspace + overhead,
     )
 
 
 def _eager_s(model: Model, w: Lane) -> float:
-    """Host time to launch every layer outside captured graphs."""
+    """Host seconds to launch every layer without CUDA graphs."""
     o = w.choice.overhead
     experts = sum(b.count for b in model.blocks if b.ffn is not None and b.ffn.experts > 1)
     dense = sum(b.count for b in decoder_blocks(model)) - experts
@@ -156,18 +156,18 @@ def _eager_s(model: Model, w: Lane) -> float:
 
 
 def _pieces_s(model: Model, w: Lane) -> float:
-    """Host time of the same where graphs hold all but the attention of each layer."""
+    """Host seconds to launch every layer with piecewise CUDA graphs (all but attention)."""
     return sum(b.count for b in decoder_blocks(model)) * w.choice.overhead.pieces_s_per_layer
 
 
 def _scaled_by_row(wanted: Sequence[Lane]) -> Array:
-    """1 where products have narrow inputs with a scale for each row, else 0."""
+    """1 where GEMMs have quantized inputs with per-row scales, else 0; shape (N,)."""
     methods = [w.choice.quantization for w in wanted]
     return np.array([float(q.activations_dtype not in HALF and not q.slug.endswith("-block")) for q in methods])
 
 
 def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
-    """Device time from the operators, host time from the framework's overhead."""
+    """Step times: device times from the operators, host times from the framework's overhead."""
     cost = attention_cost(model, x, _sources(wanted))
     pcie = np.array([w.choice.accelerator.pcie_bytes_per_s for w in wanted])
 
@@ -201,13 +201,13 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
 
 
 def take(times: StepTimes, rows: NDArray[np.intp]) -> StepTimes:
-    """The step times of some lanes."""
+    """The step times of these rows."""
     names = (f.name for f in fields(StepTimes) if f.name != "grid_tokens")
     return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})
 
 
 def joined(parts: Sequence[StepTimes]) -> StepTimes:
-    """The step times of several groups of lanes together."""
+    """The step times of several groups of lanes, concatenated."""
     names = [f.name for f in fields(StepTimes) if f.name != "grid_tokens"]
-    together = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return StepTimes(grid_tokens=parts[0].grid_tokens, **together)
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return StepTimes(grid_tokens=parts[0].grid_tokens, **arrays)

@@ -1,4 +1,4 @@
-"""Seconds of a decode step and of a prompt on one candidate, from its step times."""
+"""Seconds of one decode step and of one prefill on a candidate, from its step times."""
 
 import numpy as np
 
@@ -8,30 +8,30 @@ from advisor.engine.step.step_time import Array, causal_pairs
 
 
 def step_s(built: Lanes, i: int, sequences: float, context_tokens: float) -> float:
-    """Seconds of a pure decode step."""
+    """Seconds of a step that decodes `sequences` requests with this context and has no prompt."""
     t = take(built.times, np.array([i]))
     linear_s = duration.linear_s(duration.whole_tiles(sequences, t.tile_tokens), t.grid_tokens, t.linear_s[0])
-    read = sequences * context_tokens, sequences * np.minimum(context_tokens, t.window_tokens)
-    device_s = duration.context_s(t, duration.sequences_s(t, linear_s, sequences, sequences, 0), *read)
-    return lasting_s(built, i, device_s, sequences, sequences, False)
+    read_tokens = sequences * context_tokens, sequences * np.minimum(context_tokens, t.window_tokens)
+    device_s = duration.context_s(t, duration.sequences_s(t, linear_s, sequences, sequences, 0), *read_tokens)
+    return lane_step_s(built, i, device_s, sequences, sequences, False)
 
 
 def prefill_s(built: Lanes, i: int, tokens: float) -> float:
-    """Seconds of one step that computes a whole prompt alone on an idle server."""
+    """Seconds of one step that prefills a whole prompt on an idle server."""
     t = take(built.times, np.array([i]))
     linear_s = duration.linear_s(duration.whole_tiles(tokens, t.tile_tokens), t.grid_tokens, t.linear_s[0])
     pairs = causal_pairs(tokens), causal_pairs(tokens, float(t.window_tokens[0]))
     device_s = duration.pairs_s(t, duration.sequences_s(t, linear_s, 1, 0, 1), *pairs)
-    return lasting_s(built, i, device_s, tokens, 1, True)
+    return lane_step_s(built, i, device_s, tokens, 1, True)
 
 
-def lasting_s(built: Lanes, i: int, device_s: Array, tokens: float, sequences: float, prompt: bool) -> float:
-    """`duration.step_s` of one lane: a step of decodes among others, or one of a prompt on an idle server."""
+def lane_step_s(built: Lanes, i: int, device_s: Array, tokens: float, sequences: float, prompt: bool) -> float:
+    """`duration.step_s` of one lane: a decode step on a busy server or, with `prompt`, a prefill on an idle one."""
     times = take(built.times, np.array([i]))
     least_s = duration.floor_s(times, tokens, sequences, prompt, prompt)
     return float(duration.step_s(times, device_s, least_s, sequences)[0])
 
 
 def idle_s(built: Lanes, i: int) -> float:
-    """What a request to an idle server waits for beside its step."""
+    """Seconds that a request to an idle server waits in addition to its step."""
     return float(built.times.request_s[i])

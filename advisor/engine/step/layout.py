@@ -1,4 +1,4 @@
-"""From chips, formats and parallel sizes to the rates that a step is computed with, over arrays of layouts."""
+"""Achieved rates of a step from chips, formats and parallelism, as arrays over layouts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -10,13 +10,13 @@ from advisor.engine.spec import Accelerator, Efficiency, Overhead, Quantization
 from advisor.engine.step.operators import Layouts
 
 HALF = ("bf16", "fp16")
-CORE_SHARPNESS = 4.0  # of the meeting of two roofs; between 2 and 8 the figures of llama.cpp move by a few percent
+CORE_SHARPNESS = 4.0  # exponent of the smooth minimum of two rates; 2 to 8 changes llama.cpp figures by a few percent
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "fp32": 4.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """One layout before it becomes numbers."""
+    """One layout: chip, calibration, formats and parallelism."""
 
     accelerator: Accelerator
     efficiency: Efficiency
@@ -27,18 +27,18 @@ class Choice:
     pp: int = 1
     ep: int = 1
     dp: int = 1
-    moe_tp: int | None = None  # None: what is left of tp x dp after ep
-    routing_evenness: float | None = None  # of a router that was not trained: dummy weights
-    experts: Quantization | None = None  # a checkpoint may keep its experts in another format
+    moe_tp: int | None = None  # None: tp x dp / ep
+    routing_evenness: float | None = None  # of an untrained router (dummy weights); None: that of trained routers
+    experts: Quantization | None = None  # format of the experts, if it differs
 
     @property
     def lanes(self) -> int:
-        """Schedulers of one replica: micro-batches of a pipeline, attention-DP ranks, instances of a cut chip."""
+        """Schedulers of one replica: pipeline micro-batches x attention-DP ranks x instances of a partitioned chip."""
         return self.pp * self.dp * self.accelerator.instances
 
 
 def rate_of(accelerator: Accelerator, dtype: str) -> float | None:
-    """Dense FLOP/s of a matmul dtype; 16-bit formats stand in for each other, nothing else does."""
+    """Dense FLOP/s of a matmul dtype; None: unsupported. bf16 and fp16 are interchangeable, other dtypes are not."""
     flops = accelerator.flops_per_s
     if dtype in HALF:
         return flops.get("bf16") or flops.get("fp16") or flops.get("fp32")
@@ -46,23 +46,23 @@ def rate_of(accelerator: Accelerator, dtype: str) -> float | None:
 
 
 def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
-    """Why the chip cannot multiply in this format; empty: it can."""
+    """Why the chip cannot compute in this format; empty: it can."""
     if rate_of(accelerator, quantization.activations_dtype) is None:
         return f"{accelerator.name} has no {quantization.activations_dtype} matrix rate"
     if quantization.stacks and not set(quantization.stacks) & set(accelerator.stacks):
-        return f"{quantization.name} kernels exist for {', '.join(quantization.stacks)} only"
+        return f"{quantization.name} kernels exist only for {', '.join(quantization.stacks)}"
     return ""
 
 
 def experts_only(model: Model, quantization: Quantization) -> bool:
-    """Some 4-bit formats quantize the experts and leave attention in 16 bits: always, or where attention is latent."""
+    """Whether this format quantizes only the experts of this model; some do always, some if its attention is latent."""
     has_experts = any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
     latent = any(isinstance(b.mixer, LatentAttention) for b in model.blocks)
     return has_experts and (quantization.experts_only == "always" or (quantization.experts_only == "latent" and latent))
 
 
 def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, float, float]:
-    """(reached FLOP/s, bytes per weight, bytes per activation) of matrices in this format; None: plain 16 bits."""
+    """(achieved FLOP/s, bytes per weight, bytes per activation) of matrices in this format; None: 16 bits."""
     a, e = choice.accelerator, choice.efficiency
     if quantization is None:
         return (rate_of(a, "bf16") or 0.0) * e.matmul_16_fraction * e.matrix_factor, 2.0, 2.0
@@ -74,23 +74,24 @@ def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, f
     if quantization.block_scaled:
         fraction *= e.block_8_fraction
     if quantization.weight_only:
-        # widening costs issue slots: the multiply slows down, and the read with it
+        # dequantization takes issue slots and slows both the multiply and the read
         fraction *= e.weight_only_fraction
     return (rate_of(a, dtype) or 0.0) * fraction, stored, width
 
 
 def _memory_rate(a: Accelerator, e: Efficiency, o: Overhead) -> float:
-    """Bytes/s that kernels reach: near the memory's rate, or what their cores can ask for where that is less."""
-    memory, asked = a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, max(a.cores, 1) * o.core_bytes_per_s
-    return memory / (1.0 + (memory / asked) ** CORE_SHARPNESS) ** (1.0 / CORE_SHARPNESS) if asked else memory
+    """Achieved bytes/s: smooth minimum of the memory's rate and the rate that all cores together can read at."""
+    memory, cores = a.memory_bytes_per_s * e.memory_fraction * o.memory_factor, max(a.cores, 1) * o.core_bytes_per_s
+    return memory / (1.0 + (memory / cores) ** CORE_SHARPNESS) ** (1.0 / CORE_SHARPNESS) if cores else memory
 
 
-def _read_share(e: Efficiency, quantization: Quantization | None) -> float:
+def _read_fraction(e: Efficiency, quantization: Quantization | None) -> float:
+    """Fraction of the memory rate at which weights of this format are read."""
     return e.weight_only_fraction if quantization is not None and quantization.weight_only else 1.0
 
 
 def layouts(model: Model, choices: Sequence[Choice]) -> Layouts:
-    """Arrays of shape (N,) of N choices."""
+    """The rates of N choices, as arrays of shape (N,)."""
     rows = [_row(model, c) for c in choices]
     return Layouts(**{f.name: np.array([float(r[f.name]) for r in rows]) for f in fields(Layouts)})
 
@@ -118,9 +119,9 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "memory_bytes_per_s": _memory_rate(a, e, o),
         "cores": a.cores,
         "weight_bytes": weight,
-        "weight_read_bytes": weight / _read_share(e, whole),
+        "weight_read_bytes": weight / _read_fraction(e, whole),
         "expert_weight_bytes": expert_weight,
-        "expert_read_bytes": expert_weight / _read_share(e, experts),
+        "expert_read_bytes": expert_weight / _read_fraction(e, experts),
         "activation_bytes": activation,
         "kv_bytes": KV_BYTES[c.kv_dtype],
         "kv_read_bytes": KV_BYTES[c.kv_dtype] / (o.kv_8_fraction if KV_BYTES[c.kv_dtype] == 1.0 else 1.0),

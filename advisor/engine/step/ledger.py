@@ -1,4 +1,4 @@
-"""The ledger of one step: which operator takes how long, moves and multiplies how much, and what it waits for."""
+"""The operator ledger of one step: time, FLOPs, bytes and the bound of each operator."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -12,17 +12,17 @@ from advisor.engine.step import duration
 from advisor.engine.step.adapters import adapter_operators
 from advisor.engine.step.encoder import cross_read, source_operators
 from advisor.engine.step.lane import Lanes
-from advisor.engine.step.lane_times import lasting_s, prefill_s, step_s
+from advisor.engine.step.lane_times import lane_step_s, prefill_s, step_s
 from advisor.engine.step.memory import kv_bytes_per_sequence
 from advisor.engine.step.operators import Array, AttentionCost, Layouts, Operator, attention_cost, linear_operators
 from advisor.engine.step.step_time import causal_pairs
 
-ROUNDING_S = 1e-12  # what sums of seconds may be off by
+ROUNDING_S = 1e-12  # rounding error of sums of seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """One operator of all layers, on one chip and one pipeline pass."""
+    """One operator, summed over all layers, on one chip and for one pipeline pass."""
 
     phase: str  # prefill | decode
     operator: str
@@ -33,27 +33,27 @@ class Line:
 
 
 def prefill_ledger(model: Model, built: Lanes, index: int, prompt_tokens: float) -> list[Line]:
-    """A step that computes one whole prompt alone; the lines add up to its time, slowest first."""
+    """Operators of a step that prefills one whole prompt, slowest first; they add up to its time."""
     return _ledger(model, built, index, "prefill", prompt_tokens, 1.0, prompt_tokens)
 
 
 def decode_ledger(model: Model, built: Lanes, index: int, sequences: float, context_tokens: float) -> list[Line]:
-    """A step that gives each of `sequences` requests of this context its next token."""
+    """Operators of a step that decodes one token for `sequences` requests with this context, slowest first."""
     return _ledger(model, built, index, "decode", sequences, sequences, context_tokens)
 
 
 def prompt_tokens(workload: Workload) -> float:
-    """Tokens of a mean prompt that are computed, not found in the prefix cache."""
+    """Mean prompt tokens that are not in the prefix cache."""
     return max(workload.input_tokens.mean_tokens * (1 - workload.prefix_cache_hit_fraction), 1.0)
 
 
 def context_tokens(workload: Workload) -> float:
-    """Context of a mean request half way through its output."""
+    """Context of a mean request halfway through its output, tokens."""
     return workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens / 2
 
 
 def prefill_fraction(workload: Workload, built: Lanes | None, index: int, running: float) -> float:
-    """Prefill's share of a request's time on the device, with `running` requests sharing each decode step."""
+    """Prefill as a fraction of a request's device time, with `running` requests in each decode step."""
     assert built is not None
     if not workload.kind.generates_tokens:
         return 1.0
@@ -75,58 +75,58 @@ def _ledger(
     moved = sampled_s * float(x.memory_bytes_per_s[0])
     lines.append(Line(phase=phase, operator="sampling", time_s=sampled_s, flops=0.0, bytes=moved, bound="memory"))
     device_s = sum(line.time_s for line in lines)
-    waited_s = lasting_s(built, index, np.array([device_s]), tokens, sequences, phase == "prefill") - device_s
+    waited_s = lane_step_s(built, index, np.array([device_s]), tokens, sequences, phase == "prefill") - device_s
     lines.append(Line(phase=phase, operator="host", time_s=waited_s, flops=0.0, bytes=0.0, bound="host"))
     return sorted((line for line in lines if line.time_s > 0), key=lambda line: -line.time_s)
 
 
 def adapter_line(built: Lanes, index: int, phase: str, sources: Iterable[Line]) -> Line:
-    """The mean wait for a request's adapter from the host's memory, once, with its prompt."""
+    """Mean time to copy a request's adapter from host memory, once per prompt."""
     fetched_s = float(built.times.source_s_per_sequence[index]) - sum(line.time_s for line in sources)
     fetched_s = fetched_s if phase == "prefill" and fetched_s > ROUNDING_S else 0.0
     return Line(phase=phase, operator="adapters/fetch", time_s=fetched_s, flops=0.0, bytes=0.0, bound="communication")
 
 
 def source_lines(model: Model, x: Layouts, phase: str, sequences: float, source_tokens: Array) -> Iterator[Line]:
-    """An encoder beside the decoder: all of it with the prompt, then the reading of what it left in every step."""
+    """Lines of an encoder-decoder: the encoder in a prefill step, cross-attention over its output in a decode step."""
     if not source_tokens[0]:
         return
     if phase == "prefill":
-        yield from _together(phase, source_operators(model, x, source_tokens))
+        yield from _summed(phase, source_operators(model, x, source_tokens))
         return
     time_s, flops, moved = (sequences * float(value[0]) for value in cross_read(model, x, source_tokens))
-    slower = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
-    bound = "compute" if slower else "memory"
+    compute_bound = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
+    bound = "compute" if compute_bound else "memory"
     yield Line(phase=phase, operator="cross_attention/kv_read", time_s=time_s, flops=flops, bytes=moved, bound=bound)
 
 
 def _linear(model: Model, built: Lanes, index: int, phase: str, tokens: float) -> Iterator[Line]:
-    return _together(phase, linear_operators_at(model, built, index, np.array([tokens])))
+    return _summed(phase, linear_operators_at(model, built, index, np.array([tokens])))
 
 
 def linear_operators_at(model: Model, built: Lanes, index: int, tokens: Array) -> Iterator[Operator]:
-    """Operators that depend on a step's tokens, for (K,) of them: times interpolated as a step's, so that they add up.
+    """Operators whose cost depends on the tokens of a step; tokens: shape (K,), yields operators of shape (K,).
 
-    FLOPs and bytes are those of the tokens themselves.
+    Times are interpolated on the grid like those of whole steps, so that they add up; FLOPs and bytes are exact.
     """
     x, grid = built.layouts.one(index), built.times.grid_tokens
-    felt = np.maximum(duration.whole_tiles(tokens, built.times.tile_tokens[index]), grid[0])
-    i = duration.grid_index(felt, grid)
+    padded = np.maximum(duration.whole_tiles(tokens, built.times.tile_tokens[index]), grid[0])
+    i = duration.grid_index(padded, grid)
     low, high, count = grid[i], grid[i + 1], len(tokens)
-    at = np.concatenate([felt, low, high])
-    for op in chain(linear_operators(model, x, at), adapter_operators(model, x, at)):
-        time_s, flops, moved = (np.broadcast_to(v, (1, len(at)))[0] for v in (op.time_s, op.flops, op.bytes))
-        line_s = duration.on_line(felt, low, high - low, time_s[count : 2 * count], time_s[2 * count :])
+    points = np.concatenate([padded, low, high])
+    for op in chain(linear_operators(model, x, points), adapter_operators(model, x, points)):
+        time_s, flops, moved = (np.broadcast_to(v, (1, len(points)))[0] for v in (op.time_s, op.flops, op.bytes))
+        line_s = duration.on_line(padded, low, high - low, time_s[count : 2 * count], time_s[2 * count :])
         yield replace(op, time_s=line_s, flops=flops[:count], bytes=moved[:count])
 
 
-def _together(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:
-    """Operators of one name from all kinds of layers together, bound by what binds the slowest of them."""
-    found: dict[str, list[tuple[float, float, float, str]]] = {}
+def _summed(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:
+    """One line per operator name, summed over all blocks, with the bound of the slowest."""
+    by_name: dict[str, list[tuple[float, float, float, str]]] = {}
     for op in operators:
         time_s, flops, moved = (float(np.ravel(v)[0]) for v in (op.time_s, op.flops, op.bytes))
-        found.setdefault(op.name, []).append((time_s, flops, moved, op.bound))
-    for name, parts in found.items():
+        by_name.setdefault(op.name, []).append((time_s, flops, moved, op.bound))
+    for name, parts in by_name.items():
         time_s, flops, moved = (sum(float(part[k]) for part in parts) for k in range(3))
         yield Line(
             phase=phase,
@@ -139,7 +139,7 @@ def _together(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:
 
 
 def attention_line(model: Model, x: Layouts, cost: AttentionCost, phase: str, sequences: float, context: float) -> Line:
-    """Scores and values against the cache: each query of a decode meets its context, a prompt's meet each other."""
+    """Attention scores and values: decode queries over their context, or prompt queries over the prompt."""
     window = float(cost.window_tokens[0])
     if phase == "decode":
         seconds = context * cost.decode_s_per_context_token + min(context, window) * cost.window_s_per_context_token
@@ -152,13 +152,13 @@ def attention_line(model: Model, x: Layouts, cost: AttentionCost, phase: str, se
     moved = sequences * float((kv_bytes_per_sequence(model, x, context) * x.pp)[0])
     if phase == "prefill":
         moved += _uncached_bytes(model, float(x.tp[0]), context)
-    slower = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
-    bound = "compute" if slower else "memory"
+    compute_bound = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
+    bound = "compute" if compute_bound else "memory"
     return Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=bound)
 
 
 def _uncached_bytes(model: Model, tp: float, tokens: float) -> float:
-    """Keys and values (16 bits) that attention both ways reads once and no cache keeps, on one chip."""
+    """Bytes of keys and values (16 bits) of bidirectional attention, read once and not cached, on one chip."""
     return sum(
         block.count * 2.0 * tokens * mixer.kv_heads / tp * mixer.key_value_dim
         for block in decoder_blocks(model)
@@ -167,7 +167,7 @@ def _uncached_bytes(model: Model, tp: float, tokens: float) -> float:
 
 
 def _attention_flops(model: Model, tp: float, phase: str, context: float) -> float:
-    """FLOPs of scores and values of one sequence on one chip; decode of a latent cache runs in its absorbed form."""
+    """FLOPs of scores and values of one sequence on one chip; latent attention decodes in its absorbed form."""
     total = 0.0
     for block in decoder_blocks(model):
         mixer = block.mixer
@@ -177,10 +177,10 @@ def _attention_flops(model: Model, tp: float, phase: str, context: float) -> flo
             width, window = mixer.key_value_dim, mixer.window_tokens
         else:
             width, window = _latent_width(mixer, phase), mixer.index_top_k or None
-        met = causal_pairs(context, window) if phase == "prefill" else min(context, window or context)
+        pairs = causal_pairs(context, window) if phase == "prefill" else min(context, window or context)
         if phase == "prefill" and isinstance(mixer, Attention) and not mixer.causal:
-            met = context**2
-        total += block.count * 2.0 * mixer.heads / tp * width * met
+            pairs = context**2
+        total += block.count * 2.0 * mixer.heads / tp * width * pairs
     return total
 
 

@@ -1,4 +1,4 @@
-"""Bytes of one replica by part, per chip, and how many tokens of cache are left."""
+"""Memory of one replica per chip: weights, activations and KV cache, and the cache capacity in tokens."""
 
 from dataclasses import dataclass
 
@@ -18,30 +18,30 @@ from advisor.engine.network import (
 from advisor.engine.step.operators import Layouts, recurrent_width, state_bytes
 
 Array = NDArray[np.float64]
-LOGIT_BYTES = 4.0  # of a logit in fp32, as samplers take them (vLLM, Sampler: logits.to(torch.float32))
+LOGIT_BYTES = 4.0  # samplers use fp32 logits (vLLM, Sampler: logits.to(torch.float32))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Bytes on the fullest chip; shapes (N,)."""
+    """Bytes on the chip with the most; shapes (N,)."""
 
-    weights_bytes: Array  # those of resident adapters included
+    weights_bytes: Array  # resident adapters included
     activations_bytes: Array
     overhead_bytes: Array
-    kv_bytes: Array  # what is left for the cache
-    kv_capacity_tokens: Array  # per lane (one TP group), at the asked context length
+    kv_bytes: Array  # left for the KV cache
+    kv_capacity_tokens: Array  # per lane (one TP group), at the requested context length
     kv_bytes_per_sequence: Array
-    source_bytes_per_sequence: Array  # of those: keys and values of the source, written once
+    source_bytes_per_sequence: Array  # part of kv_bytes_per_sequence: cross-attention keys and values
     usable_bytes: Array
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """Weights and workspace fit and at least one sequence has room."""
+        """Whether weights, workspace and the cache of at least one sequence fit."""
         return self.kv_bytes >= self.kv_bytes_per_sequence
 
 
 def mixer_elements(model: Model, block: Block) -> tuple[float, float]:
-    """(elements sharded by TP, elements kept whole on every rank) of one layer's mixer."""
+    """(weights sharded by TP, weights replicated on every rank) of one layer's mixer."""
     h, mixer = float(model.hidden), block.mixer
     if isinstance(mixer, Attention):
         gate = mixer.heads * mixer.head_dim if mixer.output_gate else 0
@@ -61,7 +61,7 @@ def mixer_elements(model: Model, block: Block) -> tuple[float, float]:
 
 
 def weights_bytes(model: Model, x: Layouts) -> Array:
-    """Per chip: quantized matrices with their scales; embeddings, head, router and norms stay in 16 bits."""
+    """Weight bytes per chip, shape (N,): quantized matrices with scales; embeddings, head, router, norms in 16 bits."""
     total = np.zeros(len(x))
     for block in model.blocks:
         split, whole = mixer_elements(model, block)
@@ -69,9 +69,9 @@ def weights_bytes(model: Model, x: Layouts) -> Array:
         total += block.count * 2.0 * block.norms * model.hidden
         if block.ffn is not None:
             total += block.count * _ffn_bytes(model, block.ffn, x)
-    tables = 1 if model.tied_embeddings or model.encoder_only else 2  # no output head without tokens to choose
-    held = np.where(x.pp > 1, 1, tables)  # the first stage has the embedding and the positions, the last the head
-    return total / x.pp + (model.vocab * held / x.tp + model.position_embeddings) * model.hidden * 2.0
+    tables = 1 if model.tied_embeddings or model.encoder_only else 2  # encoders have no output head
+    per_stage = np.where(x.pp > 1, 1, tables)  # the first stage has the embeddings, the last the output head
+    return total / x.pp + (model.vocab * per_stage / x.tp + model.position_embeddings) * model.hidden * 2.0
 
 
 def _ffn_bytes(model: Model, f: Ffn, x: Layouts) -> Array:
@@ -85,12 +85,12 @@ def _ffn_bytes(model: Model, f: Ffn, x: Layouts) -> Array:
 def kv_bytes_per_sequence(
     model: Model, x: Layouts, context_tokens: Array | float, source_tokens: Array | float = 0.0
 ) -> Array:
-    """Bytes of the cache and states of one sequence of this context and source, on one chip."""
+    """Cache and state bytes of one sequence with this context and source on one chip, shape (N,)."""
     return _sequence_bytes(model, x, context_tokens) + source_bytes_per_sequence(model, x, source_tokens)
 
 
 def source_bytes_per_sequence(model: Model, x: Layouts, source_tokens: Array | float) -> Array:
-    """Bytes of the keys and values of one source in all cross-attention layers, on one chip."""
+    """Bytes of the keys and values of one source in all cross-attention layers, on one chip, shape (N,)."""
     total = np.zeros(len(x))
     for block in model.blocks:
         if isinstance(block.mixer, Attention) and block.mixer.cross:
@@ -99,7 +99,7 @@ def source_bytes_per_sequence(model: Model, x: Layouts, source_tokens: Array | f
 
 
 def _token_bytes(mixer: Attention, x: Layouts) -> Array:
-    """Keys and values of one token in one layer."""
+    """Bytes of the keys and values of one token in one layer."""
     return np.maximum(mixer.kv_heads / x.tp, 1.0) * mixer.key_value_dim * x.kv_bytes
 
 
@@ -118,13 +118,13 @@ def _sequence_bytes(model: Model, x: Layouts, context_tokens: Array | float) -> 
         else:
             per_token = (mixer.kv_rank + mixer.rope_dim) * x.kv_bytes + mixer.index_dim + 0 * x.tp
             window = None
-        held = np.minimum(context_tokens, window) if window else context_tokens
-        total = total + block.count * per_token * held
+        cached_tokens = np.minimum(context_tokens, window) if window else context_tokens
+        total = total + block.count * per_token * cached_tokens
     return total / x.pp
 
 
 def activations_bytes(model: Model, x: Layouts, max_batched_tokens: Array, max_running_requests: Array) -> Array:
-    """Peak workspace of a step: the widest live set of one layer, and the logits with their fp32 copies."""
+    """Peak workspace of a step in bytes, shape (N,): the largest live activations of a layer, and fp32 logits."""
     h = float(model.hidden)
     widest = np.zeros(len(x))
     for block in model.blocks:

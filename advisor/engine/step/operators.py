@@ -1,8 +1,8 @@
-"""The time of one scheduler step, operator by operator: bytes, FLOPs, seconds and what bounds them.
+"""Operators of one scheduler step: FLOPs, bytes, seconds and bound of each.
 
-Every function broadcasts over layouts (first axis) and token counts (second), so one plan and a hundred thousand
-run through the same code. The roofline is taken per operator and summed: one maximum over the whole step is
-optimistic (12 % on the scaling-book serving example).
+All functions broadcast over layouts (first axis) and token counts (second), so the same code computes one plan or a
+hundred thousand. Times are rooflines per operator, then summed: one roofline over the whole step is optimistic (by
+12 % on the scaling-book serving example).
 """
 
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from advisor.engine.network import Attention, Block, Ffn, LatentAttention, Model, Recurrent, decoder_blocks
 
 Array = NDArray[np.float64]
-EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows an expert reach r / (r + 150) of a dense one
-EXPERT_TILE_ROWS_MIN = 16  # the least a tensor core multiplies at once
-FEW_CORES = 8  # ours: chips with no more (TPUs, NPUs) have large arrays, whose tiles are neither waved nor padded so
-TILE_ROWS, TILE_COLUMNS = 128, 128  # the tile most matrix kernels settle on; decides wave quantization
+EXPERT_PADDING_ROWS = 150.0  # grouped bf16 GEMM on an H200: r rows per expert achieve r / (r + 150) of a dense GEMM
+EXPERT_TILE_ROWS_MIN = 16  # smallest tensor-core tile
+FEW_CORES = 8  # our limit: chips with at most this many cores (TPUs, NPUs) have no wave quantization or tile padding
+TILE_ROWS, TILE_COLUMNS = 128, 128  # most common GEMM tile; determines wave quantization
 KNEE_END_BYTES = 4.0e6
-STATE_BYTES = 4.0  # recurrent states are kept in fp32 by every framework looked at
+STATE_BYTES = 4.0  # all frameworks we checked keep recurrent states in fp32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layouts:
-    """N ways to spread one model over chips, as arrays of shape (N,); rates are what the kernels reach."""
+    """N layouts of one model, as arrays of shape (N,); rates are achieved rates."""
 
     tp: Array
     pp: Array
@@ -39,25 +39,25 @@ class Layouts:
     cores: Array
     weight_bytes: Array  # per weight of attention and dense matrices, scales included
     expert_weight_bytes: Array
-    weight_read_bytes: Array  # the same as a multiply feels them: widening narrow weights slows their read
+    weight_read_bytes: Array  # effective bytes per weight read by a GEMM: dequantization slows the read
     expert_read_bytes: Array
     activation_bytes: Array  # per activation entering a quantized matrix
     kv_bytes: Array
-    kv_read_bytes: Array  # those of a number at the memory's full rate: more where kernels read it slower
-    quantize_kernels: Array  # extra kernels a matrix for quantizing its input
-    quantize_bytes: Array  # and bytes an activation
+    kv_read_bytes: Array  # effective bytes per cache element at the full memory rate: more if kernels read it slower
+    quantize_kernels: Array  # extra kernels per matrix that quantize its input
+    quantize_bytes: Array  # extra bytes per activation
     routing_evenness: Array
     kernel_s: Array
     wave_fraction: Array
     roof_exponent: Array
     sequence_head_bytes: Array  # decode attention's fixed cost per sequence and head, as bytes read
     sample_bytes_per_logit: Array
-    near_bytes_per_s: Array  # links inside the domain, reached
+    near_bytes_per_s: Array  # achieved on the links inside the scale-up domain
     near_chips: Array
     far_bytes_per_s: Array
     collective_s: Array  # all-reduce of the framework
-    one_shot_s: Array  # start of an all-reduce in which every chip reads the others' data
-    exchange_s: Array  # all-to-all of tokens to their experts
+    one_shot_s: Array  # launch of a one-shot all-reduce, in which every chip reads the others' data
+    exchange_s: Array  # fixed cost of an all-to-all of tokens to their experts
     far_collective_s: Array
     hop_s: Array
     collective_knee_bytes: Array
@@ -68,17 +68,17 @@ class Layouts:
         return len(self.tp)
 
     def one(self, index: int) -> "Layouts":
-        """The layout at this index, still as arrays: shape (1,)."""
+        """The layout at this index, as arrays of shape (1,)."""
         return Layouts(**{f.name: getattr(self, f.name)[index : index + 1] for f in fields(self)})
 
     def column(self) -> "Layouts":
-        """The same with a trailing axis, to broadcast against token counts."""
+        """The layouts with a trailing axis, shape (N, 1), to broadcast against token counts."""
         return Layouts(**{f.name: getattr(self, f.name)[:, None] for f in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operator:
-    """One line of the ledger, of one layer kind times its count, on one chip."""
+    """One operator of one block (one layer times its count), on one chip."""
 
     name: str
     flops: Array
@@ -88,28 +88,28 @@ class Operator:
 
 
 def roof(flops_s: Array, bytes_s: Array, exponent: Array) -> Array:
-    """A smooth maximum: the parts of a kernel that wait for the other roof add up (exponent 1: no overlap)."""
-    larger = np.maximum(np.maximum(flops_s, bytes_s), 1e-30)  # factored out, so that powers cannot vanish
+    """Smooth roofline, seconds: a p-norm of compute and memory time (exponent 1: no overlap, inf: the maximum)."""
+    larger = np.maximum(np.maximum(flops_s, bytes_s), 1e-30)  # factored out to prevent underflow of the powers
     smooth: Array = larger * ((flops_s / larger) ** exponent + (bytes_s / larger) ** exponent) ** (1.0 / exponent)
     return smooth
 
 
 def waves(rows: Array, columns: Array, cores: Array) -> Array:
-    """Padding factor (>= 1) of tiles over cores; below one wave kernels split K instead."""
+    """Wave quantization: factor (>= 1) of the last, partly filled wave of tiles; 1 below one wave (split-K)."""
     tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
     return np.asarray(np.where((tiles > cores) & (cores > FEW_CORES), np.ceil(tiles / cores) * cores / tiles, 1.0))
 
 
 def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner: Array | float, kind: str) -> Operator:
-    """`count` matrix multiplies (rows, inner) x (inner, columns) with the weights read once each."""
+    """`count` GEMMs (rows, inner) x (inner, columns) that each read their weights once; kind: quantized | half."""
     quantized = kind == "quantized"
     rate = x.matmul_flops_per_s if quantized else x.half_flops_per_s
     weight = x.weight_read_bytes if quantized else 2.0
-    entering = x.activation_bytes if quantized else 2.0
+    activation = x.activation_bytes if quantized else 2.0
     flops = 2.0 * rows * columns * inner
-    moved = columns * inner * weight + rows * inner * entering + rows * columns * 2.0
-    felt = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0)
-    flops_s, bytes_s = flops * felt / rate, moved / x.memory_bytes_per_s
+    moved = columns * inner * weight + rows * inner * activation + rows * columns * 2.0
+    wave_factor = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0)
+    flops_s, bytes_s = flops * wave_factor / rate, moved / x.memory_bytes_per_s
     extra_s = x.quantize_kernels * x.kernel_s + rows * inner * x.quantize_bytes / x.memory_bytes_per_s
     time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + (extra_s if quantized else 0.0))
     return Operator(
@@ -118,7 +118,7 @@ def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner
 
 
 def elementwise(x: Layouts, name: str, count: float, moved: Array, kernels: float) -> Operator:
-    """Norms, rotary, activations, residuals: bytes only, with the kernels a compiled framework leaves."""
+    """Norms, rotary, activations, residuals: bytes only; `kernels`: launches that remain after kernel fusion."""
     bytes_s = moved / x.memory_bytes_per_s
     zero = np.zeros_like(moved)
     return Operator(
@@ -131,31 +131,32 @@ def elementwise(x: Layouts, name: str, count: float, moved: Array, kernels: floa
 
 
 def bound_of(flops_s: Array, bytes_s: Array, kernel_s: Array) -> str:
-    """What the first layout waits for most (a word for people; the sums use the times)."""
+    """Largest part of the time of the first layout: compute | memory | launch. For display; sums use the times."""
     parts = {"compute": flops_s, "memory": bytes_s, "launch": np.asarray(kernel_s)}
     return max(parts, key=lambda k: float(np.ravel(parts[k])[0]))
 
 
 def distinct_experts(experts: float, top_k: float, tokens: Array, evenness: Array | float = np.inf) -> Array:
-    """Expected experts touched by `tokens` tokens.
+    """Expected number of distinct experts that `tokens` tokens are routed to.
 
-    Even routing touches E (1 - (1 - k/E)^T). Trained routers favour some experts: with loads spread like a gamma
-    distribution of shape `evenness` the untouched share is (1 + g T)^-evenness, g such that one token still touches
-    exactly k; it tends to the even case as evenness grows.
+    Uniform routing uses E (1 - (1 - k/E)^T). Trained routers favor some experts: with expert loads from a gamma
+    distribution of shape `evenness`, the unused fraction is (1 + g T)^-evenness, with g such that one token uses
+    exactly k; for large evenness this is the uniform case.
     """
-    untouched = np.log1p(-min(top_k / experts, 1 - 1e-12))  # by one token, in log
+    unused = np.log1p(-min(top_k / experts, 1 - 1e-12))  # log of the fraction that one token does not use
     shape = np.minimum(np.asarray(evenness, float), 1e6)
-    return np.asarray(-experts * np.expm1(-shape * np.log1p(np.expm1(-untouched / shape) * tokens)))
+    return np.asarray(-experts * np.expm1(-shape * np.log1p(np.expm1(-unused / shape) * tokens)))
 
 
 def largest_of(ranks: Array) -> Array:
-    """Expected largest of so many standard normal loads (order statistics; interpolated in log2)."""
+    """Expected maximum of this many standard normal loads (order statistics, interpolated in log2)."""
     expected = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.594)
     return np.asarray(np.interp(np.log2(np.maximum(ranks, 1.0)), np.arange(len(expected)), expected))
 
 
 def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array) -> Operator:
-    """Ring (fixed cost, hops, 2 (n-1)/n of the data over the link), or one-shot: every chip reads all others' data."""
+    """The faster of a ring all-reduce (fixed cost, hops, 2 (n-1)/n of the data over the link) and a one-shot
+    all-reduce, in which every chip reads all others' data."""
     ring = _collective(x, name, count, 2.0 * size_bytes, chips, x.collective_s)
     direct_s = (
         x.one_shot_s + x.hop_s * np.log2(np.maximum(chips, 1.0)) + size_bytes * (chips - 1.0) / x.near_bytes_per_s
@@ -165,13 +166,13 @@ def all_reduce(x: Layouts, name: str, count: float, size_bytes: Array, chips: Ar
 
 
 def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: Array, start_s: Array) -> Operator:
-    """Fixed cost, volume, and a square-root term between them: messages of a megabyte reach a fraction of the link.
+    """A collective: fixed cost, transfer time, and a square-root term for messages too small for the full bandwidth.
 
-    The root replaces a plain latency + volume line, which was 30 % short on NCCL all-reduces of 0.5 to 4 MB on two
-    H200s; it stops growing at KNEE_END_BYTES, where the ring is full.
+    Without that term, NCCL all-reduces of 0.5 to 4 MB on two H200s were underestimated by 30 %. It stops growing at
+    KNEE_END_BYTES, where the ring is saturated.
     """
     inside = chips <= x.near_chips
-    # beyond the domain: reduce inside first, then cross with one share per chip
+    # across scale-up domains: reduce inside first, then every chip sends its share
     share = np.where(inside, 1.0, 1.0 / np.maximum(x.near_chips, 1.0))
     volume = size_bytes * (chips - 1.0) / np.maximum(chips, 1.0)
     knee = np.sqrt(np.minimum(volume, KNEE_END_BYTES) * x.collective_knee_bytes)
@@ -185,11 +186,11 @@ def _collective(x: Layouts, name: str, count: float, size_bytes: Array, chips: A
 
 
 def linear_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[Operator]:
-    """Everything whose cost depends only on the tokens in the step, on one pipeline pass.
+    """Operators whose cost depends only on the tokens of the step, for one pipeline pass.
 
-    tokens: shape (G,), per attention-DP rank; yields operators of shape (N, G). The step of a pipeline is the sum
-    over its stages (a micro-batch passes them all), so pp adds transfers but divides nothing here. The encoder beside
-    a decoder does not run in these steps: see encoder.py.
+    tokens: shape (G,), per attention-DP rank; yields operators of shape (N, G). A step of a pipeline is the sum over
+    its stages (a micro-batch passes them all), so pp adds transfers and divides nothing here. The encoder of an
+    encoder-decoder is not included: see encoder.py.
     """
     x, m = layouts.column(), np.asarray(tokens, dtype=float)[None, :]
     for block in decoder_blocks(model):
@@ -204,7 +205,7 @@ def linear_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[
 
 
 def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Operator]:
-    """What depends only on the tokens in the layers of one block; x and m broadcast."""
+    """Operators of one block whose cost depends only on the tokens `m`; x and m broadcast."""
     if isinstance(block.mixer, Attention):
         yield from _attention(model, block.mixer, block.count, x, m)
     elif isinstance(block.mixer, LatentAttention):
@@ -217,9 +218,9 @@ def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterato
 
 def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
     h = float(model.hidden)
-    heads, kv_heads = a.heads / x.tp, np.maximum(a.kv_heads / x.tp, 1.0)  # KV heads are replicated beyond their number
+    heads, kv_heads = a.heads / x.tp, np.maximum(a.kv_heads / x.tp, 1.0)  # KV heads are replicated if tp exceeds them
     gate = heads * a.head_dim if a.output_gate else 0.0
-    kv = 0.0 if a.cross else kv_heads * a.key_value_dim  # those of a source are projected once: encoder.py
+    kv = 0.0 if a.cross else kv_heads * a.key_value_dim  # cross-attention projects the source once: encoder.py
     width, name = heads * a.head_dim + gate + kv, "cross_attention" if a.cross else "attention"
     yield elementwise(x, f"{name}/norm", count, 6.0 * m * h + 0 * x.tp, 1)
     yield gemm(x, f"{name}/qkv", count, m, width, h, "quantized")
@@ -230,7 +231,7 @@ def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> 
 
 
 def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
-    """MLA with absorbed up-projections: the latent is shared by all heads and lives on every TP rank."""
+    """MLA with absorbed up-projections: the latent is shared by all heads and replicated on every TP rank."""
     h, heads = float(model.hidden), a.heads / x.tp
     q_dim = heads * (a.nope_dim + a.rope_dim)
     down = float(a.q_rank + a.kv_rank + a.rope_dim)
@@ -241,7 +242,7 @@ def _latent(model: Model, a: LatentAttention, count: int, x: Layouts, m: Array) 
     else:
         yield gemm(x, "attention/q_and_down", count, m, q_dim + a.kv_rank + a.rope_dim, h, "quantized")
     yield elementwise(x, "attention/rotary_and_cache", count, 4.0 * m * (down + q_dim), 3)
-    # absorb W_uk into the query and W_uv into the output: batched over heads, kept in 16 bits
+    # W_uk is absorbed into the query and W_uv into the output: batched over heads, 16-bit
     yield gemm(x, "attention/absorb_k", count, m, heads * a.kv_rank, float(a.nope_dim), "half")
     yield gemm(x, "attention/absorb_v", count, m, heads * a.v_dim, float(a.kv_rank), "half")
     yield gemm(x, "attention/output", count, m, h + 0 * x.tp, heads * a.v_dim, "quantized")
@@ -262,7 +263,7 @@ def recurrent_width(r: Recurrent) -> float:
 
 
 def state_bytes(r: Recurrent) -> float:
-    """Bytes of the state of one sequence and layer (recurrence in fp32, convolution in 16 bits)."""
+    """State bytes of one sequence in one layer (recurrence in fp32, convolution in 16 bits)."""
     return r.inner * r.state * STATE_BYTES + recurrent_width(r) * r.conv * 2.0
 
 
@@ -292,7 +293,7 @@ def _ffn(model: Model, f: Ffn, count: int, x: Layouts, m: Array) -> Iterator[Ope
         yield all_reduce(x, "ffn/all_reduce", count, 2.0 * m * h, x.tp)
         return
     yield gemm(x, "moe/router", count, m, float(f.experts) + 0 * x.tp, h, "half")
-    # a rank gathers, quantizes and sums back the rows of its own experts; under TP these are all rows
+    # each rank gathers, quantizes and sums the rows of its experts; with TP these are all rows
     yield elementwise(x, "moe/permute", count, 8.0 * m * x.dp * h * f.top_k / x.ep, 4)
     if f.shared_inner:
         yield from _dense_ffn(x, "moe/shared", count, m, h, f.shared_inner / x.tp, f.matrices)
@@ -309,19 +310,19 @@ def _dense_ffn(
 
 
 def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
-    """Grouped GEMM of the routed experts on the fullest rank: touched experts are read, tokens padded to tiles."""
-    total = m * x.dp  # tokens of all attention-DP ranks meet in the experts
-    touched = distinct_experts(float(f.experts), float(f.top_k), total, x.routing_evenness) / x.ep
+    """Grouped GEMM of the routed experts on the busiest rank: used experts are read, tokens padded to tiles."""
+    total = m * x.dp  # experts process the tokens of all attention-DP ranks
+    used = distinct_experts(float(f.experts), float(f.top_k), total, x.routing_evenness) / x.ep
     pairs = total * f.top_k / x.ep
-    # the fullest of ep ranks holds more than the mean: chance of few tokens, and experts that are favoured
+    # the busiest of ep ranks has more than the mean: random variation of few tokens, and uneven routing
     variance = 1.0 / np.maximum(pairs, 1.0) + x.ep / (float(f.experts) * x.routing_evenness)
     pairs = pairs * (1.0 + np.minimum(largest_of(x.ep) * np.sqrt(variance), 1.0))
     inner = f.inner / x.moe_tp
-    # a touched expert costs rows beyond its own: part-filled tiles, which kernels choose by the load
-    padding = np.clip(pairs / np.maximum(touched, 1e-9), EXPERT_TILE_ROWS_MIN / 2, EXPERT_PADDING_ROWS)
-    rows = pairs + np.where(x.cores > FEW_CORES, touched * padding, 0.0)
+    # each used expert adds padding rows for its partly filled tiles, whose size kernels choose by the load
+    padding = np.clip(pairs / np.maximum(used, 1e-9), EXPERT_TILE_ROWS_MIN / 2, EXPERT_PADDING_ROWS)
+    rows = pairs + np.where(x.cores > FEW_CORES, used * padding, 0.0)
     flops = 2.0 * rows * h * inner * f.matrices
-    moved = touched * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
+    moved = used * h * inner * f.matrices * x.expert_read_bytes + pairs * (2 * h + 3 * inner) * 2.0
     flops_s, bytes_s = flops / x.expert_flops_per_s, moved / x.memory_bytes_per_s
     time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + (3 + 2 * x.quantize_kernels) * x.kernel_s)
     return Operator(
@@ -334,7 +335,7 @@ def _experts(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Operator:
 
 
 def _expert_exchange(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Iterator[Operator]:
-    """Plain TP/EP sums the outputs by one all-reduce; attention-DP sends each token to its experts' ranks and back."""
+    """TP and EP sum the outputs with one all-reduce; attention-DP sends each token to its experts' ranks and back."""
     yield all_reduce(x, "moe/all_reduce", count, np.where(x.dp > 1, 0.0, 2.0 * m * h), np.where(x.dp > 1, 1.0, x.tp))
     ranks = np.where(x.dp > 1, x.ep * x.moe_tp, 1.0)
     copies = np.minimum(float(f.top_k), np.maximum(x.ep, 1.0)) * np.maximum(x.moe_tp, 1.0)
@@ -344,7 +345,7 @@ def _expert_exchange(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Iter
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionCost:
-    """Seconds that depend on context, per pipeline pass; shapes (N,)."""
+    """Attention and sampling costs in seconds, per pipeline pass; shapes (N,)."""
 
     decode_s_per_context_token: Array
     window_s_per_context_token: Array
@@ -356,10 +357,10 @@ class AttentionCost:
 
 
 def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0) -> AttentionCost:
-    """Decode reads the cache of every running sequence; prefill multiplies queries with keys pair by pair.
+    """Costs of attention: decode reads the cache of every running sequence, prefill computes (query, key) pairs.
 
-    Where attention is not causal a token meets those behind it too: twice the pairs. Keys and values of a source are
-    as long for every token of a sequence, so their reading is part of a sequence's fixed cost.
+    Bidirectional attention has twice the pairs. Cross-attention reads the same source for every token, so this is part
+    of the fixed cost per sequence.
     """
     zero = np.zeros(len(x))
     full, windowed, sequence, pair, window_pair = zero, zero, zero, zero, zero
@@ -402,15 +403,15 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
 
 
 def _sample_s(model: Model, x: Layouts) -> Array:
-    """Seconds of one row of the output head and of choosing from its logits; shape (N,)."""
+    """Seconds of the output head and sampling for one sequence, shape (N,)."""
     if model.encoder_only:
-        return np.zeros(len(x))  # a vector is pooled, no token is chosen
+        return np.zeros(len(x))  # encoders pool a vector and sample no token
     each_s = model.vocab / x.tp * (2.0 * model.hidden / x.half_flops_per_s)
     return each_s + model.vocab / x.tp * x.sample_bytes_per_logit / x.memory_bytes_per_s
 
 
 def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array, Array, Array]:
-    """(decode s per cached token, prefill s per pair, heads per chip) of one layer."""
+    """(decode seconds per cached token, prefill seconds per pair, heads per chip) of one layer; shapes (N,)."""
     heads = mixer.heads / x.tp
     if isinstance(mixer, Attention):
         kv_heads = np.maximum(mixer.kv_heads / x.tp, 1.0)
@@ -425,7 +426,7 @@ def context_token(mixer: Attention | LatentAttention, x: Layouts) -> tuple[Array
 
 
 def linear_s(model: Model, layouts: Layouts, tokens: Array) -> Array:
-    """Sum of the linear operators, shape (N, G), seconds."""
+    """Seconds of all linear operators, shape (N, G)."""
     total = np.zeros((len(layouts), len(tokens)))
     for operator in linear_operators(model, layouts, tokens):
         total += operator.time_s

@@ -1,8 +1,8 @@
-"""Speculative decoding: what drafts tokens, how many of them hold, and what a step then costs for each token shown.
+"""Speculative decoding: methods, acceptance rates, and step times per generated token.
 
-A step verifies k drafts a sequence and shows (1 - a^(k+1)) / (1 - a) tokens (Leviathan et al. 2023, arXiv 2211.17192).
-Drafting costs passes of a smaller network and reads of output heads. Both grow with the batch, so a draft that pays
-for one user stops paying for many.
+A step verifies k drafted tokens per sequence and generates (1 - a^(k+1)) / (1 - a) tokens at an acceptance rate of a
+(Leviathan et al. 2023, arXiv 2211.17192). Drafting takes passes of a smaller network and reads of output heads, and
+verification computes every draft. These costs grow with the batch, so drafting helps small batches most.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,20 +17,20 @@ from advisor.engine.step.duration import linear_s
 from advisor.engine.step.layout import HALF, Choice
 from advisor.engine.step.step_time import StepTimes
 
-TOKENS = (1, 2, 3, 5, 7)  # drafted before a verification, that are tried
+TOKENS = (1, 2, 3, 5, 7)  # numbers of drafted tokens per step that are tried
 EAGLE_VOCAB = 32_000  # EAGLE-3 drafts over a shortened vocabulary (arXiv 2503.01840)
-MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # and the nodes of its tree (arXiv 2401.10774)
-DRAFT_SHARE = 0.1  # of a step of the model: ours; 0.02 in arXiv 2211.17192, without a server's fixed costs
-SHARE_KEY, SHOWN_KEY = "acceptance-", "tokens-a-step-"  # of the catalog's assumptions
-WAITS = {"step_s": "draft-step-ms", "pass_s": "draft-pass-ms"}  # assumptions, ms; none in older snapshots
+MEDUSA_HEADS, MEDUSA_POSITIONS = 4, 64  # heads and nodes of the tree (arXiv 2401.10774)
+DRAFT_PASS_FRACTION = 0.1  # of a target step, our assumption; 0.02 in arXiv 2211.17192, without fixed serving costs
+ACCEPTANCE_KEY, SHOWN_KEY = "acceptance-", "tokens-a-step-"  # prefixes of the catalog's assumptions
+HOST_KEYS = {"step_s": "draft-step-ms", "pass_s": "draft-pass-ms"}  # assumptions, ms; missing in older snapshots
 NAMES = {
     "eagle": "EAGLE-3 head (one layer on the model's own features)",
     "medusa": "Medusa heads (four, verified as a tree)",
     "mtp": "the model's own multi-token prediction layer",
     "ngram": "n-grams found in the prompt",
-    "draft": "a small model of the same tokenizer",
+    "draft": "a small model with the same tokenizer",
 }
-# drafts that somebody publishes, by the model's slug: the name of the checkpoint, read on 2026-11-21
+# published draft heads: method -> part of the target's slug -> checkpoint, read on 2026-11-21
 PUBLISHED = {
     "eagle": {
         "llama-3-3-70b-instruct": "RedHatAI/Llama-3.3-70B-Instruct-speculator.eagle3",
@@ -39,7 +39,7 @@ PUBLISHED = {
     },
     "medusa": {"llama-3-1-8b": "nvidia/Llama-3.1-8B-Medusa-FP8"},
 }
-# small models of the catalog with the vocabulary of a large one: the large one's slug, the small one's id
+# draft models in the catalog that share the target's vocabulary: part of the target's slug -> Hugging Face ID
 SMALL = {
     "llama-3-3-70b": "meta-llama/Llama-3.2-1B",
     "llama-3-1-70b": "meta-llama/Llama-3.2-1B",
@@ -49,42 +49,42 @@ SMALL = {
     "qwen3-14b": "Qwen/Qwen3-0.6B",
     "qwen3-235b": "Qwen/Qwen3-0.6B",
 }
-# published with a layer that predicts a second token (num_nextn_predict_layers or mtp in their config.json)
+# models published with a multi-token prediction layer (num_nextn_predict_layers or mtp in their config.json)
 MTP_MODELS = ("deepseek-v3", "deepseek-r1", "glm-4-5", "glm-4-6", "glm-5", "qwen3-next", "mimo-v2")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
-    """How well one method's drafts hold in one task: a published figure."""
+    """Published acceptance rate of one method in one task."""
 
     method: str
-    task: str  # any: for whatever task has no row of its own
-    accepted_fraction: float  # of drafted tokens, each given that those before it held
-    shown_tokens: float = 0.0  # of a whole step, where the source states only that (trees)
+    task: str  # any: for tasks without their own row
+    accepted_fraction: float  # probability that a drafted token is accepted if all before it are
+    shown_tokens: float = 0.0  # generated tokens per step, if the source states only that (trees)
     source: str = ""
-    step_s: float = 0.0  # that a verifying step waits for the host beyond a plain one
-    pass_s: float = 0.0  # and for each drafting pass before it
+    step_s: float = 0.0  # extra host time per verification step
+    pass_s: float = 0.0  # extra host time per drafting pass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """One way to draft, sized: tokens are those proposed for a sequence before each verification."""
+    """One drafting method with its number of drafted tokens per step."""
 
     method: str
     name: str
-    tokens: int
+    tokens: int  # drafted per sequence and step
     accepted_fraction: float
-    shown_tokens: float  # by a step, the one that the model itself adds included
-    pass_fraction: float  # of a decode step: the drafting network for one token
-    head_bytes: float  # of output heads read while drafting, all passes, on all chips of a tensor-parallel group
+    shown_tokens: float  # generated per step, including the target's own token
+    pass_fraction: float  # time of one drafting pass as a fraction of a decode step
+    head_bytes: float  # output heads read while drafting, all passes, on all chips of a tensor-parallel group
     task: str
     source: str
-    model: Model | None = None  # the drafting model where it is one of its own: its passes are computed from its shape
-    host_s: float = 0.0  # that a step waits for the host, all passes
+    model: Model | None = None  # a separate draft model, whose passes are computed from its shape
+    host_s: float = 0.0  # extra host time per step, all passes
 
 
 def shown(accepted_fraction: float, tokens: int) -> float:
-    """Tokens that a step shows on average."""
+    """Mean tokens generated per step when `tokens` are drafted (arXiv 2211.17192, equation 1)."""
     if accepted_fraction >= 1.0:
         return tokens + 1.0
     return float((1.0 - accepted_fraction ** (tokens + 1)) / (1.0 - accepted_fraction))
@@ -98,62 +98,64 @@ def drafted(
     shown_tokens: float | None = None,
     pass_fraction: float = 0.0,
     head_s: float = 0.0,
-    seats: float | None = None,
-    own: StepTimes | None = None,
+    slots: float | None = None,
+    draft_times: StepTimes | None = None,
 ) -> StepTimes:
-    """Step times per token shown, when every step verifies `tokens` drafts for each sequence.
+    """Step times per generated token when every step verifies `tokens` drafts per sequence.
 
-    pass_fraction: one drafting pass against a decode step; head_s: seconds of output heads read while drafting.
-    own: step times of a drafting model of its own, on the same chips: it reads every prompt and makes each draft.
-    seats: sequences that decode at most; tokens of a step beyond them are prompts, which are not drafted. None:
-    every token of a step is charged as a decode, which overstates prompts.
+    pass_fraction: time of one drafting pass relative to a decode step. head_s: time to read output heads for drafting.
+    draft_times: step times of a separate draft model on the same chips; it prefills every prompt and makes each draft.
+    slots: maximum sequences that decode; further tokens of a step are prompt tokens, for which nothing is drafted.
+    None: every token of a step is charged as a decode, which overstates prompts.
     """
     s = shown(accepted_fraction, tokens) if shown_tokens is None else shown_tokens
-    grid, again = times.grid_tokens, tokens * pass_fraction
-    decodes = grid if seats is None else np.minimum(grid, max(seats, 1.0))
-    wide = (tokens + 1) * decodes + s * (grid - decodes)
+    grid, passes = times.grid_tokens, tokens * pass_fraction
+    decodes = grid if slots is None else np.minimum(grid, max(slots, 1.0))
+    computed = (tokens + 1) * decodes + s * (grid - decodes)
     linear = np.vstack(
-        [linear_s(wide, grid, row) + again * linear_s(decodes, grid, row) + head_s for row in times.linear_s]
+        [linear_s(computed, grid, row) + passes * linear_s(decodes, grid, row) + head_s for row in times.linear_s]
     )
-    again += 1.0
-    if own is not None:
+    passes += 1.0
+    if draft_times is not None:
         prompts = s * (grid - decodes)
-        beside = [
+        drafting = [
             tokens * linear_s(decodes, grid, row) + np.where(prompts > 0, linear_s(prompts, grid, row), 0.0)
-            for row in own.linear_s
+            for row in draft_times.linear_s
         ]
-        times = with_drafting_model(times, own, tokens)
-        linear = linear + np.vstack(beside)
+        times = with_drafting_model(times, draft_times, tokens)
+        linear = linear + np.vstack(drafting)
     return replace(
         times,
         linear_s=linear / s,
         sample_s_per_sequence=times.sample_s_per_sequence * (tokens + 1) / s,
-        decode_s_per_context_token=times.decode_s_per_context_token * again / s,
-        window_s_per_context_token=times.window_s_per_context_token * again / s,
-        decode_s_per_sequence=times.decode_s_per_sequence * again / s,
+        decode_s_per_context_token=times.decode_s_per_context_token * passes / s,
+        window_s_per_context_token=times.window_s_per_context_token * passes / s,
+        decode_s_per_sequence=times.decode_s_per_sequence * passes / s,
         host_s=times.host_s / s,
         serial_s=times.serial_s / s,
     )
 
 
-def with_drafting_model(times: StepTimes, own: StepTimes, tokens: int) -> StepTimes:
-    """Attention and sampling of a verifying step with those of the drafting passes before it."""
+def with_drafting_model(times: StepTimes, draft_times: StepTimes, tokens: int) -> StepTimes:
+    """Step times with attention and sampling of the draft model's passes added."""
     added = {
-        name: getattr(times, name) + tokens * getattr(own, name)
+        name: getattr(times, name) + tokens * getattr(draft_times, name)
         for name in ("decode_s_per_context_token", "window_s_per_context_token", "decode_s_per_sequence")
     }
-    sampled = times.sample_s_per_sequence + own.sample_s_per_sequence * tokens / (tokens + 1)
+    sampled = times.sample_s_per_sequence + draft_times.sample_s_per_sequence * tokens / (tokens + 1)
     return replace(
         times,
         **added,
         sample_s_per_sequence=sampled,
-        prefill_s_per_pair=times.prefill_s_per_pair + own.prefill_s_per_pair,
-        window_prefill_s_per_pair=times.window_prefill_s_per_pair + own.window_prefill_s_per_pair,
+        prefill_s_per_pair=times.prefill_s_per_pair + draft_times.prefill_s_per_pair,
+        window_prefill_s_per_pair=times.window_prefill_s_per_pair + draft_times.window_prefill_s_per_pair,
     )
 
 
-def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float, own: StepTimes | None = None) -> StepTimes:
-    """The step times of one lane when it drafts so; `own`: of the drafting model on the same chips."""
+def with_draft(
+    times: StepTimes, draft: Draft, choice: Choice, slots: float, draft_times: StepTimes | None = None
+) -> StepTimes:
+    """Step times of one lane with this draft; draft_times: of a separate draft model on the same chips."""
     rate = choice.accelerator.memory_bytes_per_s * choice.efficiency.memory_fraction * choice.overhead.memory_factor
     positions = MEDUSA_POSITIONS - 1 if draft.method == "medusa" else draft.tokens
     if draft.method == "ngram":
@@ -166,15 +168,15 @@ def with_draft(times: StepTimes, draft: Draft, choice: Choice, seats: float, own
         shown_tokens=draft.shown_tokens,
         pass_fraction=draft.pass_fraction * draft.tokens / positions,
         head_s=draft.head_bytes / choice.tp / rate,
-        seats=seats,
-        own=own,
+        slots=slots,
+        draft_times=draft_times,
     )
 
 
 def searched(times: StepTimes, o: Overhead, shown_tokens: float) -> StepTimes:
-    """With the search for n-grams before each step.
+    """Step times with the n-gram search before each step.
 
-    `drafted` divides the time of a step by the tokens it shows, but not the host time of a sequence.
+    `drafted` divides the time of a step by the generated tokens, but not the host time per sequence.
     """
     return replace(
         times,
@@ -184,55 +186,61 @@ def searched(times: StepTimes, o: Overhead, shown_tokens: float) -> StepTimes:
 
 
 def acceptances_of(rows: Mapping[str, Mapping[str, Any]]) -> tuple[Acceptance, ...]:
-    """`acceptance-METHOD-TASK`: share of drafted tokens; `tokens-a-step-METHOD-TASK`: where only that is published."""
-    found = []
-    waits = {name: rows.get(key, {}).get("value", 0.0) * 1e-3 for name, key in WAITS.items()}
+    """Acceptance rates from the catalog's assumptions.
+
+    Keys: `acceptance-METHOD-TASK` (fraction of drafted tokens) or `tokens-a-step-METHOD-TASK` (if only that is known).
+    """
+    acceptances = []
+    host_times = {name: rows.get(key, {}).get("value", 0.0) * 1e-3 for name, key in HOST_KEYS.items()}
     for key, row in rows.items():
-        a_step = key.startswith(SHOWN_KEY)
-        rest = key.removeprefix(SHOWN_KEY if a_step else SHARE_KEY)
+        per_step = key.startswith(SHOWN_KEY)
+        rest = key.removeprefix(SHOWN_KEY if per_step else ACCEPTANCE_KEY)
         if rest in (key, ""):
             continue
         method, _, task = rest.partition("-")
-        found.append(
+        acceptances.append(
             Acceptance(
                 method=method,
                 task=task,
-                accepted_fraction=0.0 if a_step else row["value"],
-                shown_tokens=row["value"] if a_step else 0.0,
+                accepted_fraction=0.0 if per_step else row["value"],
+                shown_tokens=row["value"] if per_step else 0.0,
                 source=row["source"],
-                **(waits if method != "ngram" else {}),  # whose search has figures of its own
+                **(host_times if method != "ngram" else {}),  # n-gram search times are in Overhead
             )
         )
-    return tuple(found)
+    return tuple(acceptances)
 
 
 def methods_of(framework: Framework, model: Model, acceptances: Sequence[Acceptance], task: str) -> list[Acceptance]:
-    """The methods that this framework documents and this model can have, with their acceptance in this task."""
-    found = []
+    """Acceptance in this task of each method that the framework supports and that suits the model."""
+    methods = []
     for method in NAMES:
         rows = {a.task: a for a in acceptances if a.method == method}
         row = rows.get(task) or rows.get("any") or (rows.get("chat") if task == "any" else None)
         if row is not None and method in framework.speculative and suits(method, model):
-            found.append(row)
-    return found
+            methods.append(row)
+    return methods
 
 
 def suits(method: str, model: Model) -> bool:
-    """Whether there is such a draft for this model. Medusa heads and EAGLE layers have to be trained for most."""
+    """Whether the method applies to this model. Most models need a trained Medusa or EAGLE head first."""
     if model.encoder_only or model.source_tokens:
         return False
     return method != "mtp" or any(name in model.slug for name in MTP_MODELS)
 
 
 def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iterator[Draft]:
-    """The sizes of one method that are worth a look; `small`: the drafting model, else its cost is DRAFT_SHARE."""
-    own = small if row.method == "draft" else None
+    """One draft for each number of drafted tokens to try.
+
+    `small`: the draft model; without it, a pass of method `draft` costs DRAFT_PASS_FRACTION of a step.
+    """
+    draft_model = small if row.method == "draft" else None
     layers = sum(b.count for b in decoder_blocks(model))
-    head = model.hidden * 2.0  # bytes of one row of an output head, in 16 bits
-    share, rows_each, sizes = {
+    row_bytes = model.hidden * 2.0  # one row of an output head, 16-bit
+    pass_fraction, head_rows, sizes = {
         "eagle": (1.0 / layers, min(EAGLE_VOCAB, model.vocab), TOKENS),
         "mtp": (1.0 / layers, model.vocab, (1,)),
-        "draft": (0.0 if own else DRAFT_SHARE, 0, TOKENS),
+        "draft": (0.0 if draft_model else DRAFT_PASS_FRACTION, 0, TOKENS),
         "ngram": (0.0, 0, TOKENS),
         "medusa": (0.0, model.vocab + model.hidden, (MEDUSA_HEADS,)),
     }[row.method]
@@ -243,30 +251,30 @@ def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iter
             tokens=k,
             accepted_fraction=row.accepted_fraction,
             shown_tokens=row.shown_tokens or shown(row.accepted_fraction, k),
-            pass_fraction=share,
-            head_bytes=k * rows_each * head,
+            pass_fraction=pass_fraction,
+            head_bytes=k * head_rows * row_bytes,
             task=row.task,
             source=row.source,
-            model=own,
+            model=draft_model,
             host_s=row.step_s + (0.0 if row.method == "medusa" else k * row.pass_s),
         )
 
 
 def plain(choice: Choice) -> bool:
-    """Layouts that the frameworks draft on: no pipeline (vLLM documentation, speculative decoding), 16-bit or FP8."""
+    """Whether this layout supports drafts: no pipeline parallelism (vLLM documentation), 16-bit or FP8 KV cache."""
     return choice.pp == 1 and choice.kv_dtype in (*HALF, "fp8")
 
 
 def published(model: Model, method: str) -> str:
-    """What drafts without anybody training it: a checkpoint, the model itself or its prompt; empty: nothing known."""
+    """What drafts without any training: a published checkpoint, the model itself, or its prompt; empty: none known."""
     if method == "ngram":
         return "the prompt"
     if method == "mtp":
         return "the model's own layer" if suits(method, model) else ""
-    named = SMALL if method == "draft" else PUBLISHED.get(method, {})
-    return next((name for slug, name in named.items() if slug in model.slug), "")
+    checkpoints = SMALL if method == "draft" else PUBLISHED.get(method, {})
+    return next((name for slug, name in checkpoints.items() if slug in model.slug), "")
 
 
 def small_of(slug: str) -> str:
-    """The id of a small model that drafts for the one of this slug; empty: none is known."""
+    """Hugging Face ID of a draft model for the model with this slug; empty: none is known."""
     return next((name for large, name in SMALL.items() if large in slug), "")

@@ -1,4 +1,4 @@
-"""What one scheduler step costs, how a framework fills it, and who sends the requests: values of many candidates."""
+"""Step times, scheduler policies, clients and demand, as values of many candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,82 +9,82 @@ import numpy as np
 
 from advisor.engine.step import duration
 
-Array = Any  # a number or an array that broadcasts with the candidates: no numpy type says so
+Array = Any  # a number or an array that broadcasts with the candidates; numpy has no type for it
 CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
 POLICIES = (CHUNKED, PREFILL_FIRST, MIXED, STATIC)
 STEADY, BURST, POISSON, TRACE = "steady", "burst", "poisson", "trace"
 Z95 = 1.6448536269514722  # 95th percentile of the standard normal
-NEARLY_ALL = 0.97  # ours: of capacity; waiting is infinite at all of it, so no queue is computed nearer to it
+NEARLY_ALL = 0.97  # of capacity, our limit: queueing estimates diverge at 1, so higher utilization is capped here
 CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTimes:
-    """What one scheduler step costs on each of N lanes (a TP group); seconds, the first axis is the candidate.
+    """Costs of one scheduler step on each of N lanes (TP groups), seconds; the first axis is the candidate.
 
-    duration.py says how long a step of these costs lasts.
+    duration.py computes the duration of a step from them.
     """
 
     grid_tokens: np.ndarray  # (G,) ascending from 1, shared
-    linear_s: np.ndarray  # (N, G) all that depends on the tokens of the step: GEMM, MoE, norms, collectives
+    linear_s: np.ndarray  # (N, G) work that depends only on the tokens of the step: GEMM, MoE, norms, collectives
     sample_s_per_sequence: np.ndarray  # (N,) lm_head and sampling, per sequence that gets a token
     decode_s_per_context_token: np.ndarray  # (N,) KV read of full layers, per context token of a decoding sequence
-    window_s_per_context_token: np.ndarray  # (N,) the same of windowed layers, context capped at window_tokens
+    window_s_per_context_token: np.ndarray  # (N,) the same for windowed layers, context capped at window_tokens
     window_tokens: np.ndarray  # (N,)
-    decode_s_per_sequence: np.ndarray  # (N,)
-    source_s_per_sequence: np.ndarray  # (N,) an encoder beside the decoder, once, when a prompt's first tokens run
+    decode_s_per_sequence: np.ndarray  # (N,) fixed part of decode attention
+    source_s_per_sequence: np.ndarray  # (N,) encoder and adapter copy, once, with the first chunk of a prompt
     prefill_s_per_pair: np.ndarray  # (N,) full layers, per (query, key) pair: q*p + q*(q+1)/2 for q tokens after p
-    window_prefill_s_per_pair: np.ndarray  # (N,) the same of windowed layers, keys capped at window_tokens
+    window_prefill_s_per_pair: np.ndarray  # (N,) the same for windowed layers, keys capped at window_tokens
     host_s: np.ndarray  # (N,) host time per step that overlaps the device
     host_s_per_sequence: np.ndarray  # (N,) added to host_s per sequence of the step
     serial_s: np.ndarray  # (N,) host time per step that overlaps nothing
     serial_s_per_sequence: np.ndarray  # (N,)
-    graph_max_tokens: np.ndarray  # (N,) a step of more tokens lasts at least eager_floor_s
+    graph_max_tokens: np.ndarray  # (N,) a step with more tokens takes at least eager_floor_s
     eager_floor_s: np.ndarray  # (N,)
-    prompt_floor_s: np.ndarray  # (N,) the least of a step of fewer that holds a prompt: graphs in pieces
-    tile_tokens: np.ndarray  # (N,) products of more tokens work in whole tiles of so many; 0: no such tiles
-    prepare_s: np.ndarray  # (N,) host time before the launches of a prompt's step, hidden unless the server was idle
+    prompt_floor_s: np.ndarray  # (N,) minimum of a step within graph_max_tokens that has a prompt (piecewise graphs)
+    tile_tokens: np.ndarray  # (N,) GEMMs with more tokens than this cost whole tiles of this size; 0: no tiles
+    prepare_s: np.ndarray  # (N,) host time before the launches of a prefill step, hidden unless the server was idle
     kv_capacity_tokens: np.ndarray  # (N,)
     block_tokens: np.ndarray  # (N,)
-    request_s: np.ndarray  # (N,) front-end time before a request reaches the scheduler, part of TTFT
+    request_s: np.ndarray  # (N,) front-end time until a request reaches the scheduler, part of TTFT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scheduler:
-    """How a framework fills a step.
+    """Batching policy of a framework.
 
-    chunked: running requests first, then prompt chunks in order of arrival within the budget (vLLM V1).
+    chunked: running requests first, then prompt chunks in order of arrival within the token budget (vLLM V1).
     prefill_first: a step of prompts only while any can be prefilled, else a step of decodes (SGLang's default).
     mixed: prompts, then decodes in one step; whole prompts unless chunked_prefill (TensorRT-LLM in-flight batching).
-    static: a batch is admitted to an empty server, prefilled, and decoded to its end.
+    static: a batch is admitted to an empty server, prefilled, and decoded to completion.
     """
 
     policy: str = CHUNKED
     max_batched_tokens: int = 8192
     max_running_requests: int = 1024
-    reserve_full: bool = False  # admit only what fits with its whole output; else preempt the newest when KV runs out
-    chunked_prefill: bool = True  # mixed only: False keeps prompts whole
-    asynchronous: bool = True  # step n+1 is chosen while step n runs: what arrives during n is seen in n+2
+    reserve_full: bool = False  # admit a request only if its whole output fits; else preempt the newest if KV runs out
+    chunked_prefill: bool = True  # mixed only; False: no chunking
+    asynchronous: bool = True  # step n+1 is scheduled while step n runs: arrivals during n run in n+2
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
-            raise ValueError(f"policy {self.policy!r} is none of {POLICIES}")
+            raise ValueError(f"policy {self.policy!r} is not one of {', '.join(POLICIES)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Client:
-    """What sends the requests.
+    """How requests are sent.
 
-    steady: `concurrency` always in flight, a stationary mix from the start (staggered remaining outputs).
-    burst: requests_per_user x concurrency requests through a semaphore of `concurrency`, all offered at once.
-    poisson: rate_per_s, for ever; static: one batch of `concurrency` at once; trace: the arrays.
-    A warm-up that ends before a burst begins leaves an empty server and needs no simulation.
+    steady: `concurrency` always in flight, stationary from the start (staggered remaining outputs).
+    burst: requests_per_user x concurrency requests, all submitted at once through a semaphore of `concurrency`.
+    poisson: open loop at rate_per_s; static: one batch of `concurrency` at once; trace: the arrays.
+    A warm-up that ends before a burst begins leaves an empty server, so it is not simulated.
     """
 
     kind: str = STEADY
     requests_per_user: int = 10
     rate_per_s: float = 0.0
-    length_low_fraction: float = 1.0  # constant lengths are drawn uniformly between these shares of the nominal
+    length_low_fraction: float = 1.0  # constant lengths are drawn uniformly between these fractions of the nominal
     length_high_fraction: float = 1.0
     arrival_s: Sequence[float] | np.ndarray = ()
     input_tokens: Sequence[int] | np.ndarray = ()
@@ -92,26 +92,26 @@ class Client:
 
     def __post_init__(self) -> None:
         if self.kind not in CLIENTS:
-            raise ValueError(f"client {self.kind!r} is none of {CLIENTS}")
+            raise ValueError(f"client {self.kind!r} is not one of {', '.join(CLIENTS)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
-    """Token lengths of the requests as moments; numbers, or arrays that broadcast with the candidates."""
+    """Moments of the requests' token lengths; numbers, or arrays that broadcast with the candidates."""
 
     input_tokens: np.ndarray | float
     output_tokens: np.ndarray | float
     input_cv2: float = 0.0  # squared coefficient of variation
     output_cv2: float = 0.0
-    cached_fraction: np.ndarray | float = 0.0  # share of the prompt found in the prefix cache
+    cached_fraction: np.ndarray | float = 0.0  # of the prompt, found in the prefix cache
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """Coefficients of the step time for one demand: decode(n) = linear(n) + n * decode_s, a prompt adds prompt_s."""
+    """Coefficients of the step time for one demand: n decodes take linear(n) + n * decode_s, a prompt adds prompt_s."""
 
     grid_tokens: np.ndarray
-    width_tokens: np.ndarray  # (G - 1,) of each interval of the grid
+    width_tokens: np.ndarray  # (G - 1,) width of each grid interval
     powers_of_two: bool
     flat_s: np.ndarray
     row: np.ndarray
@@ -129,7 +129,7 @@ class Load:
     prepare_s: np.ndarray
 
     def linear_s(self, tokens: Array) -> Array:
-        """`duration.linear_s` of all candidates; on powers of two the interval follows from the exponent, faster."""
+        """`duration.linear_s` of all candidates; on powers of two, the exponent gives the interval faster."""
         tokens = np.maximum(tokens, 1.0)
         if self.powers_of_two:
             i = np.minimum(np.frexp(tokens)[1] - 1, len(self.grid_tokens) - 2)
@@ -140,7 +140,7 @@ class Load:
         return duration.on_line(tokens, self.grid_tokens.take(i), self.width_tokens.take(i), *ends)
 
     def step_s(self, decodes: Array, prompts: Array, sequences: Array, idle: Array = 0.0) -> Array:
-        """Seconds of a step of so many decodes and (parts of) prompts; idle: the chance that none ran before it."""
+        """Seconds of a step of these decodes and (fractional) prompts; idle: probability that no step ran before it."""
         tokens = decodes + prompts * self.prompt_tokens
         linear_s = self.linear_s(duration.whole_tiles(tokens, self.tile_tokens))
         device_s = linear_s + decodes * self.decode_s + prompts * self.prompt_s
@@ -149,7 +149,7 @@ class Load:
 
 
 def causal_pairs(tokens: float, window: float | None = None) -> float:
-    """Queries of a prompt times the keys that each may look at: those before it and itself, `window` at most."""
+    """(query, key) pairs of causal attention over a prompt; each query has at most `window` keys, itself included."""
     if window is None or tokens <= window:
         return tokens * (tokens + 1) / 2
     return window * (window + 1) / 2 + (tokens - window) * window
@@ -165,11 +165,11 @@ def _capped_sum(start: Array, end: Array, cap: Array) -> Array:
 
 
 def load_of(times: StepTimes, demand: Demand, extra_axes: int) -> Load:
-    """The step times as this demand feels them: shape (N,) with `extra_axes` more, to broadcast against loads."""
+    """Step-time coefficients for this demand: shape (N,) plus `extra_axes` axes, to broadcast against loads."""
     shape = (-1,) + (1,) * extra_axes
     t = {name: getattr(times, name).reshape(shape) for name in StepTimes.__slots__ if name not in SHARED}
     i, o, hit = demand.input_tokens, demand.output_tokens, demand.cached_fraction
-    o_biased = o * (1 + demand.output_cv2)  # long outputs are met more often
+    o_biased = o * (1 + demand.output_cv2)  # long outputs are in more steps (length-biased mean)
     context = i + o_biased / 2
     windowed = _capped_sum(i, i + o_biased, t["window_tokens"]) / o_biased
     pairs = (i * i * (1 + demand.input_cv2) * (1 - hit**2) + (1 - hit) * i) / 2

@@ -21,18 +21,17 @@ from advisor.engine.cost.hourly import (
 )
 from advisor.engine.cost.tco import (
     Bill,
-    Money,
     Use,
     break_even_month,
     break_even_share,
     break_even_tokens,
     cents,
+    combined_ratio,
     flows,
     growth,
     in_cents,
     net_present_usd,
     sizes_under_growth,
-    together,
     waterfall,
 )
 from advisor.engine.spec.offer import Part
@@ -187,18 +186,10 @@ def test_extending_later_is_never_dearer_at_the_same_price():
 
 
 def test_independent_causes_widen_an_interval_by_their_squares():
-    assert together([(1 / 1.2, 1.2)]) == pytest.approx((1 / 1.2, 1.2))
-    low, high = together([(0.8, 1.25), (0.8, 1.25)])
+    assert combined_ratio([(1 / 1.2, 1.2)]) == pytest.approx((1 / 1.2, 1.2))
+    low, high = combined_ratio([(0.8, 1.25), (0.8, 1.25)])
     assert high == pytest.approx(1.25 ** math.sqrt(2)) and low == pytest.approx(1 / high)
-    assert together([]) == (1.0, 1.0)
-
-
-@given(st.decimals(0, 10**9, places=2), st.decimals(0, 10**9, places=2))
-def test_money_keeps_its_currency_and_its_oldest_day(one, other):
-    total = Money(one, "USD", "2026-11-01") + Money(other, "USD", "2025-01-01")
-    assert (total.amount, total.currency, total.as_of) == (one + other, "USD", "2025-01-01")
-    with pytest.raises(ValueError, match="convert one of them first"):
-        Money(one, "USD", "") + Money(other, "EUR", "")
+    assert combined_ratio([]) == (1.0, 1.0)
 
 
 # --- against a spreadsheet --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""quantization_config, in the words of each tool that writes one."""
+"""quantization_config, as each quantization tool writes it."""
 
 import pytest
 
@@ -40,10 +40,10 @@ def test_a_method_is_understood(given, stored, grouping, activations):
     assert (found.weights_dtype, found.grouping, found.activations_dtype) == (stored, grouping, activations)
 
 
-def test_the_cache_and_what_is_left_out_are_read():
+def test_the_cache_dtype_and_unquantized_layers_are_read():
     given = scheme(weights(8, "float")) | {"kv_cache_scheme": weights(8, "float"), "ignore": ["lm_head"]}
     found = checkpoint({"quantization_config": given})
-    assert found is not None and (found.kv_dtype, found.left_out) == ("fp8", ("lm_head",))
+    assert found is not None and (found.kv_dtype, found.unquantized_layers) == ("fp8", ("lm_head",))
 
 
 def test_no_quantization_is_no_checkpoint():
@@ -51,5 +51,5 @@ def test_no_quantization_is_no_checkpoint():
 
 
 def test_an_unknown_method_is_refused_by_name():
-    with pytest.raises(ValueError, match="'magic' is not known"):
+    with pytest.raises(ValueError, match="unknown quant_method 'magic'"):
         checkpoint({"quantization_config": {"quant_method": "magic"}})

@@ -8,11 +8,11 @@ from advisor.engine.optimisation.plan import optimisation_plan
 from advisor.engine.optimisation.precompiled import gained, paid_fraction
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
-from advisor.engine.spec.cold_start import Start, start_of
+from advisor.engine.spec.cold_start import ColdStart, cold_start_of
 from tests.engine.catalog_sample import catalog, question
 from tests.engine.spec.test_demand import HALF_DAYS
 
-START = Start(cold_start_s=40.0, source="sample")
+START = ColdStart(cold_start_s=40.0, source="sample")
 WORLD = catalog(prepared_start=START)
 ASKED = question(week=HALF_DAYS, cold_start_s=1800.0, requests_per_s_mean=30.0, requests_per_s_peak=60.0)
 
@@ -51,5 +51,10 @@ def test_a_level_load_or_an_unknown_start_stays_cited(best: Scored) -> None:
 
 
 def test_the_start_is_the_low_end_of_the_assumption() -> None:
-    assert start_of({"cold-start-s": {"value": 360, "low": 40, "source": "s"}}) == Start(cold_start_s=40, source="s")
-    assert start_of({}) is None and start_of({"cold-start-s": {"value": 360, "low": None, "source": "s"}}) is None
+    assert cold_start_of({"cold-start-s": {"value": 360, "low": 40, "source": "s"}}) == ColdStart(
+        cold_start_s=40, source="s"
+    )
+    assert (
+        cold_start_of({}) is None
+        and cold_start_of({"cold-start-s": {"value": 360, "low": None, "source": "s"}}) is None
+    )

@@ -2,7 +2,14 @@
 
 import pytest
 
-from advisor.engine.spec.command_template import CONDITIONS, VALUES, lines, reduced, template_of, words_of
+from advisor.engine.spec.command_template import (
+    CONDITIONS,
+    VALUES,
+    command_arguments,
+    template_of,
+    text_lines,
+    without_parts,
+)
 
 ROW = {
     "command": [
@@ -19,7 +26,7 @@ GIVEN = {"checkpoint": "a b; rm -rf $HOME", "pipeline_parallel": 4, "draft_token
 
 
 def words(*true: str) -> list[str]:
-    return words_of(template_of(ROW).command, GIVEN, frozenset(true))
+    return command_arguments(template_of(ROW).command, GIVEN, frozenset(true))
 
 
 def test_a_value_stays_one_word_whatever_is_in_it() -> None:
@@ -37,13 +44,13 @@ def test_a_quoted_part_is_one_word() -> None:
 
 def test_the_lines_of_an_options_file_are_not_split() -> None:
     template = template_of(ROW)
-    assert lines(template.options, GIVEN, frozenset({"adapters"})) == ["a: a b; rm -rf $HOME", "rank: 16"]
+    assert text_lines(template.options, GIVEN, frozenset({"adapters"})) == ["a: a b; rm -rf $HOME", "rank: 16"]
 
 
 def test_what_a_command_can_switch_on_follows_from_its_parts() -> None:
     template = template_of(ROW)
     assert template.draft_methods == {"ngram"} and template.separates_pools
-    without = template_of(reduced(ROW, ["drafts", "pools", "adapters"]))
+    without = template_of(without_parts(ROW, ["drafts", "pools", "adapters"]))
     assert without.draft_methods == frozenset() and not without.separates_pools
     assert [part.text for part in without.options] == ["a: $checkpoint"] and len(without.command) == 3
 
@@ -59,7 +66,7 @@ def test_what_a_command_can_switch_on_follows_from_its_parts() -> None:
         ({"command": [{"when": "sunny", "add": "x"}]}, "unknown condition sunny; allowed"),
         ({"command": [{"when": 1, "add": "x"}]}, "write a condition, or a list"),
         ({"command": ["serve 'x"]}, "quote it as in a shell"),
-        ({"command": ["serve"], "options": ["a: 1"]}, "give the name of their file in options_file"),
+        ({"command": ["serve"], "options": ["a: 1"]}, "also set options_file"),
         ({"command": ["serve"], "comand": []}, "unknown key comand; allowed are command"),
         ({"command": ["serve"], "reserves_slots": "yes"}, "reserves_slots: write true or false"),
         ({"command": ["serve"], "launcher": ["x"]}, "launcher: write a text"),

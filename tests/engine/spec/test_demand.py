@@ -144,4 +144,4 @@ def test_whole_answers_and_user_speed_are_held_at_the_95th_percentile(slo: Slo, 
 
 def test_dealing_gives_each_lane_its_turn() -> None:
     trace = Trace(arrival_s=(0.0, 1.0, 2.0, 3.0, 4.0), input_tokens=(1, 2, 3, 4, 5), output_tokens=(1,) * 5)
-    assert trace.dealt(2).input_tokens == (1, 3, 5)
+    assert trace.for_replica(2).input_tokens == (1, 3, 5)

@@ -50,9 +50,9 @@ def test_a_draft_that_costs_nothing_and_always_holds_divides_reads_but_not_arith
     assert fast.linear_s[0][compute_bound] == pytest.approx(plain.linear_s[0][compute_bound], rel=0.02)
 
 
-def test_prompts_beyond_the_seats_are_not_charged_as_drafts() -> None:
+def test_prompts_beyond_the_slots_are_not_charged_as_drafts() -> None:
     plain = times()
-    kept, all_drafted = drafted(plain, 3, 0.5, seats=1.0), drafted(plain, 3, 0.5)
+    kept, all_drafted = drafted(plain, 3, 0.5, slots=1.0), drafted(plain, 3, 0.5)
     at = int(np.searchsorted(plain.grid_tokens, 8192))
     assert kept.linear_s[0][at] == pytest.approx(plain.linear_s[0][at], rel=0.02)
     assert all_drafted.linear_s[0][at] > 1.8 * plain.linear_s[0][at]

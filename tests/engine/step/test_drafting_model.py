@@ -33,7 +33,7 @@ def draft(tokens: int = 3):
 def test_a_step_is_a_verification_and_a_pass_of_the_small_model_for_each_draft():
     own = lane(chip("h100"))
     large, small = lanes(LARGE, [own]).times, lanes(SMALL, [replace(own, choice=drafting_choice(own.choice))]).times
-    both = drafted(large, 3, 0.7, own=small)
+    both = drafted(large, 3, 0.7, draft_times=small)
     verified = np.interp(4.0, large.grid_tokens, large.linear_s[0])
     assert both.linear_s[0][0] == pytest.approx((verified + 3 * small.linear_s[0][0]) / shown(0.7, 3))
     read = large.decode_s_per_context_token + 3 * small.decode_s_per_context_token

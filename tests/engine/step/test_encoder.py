@@ -274,13 +274,13 @@ def of_tokens(tokens):
     return Lengths(mean_tokens=float(tokens), p95_tokens=float(tokens))
 
 
-@pytest.mark.parametrize("seats", [4, 64])
+@pytest.mark.parametrize("slots", [4, 64])
 @pytest.mark.parametrize("tokens", [64, 256, 512])
-def test_the_capacity_for_vectors_is_that_of_the_simulation_and_its_p95_is_near(tokens, seats):
-    w = replace(beside(BERT, 0), context_tokens=tokens + 1.0, max_running_requests=seats)
+def test_the_capacity_for_vectors_is_that_of_the_simulation_and_its_p95_is_near(tokens, slots):
+    w = replace(beside(BERT, 0), context_tokens=tokens + 1.0, max_running_requests=slots)
     w = replace(w, choice=replace(w.choice, efficiency=REACHED, overhead=EXTRA))
     times, scheduler = lanes(BERT, [w]).times, scheduler_of(w)
-    demand, room = Demand(input_tokens=float(tokens), output_tokens=1.0), np.array([float(seats)])
+    demand, room = Demand(input_tokens=float(tokens), output_tokens=1.0), np.array([float(slots)])
     capacity = batch_capacity_requests_per_s(times, room, demand, scheduler)
     full = simulate(times, 0, scheduler, Client(), of_tokens(tokens), of_tokens(1), concurrency=256, requests=4000)
     assert full.requests_per_s == pytest.approx(capacity[0], rel=0.02)

@@ -85,9 +85,9 @@ def test_a_slow_link_is_what_a_lane_waits_for(best: Scored) -> None:
 @pytest.mark.parametrize(
     ("asked", "world", "said"),
     [
-        (replace(ASKED, host_cache_hit_fraction=None), WORLD, "needs a figure: traffic.host_cache_hit_rate"),
-        (replace(ASKED, host_cache_hit_fraction=0.0), WORLD, "nothing comes back"),
-        (ASKED, replace(WORLD, host_copy=None), "no rate between this chip"),
+        (replace(ASKED, host_cache_hit_fraction=None), WORLD, "needs traffic.host_cache_hit_rate"),
+        (replace(ASKED, host_cache_hit_fraction=0.0), WORLD, "no hits in host memory"),
+        (ASKED, replace(WORLD, host_copy=None), "bandwidth between this chip and host memory"),
     ],
 )
 def test_without_a_figure_it_is_cited_and_enters_no_sum(
@@ -100,4 +100,4 @@ def test_without_a_figure_it_is_cited_and_enters_no_sum(
 def test_a_framework_that_is_not_known_to_do_it_is_named(best: Scored) -> None:
     other = replace(best.lane.framework, slug="tgi", name="TGI", **software("tgi"))
     found = step(ASKED, WORLD, replace(best, lane=replace(best.lane, framework=other)))
-    assert found.state == "cited" and "TGI" in found.change and "not known" in found.change
+    assert found.state == "cited" and "TGI" in found.change and "no known option" in found.change

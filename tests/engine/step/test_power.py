@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from advisor.engine.calibration.power_fit import CHECKED, FITTED, PowerSample, fitted, power_samples, watts_of
+from advisor.engine.calibration.power_fit import CHECKED, FITTED, PowerSample, fit_draw, power_samples, watts_of
 from advisor.engine.cost.hourly import Assumptions, Draw, capped_speed_fraction, kernel_fraction, own_parts
 from advisor.engine.search.run import search
 from advisor.engine.spec.workload import Slo
@@ -36,7 +36,7 @@ def shipped() -> dict[str, float]:
 
 
 def test_the_shipped_shares_are_those_of_the_probe_and_hold_on_layers_that_were_not_fitted(probe: list[dict]) -> None:
-    found = fitted(power_samples(probe, FITTED), LIMIT, IDLE, WAITING)
+    found = fit_draw(power_samples(probe, FITTED), LIMIT, IDLE, WAITING)
     rows, checks = shipped(), power_samples(probe, CHECKED)
     for name in ("waiting", "kernel", "memory", "compute"):
         assert getattr(found, f"{name}_fraction") == pytest.approx(rows[f"{name}-power-fraction"], abs=0.01)
@@ -57,7 +57,7 @@ def test_the_fit_finds_shares_that_made_the_readings() -> None:
                     watts=IDLE + (LIMIT - IDLE) * min(0.3 + 0.5 * m + 0.9 * c, 1.0))
         for m, c in axis
     ]  # fmt: skip
-    found = fitted(these, LIMIT, IDLE, WAITING)
+    found = fit_draw(these, LIMIT, IDLE, WAITING)
     assert (found.kernel_fraction, found.memory_fraction, found.compute_fraction) == pytest.approx(
         (0.3, 0.5, 0.9), 1e-3
     )
