@@ -108,9 +108,9 @@ def sharing_options(workload: Workload, catalog: Catalog, answer: Answer) -> lis
     wanted = [_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
     offered = replace(catalog, offers=(s.offer,))
     table = evaluate(workload, offered, wanted)
-    trials = Simulations(workload, offered, table)
-    fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.wanted)}
-    return [_way(workload, trials, table, lane.choice.accelerator, fitting) for lane in wanted]
+    simulations = Simulations(workload, offered, table)
+    fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.lanes)}
+    return [_way(workload, simulations, table, lane.choice.accelerator, fitting) for lane in wanted]
 
 
 def _on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
@@ -119,7 +119,7 @@ def _on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
 
 
 def _way(
-    workload: Workload, trials: Simulations, table: Table, a: Accelerator, fitting: dict[str, int]
+    workload: Workload, simulations: Simulations, table: Table, a: Accelerator, fitting: dict[str, int]
 ) -> SharingOption:
     """The cheapest planned concurrency of one way, then the quickest, simulated."""
     if a.name not in fitting:
@@ -132,13 +132,13 @@ def _way(
         return SharingOption(
             accelerator=a, scored=None, reason=f"misses a latency limit {beyond:.2g} times by estimate"
         )
-    trial = trials.fewest(workload, row, int(np.argmin(cost)))
+    trial = simulations.fewest_replicas(workload, row, int(np.argmin(cost)))
     if trial.excess_fraction > 1:
         return SharingOption(
             accelerator=a, scored=None, reason=f"misses a limit {trial.excess_fraction:.2g} times in simulation"
         )
     most = most_requests_per_s(workload, table, row)
-    return SharingOption(accelerator=a, scored=trials.scored(workload, trial), requests_per_s_per_chip=most)
+    return SharingOption(accelerator=a, scored=simulations.scored(workload, trial), requests_per_s_per_chip=most)
 
 
 # --- adapters ---------------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def merged_copies(workload: Workload, catalog: Catalog, answer: Answer) -> Merge
     if a is None:
         return None
     alone = replace(catalog, model=replace(catalog.model, adapters=None))
-    found = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
-    each = found.ranked[0] if found.ranked else None
+    result = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
+    each = result.ranked[0] if result.ranked else None
     return MergedCopies(each=each, count=a.count, side_by_side_replicas=_side_by_side(alone, each) if each else 0)
 
 

@@ -121,8 +121,8 @@ def pack_models(members: Sequence[Member], isolated: bool, limits: Limits = NO_L
     for slug in sorted(usd, key=lambda slug: (usd[slug], slug))[:CHIPS_TRIED]:
         if best is not None and best.usd_per_hour <= usd[slug]:
             break
-        found = _allowed(_on_chip(members, slug, isolated), limits)
-        best = found if best is None or found.usd_per_hour < best.usd_per_hour else best
+        packing = _allowed(_on_chip(members, slug, isolated), limits)
+        best = packing if best is None or packing.usd_per_hour < best.usd_per_hour else best
     assert best is not None
     return best
 
@@ -145,7 +145,7 @@ def _common_chips(members: Sequence[Member], isolated: bool) -> dict[str, float]
     usd: dict[str, float] = {}
     for m in members:
         table = m.answer.table
-        rows = table.wanted if table else ()
+        rows = table.lanes if table else ()
         able.append({w.choice.accelerator.slug for w in rows if _single(w, isolated)})
         for o in offers_for(m.workload, m.catalog):
             usd[o.accelerator] = min(usd.get(o.accelerator, math.inf), o.usd_per_hour / o.accelerators)
@@ -191,11 +191,11 @@ def copies_of(i: int, m: Member, a: Accelerator, isolated: bool = False) -> list
         return []
     rows = [
         r
-        for r, lane in enumerate(table.wanted)
+        for r, lane in enumerate(table.lanes)
         if lane.choice.accelerator.slug == a.slug and lane.choice.accelerator.cut is None and _single(lane, isolated)
     ]
-    found: list[tuple[int, float, int, Copy]] = []
-    for scheduler, own in _by_scheduler(table.wanted, rows).items():
+    candidates: list[tuple[int, float, int, Copy]] = []
+    for scheduler, own in _by_scheduler(table.lanes, rows).items():
         times = take(table.built.times, own)
         capacity = open_loop(times, np.full(len(own), 1e-9), demand_of(w), scheduler).capacity_requests_per_s
         carrying = np.maximum(np.ceil(w.requests_per_s_peak / np.maximum(capacity * HEADROOM_FRACTION, 1e-9)), 1.0)
@@ -206,19 +206,19 @@ def copies_of(i: int, m: Member, a: Accelerator, isolated: bool = False) -> list
             row = int(own[k])
             load = (float(rate[k]), float(capacity[k]), float(seen.running_requests[k]))
             alone = take(times, np.array([k]))
-            copy = _copy(i, m, table.wanted[row], alone, table.built.memory, row, load)
+            copy = _copy(i, m, table.lanes[row], alone, table.built.memory, row, load)
             count = int(carrying[k]) + int(w.slo.spares(int(carrying[k])))
-            found.append((count, copy.needed_bytes, row, copy))
-    best = min(found, key=lambda f: f[:3], default=None)
+            candidates.append((count, copy.needed_bytes, row, copy))
+    best = min(candidates, key=lambda f: f[:3], default=None)
     return [best[3]] * best[0] if best else []
 
 
-def _by_scheduler(wanted: Sequence[Lane], rows: Sequence[int]) -> dict[Scheduler, np.ndarray]:
+def _by_scheduler(lanes: Sequence[Lane], rows: Sequence[int]) -> dict[Scheduler, np.ndarray]:
     """The rows by how their servers schedule: what does alike is estimated together."""
-    found: dict[Scheduler, list[int]] = {}
+    groups: dict[Scheduler, list[int]] = {}
     for row in rows:
-        found.setdefault(scheduler_of(wanted[row]), []).append(row)
-    return {scheduler: np.array(own) for scheduler, own in found.items()}
+        groups.setdefault(scheduler_of(lanes[row]), []).append(row)
+    return {scheduler: np.array(own) for scheduler, own in groups.items()}
 
 
 def _copy(
@@ -337,10 +337,10 @@ def _seen(c: Copy, times: StepTimes) -> tuple[Lane, Verified]:
 
 @lru_cache(maxsize=256)
 def _beside(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Tenant, ...]:
-    found = []
+    tenants = []
     for c, x in zip(copies, _shares(copies, memory_bytes), strict=True):
         lane, seen = _seen(c, x.times)
-        found.append(
+        tenants.append(
             Tenant(
                 copy=replace(c, lane=lane),
                 memory_fraction=x.memory_fraction,
@@ -350,7 +350,7 @@ def _beside(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Tenant, ...]
                 verified=seen,
             )
         )
-    return tuple(found)
+    return tuple(tenants)
 
 
 # --- hardware instances -----------------------------------------------------------------------------------------

@@ -25,12 +25,12 @@ def length_classes(lengths: Lengths) -> list[LengthClass]:
     """Log-normal lengths cut at the quantiles; each part as a log-normal of its own mean and 95th percentile."""
     sigma = log_normal_sigma(lengths)
     mu = math.log(lengths.mean_tokens) - sigma**2 / 2
-    found = []
+    classes = []
     for low, high in pairwise(QUANTILES):
         # tokens of the lengths up to a quantile, as a share of all tokens: the normal curve moved by one sigma
         mean = lengths.mean_tokens * (_below(_normal(high) - sigma) - _below(_normal(low) - sigma)) / (high - low)
         p95 = math.exp(mu + sigma * _normal(low + 0.95 * (high - low)))
-        found.append(
+        classes.append(
             LengthClass(
                 low_tokens=math.exp(mu + sigma * _normal(low)),
                 high_tokens=math.exp(mu + sigma * _normal(high)),
@@ -38,7 +38,7 @@ def length_classes(lengths: Lengths) -> list[LengthClass]:
                 input_tokens=Lengths(mean_tokens=mean, p95_tokens=max(p95, mean)),
             )
         )
-    return found
+    return classes
 
 
 def _normal(quantile: float) -> float:

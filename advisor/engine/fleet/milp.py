@@ -173,16 +173,16 @@ def cheapest(
     kinds = np.zeros(at.total)
     kinds[at.used(0) :] = limits.kind_usd_per_hour
     with _quiet():
-        found = milp(
+        solution = milp(
             cost + kinds,
             constraints=[model.constraint()],
             integrality=_whole(at, machines, units),
             bounds=_bounds(at, machines, units, jobs, periods, limits),
             options={"time_limit": time_limit_s, "mip_rel_gap": SAME_FRACTION},
         )
-    if found.x is None:
+    if solution.x is None:
         return None
-    return _fleet(at, found.x, float(cost @ found.x), found.status == 0, machines, units, jobs, periods)
+    return _fleet(at, solution.x, float(cost @ solution.x), solution.status == 0, machines, units, jobs, periods)
 
 
 @contextmanager

@@ -141,7 +141,7 @@ def _not_sought(workload: Workload) -> str:
 def _sought(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
     """The cheapest by estimate is simulated; what misses there counts as slower, and the next one is planned."""
     classes = length_classes(workload.input_tokens)
-    trials, reason = Simulations(workload, catalog, table), BY_ESTIMATE
+    simulations, reason = Simulations(workload, catalog, table), BY_ESTIMATE
     for slack in (1.0, SLACK):
         options, rates = machine_options(workload, catalog, table, classes, slack)
         for _ in range(ROUNDS):
@@ -155,13 +155,13 @@ def _sought(workload: Workload, catalog: Catalog, table: Table, single: float) -
                     reason = "no combination of whole machines is cheaper by estimate"
                 break
             lines = sorted({use.unit_index for use in fleet.uses})
-            tried = _simulated(workload, trials, options, fleet, classes)
+            tried = _simulated(workload, simulations, options, fleet, classes)
             worst = {u: _excess(workload, [tried[u]], [1.0]) for u in lines}
             shares = [sum(use.requests_per_s for use in fleet.uses if use.unit_index == u) for u in lines]
             if _excess(workload, [tried[u] for u in lines], shares) <= 1:
                 if len(lines) < 2:
                     return no_mix("one kind of machine serves prompts of every length at the least cost", single)
-                return _mix(workload, trials, options, fleet, classes, tried, single)
+                return _mix(workload, simulations, options, fleet, classes, tried, single)
             reason = "combinations that are cheaper by estimate miss the limits in simulation"
             slower = {u: float(np.clip(1 / worst[u], *DERATED)) for u in lines if worst[u] > 1}
             rates = [tuple(slower.get(u, 1.0) * x for x in r) for u, r in enumerate(rates)]
@@ -189,7 +189,7 @@ def machine_options(
     assert table.built is not None
     seen = seen or {}
     rows = np.array(sorted({*_promising(workload, table), *seen}))
-    kept = [table.wanted[i] for i in rows]
+    kept = [table.lanes[i] for i in rows]
     rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
     for c, part in enumerate(classes):
         asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE)
@@ -199,7 +199,7 @@ def machine_options(
         best = np.argmax(able, axis=1)
         rates[:, c] = able[np.arange(len(rows)), best]
         columns[:, c] = np.where(rates[:, c] > 0, best, -1)
-    found: list[MachineOption] = []
+    options: list[MachineOption] = []
     speeds: list[tuple[float, ...]] = []
     counts = np.tile([1.0, 64.0], (len(rows), 1))
     plain = replace(workload, slo=replace(workload.slo, spare_replicas=0))
@@ -213,10 +213,10 @@ def machine_options(
         rates[k, 0] = max(rates[k, 0], simulated)
         columns[k, 0] = max(columns[k, 0], 0) if ready else columns[k, 0]
         for option in _machines(catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), list(own)):
-            found.append(replace(option, lane=lane, ready=True) if ready else option)
+            options.append(replace(option, lane=lane, ready=True) if ready else option)
             speeds.append(tuple(float(x) * option.replicas for x in rates[k]))
-    kept_indices = _worth(found, speeds, kinds, {o.accelerator for o in others})
-    return [found[i] for i in kept_indices], [speeds[i] for i in kept_indices]
+    kept_indices = _worth(options, speeds, kinds, {o.accelerator for o in others})
+    return [options[i] for i in kept_indices], [speeds[i] for i in kept_indices]
 
 
 def _promising(workload: Workload, table: Table) -> Iterator[int]:
@@ -224,7 +224,7 @@ def _promising(workload: Workload, table: Table) -> Iterator[int]:
     excess = estimated_excess(workload, table)
     serves = np.isfinite(table.usd_per_hour) & (table.replicas < UNSERVABLE_REPLICAS)
     groups: dict[tuple[str, float], list[int]] = {}
-    for i, w in enumerate(table.wanted):
+    for i, w in enumerate(table.lanes):
         groups.setdefault((w.choice.accelerator.slug, float(table.chips[i, 0])), []).append(i)
     for own in groups.values():
         mine = np.array(own)
@@ -338,14 +338,15 @@ def _planned(
 
 def _simulated(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     options: Sequence[MachineOption],
     fleet: Fleet,
     classes: Sequence[LengthClass],
 ) -> dict[int, Simulation]:
     """One lane of each kind of machine with its share of the requests, at the peak."""
     return {
-        u: _simulate(workload, trials, options[u], fleet, u, classes) for u in {use.unit_index for use in fleet.uses}
+        u: _simulate(workload, simulations, options[u], fleet, u, classes)
+        for u in {use.unit_index for use in fleet.uses}
     }
 
 
@@ -363,11 +364,16 @@ def _design(option: MachineOption, fleet: Fleet, u: int, replicas: int) -> Desig
 
 
 def _simulate(
-    workload: Workload, trials: Simulations, option: MachineOption, fleet: Fleet, u: int, classes: Sequence[LengthClass]
+    workload: Workload,
+    simulations: Simulations,
+    option: MachineOption,
+    fleet: Fleet,
+    u: int,
+    classes: Sequence[LengthClass],
 ) -> Simulation:
-    assert trials.table.built is not None
+    assert simulations.table.built is not None
     replicas = carrying(workload, option, fleet.kept_instances[u])
-    lane = trials.lane(_design(option, fleet, u, replicas))
+    lane = simulations.lane(_design(option, fleet, u, replicas))
     c = lane.choice
     uses = {use.job_index: use.requests_per_s for use in fleet.uses if use.unit_index == u}
     rate = sum(uses.values()) / (replicas * c.lanes)
@@ -375,7 +381,7 @@ def _simulate(
     prompt, output = _requests(workload, classes, shares)
     arrival = np.cumsum(np.random.default_rng(SEED + 1).exponential(1 / rate, len(prompt)))
     return simulate(
-        trials.table.built.times,
+        simulations.table.built.times,
         option.row,
         scheduler_of(lane),
         Client(kind=TRACE, arrival_s=arrival, input_tokens=prompt, output_tokens=output),
@@ -417,7 +423,7 @@ def _excess(workload: Workload, parts: Sequence[Simulation], weights: Sequence[f
 
 def _mix(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     options: Sequence[MachineOption],
     fleet: Fleet,
     classes: Sequence[LengthClass],
@@ -426,7 +432,7 @@ def _mix(
 ) -> Mix:
     lines = sorted(tried)
     shares = [sum(use.requests_per_s for use in fleet.uses if use.unit_index == u) for u in lines]
-    parts = [_part(workload, trials, options[u], fleet, u, classes, tried[u]) for u in lines]
+    parts = [_part(workload, simulations, options[u], fleet, u, classes, tried[u]) for u in lines]
     runs = [tried[u] for u in lines]
     return Mix(
         parts=tuple(sorted(parts, key=lambda p: -p.usd_per_hour)),
@@ -442,7 +448,7 @@ def _mix(
 
 def _part(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     option: MachineOption,
     fleet: Fleet,
     u: int,
@@ -451,7 +457,7 @@ def _part(
 ) -> MixPart:
     kept, uses = fleet.kept_instances[u], [use for use in fleet.uses if use.unit_index == u]
     replicas = carrying(workload, option, kept)
-    lane = trials.lane(_design(option, fleet, u, replicas))
+    lane = simulations.lane(_design(option, fleet, u, replicas))
     peak = workload.requests_per_s_peak
     return MixPart(
         lane=lane,

@@ -181,8 +181,8 @@ def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods:
 
 def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list[tuple[int, MachineOption]]]:
     """Machines, their set-ups, and of each set-up the member and what it is made of."""
-    found = [_of(m, ()) for m in members]
-    offers = tuple({o.offer: None for options, _ in found for o in options})
+    own = [_of(m, ()) for m in members]
+    offers = tuple({o.offer: None for options, _ in own for o in options})
     machines: dict[tuple[object, ...], int] = {}
     kinds: list[Machine] = []
     units: list[Unit] = []

@@ -175,7 +175,7 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
 def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
     """The conditions that hold (command_template.CONDITIONS)."""
     c, facts = start.s.lane.choice, start.facts
-    found = {
+    conditions = {
         "attention_dp": c.dp > 1,
         "cache_int8": c.kv_dtype == "int8",
         "cache_named": c.kv_dtype in facts.cache_names,
@@ -196,7 +196,7 @@ def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
         "vectors": start.makes_vectors,
         **variant_conditions(start.s, model, pool),
     }
-    return frozenset(name for name, holds in found.items() if holds)
+    return frozenset(name for name, holds in conditions.items() if holds)
 
 
 HOSTS = {  # how one replica spans hosts, for whoever starts it
@@ -217,36 +217,40 @@ def install(vendor: str, facts: LaunchFacts, version: str) -> str:
 
 def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list[str]:
     """What a reader of the script must know before running it."""
-    s, most, framework, facts = start.s, start.longest, start.s.lane.framework, start.facts
-    said = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
-    said += notes_of_cut(s.lane.choice.accelerator)
-    said.append(f"get it: {install(s.lane.choice.accelerator.vendor, facts, framework.version)}")
+    s, longest_request, framework, facts = start.s, start.longest, start.s.lane.framework, start.facts
+    comments = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
+    comments += notes_of_cut(s.lane.choice.accelerator)
+    comments.append(f"get it: {install(s.lane.choice.accelerator.vendor, facts, framework.version)}")
     if s.replicas > 1:
-        said.append("put a load balancer in front of the replicas; replicas on one host need their own chips and port")
+        comments.append(
+            "put a load balancer in front of the replicas; replicas on one host need their own chips and port"
+        )
     if start.hosts > 1:
-        said.append(f"a replica spans {start.hosts} hosts: {HOSTS[facts.hosts or 'ray']}")
+        comments.append(f"a replica spans {start.hosts} hosts: {HOSTS[facts.hosts or 'ray']}")
     if facts.device_note:
-        said.append(facts.device_note)
+        comments.append(facts.device_note)
     if start.checkpoint.startswith("<"):
-        said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
-    said += lines(facts.template.notes, values, true)
+        comments.append(
+            f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >"
+        )
+    comments += lines(facts.template.notes, values, true)
     if facts.template.limits_context:
         parts = "each" if start.makes_vectors else "prompt and answer together"
         if start.longest_source_tokens:
             parts = f"start and answer together, after sources up to {start.longest_source_tokens} tokens"
-        said.append(f"requests up to {most.tokens} tokens, {parts}; " + _why(most))
+        comments.append(f"requests up to {longest_request.tokens} tokens, {parts}; " + _why(longest_request))
     if facts.template.reserves_slots and slots(start) < s.concurrency:
-        said.append(
+        comments.append(
             f"planned for {s.concurrency} requests at once, the cache has room for {slots(start)} of the longest"
         )
     if "adapters" in true:
-        said += lines(facts.template.adapter_notes, values, true)
-    return said
+        comments += lines(facts.template.adapter_notes, values, true)
+    return comments
 
 
-def _why(most: Longest) -> str:
-    if most.limit:
-        return f"{most.limit}, the 99.9th percentiles of both come to {most.wanted_tokens}"
+def _why(longest_request: Longest) -> str:
+    if longest_request.limit:
+        return f"{longest_request.limit}, the 99.9th percentiles of both come to {longest_request.wanted_tokens}"
     return "the 99.9th percentiles of both fit"
 
 
@@ -274,9 +278,9 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
         files["partition.sh"] = partition_script(s.lane.choice.accelerator)
     for served, script_words in pools_of(served_of(name, start, command, beside), s, prefill):
         files |= on_one_host(served, facts) if start.hosts == 1 else on_hosts(served, start, script_words)
-    found: Launch = {"command": shlex.join(command), "files": files}
+    result: Launch = {"command": shlex.join(command), "files": files}
     test, test_files = load_test(name, start.checkpoint, s, workload, start.longest.tokens)
-    return {**found, "files": files | test_files, "load_test": test} if test else found
+    return {**result, "files": files | test_files, "load_test": test} if test else result
 
 
 def script(words: list[str], comments: list[str]) -> str:
@@ -344,16 +348,16 @@ def on_one_host(served: Served, facts: LaunchFacts) -> dict[str, str]:
     """A systemd unit; Kubernetes and Compose files where the framework's server and the chip's resource are known."""
     if facts.device_note:
         return {}
-    found = {
+    files = {
         "assay-serve.service": systemd(served),
         "kubernetes.yaml": kubernetes(served),
         "compose.yaml": compose(served),
     }
-    return {file_of(served, name): text for name, text in found.items() if text}
+    return {file_of(served, name): text for name, text in files.items() if text}
 
 
 def on_hosts(served: Served, start: Start, words: list[str]) -> dict[str, str]:
     """A script for each further host, and a LeaderWorkerSet where it is known how the framework spans them."""
     manifest = leader_workers(served, start.hosts)
-    found = other_hosts(start, words) | ({"kubernetes.yaml": manifest} if manifest else {})
-    return {file_of(served, name): text for name, text in found.items()}
+    files = other_hosts(start, words) | ({"kubernetes.yaml": manifest} if manifest else {})
+    return {file_of(served, name): text for name, text in files.items()}

@@ -18,9 +18,9 @@ def compose(served: Served) -> str:
         return ""
     count = on_this_host(served)
     services = {f"replica-{i + 1}": _service(served, i) for i in range(count)}
-    words = f"{count} of {served.replicas} replicas on this host, {served.chips} x {printable(served.accelerator.name)}"
-    found: dict[str, Any] = {"services": services, "volumes": {"hugging-face": {}}}
-    return f"# {words} each; docker compose up --detach\n{yaml_text(found)}"
+    head = f"{count} of {served.replicas} replicas on this host, {served.chips} x {printable(served.accelerator.name)}"
+    document: dict[str, Any] = {"services": services, "volumes": {"hugging-face": {}}}
+    return f"# {head} each; docker compose up --detach\n{yaml_text(document)}"
 
 
 def on_this_host(served: Served) -> int:

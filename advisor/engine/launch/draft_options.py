@@ -15,10 +15,10 @@ def checkpoint_of(draft: Draft, model: Model) -> str:
 
 def variant_values(s: Scored, model: Model) -> dict[str, object]:
     """What the template's parts on drafts and adapters put in."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     if (draft := s.lane.draft) is not None:
         name = checkpoint_of(draft, model)
-        found |= {
+        values |= {
             "draft_tokens": draft.tokens,
             "verified_tokens": draft.tokens + 1,
             "tree_tokens": MEDUSA_POSITIONS - 1,
@@ -26,19 +26,19 @@ def variant_values(s: Scored, model: Model) -> dict[str, object]:
             "draft_checkpoint_json": json.dumps(name),
         }
     if (a := model.adapters) is not None:
-        found |= {
+        values |= {
             "adapter_count": a.count,
             "adapter_slots": a.active,
             "adapter_rank": served_rank(a.rank),
             "adapters_held": max(a.count, a.active),
         }
-    return found
+    return values
 
 
 def variant_conditions(s: Scored, model: Model, pool: str) -> dict[str, bool]:
     """Which of the template's conditions on drafts, adapters and pools hold; `pool`: prefill, decode or neither."""
     draft, a = s.lane.draft, model.adapters
-    found = {
+    conditions = {
         "drafts": draft is not None,
         "adapters": a is not None,
         "attention_adapters": a is not None and a.attention_only,
@@ -46,7 +46,7 @@ def variant_conditions(s: Scored, model: Model, pool: str) -> dict[str, bool]:
         "prefill_pool": s.pools is not None and pool == "prefill",
         "decode_pool": s.pools is not None and pool == "decode",
     }
-    return found | ({f"{DRAFT}{draft.method}": True} if draft else {})
+    return conditions | ({f"{DRAFT}{draft.method}": True} if draft else {})
 
 
 def pool_note(s: Scored, pool: str) -> list[str]:

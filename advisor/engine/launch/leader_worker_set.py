@@ -50,22 +50,20 @@ def _set(served: Served, resource: str, hosts: int, each: int) -> dict[str, Any]
 
 
 def _pod(served: Served, resource: str, each: int, words: list[str], is_leader: bool) -> dict[str, Any]:
-    found = container(served, resource, words, each)
+    body = container(served, resource, words, each)
     if not is_leader:  # serves nothing: the group falls and rises with its leader
-        found = {
-            k: v for k, v in found.items() if k not in ("ports", "startupProbe", "readinessProbe", "livenessProbe")
-        }
+        body = {k: v for k, v in body.items() if k not in ("ports", "startupProbe", "readinessProbe", "livenessProbe")}
     role = "leader" if is_leader else "worker"
     return {
         "metadata": {"labels": {"app": served.label, "role": role}},
-        "spec": {"containers": [found], "volumes": pod_volumes(served)},
+        "spec": {"containers": [body], "volumes": pod_volumes(served)},
     }
 
 
 def _leaders(served: Served) -> dict[str, Any]:
-    found = service(served)
-    found["spec"]["selector"] = {**found["spec"]["selector"], "role": "leader"}
-    return found
+    body = service(served)
+    body["spec"]["selector"] = {**body["spec"]["selector"], "role": "leader"}
+    return body
 
 
 def _leader_words(served: Served) -> list[str]:

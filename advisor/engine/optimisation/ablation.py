@@ -40,20 +40,20 @@ def ablation_steps(
 ) -> list[AblationStep]:
     """From eager and one at a time, one field a step. fp8, draft None: this chip or framework has none; left out."""
     eager = Setup(lane=lane, graphs=False)
-    found = [("eager, one request at a time", replace(eager, batching="one"), 1), ("eager", eager, users)]
+    steps = [("eager, one request at a time", replace(eager, batching="one"), 1), ("eager", eager, users)]
     at = replace(eager, graphs=True)
-    found.append(("graphs", at, users))
+    steps.append(("graphs", at, users))
     if fp8 is not None:
         at = replace(at, lane=replace(lane, choice=replace(lane.choice, quantization=fp8)))
-        found.append(("FP8 weights", at, users))
+        steps.append(("FP8 weights", at, users))
     if fp8 is not None and "fp8" in lane.framework.kv_dtypes:
         at = replace(at, lane=replace(at.lane, choice=replace(at.lane.choice, kv_dtype="fp8")))
-        found.append(("FP8 cache", at, users))
+        steps.append(("FP8 cache", at, users))
     at = replace(at, cached_fraction=shared_fraction)
-    found.append((f"prefixes shared, {shared_fraction:.0%} of a prompt", at, users))
+    steps.append((f"prefixes shared, {shared_fraction:.0%} of a prompt", at, users))
     if draft is not None:
-        found.append((f"{draft.method} drafts of {draft.tokens}", replace(at, draft=draft), users))
-    return [AblationStep(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in found]
+        steps.append((f"{draft.method} drafts of {draft.tokens}", replace(at, draft=draft), users))
+    return [AblationStep(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in steps]
 
 
 def estimate_steps(model: Model, steps: Sequence[AblationStep], demand: Demand, users: int) -> list[StepEstimate]:

@@ -127,14 +127,14 @@ def under(catalog: Catalog, plan: Setup, f: Framework) -> Setup:
 
 def format_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[str, Setup]:
     """For each format that runs here the plan with it: on the fewest of the plan's chips, doubled while it must."""
-    here, found = frameworks_here(catalog, s), {}
+    here, setups = frameworks_here(catalog, s), {}
     for q in _listed(catalog):
         framework = next((f for f in here if q.slug in f.quantizations), None)
         if framework is None or unsupported(s.lane.choice.accelerator, q) or q.training == FROM_SCRATCH:
             continue
         setup = plan if framework is s.lane.framework else under(catalog, plan, framework)
-        found[q.slug] = replace(setup, lane=replace(setup.lane, choice=replace(setup.lane.choice, quantization=q)))
-    return found
+        setups[q.slug] = replace(setup, lane=replace(setup.lane, choice=replace(setup.lane.choice, quantization=q)))
+    return setups
 
 
 def _gain(figure: SetupEstimate | None, now: SetupEstimate | None) -> float:
@@ -156,17 +156,17 @@ def format_advice(
     workload: Workload, catalog: Catalog, s: Scored, figures: dict[str, SetupEstimate], bounds: Bounds
 ) -> list[FormatAdvice]:
     """Every format, the advised first."""
-    now = figures.get(s.lane.choice.quantization.slug)
-    said = [_advice(workload, catalog, s, q, figures.get(q.slug), now, bounds) for q in _listed(catalog)]
-    best = advised(workload, s, said)
-    said = [replace(a, state="advised") if a is best and a.state != "plan" else a for a in said]
+    current = figures.get(s.lane.choice.quantization.slug)
+    advice = [_advice(workload, catalog, s, q, figures.get(q.slug), current, bounds) for q in _listed(catalog)]
+    best = advised(workload, s, advice)
+    advice = [replace(a, state="advised") if a is best and a.state != "plan" else a for a in advice]
     order = ("advised", "plan", "possible", "outside", "retrained", "cannot")
-    return sorted(said, key=lambda a: (order.index(a.state), -(a.gain_ratio if a.gain_ratio == a.gain_ratio else 0)))
+    return sorted(advice, key=lambda a: (order.index(a.state), -(a.gain_ratio if a.gain_ratio == a.gain_ratio else 0)))
 
 
-def advised(workload: Workload, s: Scored, said: Sequence[FormatAdvice]) -> FormatAdvice | None:
+def advised(workload: Workload, s: Scored, advice: Sequence[FormatAdvice]) -> FormatAdvice | None:
     """The quickest within the asked quality; of those as quick, the one that loses least."""
-    usable = [a for a in said if a.state in ("plan", "possible") and a.estimate is not None and a.estimate.fits]
+    usable = [a for a in advice if a.state in ("plan", "possible") and a.estimate is not None and a.estimate.fits]
     if not usable:
         return None
     top = max(_worth(workload, s, a) for a in usable)
@@ -283,7 +283,7 @@ CACHES = ("bf16", "fp16", "fp8", "int8", "int4")
 
 def cache_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, str], Setup]:
     """By (dtype, which): the plan with each cache format, "own", and the same framework with 16 bits, "half"."""
-    found = {}
+    setups = {}
     for kv in CACHES:
         if kv not in KV_BYTES or (kv == "fp8" and rate_of(s.lane.choice.accelerator, "fp8") is None):
             continue
@@ -292,8 +292,8 @@ def cache_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, st
             continue
         setup = plan if framework is s.lane.framework else under(catalog, plan, framework)
         half = next((d for d in HALF if d in framework.kv_dtypes), kv)
-        found[(kv, "own")], found[(kv, "half")] = _kept(setup, kv), _kept(setup, half)
-    return found
+        setups[(kv, "own")], setups[(kv, "half")] = _kept(setup, kv), _kept(setup, half)
+    return setups
 
 
 def _kept(setup: Setup, kv: str) -> Setup:
@@ -309,12 +309,12 @@ def cache_advice(
 ) -> list[CacheAdvice]:
     """Every format of the cache; advised is the best against the plan within the asked quality."""
     own = s.lane.choice.kv_dtype
-    now = figures.get((own, "own"))
+    current = figures.get((own, "own"))
     kinds = [kv for kv in CACHES if kv not in HALF or kv == own or (kv == "bf16" and own not in HALF)]
-    said = [_cache(workload, s, kv, figures, now, methods) for kv in kinds]
-    usable = [c for c in said if c.state in ("plan", "possible") and c.plan_ratio == c.plan_ratio]
+    advice = [_cache(workload, s, kv, figures, current, methods) for kv in kinds]
+    usable = [c for c in advice if c.state in ("plan", "possible") and c.plan_ratio == c.plan_ratio]
     best = max(usable, key=lambda c: c.plan_ratio * (1.0 if c.state == "possible" else SAME), default=None)
-    return [replace(c, state="advised") if c is best and c.state != "plan" else c for c in said]
+    return [replace(c, state="advised") if c is best and c.state != "plan" else c for c in advice]
 
 
 def _cache(

@@ -37,13 +37,13 @@ class FrameworkComparison:
 
 def framework_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, str], Setup]:
     """The plan under every framework version that loads its format on this chip."""
-    q, found = s.lane.choice.quantization, {}
+    q, setups = s.lane.choice.quantization, {}
     for f in catalog.frameworks:
         if _refused(catalog, s, f) or q.slug not in f.quantizations:
             continue
         own = (f.slug, f.version) == (s.lane.framework.slug, s.lane.framework.version)
-        found[(f.slug, f.version)] = plan if own else under(catalog, plan, f)
-    return found
+        setups[(f.slug, f.version)] = plan if own else under(catalog, plan, f)
+    return setups
 
 
 def _refused(catalog: Catalog, s: Scored, f: Framework) -> str:
@@ -69,7 +69,7 @@ def compare_frameworks(
     """Those that run, the best under the objective first, then those of this chip that do not, with why."""
     best = _best(workload, catalog, s, figures)
     top = figures.get(best) if best else None
-    found = []
+    rows = []
     for f in catalog.frameworks:
         key = (f.slug, f.version)
         if not runs_on(f, s.lane.choice.accelerator):
@@ -79,7 +79,7 @@ def compare_frameworks(
             why = f"does not fit {s.lane.choice.tp} chips a replica beside its own overhead"
         elif figure is not None and top is not None and key != best and _as_good(figure, top):
             why = "as good within 3 %: nothing measured tells them apart, effort, maturity and your own test do"
-        found.append(
+        rows.append(
             FrameworkComparison(
                 framework=f,
                 estimate=figure if figure and figure.fits else None,
@@ -91,7 +91,7 @@ def compare_frameworks(
             )
         )
     return sorted(
-        found,
+        rows,
         key=lambda r: (not r.best, r.estimate is None, -(r.estimate.output_tokens_per_s_per_chip if r.estimate else 0)),
     )
 

@@ -44,7 +44,7 @@ Rule = Callable[[Situation], Pitfall | None]
 def pitfalls(workload: Workload, model: Model, s: Scored, built: Lanes) -> list[Pitfall]:
     """Those that apply to this plan, in the order of the rules."""
     here = Situation(workload=workload, model=model, s=s, built=built)
-    return [found for rule in RULES if (found := rule(here)) is not None]
+    return [pitfall for rule in RULES if (pitfall := rule(here)) is not None]
 
 
 def recompiles(x: Situation) -> Pitfall | None:
@@ -91,18 +91,18 @@ def beyond_graphs(x: Situation) -> Pitfall | None:
 
 
 def alignment(x: Situation) -> Pitfall | None:
-    c, found = x.s.lane.choice, dict[str, float]()
+    c, sizes = x.s.lane.choice, dict[str, float]()
     if c.accelerator.kind == "cpu":
         return None
-    found["hidden"] = float(x.model.hidden)
+    sizes["hidden"] = float(x.model.hidden)
     for block in x.model.blocks:
         if block.ffn is not None:
             split = c.tp if block.ffn.experts <= 1 else (c.moe_tp or max(c.tp * c.dp // c.ep, 1))
-            found["feed-forward width a chip"] = block.ffn.inner / split
+            sizes["feed-forward width a chip"] = block.ffn.inner / split
     for mixer in x.attentions:
         if isinstance(mixer, Attention):
-            found["attention width a chip"] = mixer.heads * mixer.head_dim / c.tp
-    off = [f"{name} {size:,g}" for name, size in found.items() if size % TILE]
+            sizes["attention width a chip"] = mixer.heads * mixer.head_dim / c.tp
+    off = [f"{name} {size:,g}" for name, size in sizes.items() if size % TILE]
     if not off:
         return None
     return Pitfall(

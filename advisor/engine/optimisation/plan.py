@@ -120,10 +120,10 @@ def estimate_setups(workload: Workload, model: Model, setups: Sequence[Setup]) -
     for i, s in enumerate(setups):
         if built.memory.fits[i]:
             groups[_alike(s)].append(i)
-    found = {i: _nothing(s) for i, s in enumerate(setups)}
+    estimates = {i: _nothing(s) for i, s in enumerate(setups)}
     for members in groups.values():
-        found |= _loops(workload, model, setups, built, members)
-    return [found[i] for i in range(len(setups))]
+        estimates |= _loops(workload, model, setups, built, members)
+    return [estimates[i] for i in range(len(setups))]
 
 
 def _alike(s: Setup) -> tuple[object, ...]:
@@ -137,8 +137,8 @@ def _loops(
 ) -> dict[int, SetupEstimate]:
     """Setups that are batched alike."""
     s = setups[members[0]]
-    found = s.cached_fraction + s.host_cached_fraction
-    demand, scheduler = replace(demand_of(workload), cached_fraction=found), scheduler_for(s)
+    cached_fraction = s.cached_fraction + s.host_cached_fraction
+    demand, scheduler = replace(demand_of(workload), cached_fraction=cached_fraction), scheduler_for(s)
     times = joined([times_of(model, setups[i], built, i) for i in members])
     copies = [host_copies_s(workload, setups[i], built, i) for i in members]
     loaded_s, busy_s = np.array([c[0] for c in copies]), np.array([max(c) for c in copies])
@@ -311,11 +311,11 @@ def _sizes(model: Model, lane: Lane) -> list[dict[str, int]]:
     c, a = lane.choice, lane.choice.accelerator
     reach = max(a.links[0].chips if a.links else 1, a.chips_per_host)
     heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
-    found = [{"tp": c.tp, "dp": c.dp, "ep": c.ep}]
+    layouts = [{"tp": c.tp, "dp": c.dp, "ep": c.ep}]
     for n in (2, 4, 8, 16):
         if c.dp == 1 and c.tp < n <= reach and not any(h % n for h in heads):
-            found.append({"tp": n, "dp": 1, "ep": n if c.ep > 1 else 1})
-    return found
+            layouts.append({"tp": n, "dp": 1, "ep": n if c.ep > 1 else 1})
+    return layouts
 
 
 def _widest(catalog: Catalog, lane: Lane) -> Quantization:

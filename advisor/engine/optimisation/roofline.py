@@ -56,13 +56,13 @@ def roofline_of(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequen
         reached_bytes_per_s=float(x.memory_bytes_per_s[i]),
     )
     ridge = roofs["reached_flops_per_s"] / roofs["reached_bytes_per_s"]
-    said = [_roofs(c.quantization.activations_dtype, roofs, c.efficiency.basis)]
-    said += [_where(p, ridge) for p in phases] + [_ridge_words(p, ridge) for p in phases if p.name == "decode"]
+    sentences = [_roofs(c.quantization.activations_dtype, roofs, c.efficiency.basis)]
+    sentences += [_where(p, ridge) for p in phases] + [_ridge_words(p, ridge) for p in phases if p.name == "decode"]
     return Roofline(
         dtype=c.quantization.activations_dtype,
         basis=c.efficiency.basis,
         phases=tuple(phases),
-        sentences=(*said, *_movers(phases, ridge, s)),
+        sentences=(*sentences, *_movers(phases, ridge, s)),
         **roofs,
     )
 
@@ -123,25 +123,25 @@ def _ridge_words(p: Phase, ridge: float) -> str:
 
 
 def _movers(phases: Sequence[Phase], ridge: float, s: Scored) -> list[str]:
-    said = []
+    sentences = []
     for p in phases:
         waits = p.flops_per_byte < ridge
         share = p.weights_bytes / p.bytes if p.bytes else 0.0
         if waits and p.name == "decode":
             lever = "fewer bits a weight" if share >= 0.5 else "a narrower cache or shorter contexts"
-            said.append(
+            sentences.append(
                 f"What moves decode: weights are {share:.0%} of what it reads, so {lever} first; then more "
                 "requests at once, or drafts to verify."
             )
         elif waits:
-            said.append(
+            sentences.append(
                 "What moves prefill: longer chunks or several prompts in a step, so that weights are read for "
                 "more tokens."
             )
         else:
             bits = s.lane.choice.quantization.activations_dtype
-            said.append(
+            sentences.append(
                 f"What moves {p.name}: a format that multiplies faster than {bits}, a shared prefix, or more "
                 "chips; more bandwidth does not."
             )
-    return said
+    return sentences

@@ -134,20 +134,20 @@ def _not_served(a: Accelerator, catalog: Catalog) -> Rejection:
 
 def _refused(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection | None:
     """Where only the site stands against every offer of a chip: the one that is nearest to standing there."""
-    found = [refusal(o, c) for o in catalog.offers if o.accelerator == a.slug and _left(o, c)]
-    refused = [r for r in found if r is not None]
-    return near_refusal(refused) if refused else None
+    refusals = [refusal(o, c) for o in catalog.offers if o.accelerator == a.slug and _left(o, c)]
+    refusing = [r for r in refusals if r is not None]
+    return near_refusal(refusing) if refusing else None
 
 
 def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
     """No current offer at all, or only such as the constraints leave out: then the one that takes the least change."""
-    refuse = Rejection(accelerator=a.slug, reason="unpriced", detail="")
+    rejection = Rejection(accelerator=a.slug, reason="unpriced", detail="")
     elsewhere = [_allowing(o, c) for o in catalog.offers if o.accelerator == a.slug]
     if not elsewhere:
-        return replace(refuse, detail=catalog.stale.get(a.slug, "no current price in the catalog"))
-    changes = min(elsewhere, key=lambda found: (len(found), found))
+        return replace(rejection, detail=catalog.stale.get(a.slug, "no current price in the catalog"))
+    changes = min(elsewhere, key=lambda missing: (len(missing), missing))
     return replace(
-        refuse,
+        rejection,
         detail="no current price in the regions, providers and ways of paying you allow; not computed",
         smallest_change=f"priced with {' and '.join(changes)}",
     )
@@ -155,33 +155,33 @@ def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
 
 def _allowing(o: Offer, c: Constraints) -> list[str]:
     """What of the constraints would have to change for an offer to count."""
-    found = []
+    changes = []
     for path, own, allowed in (
         ("acquisition", o.acquisition, c.acquisition),
         ("providers.allow", o.provider, c.providers_allow),
         ("regions.allow", o.region, c.regions_allow if o.acquisition != "own" else ()),
     ):
         if allowed and own not in allowed:
-            found.append(f"constraints.{path}: [{', '.join((*allowed, own))}]")
-    found += [f"provider {o.provider} not denied"] if o.provider in c.providers_deny else []
-    return found + ([f"region {o.region} not denied"] if o.region in c.regions_deny else [])
+            changes.append(f"constraints.{path}: [{', '.join((*allowed, own))}]")
+    changes += [f"provider {o.provider} not denied"] if o.provider in c.providers_deny else []
+    return changes + ([f"region {o.region} not denied"] if o.region in c.regions_deny else [])
 
 
 def mixers_of(model: Model) -> set[str]:
     """What a framework must know to run this model."""
-    found = set()
+    kinds = set()
     for block in model.blocks:
         if isinstance(block.mixer, LatentAttention):
-            found.add("latent")
+            kinds.add("latent")
         elif isinstance(block.mixer, Recurrent):
-            found.add("recurrent")
+            kinds.add("recurrent")
         elif isinstance(block.mixer, Attention):
-            found.add("window" if block.mixer.window_tokens else "attention")
+            kinds.add("window" if block.mixer.window_tokens else "attention")
             if block.mixer.cross:
-                found.add("speech" if model.source_s else "cross-attention")
+                kinds.add("speech" if model.source_s else "cross-attention")
             if block.stage == "decoder" and not (block.mixer.causal or block.mixer.cross):
-                found.add("encoder")
-    return found
+                kinds.add("encoder")
+    return kinds
 
 
 def supports_model(framework: Framework, model: Model) -> bool:
@@ -227,7 +227,7 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
             continue
         if q.bits_per_weight < 16 and has_encoder(catalog.model):
             continue
-        if not _wanted(q.slug, workload.constraints.formats_allow, workload.constraints.formats_deny):
+        if not _allowed_slug(q.slug, workload.constraints.formats_allow, workload.constraints.formats_deny):
             continue
         key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
         if key not in seen:
@@ -236,7 +236,7 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
     return kept
 
 
-def _wanted(slug: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
+def _allowed_slug(slug: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
     return (not allow or slug in allow) and slug not in deny
 
 
@@ -263,7 +263,7 @@ def enumerate_lanes(
     workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]
 ) -> tuple[list[Lane], list[Rejection]]:
     """Every layout that is legal: framework x format x cache format x parallel sizes, per accelerator."""
-    rejections, wanted = [], []
+    rejections, lanes = [], []
     if why := unsuited(workload, catalog.model) or unadaptable(catalog.model):
         return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why) for a in chips]
     formats, c = formats_for(workload, catalog), workload.constraints
@@ -272,7 +272,7 @@ def enumerate_lanes(
         own = [
             lane
             for f in catalog.frameworks
-            if _wanted(f.slug, c.frameworks_allow, c.frameworks_deny)
+            if _allowed_slug(f.slug, c.frameworks_allow, c.frameworks_deny)
             if launchable(f, catalog.model) and runs_on(f, a) and supports_model(f, catalog.model)
             for way in ways_to_cut(a, c.partitions)
             for lane in _lanes_of(workload, catalog, way, f, formats, [1] if way.cut else _sizes(a, sold[a.slug]))
@@ -280,8 +280,8 @@ def enumerate_lanes(
         if not own:
             detail = _uncut(a, c.partitions) or _why_unsupported(workload, catalog, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
-        wanted += own
-    return wanted, rejections
+        lanes += own
+    return lanes, rejections
 
 
 def ways_to_cut(a: Accelerator, partitions: str) -> list[Accelerator]:
@@ -313,8 +313,8 @@ def _sizes(a: Accelerator, sold: int) -> list[int]:
 
 def efficiency_on(scopes: Scopes, a: Accelerator) -> Efficiency:
     """What kernels reach on the chip; an instance of it is only its relative: nobody measured the slice."""
-    found = efficiency(scopes, a.slug, a.family, a.kind)
-    return replace(found, basis="relative") if a.cut and found.basis == "measured" else found
+    known = efficiency(scopes, a.slug, a.family, a.kind)
+    return replace(known, basis="relative") if a.cut and known.basis == "measured" else known
 
 
 def _lanes_of(
@@ -357,9 +357,9 @@ def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerato
     c = workload.constraints
     if whole_prompts(model):
         return [d for d in HALF if d in f.kv_dtypes][:1]  # nothing is cached
-    wanted = [d for d in f.kv_dtypes if _wanted(d, c.kv_formats_allow, c.kv_formats_deny)]
-    kept = [d for d in HALF if d in wanted][:1]
-    if c.quality != "lossless" and "fp8" in wanted and rate_of(a, "fp8"):
+    allowed = [d for d in f.kv_dtypes if _allowed_slug(d, c.kv_formats_allow, c.kv_formats_deny)]
+    kept = [d for d in HALF if d in allowed][:1]
+    if c.quality != "lossless" and "fp8" in allowed and rate_of(a, "fp8"):
         kept.append("fp8")
     return kept
 

@@ -84,9 +84,9 @@ def counts_of(catalog: Catalog) -> Counts:
         if o.term != OWNED:
             sellers[o.accelerator].add(o.provider if o.acquisition != "own" else "a purchase")
     return Counts(
-        frameworks={slug: len(found) for slug, found in running.items()},
-        providers={slug: len(found) for slug, found in sellers.items()},
-        vendors={slug: len(found) for slug, found in vendors.items()},
+        frameworks={slug: len(slugs) for slug, slugs in running.items()},
+        providers={slug: len(slugs) for slug, slugs in sellers.items()},
+        vendors={slug: len(slugs) for slug, slugs in vendors.items()},
         releases={f.slug: f.releases for f in catalog.frameworks},
     )
 
@@ -118,10 +118,10 @@ def ecosystem(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
         parts.append((counted.get(slug, 0) / most, f"{what}: {counted.get(slug, 0)}; the most of any is {most}"))
     most = max((n for n in counts.releases.values() if n), default=1)
     released = counts.releases.get(framework.slug)
-    said = f"{released} releases of {framework.name} since {framework.first_release or 'its start'}, the most is {most}"
+    fact = f"{released} releases of {framework.name} since {framework.first_release or 'its start'}, the most is {most}"
     if released is None:
         return mean_of([*parts, (None, f"releases of {framework.name}: unknown")])
-    return mean_of([*parts, (released / most, said)])
+    return mean_of([*parts, (released / most, fact)])
 
 
 def skills(chip: Accelerator, framework: Framework) -> list[str]:
@@ -138,8 +138,8 @@ def team(workload: Workload, chip: Accelerator, framework: Framework) -> Score:
         return mean_of([(None, f"the team's experience with {' or '.join(needed)}: unknown, team: does not say")])
     levels = dict(workload.team)
     best = max(needed, key=lambda name: levels.get(name, 0))
-    said = f"level {levels.get(best, 0)} of 5 in {best}" + ("" if best in levels else ", which team: does not name")
-    return mean_of([(levels.get(best, 0) / EXPERT, said)])
+    fact = f"level {levels.get(best, 0)} of 5 in {best}" + ("" if best in levels else ", which team: does not name")
+    return mean_of([(levels.get(best, 0) / EXPERT, fact)])
 
 
 def to_buy(offer: Offer) -> bool:
@@ -207,23 +207,23 @@ class Declared:
 
     def of(self, lane: Lane, offer: Offer) -> tuple[Mapping[str, Score], float]:
         """(the four scores, risk as a fraction)."""
-        found = scores_of(self.workload, self.counts, lane.choice.accelerator, lane.framework, offer)
+        scores = scores_of(self.workload, self.counts, lane.choice.accelerator, lane.framework, offer)
         known = math.isfinite(lane.choice.accelerator.watts)
-        return found, risk_fraction(found, throughput_of(self.catalog, lane.choice.efficiency.basis), known)
+        return scores, risk_fraction(scores, throughput_of(self.catalog, lane.choice.efficiency.basis), known)
 
     def lacking(self, lane: Lane, offer: Offer) -> float:
         return lacking(self.workload, *self.of(lane, offer))
 
-    def table_lacking(self, wanted: Sequence[Lane], offer: Array) -> Array:
+    def table_lacking(self, lanes: Sequence[Lane], offer: Array) -> Array:
         """Of each lane with the offer at this index; infinite: without one."""
         bought = np.array([to_buy(o) for o in self.catalog.offers] + [False])
         kinds = [next((o for o in self.catalog.offers if to_buy(o) == own), None) for own in (0, 1)]
         pairs: dict[tuple[str, str], list[float]] = {}
-        for lane in wanted:
+        for lane in lanes:
             key = (lane.choice.accelerator.slug, lane.framework.slug)
             if key not in pairs:
                 pairs[key] = [math.inf if o is None else self.lacking(lane, o) for o in kinds]
-        each = np.array([pairs[(w.choice.accelerator.slug, w.framework.slug)] for w in wanted])
+        each = np.array([pairs[(w.choice.accelerator.slug, w.framework.slug)] for w in lanes])
         return np.where(offer < 0, math.inf, np.where(bought[offer], each[:, 1:], each[:, :1]))
 
 

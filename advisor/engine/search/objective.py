@@ -116,7 +116,7 @@ def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
         kgco2e_per_kwh=table.kgco2e_per_kwh,
         capacity_requests_per_s=table.capacity_requests_per_s * replicas,
         chips=table.chips * replicas,
-        lacking=known.table_lacking(table.wanted, table.offer) if known else 0.0,
+        lacking=known.table_lacking(table.lanes, table.offer) if known else 0.0,
     )
     return objective(workload, scale, figures)
 
@@ -138,7 +138,7 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
 
 def rows_by_chip(table: Table) -> dict[str, Array]:
     rows: dict[str, list[int]] = defaultdict(list)
-    for i, w in enumerate(table.wanted):
+    for i, w in enumerate(table.lanes):
         rows[w.choice.accelerator.slug].append(i)
     return {slug: np.array(own) for slug, own in rows.items()}
 
@@ -151,13 +151,13 @@ def designs(workload: Workload, table: Table, own: Array, score: Array) -> list[
     """
     excess, pay = estimated_excess(workload, table)[own], affordable(workload, table)[own]
     pay &= table.replicas[own] < UNSERVABLE_REPLICAS
-    found: set[tuple[int, int]] = set()
+    cells: set[tuple[int, int]] = set()
     for slack, kinds in KINDS_BY_SLACK.items():
-        found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
-    found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
+        cells |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
+    cells |= set(_best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
     quickness = np.where(np.isfinite(excess), table.ttft_p95_s[own] * table.tpot_p95_s[own], np.inf)
-    found |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
-    return sorted(found, key=lambda cell: (float(score[cell]), cell))
+    cells |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
+    return sorted(cells, key=lambda cell: (float(score[cell]), cell))
 
 
 def _best_of_kinds(
@@ -168,7 +168,7 @@ def _best_of_kinds(
     seen: set[tuple[float, str]] = set()
     for k in np.argsort(score[i, j], kind="stable"):
         row, column = int(own[i[k]]), int(j[k])
-        kind = (float(table.chips[row, 0]), "" if by_size else table.wanted[row].framework.slug)
+        kind = (float(table.chips[row, 0]), "" if by_size else table.lanes[row].framework.slug)
         if kind not in seen:
             seen.add(kind)
             yield row, column
@@ -184,33 +184,33 @@ class ChipResult:
     nearest: SimulatedDesign | None  # else: the design that misses by least
 
 
-def best_of_chip(workload: Workload, trials: Simulations, own: Array, score: Array, scale: Scale) -> ChipResult:
+def best_of_chip(workload: Workload, simulations: Simulations, own: Array, score: Array, scale: Scale) -> ChipResult:
     """The best design that holds in simulation; later ones are tried only while their estimate promises more.
 
     Where none holds, the nearest is simulated in full: a pilot of few requests may have been unlucky.
     """
     best: Scored | None = None
     nearest: SimulatedDesign | None = None
-    for row, column in designs(workload, trials.table, own, score):
+    for row, column in designs(workload, simulations.table, own, score):
         if best is not None and float(score[row, column]) >= final_score(workload, best, scale):
             break
-        trial = trials.fewest(workload, row, column)
+        trial = simulations.fewest_replicas(workload, row, column)
         if nearest is None or trial.excess_fraction < nearest.excess_fraction:
             nearest = trial
-        best = _better(workload, trials, trial, best, scale)
+        best = _better(workload, simulations, trial, best, scale)
     if best is None and nearest is not None and nearest.pilot:
-        nearest = trials.in_full(workload, nearest.design)
-        best = _better(workload, trials, nearest, best, scale)
+        nearest = simulations.run_in_full(workload, nearest.design)
+        best = _better(workload, simulations, nearest, best, scale)
     return ChipResult(best=best, nearest=nearest)
 
 
 def _better(
-    workload: Workload, trials: Simulations, trial: SimulatedDesign, best: Scored | None, scale: Scale
+    workload: Workload, simulations: Simulations, trial: SimulatedDesign, best: Scored | None, scale: Scale
 ) -> Scored | None:
     """The trial, if it holds all limits and beats the best so far."""
     if trial.excess_fraction > 1:
         return best
-    scored = trials.scored(workload, trial)
+    scored = simulations.scored(workload, trial)
     if not scored.meets_slo:
         return best
     if best is None or final_score(workload, scored, scale) < final_score(workload, best, scale):

@@ -40,14 +40,14 @@ def log_normal(ratios: Ratios, z: Array) -> Array:
 def scores(workload: Workload, scale: Scale, options: Sequence[Scored], spreads: Sequence[Spread]) -> Array:
     """The objective of each option in each draw, shape (options, draws)."""
     normal = _normals(options)
-    found = []
+    rows = []
     for s, spread in zip(options, spreads, strict=True):
         chip = s.lane.choice.accelerator.slug
         z = normal[f"performance of {chip}"]
         speed = log_normal(spread.throughput_fraction, z)
         price = log_normal(spread.price_fraction, normal[f"price of {chip} {s.offer.acquisition}"])
-        found.append(objective(workload, scale, figures_at(workload, scale, s, speed, price, spread, z)))
-    return np.array(found)
+        rows.append(objective(workload, scale, figures_at(workload, scale, s, speed, price, spread, z)))
+    return np.array(rows)
 
 
 def _normals(options: Sequence[Scored]) -> Mapping[str, Array]:
@@ -93,14 +93,14 @@ def resized(workload: Workload, s: Scored, speed: Array) -> Array:
     return (np.ceil(carrying * growth(workload, s, speed) - 1e-9) + s.spare_replicas) / s.replicas
 
 
-def pairwise_win_probability(found: Array) -> Array:
+def pairwise_win_probability(scores: Array) -> Array:
     """[i, j]: probability that option i is better than option j; a tie counts half."""
-    better = found[:, None, :] < found[None, :, :]
-    equal = found[:, None, :] == found[None, :, :]
+    better = scores[:, None, :] < scores[None, :, :]
+    equal = scores[:, None, :] == scores[None, :, :]
     return np.asarray(better.mean(axis=2) + equal.mean(axis=2) / 2)
 
 
-def win_probability(found: Array) -> Array:
+def win_probability(scores: Array) -> Array:
     """Probability of each option to be the best of all."""
-    least = found == found.min(axis=0)
-    return np.asarray((least / least.sum(axis=0)).mean(axis=1))
+    is_best = scores == scores.min(axis=0)
+    return np.asarray((is_best / is_best.sum(axis=0)).mean(axis=1))

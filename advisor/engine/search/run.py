@@ -135,40 +135,40 @@ def search(
 
     `choice_alone`: the same choice, without other ways to run it and without why not what never came into question.
     """
-    tell = progress or (lambda stage, fraction: None)
+    report = progress or (lambda stage, fraction: None)
     workload, catalog = prepare_question(workload, catalog)
     rejections, chips = admissible(workload, catalog)
-    wanted, refused = enumerate_lanes(workload, catalog, chips)
-    if not wanted:
+    lanes, refused = enumerate_lanes(workload, catalog, chips)
+    if not lanes:
         return empty_answer(rejections + refused)
-    tell("estimating step times", 0.1)
-    table = evaluate(workload, catalog, wanted)
+    report("estimating step times", 0.1)
+    table = evaluate(workload, catalog, lanes)
     scale = scale_of(workload, table, declared(workload, catalog))
-    trials = Simulations(workload, catalog, table)
-    workload, trials = with_price_bound(workload, trials, scale)
-    table = trials.table
+    simulations = Simulations(workload, catalog, table)
+    workload, simulations = with_price_bound(workload, simulations, scale)
+    table = simulations.table
     if not choice_alone:
         rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
-    ranked, near, left = _decide(workload, trials, scale, tell)
-    found = view_winners(workload, trials, scale) if ranked else {}
-    ranked = best_per_accelerator(workload, ranked, found, scale)
+    ranked, near, losers = _decide(workload, simulations, scale, report)
+    winning_views = view_winners(workload, simulations, scale) if ranked else {}
+    ranked = best_per_accelerator(workload, ranked, winning_views, scale)
     tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else TRIED]
-    others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(tried)}
+    others = {k: _other_ways(workload, catalog, table, s, scale, report) for k, s in enumerate(tried)}
     if workload.variants == "adopt":
         ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
         ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
         others = {}
-    shown, views = add_view_winners(workload, ranked, found, scale)
+    shown, views = add_view_winners(workload, ranked, winning_views, scale)
     place = {id(s): k for k, s in enumerate(shown)}
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
-    left = [r for r in left if r.accelerator not in ranked_slugs]
-    tell("saying why not the others", 0.95)
+    losers = [r for r in losers if r.accelerator not in ranked_slugs]
+    report("saying why not the others", 0.95)
     return Answer(
         ranked=tuple(ranked),
         shown=tuple(shown),
         near_misses=tuple(near),
-        rejections=tuple(sorted(rejections + left, key=nearness)),
-        points=tuple(_points(workload, table, shown, left)),
+        rejections=tuple(sorted(rejections + losers, key=nearness)),
+        points=tuple(_points(workload, table, shown, losers)),
         evaluated=table.evaluated,
         pruned=table.pruned,
         feasible=int(np.count_nonzero(meets(workload, table))),
@@ -177,18 +177,18 @@ def search(
         table=table,
         variants={place[id(ranked[k])]: v for k, v in others.items() if v},
         views=views,
-        frameworks_left=() if choice_alone else tuple(frameworks(workload, trials, scale, chips, shown)),
-        formats_left=() if choice_alone else tuple(formats(workload, trials, scale, chips, shown)),
+        frameworks_left=() if choice_alone else tuple(frameworks(workload, simulations, scale, chips, shown)),
+        formats_left=() if choice_alone else tuple(formats(workload, simulations, scale, chips, shown)),
         bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
     )
 
 
 def _other_ways(
-    workload: Workload, catalog: Catalog, table: Table, s: Scored, scale: Scale, tell: Progress
+    workload: Workload, catalog: Catalog, table: Table, s: Scored, scale: Scale, report: Progress
 ) -> tuple[Scored, ...]:
     """The finalist with drafts or in two pools, where that is better."""
     assert table.built is not None
-    tell(f"other ways to run {s.lane.choice.accelerator.slug}", 0.95)
+    report(f"other ways to run {s.lane.choice.accelerator.slug}", 0.95)
     return tuple(variants(workload, catalog, table.built, s, scale))
 
 
@@ -214,10 +214,10 @@ def empty_answer(rejections: Sequence[Rejection]) -> Answer:
 
 
 def _decide(
-    workload: Workload, trials: Simulations, scale: Scale, tell: Progress
+    workload: Workload, simulations: Simulations, scale: Scale, report: Progress
 ) -> tuple[list[Scored], list[Scored], list[Rejection]]:
     """Chips in the order of what their estimates promise, simulated while one may still be among those shown."""
-    table, rows = trials.table, rows_by_chip(trials.table)
+    table, rows = simulations.table, rows_by_chip(simulations.table)
     score, maybe = table_scores(workload, table, scale), meets(workload, table, SLACK)
     promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
     ranked: list[Scored] = []
@@ -229,15 +229,15 @@ def _decide(
             usd = best_estimate(table.usd_per_hour, maybe, own)
             rejections.append(outranked(workload, slug, usd, simulated=False))
             continue
-        tell(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
-        best = best_of_chip(workload, trials, own, score, scale).best
+        report(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
+        best = best_of_chip(workload, simulations, own, score, scale).best
         if best is not None:
             ranked.append(best)
             ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
             continue
-        ask = partial(best_of_chip, trials=trials, own=own, score=score, scale=scale)
+        ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
         candidates = partial(designs, table=table, own=own, score=score)
-        rejection, miss = explain(workload, trials, slug, ask, candidates)
+        rejection, miss = explain(workload, simulations, slug, ask, candidates)
         rejections.append(rejection)
         if miss is not None:
             near.append(miss)
@@ -252,13 +252,15 @@ def _decide(
 # --- the picture ------------------------------------------------------------------------------------------------
 
 
-def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Sequence[Rejection]) -> Iterator[Point]:
+def _points(
+    workload: Workload, table: Table, ranked: Sequence[Scored], rejected: Sequence[Rejection]
+) -> Iterator[Point]:
     """The ranked as simulated, and per accelerator and concurrency the cheapest estimate.
 
     Where the simulation has overruled an estimate it is not drawn as meeting the limits: not for a chip without a
     design that holds, nor for less money than the chip's best one.
     """
-    held = {r.accelerator: 0.0 for r in left if r.reason == "outranked"}
+    held = {r.accelerator: 0.0 for r in rejected if r.reason == "outranked"}
     for rank, s in enumerate(ranked, 1):
         a = s.lane.choice.accelerator
         held[a.slug] = min(held.get(a.slug, math.inf), s.usd_per_hour)
@@ -283,7 +285,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             i = int(own[k])
             chips = int(table.chips[i, 0] * (table.replicas[i, j] + workload.slo.spares(table.replicas[i, j])))
             yield Point(
-                label=f"{chips} x {table.wanted[i].choice.accelerator.name}, {describe(table.wanted[i])}, estimated",
+                label=f"{chips} x {table.lanes[i].choice.accelerator.name}, {describe(table.lanes[i])}, estimated",
                 accelerator=slug,
                 chips=chips,
                 usd_per_hour=float(usd[k, j]),
@@ -297,7 +299,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
 
 def _planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
     """Requests that one lane of a candidate runs at the peak, by Little's law."""
-    c = table.wanted[i].choice
+    c = table.lanes[i].choice
     rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.lanes)
     return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 

@@ -78,7 +78,7 @@ def contenders_of(workload: Workload, table: Table, ranked: Sequence[Scored]) ->
     own = np.argmin(np.abs(table.replicas[rows] - carrying), axis=1)
     late = latency_excess(workload, table.ttft_p95_s[rows, own], table.tpot_p95_s[rows, own])
     return Contenders(
-        lanes=tuple(table.wanted[row] for row in rows),
+        lanes=tuple(table.lanes[row] for row in rows),
         times=take(table.built.times, rows),
         allowed_fraction=np.where(np.isfinite(late), np.maximum(late, 1.0), 1.0),
         replicas=carrying[:, 0].astype(float),
@@ -89,12 +89,12 @@ def standing_at(
     workload: Workload, scale: Scale, ranked: Sequence[Scored], share: Array, latency: Array, price: Array
 ) -> Standing:
     """The contenders with `share` of their carrying replicas, `latency` and `price` times what they are."""
-    found = []
+    figures = []
     for s, grown, slower, dearer in zip(ranked, share, latency, price, strict=True):
         known = declared_scores_of(workload, scale)
         replicas = math.ceil((s.replicas - s.spare_replicas) * grown - 1e-9) + s.spare_replicas
         latency_s = s.verified.ttft_p95_s if workload.kind == EMBEDDING else s.verified.tpot_p95_s
-        found.append(
+        figures.append(
             Figures(
                 usd_per_hour=np.array(float(resized_usd_per_hour(workload, s, replicas, grown)) * dearer),
                 tpot_p95_s=np.array(latency_s * slower),
@@ -105,8 +105,8 @@ def standing_at(
                 lacking=known.lacking(s.lane, s.offer) if known else 0.0,
             )
         )
-    usd = np.array([float(f.usd_per_hour) for f in found])
-    return Standing(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in found]))
+    usd = np.array([float(f.usd_per_hour) for f in figures])
+    return Standing(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in figures]))
 
 
 def settled(
@@ -119,10 +119,10 @@ def settled(
         replicas[0] = fewest(workload, table, ranked[0], replicas[0])
     known = {0}
     while True:
-        found = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
-        first = found.winner
+        standing = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
+        first = standing.winner
         if first in known:
-            return found
+            return standing
         most = replicas[first] + TRIES
         while replicas[first] < most and not holds(workload, table, ranked[first], replicas[first]):
             replicas[first] += 1
@@ -190,16 +190,16 @@ def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> f
 
 def nearest_change(under: StandingAt, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
     """(value, winner) where the first of the ranked is first beaten on the way to either end, the nearer one."""
-    found = []
+    changes = []
     for end in ends:
         path = np.linspace(value, end, STEPS + 1) if even else np.geomspace(value, end, STEPS + 1)
         inside = value
         for far in path[1:].tolist():
             if far != value and under(far).winner:
-                found.append(_narrowed(under, inside, far))
+                changes.append(_narrowed(under, inside, far))
                 break
             inside = far
-    return min(found, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
+    return min(changes, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
 
 
 def _narrowed(under: StandingAt, inside: float, outside: float) -> tuple[float, int]:
@@ -223,7 +223,7 @@ def bar(
 ) -> Bar:
     """One assumption between its ends; the winner is looked for `reach` times as far."""
     under = cache(asked)
-    found = nearest_change(under, value, (ends[0] / reach, ends[1] * reach), even)
+    change = nearest_change(under, value, (ends[0] / reach, ends[1] * reach), even)
     low, high = (float(under(end).usd_per_hour[0]) * HOURS_PER_MONTH for end in ends)
     return Bar(
         name=name,
@@ -233,8 +233,8 @@ def bar(
         high=ends[1],
         low_usd_per_month=low,
         high_usd_per_month=high,
-        at=found[0] if found else None,
-        winner_after=found[1] if found else None,
+        at=change[0] if change else None,
+        winner_after=change[1] if change else None,
     )
 
 

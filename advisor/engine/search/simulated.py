@@ -217,15 +217,15 @@ class Simulations:
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._asked: dict[tuple[int, int, int], float] = {}  # requests/s of users, as last settled
 
-    def among(self, table: Table) -> "Simulations":
+    def with_offers(self, table: Table) -> "Simulations":
         """The same simulations over the same candidates with other offers."""
         other = Simulations(self.workload, self.catalog, table)
         other._seen, other._drawn = self._seen, self._drawn
         return other
 
-    def planned(self, design: Design) -> float:
+    def planned_requests(self, design: Design) -> float:
         """Requests that one lane of the candidate is to run at once."""
-        return float(CONCURRENCY[design.column]) / self.table.wanted[design.row].choice.lanes
+        return float(CONCURRENCY[design.column]) / self.table.lanes[design.row].choice.lanes
 
     def lane(self, design: Design) -> Lane:
         """The candidate's lane with its server's cap on running requests.
@@ -233,8 +233,8 @@ class Simulations:
         The cap is the planned concurrency and three standard deviations of a Poisson number around it, so that
         chance does not queue what the chips could run.
         """
-        lane = self.table.wanted[design.row]
-        planned = self.planned(design)
+        lane = self.table.lanes[design.row]
+        planned = self.planned_requests(design)
         cap = max(math.ceil(planned + 3 * math.sqrt(planned)), 1)
         return replace(lane, max_running_requests=min(cap, lane.framework.max_running_requests))
 
@@ -255,7 +255,7 @@ class Simulations:
                 self._asked[key[:3]] = users.requests_per_s(seen.e2e_mean_s)
         return self._seen[key]
 
-    def recorded(self, design: Design) -> Verified:
+    def replay_trace(self, design: Design) -> Verified:
         """Simulate one lane of the design under the trace, dealt to all lanes in turn."""
         lane, trace = self.lane(design), self.workload.trace
         assert self.table.built is not None and trace is not None
@@ -265,35 +265,35 @@ class Simulations:
             self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
         return self._seen[key]
 
-    def tried(self, workload: Workload, design: Design) -> SimulatedDesign:
+    def pilot_then_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """A pilot first; only a design that may hold, for all that the pilot can tell, is simulated in full."""
         pilot = self.run(design, PILOT_REQUESTS)
         if excess_bounds(workload, pilot)[0] > 1:
             return SimulatedDesign(design=design, verified=pilot, excess_fraction=excess(workload, pilot), pilot=True)
-        return self.in_full(workload, design)
+        return self.run_in_full(workload, design)
 
-    def in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
+    def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """With all its requests; under the trace too where there is one."""
         seen = self.run(design, REQUESTS)
         if workload.trace and excess(workload, seen) <= HOPELESS:
-            seen = replace(seen, of_trace=self.recorded(design))
+            seen = replace(seen, of_trace=self.replay_trace(design))
         return SimulatedDesign(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
 
-    def fewest(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
+    def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that hold, or its best trial; at most a quarter more are tried."""
         planned = int(self.table.replicas[row, column])
         most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
-        first = self.tried(workload, Design(row=row, column=column, replicas=planned))
+        first = self.pilot_then_full(workload, Design(row=row, column=column, replicas=planned))
         lost = planned >= 4 and excess_bounds(workload, first.verified)[0] > LOST
         if first.excess_fraction <= 1 or lost:
             return first
-        best = self.tried(workload, Design(row=row, column=column, replicas=most))
+        best = self.pilot_then_full(workload, Design(row=row, column=column, replicas=most))
         if best.excess_fraction > 1:
             return min(first, best, key=lambda t: t.excess_fraction)
         failing = planned
         while best.design.replicas - failing > 1:
             middle = (failing + best.design.replicas) // 2
-            trial = self.tried(workload, Design(row=row, column=column, replicas=middle))
+            trial = self.pilot_then_full(workload, Design(row=row, column=column, replicas=middle))
             if trial.excess_fraction <= 1:
                 best = trial
             else:
@@ -306,11 +306,11 @@ class Simulations:
         spares = workload.slo.spares(carrying)
         lane, replicas = self.lane(trial.design), carrying + spares
         c = lane.choice
-        peak, mean = self.asked(trial)
+        peak, mean = self.request_rates(trial)
         capacity = self._capacity(workload, trial) * replicas
         load = mean / capacity
         _, best, _, _ = best_offers(workload, self.catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
-        found = Scored(
+        deployment = Scored(
             lane=lane,
             offer=self.catalog.offers[int(best[0, 0])],
             replicas=replicas,
@@ -332,8 +332,8 @@ class Simulations:
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
         )
-        found = repriced(workload, self.catalog, found, found.offer)
-        return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
+        deployment = repriced(workload, self.catalog, deployment, deployment.offer)
+        return replace(deployment, meets_slo=deployment.meets_slo and not over_budget(workload, deployment))
 
     def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:
         assert self.table.built is not None
@@ -346,20 +346,20 @@ class Simulations:
                 workload,
                 self.table.built,
                 row,
-                chip=self.table.wanted[row].choice.accelerator,
+                chip=self.table.lanes[row].choice.accelerator,
                 running=running,
-                lanes=trial.design.replicas * self.table.wanted[row].choice.lanes,
+                lanes=trial.design.replicas * self.table.lanes[row].choice.lanes,
                 requests_per_s=rates,
                 duty_fraction=load,
             )
         return self._drawn[key]
 
-    def asked(self, trial: SimulatedDesign) -> tuple[float, float]:
+    def request_rates(self, trial: SimulatedDesign) -> tuple[float, float]:
         """Requests/s at the peak and on average: of users, what they ask of this design."""
         peak, mean = self.workload.requests_per_s_peak, self.workload.requests_per_s_mean
         if self.workload.users is None:
             return peak, mean
-        c = self.table.wanted[trial.design.row].choice
+        c = self.table.lanes[trial.design.row].choice
         settled = trial.verified.offered_requests_per_s * trial.design.replicas * c.lanes
         return settled, settled * mean / peak
 
@@ -370,11 +370,11 @@ class Simulations:
         """
         limit, design, row = tpot_limit_s(workload), trial.design, trial.design.row
         if workload.kind == BATCH:
-            c = self.table.wanted[row].choice
+            c = self.table.lanes[row].choice
             return trial.verified.requests_per_s * c.lanes
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
-        return max(float(np.max(within, initial=0.0)), self.asked(trial)[0] / design.replicas)
+        return max(float(np.max(within, initial=0.0)), self.request_rates(trial)[0] / design.replicas)
 
 
 def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
@@ -384,7 +384,7 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
     paid = float(paid_fraction(workload, offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
     used = s.utilisation_fraction * s.paid_fraction / paid
     licence = licence_of(catalog, s.lane) * offer.accelerators
-    found = replace(
+    deployment = replace(
         s,
         offer=offer,
         instances=instances,
@@ -392,12 +392,12 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
         utilisation_fraction=used,
         paid_fraction=paid,
     )
-    found = replace(
-        found,
-        watts=mean_watts(workload, catalog, found),
-        full_watts=_watts(catalog, found, 1.0),
+    deployment = replace(
+        deployment,
+        watts=mean_watts(workload, catalog, deployment),
+        full_watts=_watts(catalog, deployment, 1.0),
     )
-    return replace(found, parts=_paid(workload, catalog, found))
+    return replace(deployment, parts=_paid(workload, catalog, deployment))
 
 
 def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:
@@ -423,15 +423,15 @@ def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
     there = 0 if o.term == OWNED else held(o, s.instances)
     runs = run_fraction(workload, o, s.utilisation_fraction)
     each = o.parts or rent_parts(o.usd_per_hour, o.term, a)
-    found = at_load(each, s.instances - there, drawn, s.paid_fraction, runs)
+    parts = at_load(each, s.instances - there, drawn, s.paid_fraction, runs)
     if there:
-        found = merged(found + at_load(o.held_parts, there, drawn))
+        parts = merged(parts + at_load(o.held_parts, there, drawn))
     if s.licence_usd_per_hour:
-        found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
+        parts += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
     if o.acquisition == "own":
-        return found
+        return parts
     sent = s.requests_per_s_mean * workload.output_tokens.mean_tokens
-    return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
+    return parts + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 
 
 def mean_watts(workload: Workload, catalog: Catalog, s: Scored) -> float:

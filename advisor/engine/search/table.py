@@ -53,7 +53,7 @@ class Shortfall:
 class Table:
     """The candidates that fit as arrays of shape (lanes, concurrency), each with its best offer."""
 
-    wanted: tuple[Lane, ...]
+    lanes: tuple[Lane, ...]
     built: Lanes | None  # None: nothing fits
     chips: Array  # of one replica, shape (lanes, 1)
     replicas: Array  # that carry the peak; spares not included
@@ -83,9 +83,9 @@ def demand_of(workload: Workload) -> Demand:
     )
 
 
-def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Table:
+def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Table:
     """Memory, latency, capacity and price of every lane at every concurrency; those that do not fit are pruned."""
-    room, kept, built = fitting(catalog.model, wanted)
+    room, kept, built = fitting(catalog.model, lanes)
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     capacity, busy_tpot, replicas, ttft, tpot, peak = serving_estimates(workload, kept, built.times if built else None)
     total = replicas + workload.slo.spares(replicas)
@@ -93,7 +93,7 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     usd, offer, share, priced = best_offers(workload, catalog, kept, replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     return Table(
-        wanted=tuple(kept),
+        lanes=tuple(kept),
         built=built,
         chips=chips,
         replicas=replicas,
@@ -111,8 +111,8 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         full_watts=_watts(catalog, kept, offer, chips * total, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
-        pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
-        shortfalls=_shortfalls(wanted, room),
+        pruned=(len(lanes) - len(kept)) * len(CONCURRENCY),
+        shortfalls=_shortfalls(lanes, room),
     )
 
 
@@ -120,7 +120,7 @@ def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
     """The same candidates, each with the offer that this objective takes."""
     total = table.replicas + workload.slo.spares(table.replicas)
     load = _load(workload, table.peak_requests_per_s, table.capacity_requests_per_s * total)
-    usd, offer, share, _ = best_offers(workload, catalog, table.wanted, table.replicas, load)
+    usd, offer, share, _ = best_offers(workload, catalog, table.lanes, table.replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     least, chips = least_power_fraction(catalog.assumptions), table.chips * total
     return replace(
@@ -128,8 +128,8 @@ def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
         usd_per_hour=usd,
         paid_fraction=share,
         offer=offer,
-        watts=_watts(catalog, table.wanted, offer, chips * share, load / share, least),
-        full_watts=_watts(catalog, table.wanted, offer, chips, np.ones(1)),
+        watts=_watts(catalog, table.lanes, offer, chips * share, load / share, least),
+        full_watts=_watts(catalog, table.lanes, offer, chips, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
     )
 
@@ -254,16 +254,16 @@ def host_watts(offer: Offer, catalog: Catalog) -> float:
     return catalog.assumptions.host_watts_per_accelerator if share is None else share
 
 
-def _shortfalls(wanted: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
+def _shortfalls(lanes: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
     """Chips none of whose lanes fits, with the lane that misses by least."""
-    fitting = {w.choice.accelerator.slug for w, ok in zip(wanted, room.fits, strict=True) if ok}
+    fitting = {w.choice.accelerator.slug for w, ok in zip(lanes, room.fits, strict=True) if ok}
     needed = room.usable_bytes - room.kv_bytes + room.kv_bytes_per_sequence
     least: dict[str, Shortfall] = {}
     for i in np.argsort(needed - room.usable_bytes, kind="stable"):
-        slug = wanted[i].choice.accelerator.slug
+        slug = lanes[i].choice.accelerator.slug
         if slug not in fitting and slug not in least:
             least[slug] = Shortfall(
-                lane=wanted[i], needed_bytes=float(needed[i]), usable_bytes=float(room.usable_bytes[i])
+                lane=lanes[i], needed_bytes=float(needed[i]), usable_bytes=float(room.usable_bytes[i])
             )
     return least
 
@@ -384,11 +384,11 @@ def licence_of(catalog: Catalog, lane: Lane) -> float:
 
 
 def _offers_by_chip(workload: Workload, catalog: Catalog, slugs: Set[str]) -> Mapping[str, list[tuple[int, Offer]]]:
-    found = defaultdict(list)
+    by_chip = defaultdict(list)
     for i, o in enumerate(catalog.offers):
         if o.accelerator in slugs and allowed(o, workload.constraints):
-            found[o.accelerator].append((i, o))
-    return found
+            by_chip[o.accelerator].append((i, o))
+    return by_chip
 
 
 def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
@@ -444,7 +444,7 @@ def affordable(workload: Workload, table: Table) -> Array:
     if c.max_accelerators is not None:
         ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= c.max_accelerators
     if c.inventory_chips:
-        most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.wanted])
+        most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.lanes])
         ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= most[:, None]
     if c.max_usd_per_month is not None:
         ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month

@@ -49,12 +49,12 @@ def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scal
         return []
     if has_encoder(catalog.model) or catalog.model.adapters or not plain(s.lane.choice):
         return []
-    found = [
+    attempts = [
         with_drafts(workload, catalog, s, scale) if workload.drafts else None,
         in_pools(workload, catalog, built, s) if workload.apart and not rated_otherwise(workload) else None,
     ]
     now = final_score(workload, s, scale)
-    better = [v for v in found if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
+    better = [v for v in attempts if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
     return sorted(better, key=lambda v: final_score(workload, v, scale))
 
 
@@ -73,18 +73,18 @@ def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -
     if not lanes:
         return None
     table = evaluate(workload, replace(catalog, offers=(s.offer,)), lanes)
-    if not table.wanted:
+    if not table.lanes:
         return None
     score = table_scores(workload, table, scale)
     promising = np.where(meets(workload, table), score, np.inf)
-    trials, best = Simulations(workload, replace(catalog, offers=(s.offer,)), table), None
+    simulations, best = Simulations(workload, replace(catalog, offers=(s.offer,)), table), None
     for place in np.argsort(promising, axis=None, kind="stable")[:DESIGNS]:
         row, column = (int(v) for v in np.unravel_index(place, promising.shape))
         if not promising[row, column] < final_score(workload, best or s, scale):
             break
-        trial = trials.fewest(workload, row, column)
+        trial = simulations.fewest_replicas(workload, row, column)
         if trial.excess_fraction <= 1:
-            scored = trials.scored(workload, trial)
+            scored = simulations.scored(workload, trial)
             if scored.meets_slo and final_score(workload, scored, scale) < final_score(workload, best or s, scale):
                 best = scored
     return replace(best, row_index=s.row_index) if best else None
@@ -213,7 +213,7 @@ def _scored(
     spares = [workload.slo.spares(n) for n in sizes]
     replicas = sum(sizes) + int(sum(spares))
     capacity = workload.requests_per_s_peak / HEADROOM_FRACTION
-    found = replace(
+    deployment = replace(
         s,
         lane=lane,
         replicas=replicas,
@@ -230,5 +230,5 @@ def _scored(
         ),
         meets_slo=True,
     )
-    found = repriced(workload, catalog, found, s.offer)
-    return replace(found, meets_slo=not over_budget(workload, found))
+    deployment = repriced(workload, catalog, deployment, s.offer)
+    return replace(deployment, meets_slo=not over_budget(workload, deployment))

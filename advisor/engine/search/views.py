@@ -27,43 +27,47 @@ CARBON = "carbon"  # the one objective that takes another offer than the cheapes
 PRICED = ("cost", "balanced")  # objectives that weigh the price themselves
 
 
-def with_price_bound(workload: Workload, trials: Simulations, scale: Scale) -> tuple[Workload, Simulations]:
+def with_price_bound(workload: Workload, simulations: Simulations, scale: Scale) -> tuple[Workload, Simulations]:
     """The question with the price bound of the views, where its objective does not look at the price.
 
     As it is where the planner named a budget, and where nothing holds. Under `carbon` each candidate then has the
     greenest offer within the bound.
     """
     if workload.objective in PRICED or workload.constraints.max_usd_per_month is not None:
-        return workload, trials
+        return workload, simulations
     asked, green = replace(workload, objective="cost"), workload.objective == CARBON
-    by_price = trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
+    by_price = (
+        simulations.with_offers(reoffered(asked, simulations.catalog, simulations.table)) if green else simulations
+    )
     cheapest = _winner(asked, by_price, scale)
     if cheapest is None:
-        return workload, trials
+        return workload, simulations
     most = PRICE_BOUND_FACTOR * cheapest.usd_per_hour * HOURS_PER_MONTH
     limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
     asked = replace(workload, constraints=limits)
-    return asked, trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
+    return asked, simulations.with_offers(
+        reoffered(asked, simulations.catalog, simulations.table)
+    ) if green else simulations
 
 
-def view_winners(workload: Workload, trials: Simulations, scale: Scale) -> Mapping[str, Scored]:
+def view_winners(workload: Workload, simulations: Simulations, scale: Scale) -> Mapping[str, Scored]:
     """The winner of each view; none where nothing holds, and no greenest where no power is known."""
-    found: dict[str, Scored] = {}
-    posed: dict[str, Workload] = {}
+    winners: dict[str, Scored] = {}
+    questions: dict[str, Workload] = {}
     within = workload.constraints
-    by_offers = {(workload.objective == CARBON): trials}
+    by_offers = {(workload.objective == CARBON): simulations}
     for view, objective in OBJECTIVES.items():
         bounds = workload.constraints if view == "balanced" else within  # which weighs the price itself
         asked, green = replace(workload, objective=objective, constraints=bounds), objective == CARBON
         if green not in by_offers:
-            by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
+            by_offers[green] = simulations.with_offers(reoffered(asked, simulations.catalog, simulations.table))
         best = _winner(asked, by_offers[green], scale)
         if best is not None and not (green and math.isnan(best.watts)):
-            found[view], posed[view] = best, asked
+            winners[view], questions[view] = best, asked
             if view == "cheapest":
                 most = PRICE_BOUND_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
                 within = replace(within, max_usd_per_month=min(within.max_usd_per_month or most, most))
-    return {view: _best_of(posed[view], found[view], found.values(), scale) for view in found}
+    return {view: _best_of(questions[view], winners[view], winners.values(), scale) for view in winners}
 
 
 def _best_of(asked: Workload, own: Scored, others: Iterable[Scored], scale: Scale) -> Scored:
@@ -74,9 +78,9 @@ def _best_of(asked: Workload, own: Scored, others: Iterable[Scored], scale: Scal
     return pool[int(np.nanargmin(scores))]  # of equals the view's own
 
 
-def _winner(workload: Workload, trials: Simulations, scale: Scale) -> Scored | None:
+def _winner(workload: Workload, simulations: Simulations, scale: Scale) -> Scored | None:
     """Chips in the order of what they promise, until none promises more than what was simulated."""
-    table, rows = trials.table, rows_by_chip(trials.table)
+    table, rows = simulations.table, rows_by_chip(simulations.table)
     # an estimate that misses may hold in simulation, but one within its limits sets what is promised
     score, maybe = table_scores(workload, table, scale), meets(workload, table)
     promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
@@ -84,14 +88,14 @@ def _winner(workload: Workload, trials: Simulations, scale: Scale) -> Scored | N
     for slug in sorted(promised, key=lambda s: (promised[s], s)):
         if math.isinf(promised[slug]) or (best and final_score(workload, best, scale) <= promised[slug]):
             break
-        own = best_of_chip(workload, trials, rows[slug], score, scale).best
+        own = best_of_chip(workload, simulations, rows[slug], score, scale).best
         if own and (best is None or final_score(workload, own, scale) < final_score(workload, best, scale)):
             best = own
     return best
 
 
 def best_per_accelerator(
-    workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale
+    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale
 ) -> list[Scored]:
     """The ranked, each chip with the best for the question of all that was simulated for it and holds."""
 
@@ -101,11 +105,13 @@ def best_per_accelerator(
     def slug(s: Scored) -> str:
         return s.lane.choice.accelerator.slug
 
-    return sorted((min([s, *(o for o in found.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score)
+    return sorted(
+        (min([s, *(o for o in winners.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score
+    )
 
 
 def add_view_winners(
-    workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale
+    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale
 ) -> tuple[list[Scored], dict[str, int]]:
     """The ranked and the winners that are not among them in the objective's order, and the place of each view's winner.
 
@@ -117,9 +123,9 @@ def add_view_winners(
         return math.inf if math.isnan(score) else score, s.usd_per_hour, s.row_index
 
     extra: list[Scored] = []
-    best = dict(found)
-    if "cheapest" in found:
-        best["cheapest"] = min([found["cheapest"], *ranked], key=lambda s: s.usd_per_hour)
+    best = dict(winners)
+    if "cheapest" in winners:
+        best["cheapest"] = min([winners["cheapest"], *ranked], key=lambda s: s.usd_per_hour)
     for winner in best.values():
         if not any(same(s, winner) for s in [*ranked, *extra]):
             extra.append(winner)

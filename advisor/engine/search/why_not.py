@@ -48,13 +48,13 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
         ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
         ("end-to-end p95", "e2e_ms_p95", slo.e2e_p95_s, v.e2e_p95_s),
     )
-    found = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
+    missed = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
     speed = None if workload.kind == EMBEDDING else slo.tokens_per_s_per_user
     if speed and v.tpot_p95_s > 1 / speed:
-        found.append(_slow(speed, v.tpot_p95_s))
+        missed.append(_slow(speed, v.tpot_p95_s))
     if workload.deadline_s is not None and v.late_fraction > 1:
-        found.append(_overdue(workload.deadline_s, workload.deadline_s * v.late_fraction))
-    return sorted(found, key=lambda m: -m.reached_s / m.limit_s)
+        missed.append(_overdue(workload.deadline_s, workload.deadline_s * v.late_fraction))
+    return sorted(missed, key=lambda m: -m.reached_s / m.limit_s)
 
 
 def in_ms(seconds: float) -> str:
@@ -132,38 +132,42 @@ class NearMiss:
 
 
 def explain(
-    workload: Workload, trials: Simulations, slug: str, ask: Ask, candidates: Candidates
+    workload: Workload, simulations: Simulations, slug: str, ask: Ask, candidates: Candidates
 ) -> tuple[Rejection, NearMiss | None]:
     """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its limits."""
     free = unlimited(workload)
-    found = ask(free)
-    if found.best is not None:
-        return _too_much(workload, found.best), NearMiss(
-            scored=replace(found.best, meets_slo=False), excess_fraction=budget_excess(workload, found.best)
+    result = ask(free)
+    if result.best is not None:
+        return _too_much(workload, result.best), NearMiss(
+            scored=replace(result.best, meets_slo=False), excess_fraction=budget_excess(workload, result.best)
         )
-    if found.nearest is None:
+    if result.nearest is None:
         detail = "no offer has enough chips joined for a layout that fits"
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
-    nearest = found.nearest
+    nearest = result.nearest
     missed = misses(free, nearest.verified)
-    worst, lane = missed[0], trials.lane(nearest.design)
-    told = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
-    scored = trials.scored(workload, nearest)
+    worst, lane = missed[0], simulations.lane(nearest.design)
+    limits = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
+    scored = simulations.scored(workload, nearest)
     monthly = f"${scored.usd_per_hour * HOURS_PER_MONTH:,.0f}"
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
-        detail=f"nearest in simulation: {told} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
+        detail=f"nearest in simulation: {limits} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
         limit=worst.limit_s * 1e3,
         reached=worst.reached_s * 1e3,
-        smallest_change=_checked(workload, trials, nearest, missed, candidates),
+        smallest_change=_checked(workload, simulations, nearest, missed, candidates),
     )
     worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
     return rejection, NearMiss(scored=scored, excess_fraction=worst_fraction)
 
 
 def _checked(
-    workload: Workload, trials: Simulations, nearest: SimulatedDesign, missed: Sequence[Miss], candidates: Candidates
+    workload: Workload,
+    simulations: Simulations,
+    nearest: SimulatedDesign,
+    missed: Sequence[Miss],
+    candidates: Candidates,
 ) -> str:
     """The change in words, if asking with it would come to the same design; empty: it would not be tried.
 
@@ -172,7 +176,7 @@ def _checked(
     cell = nearest.design.row, nearest.design.column
     if cell not in candidates(relax(unlimited(workload), missed)):
         return ""
-    changes = [m.change for m in missed] + _budget_changes(workload, trials.scored(workload, nearest))
+    changes = [m.change for m in missed] + _budget_changes(workload, simulations.scored(workload, nearest))
     return f"passes with {' and '.join(changes)}"
 
 
@@ -251,13 +255,13 @@ def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accel
     if workload.constraints.quality == "any":
         return {}
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    wanted, _ = enumerate_lanes(wider, catalog, chips)
-    if not wanted:
+    lanes, _ = enumerate_lanes(wider, catalog, chips)
+    if not lanes:
         return {}
-    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in wanted]), wanted)
-    found = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
-    found.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
-    return {w.choice.accelerator.slug: w for w in found}
+    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in lanes]), lanes)
+    fitting = [w for w, ok in zip(lanes, room.fits, strict=True) if ok]
+    fitting.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
+    return {w.choice.accelerator.slug: w for w in fitting}
 
 
 def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:

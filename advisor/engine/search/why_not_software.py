@@ -27,20 +27,22 @@ CHIPS = 2  # the best ranked: on these a format that the asked quality leaves ou
 
 
 def frameworks(
-    workload: Workload, trials: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
+    workload: Workload, simulations: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
 ) -> list[Rejection]:
     """Every framework of the catalog that no option shown runs; `chips` are those that pass the planner's gates."""
     used = {s.lane.framework.slug for s in shown}
     by_slug: dict[str, list[Framework]] = {}
-    for f in trials.catalog.frameworks:
+    for f in simulations.catalog.frameworks:
         if f.slug not in used:
             by_slug.setdefault(f.slug, []).append(f)
-    found = []
+    rejections = []
     for slug, versions in sorted(by_slug.items()):
-        gate = _framework_gate(workload, trials.catalog, versions, chips)
-        own = _rows([lane.framework.slug == slug for lane in trials.table.wanted])
-        found.append(gate or _decided(workload, trials, scale, slug, own, shown, "constraints.frameworks.allow"))
-    return found
+        gate = _framework_gate(workload, simulations.catalog, versions, chips)
+        own = _rows([lane.framework.slug == slug for lane in simulations.table.lanes])
+        rejections.append(
+            gate or _decided(workload, simulations, scale, slug, own, shown, "constraints.frameworks.allow")
+        )
+    return rejections
 
 
 def _framework_gate(
@@ -66,25 +68,27 @@ def _framework_gate(
 
 
 def formats(
-    workload: Workload, trials: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
+    workload: Workload, simulations: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
 ) -> list[Rejection]:
     """Every weight format of the catalog in which no option shown keeps its weights."""
     used = {s.lane.choice.quantization.slug for s in shown}
-    offered = formats_for(workload, trials.catalog)
-    lossy = _lossy(workload, trials, shown)
-    found = []
-    for q in trials.catalog.quantizations:
+    offered = formats_for(workload, simulations.catalog)
+    lossy = _lossy(workload, simulations, shown)
+    rejections = []
+    for q in simulations.catalog.quantizations:
         if q.slug in used:
             continue
-        own = _rows([lane.choice.quantization.slug == q.slug for lane in trials.table.wanted])
+        own = _rows([lane.choice.quantization.slug == q.slug for lane in simulations.table.lanes])
         if q in offered:
-            gate = _format_gate(trials.catalog, q, chips)
-            found.append(gate or _decided(workload, trials, scale, q.slug, own, shown, "constraints.formats.allow"))
+            gate = _format_gate(simulations.catalog, q, chips)
+            rejections.append(
+                gate or _decided(workload, simulations, scale, q.slug, own, shown, "constraints.formats.allow")
+            )
         elif lossy and q in lossy[0]:
-            found.append(_with_any_quality(lossy[1], scale, q, shown))
+            rejections.append(_with_any_quality(lossy[1], scale, q, shown))
         else:
-            found.append(_not_offered(workload, trials.catalog, q, offered))
-    return found
+            rejections.append(_not_offered(workload, simulations.catalog, q, offered))
+    return rejections
 
 
 def _format_gate(catalog: Catalog, q: Quantization, chips: Sequence[Accelerator]) -> Rejection | None:
@@ -123,30 +127,36 @@ def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered:
 
 
 def _lossy(
-    workload: Workload, trials: Simulations, shown: Sequence[Scored]
+    workload: Workload, simulations: Simulations, shown: Sequence[Scored]
 ) -> tuple[list[Quantization], tuple[Workload, Simulations]] | None:
     """The formats that any quality would add, and their candidates on the best ranked chips; None: none."""
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    offered = formats_for(workload, trials.catalog)
-    added = [q for q in formats_for(wider, trials.catalog) if q not in offered]
+    offered = formats_for(workload, simulations.catalog)
+    added = [q for q in formats_for(wider, simulations.catalog) if q not in offered]
     chips = list({s.lane.choice.accelerator.slug: s.lane.choice.accelerator for s in shown}.values())[:CHIPS]
-    narrow = replace(trials.catalog, quantizations=tuple(added))
-    wanted = enumerate_lanes(wider, narrow, chips)[0] if added and chips else []
-    if not wanted:
+    narrow = replace(simulations.catalog, quantizations=tuple(added))
+    lanes = enumerate_lanes(wider, narrow, chips)[0] if added and chips else []
+    if not lanes:
         return None
-    return added, (wider, Simulations(wider, trials.catalog, evaluate(wider, trials.catalog, wanted)))
+    return added, (wider, Simulations(wider, simulations.catalog, evaluate(wider, simulations.catalog, lanes)))
 
 
 def _with_any_quality(
     asked: tuple[Workload, Simulations], scale: Scale, q: Quantization, shown: Sequence[Scored]
 ) -> Rejection:
     """A format that the asked quality forbids, as it would do on the best ranked chips."""
-    workload, trials = asked
-    own = _rows([lane.choice.quantization.slug == q.slug for lane in trials.table.wanted])
+    workload, simulations = asked
+    own = _rows([lane.choice.quantization.slug == q.slug for lane in simulations.table.lanes])
     why = f"quality {q.quality} is not within what you allow"
     if not len(own):
         return Rejection(accelerator=q.slug, reason="excluded", detail=f"{why}; nor does it run on the best ranked")
-    ask = partial(best_of_chip, trials=trials, own=own, score=table_scores(workload, trials.table, scale), scale=scale)
+    ask = partial(
+        best_of_chip,
+        simulations=simulations,
+        own=own,
+        score=table_scores(workload, simulations.table, scale),
+        scale=scale,
+    )
     best = ask(workload).best
     if best is None:
         return Rejection(accelerator=q.slug, reason="excluded", detail=f"{why}; on the best ranked nothing of it holds")
@@ -166,24 +176,24 @@ def retry_with_any_quality(
     slugs = {r.accelerator for r in unfit if r.smallest_change}
     chips = [a for a in catalog.accelerators if a.slug in slugs]
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    wanted = enumerate_lanes(wider, catalog, chips)[0] if chips else []
-    if not wanted:
+    lanes = enumerate_lanes(wider, catalog, chips)[0] if chips else []
+    if not lanes:
         return list(unfit)
-    trials = Simulations(wider, catalog, evaluate(wider, catalog, wanted))
-    score = table_scores(wider, trials.table, scale)
-    return [_then(r, wider, trials, scale, score) if r.accelerator in slugs else r for r in unfit]
+    simulations = Simulations(wider, catalog, evaluate(wider, catalog, lanes))
+    score = table_scores(wider, simulations.table, scale)
+    return [_then(r, wider, simulations, scale, score) if r.accelerator in slugs else r for r in unfit]
 
 
-def _then(r: Rejection, workload: Workload, trials: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
-    own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in trials.table.wanted])
+def _then(r: Rejection, workload: Workload, simulations: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
+    own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in simulations.table.lanes])
     if not len(own):
         return r
-    ask = partial(best_of_chip, trials=trials, own=own, score=score, scale=scale)
+    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
     best = ask(workload).best
     if best is not None:
         return replace(r, smallest_change=f"passes with quality: any ({describe(best.lane)}, {_monthly(best)})")
-    candidates = partial(designs, table=trials.table, own=own, score=score)
-    after = explain(workload, trials, r.accelerator, ask, candidates)[0]
+    candidates = partial(designs, table=simulations.table, own=own, score=score)
+    after = explain(workload, simulations, r.accelerator, ask, candidates)[0]
     change = after.smallest_change.replace("passes with ", "passes with quality: any and ", 1)
     return replace(r, detail=f"{r.detail}; {r.smallest_change}, and then: {after.detail}", smallest_change=change)
 
@@ -194,7 +204,7 @@ def _rows(mine: Sequence[bool]) -> np.ndarray:
 
 def _decided(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     scale: Scale,
     slug: str,
     own: np.ndarray,
@@ -204,12 +214,12 @@ def _decided(
     """What its own best design says, simulated: behind those shown, or beyond a limit."""
     if not len(own):
         return Rejection(accelerator=slug, reason="does_not_fit", detail="fits no accelerator that is left")
-    score = table_scores(workload, trials.table, scale)
-    ask = partial(best_of_chip, trials=trials, own=own, score=score, scale=scale)
+    score = table_scores(workload, simulations.table, scale)
+    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
     best = ask(workload).best
     if best is None:
-        candidates = partial(designs, table=trials.table, own=own, score=score)
-        return explain(workload, trials, slug, ask, candidates)[0]
+        candidates = partial(designs, table=simulations.table, own=own, score=score)
+        return explain(workload, simulations, slug, ask, candidates)[0]
     first = f"; the first choice is at {_monthly(shown[0])}" if shown else ""
     return Rejection(
         accelerator=slug,

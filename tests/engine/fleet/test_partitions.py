@@ -100,10 +100,10 @@ def test_a_card_of_instances_serves_as_many_times_what_one_does():
     w, asking = asked("required"), demand_of(asked("required"))
     wanted, _ = enumerate_lanes(w, world(), [CARD])
     table = evaluate(w, world(), wanted)
-    halves = [i for i, x in enumerate(table.wanted) if x.choice.accelerator.instances == 2]
+    halves = [i for i, x in enumerate(table.lanes) if x.choice.accelerator.instances == 2]
     for i in halves:
         one = closed_loop(
-            lanes(LLAMA_8B, [table.wanted[i]]).times, np.ones((1, 1)), asking, scheduler_of(table.wanted[i])
+            lanes(LLAMA_8B, [table.lanes[i]]).times, np.ones((1, 1)), asking, scheduler_of(table.lanes[i])
         )
         two_seats = list(CONCURRENCY).index(2.0)  # of the card: one of each half
         assert table.capacity_requests_per_s[i, two_seats] == pytest.approx(2 * one.requests_per_s[0, 0], rel=1e-6)
