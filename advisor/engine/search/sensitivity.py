@@ -1,7 +1,7 @@
-"""Which assumption would change the winner, and at which value.
+"""Sensitivity of the choice: which assumption would change the winner, and at what value (tornado chart).
 
-The contenders are the ranked deployments, each with its own layout and price. Under another load or other requests the
-closed forms say how many replicas each would need, and who then seems to win is simulated before it is believed.
+The contenders are the ranked deployments, each with its own layout and price. For another load or other request
+lengths the closed forms give the replicas each needs, and a new winner is confirmed in simulation.
 """
 
 import math
@@ -22,17 +22,16 @@ from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import EMBEDDING, Lane, StepTimes, take
 
 Array = np.ndarray
-STEPS = 2  # looked at on each side, evenly in the logarithm (or in the value), before the place is narrowed down
-HALVINGS = 5
-
-TRIES = 12  # replicas added or taken before the closest is believed
-FAR = 2.0  # times the range of price and performance: further off nothing is looked for
-MOST_HIT_FRACTION = 0.95
+STEPS = 2  # values tried on each side, log-spaced or evenly spaced, before bisection
+HALVINGS = 5  # bisection steps
+TRIES = 12  # replicas added or removed before the search stops
+FAR = 2.0  # search for a new winner up to this multiple of the price and performance ranges
+MAX_HIT_FRACTION = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """The contenders under one value: what each costs and how good it is; lower is better."""
+    """Cost and objective of each contender at one value; a lower score is better."""
 
     usd_per_hour: Array
     score: Array
@@ -44,17 +43,17 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """One assumption: the winner's bill over its range, and the nearest value at which another wins."""
+    """One assumption: the winner's cost over its range, and the break point (nearest value where another wins)."""
 
     name: str
     unit: str
     value: float  # today
-    low: float  # of the range that the bar is drawn over
+    low: float  # range of the bar
     high: float
-    low_usd_per_month: float  # of today's winner at `low`
+    low_usd_per_month: float  # cost of today's winner at `low`
     high_usd_per_month: float
-    at: float | None  # the nearest value at which another wins; None: at none that is looked at
-    winner_after: int | None  # its place among the contenders
+    at: float | None  # break point; None: no other winner within the values tried
+    winner_after: int | None  # index of the new winner among the contenders
 
 
 StandingAt = Callable[[float], Standing]
@@ -62,16 +61,16 @@ StandingAt = Callable[[float], Standing]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contenders:
-    """The lanes of the contenders, and how far beyond its limits each estimate is allowed to be."""
+    """Lanes of the contenders, and how far over the limits each one's estimate may be."""
 
     lanes: tuple[Lane, ...]
     times: StepTimes
     allowed_fraction: Array
-    replicas: Array  # that carry today's peak
+    replicas: Array  # serving today's peak
 
 
 def contenders_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Contenders:
-    """An estimate may miss a limit by as much as that of the deployment which held in simulation does."""
+    """Contenders whose estimates may exceed a limit by as much as they do today, since they passed simulation."""
     assert table.built is not None
     rows = np.array([s.row_index for s in ranked])
     carrying = np.array([[s.replicas - s.spare_replicas] for s in ranked])
@@ -88,7 +87,7 @@ def contenders_of(workload: Workload, table: Table, ranked: Sequence[Scored]) ->
 def standing_at(
     workload: Workload, scale: Scale, ranked: Sequence[Scored], share: Array, latency: Array, price: Array
 ) -> Standing:
-    """The contenders with `share` of their carrying replicas, `latency` and `price` times what they are."""
+    """The contenders with replicas, latency and price multiplied by these factors, each of shape (contenders,)."""
     figures = []
     for s, grown, slower, dearer in zip(ranked, share, latency, price, strict=True):
         known = declared_scores_of(workload, scale)
@@ -112,7 +111,7 @@ def standing_at(
 def settled(
     workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], share: Array, latency: Array
 ) -> Standing:
-    """The state in which today's winner has the fewest replicas that hold, and who beats it holds in simulation."""
+    """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation."""
     carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
     replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVABLE_REPLICAS)
     if workload.objective in PRICED:
@@ -133,7 +132,7 @@ def settled(
 
 
 def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
-    """Carrying replicas of a deployment that hold, looked for around an estimate of them."""
+    """The fewest serving replicas that meet all limits, searched in simulation around an estimate."""
     if replicas >= UNSERVABLE_REPLICAS:
         return replicas
     good = holds(workload, table, s, replicas)
@@ -146,7 +145,7 @@ def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> floa
 
 
 def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
-    """Whether this many replicas of a deployment keep every limit in simulation; a pilot is enough where it is sure."""
+    """Whether this many replicas meet every limit in simulation; the full run is skipped if the pilot is conclusive."""
     assert table.built is not None
     rate = workload.requests_per_s_peak / (replicas * s.lane.choice.lanes)
     for requests in (PILOT_REQUESTS, REQUESTS):
@@ -158,9 +157,10 @@ def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
 
 
 def replicas_needed(workload: Workload, field: Contenders) -> tuple[Array, Array]:
-    """(carrying replicas by estimate; infinite: none would hold, TPOT p95) of each contender.
+    """(serving replicas, infinite if no number meets the limits; TPOT p95 in s) of each contender, estimated.
 
-    The fewest that hold where the price counts; else as many as there are today at least, for they make the speed.
+    The fewest that meet the limits if the objective weighs price; otherwise at least today's number, which sets the
+    speed.
     """
     _, _, replicas, ttft, tpot, _ = serving_estimates(workload, field.lanes, field.times)
     good = (latency_excess(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (
@@ -176,7 +176,7 @@ def replicas_needed(workload: Workload, field: Contenders) -> tuple[Array, Array
 
 
 def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> float:
-    """p95 by estimate of one contender on so many replicas; any where none would hold."""
+    """Estimated TPOT p95 in s of one contender with this many replicas; an arbitrary 1.0 if `replicas` is infinite."""
     if math.isinf(replicas):
         return 1.0
     lane = field.lanes[i]
@@ -189,7 +189,7 @@ def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> f
 
 
 def nearest_change(under: StandingAt, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
-    """(value, winner) where the first of the ranked is first beaten on the way to either end, the nearer one."""
+    """(value, new winner) of the break point nearest to `value` between the two ends; None if there is none."""
     changes = []
     for end in ends:
         path = np.linspace(value, end, STEPS + 1) if even else np.geomspace(value, end, STEPS + 1)
@@ -221,7 +221,7 @@ def bar(
     even: bool = False,
     reach: float = 1.0,
 ) -> Bar:
-    """One assumption between its ends; the winner is looked for `reach` times as far."""
+    """The bar of one assumption; break points are searched up to `reach` times beyond the ends."""
     under = cache(asked)
     change = nearest_change(under, value, (ends[0] / reach, ends[1] * reach), even)
     low, high = (float(under(end).usd_per_hour[0]) * HOURS_PER_MONTH for end in ends)
@@ -240,18 +240,18 @@ def bar(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranges:
-    """How far each assumption may be off, as factors (low, high) on today's value."""
+    """Uncertainty of each assumption, as (low, high) factors on today's value."""
 
     price_fraction: tuple[float, float]
     performance_fraction: tuple[float, float]
     load_fraction: tuple[float, float]
-    output_fraction: tuple[float, float] = (0.5, 2.0)  # what if: nobody has said
+    output_fraction: tuple[float, float] = (0.5, 2.0)  # what-if range; no data
 
 
 def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], ranges: Ranges) -> list[Bar]:
-    """Price and performance of the winner's chip, load, output length and prefix hits; the widest bar first.
+    """Bars for price, performance, load, output length and prefix cache hit rate; the widest first.
 
-    Users ask at the pace of what answers them and a trace is as it was recorded: of these only the first two.
+    With users or a trace only price and performance, since the load and lengths are then given.
     """
     if len(ranked) < 2:
         return []
@@ -272,17 +272,17 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
         return settled(changed, scale, table, ranked, share, now_s / home_s)
 
     bars = [
-        bar(f"price of {chip.name}", "times today's", dearer, 1.0, ranges.price_fraction, reach=FAR),
+        bar(f"price of {chip.name}", "times today's price", dearer, 1.0, ranges.price_fraction, reach=FAR),
         bar(f"performance of {chip.name}", "times the estimate", quicker, 1.0, ranges.performance_fraction, reach=FAR),
     ]
     if workload.users is None and workload.trace is None:
         load = lambda x: asked(_loaded(workload, x))  # noqa: E731
-        bars.append(bar("load", "times the requests/s", load, 1.0, ranges.load_fraction))
+        bars.append(bar("load", "times today's requests/s", load, 1.0, ranges.load_fraction))
     if workload.users is None and workload.trace is None and workload.kind != EMBEDDING:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
         span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
         bars.append(bar("output length", "tokens", lambda x: asked(_longer(workload, x)), mean, span))
-        span = (0.0, min(max(2 * hits, 0.5), MOST_HIT_FRACTION))
+        span = (0.0, min(max(2 * hits, 0.5), MAX_HIT_FRACTION))
         hit = lambda x: asked(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
         bars.append(bar("prefix cache hit rate", "of the prompt", hit, hits, span, even=True))
     return sorted(bars, key=lambda b: -abs(b.high_usd_per_month - b.low_usd_per_month))
@@ -297,7 +297,7 @@ def _loaded(workload: Workload, times: float) -> Workload:
 
 
 def _longer(workload: Workload, mean_tokens: float) -> Workload:
-    """Outputs of another mean, spread the same way."""
+    """The workload with another mean output length and the same p95-to-mean ratio."""
     output = workload.output_tokens
     p95_tokens = output.p95_tokens * mean_tokens / output.mean_tokens
     return replace(workload, output_tokens=Lengths(mean_tokens=mean_tokens, p95_tokens=p95_tokens))

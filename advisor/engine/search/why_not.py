@@ -1,4 +1,4 @@
-"""Why a chip is not ranked: number against limit, and the smallest change under which it passes when asked again."""
+"""Why a chip is not ranked: the value, the limit, and the smallest change to the workload that would rank it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import Verified
-from advisor.engine.search.candidates import Catalog, enumerate_lanes, most_together, runs_on, spans_hosts
+from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer, runs_on, spans_hosts
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
 from advisor.engine.search.simulated import (
     Scored,
@@ -22,24 +22,24 @@ from advisor.engine.search.table import Shortfall, Table
 from advisor.engine.spec import Accelerator, Rejection, Workload
 from advisor.engine.step import EMBEDDING, Lane, layouts, memory
 
-Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits, from the same simulations
-Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # what would be simulated under other limits
+Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits
+Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # candidates to simulate under other limits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Miss:
-    """One latency limit that a simulated design is beyond."""
+    """One limit that a simulated design misses."""
 
     name: str
-    key: str  # of the workload file
+    key: str  # in the workload file
     limit_s: float
     reached_s: float
-    change: str  # of the limit, under which the design passes
-    value: float  # the limit after it, in the unit that Slo keeps it in
+    change: str  # the relaxed limit, in the workload file's words
+    value: float  # the relaxed limit, in the unit of Slo
 
 
 def misses(workload: Workload, v: Verified) -> list[Miss]:
-    """The limits that these latencies break, worst first, each relaxed to what was reached."""
+    """The limits that these latencies miss, worst first, each with the value that would pass."""
     slo, recorded = workload.slo, v.of_trace
     if recorded and excess(workload, recorded) > excess(workload, replace(v, of_trace=None)):
         return misses(workload, recorded)
@@ -58,7 +58,7 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
 
 
 def in_ms(seconds: float) -> str:
-    """Milliseconds for people; hours from a thousand seconds on."""
+    """A duration as text: milliseconds, or hours from 1000 s."""
     if seconds >= 1000:
         return f"{seconds / 3600:.3g} h"
     return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
@@ -79,7 +79,7 @@ def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
 def _overdue(limit_s: float, reached_s: float) -> Miss:
     hours = math.ceil(reached_s / 360) / 10
     return Miss(
-        name="the end",
+        name="completion time",
         key="deadline_hours",
         limit_s=limit_s,
         reached_s=reached_s,
@@ -89,7 +89,7 @@ def _overdue(limit_s: float, reached_s: float) -> Miss:
 
 
 def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
-    """A speed per user that is not reached, rounded down to a tenth of a token per second."""
+    """A missed speed per user; the relaxed limit is rounded down to 0.1 tokens/s."""
     slower = math.floor(10 / tpot_s) / 10
     return Miss(
         name="TPOT p95",
@@ -102,7 +102,7 @@ def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
 
 
 def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
-    """The same question with the missed limits where the design reached them."""
+    """The same workload with the missed limits relaxed to their new values."""
     slo, to = workload.slo, {m.key: m.value for m in missed}
     slo = replace(
         slo,
@@ -115,7 +115,7 @@ def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
 
 
 def unlimited(workload: Workload) -> Workload:
-    """The same question without a budget of chips, money or power."""
+    """The same workload without limits on chips, cost or power."""
     c = workload.constraints
     return replace(
         workload,
@@ -125,7 +125,7 @@ def unlimited(workload: Workload) -> Workload:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NearMiss:
-    """A simulated design that misses, and by how much of its worst limit (latency, chips, money or power)."""
+    """A simulated design that misses a limit, and its worst ratio (latency, chips, cost or power)."""
 
     scored: Scored
     excess_fraction: float
@@ -134,7 +134,7 @@ class NearMiss:
 def explain(
     workload: Workload, simulations: Simulations, slug: str, ask: Ask, candidates: Candidates
 ) -> tuple[Rejection, NearMiss | None]:
-    """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its limits."""
+    """Why no design of a chip that fits in memory is ranked, and its closest simulated design."""
     free = unlimited(workload)
     result = ask(free)
     if result.best is not None:
@@ -142,7 +142,7 @@ def explain(
             scored=replace(result.best, meets_slo=False), excess_fraction=budget_excess(workload, result.best)
         )
     if result.nearest is None:
-        detail = "no offer has enough chips joined for a layout that fits"
+        detail = "no offer connects enough chips for a layout that fits"
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
     nearest = result.nearest
     missed = misses(free, nearest.verified)
@@ -153,7 +153,7 @@ def explain(
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
-        detail=f"nearest in simulation: {limits} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
+        detail=f"closest simulated design: {limits} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
         limit=worst.limit_s * 1e3,
         reached=worst.reached_s * 1e3,
         smallest_change=_checked(workload, simulations, nearest, missed, candidates),
@@ -169,9 +169,9 @@ def _checked(
     missed: Sequence[Miss],
     candidates: Candidates,
 ) -> str:
-    """The change in words, if asking with it would come to the same design; empty: it would not be tried.
+    """The relaxed limits as text if a new search with them would find the same design, else empty.
 
-    A simulation is repeatable, so the design then holds.
+    Simulations are repeatable, so the design then passes.
     """
     cell = nearest.design.row, nearest.design.column
     if cell not in candidates(relax(unlimited(workload), missed)):
@@ -197,7 +197,7 @@ def _budget_changes(workload: Workload, s: Scored) -> list[str]:
 
 
 def _too_much(workload: Workload, s: Scored) -> Rejection:
-    """It holds its latencies, but takes more power, chips or money than there is."""
+    """The rejection of a design that meets its latency limits but exceeds a power, chip or cost limit."""
     assert over_budget(workload, s)
     c, slug, on = workload.constraints, s.lane.choice.accelerator.slug, f"({describe(s.lane)})"
     change = f"passes with {' and '.join(_budget_changes(workload, s))}"
@@ -205,14 +205,14 @@ def _too_much(workload: Workload, s: Scored) -> Rejection:
     if c.max_watts is not None and not s.full_watts <= c.max_watts:
         return _too_much_power(s, c.max_watts, refuse)
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
-        detail = f"needs {s.chips} accelerators, {c.max_accelerators} allowed {on}"
+        detail = f"needs {s.chips} accelerators, but the limit is {c.max_accelerators} {on}"
         return refuse(reason="too_many", detail=detail, limit=float(c.max_accelerators), reached=float(s.chips))
     if over_inventory(workload, s) > 1:
         there = c.inventory_chips[slug]
-        detail = f"needs {s.chips} accelerators, {there} can be had {on}"
+        detail = f"needs {s.chips} accelerators, but your inventory has {there} {on}"
         return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(s.chips))
     limit, monthly = c.max_usd_per_month or 0.0, s.usd_per_hour * HOURS_PER_MONTH
-    whose = f", {c.bound_factor:g} times the cheapest that holds" if c.bound_factor else ""
+    whose = f", {c.bound_factor:g} times the cheapest option" if c.bound_factor else ""
     detail = f"${monthly:,.0f} a month > ${limit:,.0f}{whose} {on}"
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 
@@ -227,23 +227,26 @@ def _too_much_power(s: Scored, max_watts: float, refuse: Callable[..., Rejection
 
 
 def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:
-    """Behind everything that is shown: as simulated, or by what its estimates promise at best."""
+    """The rejection of a chip outside the ranked ones, by its simulation or its best estimate."""
     monthly = f"${usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
-    behind = f"behind the {MAX_RANKED} shown by {workload.objective}"
+    behind = f"below the top {MAX_RANKED} by {workload.objective}"
     if simulated:
-        detail, change = f"holds in simulation at {monthly}, {behind}", f"shown with accelerators.allow: [{slug}]"
+        detail, change = (
+            f"meets all limits in simulation at {monthly}, but ranks {behind}",
+            f"shown with accelerators.allow: [{slug}]",
+        )
     else:
-        detail = f"estimated to need at least {monthly}, {behind}; not simulated, so it may not hold"
+        detail = f"estimated to cost at least {monthly}, which ranks {behind}; not simulated, so it may miss a limit"
         change = f"simulated with accelerators.allow: [{slug}]"
     return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change)
 
 
 def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:
-    """Chips whose memory no allowed layout fits, with the format that would, computed with every quality allowed."""
+    """Chips on which no allowed layout fits in memory, with the format that would fit if any quality were allowed."""
     if not table.shortfalls:
         return []
     chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
-    fitting, sold = _fitting_formats(workload, catalog, chips), most_together(workload, catalog)
+    fitting, sold = _fitting_formats(workload, catalog, chips), largest_connected_offer(workload, catalog)
     alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in catalog.frameworks) for a in chips}
     return [
         _no_room(slug, short, fitting.get(slug), sold[slug], alone[slug]) for slug, short in table.shortfalls.items()
@@ -251,7 +254,7 @@ def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rej
 
 
 def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
-    """Per chip the widest weights, on the fewest chips, that fit when any quality is allowed."""
+    """Per chip the lane with the widest weights, on the fewest chips, that fits if any quality is allowed."""
     if workload.constraints.quality == "any":
         return {}
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
@@ -267,13 +270,13 @@ def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accel
 def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
     needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
     change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
-    tail = "" if fitting else "; no weight format of the catalog fits"
-    tail += f"; no offer joins more than {sold} of them" if sold < 8 else ""
-    tail += ", and none of its frameworks documents a replica over several hosts" if alone else ""
+    tail = "" if fitting else "; no weight format in the catalog fits"
+    tail += f"; no offer connects more than {sold} of these chips" if sold < 8 else ""
+    tail += ", and none of its frameworks documents multi-host replicas" if alone else ""
     return Rejection(
         accelerator=slug,
         reason="does_not_fit",
-        detail=f"needs {needed:.1f} GiB a chip of {usable:.1f} GiB usable at the least ({describe(short.lane)}){tail}",
+        detail=f"needs at least {needed:.1f} GiB per chip, {usable:.1f} GiB usable ({describe(short.lane)}){tail}",
         limit=usable,
         reached=needed,
         smallest_change=change,
