@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from advisor.engine.launch import longest
+from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
 from advisor.engine.search import Scored
 from advisor.engine.spec import Workload
@@ -64,7 +64,7 @@ def buckets(x: Situation) -> Pitfall | None:
     f = x.s.lane.framework
     if not set(f.compiled_stacks) & set(f.stacks) & set(x.s.lane.choice.accelerator.stacks):
         return None
-    most = longest(x.s, x.model, x.workload).tokens
+    most = context_limit(x.s, x.model, x.workload).tokens
     count = max(math.ceil(math.log2(max(most, TILE) / TILE)), 0) + 1
     return Pitfall(
         slug="buckets",
@@ -226,7 +226,7 @@ def memory_share(x: Situation) -> Pitfall | None:
 
 
 def refused(x: Situation) -> Pitfall | None:
-    most = longest(x.s, x.model, x.workload)
+    most = context_limit(x.s, x.model, x.workload)
     if not most.limit:
         return None
     return Pitfall(

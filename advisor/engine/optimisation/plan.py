@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.launch import longest
+from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.optimisation import precompiled, techniques
 from advisor.engine.optimisation.techniques import Technique
@@ -272,7 +272,7 @@ def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> Optimi
     if workload.kind == EMBEDDING or catalog.model.encoder_only:
         return None
     plan = planned(workload, s)
-    reserved = float(longest(s, catalog.model, workload).tokens)
+    reserved = float(context_limit(s, catalog.model, workload).tokens)
     chain = list(_chain(plan, _base(workload, catalog, plan, reserved)))
     others = list(possible(workload, catalog, plan))
     figures = estimate_setups(workload, catalog.model, [setup for _, _, setup in (*chain, *others)])
