@@ -43,7 +43,7 @@ def test_one_switch_a_step(lane: Lane) -> None:
 
 def test_what_the_chip_has_not_is_left_out(lane: Lane) -> None:
     assert [s.name for s in steps(lane, fp8=False, drafts=False)] == [
-        "eager, one request at a time", "eager", "graphs", "prefixes shared, 50% of a prompt",
+        "eager, one request at a time", "eager", "graphs", "prefix caching, 50% of a prompt cached",
     ]  # fmt: skip
 
 
