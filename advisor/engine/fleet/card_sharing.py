@@ -105,20 +105,20 @@ def sharing_options(workload: Workload, catalog: Catalog, answer: Answer) -> lis
     card = next(a for a in catalog.accelerators if a.slug == s.lane.choice.accelerator.slug)
     cuts = [cut_into(card, p) for p in card.partitions]
     shared = [cut_into(card, time_share(card, n)) for n in sorted({c.instances for c in cuts})]
-    wanted = [_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
+    wanted = [_lane_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
     offered = replace(catalog, offers=(s.offer,))
     table = evaluate(workload, offered, wanted)
     simulations = Simulations(workload, offered, table)
     fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.lanes)}
-    return [_way(workload, simulations, table, lane.choice.accelerator, fitting) for lane in wanted]
+    return [_sharing_option(workload, simulations, table, lane.choice.accelerator, fitting) for lane in wanted]
 
 
-def _on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
+def _lane_on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
     choice = replace(lane.choice, accelerator=a, efficiency=efficiency_on(catalog.scopes, a))
     return replace(lane, choice=choice, max_running_requests=lane.framework.max_running_requests)
 
 
-def _way(
+def _sharing_option(
     workload: Workload, simulations: Simulations, table: Table, a: Accelerator, fitting: dict[str, int]
 ) -> SharingOption:
     """One way simulated at its cheapest concurrency; ties go to the fastest."""
@@ -150,7 +150,7 @@ def merged_copies(workload: Workload, catalog: Catalog, answer: Answer) -> Merge
     alone = replace(catalog, model=replace(catalog.model, adapters=None))
     result = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
     each = result.ranked[0] if result.ranked else None
-    return MergedCopies(each=each, count=a.count, side_by_side_replicas=_side_by_side(alone, each) if each else 0)
+    return MergedCopies(each=each, count=a.count, side_by_side_replicas=_copies_per_card(alone, each) if each else 0)
 
 
 def _share(workload: Workload, catalog: Catalog, answer: Answer, count: int) -> Workload:
@@ -177,7 +177,7 @@ def _share(workload: Workload, catalog: Catalog, answer: Answer, count: int) -> 
     )
 
 
-def _side_by_side(catalog: Catalog, s: Scored) -> int:
+def _copies_per_card(catalog: Catalog, s: Scored) -> int:
     room = lanes(catalog.model, [s.lane]).memory
     taken = room.weights_bytes + room.activations_bytes + room.overhead_bytes + room.kv_bytes_per_sequence
     return max(int(room.usable_bytes[0] / taken[0]), 1)

@@ -83,6 +83,8 @@ class Tenant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
+    """One card with the copies that share it."""
+
     tenants: tuple[Tenant, ...]
 
 
@@ -174,7 +176,7 @@ def _on_chip(members: Sequence[Member], slug: str, isolated: bool) -> Packing:
         copies += own
     copies.sort(key=lambda c: (-max(c.needed_bytes / a.memory_bytes, c.load_fraction), c.member_index))
     for slack in SLACKS:
-        cards = _cut(copies, a, slack) if isolated else _filled(copies, a, slack)
+        cards = _partition_cards(copies, a, slack) if isolated else _process_cards(copies, a, slack)
         if isinstance(cards, str):
             return _none(isolated, cards)
         if all(excess(t.copy.workload, t.verified) <= 1.0 for card in cards for t in card.tenants):
@@ -251,19 +253,19 @@ def _excess(w: Workload, seen: OpenLoop) -> float:
 # --- processes --------------------------------------------------------------------------------------------------
 
 
-def _filled(copies: Sequence[Copy], a: Accelerator, slack: float) -> list[Card] | str:
+def _process_cards(copies: Sequence[Copy], a: Accelerator, slack: float) -> list[Card] | str:
     """First-fit packing of processes onto cards, or the reason why a copy does not fit even alone."""
     groups: list[list[Copy]] = []
     for c in copies:
         apart = (g for g in groups if all(x.member_index != c.member_index for x in g))
-        home = next((g for g in apart if _together([*g, c], a, slack)), None)
+        home = next((g for g in apart if _fit_together([*g, c], a, slack)), None)
         if home is not None:
             home.append(c)
-        elif _together([c], a, slack):
+        elif _fit_together([c], a, slack):
             groups.append([c])
         else:
             return f"{c.workload.name} misses its limits on one {a.name}"
-    return [Card(tenants=_beside(tuple(g), a.memory_bytes)) for g in groups]
+    return [Card(tenants=_tenants(tuple(g), a.memory_bytes)) for g in groups]
 
 
 def memory_share(memory_bytes: float, copies: Sequence[Copy]) -> list[float]:
@@ -274,7 +276,7 @@ def memory_share(memory_bytes: float, copies: Sequence[Copy]) -> list[float]:
     return [(c.needed_bytes + left * k / sum(caches)) / memory_bytes for c, k in zip(copies, caches, strict=True)]
 
 
-def _within(c: Copy, memory_bytes: float, stretch: float) -> StepTimes:
+def _shared_times(c: Copy, memory_bytes: float, stretch: float) -> StepTimes:
     """Step times of a copy with this memory, and device time multiplied by `stretch`."""
     slower = {name: getattr(c.times, name) * stretch for name in STRETCHED}
     tokens = np.array([max(math.floor((memory_bytes - c.fixed_bytes) / max(c.kv_token_bytes, 1e-9)), 0.0)])
@@ -291,7 +293,7 @@ def stretches(copies: Sequence[Copy], shares_bytes: Sequence[float]) -> tuple[li
         for k, (c, room) in enumerate(zip(copies, shares_bytes, strict=True)):
             w = c.workload
             rate = np.array([c.requests_per_s])
-            seen = open_loop(_within(c, room, stretch[k]), rate, demand_of(w), scheduler_of(c.lane))
+            seen = open_loop(_shared_times(c, room, stretch[k]), rate, demand_of(w), scheduler_of(c.lane))
             in_system_s = seen.ttft_mean_s[0] + (w.output_tokens.mean_tokens - 1) * seen.tpot_mean_s[0]
             busy[k] = 1.0 if not math.isfinite(in_system_s) else -math.expm1(-c.requests_per_s * float(in_system_s))
         before, stretch = stretch, [1.0 + sum(busy) - own for own in busy]
@@ -306,12 +308,12 @@ def _shares(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Share, ...]:
     shares = memory_share(memory_bytes, copies)
     stretch, busy = stretches(copies, [share * memory_bytes for share in shares])
     return tuple(
-        Share(memory_fraction=share, stretch=s, busy_fraction=b, times=_within(c, share * memory_bytes, s))
+        Share(memory_fraction=share, stretch=s, busy_fraction=b, times=_shared_times(c, share * memory_bytes, s))
         for c, share, s, b in zip(copies, shares, stretch, busy, strict=True)
     )
 
 
-def _together(copies: Sequence[Copy], a: Accelerator, slack: float) -> bool:
+def _fit_together(copies: Sequence[Copy], a: Accelerator, slack: float) -> bool:
     """Whether these processes meet their limits on one card, by estimate."""
     limit = min(c.lane.framework.memory_fraction for c in copies)
     if sum(c.needed_bytes for c in copies) > limit * a.memory_bytes:
@@ -319,15 +321,15 @@ def _together(copies: Sequence[Copy], a: Accelerator, slack: float) -> bool:
     if sum(c.load_fraction for c in copies) > HEADROOM_FRACTION:
         return False
     shares = _shares(tuple(copies), a.memory_bytes)
-    return all(_holds(c, x.times, slack) for c, x in zip(copies, shares, strict=True))
+    return all(_meets_limits(c, x.times, slack) for c, x in zip(copies, shares, strict=True))
 
 
-def _holds(c: Copy, times: StepTimes, slack: float) -> bool:
+def _meets_limits(c: Copy, times: StepTimes, slack: float) -> bool:
     seen = open_loop(times, np.array([c.requests_per_s]), demand_of(c.workload), scheduler_of(c.lane))
     return _excess(c.workload, seen) <= slack and float(seen.utilisation_fraction[0]) <= HEADROOM_FRACTION
 
 
-def _seen(c: Copy, times: StepTimes) -> tuple[Lane, Verified]:
+def _simulated(c: Copy, times: StepTimes) -> tuple[Lane, Verified]:
     """(lane with its cap, simulation) of a copy at its share of the peak; the cap allows random bursts."""
     rate = np.array([c.requests_per_s])
     running = float(open_loop(times, rate, demand_of(c.workload), scheduler_of(c.lane)).running_requests[0])
@@ -337,10 +339,10 @@ def _seen(c: Copy, times: StepTimes) -> tuple[Lane, Verified]:
 
 
 @lru_cache(maxsize=256)
-def _beside(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Tenant, ...]:
+def _tenants(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Tenant, ...]:
     tenants = []
     for c, x in zip(copies, _shares(copies, memory_bytes), strict=True):
-        lane, seen = _seen(c, x.times)
+        lane, seen = _simulated(c, x.times)
         tenants.append(
             Tenant(
                 copy=replace(c, lane=lane),
@@ -357,7 +359,7 @@ def _beside(copies: tuple[Copy, ...], memory_bytes: float) -> tuple[Tenant, ...]
 # --- hardware partitions ----------------------------------------------------------------------------------------
 
 
-def _cut(copies: Sequence[Copy], a: Accelerator, slack: float) -> list[Card] | str:
+def _partition_cards(copies: Sequence[Copy], a: Accelerator, slack: float) -> list[Card] | str:
     """First-fit packing with the smallest partition for each copy, or the reason why one does not fit."""
     sizes = {c.member_index: _smallest(c, a, slack) for c in copies}
     groups: list[list[Copy]] = []
@@ -366,7 +368,7 @@ def _cut(copies: Sequence[Copy], a: Accelerator, slack: float) -> list[Card] | s
         if own is None:
             return f"{c.workload.name} misses its limits on every hardware partition of {a.name}"
         apart = (g for g in groups if all(x.member_index != c.member_index for x in g))
-        home = next((g for g in apart if _room([sizes[x.member_index] for x in g], own)), None)
+        home = next((g for g in apart if _has_room([sizes[x.member_index] for x in g], own)), None)
         if home is None:
             groups.append([c])
         else:
@@ -375,7 +377,7 @@ def _cut(copies: Sequence[Copy], a: Accelerator, slack: float) -> list[Card] | s
     return [Card(tenants=tuple(seen[c.member_index] for c in g)) for g in groups]
 
 
-def _room(there: Sequence[Partition | None], p: Partition) -> bool:
+def _has_room(there: Sequence[Partition | None], p: Partition) -> bool:
     """Whether a card with these partitions has room for one more.
 
     MIG can mix profiles while compute and memory slices remain (placement rules may allow less); other modes split a
@@ -392,7 +394,7 @@ def _room(there: Sequence[Partition | None], p: Partition) -> bool:
 
 def _smallest(c: Copy, a: Accelerator, slack: float) -> Partition | None:
     sizes = sorted(a.partitions, key=lambda p: (p.memory_bytes, p.compute_fraction))
-    return next((p for p in sizes if (made := _on_instance(c, p, a)) and _holds(made, made.times, slack)), None)
+    return next((p for p in sizes if (made := _on_instance(c, p, a)) and _meets_limits(made, made.times, slack)), None)
 
 
 def _on_instance(c: Copy, p: Partition, a: Accelerator) -> Copy | None:
@@ -406,7 +408,7 @@ def _in_instance(c: Copy, p: Partition | None, a: Accelerator) -> Tenant:
     assert p is not None
     made = _on_instance(c, p, a)
     assert made is not None
-    lane, seen = _seen(made, made.times)
+    lane, seen = _simulated(made, made.times)
     return Tenant(
         copy=replace(made, lane=lane),
         memory_fraction=made.lane.framework.memory_fraction,

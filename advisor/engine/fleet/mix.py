@@ -273,9 +273,7 @@ def _cheapest_per_class(
         seen: dict[str, dict[Offer | None, int]] = {}
         for i in able:
             slug = options[i].lane.choice.accelerator.slug
-            offer = (
-                options[i].offer if slug in slugs else None
-            )  # for accelerators in `slugs` keep machines of every offer
+            offer = options[i].offer if slug in slugs else None  # `slugs`: keep machines of every offer
             if slug not in seen and slug not in slugs and len(seen) >= kinds:
                 continue
             mine = seen.setdefault(slug, {})

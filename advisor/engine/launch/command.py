@@ -25,6 +25,8 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16"}  # PyTorch names
 
 
 class Launch(TypedDict):
+    """The launch section of an option, as JSON."""
+
     command: str
     files: dict[str, str]
     load_test: NotRequired[LoadTest]
@@ -281,6 +283,7 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
 
 
 def script(argv: list[str], comments: list[str]) -> str:
+    """A shell script that runs the command, with comments at the top."""
     return "\n".join(["#!/bin/sh", *(f"# {c}" for c in comments), f"exec {shlex.join(argv)}"]) + "\n"
 
 

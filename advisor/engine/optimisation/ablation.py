@@ -59,10 +59,10 @@ def ablation_steps(
 def estimate_steps(model: Model, steps: Sequence[AblationStep], demand: Demand, users: int) -> list[StepEstimate]:
     """Estimates of each step with `users` requests in flight; those above the cap queue."""
     built = lanes(model, [s.setup.lane for s in steps])
-    return [_reached(model, s, built, i, demand, users) for i, s in enumerate(steps)]
+    return [_estimate_step(model, s, built, i, demand, users) for i, s in enumerate(steps)]
 
 
-def _reached(model: Model, s: AblationStep, built: Lanes, i: int, demand: Demand, users: int) -> StepEstimate:
+def _estimate_step(model: Model, s: AblationStep, built: Lanes, i: int, demand: Demand, users: int) -> StepEstimate:
     times = times_of(model, s.setup, built, i)
     # batch size 1 keeps the server's continuous scheduler, with a cap of one running request
     scheduler = replace(

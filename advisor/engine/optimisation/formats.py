@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from advisor.engine.optimisation.plan import Setup, SetupEstimate, free
+from advisor.engine.optimisation.plan import Setup, SetupEstimate, uncapped
 from advisor.engine.search import (
     ALLOWED_QUALITY,
     FROM_SCRATCH,
@@ -115,7 +115,7 @@ def with_framework(catalog: Catalog, plan: Setup, f: Framework) -> Setup:
     caches = "prefix_caching" in f.features
     return replace(
         plan,
-        lane=free(lane),
+        lane=uncapped(lane),
         batching="static" if f.scheduler == "static" else "continuous",
         graphs=f.graph_max_tokens > 0,
         cached_fraction=plan.cached_fraction if caches else 0.0,
@@ -169,12 +169,12 @@ def advised(workload: Workload, s: Scored, advice: Sequence[FormatAdvice]) -> Fo
     usable = [a for a in advice if a.state in ("plan", "possible") and a.estimate is not None and a.estimate.fits]
     if not usable:
         return None
-    top = max(_worth(workload, s, a) for a in usable)
-    near = [a for a in usable if _worth(workload, s, a) * SAME >= top]
-    return min(near, key=lambda a: (QUALITY_RANK[a.quantization.quality], -_worth(workload, s, a)))
+    top = max(_tokens_per_s(workload, s, a) for a in usable)
+    near = [a for a in usable if _tokens_per_s(workload, s, a) * SAME >= top]
+    return min(near, key=lambda a: (QUALITY_RANK[a.quantization.quality], -_tokens_per_s(workload, s, a)))
 
 
-def _worth(workload: Workload, s: Scored, a: FormatAdvice) -> float:
+def _tokens_per_s(workload: Workload, s: Scored, a: FormatAdvice) -> float:
     """Tokens/s per chip if several replicas are needed; else tokens/s per user, because one replica is enough."""
     assert a.estimate is not None
     if s.replicas - s.spare_replicas > 1 or workload.objective == "throughput":
@@ -287,20 +287,22 @@ def cache_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, st
     for kv in CACHES:
         if kv not in KV_BYTES or (kv == "fp8" and rate_of(s.lane.choice.accelerator, "fp8") is None):
             continue
-        framework = next((f for f in frameworks_here(catalog, s) if kv in f.kv_dtypes and _loads(f, s)), None)
+        framework = next(
+            (f for f in frameworks_here(catalog, s) if kv in f.kv_dtypes and _supports_weights(f, s)), None
+        )
         if framework is None:
             continue
         setup = plan if framework is s.lane.framework else with_framework(catalog, plan, framework)
         half = next((d for d in HALF if d in framework.kv_dtypes), kv)
-        setups[(kv, "own")], setups[(kv, "half")] = _kept(setup, kv), _kept(setup, half)
+        setups[(kv, "own")], setups[(kv, "half")] = _with_cache(setup, kv), _with_cache(setup, half)
     return setups
 
 
-def _kept(setup: Setup, kv: str) -> Setup:
+def _with_cache(setup: Setup, kv: str) -> Setup:
     return replace(setup, lane=replace(setup.lane, choice=replace(setup.lane.choice, kv_dtype=kv)))
 
 
-def _loads(f: Framework, s: Scored) -> bool:
+def _supports_weights(f: Framework, s: Scored) -> bool:
     return s.lane.choice.quantization.slug in f.quantizations
 
 

@@ -18,6 +18,8 @@ GIB = 2.0**30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pitfall:
+    """A known problem of a plan, its remedy and the source of the rule."""
+
     slug: str
     what: str
     remedy: str

@@ -121,20 +121,20 @@ def estimate_setups(workload: Workload, model: Model, setups: Sequence[Setup]) -
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, s in enumerate(setups):
         if built.memory.fits[i]:
-            groups[_alike(s)].append(i)
-    estimates = {i: _nothing(s) for i, s in enumerate(setups)}
+            groups[_group_key(s)].append(i)
+    estimates = {i: _does_not_fit(s) for i, s in enumerate(setups)}
     for members in groups.values():
-        estimates |= _loops(workload, model, setups, built, members)
+        estimates |= _estimate_group(workload, model, setups, built, members)
     return [estimates[i] for i in range(len(setups))]
 
 
-def _alike(s: Setup) -> tuple[object, ...]:
+def _group_key(s: Setup) -> tuple[object, ...]:
     """Group key of setups that one closed-loop call can cover."""
     cached = (s.cached_fraction, s.host_cached_fraction)
     return scheduler_for(s), s.batching, cached, s.disaggregated, s.lane.max_running_requests
 
 
-def _loops(
+def _estimate_group(
     workload: Workload, model: Model, setups: Sequence[Setup], built: Lanes, members: Sequence[int]
 ) -> dict[int, SetupEstimate]:
     """Estimates of one group of setups, by index."""
@@ -165,7 +165,7 @@ def _best(s: Setup, rate: Array, tpot: Array, ttft: Array, running: Array, limit
     allowed = np.flatnonzero((tpot <= limit_s) & (rate > 0))
     best = int(allowed[np.argmax(rate[allowed])]) if len(allowed) else 0
     if not rate[best] > 0:
-        return _nothing(s)
+        return _does_not_fit(s)
     return SetupEstimate(
         output_tokens_per_s_per_chip=float(rate[best]) / s.lane.choice.tp,
         tpot_s=float(tpot[best]),
@@ -182,7 +182,7 @@ def seats_of(s: Setup) -> np.ndarray:
     return np.minimum(SEATS, s.lane.max_running_requests)
 
 
-def _nothing(s: Setup) -> SetupEstimate:
+def _does_not_fit(s: Setup) -> SetupEstimate:
     nan = math.nan
     return SetupEstimate(
         output_tokens_per_s_per_chip=0.0,
@@ -254,7 +254,7 @@ def prompt_bytes(workload: Workload, lane: Lane, built: Lanes, i: int) -> float:
 # --- from the baseline to the plan ------------------------------------------------------------------------------
 
 
-def free(lane: Lane) -> Lane:
+def uncapped(lane: Lane) -> Lane:
     """The lane without the plan's cap on running requests."""
     return replace(lane, max_running_requests=min(lane.framework.max_running_requests, int(CONCURRENCY[-1])))
 
@@ -263,7 +263,7 @@ def planned(workload: Workload, s: Scored) -> Setup:
     """The recommended deployment as a setup."""
     caches = "prefix_caching" in s.lane.framework.features
     return Setup(
-        lane=free(s.lane),
+        lane=uncapped(s.lane),
         batching="static" if s.lane.framework.scheduler == "static" else "continuous",
         graphs=s.lane.framework.graph_max_tokens > 0,
         load_requests=max(s.verified.running_requests_mean, 1.0),
@@ -277,26 +277,30 @@ def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> Optimi
         return None
     plan = planned(workload, s)
     reserved = float(context_limit(s, catalog.model, workload).tokens)
-    chain = list(_chain(plan, _base(workload, catalog, plan, reserved)))
+    chain = list(_chain(plan, _baseline(workload, catalog, plan, reserved)))
     others = list(candidate_changes(workload, catalog, plan))
     figures = estimate_setups(workload, catalog.model, [setup for _, _, setup in (*chain, *others)])
-    used = list(_used(chain, figures))
-    beside = list(_beside(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
+    used = list(_plan_steps(chain, figures))
+    beside = list(_other_steps(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
     return OptimisationPlan(
-        steps=(*used, *beside, *_absent(workload, catalog, plan, s, {x.technique.slug for x in used + beside}))
+        steps=(
+            *used,
+            *beside,
+            *_inapplicable_steps(workload, catalog, plan, s, {x.technique.slug for x in used + beside}),
+        )
     )
 
 
 Change = tuple[Technique, str, Setup]
 
 
-def _base(workload: Workload, catalog: Catalog, plan: Setup, reserved_tokens: float) -> Setup:
+def _baseline(workload: Workload, catalog: Catalog, plan: Setup, reserved_tokens: float) -> Setup:
     """The baseline on the fewest chips that hold the model; in the plan's format if 16 bits do not fit."""
     alone = replace(plan, batching="one", reserved_tokens=reserved_tokens, cached_fraction=0.0)
     naive = replace(alone, graphs=False, fused_attention=False, paged=False)
     half = next((d for d in HALF if d in plan.lane.framework.kv_dtypes), plan.lane.choice.kv_dtype)
     tries = []
-    for q in dict.fromkeys((_widest(catalog, plan.lane), plan.lane.choice.quantization)):
+    for q in dict.fromkeys((_published_format(catalog, plan.lane), plan.lane.choice.quantization)):
         for kv in dict.fromkeys((half, plan.lane.choice.kv_dtype)):
             tries += [
                 replace(naive, lane=_changed(plan.lane, quantization=q, kv_dtype=kv, **size))
@@ -322,7 +326,7 @@ def _sizes(model: Model, lane: Lane) -> list[dict[str, int]]:
     return layouts
 
 
-def _widest(catalog: Catalog, lane: Lane) -> Quantization:
+def _published_format(catalog: Catalog, lane: Lane) -> Quantization:
     """The model's published format if the framework and chip support it, else a 16-bit format."""
     native = [q for q in catalog.quantizations if catalog.model.native_dtype in (q.slug, q.weights_dtype)]
     taken = [
@@ -374,7 +378,7 @@ def counted_chips(lane: Lane) -> str:
     return f"{n} chip{'s' if n != 1 else ''} per replica"
 
 
-def _used(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> Iterator[Step]:
+def _plan_steps(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> Iterator[Step]:
     before = math.nan
     for (technique, change, _), figure in zip(chain, figures, strict=False):
         now = figure.output_tokens_per_s_per_chip
@@ -424,7 +428,7 @@ def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, S
     return change, replace(plan, host_cached_fraction=share, host_bytes_per_s=rate)
 
 
-def _beside(
+def _other_steps(
     workload: Workload,
     model: Model,
     plan: Setup,
@@ -483,11 +487,13 @@ def _drafting_note(workload: Workload, model: Model, plan: Setup, setup: Setup) 
     return f"{ratio[0]:.2f} times the speed at batch size 1; {end}; {task}: {draft.source}"
 
 
-def _absent(workload: Workload, catalog: Catalog, plan: Setup, s: Scored, there: set[str]) -> Iterator[Step]:
+def _inapplicable_steps(
+    workload: Workload, catalog: Catalog, plan: Setup, s: Scored, there: set[str]
+) -> Iterator[Step]:
     """Techniques that are only cited, and those that do not apply, with the reason."""
     f, name = plan.lane.framework, f"{plan.lane.framework.name} {plan.lane.framework.version}"
     yield Step(technique=techniques.COMPILE, state="cited", change="not modeled", because=techniques.COMPILE.cited)
-    change, does = precompiled.gained(workload, s, catalog.prepared_start)
+    change, does = precompiled.cold_start_saving(workload, s, catalog.prepared_start)
     yield Step(
         technique=techniques.AHEAD,
         state="hours" if change else "cited",

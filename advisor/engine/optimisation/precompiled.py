@@ -15,7 +15,7 @@ def paid_fraction(workload: Workload, s: Scored, cold_start_s: float) -> float:
     return float(table.paid_fraction(asked, s.offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
 
 
-def gained(workload: Workload, s: Scored, start: Start | None) -> tuple[str, str]:
+def cold_start_saving(workload: Workload, s: Scored, start: Start | None) -> tuple[str, str]:
     """(change, effect) as text; both empty if the plan's instances never restart."""
     if start is None or not autoscales(workload, s.offer) or s.pools is not None or workload.cold_start_s <= 0:
         return "", ""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Technique:
+    """An optimization technique, as shown to the user."""
+
     slug: str
     name: str
     effort: str

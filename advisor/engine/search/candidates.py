@@ -255,9 +255,8 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]
             if latent:
                 yield 1, 1, n, n
     most, layers = max(sizes), sum(b.count for b in model.blocks)
-    plain = not any(
-        b.stage == "encoder" for b in model.blocks
-    )  # no framework supports pipeline parallelism for encoder-decoders
+    # no framework supports pipeline parallelism for encoder-decoders
+    plain = not any(b.stage == "encoder" for b in model.blocks)
     if plain and not accelerator.cut and most >= accelerator.chips_per_host and not any(h % most for h in heads):
         yield from ((most, stages, 1, 1) for stages in (2, 4) if layers >= stages)
 

@@ -212,6 +212,7 @@ class Declared:
         return scores, risk_fraction(scores, throughput_of(self.catalog, lane.choice.efficiency.basis), known)
 
     def lacking(self, lane: Lane, offer: Offer) -> float:
+        """The scores' contribution to the `balanced` objective for one deployment."""
         return lacking(self.workload, *self.of(lane, offer))
 
     def table_lacking(self, lanes: Sequence[Lane], offer: Array) -> Array:

@@ -83,6 +83,7 @@ def declared_scores_of(workload: Workload, scale: Scale) -> Declared | None:
 
 
 def scale_of(workload: Workload, table: Table, declared: Declared | None = None) -> Scale:
+    """The lowest estimated figures among the candidates within every limit."""
     ok = meets(workload, table)
     if not ok.any():
         return Scale(declared=declared)
@@ -136,6 +137,7 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
 
 
 def rows_by_chip(table: Table) -> dict[str, Array]:
+    """Row indices of the table by accelerator slug."""
     rows: dict[str, list[int]] = defaultdict(list)
     for i, w in enumerate(table.lanes):
         rows[w.choice.accelerator.slug].append(i)
@@ -218,6 +220,7 @@ def _better(
 
 
 def describe(lane: Lane) -> str:
+    """Weight format, parallel sizes and framework of a lane, as text."""
     c = lane.choice
     sizes = [f"TP{c.tp}"] + [f"{k}{n}" for k, n in (("PP", c.pp), ("EP", c.ep), ("DP", c.dp)) if n > 1]
     return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}"

@@ -108,14 +108,14 @@ def standing_at(
     return Standing(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in figures]))
 
 
-def settled(
+def settle_replicas(
     workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], share: Array, latency: Array
 ) -> Standing:
     """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation."""
     carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
     replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVABLE_REPLICAS)
     if workload.objective in PRICED:
-        replicas[0] = fewest(workload, table, ranked[0], replicas[0])
+        replicas[0] = fewest_replicas(workload, table, ranked[0], replicas[0])
     known = {0}
     while True:
         standing = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
@@ -131,7 +131,7 @@ def settled(
             known.add(first)
 
 
-def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
+def fewest_replicas(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
     """The fewest serving replicas that meet all limits, searched in simulation around an estimate."""
     if replicas >= UNSERVABLE_REPLICAS:
         return replicas
@@ -196,13 +196,13 @@ def nearest_change(under: StandingAt, value: float, ends: tuple[float, float], e
         inside = value
         for far in path[1:].tolist():
             if far != value and under(far).winner:
-                changes.append(_narrowed(under, inside, far))
+                changes.append(_bisect(under, inside, far))
                 break
             inside = far
     return min(changes, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
 
 
-def _narrowed(under: StandingAt, inside: float, outside: float) -> tuple[float, int]:
+def _bisect(under: StandingAt, inside: float, outside: float) -> tuple[float, int]:
     for _ in range(HALVINGS):
         middle = (inside + outside) / 2
         if under(middle).winner:
@@ -256,34 +256,44 @@ def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Sco
     if len(ranked) < 2:
         return []
     field, ones, chip = contenders_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
-    mine = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
-    home, home_s = replicas_needed(workload, field)
+    on_winner_chip = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
+    today, today_s = replicas_needed(workload, field)
 
-    def dearer(x: float) -> Standing:
-        return standing_at(workload, scale, ranked, ones, ones, np.where(mine, x, 1.0))
+    def at_price(x: float) -> Standing:
+        return standing_at(workload, scale, ranked, ones, ones, np.where(on_winner_chip, x, 1.0))
 
-    def quicker(x: float) -> Standing:
-        grown = [float(growth(workload, s, np.array(x))) if own else 1.0 for s, own in zip(ranked, mine, strict=True)]
-        return standing_at(workload, scale, ranked, np.array(grown), np.where(mine, 1 / x, 1.0), ones)
+    def at_performance(x: float) -> Standing:
+        grown = [
+            float(growth(workload, s, np.array(x))) if own else 1.0
+            for s, own in zip(ranked, on_winner_chip, strict=True)
+        ]
+        return standing_at(workload, scale, ranked, np.array(grown), np.where(on_winner_chip, 1 / x, 1.0), ones)
 
-    def asked(changed: Workload) -> Standing:
+    def at_workload(changed: Workload) -> Standing:
         now, now_s = replicas_needed(changed, field)
-        share = np.where(np.isfinite(now), now / np.where(np.isfinite(home), home, now), UNSERVABLE_REPLICAS)
-        return settled(changed, scale, table, ranked, share, now_s / home_s)
+        share = np.where(np.isfinite(now), now / np.where(np.isfinite(today), today, now), UNSERVABLE_REPLICAS)
+        return settle_replicas(changed, scale, table, ranked, share, now_s / today_s)
 
     bars = [
-        bar(f"price of {chip.name}", "times today's price", dearer, 1.0, ranges.price_fraction, reach=FAR),
-        bar(f"performance of {chip.name}", "times the estimate", quicker, 1.0, ranges.performance_fraction, reach=FAR),
+        bar(f"price of {chip.name}", "times today's price", at_price, 1.0, ranges.price_fraction, reach=FAR),
+        bar(
+            f"performance of {chip.name}",
+            "times the estimate",
+            at_performance,
+            1.0,
+            ranges.performance_fraction,
+            reach=FAR,
+        ),
     ]
     if workload.users is None and workload.trace is None:
-        load = lambda x: asked(_loaded(workload, x))  # noqa: E731
+        load = lambda x: at_workload(_loaded(workload, x))  # noqa: E731
         bars.append(bar("load", "times today's requests/s", load, 1.0, ranges.load_fraction))
     if workload.users is None and workload.trace is None and workload.kind != EMBEDDING:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
         span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
-        bars.append(bar("output length", "tokens", lambda x: asked(_longer(workload, x)), mean, span))
+        bars.append(bar("output length", "tokens", lambda x: at_workload(_longer(workload, x)), mean, span))
         span = (0.0, min(max(2 * hits, 0.5), MAX_HIT_FRACTION))
-        hit = lambda x: asked(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
+        hit = lambda x: at_workload(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
         bars.append(bar("prefix cache hit rate", "of the prompt", hit, hits, span, even=True))
     return sorted(bars, key=lambda b: -abs(b.high_usd_per_month - b.low_usd_per_month))
 

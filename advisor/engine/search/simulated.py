@@ -146,7 +146,9 @@ class SimulatedDesign:
     pilot: bool  # whether only the pilot ran
 
 
-def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes: int, near: float) -> Verified:
+def _closed_loop_simulation(
+    see: Callable[[float], Verified], users: Users, peak: float, lanes: int, near: float
+) -> Verified:
     """The simulation at the closed-loop rate: users / (think time + latency) equals the simulated rate within `near`.
 
     Above capacity there is no steady rate; the geometric mean keeps the iteration from oscillating.
@@ -205,6 +207,7 @@ def over_inventory(workload: Workload, s: Scored) -> float:
 
 
 def over_budget(workload: Workload, s: Scored) -> bool:
+    """Whether a deployment exceeds a limit on chips, cost or power."""
     return budget_excess(workload, s) > 1.0
 
 
@@ -249,7 +252,7 @@ class Simulations:
             see = partial(verify, self.workload, self.table.built.times, design.row, lane, requests=requests)
             users = self.workload.users
             near = SETTLED_FRACTION if requests > PILOT_REQUESTS else PILOT_SETTLED_FRACTION
-            seen = see(peak / lanes) if users is None else _settled(see, users, peak, lanes, near)
+            seen = see(peak / lanes) if users is None else _closed_loop_simulation(see, users, peak, lanes, near)
             self._seen[key] = seen
             if users is not None:
                 self._asked[key[:3]] = users.requests_per_s(seen.e2e_mean_s)

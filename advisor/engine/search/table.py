@@ -74,6 +74,7 @@ class Table:
 
 
 def demand_of(workload: Workload) -> Demand:
+    """Mean lengths in tokens, their squared coefficients of variation, and the prefix cache hit rate."""
     return Demand(
         input_tokens=workload.input_tokens.mean_tokens,
         output_tokens=workload.output_tokens.mean_tokens,
@@ -116,7 +117,7 @@ def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Tab
     )
 
 
-def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
+def with_best_offers(workload: Workload, catalog: Catalog, table: Table) -> Table:
     """The same candidates, with offers chosen again for this workload's objective."""
     total = table.replicas + workload.slo.spares(table.replicas)
     load = _load(workload, table.peak_requests_per_s, table.capacity_requests_per_s * total)
@@ -156,7 +157,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
             busy = closed_loop(times, seats, demand, scheduler)
             capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
         if workload.users:
-            peak[rows] = _asked(workload.users, _ratio(seats * parallel[rows], capacity[rows]), peak[rows])
+            peak[rows] = _closed_loop_rate(workload.users, _ratio(seats * parallel[rows], capacity[rows]), peak[rows])
         each = take(step_times, np.repeat(rows, shape[1]))
         for last in (False, True) if workload.users else (True,):
             n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
@@ -169,7 +170,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
             loaded = open_loop(each, rate.ravel(), demand, scheduler)
             if workload.users and not last:
                 e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
-                peak[rows] = _asked(workload.users, e2e_s.reshape(rate.shape), peak[rows])
+                peak[rows] = _closed_loop_rate(workload.users, e2e_s.reshape(rate.shape), peak[rows])
             ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
             tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
     return capacity, busy_tpot, replicas, ttft, tpot, peak
@@ -180,7 +181,7 @@ def _ratio(over: Array, under: Array) -> Array:
         return np.asarray(over / under)
 
 
-def _asked(users: Users, e2e_s: Array, before: Array) -> Array:
+def _closed_loop_rate(users: Users, e2e_s: Array, before: Array) -> Array:
     """Closed-loop requests/s of the users at this mean latency; `before` where the latency is infinite."""
     return np.where(np.isfinite(e2e_s), users.active_requests / (users.think_s + e2e_s), before)
 
@@ -195,7 +196,7 @@ def week_share(workload: Workload, carrying: Array, instances: Callable[[Array],
     Additional instances start early enough for the hour and are paid during their cold start.
     """
     counts, place = np.unique(carrying, return_inverse=True)
-    levels, hours, before, after, times = _steps(workload.week)
+    levels, hours, before, after, times = _load_levels(workload.week)
     needed = np.where(levels > 0, np.maximum(np.ceil(counts[:, None] * levels - 1e-9), 1.0), 0.0)
     held = instances(needed + np.where(needed > 0, workload.slo.spares(needed), 0.0))
     started = np.maximum(held[:, after] - held[:, before], 0.0) @ times
@@ -204,7 +205,7 @@ def week_share(workload: Workload, carrying: Array, instances: Callable[[Array],
 
 
 @lru_cache(maxsize=8)
-def _steps(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
+def _load_levels(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
     """(load levels of a week, hours at each, level before, level after, number of such transitions)."""
     levels, place = np.unique(np.array(week), return_inverse=True)
     pairs, times = np.unique(np.stack([place, np.roll(place, -1)]), axis=1, return_counts=True)
@@ -312,7 +313,7 @@ def best_offers(
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
         shares: dict[int, Array] = {}
         for index, o in offers[slug]:
-            if stage_chips > o.together and not _spans(accelerator, o, stage_chips):
+            if stage_chips > o.together and not _spans_instances(accelerator, o, stage_chips):
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
             paid = np.ones(1)
@@ -324,7 +325,7 @@ def best_offers(
             saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
             runs = run_fraction(workload, o, load[rows])
             cost = offer_usd_per_hour(o, instances, licence, paid, runs) - saved
-            first = greenness(workload, o, cost) if workload.objective == "carbon" else cost
+            first = carbon_sort_key(workload, o, cost) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
             leading[rows] = np.where(better, first, leading[rows])
             usd[rows] = np.where(better, cost, usd[rows])
@@ -334,7 +335,7 @@ def best_offers(
     return usd, best, share, priced
 
 
-def greenness(workload: Workload, o: Offer, cost: Array) -> Array:
+def carbon_sort_key(workload: Workload, o: Offer, cost: Array) -> Array:
     """Sort key of offers under `carbon`, lower is better: within the budget first, then grid carbon intensity."""
     most = workload.constraints.max_usd_per_month
     dear = 0.0 if most is None else np.where(cost * HOURS_PER_MONTH > most, 1e6, 0.0)
@@ -392,7 +393,7 @@ def _offers_by_chip(workload: Workload, catalog: Catalog, slugs: Set[str]) -> Ma
     return by_chip
 
 
-def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
+def _spans_instances(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
     """Whether a tensor-parallel group may span instances, as in TPU slices and racks with one scale-up domain."""
     reach = accelerator.links[0].chips if accelerator.links else 1
     return reach >= chips and reach > accelerator.chips_per_host and offer.accelerators >= accelerator.chips_per_host

@@ -198,6 +198,7 @@ def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verifie
 
 
 def added_bounds(*bounds: Bounds) -> Bounds:
+    """(sum of lower bounds, sum of upper bounds)."""
     return sum(low for low, _ in bounds), sum(high for _, high in bounds)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search.objective import Scale, best_estimate, best_of_chip, final_score, rows_by_chip, table_scores
 from advisor.engine.search.simulated import Scored, Simulations
-from advisor.engine.search.table import meets, reoffered
+from advisor.engine.search.table import meets, with_best_offers
 from advisor.engine.spec import Workload
 
 OBJECTIVE_BY_VIEW = {
@@ -37,7 +37,9 @@ def with_price_bound(workload: Workload, simulations: Simulations, scale: Scale)
         return workload, simulations
     asked, green = replace(workload, objective="cost"), workload.objective == CARBON
     by_price = (
-        simulations.with_offers(reoffered(asked, simulations.catalog, simulations.table)) if green else simulations
+        simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table))
+        if green
+        else simulations
     )
     cheapest = _winner(asked, by_price, scale)
     if cheapest is None:
@@ -46,7 +48,7 @@ def with_price_bound(workload: Workload, simulations: Simulations, scale: Scale)
     limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
     asked = replace(workload, constraints=limits)
     return asked, simulations.with_offers(
-        reoffered(asked, simulations.catalog, simulations.table)
+        with_best_offers(asked, simulations.catalog, simulations.table)
     ) if green else simulations
 
 
@@ -60,7 +62,7 @@ def view_winners(workload: Workload, simulations: Simulations, scale: Scale) -> 
         bounds = workload.constraints if view == "balanced" else within  # balanced includes the price
         asked, green = replace(workload, objective=objective, constraints=bounds), objective == CARBON
         if green not in by_offers:
-            by_offers[green] = simulations.with_offers(reoffered(asked, simulations.catalog, simulations.table))
+            by_offers[green] = simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table))
         best = _winner(asked, by_offers[green], scale)
         if best is not None and not (green and math.isnan(best.watts)):
             winners[view], questions[view] = best, asked

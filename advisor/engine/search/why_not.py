@@ -48,12 +48,14 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
         ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
         ("end-to-end p95", "e2e_ms_p95", slo.e2e_p95_s, v.e2e_p95_s),
     )
-    missed = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
+    missed = [
+        _missed_latency(name, key, most, got) for name, key, most, got in limits if most is not None and got > most
+    ]
     speed = None if workload.kind == EMBEDDING else slo.tokens_per_s_per_user
     if speed and v.tpot_p95_s > 1 / speed:
-        missed.append(_slow(speed, v.tpot_p95_s))
+        missed.append(_missed_speed(speed, v.tpot_p95_s))
     if workload.deadline_s is not None and v.late_fraction > 1:
-        missed.append(_overdue(workload.deadline_s, workload.deadline_s * v.late_fraction))
+        missed.append(_missed_deadline(workload.deadline_s, workload.deadline_s * v.late_fraction))
     return sorted(missed, key=lambda m: -m.reached_s / m.limit_s)
 
 
@@ -64,7 +66,7 @@ def in_ms(seconds: float) -> str:
     return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
 
 
-def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
+def _missed_latency(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
     whole_ms = math.ceil(reached_s * 1e3)
     return Miss(
         name=name,
@@ -76,7 +78,7 @@ def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
     )
 
 
-def _overdue(limit_s: float, reached_s: float) -> Miss:
+def _missed_deadline(limit_s: float, reached_s: float) -> Miss:
     hours = math.ceil(reached_s / 360) / 10
     return Miss(
         name="completion time",
@@ -88,7 +90,7 @@ def _overdue(limit_s: float, reached_s: float) -> Miss:
     )
 
 
-def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
+def _missed_speed(tokens_per_s: float, tpot_s: float) -> Miss:
     """A missed speed per user; the relaxed limit is rounded down to 0.1 tokens/s."""
     slower = math.floor(10 / tpot_s) / 10
     return Miss(
@@ -114,7 +116,7 @@ def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
     return replace(workload, slo=slo, deadline_s=to.get("deadline_hours", workload.deadline_s))
 
 
-def unlimited(workload: Workload) -> Workload:
+def without_budgets(workload: Workload) -> Workload:
     """The same workload without limits on chips, cost or power."""
     c = workload.constraints
     return replace(
@@ -135,10 +137,10 @@ def explain(
     workload: Workload, simulations: Simulations, slug: str, ask: Ask, candidates: Candidates
 ) -> tuple[Rejection, NearMiss | None]:
     """Why no design of a chip that fits in memory is ranked, and its closest simulated design."""
-    free = unlimited(workload)
+    free = without_budgets(workload)
     result = ask(free)
     if result.best is not None:
-        return _too_much(workload, result.best), NearMiss(
+        return _over_budget_rejection(workload, result.best), NearMiss(
             scored=replace(result.best, meets_slo=False), excess_fraction=budget_excess(workload, result.best)
         )
     if result.nearest is None:
@@ -156,13 +158,13 @@ def explain(
         detail=f"closest simulated design: {limits} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
         limit=worst.limit_s * 1e3,
         reached=worst.reached_s * 1e3,
-        smallest_change=_checked(workload, simulations, nearest, missed, candidates),
+        smallest_change=_smallest_change(workload, simulations, nearest, missed, candidates),
     )
     worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
     return rejection, NearMiss(scored=scored, excess_fraction=worst_fraction)
 
 
-def _checked(
+def _smallest_change(
     workload: Workload,
     simulations: Simulations,
     nearest: SimulatedDesign,
@@ -174,7 +176,7 @@ def _checked(
     Simulations are repeatable, so the design then passes.
     """
     cell = nearest.design.row, nearest.design.column
-    if cell not in candidates(relax(unlimited(workload), missed)):
+    if cell not in candidates(relax(without_budgets(workload), missed)):
         return ""
     changes = [m.change for m in missed] + _budget_changes(workload, simulations.scored(workload, nearest))
     return f"passes with {' and '.join(changes)}"
@@ -196,14 +198,14 @@ def _budget_changes(workload: Workload, s: Scored) -> list[str]:
     return changes
 
 
-def _too_much(workload: Workload, s: Scored) -> Rejection:
+def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
     """The rejection of a design that meets its latency limits but exceeds a power, chip or cost limit."""
     assert over_budget(workload, s)
     c, slug, on = workload.constraints, s.lane.choice.accelerator.slug, f"({describe(s.lane)})"
     change = f"passes with {' and '.join(_budget_changes(workload, s))}"
     refuse = partial(Rejection, accelerator=slug, smallest_change=change)
     if c.max_watts is not None and not s.full_watts <= c.max_watts:
-        return _too_much_power(s, c.max_watts, refuse)
+        return _power_rejection(s, c.max_watts, refuse)
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
         detail = f"needs {s.chips} accelerators, but the limit is {c.max_accelerators} {on}"
         return refuse(reason="too_many", detail=detail, limit=float(c.max_accelerators), reached=float(s.chips))
@@ -217,7 +219,7 @@ def _too_much(workload: Workload, s: Scored) -> Rejection:
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 
 
-def _too_much_power(s: Scored, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
+def _power_rejection(s: Scored, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
     limit_kw, full_kw = max_watts / 1e3, s.full_watts / 1e3
     if not math.isfinite(full_kw):
         detail = "its power is not published, so the site's limit cannot be checked"
@@ -249,7 +251,8 @@ def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rej
     fitting, sold = _fitting_formats(workload, catalog, chips), largest_connected_offer(workload, catalog)
     alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in catalog.frameworks) for a in chips}
     return [
-        _no_room(slug, short, fitting.get(slug), sold[slug], alone[slug]) for slug, short in table.shortfalls.items()
+        _memory_rejection(slug, short, fitting.get(slug), sold[slug], alone[slug])
+        for slug, short in table.shortfalls.items()
     ]
 
 
@@ -267,7 +270,7 @@ def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accel
     return {w.choice.accelerator.slug: w for w in fitting}
 
 
-def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
+def _memory_rejection(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
     needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
     change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
     tail = "" if fitting else "; no weight format in the catalog fits"

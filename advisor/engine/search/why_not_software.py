@@ -40,7 +40,7 @@ def frameworks(
         gate = _framework_gate(workload, simulations.catalog, versions, chips)
         own = _rows([lane.framework.slug == slug for lane in simulations.table.lanes])
         rejections.append(
-            gate or _decided(workload, simulations, scale, slug, own, shown, "constraints.frameworks.allow")
+            gate or _simulated_rejection(workload, simulations, scale, slug, own, shown, "constraints.frameworks.allow")
         )
     return rejections
 
@@ -73,7 +73,7 @@ def formats(
     """A rejection for every weight format that no shown option uses."""
     used = {s.lane.choice.quantization.slug for s in shown}
     offered = formats_for(workload, simulations.catalog)
-    lossy = _lossy(workload, simulations, shown)
+    lossy = _formats_of_any_quality(workload, simulations, shown)
     rejections = []
     for q in simulations.catalog.quantizations:
         if q.slug in used:
@@ -82,7 +82,8 @@ def formats(
         if q in offered:
             gate = _format_gate(simulations.catalog, q, chips)
             rejections.append(
-                gate or _decided(workload, simulations, scale, q.slug, own, shown, "constraints.formats.allow")
+                gate
+                or _simulated_rejection(workload, simulations, scale, q.slug, own, shown, "constraints.formats.allow")
             )
         elif lossy and q in lossy[0]:
             rejections.append(_with_any_quality(lossy[1], scale, q, shown))
@@ -128,7 +129,7 @@ def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered:
     )
 
 
-def _lossy(
+def _formats_of_any_quality(
     workload: Workload, simulations: Simulations, shown: Sequence[Scored]
 ) -> tuple[list[Quantization], tuple[Workload, Simulations]] | None:
     """The formats that `quality: any` would add, and their candidates on the top-ranked chips; None if none."""
@@ -187,10 +188,10 @@ def retry_with_any_quality(
         return list(unfit)
     simulations = Simulations(wider, catalog, evaluate(wider, catalog, lanes))
     score = table_scores(wider, simulations.table, scale)
-    return [_then(r, wider, simulations, scale, score) if r.accelerator in slugs else r for r in unfit]
+    return [_retried(r, wider, simulations, scale, score) if r.accelerator in slugs else r for r in unfit]
 
 
-def _then(r: Rejection, workload: Workload, simulations: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
+def _retried(r: Rejection, workload: Workload, simulations: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
     own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in simulations.table.lanes])
     if not len(own):
         return r
@@ -208,7 +209,7 @@ def _rows(mine: Sequence[bool]) -> np.ndarray:
     return np.flatnonzero(np.array(mine, dtype=bool))
 
 
-def _decided(
+def _simulated_rejection(
     workload: Workload,
     simulations: Simulations,
     scale: Scale,
