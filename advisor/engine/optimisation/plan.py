@@ -329,11 +329,11 @@ def _sizes(model: Model, lane: Lane) -> list[dict[str, int]]:
 def _published_format(catalog: Catalog, lane: Lane) -> Quantization:
     """The model's published format if the framework and chip support it, else a 16-bit format."""
     native = [q for q in catalog.quantizations if catalog.model.native_dtype in (q.slug, q.weights_dtype)]
-    taken = [
+    supported = [
         q for q in native if q.slug in lane.framework.quantizations and not unsupported(lane.choice.accelerator, q)
     ]
     half = [q for q in catalog.quantizations if q.slug in HALF and q.slug in lane.framework.quantizations]
-    return next(iter(taken or half), lane.choice.quantization)
+    return next(iter(supported or half), lane.choice.quantization)
 
 
 def _chain(plan: Setup, base: Setup) -> Iterator[Change]:
@@ -438,10 +438,10 @@ def _other_steps(
 ) -> Iterator[Step]:
     """The best variant of each technique outside the plan, with its gain over the plan."""
     best: dict[str, tuple[Change, SetupEstimate]] = {}
-    for change, figure in zip(others, figures, strict=True):
-        kept = best.get(change[0].slug)
+    for candidate, figure in zip(others, figures, strict=True):
+        kept = best.get(candidate[0].slug)
         if kept is None or figure.output_tokens_per_s_per_chip > kept[1].output_tokens_per_s_per_chip:
-            best[change[0].slug] = change, figure
+            best[candidate[0].slug] = candidate, figure
     for (technique, change, setup), figure in best.values():
         yield Step(
             technique=technique,
