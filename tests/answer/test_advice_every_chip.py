@@ -80,10 +80,10 @@ def test_with_a_price_every_served_chip_is_a_candidate() -> None:
     lanes, refused = enumerate_lanes(asked, catalog, chips)
     assert [r.detail for r in refused] == []
     table = evaluate(asked, catalog, lanes)
-    fitting = {w.choice.accelerator.slug for w in table.wanted}
+    fitting = {w.choice.accelerator.slug for w in table.lanes}
     assert fitting >= {*DEVICES, *OTHERS}
-    assert all(w.framework.startable for w in table.wanted)
-    assert {w.framework.slug for w in table.wanted if w.choice.accelerator.slug in DEVICES} == {
+    assert all(w.framework.startable for w in table.lanes)
+    assert {w.framework.slug for w in table.lanes if w.choice.accelerator.slug in DEVICES} == {
         "executorch", "openvino-npu",
     }  # fmt: skip
 

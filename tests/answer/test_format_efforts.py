@@ -28,4 +28,4 @@ def test_every_format_that_is_asked_for_has_a_row() -> None:
 def test_a_training_is_not_a_matter_of_one_gpu() -> None:
     by_slug = {row["slug"]: made_on(row["effort"]) for row in ROWS}
     assert by_slug["bitnet"] == by_slug["int4-qat"] == by_slug["int4-sparse"] == "the training cluster"
-    assert "one GPU" in by_slug["awq"] and by_slug["bf16"] == "nothing to make"
+    assert "one GPU" in by_slug["awq"] and by_slug["bf16"] == "no conversion needed"

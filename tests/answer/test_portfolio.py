@@ -101,7 +101,7 @@ def test_what_is_planned_holds_in_simulation() -> None:
 
 def test_a_flat_load_leaves_no_valley_and_says_so() -> None:
     _, found = fleet(2_000_000, "flat")
-    assert found.machines == () and "each alone" in found.reason
+    assert found.machines == () and "each workload alone" in found.reason
 
 
 def test_a_larger_batch_never_makes_a_cheaper_fleet() -> None:

@@ -66,7 +66,7 @@ def test_twenty_candidates_equal_the_closed_form_of_the_same_deployment() -> Non
     table = evaluate(asks, catalog, bench_search.lanes_of(asks, catalog))
     cells = np.argwhere(np.isfinite(table.usd_per_hour) & np.isfinite(table.tpot_p95_s)).tolist()
     for i, j in random.Random(20).sample(cells, 20):
-        lane, c = table.wanted[i], table.wanted[i].choice
+        lane, c = table.lanes[i], table.lanes[i].choice
         together, room = max(int(CONCURRENCY[j]), c.pp), float(table.built.memory.kv_capacity_tokens[i]) * c.pp
         # the workspace, and with it the cache, of a server that runs so many is not that of one that may run 512
         near = 1e-4 if together * 2300 < 0.8 * room else 0.2

@@ -1,4 +1,4 @@
-"""Mixes of machines, portfolios of workloads, and several models on one chip."""
+"""Fleet planning: machine mixes, portfolios of workloads, several models per card."""
 
 from advisor.engine.fleet.card_sharing import TIME_SLICES, MergedCopies, SharingOption, merged_copies, sharing_options
 from advisor.engine.fleet.colocation import Packing, Tenant, pack_models

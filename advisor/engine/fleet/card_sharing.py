@@ -1,6 +1,6 @@
-"""What one card can be made of: one engine, hardware instances, shares of its time; and adapters against merged copies.
+"""Ways to use one card: one server, hardware partitions or time slicing; and LoRA adapters against merged copies.
 
-Every way is sized, priced and simulated as the search does it, on the card and with the set-up of one of its answers.
+Each way is sized, priced and simulated like in the search, on the card and with the configuration of an answer.
 """
 
 import math
@@ -24,32 +24,32 @@ from advisor.engine.search import (
 from advisor.engine.spec import Accelerator, Partition, Workload, cut_into
 from advisor.engine.step import Lane, lanes
 
-LITTLE_USED = 0.5  # of the capacity at the peak: only below it is a card's rest worth a word
-CHEAPEST_CHIPS = 8  # that a merged copy with its share of the load is tried on, beside those of the answer
+LOW_UTILIZATION = 0.5  # peak load over capacity; sharing is considered only below it
+CHEAPEST_CHIPS = 8  # tried for a merged copy, in addition to the chips of the answer
 TIME_SLICES = "time slices"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharingOption:
-    """One way to use the card, and what it makes of the question."""
+    """One way to use the card, with its simulated deployment."""
 
     accelerator: Accelerator
-    scored: Scored | None  # None: it does not hold
-    requests_per_s_per_chip: float = math.nan  # with as many at once as the limit of TPOT and the memory leave
+    scored: Scored | None  # None: it misses a limit
+    requests_per_s_per_chip: float = math.nan  # maximum within the TPOT limit and memory
     reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MergedCopies:
-    """One merged copy for each adapter."""
+    """Deployments with one merged copy of the model per adapter."""
 
-    each: Scored | None  # the cheapest deployment of one copy with its share of the load; None: nothing serves it
+    each: Scored | None  # cheapest deployment of one copy with its share of the load; None: not feasible
     count: int
-    side_by_side_replicas: int  # copies whose weights, workspace and one sequence fit on a card of `each`
+    side_by_side_replicas: int  # copies that fit on one card of `each`, with workspace and one sequence each
 
     @property
     def usd_per_hour(self) -> float:
-        """Each on chips of its own; idle chips of an instance are left to the others."""
+        """Cost with each copy on its own chips; copies share instances with idle chips."""
         if self.each is None:
             return math.nan
         used = self.each.chips / (self.each.instances * self.each.offer.accelerators)
@@ -57,12 +57,12 @@ class MergedCopies:
 
     @property
     def packed_usd_per_hour(self) -> float:
-        """The least that memory allows when copies share cards, whatever they then do to one another's latency."""
+        """Lower bound on the cost if copies share cards as memory allows, ignoring latency."""
         return self.usd_per_hour / max(self.side_by_side_replicas, 1)
 
 
 def time_share(a: Accelerator, count: int) -> Partition:
-    """So many processes on one card while all of them work: memory is divided, cores and bandwidth taken in turns."""
+    """`count` busy processes on one card: memory divided equally, cores and bandwidth time-sliced."""
     return Partition(
         way=TIME_SLICES,
         profile=f"1/{count}",
@@ -76,13 +76,13 @@ def time_share(a: Accelerator, count: int) -> Partition:
 
 
 def most_requests_per_s(workload: Workload, table: Table, row: int) -> float:
-    """Requests/s of one replica at its best concurrency, with every seat taken and TPOT still within its limit."""
+    """Maximum requests/s of one replica within the TPOT limit, with every slot busy."""
     limit = tpot_limit_s(workload) or math.inf
     return float(np.max(table.capacity_requests_per_s[row], where=table.busy_tpot_s[row] <= limit, initial=0.0))
 
 
-def little_used(workload: Workload, answer: Answer) -> Scored | None:
-    """The first choice, where it is one card that hardware can cut and that its load leaves mostly idle."""
+def underused_first_choice(workload: Workload, answer: Answer) -> Scored | None:
+    """The first choice if it is one partitionable card that its load leaves mostly idle, else None."""
     partitions = workload.constraints.partitions
     if partitions == "no" or not workload.kind.shares_cards or answer.table is None or not answer.ranked:
         return None
@@ -93,70 +93,68 @@ def little_used(workload: Workload, answer: Answer) -> Scored | None:
     if not (plain and able):
         return None
     most = most_requests_per_s(workload, answer.table, s.row_index)
-    idle = carrying == 1 and s.requests_per_s_peak <= LITTLE_USED * most
+    idle = carrying == 1 and s.requests_per_s_peak <= LOW_UTILIZATION * most
     return s if idle or partitions in ("yes", "required") else None
 
 
 def sharing_options(workload: Workload, catalog: Catalog, answer: Answer) -> list[SharingOption]:
-    """The first choice's card whole, cut and shared by time; nothing where that is no question."""
-    s = little_used(workload, answer)
+    """The first choice's card whole, partitioned and time-sliced; empty if sharing is not useful."""
+    s = underused_first_choice(workload, answer)
     if s is None:
         return []
     card = next(a for a in catalog.accelerators if a.slug == s.lane.choice.accelerator.slug)
     cuts = [cut_into(card, p) for p in card.partitions]
     shared = [cut_into(card, time_share(card, n)) for n in sorted({c.instances for c in cuts})]
-    wanted = [_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
+    wanted = [_lane_on(s.lane, a, catalog) for a in (card, *cuts, *shared)]
     offered = replace(catalog, offers=(s.offer,))
     table = evaluate(workload, offered, wanted)
-    trials = Simulations(workload, offered, table)
-    fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.wanted)}
-    return [_way(workload, trials, table, lane.choice.accelerator, fitting) for lane in wanted]
+    simulations = Simulations(workload, offered, table)
+    fitting = {lane.choice.accelerator.name: i for i, lane in enumerate(table.lanes)}
+    return [_sharing_option(workload, simulations, table, lane.choice.accelerator, fitting) for lane in wanted]
 
 
-def _on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
+def _lane_on(lane: Lane, a: Accelerator, catalog: Catalog) -> Lane:
     choice = replace(lane.choice, accelerator=a, efficiency=efficiency_on(catalog.scopes, a))
     return replace(lane, choice=choice, max_running_requests=lane.framework.max_running_requests)
 
 
-def _way(
-    workload: Workload, trials: Simulations, table: Table, a: Accelerator, fitting: dict[str, int]
+def _sharing_option(
+    workload: Workload, simulations: Simulations, table: Table, a: Accelerator, fitting: dict[str, int]
 ) -> SharingOption:
-    """The cheapest planned concurrency of one way, then the quickest, simulated."""
+    """One way simulated at its cheapest concurrency; ties go to the fastest."""
     if a.name not in fitting:
-        return SharingOption(accelerator=a, scored=None, reason="the model does not fit into one instance")
+        return SharingOption(accelerator=a, scored=None, reason="the model does not fit in one instance")
     row = fitting[a.name]
     excess = estimated_excess(workload, table)[row]
     cost = np.where(excess <= 1.0, table.usd_per_hour[row] * (1 + 1e-6 * table.tpot_p95_s[row]), np.inf)
     if not np.isfinite(cost).any():
         beyond = float(np.min(excess))
-        return SharingOption(
-            accelerator=a, scored=None, reason=f"misses a latency limit {beyond:.2g} times by estimate"
-        )
-    trial = trials.fewest(workload, row, int(np.argmin(cost)))
+        return SharingOption(accelerator=a, scored=None, reason=f"estimated latency is {beyond:.2g} times its limit")
+    trial = simulations.fewest_replicas(workload, row, int(np.argmin(cost)))
     if trial.excess_fraction > 1:
         return SharingOption(
-            accelerator=a, scored=None, reason=f"misses a limit {trial.excess_fraction:.2g} times in simulation"
+            accelerator=a, scored=None, reason=f"simulated latency is {trial.excess_fraction:.2g} times its limit"
         )
     most = most_requests_per_s(workload, table, row)
-    return SharingOption(accelerator=a, scored=trials.scored(workload, trial), requests_per_s_per_chip=most)
+    return SharingOption(accelerator=a, scored=simulations.scored(workload, trial), requests_per_s_per_chip=most)
 
 
 # --- adapters ---------------------------------------------------------------------------------------------------
 
 
 def merged_copies(workload: Workload, catalog: Catalog, answer: Answer) -> MergedCopies | None:
-    """The same adapters as copies of the model, each with an equal share of the load; None: there are none."""
+    """The adapters as merged copies of the model, each with an equal share of the load; None without adapters."""
     a = catalog.model.adapters
     if a is None:
         return None
     alone = replace(catalog, model=replace(catalog.model, adapters=None))
-    found = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
-    each = found.ranked[0] if found.ranked else None
-    return MergedCopies(each=each, count=a.count, side_by_side_replicas=_side_by_side(alone, each) if each else 0)
+    result = search(_share(workload, catalog, answer, a.count), alone, choice_alone=True)
+    each = result.ranked[0] if result.ranked else None
+    return MergedCopies(each=each, count=a.count, side_by_side_replicas=_copies_per_card(alone, each) if each else 0)
 
 
 def _share(workload: Workload, catalog: Catalog, answer: Answer, count: int) -> Workload:
-    """One of `count` equal parts of the load, on the answer's chips and the cheapest there are."""
+    """The workload with 1 / `count` of the load, on the answer's chips and the cheapest chips."""
     usd: dict[str, float] = {}
     for o in catalog.offers:
         usd[o.accelerator] = min(usd.get(o.accelerator, math.inf), o.usd_per_hour)
@@ -179,7 +177,7 @@ def _share(workload: Workload, catalog: Catalog, answer: Answer, count: int) -> 
     )
 
 
-def _side_by_side(catalog: Catalog, s: Scored) -> int:
+def _copies_per_card(catalog: Catalog, s: Scored) -> int:
     room = lanes(catalog.model, [s.lane]).memory
     taken = room.weights_bytes + room.activations_bytes + room.overhead_bytes + room.kv_bytes_per_sequence
     return max(int(room.usable_bytes[0] / taken[0]), 1)

@@ -1,4 +1,4 @@
-"""Prompts divided by their length: classes that different machines may serve."""
+"""Prompt length classes, so that different machines can serve different lengths."""
 
 import math
 from dataclasses import dataclass
@@ -8,29 +8,29 @@ from statistics import NormalDist
 from advisor.engine.scheduler import log_normal_sigma
 from advisor.engine.spec import Lengths
 
-QUANTILES = (0.0, 0.5, 0.9, 1.0)  # ours: of the prompt's length, between which requests are alike
+QUANTILES = (0.0, 0.5, 0.9, 1.0)  # planning assumption: boundaries of the classes, as quantiles of prompt length
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LengthClass:
-    """Prompts between two lengths."""
+    """Requests with prompts between two lengths."""
 
     low_tokens: float
-    high_tokens: float  # infinite: no bound
+    high_tokens: float  # infinite: no upper bound
     share_fraction: float  # of all requests
     input_tokens: Lengths
 
 
 def length_classes(lengths: Lengths) -> list[LengthClass]:
-    """Log-normal lengths cut at the quantiles; each part as a log-normal of its own mean and 95th percentile."""
+    """Log-normal lengths split at QUANTILES; each class is a log-normal with its own mean and p95."""
     sigma = log_normal_sigma(lengths)
     mu = math.log(lengths.mean_tokens) - sigma**2 / 2
-    found = []
+    classes = []
     for low, high in pairwise(QUANTILES):
-        # tokens of the lengths up to a quantile, as a share of all tokens: the normal curve moved by one sigma
+        # partial expectation of a log-normal: the normal CDF shifted by one sigma
         mean = lengths.mean_tokens * (_below(_normal(high) - sigma) - _below(_normal(low) - sigma)) / (high - low)
         p95 = math.exp(mu + sigma * _normal(low + 0.95 * (high - low)))
-        found.append(
+        classes.append(
             LengthClass(
                 low_tokens=math.exp(mu + sigma * _normal(low)),
                 high_tokens=math.exp(mu + sigma * _normal(high)),
@@ -38,14 +38,14 @@ def length_classes(lengths: Lengths) -> list[LengthClass]:
                 input_tokens=Lengths(mean_tokens=mean, p95_tokens=max(p95, mean)),
             )
         )
-    return found
+    return classes
 
 
 def _normal(quantile: float) -> float:
-    """The standard normal's value at a quantile, the ends included."""
+    """Standard normal quantile function; infinite at 0 and 1."""
     return NormalDist().inv_cdf(quantile) if 0 < quantile < 1 else math.copysign(math.inf, quantile - 0.5)
 
 
 def _below(value: float) -> float:
-    """The quantile of a standard normal's value, infinite ones included."""
+    """Standard normal CDF, including infinite values."""
     return NormalDist().cdf(value) if math.isfinite(value) else float(value > 0)

@@ -1,10 +1,9 @@
-"""Whole machines for several jobs at the least cost: a small MILP, solved by HiGHS.
+"""The cheapest whole machines for several jobs: a small mixed-integer linear program (MILP), solved by HiGHS.
 
-A job is a stream of requests with a rate in each period of the week, or an amount of work to be done within some of
-them. A unit is a machine set up for some of the jobs; it turns from one job to another within a period, so that the
-shares of its time that they take add up. Units of several jobs may stand in one machine, each on chips of its own.
-What is kept is paid around the clock, what is rented by the hour while it runs. Rates at the service level come from
-the caller, who also simulates what comes out.
+A job is a request stream with a rate in each period of the week, or an amount of work to finish within some periods.
+A unit is a machine configured for some of the jobs; within a period it can switch between them, so their shares of its
+time add up. Units of several jobs can share a machine, each on its own chips. Kept machines are paid around the clock,
+hourly machines while they run. The caller provides the rates at the service level and simulates the result.
 """
 
 import ctypes
@@ -22,47 +21,47 @@ from advisor.engine.cost import hour_usd
 
 TIME_LIMIT_S = 5.0
 NEVER = 0.0  # requests/s of a unit that cannot do a job
-SAME_FRACTION = 1e-6  # plans this close in cost are the same
+MIP_GAP_FRACTION = 1e-6  # relative cost tolerance
 _STDOUT = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """What is bought or rented whole: one or more instances of an offer."""
+    """The smallest purchase or rental: one or more instances of an offer."""
 
     name: str
     accelerator: str
-    chips: int  # of the inventory that one takes
+    chips: int  # counted against the inventory
     usd_per_hour: float
-    hourly: bool = False  # paid while it runs; may only do work that waits
+    hourly: bool = False  # paid while it runs; only for deferrable work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """A machine set up in one way, with what it then serves of each job alone, headroom included."""
+    """A machine configuration, with the rate at which it serves each job alone, headroom included."""
 
     machine_index: int
     requests_per_s: tuple[float, ...]
-    replicas: int = 1  # that one machine holds
+    replicas: int = 1  # per machine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A stream with a rate in each period; or so many requests a day of each kind, in the periods that are open."""
+    """A request stream with a rate in each period, or a number of requests per day to finish in the open periods."""
 
     name: str
-    requests_per_s: tuple[float, ...]  # by period; of work: 1 where it may run, else 0
-    work_requests: float = 0.0  # a day; 0: a stream
-    spare_replicas: int = 0  # idle beside those that carry it, on each unit that it uses
+    requests_per_s: tuple[float, ...]  # by period; for work: 1 in open periods, else 0
+    work_requests: float = 0.0  # per day; 0: a stream
+    spare_replicas: int = 0  # additional idle replicas on each unit it uses
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Period:
-    """Hours of one kind of day that are alike."""
+    """Hours with equal demand, within one kind of day."""
 
-    day_index: int  # of its kind of day
-    duration_s: float  # in each such day
-    week_fraction: float  # of all hours, over all days of the kind
+    day_index: int  # index of the kind of day
+    duration_s: float  # per day
+    week_fraction: float  # of the week, over all days of this kind
 
 
 ALWAYS = (Period(day_index=0, duration_s=86400.0, week_fraction=1.0),)
@@ -70,30 +69,30 @@ ALWAYS = (Period(day_index=0, duration_s=86400.0, week_fraction=1.0),)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What there is: chips of a kind (absent: any number), chips in all, dollars an hour."""
+    """Limits on chips per accelerator (missing: no limit), total chips and cost."""
 
     inventory_chips: Mapping[str, int] = field(default_factory=dict)
     max_chips: int | None = None
     max_usd_per_hour: float | None = None
-    kind_usd_per_hour: float = 0.0  # that one more kind of unit must save at least; no part of the plan's cost
+    kind_usd_per_hour: float = 0.0  # minimum saving of each additional unit; not part of the plan's cost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Use:
-    """What one unit does of one job in one period."""
+    """The work of one unit for one job in one period."""
 
     unit_index: int
     job_index: int
     period_index: int
     requests_per_s: float  # mean over the period
-    instances: float  # machines that this takes; of work a mean over the period
+    instances: float  # machines needed; for work a mean over the period
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """The cheapest plan that was found; `proven`: none is cheaper."""
+    """The cheapest plan found; `proven` means that it is optimal."""
 
-    kept_instances: tuple[int, ...]  # machines of each kind, paid around the clock
+    kept_instances: tuple[int, ...]  # machines of each kind that are paid around the clock
     uses: tuple[Use, ...]
     usd_per_hour: float  # mean over the week
     proven: bool
@@ -101,7 +100,7 @@ class Fleet:
 
 @dataclass(slots=True)
 class _Model:
-    """Rows of a linear program while it is written."""
+    """Constraint rows of a linear program under construction."""
 
     columns: int
     rows: list[dict[int, float]] = field(default_factory=list)
@@ -109,14 +108,14 @@ class _Model:
     high: list[float] = field(default_factory=list)
 
     def row(self, cells: Mapping[int, float], low: float, high: float) -> None:
-        """One row, scaled so that its largest coefficient is 1."""
+        """Add one row, scaled so that its largest coefficient is 1."""
         most = max((abs(v) for v in cells.values()), default=0.0) or 1.0
         self.rows.append({c: v / most for c, v in cells.items() if v})
         self.low.append(low / most)
         self.high.append(high / most)
 
     def constraint(self) -> tuple[Any, list[float], list[float]]:
-        """A sparse matrix with the bounds of its rows."""
+        """(sparse matrix, lower bounds, upper bounds) of all rows."""
         from scipy.sparse import coo_array
 
         triples = [(value, r, c) for r, cells in enumerate(self.rows) for c, value in cells.items()]
@@ -127,7 +126,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where each variable stands: machines kept, replicas of a unit in a period, rates, and whether a unit is used."""
+    """Column index of each variable: kept machines, running replicas, rates, and whether a unit is used."""
 
     machines: int
     units: int
@@ -159,35 +158,35 @@ def cheapest(
     periods: Sequence[Period] = ALWAYS,
     time_limit_s: float = TIME_LIMIT_S,
 ) -> Fleet | None:
-    """The cheapest whole machines that do all jobs within the limits; None: there are none (or none was found)."""
+    """The cheapest whole machines for all jobs within the limits; None if infeasible or not found in time."""
     if not units:
         return None
-    from scipy.optimize import milp  # here: it takes a third of a second, and most questions need no solver
+    from scipy.optimize import milp  # lazy: the import takes 0.3 s and most requests need no solver
 
     at = _Columns(len(machines), len(units), len(jobs), len(periods))
     model = _Model(at.total)
-    _write(model, at, machines, units, jobs, limits, periods)
+    _add_constraints(model, at, machines, units, jobs, limits, periods)
     cost = _cost(at, machines, units, periods)
     if limits.max_usd_per_hour is not None:
         model.row(dict(enumerate(cost)), -np.inf, limits.max_usd_per_hour)
     kinds = np.zeros(at.total)
     kinds[at.used(0) :] = limits.kind_usd_per_hour
     with _quiet():
-        found = milp(
+        solution = milp(
             cost + kinds,
             constraints=[model.constraint()],
-            integrality=_whole(at, machines, units),
+            integrality=_integrality(at, machines, units),
             bounds=_bounds(at, machines, units, jobs, periods, limits),
-            options={"time_limit": time_limit_s, "mip_rel_gap": SAME_FRACTION},
+            options={"time_limit": time_limit_s, "mip_rel_gap": MIP_GAP_FRACTION},
         )
-    if found.x is None:
+    if solution.x is None:
         return None
-    return _fleet(at, found.x, float(cost @ found.x), found.status == 0, machines, units, jobs, periods)
+    return _fleet(at, solution.x, float(cost @ solution.x), solution.status == 0, machines, units, jobs, periods)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """HiGHS of scipy 1.17 prints lines of its own to the standard output, where an answer in JSON may be going."""
+    """Silence stdout: HiGHS in scipy 1.17 prints to it, which would corrupt JSON output."""
     with _STDOUT:
         sys.stdout.flush()
         libc, kept, sink = ctypes.CDLL(None), os.dup(1), os.open(os.devnull, os.O_WRONLY)
@@ -202,7 +201,7 @@ def _quiet() -> Iterator[None]:
             os.close(sink)
 
 
-def _write(
+def _add_constraints(
     model: _Model,
     at: _Columns,
     machines: Sequence[Machine],
@@ -211,11 +210,11 @@ def _write(
     limits: Limits,
     periods: Sequence[Period],
 ) -> None:
-    """Every constraint."""
+    """Add every constraint."""
     for t in range(len(periods)):
         for u, unit in enumerate(units):
             busy = _busy(at, u, unit, jobs, t)
-            spares = float(max((jobs[j].spare_replicas for j in _able(unit)), default=0))
+            spares = float(max((jobs[j].spare_replicas for j in _jobs_of(unit)), default=0))
             model.row(busy | {at.running(u, t): -1.0, at.used(u): spares}, -np.inf, 0.0)
         for k, machine in enumerate(machines):
             if not machine.hourly:
@@ -223,32 +222,34 @@ def _write(
                     at.running(u, t): 1.0 / unit.replicas for u, unit in enumerate(units) if unit.machine_index == k
                 }
                 model.row(mine | {at.kept(k): -1.0}, -np.inf, 0.0)
-        _within(model, at, machines, units, limits, t)
+        _add_chip_limits(model, at, machines, units, limits, t)
     for j, job in enumerate(jobs):
-        _done(model, at, units, j, job, periods)
+        _add_demand(model, at, units, j, job, periods)
     for u, unit in enumerate(units):
-        if limits.kind_usd_per_hour or any(jobs[j].spare_replicas for j in _able(unit)):
-            most = _most(unit, machines[unit.machine_index], jobs, periods, limits)
+        if limits.kind_usd_per_hour or any(jobs[j].spare_replicas for j in _jobs_of(unit)):
+            most = _max_busy_replicas(unit, machines[unit.machine_index], jobs, periods, limits)
             for t in range(len(periods)):
                 model.row(_busy(at, u, unit, jobs, t) | {at.used(u): -most}, -np.inf, 0.0)
 
 
 def _busy(at: _Columns, u: int, unit: Unit, jobs: Sequence[Job], t: int) -> dict[int, float]:
-    """Replicas of a unit that its jobs keep busy in a period, by the column of each rate."""
-    return {at.rate(u, j, t): _demand(jobs[j], t) * unit.replicas / unit.requests_per_s[j] for j in _able(unit)}
+    """Busy replicas of a unit in a period, as coefficients by rate column."""
+    return {at.rate(u, j, t): _demand(jobs[j], t) * unit.replicas / unit.requests_per_s[j] for j in _jobs_of(unit)}
 
 
 def _demand(job: Job, period: int) -> float:
-    """Requests/s that a rate of 1 stands for: those of a stream in this period, or of work spread over its day."""
+    """Requests/s at a rate variable of 1: the stream's rate in this period, or the work spread over a day."""
     return job.work_requests / 86400.0 if job.work_requests else job.requests_per_s[period]
 
 
-def _able(unit: Unit) -> Iterator[int]:
+def _jobs_of(unit: Unit) -> Iterator[int]:
     return (j for j, rate in enumerate(unit.requests_per_s) if rate > NEVER)
 
 
-def _done(model: _Model, at: _Columns, units: Sequence[Unit], j: int, job: Job, periods: Sequence[Period]) -> None:
-    """A stream is served in each period; work is done on each kind of day."""
+def _add_demand(
+    model: _Model, at: _Columns, units: Sequence[Unit], j: int, job: Job, periods: Sequence[Period]
+) -> None:
+    """Require that a stream is served in each period and work is finished on each kind of day."""
     able = [u for u, unit in enumerate(units) if unit.requests_per_s[j] > NEVER]
     if not job.work_requests:
         for t, rate in enumerate(job.requests_per_s):
@@ -261,10 +262,10 @@ def _done(model: _Model, at: _Columns, units: Sequence[Unit], j: int, job: Job, 
         model.row(cells, 1.0, np.inf)
 
 
-def _within(
+def _add_chip_limits(
     model: _Model, at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], limits: Limits, t: int
 ) -> None:
-    """Chips of each kind, and in all, at any time."""
+    """Limit the chips of each accelerator and in total, in one period."""
     taken = {at.kept(k): float(m.chips) for k, m in enumerate(machines) if not m.hourly}
     taken |= {
         at.running(u, t): machines[unit.machine_index].chips / unit.replicas
@@ -280,7 +281,7 @@ def _within(
 
 
 def _cost(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], periods: Sequence[Period]) -> np.ndarray:
-    """USD per hour of each variable, mean over the week."""
+    """Cost coefficient of each variable, USD per hour averaged over the week."""
     cost = np.zeros(at.total)
     for k, machine in enumerate(machines):
         cost[at.kept(k)] = machine.usd_per_hour
@@ -293,8 +294,8 @@ def _cost(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit], peri
     return cost
 
 
-def _whole(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit]) -> np.ndarray:
-    """Machines and what stands in them are whole; what is rented by the hour runs for a part of a period."""
+def _integrality(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit]) -> np.ndarray:
+    """Integrality (1: integer) of each variable; hourly machines may run for part of a period."""
     whole = np.zeros(at.total)
     whole[: len(machines)] = 1
     for u, unit in enumerate(units):
@@ -305,20 +306,22 @@ def _whole(at: _Columns, machines: Sequence[Machine], units: Sequence[Unit]) -> 
 
 
 def _affordable(machine: Machine, limits: Limits) -> float:
-    """Machines of this kind that all the money would buy."""
+    """Maximum machines of this kind within the whole budget."""
     if limits.max_usd_per_hour is None or machine.hourly or machine.usd_per_hour <= 0:
         return np.inf
-    return float(np.floor(limits.max_usd_per_hour / machine.usd_per_hour + SAME_FRACTION))
+    return float(np.floor(limits.max_usd_per_hour / machine.usd_per_hour + MIP_GAP_FRACTION))
 
 
-def _most(unit: Unit, machine: Machine, jobs: Sequence[Job], periods: Sequence[Period], limits: Limits) -> float:
-    """Replicas of this unit that could at most be busy: with all that it can do at once, or with all the money."""
+def _max_busy_replicas(
+    unit: Unit, machine: Machine, jobs: Sequence[Job], periods: Sequence[Period], limits: Limits
+) -> float:
+    """Upper bound on busy replicas of this unit, from demand and budget."""
     shortest_s = min(p.duration_s for p in periods)
     peak = (
         jobs[j].work_requests / shortest_s if jobs[j].work_requests else max(jobs[j].requests_per_s)
-        for j in _able(unit)
+        for j in _jobs_of(unit)
     )
-    needed = sum(rate / unit.requests_per_s[j] for j, rate in zip(_able(unit), peak, strict=True)) + 1.0
+    needed = sum(rate / unit.requests_per_s[j] for j, rate in zip(_jobs_of(unit), peak, strict=True)) + 1.0
     return unit.replicas * min(needed, _affordable(machine, limits))
 
 
@@ -330,7 +333,7 @@ def _bounds(
     periods: Sequence[Period],
     limits: Limits,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nothing is negative; a unit that cannot do a job does not, and what is hourly serves nobody who waits."""
+    """(lower, upper) bounds: a unit serves only jobs it can do, and hourly machines only deferrable work."""
     high = np.full(at.total, np.inf)
     high[at.used(0) :] = 1.0
     high[: len(machines)] = [_affordable(m, limits) for m in machines]
@@ -354,10 +357,10 @@ def _fleet(
     jobs: Sequence[Job],
     periods: Sequence[Period],
 ) -> Fleet:
-    """The plan in words of its parts; whole numbers come back with a rounding of the solver."""
+    """The plan from the solver's variables; integers are rounded."""
     uses = []
     for u, unit in enumerate(units):
-        for j in _able(unit):
+        for j in _jobs_of(unit):
             for t in range(len(periods)):
                 rate = float(x[at.rate(u, j, t)]) * _demand(jobs[j], t)
                 if rate > 1e-9 * unit.requests_per_s[j]:

@@ -1,9 +1,9 @@
-"""Different machines for prompts of different length: cheaper than any single choice, or why not.
+"""Machine mix: different machines for prompts of different length, if that is cheaper than one kind of machine.
 
-A router sees how long a prompt is, not how long its answer will be, so requests are divided by input tokens alone. The
-prompts below the median, up to the 90th percentile and the longest tenth are three jobs of fleet.py. What a machine
-serves of each at the service level is the planning estimate of the search; the parts are then simulated with the
-requests that they would get, and the percentiles over all of them must hold, as those of a single choice do.
+A router knows the length of a prompt but not of its answer, so requests are split by input tokens only. Prompts below
+the median, up to p90 and above p90 are three jobs of milp.py. The rate of a machine for each job is the search's
+closed-form estimate. The parts are then simulated with their requests, and the percentiles over all requests must
+meet the limits, as for a single choice.
 """
 
 import math
@@ -38,33 +38,33 @@ from advisor.engine.search import (
 from advisor.engine.spec import Offer, Workload
 from advisor.engine.step import TRACE, Client, Lane, take
 
-KINDS = 5  # accelerators that are considered for each class, the cheapest for it first
-SIZES = 2  # machines of each of them
-ROUNDS = 3  # plans that are simulated before the search for a mix ends
-DERATED = 0.8, 0.95  # of its estimate, when a part missed its limits in simulation: by how much it missed them
-WORTH_FRACTION = 0.01  # of the single choice's cost; less is not worth a second kind of machine
+KINDS = 5  # accelerators considered per class, cheapest first
+SIZES = 2  # machines per accelerator
+ROUNDS = 3  # plans to simulate
+DERATED = 0.8, 0.95  # range of the factor on a part's estimated rate after it missed limits in simulation
+WORTH_FRACTION = 0.01  # minimum saving, of the single choice's cost
 PART_REQUESTS = 2000
-BY_ESTIMATE = "no combination meets the limits by estimate"
-BUSY_RATE = 1e4  # requests/s with which a replica's full rate is found: many replicas, no rounding
+BY_ESTIMATE = "no combination meets the limits, by estimate"
+BUSY_RATE = 1e4  # requests/s high enough that rounding to whole replicas does not matter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MachineOption:
-    """A unit of the fleet with what it is made of."""
+    """A machine that the fleet plan may use."""
 
     row: int
-    columns: tuple[int, ...]  # of the table, by class; -1: cannot
+    columns: tuple[int, ...]  # concurrency column by class; -1: cannot serve it
     offer: Offer
-    instances: int  # of one machine
-    replicas: int  # in one machine
+    instances: int  # per machine
+    replicas: int  # per machine
     lane: Lane
-    usd_per_hour: float  # of one machine, licences included
-    ready: bool = False  # the lane has the cap on running requests that it was simulated with
+    usd_per_hour: float  # per machine, including licenses
+    ready: bool = False  # the lane already has the cap it was simulated with
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MixPart:
-    """One kind of machine of the mix, with what it is sent."""
+    """One kind of machine in the mix, with its share of requests."""
 
     lane: Lane
     offer: Offer
@@ -74,34 +74,34 @@ class MixPart:
     concurrency: int  # per replica
     requests_per_s: float  # at the peak
     usd_per_hour: float
-    classes: tuple[tuple[LengthClass, float], ...]  # with the share of the class that comes here
+    classes: tuple[tuple[LengthClass, float], ...]  # with the share of the class routed here
     ttft_p95_s: float
     tpot_p95_s: float
-    rejected_requests: int  # of those simulated, longer than the whole cache
+    rejected_requests: int  # simulated requests longer than the whole KV cache
 
     @property
     def chips(self) -> int:
-        """Of all replicas, spares included."""
+        """Chips of all replicas, including spares."""
         c = self.lane.choice
         return self.replicas * c.tp * c.pp * c.dp
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mix:
-    """The cheapest mix that holds in simulation; without parts: why there is none that is cheaper."""
+    """The cheapest mix that meets the limits in simulation; without parts, `reason` says why there is none."""
 
     parts: tuple[MixPart, ...]
     reason: str
     usd_per_hour: float
-    single_usd_per_hour: float  # infinite: no single choice holds
+    single_usd_per_hour: float  # infinite: no single choice meets the limits
     ttft_p95_s: float  # of all requests
     tpot_p95_s: float
     e2e_p95_s: float
-    proven: bool  # by estimate none is cheaper
+    proven: bool  # optimal by estimate
 
 
 def no_mix(reason: str, single: float) -> Mix:
-    """No parts, and why; `single`: USD per hour of the best single choice."""
+    """A Mix without parts; `single` is USD per hour of the best single choice."""
     nan = math.nan
     return Mix(
         parts=(), reason=reason, usd_per_hour=nan, single_usd_per_hour=single,
@@ -110,65 +110,67 @@ def no_mix(reason: str, single: float) -> Mix:
 
 
 def find_mix(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
-    """The mix for a serving workload that the search has answered.
+    """The mix for a serving workload that `search` has answered.
 
-    Users and a trace are taken at their peak rate and the lengths drawn for it.
+    Users and traces are represented by their peak rate and length distributions.
     """
     single = answer.ranked[0].usd_per_hour if answer.ranked else math.inf
-    if why := _not_sought(workload):
+    if why := _why_no_mix(workload):
         return no_mix(why, single)
     if answer.table is None or answer.table.built is None:
-        return no_mix("no machine fits the model", single)
-    return _sought(replace(workload, users=None, trace=None), catalog, answer.table, single)
+        return no_mix("the model fits on no machine", single)
+    return _search_mix(replace(workload, users=None, trace=None), catalog, answer.table, single)
 
 
-def _not_sought(workload: Workload) -> str:
-    """Why a question has no mix: what its parts could not be sized for one by one; empty: nothing."""
+def _why_no_mix(workload: Workload) -> str:
+    """Why no mix is computed for a workload; empty if it is."""
     lengths = workload.input_tokens
     if workload.objective != "cost":
-        return f"a mix is sought for the objective cost, not {workload.objective}"
+        return f"a mix is computed only for the objective cost, not {workload.objective}"
     if workload.slo.doubled:
-        return "a mix is not sought with every replica doubled (2n)"
+        return "a mix is not computed with 2n redundancy"
     if workload.constraints.max_watts is not None:
-        return "a mix is not sought where the site's power is limited"
+        return "a mix is not computed with a site power limit"
     if workload.week:
-        return "a mix is not sought over the hours of a week"
+        return "a mix is not computed for a weekly load profile"
     if lengths.p95_tokens <= lengths.mean_tokens or workload.source_tokens:
-        return "all prompts are alike, so there is nothing to divide them by"
+        return "all prompts have the same length"
     return ""
 
 
-def _sought(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
-    """The cheapest by estimate is simulated; what misses there counts as slower, and the next one is planned."""
+def _search_mix(workload: Workload, catalog: Catalog, table: Table, single: float) -> Mix:
+    """Simulate the cheapest plan; derate parts that miss their limits, and plan again."""
     classes = length_classes(workload.input_tokens)
-    trials, reason = Simulations(workload, catalog, table), BY_ESTIMATE
+    simulations, reason = Simulations(workload, catalog, table), BY_ESTIMATE
     for slack in (1.0, SLACK):
         options, rates = machine_options(workload, catalog, table, classes, slack)
         for _ in range(ROUNDS):
-            least = _least(workload, options, rates, classes)
-            if least > single * (1 - WORTH_FRACTION):
-                dear = f"${least * HOURS_PER_MONTH:,.0f} a month"
-                return no_mix(f"by estimate no combination costs less than {dear}, machines divided at will", single)
+            lower_bound = _cost_lower_bound(workload, options, rates, classes)
+            if lower_bound > single * (1 - WORTH_FRACTION):
+                cost = f"${lower_bound * HOURS_PER_MONTH:,.0f} a month"
+                return no_mix(
+                    f"by estimate no combination costs less than {cost}, even with fractional machines", single
+                )
             fleet = _planned(workload, options, rates, classes, single)
             if fleet is None:
                 if math.isfinite(single) and reason == BY_ESTIMATE:
-                    reason = "no combination of whole machines is cheaper by estimate"
+                    reason = "no combination of whole machines is cheaper, by estimate"
                 break
             lines = sorted({use.unit_index for use in fleet.uses})
-            tried = _simulated(workload, trials, options, fleet, classes)
+            tried = _simulated(workload, simulations, options, fleet, classes)
             worst = {u: _excess(workload, [tried[u]], [1.0]) for u in lines}
             shares = [sum(use.requests_per_s for use in fleet.uses if use.unit_index == u) for u in lines]
             if _excess(workload, [tried[u] for u in lines], shares) <= 1:
                 if len(lines) < 2:
-                    return no_mix("one kind of machine serves prompts of every length at the least cost", single)
-                return _mix(workload, trials, options, fleet, classes, tried, single)
-            reason = "combinations that are cheaper by estimate miss the limits in simulation"
+                    return no_mix("one kind of machine is cheapest for all prompt lengths", single)
+                return _mix(workload, simulations, options, fleet, classes, tried, single)
+            reason = "the cheaper combinations miss the limits in simulation"
             slower = {u: float(np.clip(1 / worst[u], *DERATED)) for u in lines if worst[u] > 1}
             rates = [tuple(slower.get(u, 1.0) * x for x in r) for u, r in enumerate(rates)]
     return no_mix(reason, single)
 
 
-# --- what there is to choose from -------------------------------------------------------------------------------
+# --- machine options --------------------------------------------------------------------------------------------
 
 
 def machine_options(
@@ -181,15 +183,15 @@ def machine_options(
     others: Sequence[Offer] = (),
     seen: Mapping[int, tuple[Lane, float]] | None = None,
 ) -> tuple[list[MachineOption], list[tuple[float, ...]]]:
-    """Machines worth considering, with the requests/s of each class that one serves at the service level.
+    """(machines to consider, requests/s of each class that one machine serves at the service level).
 
-    `seen`: of a row, its lane and what one replica was simulated to serve, where that is more (of the only class).
-    `others`: offers that other workloads are considered on, and this one then too.
+    `seen`: row -> (lane, simulated requests/s of one replica), used if higher than the estimate of the only class.
+    `others`: offers that other workloads consider, which are then considered here too.
     """
     assert table.built is not None
     seen = seen or {}
-    rows = np.array(sorted({*_promising(workload, table), *seen}))
-    kept = [table.wanted[i] for i in rows]
+    rows = np.array(sorted({*_promising_rows(workload, table), *seen}))
+    kept = [table.lanes[i] for i in rows]
     rates, columns = np.zeros((len(rows), len(classes))), np.full((len(rows), len(classes)), -1)
     for c, part in enumerate(classes):
         asked = replace(workload, input_tokens=part.input_tokens, requests_per_s_peak=BUSY_RATE)
@@ -199,7 +201,7 @@ def machine_options(
         best = np.argmax(able, axis=1)
         rates[:, c] = able[np.arange(len(rows)), best]
         columns[:, c] = np.where(rates[:, c] > 0, best, -1)
-    found: list[MachineOption] = []
+    options: list[MachineOption] = []
     speeds: list[tuple[float, ...]] = []
     counts = np.tile([1.0, 64.0], (len(rows), 1))
     plain = replace(workload, slo=replace(workload.slo, spare_replicas=0))
@@ -214,18 +216,18 @@ def machine_options(
         rates[k, 0] = max(rates[k, 0], simulated)
         columns[k, 0] = max(columns[k, 0], 0) if ready else columns[k, 0]
         for option in _machines(catalog, int(row), kept[k], tuple(int(x) for x in columns[k]), list(own)):
-            found.append(replace(option, lane=lane, ready=True) if ready else option)
+            options.append(replace(option, lane=lane, ready=True) if ready else option)
             speeds.append(tuple(float(x) * option.replicas for x in rates[k]))
-    kept_indices = _worth(found, speeds, kinds, {o.accelerator for o in others})
-    return [found[i] for i in kept_indices], [speeds[i] for i in kept_indices]
+    kept_indices = _cheapest_per_class(options, speeds, kinds, {o.accelerator for o in others})
+    return [options[i] for i in kept_indices], [speeds[i] for i in kept_indices]
 
 
-def _promising(workload: Workload, table: Table) -> Iterator[int]:
-    """Of each accelerator and size of replica: what is cheapest for all requests, within the limits and without."""
+def _promising_rows(workload: Workload, table: Table) -> Iterator[int]:
+    """Rows of the cheapest lane per accelerator and replica size, with and without the latency limits."""
     excess = estimated_excess(workload, table)
     serves = np.isfinite(table.usd_per_hour) & (table.replicas < UNSERVABLE_REPLICAS)
     groups: dict[tuple[str, float], list[int]] = {}
-    for i, w in enumerate(table.wanted):
+    for i, w in enumerate(table.lanes):
         groups.setdefault((w.choice.accelerator.slug, float(table.chips[i, 0])), []).append(i)
     for own in groups.values():
         mine = np.array(own)
@@ -238,7 +240,7 @@ def _promising(workload: Workload, table: Table) -> Iterator[int]:
 def _machines(
     catalog: Catalog, row: int, lane: Lane, columns: tuple[int, ...], offers: Sequence[Offer]
 ) -> Iterator[MachineOption]:
-    """The smallest whole purchases of these offers that hold replicas of this lane."""
+    """The smallest whole purchase of each offer that holds a replica of this lane."""
     if max(columns) < 0:
         return
     c = lane.choice
@@ -248,7 +250,7 @@ def _machines(
         replicas = max(instances * offer.accelerators // chips, 1)
         while int(instances_needed(np.array(float(replicas)), chips, offer.accelerators, c.pp)) > instances:
             replicas -= 1
-        plain = replace(offer, held_instances=0)  # a machine among others: which of them are held, the fleet decides
+        plain = replace(offer, held_instances=0)  # the fleet plan decides which machines are already owned
         usd = float(offer_usd_per_hour(plain, instances, licence_of(catalog, lane)))
         yield MachineOption(
             row=row,
@@ -261,10 +263,10 @@ def _machines(
         )
 
 
-def _worth(
+def _cheapest_per_class(
     options: Sequence[MachineOption], speeds: Sequence[tuple[float, ...]], kinds: int, slugs: set[str]
 ) -> list[int]:
-    """For each class the cheapest machines per request of so many accelerators, and of those that are named."""
+    """Indices of the cheapest machines per request and class: of `kinds` accelerators, plus those in `slugs`."""
     kept: set[int] = set()
     for c in range(len(speeds[0]) if speeds else 0):
         able = [i for i, rates in enumerate(speeds) if rates[c] > 0]
@@ -272,7 +274,7 @@ def _worth(
         seen: dict[str, dict[Offer | None, int]] = {}
         for i in able:
             slug = options[i].lane.choice.accelerator.slug
-            offer = options[i].offer if slug in slugs else None  # where others are, each of their offers counts
+            offer = options[i].offer if slug in slugs else None  # `slugs`: keep machines of every offer
             if slug not in seen and slug not in slugs and len(seen) >= kinds:
                 continue
             mine = seen.setdefault(slug, {})
@@ -282,13 +284,13 @@ def _worth(
     return sorted(kept)
 
 
-def _least(
+def _cost_lower_bound(
     workload: Workload,
     options: Sequence[MachineOption],
     rates: Sequence[tuple[float, ...]],
     classes: Sequence[LengthClass],
 ) -> float:
-    """USD per hour that no combination is below: each class where it is cheapest, on parts of machines."""
+    """Lower bound on the cost in USD per hour: each class on its cheapest machine, fractional machines allowed."""
     each = [
         min((o.usd_per_hour / r[c] for o, r in zip(options, rates, strict=True) if r[c] > 0), default=math.inf)
         for c in range(len(classes))
@@ -304,7 +306,7 @@ def _planned(
     classes: Sequence[LengthClass],
     single: float,
 ) -> Fleet | None:
-    """The cheapest fleet by estimate."""
+    """The cheapest fleet by estimate, if it saves enough; else None."""
     c = workload.constraints
     machines = [
         Machine(
@@ -334,29 +336,30 @@ def _planned(
     return cheapest(machines, units, jobs, limits)
 
 
-# --- what comes out ---------------------------------------------------------------------------------------------
+# --- simulation and result --------------------------------------------------------------------------------------
 
 
 def _simulated(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     options: Sequence[MachineOption],
     fleet: Fleet,
     classes: Sequence[LengthClass],
 ) -> dict[int, Simulation]:
-    """One lane of each kind of machine with its share of the requests, at the peak."""
+    """By unit index: the simulation of one lane of each kind of machine, with its requests at the peak."""
     return {
-        u: _simulate(workload, trials, options[u], fleet, u, classes) for u in {use.unit_index for use in fleet.uses}
+        u: _simulate(workload, simulations, options[u], fleet, u, classes)
+        for u in {use.unit_index for use in fleet.uses}
     }
 
 
 def carrying(workload: Workload, option: MachineOption, kept_instances: int) -> int:
-    """Replicas that serve: all that were bought but the spares."""
+    """Serving replicas: all replicas without spares."""
     return max(kept_instances * option.replicas - workload.slo.spare_replicas, 1)
 
 
 def _design(option: MachineOption, fleet: Fleet, u: int, replicas: int) -> Design:
-    """With the concurrency of its classes, by the time that each takes of it."""
+    """The design of a unit; its concurrency is the time-weighted mean over its classes."""
     uses = [use for use in fleet.uses if use.unit_index == u]
     planned = sum(use.instances * CONCURRENCY[option.columns[use.job_index]] for use in uses)
     column = int(np.searchsorted(CONCURRENCY, planned / sum(use.instances for use in uses)))
@@ -364,11 +367,16 @@ def _design(option: MachineOption, fleet: Fleet, u: int, replicas: int) -> Desig
 
 
 def _simulate(
-    workload: Workload, trials: Simulations, option: MachineOption, fleet: Fleet, u: int, classes: Sequence[LengthClass]
+    workload: Workload,
+    simulations: Simulations,
+    option: MachineOption,
+    fleet: Fleet,
+    u: int,
+    classes: Sequence[LengthClass],
 ) -> Simulation:
-    assert trials.table.built is not None
+    assert simulations.table.built is not None
     replicas = carrying(workload, option, fleet.kept_instances[u])
-    lane = trials.lane(_design(option, fleet, u, replicas))
+    lane = simulations.lane(_design(option, fleet, u, replicas))
     c = lane.choice
     uses = {use.job_index: use.requests_per_s for use in fleet.uses if use.unit_index == u}
     rate = sum(uses.values()) / (replicas * c.lanes)
@@ -376,7 +384,7 @@ def _simulate(
     prompt, output = _requests(workload, classes, shares)
     arrival = np.cumsum(np.random.default_rng(SEED + 1).exponential(1 / rate, len(prompt)))
     return simulate(
-        trials.table.built.times,
+        simulations.table.built.times,
         option.row,
         scheduler_of(lane),
         Client(kind=TRACE, arrival_s=arrival, input_tokens=prompt, output_tokens=output),
@@ -390,7 +398,7 @@ def _simulate(
 def _requests(
     workload: Workload, classes: Sequence[LengthClass], shares: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths of the requests that a router sends here: of all that come, those of its classes, by its shares."""
+    """(prompt, answer) lengths in tokens of the requests routed here, drawn by class and share."""
     part = sum(s * c.share_fraction for s, c in zip(shares, classes, strict=True))
     rng, count = np.random.default_rng(SEED), math.ceil(1.2 * PART_REQUESTS / part) + 100
     prompt = token_lengths(workload.input_tokens, 1.0, 1.0, count, rng)
@@ -401,7 +409,7 @@ def _requests(
 
 
 def _p95(parts: Sequence[Simulation], weights: Sequence[float], metric: str) -> float:
-    """The 95th percentile of several streams together; the start with empty machines is left out."""
+    """p95 over several weighted streams, without the warm-up on empty machines."""
     values = [getattr(p, metric)[len(getattr(p, metric)) // 6 :] for p in parts]
     each = [np.full(len(v), w / max(len(v), 1)) for v, w in zip(values, weights, strict=True)]
     joined = np.concatenate(values)
@@ -409,7 +417,7 @@ def _p95(parts: Sequence[Simulation], weights: Sequence[float], metric: str) -> 
 
 
 def _excess(workload: Workload, parts: Sequence[Simulation], weights: Sequence[float]) -> float:
-    """How far beyond its limits; 1: on the limit. A request that is turned away is beyond all."""
+    """Worst latency over its limit; 1 is exactly at the limit, infinite if requests are rejected."""
     if any(p.rejected_requests > 0.001 * PART_REQUESTS for p in parts):
         return math.inf
     p95 = (_p95(parts, weights, metric) for metric in ("ttft_s", "tpot_s", "e2e_s"))
@@ -418,7 +426,7 @@ def _excess(workload: Workload, parts: Sequence[Simulation], weights: Sequence[f
 
 def _mix(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     options: Sequence[MachineOption],
     fleet: Fleet,
     classes: Sequence[LengthClass],
@@ -427,7 +435,7 @@ def _mix(
 ) -> Mix:
     lines = sorted(tried)
     shares = [sum(use.requests_per_s for use in fleet.uses if use.unit_index == u) for u in lines]
-    parts = [_part(workload, trials, options[u], fleet, u, classes, tried[u]) for u in lines]
+    parts = [_part(workload, simulations, options[u], fleet, u, classes, tried[u]) for u in lines]
     runs = [tried[u] for u in lines]
     return Mix(
         parts=tuple(sorted(parts, key=lambda p: -p.usd_per_hour)),
@@ -443,7 +451,7 @@ def _mix(
 
 def _part(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     option: MachineOption,
     fleet: Fleet,
     u: int,
@@ -452,7 +460,7 @@ def _part(
 ) -> MixPart:
     kept, uses = fleet.kept_instances[u], [use for use in fleet.uses if use.unit_index == u]
     replicas = carrying(workload, option, kept)
-    lane = trials.lane(_design(option, fleet, u, replicas))
+    lane = simulations.lane(_design(option, fleet, u, replicas))
     peak = workload.requests_per_s_peak
     return MixPart(
         lane=lane,

@@ -1,8 +1,8 @@
-"""Several workloads on one fleet: batches in the idle hours of those that people wait for, each chip where it pays.
+"""Several workloads on one shared fleet: batch jobs use the idle hours of interactive workloads.
 
-Each workload alone is what `search` answers. The shared fleet is a plan of fleet.py over the kinds of hours of the
-week; work that waits may also be rented by the hour. Rates come from the same estimates, and what is planned is
-simulated at its busiest hour.
+`search` answers each workload alone. The shared fleet is a plan of milp.py over the kinds of hours in a week, and
+deferrable work may also use hourly instances. Rates come from the same estimates, and the plan is simulated at its
+busiest hour.
 """
 
 import math
@@ -21,19 +21,19 @@ from advisor.engine.step import Lane
 
 DAY_HOURS, WEEK_HOURS = 24, 168
 ROUNDS = 4
-DERATED = 0.8, 0.95  # of its estimate, when a part missed its limits in simulation
-SHARED_KINDS = 4  # accelerators that are considered for each workload, and for all others then
-WORTH_FRACTION = 0.001
+DERATED = 0.8, 0.95  # range of the factor on an estimated rate after missed limits in simulation
+SHARED_KINDS = 4  # accelerators considered per workload, and then for all the others
+WORTH_FRACTION = 0.001  # minimum saving, of the cost of each workload alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """One workload with its own answer; `week`: load of each hour from Monday 0:00 as a share of the busiest."""
+    """One workload with its own answer; `week` is the hourly load from Monday 0:00, relative to the busiest hour."""
 
     workload: Workload
     catalog: Catalog
     answer: Answer
-    week: tuple[float, ...] = ()  # empty: the peak may come at any hour
+    week: tuple[float, ...] = ()  # empty: peak load at every hour
 
     @property
     def alone_usd_per_hour(self) -> float:
@@ -42,7 +42,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assignment:
-    """What one workload does on one kind of machine in some hours of the week."""
+    """One workload on one kind of machine in some hours of the week."""
 
     member_index: int
     option: MachineOption
@@ -50,15 +50,15 @@ class Assignment:
     machine: Machine
     hours: tuple[int, ...]  # of the week
     requests_per_s: float  # mean in those hours
-    instances: float  # machines busy in those hours, a mean where the work waits
+    instances: float  # machines busy in those hours; a mean for deferrable work
     verified: Verified
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedFleet:
-    """The cheapest shared fleet that holds in simulation, or why there is none."""
+    """The cheapest shared fleet that meets the limits in simulation, or the reason why there is none."""
 
-    machines: tuple[tuple[Machine, float], ...]  # with the number kept, or its mean over the week when hourly
+    machines: tuple[tuple[Machine, float], ...]  # with the number kept, or the weekly mean for hourly machines
     runs: tuple[Assignment, ...]
     usd_per_hour: float
     alone_usd_per_hour: float
@@ -67,14 +67,14 @@ class SharedFleet:
 
 
 def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
-    """One fleet for all members."""
+    """The cheapest fleet for all members within the limits."""
     alone = sum(m.alone_usd_per_hour for m in members)
     if any(m.workload.slo.doubled for m in members):
-        return _none(alone, "a shared fleet is not sought with every replica doubled (2n)")
+        return _none(alone, "a shared fleet is not computed with 2n redundancy")
     members = [replace(m, workload=replace(m.workload, users=None, trace=None)) for m in members]  # at their peak rate
     hours = windows(members)
     periods, of_hour = periods_of(members, hours)
-    machines, units, owners = _choices(members)
+    machines, units, owners = _units_of(members)
     most = min(alone * (1 - WORTH_FRACTION), limits.max_usd_per_hour or math.inf)
     asked = Limits(
         inventory_chips=limits.inventory_chips,
@@ -83,18 +83,20 @@ def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
         kind_usd_per_hour=alone * WORTH_FRACTION if math.isfinite(alone) else 0.0,
     )
     jobs = [_job(m, hours[i], of_hour, len(periods)) for i, m in enumerate(members)]
-    reason = "no shared fleet costs less by estimate than each alone"
+    reason = "by estimate no shared fleet costs less than each workload alone"
     if not math.isfinite(alone):
-        reason = "no fleet meets every workload's limits by estimate"
+        reason = "by estimate no fleet meets every workload's limits"
     for _ in range(ROUNDS):
         fleet = cheapest(machines, units, jobs, asked, periods)
         if fleet is None:
             break
-        tried = {u: _tried(members, units, owners, fleet, u) for u in sorted({x.unit_index for x in fleet.uses})}
+        tried = {
+            u: _simulated_unit(members, units, owners, fleet, u) for u in sorted({x.unit_index for x in fleet.uses})
+        }
         late = {u: excess(members[owners[u][0]].workload, v) for u, (_, v) in tried.items()}
         if max(late.values()) <= 1:
-            return _shared(machines, units, owners, fleet, tried, of_hour, periods, alone)
-        reason = "shared fleets that are cheaper by estimate miss the limits in simulation"
+            return _fleet_result(machines, units, owners, fleet, tried, of_hour, periods, alone)
+        reason = "the cheaper shared fleets miss the limits in simulation"
         slower = {u: float(np.clip(1 / x, *DERATED)) for u, x in late.items() if x > 1}
         units = [
             Unit(
@@ -117,7 +119,7 @@ def _none(alone: float, reason: str) -> SharedFleet:
 
 
 def windows(members: Sequence[Member]) -> list[frozenset[int]]:
-    """Hours of the day in which each may run: a batch in the quietest stretch that its deadline allows."""
+    """Hours of the day in which each member may run; a batch gets the quietest window of its deadline's length."""
     quiet = np.zeros(DAY_HOURS)
     for m in members:
         if m.week and math.isfinite(m.alone_usd_per_hour):
@@ -133,13 +135,13 @@ def _window(member: Member, quiet: np.ndarray) -> frozenset[int]:
     daily = w.requests_per_s_mean * 86400 >= 0.999 * w.requests_per_s_peak * w.deadline_s
     if not daily or not 0 < length < DAY_HOURS:
         return frozenset(range(DAY_HOURS))
-    starts = [(start + 18) % DAY_HOURS for start in range(DAY_HOURS)]  # of equals the first after 18 o'clock
+    starts = [(start + 18) % DAY_HOURS for start in range(DAY_HOURS)]  # ties: the first window from 18:00
     best = min(starts, key=lambda s: round(float(sum(quiet[(s + h) % DAY_HOURS] for h in range(length))), 9))
     return frozenset((best + h) % DAY_HOURS for h in range(length))
 
 
 def periods_of(members: Sequence[Member], hours: Sequence[frozenset[int]]) -> tuple[list[Period], list[int]]:
-    """Hours that are alike for all members as periods, and the period of each hour of the week."""
+    """(periods of hours with equal demand, period index of each hour of the week)."""
 
     def alike(hour: int) -> tuple[object, ...]:
         loads = tuple(round(m.week[hour], 6) if m.week else 1.0 for m in members)
@@ -179,16 +181,16 @@ def _job(member: Member, hours: frozenset[int], of_hour: Sequence[int], periods:
 # --- machines ---------------------------------------------------------------------------------------------------
 
 
-def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list[tuple[int, MachineOption]]]:
-    """Machines, their set-ups, and of each set-up the member and what it is made of."""
-    found = [_of(m, ()) for m in members]
-    offers = tuple({o.offer: None for options, _ in found for o in options})
+def _units_of(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list[tuple[int, MachineOption]]]:
+    """(machines, units, (member index, machine option) of each unit)."""
+    own = [_options_of(m, ()) for m in members]
+    offers = tuple({o.offer: None for options, _ in own for o in options})
     machines: dict[tuple[object, ...], int] = {}
     kinds: list[Machine] = []
     units: list[Unit] = []
     owners: list[tuple[int, MachineOption]] = []
     for i, m in enumerate(members):
-        options, rates = _of(m, offers)
+        options, rates = _options_of(m, offers)
         for option, (rate,) in zip(options, rates, strict=True):
             ways = [False] + [True] * (m.workload.kind.released_after_run and option.offer.term in BY_THE_HOUR)
             for hourly in ways:
@@ -212,8 +214,8 @@ def _choices(members: Sequence[Member]) -> tuple[list[Machine], list[Unit], list
     return kinds, units, owners
 
 
-def _of(member: Member, others: Sequence[Offer]) -> tuple[list[MachineOption], list[tuple[float, ...]]]:
-    """A member's machines with requests/s of one: the cheapest for it, and those on `others` that it may use."""
+def _options_of(member: Member, others: Sequence[Offer]) -> tuple[list[MachineOption], list[tuple[float, ...]]]:
+    """(machine options, requests/s per machine) of a member: its cheapest ones, and those on allowed `others`."""
     w, table = member.workload, member.answer.table
     if table is None or table.built is None:
         return [], []
@@ -239,13 +241,13 @@ def _machine(option: MachineOption, hourly: bool) -> Machine:
     )
 
 
-# --- what comes out ---------------------------------------------------------------------------------------------
+# --- simulation and result --------------------------------------------------------------------------------------
 
 
-def _tried(
+def _simulated_unit(
     members: Sequence[Member], units: Sequence[Unit], owners: Sequence[tuple[int, MachineOption]], fleet: Fleet, u: int
 ) -> tuple[Lane, Verified]:
-    """One lane of a set-up at its busiest period."""
+    """(lane, simulation) of one unit in its busiest period."""
     i, option = owners[u]
     w, table = members[i].workload, members[i].answer.table
     assert table is not None and table.built is not None
@@ -254,12 +256,12 @@ def _tried(
     replicas = max(math.ceil(busiest.instances * option.replicas - 1e-6), 1)
     design = Design(row=option.row, column=min(option.columns[0], len(CONCURRENCY) - 1), replicas=replicas)
     lane = option.lane if option.ready else Simulations(w, members[i].catalog, table).lane(design)
-    each = units[u].requests_per_s[i] / option.replicas  # of a busy replica
+    each = units[u].requests_per_s[i] / option.replicas  # requests/s of a busy replica
     rate = busiest.requests_per_s / replicas if w.kind.has_arrivals else each
     return lane, verify(w, table.built.times, option.row, lane, rate / c.lanes)
 
 
-def _shared(
+def _fleet_result(
     machines: Sequence[Machine],
     units: Sequence[Unit],
     owners: Sequence[tuple[int, MachineOption]],

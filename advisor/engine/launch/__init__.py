@@ -1,11 +1,11 @@
-"""Commands, manifests and load tests for a chosen deployment."""
+"""Launch commands, manifests and load tests for a chosen deployment."""
 
-from advisor.engine.launch.command import Launch, launch, longest
+from advisor.engine.launch.command import Launch, context_limit, launch
 from advisor.engine.launch.draft_options import checkpoint_of
 
 __all__ = [
     "Launch",
     "checkpoint_of",
     "launch",
-    "longest",
+    "context_limit",
 ]

@@ -1,4 +1,4 @@
-"""How to start one replica: a command and the files that it needs, shell-quoted."""
+"""The command that starts one replica and the files it needs, shell-quoted."""
 
 import math
 import shlex
@@ -8,10 +8,10 @@ from typing import NotRequired, TypedDict
 
 from advisor.engine.launch.compose import compose
 from advisor.engine.launch.draft_options import pool_note, variant_conditions, variant_values
-from advisor.engine.launch.kubernetes import FIRST_HOST, HostRanks, Served, kubernetes, systemd
+from advisor.engine.launch.kubernetes import FIRST_HOST, HostRanks, ReplicaSpec, kubernetes, systemd
 from advisor.engine.launch.leader_worker_set import leader_workers
 from advisor.engine.launch.load_generators import LoadTest, load_test
-from advisor.engine.launch.partitions import notes_of_cut, one_instance, partition_script
+from advisor.engine.launch.partitions import partition_notes, partition_script, per_instance
 from advisor.engine.network import Model
 from advisor.engine.scheduler import log_normal_sigma
 from advisor.engine.search import Scored
@@ -20,72 +20,74 @@ from advisor.engine.step import HALF
 
 CONTEXT_STEP_TOKENS = 1024
 SOURCE_STEP_TOKENS = 128
-Z999 = 3.0902  # of the standard normal: one request in a thousand is longer
-DTYPES = {"bf16": "bfloat16", "fp16": "float16"}  # as PyTorch spells them
+Z999 = 3.0902  # 99.9 % quantile of the standard normal: one request in a thousand is longer
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}  # PyTorch names
 
 
 class Launch(TypedDict):
+    """The launch section of an option, as JSON."""
+
     command: str
     files: dict[str, str]
     load_test: NotRequired[LoadTest]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Longest:
-    """The longest request, prompt and answer, that a lane is started for, and what set it."""
+class ContextLimit:
+    """The longest request (prompt plus answer) a server is started for, and what limits it."""
 
     tokens: int
-    wanted_tokens: int  # one request in a thousand is longer
-    limit: str  # what keeps it below the wanted; empty: nothing
+    wanted_tokens: int  # p99.9 of the workload
+    limit: str  # what keeps `tokens` below `wanted_tokens`; empty: nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """What the values and conditions of a command template are computed from."""
+    """Inputs of the values and conditions of a command template."""
 
-    checkpoint: str  # the model's name, or a placeholder for a checkpoint that somebody must make or find
+    checkpoint: str  # Hugging Face ID, or a placeholder in < > for a checkpoint to make or find
     made_on_load: bool
-    cast_dtype: str  # the 16-bit format a wider checkpoint is cast to; empty: none
-    longest: Longest
-    longest_source_tokens: int  # of an encoder-decoder; 0: no encoder beside the decoder
+    cast_dtype: str  # 16-bit format to cast a wider checkpoint to; empty: none
+    context_limit: ContextLimit
+    longest_source_tokens: int  # of an encoder-decoder; 0: no encoder
     generates_tokens: bool
     shares_prefixes: bool
-    served_name: str  # what clients ask for where the checkpoint is a path; empty: its own name
+    served_name: str  # model name for clients if the checkpoint is a path; empty: the checkpoint's name
     s: Scored
     facts: LaunchFacts
 
     @property
     def hosts(self) -> int:
-        """Hosts that one replica spans."""
+        """Hosts per replica."""
         c = self.s.lane.choice
         return math.ceil(c.tp * c.pp * c.dp / max(c.accelerator.chips_per_host, 1))
 
     @property
     def tp_devices(self) -> int:
-        """Tensor-parallel ranks as the stack counts them."""
+        """Tensor-parallel ranks as the software stack counts them (a chip may have several devices)."""
         c = self.s.lane.choice
         return c.tp * c.accelerator.devices
 
 
-def rare_tokens(lengths: Lengths) -> float:
-    """The 99.9th percentile of the log-normal with this mean and p95."""
+def p999_tokens(lengths: Lengths) -> float:
+    """99.9th percentile of the log-normal with this mean and p95, tokens."""
     sigma = log_normal_sigma(lengths)
     return lengths.mean_tokens * math.exp(Z999 * sigma - sigma**2 / 2)
 
 
-def longest(s: Scored, model: Model, workload: Workload) -> Longest:
-    """p99.9 of the prompt and p99.9 of the answer together, within the model's context and the cache of a lane."""
-    rare = rare_tokens(workload.input_tokens)
-    rare += rare_tokens(workload.output_tokens) if workload.kind.generates_tokens else 0
+def context_limit(s: Scored, model: Model, workload: Workload) -> ContextLimit:
+    """p99.9 of the prompt plus p99.9 of the answer, limited by the model's context and the replica's KV cache."""
+    rare = p999_tokens(workload.input_tokens)
+    rare += p999_tokens(workload.output_tokens) if workload.kind.generates_tokens else 0
     wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     held = int(s.memory.kv_capacity_tokens * s.lane.choice.pp)
-    limits = ((model.max_context_tokens, "the model's context ends there"), (held, "the cache of a replica ends there"))
+    limits = ((model.max_context_tokens, "the model's context length"), (held, "the KV cache of one replica"))
     tokens, limit = min((wanted, ""), *limits, key=lambda pair: pair[0])
-    return Longest(tokens=tokens, wanted_tokens=wanted, limit=limit)
+    return ContextLimit(tokens=tokens, wanted_tokens=wanted, limit=limit)
 
 
 def start_of(name: str, s: Scored, model: Model, workload: Workload, facts: LaunchFacts) -> Start:
-    """The published checkpoint where the framework can load it as planned, or else a placeholder."""
+    """Template inputs; the checkpoint is a placeholder if the framework cannot load the published one as planned."""
     q = s.lane.choice.quantization
     native = model.native_dtype in (q.slug, q.weights_dtype)
     on_load = not native and q.slug in facts.formats_on_load
@@ -98,7 +100,7 @@ def start_of(name: str, s: Scored, model: Model, workload: Workload, facts: Laun
         checkpoint=checkpoint,
         made_on_load=on_load,
         cast_dtype=cast,
-        longest=longest(s, model, workload),
+        context_limit=context_limit(s, model, workload),
         longest_source_tokens=longest_source(model, workload),
         generates_tokens=workload.kind.generates_tokens,
         shares_prefixes=workload.prefix_cache_hit_fraction > 0 and "prefix_caching" in s.lane.framework.features,
@@ -109,27 +111,27 @@ def start_of(name: str, s: Scored, model: Model, workload: Workload, facts: Laun
 
 
 def longest_source(model: Model, workload: Workload) -> int:
-    """p99.9 of the sources in whole steps; of speech always the window."""
+    """p99.9 of the source lengths, rounded up; for speech the fixed window."""
     if workload.source_tokens is None:
         return 0
     if model.source_s:
         return model.source_tokens
-    return math.ceil(rare_tokens(workload.source_tokens) / SOURCE_STEP_TOKENS) * SOURCE_STEP_TOKENS
+    return math.ceil(p999_tokens(workload.source_tokens) / SOURCE_STEP_TOKENS) * SOURCE_STEP_TOKENS
 
 
 def cache_gib(start: Start) -> int:
-    """Whole GiB that are left for the cache of one rank."""
+    """Whole GiB left for the KV cache of one rank."""
     return int((start.s.memory.kv_bytes + start.s.memory.free_bytes) / 2.0**30)
 
 
 def slots(start: Start) -> int:
-    """Requests that run at once where each takes the room of the longest one, used or not."""
+    """Concurrent requests if each reserves the space of the longest one."""
     held = int(start.s.memory.kv_capacity_tokens * start.s.lane.choice.pp)
-    return max(min(start.s.concurrency, held // start.longest.tokens), 1)
+    return max(min(start.s.concurrency, held // start.context_limit.tokens), 1)
 
 
 def values_of(start: Start, model: Model) -> dict[str, object]:
-    """Every value that a template may name (command_template.VALUES)."""
+    """All template values (command_template.VALUES)."""
     s, c, facts = start.s, start.s.lane.choice, start.facts
     q, source, ranks = c.quantization, start.longest_source_tokens, c.tp * c.pp * c.dp
     share = s.memory.source_kv_bytes / s.memory.kv_bytes if source and s.memory.kv_bytes else 0.0
@@ -143,9 +145,9 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
         "checkpoint": start.checkpoint,
         "concurrency": s.concurrency,
         "concurrency_per_rank": s.concurrency // c.dp,
-        "context_and_source_tokens": source + start.longest.tokens,
-        "context_or_source_tokens": max(start.longest.tokens, source),
-        "context_tokens": start.longest.tokens,
+        "context_and_source_tokens": source + start.context_limit.tokens,
+        "context_or_source_tokens": max(start.context_limit.tokens, source),
+        "context_tokens": start.context_limit.tokens,
         "expert_parallel": c.ep,
         "first_host": FIRST_HOST,
         "format_name": facts.format_names.get(q.slug, ""),
@@ -159,7 +161,7 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
         "ranks": ranks,
         "ranks_per_host": ranks // start.hosts,
         "served_name": start.served_name,
-        "slot_tokens": start.longest.tokens * slots(start),
+        "slot_tokens": start.context_limit.tokens * slots(start),
         "slots": slots(start),
         "source_cache_fraction": f"{share:.2f}",
         "source_tokens": source,
@@ -173,9 +175,9 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
 
 
 def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
-    """The conditions that hold (command_template.CONDITIONS)."""
+    """The true template conditions (command_template.CONDITIONS)."""
     c, facts = start.s.lane.choice, start.facts
-    found = {
+    conditions = {
         "attention_dp": c.dp > 1,
         "cache_int8": c.kv_dtype == "int8",
         "cache_named": c.kv_dtype in facts.cache_names,
@@ -196,66 +198,67 @@ def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
         "vectors": not start.generates_tokens,
         **variant_conditions(start.s, model, pool),
     }
-    return frozenset(name for name, holds in found.items() if holds)
+    return frozenset(name for name, holds in conditions.items() if holds)
 
 
-HOSTS = {  # how one replica spans hosts, for whoever starts it
-    "ranked": "run this on the first and serve-host-N.sh on each other, all with the first host's address in place of "
-    "< >",
-    "ray": "start one Ray cluster over them, then run this on its head",
-    "slurm": "run it within a Slurm allocation of them",
+MULTI_HOST_NOTES = {
+    "ranked": "run this on the first host and serve-host-N.sh on host N; replace < > with the first host's address",
+    "ray": "start one Ray cluster across them, then run this on its head node",
+    "slurm": "run this inside a Slurm allocation of these hosts",
 }
 
 
 def install(vendor: str, facts: LaunchFacts, version: str) -> str:
-    """The pinned package, where one is published for this vendor's accelerators."""
+    """Install command of the pinned package, or a hint if none is published for this vendor."""
     if facts.package and (not facts.package_vendors or vendor in facts.package_vendors):
         note = f" ({facts.package_note})" if facts.package_note else ""
         return "pip install " + Template(facts.package).substitute(version=version) + note
-    return f"the build of {version} for this chip, from its vendor or the project"
+    return f"version {version} for this chip, from the chip vendor or the framework project"
 
 
 def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list[str]:
-    """What a reader of the script must know before running it."""
-    s, most, framework, facts = start.s, start.longest, start.s.lane.framework, start.facts
-    said = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
-    said += notes_of_cut(s.lane.choice.accelerator)
-    said.append(f"get it: {install(s.lane.choice.accelerator.vendor, facts, framework.version)}")
+    """Comments at the top of the start script."""
+    s, longest_request, framework, facts = start.s, start.context_limit, start.s.lane.framework, start.facts
+    comments = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
+    comments += partition_notes(s.lane.choice.accelerator)
+    comments.append(f"install: {install(s.lane.choice.accelerator.vendor, facts, framework.version)}")
     if s.replicas > 1:
-        said.append("put a load balancer in front of the replicas; replicas on one host need their own chips and port")
+        comments.append(
+            "put a load balancer in front of the replicas; give each replica on a host its own chips and port"
+        )
     if start.hosts > 1:
-        said.append(f"a replica spans {start.hosts} hosts: {HOSTS[facts.hosts or 'ray']}")
+        comments.append(f"a replica spans {start.hosts} hosts: {MULTI_HOST_NOTES[facts.hosts or 'ray']}")
     if facts.device_note:
-        said.append(facts.device_note)
+        comments.append(facts.device_note)
     if start.checkpoint.startswith("<"):
-        said.append(f"put the path of a checkpoint in {s.lane.choice.quantization.name} in place of the words in < >")
-    said += text_lines(facts.template.notes, values, true)
+        comments.append(f"replace the text in < > with the path of a {s.lane.choice.quantization.name} checkpoint")
+    comments += text_lines(facts.template.notes, values, true)
     if facts.template.limits_context:
-        parts = "prompt and answer together" if start.generates_tokens else "each"
+        parts = "prompt plus answer" if start.generates_tokens else "each"
         if start.longest_source_tokens:
-            parts = f"start and answer together, after sources up to {start.longest_source_tokens} tokens"
-        said.append(f"requests up to {most.tokens} tokens, {parts}; " + _why(most))
+            parts = f"decoder prompt plus answer, with sources of up to {start.longest_source_tokens} tokens"
+        comments.append(f"requests of up to {longest_request.tokens} tokens, {parts}; {_why(longest_request)}")
     if facts.template.reserves_slots and slots(start) < s.concurrency:
-        said.append(
-            f"planned for {s.concurrency} requests at once, the cache has room for {slots(start)} of the longest"
+        comments.append(
+            f"planned for {s.concurrency} concurrent requests, but the KV cache holds {slots(start)} of the longest"
         )
     if "adapters" in true:
-        said += text_lines(facts.template.adapter_notes, values, true)
-    return said
+        comments += text_lines(facts.template.adapter_notes, values, true)
+    return comments
 
 
-def _why(most: Longest) -> str:
-    if most.limit:
-        return f"{most.limit}, the 99.9th percentiles of both come to {most.wanted_tokens}"
-    return "the 99.9th percentiles of both fit"
+def _why(longest_request: ContextLimit) -> str:
+    if longest_request.limit:
+        return f"limited by {longest_request.limit} (p99.9 of the workload: {longest_request.wanted_tokens} tokens)"
+    return "covers p99.9 of the workload"
 
 
 def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
-    """The command of one replica and the files that run it; empty where the catalog does not say how it starts."""
+    """The command of one replica and its files by name; empty if the catalog has no launch command."""
     facts = s.lane.framework.launch
     if facts is None:
         return {"command": "", "files": {}}
-    s = one_instance(s)
+    s = per_instance(s)
     start = start_of(name, s, model, workload, facts)
     values, template = values_of(start, model), facts.template
     true = conditions_of(start, model, "decode" if s.pools else "")
@@ -272,45 +275,46 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
         files |= beside
     if s.lane.choice.accelerator.cut:
         files["partition.sh"] = partition_script(s.lane.choice.accelerator)
-    for served, script_words in pools_of(served_of(name, start, command, beside), s, prefill):
-        files |= on_one_host(served, facts) if start.hosts == 1 else on_hosts(served, start, script_words)
-    found: Launch = {"command": shlex.join(command), "files": files}
-    test, test_files = load_test(name, start.checkpoint, s, workload, start.longest.tokens)
-    return {**found, "files": files | test_files, "load_test": test} if test else found
+    for replica, script_argv in pools_of(replica_spec(name, start, command, beside), s, prefill):
+        files |= on_one_host(replica, facts) if start.hosts == 1 else on_hosts(replica, start, script_argv)
+    result: Launch = {"command": shlex.join(command), "files": files}
+    test, test_files = load_test(name, start.checkpoint, s, workload, start.context_limit.tokens)
+    return {**result, "files": files | test_files, "load_test": test} if test else result
 
 
-def script(words: list[str], comments: list[str]) -> str:
-    return "\n".join(["#!/bin/sh", *(f"# {c}" for c in comments), f"exec {shlex.join(words)}"]) + "\n"
+def script(argv: list[str], comments: list[str]) -> str:
+    """A shell script that runs the command, with comments at the top."""
+    return "\n".join(["#!/bin/sh", *(f"# {c}" for c in comments), f"exec {shlex.join(argv)}"]) + "\n"
 
 
-def other_hosts(start: Start, words: list[str]) -> dict[str, str]:
-    """Scripts of the hosts of a replica after the first."""
+def other_hosts(start: Start, argv: list[str]) -> dict[str, str]:
+    """Start scripts for the second and later hosts of a replica."""
     template = start.facts.template
-    if not template.rank_option or template.rank_option not in words:
+    if not template.rank_option or template.rank_option not in argv:
         return {}
-    at = words.index(template.rank_option) + 1
+    at = argv.index(template.rank_option) + 1
     more = shlex.split(template.worker_options)
     return {
         f"serve-host-{rank + 1}.sh": script(
-            [*words[:at], str(rank), *words[at + 1 :], *more], [f"host {rank + 1} of {start.hosts} of the replica"]
+            [*argv[:at], str(rank), *argv[at + 1 :], *more], [f"host {rank + 1} of {start.hosts} of the replica"]
         )
         for rank in range(1, start.hosts)
     }
 
 
-def served_of(name: str, start: Start, words: list[str], files: dict[str, str]) -> Served:
-    """What manifests say of a replica."""
+def replica_spec(name: str, start: Start, argv: list[str], files: dict[str, str]) -> ReplicaSpec:
+    """The contents of a replica's manifests."""
     c, framework, facts = start.s.lane.choice, start.s.lane.framework, start.facts
     image = facts.images.get(c.accelerator.vendor, "")
     ranks = HostRanks(
-        way=facts.hosts,
+        mode=facts.hosts,
         rank_option=facts.template.rank_option,
         address_option=facts.template.address_option,
-        worker_words=tuple(shlex.split(facts.template.worker_options)),
+        worker_argv=tuple(shlex.split(facts.template.worker_options)),
     )
-    return Served(
+    return ReplicaSpec(
         name=name,
-        words=tuple(words),
+        argv=tuple(argv),
         framework=framework.slug,
         version=framework.version,
         image=Template(image).substitute(version=framework.version) if image else "",
@@ -324,36 +328,36 @@ def served_of(name: str, start: Start, words: list[str], files: dict[str, str]) 
     )
 
 
-def pools_of(served: Served, s: Scored, prefill: list[str]) -> list[tuple[Served, list[str]]]:
-    """The deployment, or its two pools with their own words and counts; decode, which answers, comes first."""
+def pools_of(replica: ReplicaSpec, s: Scored, prefill: list[str]) -> list[tuple[ReplicaSpec, list[str]]]:
+    """The deployment, or its two pools with their own commands and counts; decode comes first."""
     if s.pools is None:
-        return [(served, list(served.words))]
+        return [(replica, list(replica.argv))]
     return [
-        (replace(served, pool="decode", replicas=s.pools.decode_replicas), list(served.words)),
-        (replace(served, pool="prefill", replicas=s.pools.prefill_replicas, words=tuple(prefill)), prefill),
+        (replace(replica, pool="decode", replicas=s.pools.decode_replicas), list(replica.argv)),
+        (replace(replica, pool="prefill", replicas=s.pools.prefill_replicas, argv=tuple(prefill)), prefill),
     ]
 
 
-def file_of(served: Served, name: str) -> str:
-    """The name of a pool's file: those of prefill have it before the ending."""
+def file_of(replica: ReplicaSpec, name: str) -> str:
+    """The file name for a pool: prefill files get the suffix -prefill."""
     stem, _, ending = name.rpartition(".")
-    return f"{stem}-prefill.{ending}" if served.pool == "prefill" else name
+    return f"{stem}-prefill.{ending}" if replica.pool == "prefill" else name
 
 
-def on_one_host(served: Served, facts: LaunchFacts) -> dict[str, str]:
-    """A systemd unit; Kubernetes and Compose files where the framework's server and the chip's resource are known."""
+def on_one_host(replica: ReplicaSpec, facts: LaunchFacts) -> dict[str, str]:
+    """A systemd unit, and Kubernetes and Compose files if the health path and the chip's resource are known."""
     if facts.device_note:
         return {}
-    found = {
-        "assay-serve.service": systemd(served),
-        "kubernetes.yaml": kubernetes(served),
-        "compose.yaml": compose(served),
+    files = {
+        "assay-serve.service": systemd(replica),
+        "kubernetes.yaml": kubernetes(replica),
+        "compose.yaml": compose(replica),
     }
-    return {file_of(served, name): text for name, text in found.items() if text}
+    return {file_of(replica, name): text for name, text in files.items() if text}
 
 
-def on_hosts(served: Served, start: Start, words: list[str]) -> dict[str, str]:
-    """A script for each further host, and a LeaderWorkerSet where it is known how the framework spans them."""
-    manifest = leader_workers(served, start.hosts)
-    found = other_hosts(start, words) | ({"kubernetes.yaml": manifest} if manifest else {})
-    return {file_of(served, name): text for name, text in found.items()}
+def on_hosts(replica: ReplicaSpec, start: Start, argv: list[str]) -> dict[str, str]:
+    """A script for each additional host, and a LeaderWorkerSet if the framework's multi-host mode is known."""
+    manifest = leader_workers(replica, start.hosts)
+    files = other_hosts(start, argv) | ({"kubernetes.yaml": manifest} if manifest else {})
+    return {file_of(replica, name): text for name, text in files.items()}

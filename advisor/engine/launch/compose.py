@@ -1,51 +1,52 @@
-"""The replicas of one host as a Docker Compose file, for a host that neither Kubernetes nor systemd looks after."""
+"""A Docker Compose file for the replicas of one host."""
 
 from typing import Any
 
-from advisor.engine.launch.kubernetes import FOLDER, PORT, Served, image_of, printable, yaml_text
+from advisor.engine.launch.kubernetes import FOLDER, PORT, ReplicaSpec, image_of, printable, yaml_text
 
-STARTS_WITHIN = "3600s"  # an hour to fetch, load and compile, as in the pod's startup probe
-DRIVER = "driver"  # key of an accelerator's container: Compose reserves single chips through it
-DEVICE_EACH = "device_each"  # one device file for each chip, numbered from 0
+STARTS_WITHIN = "3600s"  # one hour to download, load and compile, as in the pod's startup probe
+DRIVER = "driver"  # key in an accelerator's `container`: Compose reserves individual chips through this driver
+DEVICE_EACH = "device_each"  # key: path prefix of one device file per chip, numbered from 0
 
 
-def compose(served: Served) -> str:
-    """YAML of the replicas that one host takes (NVIDIA: each with its own chips and port; others: one).
+def compose(replica: ReplicaSpec) -> str:
+    """YAML of the replicas on one host (several with their own chips and port on NVIDIA, otherwise one).
 
-    Empty where the server's health address is not known: Compose would call a server sound that is still loading.
+    Empty if the health path is unknown, because Compose would report a loading server as healthy.
     """
-    if not served.health_path or not (served.accelerator.kind == "cpu" or served.accelerator.container):
+    if not replica.health_path or not (replica.accelerator.kind == "cpu" or replica.accelerator.container):
         return ""
-    count = on_this_host(served)
-    services = {f"replica-{i + 1}": _service(served, i) for i in range(count)}
-    words = f"{count} of {served.replicas} replicas on this host, {served.chips} x {printable(served.accelerator.name)}"
-    found: dict[str, Any] = {"services": services, "volumes": {"hugging-face": {}}}
-    return f"# {words} each; docker compose up --detach\n{yaml_text(found)}"
+    count = on_this_host(replica)
+    services = {f"replica-{i + 1}": _service(replica, i) for i in range(count)}
+    chips = f"{replica.chips} x {printable(replica.accelerator.name)}"
+    head = f"{count} of {replica.replicas} replicas on this host, each on {chips}"
+    document: dict[str, Any] = {"services": services, "volumes": {"hugging-face": {}}}
+    return f"# {head}; start with: docker compose up --detach\n{yaml_text(document)}"
 
 
-def on_this_host(served: Served) -> int:
-    """Replicas that share a host; where a container cannot be given single chips, one."""
-    a = served.accelerator
+def on_this_host(replica: ReplicaSpec) -> int:
+    """Replicas on one host; 1 if containers cannot reserve individual chips."""
+    a = replica.accelerator
     if DRIVER not in a.container:
         return 1
-    return max(min(served.replicas, a.instances if a.cut else a.chips_per_host // served.chips), 1)
+    return max(min(replica.replicas, a.instances if a.cut else a.chips_per_host // replica.chips), 1)
 
 
-def _service(served: Served, index: int) -> dict[str, Any]:
-    words = [f"{FOLDER}/{word}" if word in served.files else word for word in served.words]
-    words = [word.replace("$", "$$") for word in words]  # or Compose would put variables in
-    run = {"command": words[1:]} if served.image_has_entrypoint else {"entrypoint": words}
-    chips = _chips(served, index)
+def _service(replica: ReplicaSpec, index: int) -> dict[str, Any]:
+    argv = [f"{FOLDER}/{word}" if word in replica.files else word for word in replica.argv]
+    argv = [word.replace("$", "$$") for word in argv]  # otherwise Compose substitutes variables
+    run = {"command": argv[1:]} if replica.image_has_entrypoint else {"entrypoint": argv}
+    chips = _chips(replica, index)
     files = [
         {"type": "bind", "source": f"./{name}", "target": f"{FOLDER}/{name}", "read_only": True}
-        for name in served.files
+        for name in replica.files
     ]
-    health = f"http://127.0.0.1:{PORT}{served.health_path}"
+    health = f"http://127.0.0.1:{PORT}{replica.health_path}"
     return {
-        "image": image_of(served),
+        "image": image_of(replica),
         **run,
         **chips,
-        # without a value: taken from the shell or from .env beside this file, and never written here
+        # no value: taken from the shell or .env, so the token is never written to this file
         "environment": {"HF_TOKEN": None, **chips.get("environment", {})},
         "ports": [f"{PORT + index}:{PORT}"],
         "ipc": "host",
@@ -60,14 +61,14 @@ def _service(served: Served, index: int) -> dict[str, Any]:
     }
 
 
-def _chips(served: Served, index: int) -> dict[str, Any]:
-    a = served.accelerator
+def _chips(replica: ReplicaSpec, index: int) -> dict[str, Any]:
+    a = replica.accelerator
     if a.kind == "cpu":
         return {}
     if DRIVER in a.container:
-        ids = [f"0:{index}"] if a.cut else [str(index * served.chips + i) for i in range(served.chips)]
+        ids = [f"0:{index}"] if a.cut else [str(index * replica.chips + i) for i in range(replica.chips)]
         wanted = {"driver": a.container[DRIVER], "device_ids": ids, "capabilities": ["gpu"]}
         return {"deploy": {"resources": {"reservations": {"devices": [wanted]}}}}
     if DEVICE_EACH in a.container:
-        return {"devices": [f"{a.container[DEVICE_EACH]}{i}" for i in range(served.chips)]}
+        return {"devices": [f"{a.container[DEVICE_EACH]}{i}" for i in range(replica.chips)]}
     return dict(a.container)

@@ -1,4 +1,4 @@
-"""Values and conditions of servers that draft, serve adapters, or belong to a prefill or decode pool."""
+"""Template values and conditions for speculative decoding, LoRA adapters, and prefill and decode pools."""
 
 import json
 
@@ -9,16 +9,16 @@ from advisor.engine.step import MEDUSA_POSITIONS, Draft, published, served_rank
 
 
 def checkpoint_of(draft: Draft, model: Model) -> str:
-    """The published draft, or a placeholder for one that has to be trained."""
+    """The published draft checkpoint, or a placeholder for one to train."""
     return published(model, draft.method) or f"<{draft.name}>"
 
 
 def variant_values(s: Scored, model: Model) -> dict[str, object]:
-    """What the template's parts on drafts and adapters put in."""
-    found: dict[str, object] = {}
+    """Template values for drafts and adapters."""
+    values: dict[str, object] = {}
     if (draft := s.lane.draft) is not None:
         name = checkpoint_of(draft, model)
-        found |= {
+        values |= {
             "draft_tokens": draft.tokens,
             "verified_tokens": draft.tokens + 1,
             "tree_tokens": MEDUSA_POSITIONS - 1,
@@ -26,19 +26,19 @@ def variant_values(s: Scored, model: Model) -> dict[str, object]:
             "draft_checkpoint_json": json.dumps(name),
         }
     if (a := model.adapters) is not None:
-        found |= {
+        values |= {
             "adapter_count": a.count,
             "adapter_slots": a.active,
             "adapter_rank": served_rank(a.rank),
             "adapters_held": max(a.count, a.active),
         }
-    return found
+    return values
 
 
 def variant_conditions(s: Scored, model: Model, pool: str) -> dict[str, bool]:
-    """Which of the template's conditions on drafts, adapters and pools hold; `pool`: prefill, decode or neither."""
+    """Template conditions for drafts, adapters and pools; `pool` is prefill, decode or empty."""
     draft, a = s.lane.draft, model.adapters
-    found = {
+    conditions = {
         "drafts": draft is not None,
         "adapters": a is not None,
         "attention_adapters": a is not None and a.attention_only,
@@ -46,14 +46,12 @@ def variant_conditions(s: Scored, model: Model, pool: str) -> dict[str, bool]:
         "prefill_pool": s.pools is not None and pool == "prefill",
         "decode_pool": s.pools is not None and pool == "decode",
     }
-    return found | ({f"{DRAFT}{draft.method}": True} if draft else {})
+    return conditions | ({f"{DRAFT}{draft.method}": True} if draft else {})
 
 
 def pool_note(s: Scored, pool: str) -> list[str]:
-    """What a pool is, for the comments of its script."""
+    """Comments on a pool, for its start script."""
     if s.pools is None:
         return []
     count = s.pools.prefill_replicas if pool == "prefill" else s.pools.decode_replicas
-    return [
-        f"{pool} pool: {count} replicas; a router sends each prompt to prefill first, then to decode with its cache"
-    ]
+    return [f"{pool} pool: {count} replicas; a router sends each prompt to prefill, then to decode with its KV cache"]

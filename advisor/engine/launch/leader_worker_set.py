@@ -1,47 +1,55 @@
-"""A replica that spans hosts as a Kubernetes LeaderWorkerSet: one group of pods a replica, made and replaced together.
+"""Multi-host replicas as a Kubernetes LeaderWorkerSet: one group of pods per replica, created and replaced together.
 
-The controller (leaderworkerset.sigs.k8s.io, not part of Kubernetes) tells every pod the leader's address and its own
-index in LWS_LEADER_ADDRESS and LWS_WORKER_INDEX; the command's placeholders become these.
+The controller (leaderworkerset.sigs.k8s.io, installed separately) passes each pod the leader's address and its index
+in LWS_LEADER_ADDRESS and LWS_WORKER_INDEX, which replace the placeholders of the command.
 """
 
 from typing import Any
 
-from advisor.engine.launch.kubernetes import FIRST_HOST, Served, container, pod_volumes, printable, service, yaml_text
+from advisor.engine.launch.kubernetes import (
+    FIRST_HOST,
+    ReplicaSpec,
+    container,
+    pod_volumes,
+    printable,
+    service,
+    yaml_text,
+)
 
-LEADER, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"  # Kubernetes puts them in when a pod starts
+LEADER, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"  # substituted when a pod starts
 RANKED = "ranked"  # every host runs the same command with its own rank
 RAY = "ray"  # the command runs on the head of a Ray cluster
 RAY_PORT = 6379
 
 
-def leader_workers(served: Served, hosts: int) -> str:
-    """YAML of a LeaderWorkerSet and the Service of its leaders; empty where nothing is known of how it spans hosts."""
-    a = served.accelerator
+def leader_workers(replica: ReplicaSpec, hosts: int) -> str:
+    """YAML of a LeaderWorkerSet and its leaders' Service; empty if the framework's multi-host mode is unknown."""
+    a = replica.accelerator
     resource = a.kubernetes_resource
-    if not served.health_path or served.ranks.way not in (RANKED, RAY) or not resource:
+    if not replica.health_path or replica.ranks.mode not in (RANKED, RAY) or not resource:
         return ""
-    each = served.chips // hosts
+    each = replica.chips // hosts
     head = (
-        f"# {served.replicas} x {hosts} hosts of {each} x {printable(a.name)}; needs the LeaderWorkerSet controller\n"
-        "# and the vendor's device plugin; the network between the hosts is yours to attach\n"
+        f"# {replica.replicas} x {hosts} hosts with {each} x {printable(a.name)}; needs the LeaderWorkerSet\n"
+        "# controller and the vendor's device plugin; you attach the network between the hosts\n"
     )
-    objects = [_set(served, resource, hosts, each), _leaders(served)]
+    objects = [_set(replica, resource, hosts, each), _leaders(replica)]
     return head + "".join(f"---\n{yaml_text(o)}" for o in objects)
 
 
-def _set(served: Served, resource: str, hosts: int, each: int) -> dict[str, Any]:
-    name = served.label
-    leader = _pod(served, resource, each, _leader_words(served), is_leader=True)
-    worker = _pod(served, resource, each, _worker_words(served), is_leader=False)
+def _set(replica: ReplicaSpec, resource: str, hosts: int, each: int) -> dict[str, Any]:
+    name = replica.label
+    leader = _pod(replica, resource, each, _leader_argv(replica), is_leader=True)
+    worker = _pod(replica, resource, each, _worker_argv(replica), is_leader=False)
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
         "metadata": {"name": name, "labels": {"app": name}},
         "spec": {
-            "replicas": served.replicas,
+            "replicas": replica.replicas,
             "leaderWorkerTemplate": {
                 "size": hosts,
-                "restartPolicy": "RecreateGroupOnPodRestart",  # ranks that lost one of them wait for ever
+                "restartPolicy": "RecreateGroupOnPodRestart",  # ranks hang forever after losing a peer
                 "leaderTemplate": leader,
                 "workerTemplate": worker,
             },
@@ -49,54 +57,52 @@ def _set(served: Served, resource: str, hosts: int, each: int) -> dict[str, Any]
     }
 
 
-def _pod(served: Served, resource: str, each: int, words: list[str], is_leader: bool) -> dict[str, Any]:
-    found = container(served, resource, words, each)
-    if not is_leader:  # serves nothing: the group falls and rises with its leader
-        found = {
-            k: v for k, v in found.items() if k not in ("ports", "startupProbe", "readinessProbe", "livenessProbe")
-        }
+def _pod(replica: ReplicaSpec, resource: str, each: int, argv: list[str], is_leader: bool) -> dict[str, Any]:
+    body = container(replica, resource, argv, each)
+    if not is_leader:  # workers serve no requests; the group restarts with its leader
+        body = {k: v for k, v in body.items() if k not in ("ports", "startupProbe", "readinessProbe", "livenessProbe")}
     role = "leader" if is_leader else "worker"
     return {
-        "metadata": {"labels": {"app": served.label, "role": role}},
-        "spec": {"containers": [found], "volumes": pod_volumes(served)},
+        "metadata": {"labels": {"app": replica.label, "role": role}},
+        "spec": {"containers": [body], "volumes": pod_volumes(replica)},
     }
 
 
-def _leaders(served: Served) -> dict[str, Any]:
-    found = service(served)
-    found["spec"]["selector"] = {**found["spec"]["selector"], "role": "leader"}
-    return found
+def _leaders(replica: ReplicaSpec) -> dict[str, Any]:
+    body = service(replica)
+    body["spec"]["selector"] = {**body["spec"]["selector"], "role": "leader"}
+    return body
 
 
-def _leader_words(served: Served) -> list[str]:
-    words = _escaped(served)
-    if served.ranks.way == RAY:
-        return _after(f"ray start --head --port {RAY_PORT}", words)
-    return words
+def _leader_argv(replica: ReplicaSpec) -> list[str]:
+    argv = _escaped(replica)
+    if replica.ranks.mode == RAY:
+        return _after(f"ray start --head --port {RAY_PORT}", argv)
+    return argv
 
 
-def _worker_words(served: Served) -> list[str]:
-    if served.ranks.way == RAY:
+def _worker_argv(replica: ReplicaSpec) -> list[str]:
+    if replica.ranks.mode == RAY:
         return ["ray", "start", "--address", f"{LEADER}:{RAY_PORT}", "--block"]
-    words = _escaped(served)
-    words[_value_of(words, served.ranks.rank_option)] = INDEX
-    return [*words, *served.ranks.worker_words]
+    argv = _escaped(replica)
+    argv[_value_of(argv, replica.ranks.rank_option)] = INDEX
+    return [*argv, *replica.ranks.worker_argv]
 
 
-def _after(first: str, words: list[str]) -> list[str]:
-    """The words after another command, each still one word: the shell never reads them."""
-    return ["/bin/sh", "-c", f'{first} && exec "$$@"', "sh", *words]
+def _after(first: str, argv: list[str]) -> list[str]:
+    """Run `first`, then `argv` passed as positional arguments, which the shell does not parse."""
+    return ["/bin/sh", "-c", f'{first} && exec "$$@"', "sh", *argv]
 
 
-def _escaped(served: Served) -> list[str]:
-    """Nothing in the command is a variable but the leader's address."""
-    words = [word.replace("$", "$$") for word in served.words]
-    if served.ranks.address_option in words:
-        at = _value_of(words, served.ranks.address_option)
-        words[at] = words[at].replace(FIRST_HOST, LEADER)
-    return words
+def _escaped(replica: ReplicaSpec) -> list[str]:
+    """The command with $ escaped, and the first host's address replaced by the leader variable."""
+    argv = [word.replace("$", "$$") for word in replica.argv]
+    if replica.ranks.address_option in argv:
+        at = _value_of(argv, replica.ranks.address_option)
+        argv[at] = argv[at].replace(FIRST_HOST, LEADER)
+    return argv
 
 
-def _value_of(words: list[str], flag: str) -> int:
-    """Where the value of a flag stands; the last such flag, as names come before it."""
-    return len(words) - words[::-1].index(flag)
+def _value_of(argv: list[str], flag: str) -> int:
+    """Index of a flag's value; searches from the end, because a model name could equal the flag."""
+    return len(argv) - argv[::-1].index(flag)

@@ -1,4 +1,4 @@
-"""The load that a prediction is of, as commands of three load generators that read one trace of requests."""
+"""Load test of a prediction: commands for three load generators that replay one request trace."""
 
 import json
 import math
@@ -11,18 +11,18 @@ from advisor.engine.search import Scored
 from advisor.engine.spec import Lengths, Workload
 
 TRACE = "load_trace.jsonl"
-BLOCK_TOKENS = 16  # of the ids that say which parts of prompts are the same
-LONGEST_S = 7200.0  # at a low rate fewer requests are sent
-FEWEST = 200  # of these ten lie beyond the p95
+BLOCK_TOKENS = 16  # block size of the hash IDs that mark shared prompt prefixes
+MAX_DURATION_S = 7200.0  # at a low rate, fewer requests
+MIN_REQUESTS = 200  # ten of them lie above p95
 URL = "http://127.0.0.1:8000"
 
 
 class LoadTest(TypedDict):
-    """One replica's share of the predicted load, and how to make it."""
+    """One replica's share of the predicted load, and the commands that generate it."""
 
     requests: int
-    requests_per_s: float | None  # arrivals at random; None: as fast as the seats allow
-    concurrency: int | None  # seats of a closed loop; None: arrivals
+    requests_per_s: float | None  # Poisson arrivals; None: closed loop
+    concurrency: int | None  # of a closed loop; None: open loop
     input_tokens_mean: float
     output_tokens_mean: float
     duration_s: float | None
@@ -31,10 +31,10 @@ class LoadTest(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """What one replica is sent."""
+    """The load sent to one replica."""
 
-    model: str  # whose tokenizer counts
-    asked_name: str  # what the server knows it by
+    model: str  # its tokenizer counts tokens
+    asked_name: str  # model name in requests
     requests: int
     requests_per_s: float | None
     concurrency: int | None
@@ -42,10 +42,10 @@ class Load:
 
 
 def load_of(name: str, asked_name: str, s: Scored, workload: Workload) -> Load:
-    """The share of the peak that one of the carrying replicas was simulated with; without arrivals, all its seats."""
+    """The load one serving replica was simulated with: its share of the peak, or all slots busy in a closed loop."""
     if workload.kind.has_arrivals:
         rate, seats = workload.requests_per_s_peak / (s.replicas - s.spare_replicas), None
-        count = min(REQUESTS, max(FEWEST, math.ceil(rate * LONGEST_S)))
+        count = min(REQUESTS, max(MIN_REQUESTS, math.ceil(rate * MAX_DURATION_S)))
     else:
         rate, count, seats = None, REQUESTS, s.concurrency
     return Load(
@@ -61,7 +61,7 @@ def load_of(name: str, asked_name: str, s: Scored, workload: Workload) -> Load:
 def load_test(
     name: str, checkpoint: str, s: Scored, workload: Workload, longest_tokens: int
 ) -> tuple[LoadTest | None, dict[str, str]]:
-    """The test and its files; nothing for servers that no load generator here can ask, or for sources of encoders."""
+    """(load test, files by name); none for servers without an HTTP API and for encoder-decoder sources."""
     facts = s.lane.framework.launch
     if facts is None or not facts.load_test or workload.source_tokens is not None:
         return None, {}
@@ -87,26 +87,26 @@ def load_test(
 
 
 def _named(load: Load) -> list[str]:
-    words = ["--model", load.asked_name]
-    return words if load.asked_name == load.model else [*words, "--tokenizer", load.model]
+    argv = ["--model", load.asked_name]
+    return argv if load.asked_name == load.model else [*argv, "--tokenizer", load.model]
 
 
 def _vllm(load: Load) -> list[str]:
     endpoint = ("openai", "/v1/completions") if load.generates_tokens else ("openai-embeddings", "/v1/embeddings")
-    words = ["vllm", "bench", "serve", "--backend", endpoint[0], "--base-url", URL, "--endpoint", endpoint[1]]
-    words += [*_named(load), "--dataset-name", "timed_trace", "--dataset-path", TRACE]
-    words += ["--timed-trace-chunk-hash-size", str(BLOCK_TOKENS), "--timed-trace-sec-multiplier", "0.001"]
-    words += ["--num-prompts", str(load.requests), "--seed", str(SEED)]
+    argv = ["vllm", "bench", "serve", "--backend", endpoint[0], "--base-url", URL, "--endpoint", endpoint[1]]
+    argv += [*_named(load), "--dataset-name", "timed_trace", "--dataset-path", TRACE]
+    argv += ["--timed-trace-chunk-hash-size", str(BLOCK_TOKENS), "--timed-trace-sec-multiplier", "0.001"]
+    argv += ["--num-prompts", str(load.requests), "--seed", str(SEED)]
     if load.concurrency:
-        words += ["--no-self-timed", "--request-rate", "inf", "--max-concurrency", str(load.concurrency)]
+        argv += ["--no-self-timed", "--request-rate", "inf", "--max-concurrency", str(load.concurrency)]
     else:
-        words += ["--self-timed"]
-    words += ["--percentile-metrics", "ttft,tpot,itl,e2el" if load.generates_tokens else "e2el"]
-    return [*words, "--metric-percentiles", "50,95,99", "--save-result", "--result-filename", "load_vllm.json"]
+        argv += ["--self-timed"]
+    argv += ["--percentile-metrics", "ttft,tpot,itl,e2el" if load.generates_tokens else "e2el"]
+    return [*argv, "--metric-percentiles", "50,95,99", "--save-result", "--result-filename", "load_vllm.json"]
 
 
 def _guidellm(load: Load) -> list[str]:
-    """Its arguments as JSON, so that no name is read as more than a name."""
+    """Arguments as JSON, so that a model name cannot inject options."""
     source = {"kind": "json_file", "path": TRACE}
     data = {"kind": "mooncake", "source": source, "hash_id_block_size": BLOCK_TOKENS, "time_scale": 0.001}
     profile: dict[str, object] = {"kind": "replay", "schedule_turn": "timestamp"}
@@ -123,37 +123,37 @@ def _guidellm(load: Load) -> list[str]:
         "--data": data,
         "--tokenizer": {"kind": "huggingface_auto", "model": load.model},
         "--constraint": {"kind": "max_requests", "count": load.requests},
-        "--metrics": {"kind": "generative", "sample_size": 0},  # figures without the texts
+        "--metrics": {"kind": "generative", "sample_size": 0},  # no request texts in the output
         "--output": {"kind": "json", "path": "load_guidellm.json"},
     }
-    words = [word for option, value in given.items() for word in (option, json.dumps(value))]
-    return ["guidellm", "run", *words]
+    argv = [word for option, value in given.items() for word in (option, json.dumps(value))]
+    return ["guidellm", "run", *argv]
 
 
 def _aiperf(load: Load) -> list[str]:
-    words = ["aiperf", "profile", *_named(load), "--url", URL, "--endpoint-type", "completions", "--streaming"]
-    # the server's own counts: text that was detokenised and is tokenised again has another length
-    words += ["--use-server-token-count", "--input-file", TRACE, "--custom-dataset-type", "mooncake_trace"]
-    words += ["--isl-block-size", str(BLOCK_TOKENS), "--extra-inputs", "ignore_eos:true", "--random-seed", str(SEED)]
-    if load.concurrency:  # a trace with arrivals is replayed at them unless told otherwise
-        words += ["--no-fixed-schedule", "--concurrency", str(load.concurrency)]
-        words += ["--request-count", str(load.requests)]
+    argv = ["aiperf", "profile", *_named(load), "--url", URL, "--endpoint-type", "completions", "--streaming"]
+    # re-tokenizing detokenized text would change the counts
+    argv += ["--use-server-token-count", "--input-file", TRACE, "--custom-dataset-type", "mooncake_trace"]
+    argv += ["--isl-block-size", str(BLOCK_TOKENS), "--extra-inputs", "ignore_eos:true", "--random-seed", str(SEED)]
+    if load.concurrency:  # by default a trace is replayed at its timestamps
+        argv += ["--no-fixed-schedule", "--concurrency", str(load.concurrency)]
+        argv += ["--request-count", str(load.requests)]
     else:
-        words += ["--fixed-schedule"]
-    return [*words, "--artifact-dir", "load_aiperf"]
+        argv += ["--fixed-schedule"]
+    return [*argv, "--artifact-dir", "load_aiperf"]
 
 
 # --- the trace --------------------------------------------------------------------------------------------------
 
 SCRIPT = '''#!/usr/bin/env python3
-"""Writes {trace}: {requests} requests as predicted (arrival in ms, tokens in and out, ids of shared blocks)."""
+"""Writes {trace}: the {requests} predicted requests (arrival in ms, input and output tokens, hash IDs of blocks)."""
 
 import json
 import math
 import random
 
 REQUESTS, REQUESTS_PER_S, SEED = {requests}, {rate}, {seed}
-INPUT = ({input_mu}, {input_sigma})  # of the logarithm of the tokens
+INPUT = ({input_mu}, {input_sigma})  # mean and standard deviation of ln(tokens)
 OUTPUT = ({output_mu}, {output_sigma})
 CACHED_FRACTION, BLOCK_TOKENS, LONGEST_TOKENS = {cached}, {block}, {longest}
 
@@ -176,7 +176,7 @@ with open("{trace}", "w") as out:
 
 
 def trace_script(load: Load, workload: Workload, longest_tokens: int) -> str:
-    """A program of the standard library alone; the same seed writes the same trace."""
+    """A Python script (standard library only) that writes the trace; repeatable through its seed."""
     input_mu, input_sigma = _logarithm(workload.input_tokens)
     output = workload.output_tokens if load.generates_tokens else Lengths(mean_tokens=1, p95_tokens=1)
     output_mu, output_sigma = _logarithm(output)
@@ -196,6 +196,6 @@ def trace_script(load: Load, workload: Workload, longest_tokens: int) -> str:
 
 
 def _logarithm(lengths: Lengths) -> tuple[str, str]:
-    """Mean and deviation of the logarithm of log-normal lengths."""
+    """(mean, standard deviation) of ln(tokens) of log-normal lengths, as text."""
     sigma = log_normal_sigma(lengths)
     return f"{math.log(lengths.mean_tokens) - sigma**2 / 2:.6f}", f"{sigma:.6f}"

@@ -1,4 +1,4 @@
-"""How to run the chosen deployment better: techniques, formats, frameworks, pitfalls."""
+"""Optimization advice for the chosen deployment: techniques, formats, frameworks, pitfalls, roofline."""
 
 from advisor.engine.optimisation import plan
 from advisor.engine.optimisation.ablation import ablation_steps, estimate_steps

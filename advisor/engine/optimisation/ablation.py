@@ -1,8 +1,8 @@
-"""The steps of the optimisation plan for one chip at a stated number of users, so that each can be measured as it is.
+"""Optimization steps for one chip and a given number of users, in an order that can be measured on a real server.
 
-A server's own switches make every step: --enforce-eager and --max-num-seqs 1, graphs, --quantization fp8,
---kv-cache-dtype fp8, shared prefixes, n-gram drafts. Paging and fused attention cannot be switched off in one and
-are on from the start, other than in the plan, which begins with neither.
+Every step is a server option: --enforce-eager and --max-num-seqs 1, graphs, --quantization fp8, --kv-cache-dtype fp8,
+prefix caching, n-gram drafts. Paged KV cache and fused attention cannot be switched off in a server, so unlike in the
+optimization plan they are on from the start.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from advisor.engine.step import Demand, Draft, Lane, Lanes, lanes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AblationStep:
-    """One step: its name, its setup, and the requests at once that the server was told to run at most."""
+    """One step: its name, setup and the server's cap on running requests."""
 
     name: str
     setup: Setup
@@ -28,7 +28,7 @@ class AblationStep:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepEstimate:
-    """What a step reaches in a closed loop of the users, on one replica."""
+    """Estimated performance of a step in a closed loop, for one replica."""
 
     output_tokens_per_s: float
     ttft_mean_s: float
@@ -38,33 +38,33 @@ class StepEstimate:
 def ablation_steps(
     lane: Lane, users: int, fp8: Quantization | None, shared_fraction: float, draft: Draft | None
 ) -> list[AblationStep]:
-    """From eager and one at a time, one field a step. fp8, draft None: this chip or framework has none; left out."""
+    """Steps from eager mode and batch size 1; each changes one field. `fp8` or `draft` None skips those steps."""
     eager = Setup(lane=lane, graphs=False)
-    found = [("eager, one request at a time", replace(eager, batching="one"), 1), ("eager", eager, users)]
+    steps = [("eager, one request at a time", replace(eager, batching="one"), 1), ("eager", eager, users)]
     at = replace(eager, graphs=True)
-    found.append(("graphs", at, users))
+    steps.append(("graphs", at, users))
     if fp8 is not None:
         at = replace(at, lane=replace(lane, choice=replace(lane.choice, quantization=fp8)))
-        found.append(("FP8 weights", at, users))
+        steps.append(("FP8 weights", at, users))
     if fp8 is not None and "fp8" in lane.framework.kv_dtypes:
         at = replace(at, lane=replace(at.lane, choice=replace(at.lane.choice, kv_dtype="fp8")))
-        found.append(("FP8 cache", at, users))
+        steps.append(("FP8 cache", at, users))
     at = replace(at, cached_fraction=shared_fraction)
-    found.append((f"prefixes shared, {shared_fraction:.0%} of a prompt", at, users))
+    steps.append((f"prefix caching, {shared_fraction:.0%} of a prompt cached", at, users))
     if draft is not None:
-        found.append((f"{draft.method} drafts of {draft.tokens}", replace(at, draft=draft), users))
-    return [AblationStep(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in found]
+        steps.append((f"speculative decoding, {draft.method}, {draft.tokens} tokens", replace(at, draft=draft), users))
+    return [AblationStep(name=name, setup=setup, max_running_requests=seats) for name, setup, seats in steps]
 
 
 def estimate_steps(model: Model, steps: Sequence[AblationStep], demand: Demand, users: int) -> list[StepEstimate]:
-    """Each step with `users` always in flight; those beyond the seats queue, as at a server."""
+    """Estimates of each step with `users` requests in flight; those above the cap queue."""
     built = lanes(model, [s.setup.lane for s in steps])
-    return [_reached(model, s, built, i, demand, users) for i, s in enumerate(steps)]
+    return [_estimate_step(model, s, built, i, demand, users) for i, s in enumerate(steps)]
 
 
-def _reached(model: Model, s: AblationStep, built: Lanes, i: int, demand: Demand, users: int) -> StepEstimate:
+def _estimate_step(model: Model, s: AblationStep, built: Lanes, i: int, demand: Demand, users: int) -> StepEstimate:
     times = times_of(model, s.setup, built, i)
-    # one at a time is the same scheduler with one seat: in a server requests still join between steps
+    # batch size 1 keeps the server's continuous scheduler, with a cap of one running request
     scheduler = replace(
         scheduler_for(replace(s.setup, batching="continuous")), max_running_requests=s.max_running_requests
     )

@@ -1,11 +1,11 @@
-"""Every framework for this model, format and chip, side by side: what it reaches, what it can do, what it asks for."""
+"""Comparison of all frameworks for this model, format and chip: estimated performance, effort and reasons."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.engine.optimisation.formats import SAME, under
+from advisor.engine.optimisation.formats import SAME, with_framework
 from advisor.engine.optimisation.plan import Setup, SetupEstimate
 from advisor.engine.search import (
     Catalog,
@@ -24,38 +24,38 @@ from advisor.engine.step import unsupported
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrameworkComparison:
-    """One framework at one version. `measured` None: it does not run here, and `because` says why."""
+    """One framework version. If `estimate` is None it cannot run the plan, and `because` gives the reason."""
 
     framework: Framework
     estimate: SetupEstimate | None
     kv_capacity_tokens: float
     effort: str
-    best: bool  # under the workload's objective, at the plan's price of a chip
+    best: bool  # under the workload's objective, at the plan's price per chip
     plan: bool
     because: str
 
 
 def framework_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, str], Setup]:
-    """The plan under every framework version that loads its format on this chip."""
-    q, found = s.lane.choice.quantization, {}
+    """By (slug, version): the plan with every framework version that supports it."""
+    q, setups = s.lane.choice.quantization, {}
     for f in catalog.frameworks:
         if _refused(catalog, s, f) or q.slug not in f.quantizations:
             continue
         own = (f.slug, f.version) == (s.lane.framework.slug, s.lane.framework.version)
-        found[(f.slug, f.version)] = plan if own else under(catalog, plan, f)
-    return found
+        setups[(f.slug, f.version)] = plan if own else with_framework(catalog, plan, f)
+    return setups
 
 
 def _refused(catalog: Catalog, s: Scored, f: Framework) -> str:
     a, q = s.lane.choice.accelerator, s.lane.choice.quantization
     if not runs_on(f, a):
-        return "does not run on this chip"
+        return "does not support this chip"
     if not supports_model(f, catalog.model):
-        return "is not known to serve this kind of model"
+        return "no known support for this kind of model"
     if q.slug not in f.quantizations:
-        return f"is not known to load {q.name}"
+        return f"no known support for {q.name}"
     if s.lane.choice.pp > 1 and not spans_hosts(f):
-        return "documents no replica over several hosts"
+        return "does not document multi-host replicas"
     return unsupported(a, q)
 
 
@@ -66,20 +66,20 @@ def compare_frameworks(
     figures: dict[tuple[str, str], SetupEstimate],
     room: dict[tuple[str, str], float],
 ) -> list[FrameworkComparison]:
-    """Those that run, the best under the objective first, then those of this chip that do not, with why."""
+    """Frameworks for this chip: the best under the objective first, those that cannot run the plan last."""
     best = _best(workload, catalog, s, figures)
     top = figures.get(best) if best else None
-    found = []
+    rows = []
     for f in catalog.frameworks:
         key = (f.slug, f.version)
         if not runs_on(f, s.lane.choice.accelerator):
             continue
         figure, why = figures.get(key), _refused(catalog, s, f)
         if figure is not None and not figure.fits:
-            why = f"does not fit {s.lane.choice.tp} chips a replica beside its own overhead"
+            why = f"does not fit on {s.lane.choice.tp} chips per replica with its own memory overhead"
         elif figure is not None and top is not None and key != best and _as_good(figure, top):
-            why = "as good within 3 %: nothing measured tells them apart, effort, maturity and your own test do"
-        found.append(
+            why = "as good within 3 %; decide by effort, maturity and your own test"
+        rows.append(
             FrameworkComparison(
                 framework=f,
                 estimate=figure if figure and figure.fits else None,
@@ -91,13 +91,13 @@ def compare_frameworks(
             )
         )
     return sorted(
-        found,
+        rows,
         key=lambda r: (not r.best, r.estimate is None, -(r.estimate.output_tokens_per_s_per_chip if r.estimate else 0)),
     )
 
 
 def _as_good(m: SetupEstimate, top: SetupEstimate) -> bool:
-    """Whether a figure is the best one within what formats are called a tie."""
+    """Whether an estimate ties with the best one, within SAME."""
     rate = m.output_tokens_per_s_per_chip * SAME >= top.output_tokens_per_s_per_chip
     return rate and m.light_tpot_s <= top.light_tpot_s * SAME
 
@@ -105,8 +105,7 @@ def _as_good(m: SetupEstimate, top: SetupEstimate) -> bool:
 def _best(
     workload: Workload, catalog: Catalog, s: Scored, figures: dict[tuple[str, str], SetupEstimate]
 ) -> tuple[str, str] | None:
-    """Of those that can be started, by the search's objective; a chip's price and power are shared by what it "
-    "serves."""
+    """(slug, version) of the best launchable framework under the objective, at the plan's price and power per chip."""
     startable = {(f.slug, f.version) for f in catalog.frameworks if launchable(f, catalog.model)}
     usable = {key: m for key, m in figures.items() if m.fits and key in startable}
     if not usable:
@@ -136,15 +135,15 @@ def _best(
 
 
 def effort_of(catalog: Catalog, s: Scored, f: Framework) -> str:
-    """From the rule of how it is started: installed and loaded, converted first, or compiled for its shapes."""
+    """Setup effort, derived from how the framework is launched."""
     own = catalog.model.native_dtype in (s.lane.choice.quantization.slug, s.lane.choice.quantization.weights_dtype)
     started = f.launch
     on_load = started is not None and s.lane.choice.quantization.slug in started.formats_on_load
-    made = "" if own else "; makes the format while it loads" if on_load else "; needs a checkpoint in this format"
+    made = "" if own else "; converts the weights while loading" if on_load else "; needs a checkpoint in this format"
     if started is not None and started.checkpoint_file:
-        return f"convert the checkpoint to a {started.checkpoint_file} first"
+        return f"convert the checkpoint to a {started.checkpoint_file}"
     if set(f.compiled_stacks) & set(f.stacks) & set(s.lane.choice.accelerator.stacks):
-        return f"compiles its shapes before it serves{made}"
+        return f"compiles for fixed shapes before serving{made}"
     if started is None or not launchable(f, catalog.model):
-        return "started by hand: no launch file here"
+        return "no launch command known; start it by hand"
     return ("one package and one command" if started.package else "its own package and one command") + made

@@ -1,23 +1,25 @@
-"""What goes wrong with plans like this one: each rule looks at the plan and speaks only where it applies."""
+"""Known pitfalls of a plan: each rule checks the plan and returns a pitfall only if it applies."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from advisor.engine.launch import longest
+from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
 from advisor.engine.search import Scored
 from advisor.engine.spec import Workload
 from advisor.engine.step import Lanes, prefill_s, prompt_tokens
 
-TILE = 128  # matrix kernels of every vendor work on tiles of 64 or 128
-VOCAB_TILE = 64  # rows that vLLM and SGLang pad a sharded vocabulary to
-AT_ONCE_BYTES = 1e9  # weights that any disk reads in about a second
+TILE = 128  # matrix kernels use tiles of 64 or 128
+VOCAB_TILE = 64  # vLLM and SGLang pad a sharded vocabulary to multiples of this
+FAST_LOAD_BYTES = 1e9  # weights that load in about one second
 GIB = 2.0**30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pitfall:
+    """A known problem of a plan, its remedy and the source of the rule."""
+
     slug: str
     what: str
     remedy: str
@@ -26,7 +28,7 @@ class Pitfall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """What the rules look at."""
+    """Input of the rules."""
 
     workload: Workload
     model: Model
@@ -42,9 +44,9 @@ Rule = Callable[[Situation], Pitfall | None]
 
 
 def pitfalls(workload: Workload, model: Model, s: Scored, built: Lanes) -> list[Pitfall]:
-    """Those that apply to this plan, in the order of the rules."""
+    """The pitfalls that apply to this plan, in the order of RULES."""
     here = Situation(workload=workload, model=model, s=s, built=built)
-    return [found for rule in RULES if (found := rule(here)) is not None]
+    return [pitfall for rule in RULES if (pitfall := rule(here)) is not None]
 
 
 def recompiles(x: Situation) -> Pitfall | None:
@@ -54,8 +56,8 @@ def recompiles(x: Situation) -> Pitfall | None:
     return Pitfall(
         slug="recompile_limit",
         what=f"prompts vary (mean {lengths.mean_tokens:,.0f}, p95 {lengths.p95_tokens:,.0f} tokens): custom code that "
-        "branches on shapes breaks graphs, and after 8 recompilations of one function torch runs it eagerly",
-        remedy="start once with TORCH_LOGS=graph_breaks,recompiles and look for your own modules",
+        "branches on shapes causes graph breaks, and after 8 recompilations torch runs a function in eager mode",
+        remedy="start once with TORCH_LOGS=graph_breaks,recompiles and check the log for your own modules",
         source="docs.pytorch.org/docs/2.13/generated/torch.compile.html: recompile_limit is 8 (read 2026-11-21)",
     )
 
@@ -64,15 +66,15 @@ def buckets(x: Situation) -> Pitfall | None:
     f = x.s.lane.framework
     if not set(f.compiled_stacks) & set(f.stacks) & set(x.s.lane.choice.accelerator.stacks):
         return None
-    most = longest(x.s, x.model, x.workload).tokens
-    count = max(math.ceil(math.log2(max(most, TILE) / TILE)), 0) + 1
+    max_tokens = context_limit(x.s, x.model, x.workload).tokens
+    count = max(math.ceil(math.log2(max(max_tokens, TILE) / TILE)), 0) + 1
     return Pitfall(
         slug="buckets",
-        what=f"programs are compiled for shapes: up to {most:,} tokens that is about {count} buckets of doubling "
-        "length, each compiled before its first request, and a prompt just above one is padded to nearly twice its "
-        "length",
-        remedy="choose buckets by your own histogram of lengths; compile all of them before traffic comes",
-        source="scheduling notes of the framework in the catalog; doubling is the usual choice (planning assumption)",
+        what=f"programs are compiled for fixed shapes: up to {max_tokens:,} tokens that is about {count} buckets of "
+        "doubling length. Each is compiled before its first request, and a prompt just above a bucket is padded to "
+        "nearly twice its length",
+        remedy="choose buckets from your own length histogram and compile all of them before serving traffic",
+        source="scheduling notes of the framework in the catalog; doubling is a planning assumption",
     )
 
 
@@ -83,33 +85,33 @@ def beyond_graphs(x: Situation) -> Pitfall | None:
         return None
     return Pitfall(
         slug="beyond_graphs",
-        what=f"steps of more than {f.graph_max_tokens:,} tokens are launched layer by layer: {floor_s * 1e3:.0f} "
-        "ms of host time, longer than the chip needs for a mean prompt",
-        remedy="a faster host core, larger captured sizes, or fewer and larger chunks",
+        what=f"steps of more than {f.graph_max_tokens:,} tokens run without CUDA graphs: {floor_s * 1e3:.0f} "
+        "ms of host time, more than the chip needs for a mean prompt",
+        remedy="a faster CPU core, larger captured batch sizes, or fewer and larger prefill chunks",
         source="eager_s_per_layer of the framework's calibration",
     )
 
 
 def alignment(x: Situation) -> Pitfall | None:
-    c, found = x.s.lane.choice, dict[str, float]()
+    c, sizes = x.s.lane.choice, dict[str, float]()
     if c.accelerator.kind == "cpu":
         return None
-    found["hidden"] = float(x.model.hidden)
+    sizes["hidden"] = float(x.model.hidden)
     for block in x.model.blocks:
         if block.ffn is not None:
             split = c.tp if block.ffn.experts <= 1 else (c.moe_tp or max(c.tp * c.dp // c.ep, 1))
-            found["feed-forward width a chip"] = block.ffn.inner / split
+            sizes["feed-forward width per chip"] = block.ffn.inner / split
     for mixer in x.attentions:
         if isinstance(mixer, Attention):
-            found["attention width a chip"] = mixer.heads * mixer.head_dim / c.tp
-    off = [f"{name} {size:,g}" for name, size in found.items() if size % TILE]
+            sizes["attention width per chip"] = mixer.heads * mixer.head_dim / c.tp
+    off = [f"{name} {size:,g}" for name, size in sizes.items() if size % TILE]
     if not off:
         return None
     return Pitfall(
         slug="alignment",
-        what=f"not multiples of {TILE}: {', '.join(off)}; the last tile of each multiply is computed and thrown away",
-        remedy="another tensor-parallel size, or padded weights; in a model of your own: multiples of 128",
-        source="tile and wave rule of the step model; the probe kind for matrix multiplies measures the neighbours",
+        what=f"not multiples of {TILE}: {', '.join(off)}; part of the last tile of each matrix multiply is wasted",
+        remedy="another tensor-parallel size, or padded weights; for your own model choose multiples of 128",
+        source="tile and wave quantization in the step model; the matrix-multiply probe measures neighboring sizes",
     )
 
 
@@ -121,9 +123,10 @@ def head_split(x: Situation) -> Pitfall | None:
         return None
     return Pitfall(
         slug="heads_not_divisible",
-        what=f"{'/'.join(map(str, sorted(heads)))} heads do not split over {', '.join(map(str, closed))} chips",
-        remedy="a size that divides them, or pipeline stages; servers refuse the others at start",
-        source="rule of tensor parallelism: whole heads a chip (arXiv:1909.08053)",
+        what=f"{'/'.join(map(str, sorted(heads)))} attention heads cannot be split across "
+        f"{', '.join(map(str, closed))} chips",
+        remedy="a tensor-parallel size that divides the heads, or pipeline parallelism; servers reject other sizes",
+        source="tensor parallelism assigns whole heads to a chip (arXiv:1909.08053)",
     )
 
 
@@ -134,9 +137,9 @@ def vocabulary(x: Situation) -> Pitfall | None:
         return None
     return Pitfall(
         slug="vocabulary_padding",
-        what=f"a vocabulary of {x.model.vocab:,} is padded by {rows:,} rows to split into multiples of "
-        f"{VOCAB_TILE} over {x.s.lane.choice.tp} chip{'s' if x.s.lane.choice.tp > 1 else ''}",
-        remedy="nothing to do; adapters and tokens that you add must not push it over the next multiple",
+        what=f"a vocabulary of {x.model.vocab:,} is padded by {rows:,} rows to multiples of "
+        f"{VOCAB_TILE} on {x.s.lane.choice.tp} chip{'s' if x.s.lane.choice.tp > 1 else ''}",
+        remedy="none needed; tokens that you add should not push it over the next multiple",
         source="vLLM and SGLang pad sharded vocabularies to 64 rows (their vocabulary-parallel layer), not re-read",
     )
 
@@ -147,9 +150,9 @@ def engines(x: Situation) -> Pitfall | None:
         return None
     return Pitfall(
         slug="built_for_this_chip",
-        what=f"what {f.name} {f.version} builds for {c.accelerator.name}, {c.tp} chips and {c.quantization.name} runs "
-        "nowhere else: another chip, size, version or longest length is another build",
-        remedy="build in CI, store by all five, and keep the build of the version before",
+        what=f"an engine that {f.name} {f.version} builds for {c.tp} x {c.accelerator.name} and {c.quantization.name} "
+        "runs only there: another chip, number of chips, version or maximum length needs a new build",
+        remedy="build in CI, store builds by chip, size, format, version and length, and keep the previous build",
         source=f.source or "documentation of the framework",
     )
 
@@ -161,12 +164,12 @@ def replicated_kv(x: Situation) -> Pitfall | None:
     copies = tp if latent else max((tp / h for h in kv), default=1.0)
     if copies <= 1:
         return None
-    held = "the latent cache has no heads to split" if latent else f"{min(kv)} KV heads over {tp} chips"
+    held = "the latent KV cache has no heads to split" if latent else f"{min(kv)} KV heads on {tp} chips"
     return Pitfall(
         slug="kv_replicated",
-        what=f"{held}: each token is kept {copies:g} times",
-        remedy="attention data parallelism" if latent else f"replicas of {min(kv)} chips, or pipeline stages",
-        source="rule of tensor parallelism; arXiv:2405.04434 for latent attention",
+        what=f"{held}: the cache of each token is stored {copies:g} times",
+        remedy="attention data parallelism" if latent else f"replicas of {min(kv)} chips, or pipeline parallelism",
+        source="tensor parallelism splits KV heads; arXiv:2405.04434 for latent attention",
     )
 
 
@@ -177,11 +180,11 @@ def no_peers(x: Situation) -> Pitfall | None:
         return None
     return Pitfall(
         slug="pcie_peers",
-        what=f"{c.tp * c.dp} chips exchange over PCIe; where the driver, an IOMMU or the card forbids peer "
+        what=f"{c.tp * c.dp} chips communicate over PCIe; if the driver, an IOMMU or the card blocks peer "
         "access, every all-reduce goes through host memory",
-        remedy="check p2pBandwidthLatencyTest or `nvidia-smi topo -p2p r` on the host before you commit; else "
-        "replicas of one chip",
-        source="links of the accelerator in the catalog; GeForce drivers leave peer access out",
+        remedy="check p2pBandwidthLatencyTest or `nvidia-smi topo -p2p r` on the host before you commit; otherwise "
+        "use replicas of one chip",
+        source="links of the accelerator in the catalog; GeForce drivers do not support peer access",
     )
 
 
@@ -190,18 +193,21 @@ def prefix_default(x: Situation) -> Pitfall | None:
     if not hit:
         return None
     recurrent = any(isinstance(b.mixer, Recurrent) for b in x.model.blocks)
+    assumed = f"the plan assumes that {hit:.0%} of a prompt is cached"
     if "prefix_caching" not in f.features:
-        what = f"{f.name} {f.version} is not known to share prefixes, and {hit:.0%} of a prompt was counted on"
+        what = f"{assumed}, but {f.name} {f.version} has no known prefix caching"
     elif recurrent:
-        what = "recurrent layers are cached in large blocks (528 tokens in one case): shorter prompts share nothing"
+        what = (
+            "recurrent layers are cached in large blocks (528 tokens in one case), so shorter prompts get no cache hits"
+        )
     elif f.prefixes_by_default:
         return None
     else:
-        what = f"{hit:.0%} of a prompt is counted on, and {f.name} {f.version} may not share prefixes unless told to"
+        what = f"{assumed}, but {f.name} {f.version} may have prefix caching off by default"
     return Pitfall(
         slug="prefix_caching_off",
         what=what,
-        remedy="set the flag of the launch file, then read the hit rate from the server's metrics under real traffic",
+        remedy="set the flag in the launch file, then check the hit rate in the server's metrics under real traffic",
         source="github.com/vllm-project/vllm/issues/40696 (read 2026-11-21)"
         if recurrent
         else f.source or "documentation of the framework",
@@ -215,40 +221,42 @@ def memory_share(x: Situation) -> Pitfall | None:
     spare = a.memory_bytes * (1 - f.memory_fraction) / GIB
     room = m.kv_bytes + m.free_bytes
     full = m.kv_bytes / room if room > 0 else 0.0
-    tight = f"; the cache is {full:.0%} full at the peak, so requests are preempted" if full > 0.9 else ""
+    tight = f"; the KV cache is {full:.0%} full at the peak, so requests are preempted" if full > 0.9 else ""
     return Pitfall(
         slug="memory_fraction",
-        what=f"{f.name} takes {f.memory_fraction:.0%} of a chip when it starts and leaves {spare:.1f} GiB to "
-        f"everything else; a second process on the chip makes the start fail{tight}",
-        remedy="one server a chip; raise the share only after a day of real lengths, lower it for adapters or a draft",
+        what=f"{f.name} reserves {f.memory_fraction:.0%} of a chip's memory at startup and leaves {spare:.1f} GiB for "
+        f"everything else; startup fails if another process uses the chip{tight}",
+        remedy="one server per chip; raise the fraction only after a day of real traffic, lower it for adapters or "
+        "a draft model",
         source=f.source or "documentation of the framework",
     )
 
 
 def refused(x: Situation) -> Pitfall | None:
-    most = longest(x.s, x.model, x.workload)
-    if not most.limit:
+    request = context_limit(x.s, x.model, x.workload)
+    if not request.limit:
         return None
     return Pitfall(
         slug="longest_request",
-        what=f"requests beyond {most.tokens:,} tokens are refused ({most.limit}); one in a thousand reaches "
-        f"{most.wanted_tokens:,}",
-        remedy="more chips a replica, a narrower cache, or a limit in front of the server with an error that says so",
+        what=f"requests over {request.tokens:,} tokens are rejected (limited by {request.limit}); one in a thousand "
+        f"exceeds {request.wanted_tokens:,}",
+        remedy="more chips per replica, a smaller KV-cache format, or a length limit with a clear error in front of "
+        "the server",
         source="lengths of the workload",
     )
 
 
 def cold_start(x: Situation) -> Pitfall | None:
     f, weights = x.s.lane.framework, x.s.memory.weights_bytes * x.s.chips / x.s.replicas / 1e9
-    if weights * 1e9 < AT_ONCE_BYTES and not f.graph_max_tokens and not f.builds_engines:
+    if weights * 1e9 < FAST_LOAD_BYTES and not f.graph_max_tokens and not f.builds_engines:
         return None
     return Pitfall(
         slug="cold_start",
-        what=f"a new replica reads {weights:,.0f} GB of weights before its first token ({weights:,.0f} s for each "
-        "GB/s of storage), then compiles and captures",
-        remedy="weights on the host's disk, a kept compile cache, and one replica more than the load needs while "
+        what=f"a new replica reads {weights:,.0f} GB of weights before its first token ({weights:,.0f} s at 1 GB/s "
+        "of storage bandwidth), then compiles and captures graphs",
+        remedy="keep weights on the host's disk and the compile cache between starts, and run one extra replica while "
         "another starts",
-        source="bytes of this plan; one case of 142 s weights and 39 s compiling at route179.dev (read 2026-11-21)",
+        source="weight bytes of this plan; one case of 142 s loading, 39 s compiling, route179.dev (read 2026-11-21)",
     )
 
 

@@ -1,9 +1,9 @@
-"""The optimisation plan: from naive serving of this workload on this chip to the plan that is advised, step by step.
+"""The optimization plan: step by step from a baseline server to the recommended deployment on this chip.
 
-Every step is the same estimate with one field of a Setup changed, so another chip, model or workload gives other
-gains. The figure is output tokens/s of one chip with as many requests at once as the cache holds and the limit on
-TPOT allows, in closed form. Techniques beyond the plan are each measured against it; they do not add up. What these
-formulas cannot tell is listed with a cited range and enters no product.
+Every step repeats the estimate with one field of a Setup changed, so gains depend on chip, model and workload. The
+figure is output tokens/s per chip at the best batch size within KV-cache memory and the TPOT limit, in closed form.
+Techniques outside the plan are each compared with the plan; their gains do not multiply. Techniques that are not
+modeled are listed with a cited range that is in no computed gain.
 """
 
 import math
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.launch import longest
+from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.optimisation import precompiled, techniques
 from advisor.engine.optimisation.techniques import Technique
@@ -41,40 +41,42 @@ from advisor.engine.step import (
     with_draft,
 )
 
-SCORE_BYTES = 8.0  # of one score and layer without fused attention: written and read, before and after the softmax
-SEATS = np.unique(np.round(np.geomspace(1, CONCURRENCY[-1], 48)))  # finer than the search's: gains are ratios of these
-UNBOUNDED = 1024  # ours: requests of a static batch at most; the memory decides before, but for the smallest models
-PAIRS = 2.0  # a plain kernel computes the half that the causal mask drops as well
+SCORE_BYTES = 8.0  # memory traffic per attention score and layer without fused attention
+SEATS = np.unique(
+    np.round(np.geomspace(1, CONCURRENCY[-1], 48))
+)  # finer than the search grid, because gains are ratios
+MAX_STATIC_BATCH = 1024  # planning assumption; usually memory limits the batch first
+PAIRS = 2.0  # an unfused kernel also computes the masked half of the scores
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """One way to run the model on one kind of chip."""
+    """A serving configuration of the model on one kind of chip."""
 
     lane: Lane
     batching: str = "continuous"  # one | static | continuous
     graphs: bool = True
     fused_attention: bool = True
     paged: bool = True
-    reserved_tokens: float = 0.0  # a sequence without paging
-    load_requests: float = 1.0  # at once in a lane at the workload's peak
-    cached_fraction: float = 0.0  # of a prompt, found in the prefix cache
-    host_cached_fraction: float = 0.0  # of a prompt besides, found in the host's memory
+    reserved_tokens: float = 0.0  # per sequence, without a paged KV cache
+    load_requests: float = 1.0  # running requests of a lane at the workload's peak
+    cached_fraction: float = 0.0  # prefix cache hit rate, of the prompt tokens
+    host_cached_fraction: float = 0.0  # additional hit rate of the cache in host memory
     host_bytes_per_s: float = math.inf  # from the host to one chip
     draft: Draft | None = None
-    disaggregated: bool = False  # prefill and decode in matched pools
+    disaggregated: bool = False  # prefill and decode in pools with matched rates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetupEstimate:
-    """What a setup reaches on one chip at the best load within the limit on TPOT."""
+    """Estimated performance of a setup at its best batch size within the TPOT limit."""
 
     output_tokens_per_s_per_chip: float  # 0: it does not fit
     tpot_s: float
     ttft_s: float
-    concurrency: float  # requests at once in one lane
-    light_tpot_s: float  # with as many at once as the plan has at the peak
-    within_limit: bool  # of TPOT; False: even alone a request is slower, and this is alone
+    concurrency: float  # running requests per lane
+    light_tpot_s: float  # TPOT at the plan's peak load
+    within_limit: bool  # False: even batch size 1 exceeds the TPOT limit; figures are for batch size 1
     setup: Setup
 
     @property
@@ -84,60 +86,60 @@ class SetupEstimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One technique: used in the plan, possible beside it, cited only, or not here."""
+    """One technique and how it relates to the plan."""
 
     technique: Technique
-    state: str  # base | used | possible | hours (of instances, not tokens/s) | cited | not_here
-    change: str  # the field that changed, in words
+    state: str  # base | used | possible | hours (saves paid hours, not tokens/s) | cited | not_here
+    change: str  # what changes, as text
     estimate: SetupEstimate | None = None
-    gain_ratio: float = math.nan  # against the step before (used) or the plan (possible)
+    gain_ratio: float = math.nan  # tokens/s relative to the previous step (used) or the plan (possible)
     because: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimisationPlan:
-    """From naive to the plan, then what else there is."""
+    """Steps from the baseline to the plan, then the other techniques."""
 
     steps: tuple[Step, ...]
 
     @property
     def gain_ratio(self) -> float:
-        """The plan against the naive start."""
+        """Tokens/s of the plan relative to the baseline."""
         chain = [s.estimate for s in self.steps if s.state in ("base", "used") and s.estimate]
         return chain[-1].output_tokens_per_s_per_chip / chain[0].output_tokens_per_s_per_chip
 
 
-# --- one estimate of many setups --------------------------------------------------------------------------------
+# --- estimates --------------------------------------------------------------------------------------------------
 
 
 def estimate_setups(workload: Workload, model: Model, setups: Sequence[Setup]) -> list[SetupEstimate]:
-    """One figure a setup, in order; step times are computed in one go, closed loops in one for each way of batching."""
+    """One estimate per setup, in order; setups with the same batching share one vectorized closed-loop call."""
     if not setups:
         return []
     built = lanes(model, [s.lane for s in setups])
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, s in enumerate(setups):
         if built.memory.fits[i]:
-            groups[_alike(s)].append(i)
-    found = {i: _nothing(s) for i, s in enumerate(setups)}
+            groups[_group_key(s)].append(i)
+    estimates = {i: _does_not_fit(s) for i, s in enumerate(setups)}
     for members in groups.values():
-        found |= _loops(workload, model, setups, built, members)
-    return [found[i] for i in range(len(setups))]
+        estimates |= _estimate_group(workload, model, setups, built, members)
+    return [estimates[i] for i in range(len(setups))]
 
 
-def _alike(s: Setup) -> tuple[object, ...]:
-    """What setups must share to be computed in one closed loop."""
+def _group_key(s: Setup) -> tuple[object, ...]:
+    """Group key of setups that one closed-loop call can cover."""
     cached = (s.cached_fraction, s.host_cached_fraction)
     return scheduler_for(s), s.batching, cached, s.disaggregated, s.lane.max_running_requests
 
 
-def _loops(
+def _estimate_group(
     workload: Workload, model: Model, setups: Sequence[Setup], built: Lanes, members: Sequence[int]
 ) -> dict[int, SetupEstimate]:
-    """Setups that are batched alike."""
+    """Estimates of one group of setups, by index."""
     s = setups[members[0]]
-    found = s.cached_fraction + s.host_cached_fraction
-    demand, scheduler = replace(demand_of(workload), cached_fraction=found), scheduler_for(s)
+    cached_fraction = s.cached_fraction + s.host_cached_fraction
+    demand, scheduler = replace(demand_of(workload), cached_fraction=cached_fraction), scheduler_for(s)
     times = joined([times_of(model, setups[i], built, i) for i in members])
     copies = [host_copies_s(workload, setups[i], built, i) for i in members]
     loaded_s, busy_s = np.array([c[0] for c in copies]), np.array([max(c) for c in copies])
@@ -151,18 +153,18 @@ def _loops(
     else:
         loop = closed_loop(times, np.broadcast_to(seats, (len(members), len(seats))), demand, scheduler)
         rate, tpot, ttft, running = loop.output_tokens_per_s, loop.tpot_mean_s, loop.ttft_mean_s, loop.running_requests
-        if s.host_cached_fraction:  # the link may be what a lane waits for
+        if s.host_cached_fraction:  # the host link may be the bottleneck
             rate = np.minimum(rate, demand.output_tokens / np.maximum(busy_s[:, None], 1e-12))
     limit = tpot_limit_s(workload) or math.inf
     return {i: _best(setups[i], rate[k], tpot[k], ttft[k], running[k], limit) for k, i in enumerate(members)}
 
 
 def _best(s: Setup, rate: Array, tpot: Array, ttft: Array, running: Array, limit_s: float) -> SetupEstimate:
-    """The quickest load within the limit on TPOT; where there is none, one request alone."""
+    """The batch size with the highest rate within the TPOT limit; batch size 1 if none is within it."""
     allowed = np.flatnonzero((tpot <= limit_s) & (rate > 0))
     best = int(allowed[np.argmax(rate[allowed])]) if len(allowed) else 0
     if not rate[best] > 0:
-        return _nothing(s)
+        return _does_not_fit(s)
     return SetupEstimate(
         output_tokens_per_s_per_chip=float(rate[best]) / s.lane.choice.tp,
         tpot_s=float(tpot[best]),
@@ -175,11 +177,11 @@ def _best(s: Setup, rate: Array, tpot: Array, ttft: Array, running: Array, limit
 
 
 def seats_of(s: Setup) -> np.ndarray:
-    """Requests at once in one lane that are tried."""
+    """Batch sizes to try for one lane."""
     return np.minimum(SEATS, s.lane.max_running_requests)
 
 
-def _nothing(s: Setup) -> SetupEstimate:
+def _does_not_fit(s: Setup) -> SetupEstimate:
     nan = math.nan
     return SetupEstimate(
         output_tokens_per_s_per_chip=0.0,
@@ -193,9 +195,9 @@ def _nothing(s: Setup) -> SetupEstimate:
 
 
 def times_of(model: Model, s: Setup, built: Lanes, i: int) -> StepTimes:
-    """The step times of one setup's lane, with what its fields leave out put back."""
+    """Step times of one setup, shape (1,), with the cost of every disabled technique added."""
     times = take(built.times, np.array([i]))
-    if not s.graphs:  # nor compiled: more kernels a layer than where only the graphs are missing
+    if not s.graphs:  # eager mode is also uncompiled, with more kernels per layer
         layers = sum(b.count for b in decoder_blocks(model))
         floor_s = np.maximum(times.eager_floor_s, s.lane.choice.overhead.uncompiled_s_per_layer * layers)
         times = replace(times, graph_max_tokens=np.zeros(1), eager_floor_s=floor_s)
@@ -212,7 +214,7 @@ def times_of(model: Model, s: Setup, built: Lanes, i: int) -> StepTimes:
 
 
 def unfused_s_per_pair(model: Model, tp: int, memory_bytes_per_s: float) -> float:
-    """Seconds that a (query, key) pair costs more when scores go through memory (arXiv 2205.14135, algorithm 0)."""
+    """Extra seconds per (query, key) pair if scores go through memory (arXiv 2205.14135, algorithm 0)."""
     heads = sum(
         b.count * b.mixer.heads for b in decoder_blocks(model) if isinstance(b.mixer, Attention | LatentAttention)
     )
@@ -220,20 +222,22 @@ def unfused_s_per_pair(model: Model, tp: int, memory_bytes_per_s: float) -> floa
 
 
 def scheduler_for(s: Setup) -> Scheduler:
-    """The framework's own, or batches to their end: of one request, or of as many as the cache holds."""
+    """The framework's scheduler, or static batching with batch size 1 or as many as the cache holds."""
     if s.batching == "continuous":
         return scheduler_of(s.lane)
-    return replace(scheduler_of(s.lane, static=True), max_running_requests=1 if s.batching == "one" else UNBOUNDED)
+    return replace(
+        scheduler_of(s.lane, static=True), max_running_requests=1 if s.batching == "one" else MAX_STATIC_BATCH
+    )
 
 
 def transfer_s(workload: Workload, lane: Lane, built: Lanes, i: int) -> float:
-    """Seconds in which the cache of a mean prompt crosses the network, each chip sending its own part."""
+    """Seconds to send the KV cache of a mean prompt over the network, each chip sending its part."""
     links = lane.choice.accelerator.links
     return prompt_bytes(workload, lane, built, i) / links[-1].bytes_per_s if links else math.inf
 
 
 def host_copies_s(workload: Workload, s: Setup, built: Lanes, i: int) -> tuple[float, float]:
-    """offload.copies_s of a mean prompt; a request waits for its load while others run on."""
+    """(load, store) seconds of kv_offload.copies_s for a mean prompt; other requests keep running meanwhile."""
     if not s.host_cached_fraction:
         return 0.0, 0.0
     return kv_offload.copies_s(
@@ -242,23 +246,23 @@ def host_copies_s(workload: Workload, s: Setup, built: Lanes, i: int) -> tuple[f
 
 
 def prompt_bytes(workload: Workload, lane: Lane, built: Lanes, i: int) -> float:
-    """Cache of a mean prompt on one chip of a lane."""
+    """KV-cache bytes of a mean prompt on one chip."""
     return float(built.memory.kv_bytes_per_sequence[i]) / lane.context_tokens * workload.input_tokens.mean_tokens
 
 
-# --- from naive to the plan -------------------------------------------------------------------------------------
+# --- from the baseline to the plan ------------------------------------------------------------------------------
 
 
-def free(lane: Lane) -> Lane:
-    """The lane without the cap that the plan sets for its own load."""
+def uncapped(lane: Lane) -> Lane:
+    """The lane without the plan's cap on running requests."""
     return replace(lane, max_running_requests=min(lane.framework.max_running_requests, int(CONCURRENCY[-1])))
 
 
 def planned(workload: Workload, s: Scored) -> Setup:
-    """The advised plan as a setup."""
+    """The recommended deployment as a setup."""
     caches = "prefix_caching" in s.lane.framework.features
     return Setup(
-        lane=free(s.lane),
+        lane=uncapped(s.lane),
         batching="static" if s.lane.framework.scheduler == "static" else "continuous",
         graphs=s.lane.framework.graph_max_tokens > 0,
         load_requests=max(s.verified.running_requests_mean, 1.0),
@@ -267,31 +271,35 @@ def planned(workload: Workload, s: Scored) -> Setup:
 
 
 def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> OptimisationPlan | None:
-    """None where no tokens are generated: its steps are about decoding."""
+    """The optimization plan of a deployment; None for models that generate no tokens."""
     if not workload.kind.generates_tokens or catalog.model.encoder_only:
         return None
     plan = planned(workload, s)
-    reserved = float(longest(s, catalog.model, workload).tokens)
-    chain = list(_chain(plan, _base(workload, catalog, plan, reserved)))
-    others = list(possible(workload, catalog, plan))
+    reserved = float(context_limit(s, catalog.model, workload).tokens)
+    chain = list(_chain(plan, _baseline(workload, catalog, plan, reserved)))
+    others = list(candidate_changes(workload, catalog, plan))
     figures = estimate_setups(workload, catalog.model, [setup for _, _, setup in (*chain, *others)])
-    used = list(_used(chain, figures))
-    beside = list(_beside(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
+    used = list(_plan_steps(chain, figures))
+    beside = list(_other_steps(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
     return OptimisationPlan(
-        steps=(*used, *beside, *_absent(workload, catalog, plan, s, {x.technique.slug for x in used + beside}))
+        steps=(
+            *used,
+            *beside,
+            *_inapplicable_steps(workload, catalog, plan, s, {x.technique.slug for x in used + beside}),
+        )
     )
 
 
 Change = tuple[Technique, str, Setup]
 
 
-def _base(workload: Workload, catalog: Catalog, plan: Setup, reserved_tokens: float) -> Setup:
-    """The naive start on the fewest chips that hold it; from the plan's own format where 16 bits fit nowhere."""
+def _baseline(workload: Workload, catalog: Catalog, plan: Setup, reserved_tokens: float) -> Setup:
+    """The baseline on the fewest chips that hold the model; in the plan's format if 16 bits do not fit."""
     alone = replace(plan, batching="one", reserved_tokens=reserved_tokens, cached_fraction=0.0)
     naive = replace(alone, graphs=False, fused_attention=False, paged=False)
     half = next((d for d in HALF if d in plan.lane.framework.kv_dtypes), plan.lane.choice.kv_dtype)
     tries = []
-    for q in dict.fromkeys((_widest(catalog, plan.lane), plan.lane.choice.quantization)):
+    for q in dict.fromkeys((_published_format(catalog, plan.lane), plan.lane.choice.quantization)):
         for kv in dict.fromkeys((half, plan.lane.choice.kv_dtype)):
             tries += [
                 replace(naive, lane=_changed(plan.lane, quantization=q, kv_dtype=kv, **size))
@@ -306,155 +314,155 @@ def _changed(lane: Lane, **fields: object) -> Lane:
 
 
 def _sizes(model: Model, lane: Lane) -> list[dict[str, int]]:
-    """The plan's layout, then the same over more chips of the domain."""
+    """Parallel sizes to try: the plan's layout, then more chips of the link domain."""
     c, a = lane.choice, lane.choice.accelerator
     reach = max(a.links[0].chips if a.links else 1, a.chips_per_host)
     heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
-    found = [{"tp": c.tp, "dp": c.dp, "ep": c.ep}]
+    layouts = [{"tp": c.tp, "dp": c.dp, "ep": c.ep}]
     for n in (2, 4, 8, 16):
         if c.dp == 1 and c.tp < n <= reach and not any(h % n for h in heads):
-            found.append({"tp": n, "dp": 1, "ep": n if c.ep > 1 else 1})
-    return found
+            layouts.append({"tp": n, "dp": 1, "ep": n if c.ep > 1 else 1})
+    return layouts
 
 
-def _widest(catalog: Catalog, lane: Lane) -> Quantization:
-    """The format in which the model is published, if this framework and chip take it."""
+def _published_format(catalog: Catalog, lane: Lane) -> Quantization:
+    """The model's published format if the framework and chip support it, else a 16-bit format."""
     native = [q for q in catalog.quantizations if catalog.model.native_dtype in (q.slug, q.weights_dtype)]
-    taken = [
+    supported = [
         q for q in native if q.slug in lane.framework.quantizations and not unsupported(lane.choice.accelerator, q)
     ]
     half = [q for q in catalog.quantizations if q.slug in HALF and q.slug in lane.framework.quantizations]
-    return next(iter(taken or half), lane.choice.quantization)
+    return next(iter(supported or half), lane.choice.quantization)
 
 
 def _chain(plan: Setup, base: Setup) -> Iterator[Change]:
-    """From the base to the plan, one field a step; what the base already has is passed over."""
+    """Changes from the baseline to the plan, one field per step; steps without effect are skipped."""
     c, at = plan.lane.choice, base
     reserved, block = f"{base.reserved_tokens:,.0f}", plan.lane.framework.block_tokens
     yield techniques.NAIVE, f"{at.lane.choice.quantization.name} on {counted_chips(at.lane)}", at
     order: list[tuple[Technique, str, dict[str, object]]] = [
-        (techniques.GRAPHS, "graphs on", {"graphs": plan.graphs}),
-        (techniques.FUSED_ATTENTION, "scores stay on the chip", {"fused_attention": True}),
-        (techniques.STATIC_BATCHES, f"as many as {reserved} reserved tokens each allow", {"batching": "static"}),
+        (techniques.GRAPHS, "CUDA graphs on", {"graphs": plan.graphs}),
+        (techniques.FUSED_ATTENTION, "attention scores stay on chip", {"fused_attention": True}),
+        (techniques.STATIC_BATCHES, f"largest batch with {reserved} tokens reserved each", {"batching": "static"}),
         (techniques.CONTINUOUS, "requests join and leave between steps", {"batching": plan.batching}),
-        (techniques.PAGED, f"blocks of {block} tokens, not {reserved} reserved", {"paged": True}),
+        (techniques.PAGED, f"blocks of {block} tokens instead of {reserved} reserved tokens", {"paged": True}),
     ]  # fmt: skip
-    for technique, words, changed in order:
-        after = replace(at, **changed)  # type: ignore[arg-type]
+    for technique, change, fields in order:
+        after = replace(at, **fields)  # type: ignore[arg-type]
         if after != at:
             at = after
-            yield technique, words, at
+            yield technique, change, at
     layout = {"tp": c.tp, "dp": c.dp, "ep": c.ep}
     moves: list[tuple[Technique, str, dict[str, object]]] = [
         (techniques.FORMAT, c.quantization.name, {"quantization": c.quantization}),
         (techniques.SIZE, counted_chips(plan.lane), dict(layout)),
-        (techniques.CACHE_FORMAT, f"cache in {c.kv_dtype}", {"kv_dtype": c.kv_dtype}),
+        (techniques.CACHE_FORMAT, f"{c.kv_dtype} KV cache", {"kv_dtype": c.kv_dtype}),
     ]
-    for technique, words, changed in moves:
-        moved = replace(at, lane=_changed(at.lane, **changed))
+    for technique, change, fields in moves:
+        moved = replace(at, lane=_changed(at.lane, **fields))
         if moved != at:
             at = moved
-            yield technique, words, at
+            yield technique, change, at
     if plan.cached_fraction:
         yield (
             techniques.PREFIX,
-            f"{plan.cached_fraction:.0%} of a prompt is found",
+            f"{plan.cached_fraction:.0%} of a prompt is cached",
             replace(at, cached_fraction=plan.cached_fraction),
         )
 
 
 def counted_chips(lane: Lane) -> str:
-    """How many chips a replica takes, in words."""
+    """Chips per replica as text."""
     n = lane.choice.tp * lane.choice.dp * lane.choice.pp
-    return f"{n} chip{'s' if n != 1 else ''} a replica"
+    return f"{n} chip{'s' if n != 1 else ''} per replica"
 
 
-def _used(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> Iterator[Step]:
+def _plan_steps(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> Iterator[Step]:
     before = math.nan
-    for (technique, words, _), figure in zip(chain, figures, strict=False):
+    for (technique, change, _), figure in zip(chain, figures, strict=False):
         now = figure.output_tokens_per_s_per_chip
         yield Step(
             technique=technique,
             state="base" if technique is techniques.NAIVE else "used",
-            change=words,
+            change=change,
             estimate=figure,
             gain_ratio=now / before if before else math.nan,
         )
         before = now
 
 
-# --- beside the plan --------------------------------------------------------------------------------------------
+# --- other techniques -------------------------------------------------------------------------------------------
 
 
-def possible(workload: Workload, catalog: Catalog, plan: Setup) -> Iterator[Change]:
-    """What the plan does not use and could: each one change of the plan."""
+def candidate_changes(workload: Workload, catalog: Catalog, plan: Setup) -> Iterator[Change]:
+    """Techniques the plan could add, each as one change to the plan."""
     c, f, a = plan.lane.choice, plan.lane.framework, plan.lane.choice.accelerator
     for q in catalog.quantizations:
         if q.slug in f.quantizations and q.bits_per_weight < c.quantization.bits_per_weight and not unsupported(a, q):
             yield techniques.FORMAT, q.name, replace(plan, lane=_changed(plan.lane, quantization=q))
     for kv in f.kv_dtypes:
         if KV_BYTES.get(kv, math.inf) < KV_BYTES[c.kv_dtype] and (kv != "fp8" or rate_of(a, "fp8")):
-            yield techniques.CACHE_FORMAT, f"cache in {kv}", replace(plan, lane=_changed(plan.lane, kv_dtype=kv))
+            yield techniques.CACHE_FORMAT, f"{kv} KV cache", replace(plan, lane=_changed(plan.lane, kv_dtype=kv))
     if plain(c):
         for row in methods_of(f, catalog.model, catalog.acceptances, workload.task):
             for draft in drafts_of(catalog.model, row):
-                words = f"{draft.name}, {draft.tokens} a step, {draft.shown_tokens:.2f} tokens shown"
-                yield techniques.DRAFTING, words, replace(plan, draft=draft)
+                change = f"{draft.name}, {draft.tokens} draft tokens per step, {draft.shown_tokens:.2f} tokens accepted"
+                yield techniques.DRAFTING, change, replace(plan, draft=draft)
     if not kv_offload.refusal(workload, f, a, catalog.host_copy):
         yield techniques.OFFLOAD, *offloaded(workload, catalog, plan)
     if "disaggregation" in f.features and a.links and c.pp == 1:
-        yield techniques.DISAGGREGATION, "two pools, rates matched", replace(plan, disaggregated=True)
+        yield techniques.DISAGGREGATION, "two pools with matched rates", replace(plan, disaggregated=True)
 
 
 def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, Setup]:
-    """The plan with the host's memory behind its prefix cache, and what changed in words."""
+    """(change as text, the plan with KV-cache offload to host memory)."""
     assert workload.host_cache_hit_fraction is not None and catalog.host_copy is not None
     share = min(workload.host_cache_hit_fraction, 1.0 - plan.cached_fraction)
     rate = plan.lane.choice.accelerator.pcie_bytes_per_s * catalog.host_copy.rate_fraction
     option = plan.lane.framework.host_cache_option
-    words = (
-        f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s a chip instead of prefilled ({option}); share of the "
-        f"link's rate: {catalog.host_copy.source}"
+    change = (
+        f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s per chip instead of prefilled ({option}); achieved "
+        f"link rate: {catalog.host_copy.source}"
     )
-    return words, replace(plan, host_cached_fraction=share, host_bytes_per_s=rate)
+    return change, replace(plan, host_cached_fraction=share, host_bytes_per_s=rate)
 
 
-def _beside(
+def _other_steps(
     workload: Workload,
     model: Model,
     plan: Setup,
     others: Sequence[Change],
     figures: Sequence[SetupEstimate],
-    now: SetupEstimate,
+    current: SetupEstimate,
 ) -> Iterator[Step]:
-    """The best variant of each technique that is not in the plan, against the plan."""
+    """The best variant of each technique outside the plan, with its gain over the plan."""
     best: dict[str, tuple[Change, SetupEstimate]] = {}
-    for change, figure in zip(others, figures, strict=True):
-        kept = best.get(change[0].slug)
+    for candidate, figure in zip(others, figures, strict=True):
+        kept = best.get(candidate[0].slug)
         if kept is None or figure.output_tokens_per_s_per_chip > kept[1].output_tokens_per_s_per_chip:
-            best[change[0].slug] = change, figure
-    for (technique, words, setup), figure in best.values():
+            best[candidate[0].slug] = candidate, figure
+    for (technique, change, setup), figure in best.values():
         yield Step(
             technique=technique,
             state="possible",
-            change=words,
+            change=change,
             estimate=figure,
-            gain_ratio=figure.output_tokens_per_s_per_chip / now.output_tokens_per_s_per_chip,
-            because=_drafting_words(workload, model, plan, setup)
+            gain_ratio=figure.output_tokens_per_s_per_chip / current.output_tokens_per_s_per_chip,
+            because=_drafting_note(workload, model, plan, setup)
             if setup.draft
-            else _quality_words(workload, setup, plan),
+            else _quality_note(workload, setup, plan),
         )
 
 
-def _quality_words(workload: Workload, setup: Setup, plan: Setup) -> str:
+def _quality_note(workload: Workload, setup: Setup, plan: Setup) -> str:
     q = setup.lane.choice.quantization
     if q != plan.lane.choice.quantization and q.quality == "lossy" and workload.constraints.quality != "any":
-        return f"outside the asked quality ({workload.constraints.quality})"
+        return f"outside the requested quality ({workload.constraints.quality})"
     return ""
 
 
-def _drafting_words(workload: Workload, model: Model, plan: Setup, setup: Setup) -> str:
-    """What it does for one request alone, and the number of requests at which it stops paying."""
+def _drafting_note(workload: Workload, model: Model, plan: Setup, setup: Setup) -> str:
+    """The speedup of a draft at batch size 1 and the batch size where it stops helping, as text."""
     built = lanes(model, [plan.lane])
     seats = seats_of(plan)
     demand, scheduler = demand_of(workload), scheduler_for(plan)
@@ -466,42 +474,44 @@ def _drafting_words(workload: Workload, model: Model, plan: Setup, setup: Setup)
     draft = setup.draft
     assert draft is not None
     end = (
-        f"stops paying at about {seats[losing[0]]:.0f} requests at once"
+        f"no gain above a batch size of about {seats[losing[0]]:.0f}"
         if len(losing)
-        else "pays at every load that its cache holds"
+        else "gains at every batch size that fits in the KV cache"
     )
     task = (
-        f"acceptance {draft.accepted_fraction:.2f} of {draft.task}"
+        f"acceptance rate {draft.accepted_fraction:.2f} for {draft.task}"
         if draft.accepted_fraction
         else f"published for {draft.task}"
     )
-    return f"{ratio[0]:.2f} times the speed of one request alone; {end}; {task}: {draft.source}"
+    return f"{ratio[0]:.2f} times the speed at batch size 1; {end}; {task}: {draft.source}"
 
 
-def _absent(workload: Workload, catalog: Catalog, plan: Setup, s: Scored, there: set[str]) -> Iterator[Step]:
-    """What is only cited, and what does not apply here with why."""
+def _inapplicable_steps(
+    workload: Workload, catalog: Catalog, plan: Setup, s: Scored, there: set[str]
+) -> Iterator[Step]:
+    """Techniques that are only cited, and those that do not apply, with the reason."""
     f, name = plan.lane.framework, f"{plan.lane.framework.name} {plan.lane.framework.version}"
-    yield Step(technique=techniques.COMPILE, state="cited", change="not modelled", because=techniques.COMPILE.cited)
-    change, does = precompiled.gained(workload, s, catalog.prepared_start)
+    yield Step(technique=techniques.COMPILE, state="cited", change="not modeled", because=techniques.COMPILE.cited)
+    change, does = precompiled.cold_start_saving(workload, s, catalog.prepared_start)
     yield Step(
         technique=techniques.AHEAD,
         state="hours" if change else "cited",
-        change=change or "no instance is started again: the load is level, or is not paid by the hour",
+        change=change or "instances do not restart: the load is constant or not billed hourly",
         because=does or techniques.AHEAD.cited,
     )
     if techniques.OFFLOAD.slug not in there:
         why = kv_offload.refusal(workload, f, plan.lane.choice.accelerator, catalog.host_copy)
         yield Step(technique=techniques.OFFLOAD, state="cited", change=why, because=techniques.OFFLOAD.cited)
     reasons = {
-        techniques.GRAPHS: f"{name} launches every kernel by itself",
-        techniques.CONTINUOUS: f"{name} runs a batch to its end",
-        techniques.FORMAT: f"{name} takes nothing narrower on this chip than what the plan has",
-        techniques.CACHE_FORMAT: f"{name} keeps no narrower cache on this chip",
-        techniques.PREFIX: "the workload states that no part of a prompt is found again"
+        techniques.GRAPHS: f"{name} launches every kernel separately",
+        techniques.CONTINUOUS: f"{name} uses static batching",
+        techniques.FORMAT: f"{name} supports no lower precision on this chip than the plan's",
+        techniques.CACHE_FORMAT: f"{name} supports no lower-precision KV cache on this chip",
+        techniques.PREFIX: "the workload has a prefix cache hit rate of 0"
         if "prefix_caching" in f.features
-        else f"{name} is not known to share prefixes",
-        techniques.DRAFTING: f"{name} documents no method of drafting with a published acceptance for {workload.task}",
-        techniques.DISAGGREGATION: f"{name} on this chip is not known to run in two pools",
+        else f"{name} has no known prefix caching",
+        techniques.DRAFTING: f"{name} has no speculative decoding with a published acceptance rate for {workload.task}",
+        techniques.DISAGGREGATION: f"{name} has no known disaggregated serving on this chip",
     }
     for technique, why in reasons.items():
         if technique.slug not in there:

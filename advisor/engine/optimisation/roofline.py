@@ -1,4 +1,4 @@
-"""The roofline lesson: where prefill and decode of this plan sit under the chip's roofs, and what would move them."""
+"""Roofline of a plan: where prefill and decode lie relative to the chip's limits, and what would speed them up."""
 
 import math
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from advisor.engine.step import Lanes, Line, rate_of
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Phase:
-    """One step of one phase on one chip, all operators together; waiting for the host is left out."""
+    """One step of a phase on one chip, all operators added, without host time."""
 
     name: str
     flops: float
     bytes: float
-    time_s: float  # of the device
-    weights_bytes: float  # of the bytes, those of weights: the same however many share the step
-    sequences: float
+    time_s: float  # device time
+    weights_bytes: float  # weight part of `bytes`; independent of the batch size
+    sequences: float  # batch size
 
     @property
     def flops_per_byte(self) -> float:
@@ -30,10 +30,12 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roofline:
-    dtype: str  # that most of it is multiplied in
+    """Datasheet and achieved limits of one chip, and both phases of the plan."""
+
+    dtype: str  # of most matrix multiplies
     datasheet_flops_per_s: float
     datasheet_bytes_per_s: float
-    reached_flops_per_s: float  # by kernels, sustained
+    reached_flops_per_s: float  # sustained by kernels
     reached_bytes_per_s: float
     basis: str  # measured | relative | datasheet
     phases: tuple[Phase, ...]
@@ -45,42 +47,44 @@ class Roofline:
 
 
 def roofline_of(s: Scored, built: Lanes, prefill: Sequence[Line], decode: Sequence[Line]) -> Roofline:
-    """From the two ledgers of an answer; without lines of decode: a model that generates nothing."""
+    """The roofline from the operator ledgers of both phases; `decode` is empty for models that generate no tokens."""
     c, x, i = s.lane.choice, built.layouts, s.row_index
     running = max(s.verified.running_requests_mean, 1.0)
     phases = [_phase("prefill", prefill, 1.0, s)] + ([_phase("decode", decode, running, s)] if decode else [])
-    roofs = dict(
+    limits = dict(
         datasheet_flops_per_s=rate_of(c.accelerator, c.quantization.activations_dtype) or math.nan,
         datasheet_bytes_per_s=c.accelerator.memory_bytes_per_s,
         reached_flops_per_s=float(x.matmul_flops_per_s[i]),
         reached_bytes_per_s=float(x.memory_bytes_per_s[i]),
     )
-    ridge = roofs["reached_flops_per_s"] / roofs["reached_bytes_per_s"]
-    said = [_roofs(c.quantization.activations_dtype, roofs, c.efficiency.basis)]
-    said += [_where(p, ridge) for p in phases] + [_ridge_words(p, ridge) for p in phases if p.name == "decode"]
+    ridge = limits["reached_flops_per_s"] / limits["reached_bytes_per_s"]
+    sentences = [_limits_sentence(c.quantization.activations_dtype, limits, c.efficiency.basis)]
+    sentences += [_position_sentence(p, ridge) for p in phases] + [
+        _ridge_sentence(p, ridge) for p in phases if p.name == "decode"
+    ]
     return Roofline(
         dtype=c.quantization.activations_dtype,
         basis=c.efficiency.basis,
         phases=tuple(phases),
-        sentences=(*said, *_movers(phases, ridge, s)),
-        **roofs,
+        sentences=(*sentences, *_speedup_sentences(phases, ridge, s)),
+        **limits,
     )
 
 
-WHENCE = {
+BASIS_TEXT = {
     "measured": "measured on this chip",
-    "relative": "taken from a measured relative",
-    "datasheet": "the data sheet times what kernels reach on other chips",
+    "relative": "extrapolated from a related chip",
+    "datasheet": "datasheet times the efficiency measured on other chips",
 }
 
 
-def _roofs(dtype: str, roofs: dict[str, float], basis: str) -> str:
+def _limits_sentence(dtype: str, limits: dict[str, float], basis: str) -> str:
     def pair(which: str) -> str:
-        flops, rate = roofs[f"{which}_flops_per_s"], roofs[f"{which}_bytes_per_s"]
+        flops, rate = limits[f"{which}_flops_per_s"], limits[f"{which}_bytes_per_s"]
         return f"{flops / 1e12:,.0f} TFLOP/s and {rate / 1e12:.2f} TB/s"
 
-    sheet = "no rate" if math.isnan(roofs["datasheet_flops_per_s"]) else pair("datasheet")
-    return f"Roofs in {dtype}: {sheet} on the data sheet, {pair('reached')} that kernels reach ({WHENCE[basis]})."
+    sheet = "no rate" if math.isnan(limits["datasheet_flops_per_s"]) else pair("datasheet")
+    return f"Limits in {dtype}: {sheet} (datasheet), {pair('reached')} achieved by kernels ({BASIS_TEXT[basis]})."
 
 
 def _phase(name: str, lines: Sequence[Line], sequences: float, s: Scored) -> Phase:
@@ -97,51 +101,53 @@ def _phase(name: str, lines: Sequence[Line], sequences: float, s: Scored) -> Pha
     )
 
 
-def _where(p: Phase, ridge: float) -> str:
+def _position_sentence(p: Phase, ridge: float) -> str:
     side = "above" if p.flops_per_byte >= ridge else "below"
-    binds = "arithmetic" if side == "above" else "memory"
+    bound = "compute" if side == "above" else "memory"
     return (
-        f"A {p.name} step does {p.flops_per_byte:,.0f} FLOP for each byte it reads, {side} the ridge of {ridge:,.0f}: "
-        f"{binds} binds, and it reaches {p.flops_per_s / 1e12:,.0f} TFLOP/s a chip."
+        f"A {p.name} step does {p.flops_per_byte:,.0f} FLOP per byte read, {side} the ridge point of {ridge:,.0f}: "
+        f"it is {bound}-bound and achieves {p.flops_per_s / 1e12:,.0f} TFLOP/s per chip."
     )
 
 
-def _ridge_words(p: Phase, ridge: float) -> str:
-    """How many requests would have to share a decode step until arithmetic binds."""
+def _ridge_sentence(p: Phase, ridge: float) -> str:
+    """The decode batch size at which compute becomes the bound, as a sentence."""
     flops, cache = p.flops / p.sequences, (p.bytes - p.weights_bytes) / p.sequences
     spare = flops - ridge * cache
     if p.flops_per_byte >= ridge:
-        return "Fewer requests at once would make each of them faster without losing much of the rate."
+        return "A smaller batch would make each request faster without losing much throughput."
     if spare <= 0:
         return (
-            "No number of requests reaches the ridge: with each come "
-            f"{cache / 1e6:,.1f} MB of its own cache to read a token on a chip."
+            "No batch size reaches the ridge point: each request adds "
+            f"{cache / 1e6:,.1f} MB of KV cache to read per token and chip."
         )
     need = ridge * p.weights_bytes / spare
-    sharing = f"about {need:,.0f} requests would share a step at the ridge; {p.sequences:,.0f} do at the peak"
-    return f"Weights are read once for all: {sharing}."
+    return (
+        f"Weights are read once per step for the whole batch: the ridge point needs a batch of about {need:,.0f}, "
+        f"and the peak has {p.sequences:,.0f}."
+    )
 
 
-def _movers(phases: Sequence[Phase], ridge: float, s: Scored) -> list[str]:
-    said = []
+def _speedup_sentences(phases: Sequence[Phase], ridge: float, s: Scored) -> list[str]:
+    sentences = []
     for p in phases:
         waits = p.flops_per_byte < ridge
         share = p.weights_bytes / p.bytes if p.bytes else 0.0
         if waits and p.name == "decode":
-            lever = "fewer bits a weight" if share >= 0.5 else "a narrower cache or shorter contexts"
-            said.append(
-                f"What moves decode: weights are {share:.0%} of what it reads, so {lever} first; then more "
-                "requests at once, or drafts to verify."
+            lever = "fewer bits per weight" if share >= 0.5 else "a smaller KV-cache format or shorter contexts"
+            sentences.append(
+                f"To speed up decode: weights are {share:.0%} of the bytes read, so first {lever}, then larger "
+                "batches or speculative decoding."
             )
         elif waits:
-            said.append(
-                "What moves prefill: longer chunks or several prompts in a step, so that weights are read for "
+            sentences.append(
+                "To speed up prefill: longer chunks or several prompts per step, so that each weight read serves "
                 "more tokens."
             )
         else:
             bits = s.lane.choice.quantization.activations_dtype
-            said.append(
-                f"What moves {p.name}: a format that multiplies faster than {bits}, a shared prefix, or more "
-                "chips; more bandwidth does not."
+            sentences.append(
+                f"To speed up {p.name}: a format with a higher matrix rate than {bits}, prefix caching, or more "
+                "chips; more memory bandwidth does not help."
             )
-    return said
+    return sentences

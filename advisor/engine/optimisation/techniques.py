@@ -1,7 +1,7 @@
-"""What can be done to serve faster: each technique with its effort, its risk and what it needs first.
+"""Optimization techniques with their effort, risk and requirements.
 
-`cited` is what somebody published, for techniques that the engine's formulas cannot tell apart; it is shown beside
-the plan and enters no product.
+`cited` is a published result for techniques that the engine does not model. It is shown for information and is in no
+computed gain.
 """
 
 from dataclasses import dataclass
@@ -9,139 +9,140 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Technique:
+    """An optimization technique, as shown to the user."""
+
     slug: str
     name: str
     effort: str
     risk: str
     needs: str
     cited: str = ""
-    source: str = ""  # of what is cited, or of the way it is modelled
+    source: str = ""  # of `cited`, or how the technique is modeled
 
 
 NAIVE = Technique(
     slug="naive",
-    name="Naive: eager, one request at a time, 16 bits",
+    name="Baseline: eager mode, batch size 1, 16 bits",
     effort="none",
     risk="none",
-    needs="chips that hold the model in 16 bits, or in the format it is published in",
+    needs="enough memory for the model in 16 bits or its published format",
 )
 COMPILE = Technique(
     slug="compile",
     name="torch.compile (fused kernels)",
-    effort="minutes: serving frameworks do it while they start",
-    risk="graph breaks and recompilation, longer start",
-    needs="a model without data-dependent Python in its forward pass",
-    cited="2.27 times in inference, geometric mean of more than 180 models on an A100; the step model counts "
-    "fused kernels from the start",
+    effort="minutes: serving frameworks do it at startup",
+    risk="graph breaks, recompilation, slower startup",
+    needs="no data-dependent Python in the forward pass",
+    cited="2.27 times faster inference, geometric mean of more than 180 models on an A100; the step model already "
+    "assumes fused kernels",
     source="Ansel et al., ASPLOS 2024, as reported at aiwiki.ai/wiki/torch_compile (read 2026-11-21)",
 )
 GRAPHS = Technique(
     slug="graphs",
-    name="CUDA graphs (or compiled programs): a step is launched at once",
+    name="CUDA graphs or compiled programs: one launch per step",
     effort="none: on by default in serving frameworks",
-    risk="memory for each captured size; steps beyond the largest one fall back",
-    needs="batch sizes padded to those captured",
-    source="host time of a layer outside graphs, from the framework's calibration",
+    risk="memory for each captured batch size; larger steps fall back to eager mode",
+    needs="batch sizes padded to captured sizes",
+    source="host time per layer without graphs, from the framework's calibration",
 )
 FUSED_ATTENTION = Technique(
     slug="flash_attention",
-    name="FlashAttention: scores never leave the chip",
-    effort="none: on by default where kernels exist",
-    risk="none: exact arithmetic, another order of sums",
+    name="FlashAttention: scores stay on chip",
+    effort="none: on by default if a kernel exists",
+    risk="none: exact, only the order of summation changes",
     needs="a kernel for this chip and head size",
-    source="arXiv:2205.14135, algorithm 0: scores written and read twice; decode steps are taken to be the same",
+    source="arXiv:2205.14135, algorithm 0: without it scores are written and read twice; decode assumed unchanged",
 )
 STATIC_BATCHES = Technique(
     slug="static_batches",
-    name="Batches, each to its end",
-    effort="hours in code of one's own",
-    risk="short answers wait for the longest",
-    needs="cache reserved for every request at the longest length",
-    source="batches that start and end together, waiting for their longest answer",
+    name="Static batching",
+    effort="hours of custom code",
+    risk="short answers wait for the longest one",
+    needs="KV cache reserved at the maximum length for every request",
+    source="batches that start together and end with their longest answer",
 )
 CONTINUOUS = Technique(
     slug="continuous_batching",
     name="Continuous batching",
-    effort="none: a serving framework instead of a loop",
-    risk="prompts interrupt decodes: set the tokens of a step",
-    needs="a scheduler that admits requests between steps",
-    source="Orca (OSDI 2022); the same steps under the framework's own policy",
+    effort="none: use a serving framework instead of a custom loop",
+    risk="prefill interrupts decode: limit the tokens per step",
+    needs="a scheduler that adds requests between steps",
+    source="Orca (OSDI 2022); simulated with the framework's scheduling policy",
 )
 PAGED = Technique(
     slug="paged_cache",
     name="Paged KV cache",
-    effort="none: how serving frameworks keep it",
-    risk="preemption when the cache runs full",
-    needs="attention kernels that read blocks",
-    source="arXiv:2309.06180; blocks instead of a reservation at the longest length",
+    effort="none: default in serving frameworks",
+    risk="preemption when the cache is full",
+    needs="attention kernels that read paged blocks",
+    source="arXiv:2309.06180; blocks instead of reserving the maximum length",
 )
 FORMAT = Technique(
     slug="weights_format",
-    name="Narrower weights",
-    effort="",  # of the method, from the catalog
-    risk="quality: see the advice on formats",
-    needs="a checkpoint in this format, or a framework that makes it while loading",
-    source="bytes read and matrix rate of the format on this chip",
+    name="Lower-precision weights",
+    effort="",  # taken from the quantization method in the catalog
+    risk="quality loss: see the format advice",
+    needs="a checkpoint in this format, or a framework that converts while loading",
+    source="bytes read and matrix rate in this format on this chip",
 )
 SIZE = Technique(
     slug="replica_size",
-    name="Replicas of another size",
+    name="Replica size",
     effort="none: one flag",
-    risk="none; a smaller replica has less room for long requests",
-    needs="weights and cache that fit",
-    source="fewer chips exchange less; more chips hold more requests",
+    risk="none; smaller replicas have less memory for long requests",
+    needs="enough memory for weights and KV cache",
+    source="fewer chips communicate less; more chips hold more requests",
 )
 CACHE_FORMAT = Technique(
     slug="cache_format",
-    name="Narrower KV cache",
-    effort="none, or minutes for calibrated scales",
-    risk="answers over long contexts: compare them",
-    needs="kernels that read it",
-    source="bytes of each cached token",
+    name="Lower-precision KV cache",
+    effort="none, or minutes to calibrate scales",
+    risk="quality over long contexts: compare answers",
+    needs="attention kernels for this format",
+    source="bytes per cached token",
 )
 PREFIX = Technique(
     slug="prefix_caching",
     name="Prefix caching",
     effort="none: one flag, or on by default",
-    risk="none for answers; keep tenants apart where timing may leak",
-    needs="prompts that start alike; requests routed to where their prefix is",
-    source="the share of prompts found in the cache, as the workload states it",
+    risk="no effect on answers; separate tenants if cache timing could leak prompts",
+    needs="prompts with common prefixes; routing to the replica that has the prefix",
+    source="the prefix cache hit rate of the workload",
 )
 DRAFTING = Technique(
     slug="speculative_decoding",
     name="Speculative decoding",
-    effort="a flag with a published draft; days of one host to train one",
-    risk="slower than without above some batch",
-    needs="idle arithmetic, a draft that fits the traffic",
-    source="arXiv:2211.17192: tokens shown by a verification, drafting and verification both paid",
+    effort="one flag with a published draft; days on one host to train one",
+    risk="slower above some batch size",
+    needs="spare compute, a draft that matches the traffic",
+    source="arXiv:2211.17192: accepted tokens per verification step, with the cost of drafting and verification",
 )
 DISAGGREGATION = Technique(
     slug="disaggregation",
-    name="Prefill and decode on pools of their own",
-    effort="days: two pools, a router, a network for caches",
-    risk="a wrong ratio idles one pool; more parts that can fail",
+    name="Disaggregated prefill and decode",
+    effort="days: two pools, a router, a network for KV transfer",
+    risk="a wrong pool ratio leaves one pool idle; more components can fail",
     needs="several replicas and a fast network between them",
-    source="rates of both pools matched; the cache of a prompt crosses the network",
+    source="both pools at matched rates; the KV cache of each prompt crosses the network",
 )
 OFFLOAD = Technique(
     slug="cache_offload",
-    name="KV cache offloaded to the host's memory",
-    effort="minutes: one flag and the host's memory; hours for disks or a shared store",
-    risk="none for answers; slower where little returns",
-    needs="conversations or documents that come back after they were evicted",
-    cited="about twice the throughput and half the TTFT in long conversations, nothing where prefixes still fit "
-    "the chip",
+    name="KV-cache offload to host memory",
+    effort="minutes: one flag and host memory; hours for disks or a shared store",
+    risk="no effect on answers; slower if few prompts return",
+    needs="conversations or documents that return after eviction",
+    cited="about twice the throughput and half the TTFT in long conversations; no gain if prefixes fit on the chip",
     source="blogs.oracle.com/ai-and-datascience/accelerate-llm-inference-lmcache-on-oci-data-science; "
     "kvgate.vercel.app (read 2026-11-21)",
 )
 AHEAD = Technique(
     slug="ahead_of_time",
-    name="Compiled ahead of time, weights kept near",
-    effort="a day: a volume with the compile cache and the weights",
-    risk="caches of another version or chip are not used",
-    needs="autoscaling or restarts that matter",
-    cited="a cold start about halved (five minutes and more, of which 142 s weights and 39 s compiling); not a "
-    "matter of throughput",
+    name="Ahead-of-time compilation and local weights",
+    effort="one day: a volume with the compile cache and weights",
+    risk="caches of another version or chip are ignored",
+    needs="autoscaling or frequent restarts",
+    cited="about half the cold start (over five minutes, with 142 s for weights and 39 s for compilation); "
+    "throughput does not change",
     source="route179.dev/2026/06/30/optimizing-vllm-cold-start-with-model-streaming-and-compile-caching (read "
     "2026-11-21)",
 )

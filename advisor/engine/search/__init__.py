@@ -1,4 +1,4 @@
-"""Every candidate evaluated, ranked, and explained."""
+"""Search: evaluate every candidate deployment, rank the best, and explain each rejection."""
 
 from advisor.engine.search import rank_uncertainty, table
 from advisor.engine.search.candidates import (

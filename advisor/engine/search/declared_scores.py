@@ -1,7 +1,7 @@
-"""Ecosystem, team, lead time and lock-in of a deployment: rules over countable facts of the catalog; 1 is best.
+"""Ecosystem, team, lead-time and lock-in scores from 0 to 1 (best), computed from facts counted in the catalog.
 
-A fact that the catalog does not have is unknown: its part of the score may be anything from 0 to 1. The score then
-counts as its middle, and how far it may lie to either side widens the risk.
+A missing fact can contribute anything from 0 to 1, so a score is a range. Rankings use the midpoint, and the width of
+the range adds to the risk.
 """
 
 import math
@@ -17,7 +17,7 @@ from advisor.engine.step import Lane
 
 Array = np.ndarray
 SCORE_NAMES = ("ecosystem", "team", "lead_time", "lock_in")
-# of `balanced`: each figure against the least there is, each score by what it lacks of 1
+# for the `balanced` objective: figures relative to the best candidate, scores as the shortfall from 1
 WEIGHTS = {
     "cost": 1.0,
     "latency": 1.0,
@@ -28,13 +28,13 @@ WEIGHTS = {
     "lead_time": 0.25,
     "lock_in": 0.25,
 }
-SKILLS = {"mlx": "metal", "coreml": "metal", "tt": "ttnn"}  # stacks under the name that a team knows them by
-EXPERT = 5.0
+SKILLS = {"mlx": "metal", "coreml": "metal", "tt": "ttnn"}  # stack -> skill name used in `team:`
+MAX_SKILL_LEVEL = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """Between these two, by these facts; equal where all of them are known."""
+    """The range of a score and the facts behind it; low equals high if every fact is known."""
 
     low_fraction: float
     high_fraction: float
@@ -50,7 +50,7 @@ class Score:
 
 
 def mean_of(parts: Sequence[tuple[float | None, str]]) -> Score:
-    """The mean of its parts; a part that is None is unknown."""
+    """The mean of (value, fact) pairs; a value of None is unknown and widens the range."""
     known = [value for value, _ in parts if value is not None]
     low = sum(known) / len(parts)
     unknown = (len(parts) - len(known)) / len(parts)
@@ -59,17 +59,17 @@ def mean_of(parts: Sequence[tuple[float | None, str]]) -> Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What is counted in the catalog once for all deployments."""
+    """Catalog counts, taken once per search."""
 
-    frameworks: Mapping[str, int]  # by chip: serving frameworks that run on it
-    providers: Mapping[str, int]  # by chip: who sells it at a current price, purchase counted as one
-    vendors: Mapping[str, int]  # by framework: makers of the chips that it runs on
+    frameworks: Mapping[str, int]  # by chip: serving frameworks that support it
+    providers: Mapping[str, int]  # by chip: sellers with a current price; all purchases count as one
+    vendors: Mapping[str, int]  # by framework: vendors of the chips it supports
     releases: Mapping[str, int | None]  # by framework
-    scores: dict[tuple[str, str, str], dict[str, Score]] = field(default_factory=dict)  # those asked for so far
+    scores: dict[tuple[str, str, str], dict[str, Score]] = field(default_factory=dict)  # cache
 
 
 def counts_of(catalog: Catalog) -> Counts:
-    """Frameworks, sellers and makers of what the catalog sells."""
+    """Count frameworks, sellers and chip vendors, over the chips that have an offer."""
     chips = {o.accelerator for o in catalog.offers}
     sold = [a for a in catalog.accelerators if a.slug in chips]
     running: dict[str, set[str]] = defaultdict(set)
@@ -84,9 +84,9 @@ def counts_of(catalog: Catalog) -> Counts:
         if o.term != OWNED:
             sellers[o.accelerator].add(o.provider if o.acquisition != "own" else "a purchase")
     return Counts(
-        frameworks={slug: len(found) for slug, found in running.items()},
-        providers={slug: len(found) for slug, found in sellers.items()},
-        vendors={slug: len(found) for slug, found in vendors.items()},
+        frameworks={slug: len(slugs) for slug, slugs in running.items()},
+        providers={slug: len(slugs) for slug, slugs in sellers.items()},
+        vendors={slug: len(slugs) for slug, slugs in vendors.items()},
         releases={f.slug: f.releases for f in catalog.frameworks},
     )
 
@@ -94,7 +94,7 @@ def counts_of(catalog: Catalog) -> Counts:
 def scores_of(
     workload: Workload, counts: Counts, chip: Accelerator, framework: Framework, offer: Offer
 ) -> Mapping[str, Score]:
-    """The four scores of a framework on a chip from an offer, computed once."""
+    """The four scores of a framework on a chip with an offer, cached in `counts`."""
     key = (chip.slug, framework.slug, f"{offer.term} {offer.instance}")
     if key not in counts.scores:
         counts.scores[key] = {
@@ -107,62 +107,62 @@ def scores_of(
 
 
 def ecosystem(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
-    """How much there is of it, each against the most in the catalog: frameworks, sellers, releases."""
+    """Numbers of frameworks, sellers and releases, each relative to the largest in the catalog."""
     shares = (
-        (counts.frameworks, chip.slug, f"serving frameworks of the catalog for {chip.name}"),
-        (counts.providers, chip.slug, f"sellers of {chip.name} at a current price"),
+        (counts.frameworks, chip.slug, f"serving frameworks in the catalog for {chip.name}"),
+        (counts.providers, chip.slug, f"sellers of {chip.name} with a current price"),
     )
     parts: list[tuple[float | None, str]] = []
     for counted, slug, what in shares:
         most = max(counted.values(), default=1)
-        parts.append((counted.get(slug, 0) / most, f"{what}: {counted.get(slug, 0)}; the most of any is {most}"))
+        parts.append((counted.get(slug, 0) / most, f"{what}: {counted.get(slug, 0)}; highest in the catalog: {most}"))
     most = max((n for n in counts.releases.values() if n), default=1)
     released = counts.releases.get(framework.slug)
-    said = f"{released} releases of {framework.name} since {framework.first_release or 'its start'}, the most is {most}"
+    fact = f"{framework.name} releases since {framework.first_release or 'its start'}: {released}; highest: {most}"
     if released is None:
-        return mean_of([*parts, (None, f"releases of {framework.name}: unknown")])
-    return mean_of([*parts, (released / most, said)])
+        return mean_of([*parts, (None, f"{framework.name} releases: unknown")])
+    return mean_of([*parts, (released / most, fact)])
 
 
 def skills(chip: Accelerator, framework: Framework) -> list[str]:
-    """What a team has to know, under the names of `team:`."""
+    """The skills a deployment needs, by their names in `team:`."""
     shared = [s for s in framework.stacks if s in chip.stacks] or list(chip.stacks)
     plain = (stack.split("-")[0] for stack in shared)
     return sorted({SKILLS.get(name, name) for name in plain})
 
 
 def team(workload: Workload, chip: Accelerator, framework: Framework) -> Score:
-    """The team's level of 5 in the stack that it knows best of those that would do; one it does not name counts 0."""
+    """The team's best level (0 to 5) among the usable stacks; a stack missing from `team:` counts as 0."""
     needed = skills(chip, framework)
     if not workload.team:
-        return mean_of([(None, f"the team's experience with {' or '.join(needed)}: unknown, team: does not say")])
+        return mean_of([(None, f"the team's experience with {' or '.join(needed)}: unknown, because team: is not set")])
     levels = dict(workload.team)
     best = max(needed, key=lambda name: levels.get(name, 0))
-    said = f"level {levels.get(best, 0)} of 5 in {best}" + ("" if best in levels else ", which team: does not name")
-    return mean_of([(levels.get(best, 0) / EXPERT, said)])
+    fact = f"level {levels.get(best, 0)} of 5 in {best}" + ("" if best in levels else ", which team: does not list")
+    return mean_of([(levels.get(best, 0) / MAX_SKILL_LEVEL, fact)])
 
 
 def to_buy(offer: Offer) -> bool:
-    """Whether hosts of this offer are bought and have to be delivered."""
+    """Whether this offer is a purchase that has to be delivered."""
     return offer.acquisition == "own" and offer.term != OWNED
 
 
 def lead_time(offer: Offer) -> Score:
-    """Rented capacity starts when the contract does; of a purchase no cited lead time is in the catalog."""
+    """1 for rented or owned hardware; unknown for a purchase, because the catalog has no cited lead times."""
     if offer.term == OWNED:
-        return mean_of([(1.0, "there already: no delivery")])
+        return mean_of([(1.0, "already owned: no delivery")])
     if offer.acquisition == "own":
-        return mean_of([(None, f"lead time of {offer.instance or 'the host'}: unknown, no seller's figure is cited")])
-    return mean_of([(1.0, f"rented, {offer.term.replace('_', ' ')}: no delivery; whether it is in stock is not known")])
+        return mean_of([(None, f"lead time of {offer.instance or 'the host'}: unknown, no published figure")])
+    return mean_of([(1.0, f"rented, {offer.term.replace('_', ' ')}: no delivery; availability is unknown")])
 
 
 def lock_in(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
-    """How free one stays: 1 - 1/n over the sellers of the chip and over the makers the framework runs on."""
+    """Freedom from lock-in: mean of 1 - 1/n over the chip's sellers and over the vendors the framework supports."""
     sellers, makers = max(counts.providers.get(chip.slug, 1), 1), max(counts.vendors.get(framework.slug, 1), 1)
     return mean_of(
         [
             (1 - 1 / sellers, f"sellers of {chip.name} to choose from: {sellers}"),
-            (1 - 1 / makers, f"makers whose chips {framework.name} runs on: {makers}"),
+            (1 - 1 / makers, f"chip vendors that {framework.name} supports: {makers}"),
         ]
     )
 
@@ -170,9 +170,9 @@ def lock_in(counts: Counts, chip: Accelerator, framework: Framework) -> Score:
 def risk_fraction(
     scores: Mapping[str, Score], throughput: tuple[float, float] | None, power_known: bool = True
 ) -> float:
-    """Mean width of what is not known: the 90 % interval of throughput (at most 1; unknown: 1), power, each score.
+    """Mean width of the 90 % throughput interval (at most 1; unknown: 1), of power and of each score.
 
-    A power that somebody publishes has no width, one that nobody does a width of 1.
+    Power counts 0 if it is published and 1 if it is not.
     """
     width = 1.0 if throughput is None else min(throughput[1] - throughput[0], 1.0)
     widths = [width, 0.0 if power_known else 1.0, *(scores[name].width_fraction for name in SCORE_NAMES)]
@@ -180,53 +180,54 @@ def risk_fraction(
 
 
 def throughput_of(catalog: Catalog, basis: str) -> tuple[float, float] | None:
-    """The 90 % interval of throughput as factors, from the residuals of this class of chips."""
+    """90 % throughput interval as (low, high) factors, from the calibration residuals of this basis; None: no data."""
     row = catalog.scopes.get(f"interval:{basis}", {})
     names = ("throughput_low_ratio", "throughput_high_ratio")
     return (float(row[names[0]]), float(row[names[1]])) if all(name in row for name in names) else None
 
 
 def weights_of(workload: Workload) -> dict[str, float]:
-    """The planner's weights over the defaults."""
+    """The default weights, overridden by the user's."""
     return WEIGHTS | dict(workload.weights)
 
 
 def lacking(workload: Workload, scores: Mapping[str, Score], risk: float) -> float:
-    """What the scores of a deployment add to its place in `balanced`."""
+    """What the scores add to the `balanced` objective: weighted shortfalls from 1, plus weighted risk."""
     weights = weights_of(workload)
     return sum(weights[name] * (1 - scores[name].middle_fraction) for name in SCORE_NAMES) + weights["risk"] * risk
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """The scores of one question's deployments, as they enter `balanced`."""
+    """The scores of one search, as the `balanced` objective uses them."""
 
     workload: Workload
     catalog: Catalog
     counts: Counts
 
     def of(self, lane: Lane, offer: Offer) -> tuple[Mapping[str, Score], float]:
-        """(the four scores, risk as a fraction)."""
-        found = scores_of(self.workload, self.counts, lane.choice.accelerator, lane.framework, offer)
+        """(the four scores by name, risk from 0 to 1)."""
+        scores = scores_of(self.workload, self.counts, lane.choice.accelerator, lane.framework, offer)
         known = math.isfinite(lane.choice.accelerator.watts)
-        return found, risk_fraction(found, throughput_of(self.catalog, lane.choice.efficiency.basis), known)
+        return scores, risk_fraction(scores, throughput_of(self.catalog, lane.choice.efficiency.basis), known)
 
     def lacking(self, lane: Lane, offer: Offer) -> float:
+        """The scores' contribution to the `balanced` objective for one deployment."""
         return lacking(self.workload, *self.of(lane, offer))
 
-    def table_lacking(self, wanted: Sequence[Lane], offer: Array) -> Array:
-        """Of each lane with the offer at this index; infinite: without one."""
+    def table_lacking(self, lanes: Sequence[Lane], offer: Array) -> Array:
+        """`lacking` for each lane and offer index, shape (lanes, concurrency); infinite without an offer."""
         bought = np.array([to_buy(o) for o in self.catalog.offers] + [False])
         kinds = [next((o for o in self.catalog.offers if to_buy(o) == own), None) for own in (0, 1)]
         pairs: dict[tuple[str, str], list[float]] = {}
-        for lane in wanted:
+        for lane in lanes:
             key = (lane.choice.accelerator.slug, lane.framework.slug)
             if key not in pairs:
                 pairs[key] = [math.inf if o is None else self.lacking(lane, o) for o in kinds]
-        each = np.array([pairs[(w.choice.accelerator.slug, w.framework.slug)] for w in wanted])
+        each = np.array([pairs[(w.choice.accelerator.slug, w.framework.slug)] for w in lanes])
         return np.where(offer < 0, math.inf, np.where(bought[offer], each[:, 1:], each[:, :1]))
 
 
 def declared(workload: Workload, catalog: Catalog) -> Declared:
-    """The scores of this question, counted once."""
+    """The scores for this search, with the catalog counted once."""
     return Declared(workload=workload, catalog=catalog, counts=counts_of(catalog))

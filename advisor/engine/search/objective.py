@@ -1,4 +1,4 @@
-"""Which candidates are simulated, in what order, and which of them win under the planner's objective."""
+"""Scores candidates under the workload's objective and picks which ones to simulate."""
 
 import math
 from collections import defaultdict
@@ -13,54 +13,53 @@ from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, affor
 from advisor.engine.spec import Workload
 from advisor.engine.step import Lane
 
-SLACK = 1.3  # an estimate this far beyond a limit is still worth a simulation
-# a chip's designs are its best within each slack, of so many kinds (chips of a replica, framework): estimates of a
-# p95 are rough
+SLACK = 1.3  # simulate a candidate if its estimate is within 1.3 times its limits
+# slack -> how many (replica size, framework) kinds of a chip to simulate within it; p95 estimates are rough
 KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
-SAFE = 0.75  # an estimate this far within its limits mostly holds: the best of every size of replica is tried last
-SAME_SPEED = 1.03  # TPOTs this close are a tie under `latency`
-MAX_RANKED = 10  # accelerators that are ranked
-UNKNOWN_WATTS = 1e12  # under `energy` and `carbon`: behind every published power, by price among themselves
+SAFE = 0.75  # estimates within 0.75 of the limits mostly hold in simulation: try the best of every replica size
+SAME_SPEED = 1.03  # TPOTs within 3 % tie under `latency`
+MAX_RANKED = 10  # accelerators
+UNKNOWN_WATTS = 1e12  # under `energy` and `carbon`: ranks unknown power last, then by price
 
 Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
-    """The least of each figure among the feasible candidates: what `balanced` measures against."""
+    """The lowest feasible value of each figure, which the `balanced` objective divides by."""
 
     usd_per_hour: float = 1.0
     tpot_s: float = 1.0
     watts: float = 1.0
-    unknown_watts: float = 1.0  # what a power that nobody publishes counts as
-    declared: Declared | None = None  # ecosystem, team, lead time, lock-in and risk; None: nothing is compared
+    unknown_watts: float = 1.0  # value assumed where no power figure is published
+    declared: Declared | None = None  # None: scores do not count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What an objective looks at, of one deployment or of a table of them."""
+    """Inputs of an objective: scalars for one deployment, or arrays of shape (lanes, concurrency)."""
 
     usd_per_hour: Array
-    tpot_p95_s: Array  # of an embedding: its latency
+    tpot_p95_s: Array  # for embeddings: the request latency
     watts: Array
     kgco2e_per_kwh: Array
     capacity_requests_per_s: Array
     chips: Array
-    lacking: Array | float = 0.0  # of its scores, weighted
+    lacking: Array | float = 0.0  # weighted shortfall of its scores
 
 
 def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
-    """Lower is better; cost breaks ties.
+    """The objective of each deployment, in the shape of `f`; lower is better and cost breaks ties.
 
-    Balanced: cost, TPOT and power against the least there is, and what the scores lack, each by its weight. An unknown
-    power counts as the middle chip's there, and widens the risk.
+    `balanced` adds the weighted ratios of cost, TPOT and power to their lowest feasible values and the weighted
+    shortfall of the scores. Unknown power counts as the median chip's and adds to the risk.
     """
     tie = 1e-9 * f.usd_per_hour
     known = np.isfinite(f.watts)
     watts = np.where(known, f.watts, UNKNOWN_WATTS)
     grid = np.where(np.isfinite(f.kgco2e_per_kwh), f.kgco2e_per_kwh, 1.0)
     if workload.objective == "latency":
-        # within SAME_SPEED nobody notices: then the cheaper one
+        # within SAME_SPEED the cheaper one wins
         return np.asarray(np.floor(np.log(np.maximum(f.tpot_p95_s, 1e-9)) / math.log(SAME_SPEED)) + tie)
     if workload.objective == "throughput":
         return np.asarray(-f.capacity_requests_per_s / f.chips + tie)
@@ -74,16 +73,17 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
         return np.asarray(figures + f.lacking + tie)
     if workload.objective == "simplicity":
         return np.asarray(f.chips + 1e-6 * f.usd_per_hour * (1 + 1e-3 * f.tpot_p95_s))
-    # designs on one bought host cost the same: the quicker one, then the one with room
+    # designs on one purchased host cost the same: the faster one wins
     return np.asarray(f.usd_per_hour * (1 + 1e-6 * f.tpot_p95_s))
 
 
 def declared_scores_of(workload: Workload, scale: Scale) -> Declared | None:
-    """The scores, where the objective asks for them."""
+    """The declared scores if the objective is `balanced`, else None."""
     return scale.declared if workload.objective == "balanced" else None
 
 
 def scale_of(workload: Workload, table: Table, declared: Declared | None = None) -> Scale:
+    """The lowest estimated figures among the candidates within every limit."""
     ok = meets(workload, table)
     if not ok.any():
         return Scale(declared=declared)
@@ -98,7 +98,7 @@ def scale_of(workload: Workload, table: Table, declared: Declared | None = None)
 
 
 def power_scale(table: Table, ok: Array) -> tuple[float, float]:
-    """(the least power of feasible candidates, that of the middle chip at its own least), W; 1 and 1: none known."""
+    """(lowest feasible power, median over chips of each one's lowest), W; (1, 1) if no power is known."""
     each = np.where(ok & np.isfinite(table.watts), table.watts, np.inf).min(axis=1)
     least = {slug: float(each[own].min()) for slug, own in rows_by_chip(table).items()}
     known = sorted(watts for watts in least.values() if math.isfinite(watts))
@@ -106,7 +106,7 @@ def power_scale(table: Table, ok: Array) -> tuple[float, float]:
 
 
 def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
-    """The objective of every candidate by its estimates."""
+    """The objective of every candidate from its estimates, shape (lanes, concurrency)."""
     replicas = table.replicas + workload.slo.spares(table.replicas)
     known = declared_scores_of(workload, scale)
     figures = Figures(
@@ -116,13 +116,13 @@ def table_scores(workload: Workload, table: Table, scale: Scale) -> Array:
         kgco2e_per_kwh=table.kgco2e_per_kwh,
         capacity_requests_per_s=table.capacity_requests_per_s * replicas,
         chips=table.chips * replicas,
-        lacking=known.table_lacking(table.wanted, table.offer) if known else 0.0,
+        lacking=known.table_lacking(table.lanes, table.offer) if known else 0.0,
     )
     return objective(workload, scale, figures)
 
 
 def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
-    """The objective of a simulated deployment."""
+    """The objective of a simulated deployment; lower is better."""
     known = declared_scores_of(workload, scale)
     figures = Figures(
         usd_per_hour=np.array(s.usd_per_hour),
@@ -137,38 +137,39 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
 
 
 def rows_by_chip(table: Table) -> dict[str, Array]:
+    """Row indices of the table by accelerator slug."""
     rows: dict[str, list[int]] = defaultdict(list)
-    for i, w in enumerate(table.wanted):
+    for i, w in enumerate(table.lanes):
         rows[w.choice.accelerator.slug].append(i)
     return {slug: np.array(own) for slug, own in rows.items()}
 
 
 def designs(workload: Workload, table: Table, own: Array, score: Array) -> list[tuple[int, int]]:
-    """Candidates of one chip worth a simulation, best first: of each kind the best within each slack, and the quickest.
+    """(row, column) of one chip's candidates to simulate, best estimate first.
 
-    The quickest (least TTFT x TPOT) is dear and seldom reached; it is the last word on what the chip can do, and as
-    it does not depend on the limits, asking again with the limits that it reached comes to it again.
+    These are the best of each kind within each slack, plus the fastest (lowest TTFT x TPOT). The fastest is expensive
+    and rarely reached. It does not depend on the limits, so relaxing them to what it achieved selects it again.
     """
     excess, pay = estimated_excess(workload, table)[own], affordable(workload, table)[own]
     pay &= table.replicas[own] < UNSERVABLE_REPLICAS
-    found: set[tuple[int, int]] = set()
+    cells: set[tuple[int, int]] = set()
     for slack, kinds in KINDS_BY_SLACK.items():
-        found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
-    found |= set(_best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
+        cells |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
+    cells |= set(_best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
     quickness = np.where(np.isfinite(excess), table.ttft_p95_s[own] * table.tpot_p95_s[own], np.inf)
-    found |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
-    return sorted(found, key=lambda cell: (float(score[cell]), cell))
+    cells |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
+    return sorted(cells, key=lambda cell: (float(score[cell]), cell))
 
 
 def _best_of_kinds(
     table: Table, own: Array, score: Array, allowed: Array, kinds: int, by_size: bool = False
 ) -> Iterator[tuple[int, int]]:
-    """The best of so many kinds; of each size of replica, whatever the framework, when `by_size`."""
+    """The best candidate of each of the first `kinds` kinds; with `by_size` a kind is a replica size alone."""
     i, j = np.nonzero(allowed)
     seen: set[tuple[float, str]] = set()
     for k in np.argsort(score[i, j], kind="stable"):
         row, column = int(own[i[k]]), int(j[k])
-        kind = (float(table.chips[row, 0]), "" if by_size else table.wanted[row].framework.slug)
+        kind = (float(table.chips[row, 0]), "" if by_size else table.lanes[row].framework.slug)
         if kind not in seen:
             seen.add(kind)
             yield row, column
@@ -178,39 +179,39 @@ def _best_of_kinds(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChipResult:
-    """What the simulation left of one chip's designs."""
+    """The outcome of simulating one chip's designs."""
 
-    best: Scored | None  # meets every limit
-    nearest: SimulatedDesign | None  # else: the design that misses by least
+    best: Scored | None  # meets every limit; None: no design does
+    nearest: SimulatedDesign | None  # the design that misses by the least
 
 
-def best_of_chip(workload: Workload, trials: Simulations, own: Array, score: Array, scale: Scale) -> ChipResult:
-    """The best design that holds in simulation; later ones are tried only while their estimate promises more.
+def best_of_chip(workload: Workload, simulations: Simulations, own: Array, score: Array, scale: Scale) -> ChipResult:
+    """The best design that meets all limits in simulation; stops when no remaining estimate is better.
 
-    Where none holds, the nearest is simulated in full: a pilot of few requests may have been unlucky.
+    If none does, the nearest is simulated in full, because a short pilot may have missed by chance.
     """
     best: Scored | None = None
     nearest: SimulatedDesign | None = None
-    for row, column in designs(workload, trials.table, own, score):
+    for row, column in designs(workload, simulations.table, own, score):
         if best is not None and float(score[row, column]) >= final_score(workload, best, scale):
             break
-        trial = trials.fewest(workload, row, column)
+        trial = simulations.fewest_replicas(workload, row, column)
         if nearest is None or trial.excess_fraction < nearest.excess_fraction:
             nearest = trial
-        best = _better(workload, trials, trial, best, scale)
+        best = _better(workload, simulations, trial, best, scale)
     if best is None and nearest is not None and nearest.pilot:
-        nearest = trials.in_full(workload, nearest.design)
-        best = _better(workload, trials, nearest, best, scale)
+        nearest = simulations.run_in_full(workload, nearest.design)
+        best = _better(workload, simulations, nearest, best, scale)
     return ChipResult(best=best, nearest=nearest)
 
 
 def _better(
-    workload: Workload, trials: Simulations, trial: SimulatedDesign, best: Scored | None, scale: Scale
+    workload: Workload, simulations: Simulations, trial: SimulatedDesign, best: Scored | None, scale: Scale
 ) -> Scored | None:
-    """The trial, if it holds all limits and beats the best so far."""
+    """The simulated design if it meets all limits and beats the best so far, else the best so far."""
     if trial.excess_fraction > 1:
         return best
-    scored = trials.scored(workload, trial)
+    scored = simulations.scored(workload, trial)
     if not scored.meets_slo:
         return best
     if best is None or final_score(workload, scored, scale) < final_score(workload, best, scale):
@@ -219,11 +220,12 @@ def _better(
 
 
 def describe(lane: Lane) -> str:
+    """Weight format, parallel sizes and framework of a lane, as text."""
     c = lane.choice
     sizes = [f"TP{c.tp}"] + [f"{k}{n}" for k, n in (("PP", c.pp), ("EP", c.ep), ("DP", c.dp)) if n > 1]
     return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}"
 
 
 def best_estimate(score: Array, allowed: Array, own: Array) -> float:
-    """The best that a chip's estimates promise; infinite: nothing."""
+    """The lowest score among a chip's allowed candidates; infinite if there is none."""
     return float(np.min(np.where(allowed[own], score[own], np.inf)))

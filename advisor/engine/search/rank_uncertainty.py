@@ -1,8 +1,8 @@
-"""How sure an order is: drawn from the intervals of performance and price, with what two options share drawn once.
+"""Monte Carlo confidence in the ranking, drawn from the intervals of performance and price.
 
-Options on the same chip share its performance, and options that buy or rent the same chip the same way share its
-price. What the intervals of different chips share is not known: they are drawn apart, which moves a probability
-towards one half.
+Options on the same chip share one performance draw, and options that buy or rent the same chip share one price draw.
+The correlation between different chips is unknown, so they are drawn independently, which moves probabilities toward
+one half.
 """
 
 import math
@@ -24,7 +24,7 @@ Ratios = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spread:
-    """90 % factors (low, high) on one option's figures."""
+    """90 % intervals of one option's figures, as (low, high) factors."""
 
     throughput_fraction: Ratios
     latency_fraction: Ratios
@@ -32,26 +32,26 @@ class Spread:
 
 
 def log_normal(ratios: Ratios, z: Array) -> Array:
-    """Factors whose 5 % and 95 % quantiles are these, at standard normal z."""
+    """Log-normal factors at standard normal `z`, with these 5 % and 95 % quantiles."""
     low, high = (math.log(max(r, 1e-9)) for r in ratios)
     return np.exp((low + high) / 2 + (high - low) / (2 * Z95) * z)
 
 
 def scores(workload: Workload, scale: Scale, options: Sequence[Scored], spreads: Sequence[Spread]) -> Array:
-    """The objective of each option in each draw, shape (options, draws)."""
+    """The objective of each option in each draw, shape (options, draws); lower is better."""
     normal = _normals(options)
-    found = []
+    rows = []
     for s, spread in zip(options, spreads, strict=True):
         chip = s.lane.choice.accelerator.slug
         z = normal[f"performance of {chip}"]
         speed = log_normal(spread.throughput_fraction, z)
         price = log_normal(spread.price_fraction, normal[f"price of {chip} {s.offer.acquisition}"])
-        found.append(objective(workload, scale, figures_at(workload, scale, s, speed, price, spread, z)))
-    return np.array(found)
+        rows.append(objective(workload, scale, figures_at(workload, scale, s, speed, price, spread, z)))
+    return np.array(rows)
 
 
 def _normals(options: Sequence[Scored]) -> Mapping[str, Array]:
-    """Standard normal draws of each cause, from the causes' names alone in their order."""
+    """Standard normal draws of each shared cause; depends only on the sorted names, so results are repeatable."""
     chips = sorted({s.lane.choice.accelerator.slug for s in options})
     names = [f"performance of {c}" for c in chips] + [f"price of {c} {way}" for c in chips for way in ("own", "rent")]
     draws = np.random.default_rng(SEED).standard_normal((len(names), DRAWS))
@@ -61,7 +61,7 @@ def _normals(options: Sequence[Scored]) -> Mapping[str, Array]:
 def figures_at(
     workload: Workload, scale: Scale, s: Scored, speed: Array, price: Array, spread: Spread, z: Array
 ) -> Figures:
-    """An option's figures when its chips do `speed` times what was estimated: the same service on other replicas."""
+    """An option's figures if its chips run at `speed` times the estimate, resized to keep the service level."""
     share = 1 / speed if workload.kind.released_after_run else resized(workload, s, speed)
     known = declared_scores_of(workload, scale)
     return Figures(
@@ -76,9 +76,9 @@ def figures_at(
 
 
 def growth(workload: Workload, s: Scored, speed: Array) -> Array:
-    """Carrying replicas, not yet whole, over today's when each does `speed` times what was estimated.
+    """Serving replicas needed over those planned (fractional), if each runs at `speed` times the estimate.
 
-    A slower one is enough as long as its latencies and its capacity leave room: latencies go as one over the speed.
+    Slower replicas still suffice while latency (taken as 1 / speed) and capacity have headroom.
     """
     carrying = (s.replicas - s.spare_replicas) / s.replicas
     full = workload.requests_per_s_peak / (s.capacity_requests_per_s * carrying)
@@ -87,19 +87,19 @@ def growth(workload: Workload, s: Scored, speed: Array) -> Array:
 
 
 def resized(workload: Workload, s: Scored, speed: Array) -> Array:
-    """Replicas that the same service then takes, whole ones and the spares, over those that it has."""
+    """Whole replicas with spares needed for the same service, over those planned."""
     carrying = s.replicas - s.spare_replicas
     return (np.ceil(carrying * growth(workload, s, speed) - 1e-9) + s.spare_replicas) / s.replicas
 
 
-def pairwise_win_probability(found: Array) -> Array:
-    """[i, j]: probability that option i is better than option j; a tie counts half."""
-    better = found[:, None, :] < found[None, :, :]
-    equal = found[:, None, :] == found[None, :, :]
+def pairwise_win_probability(scores: Array) -> Array:
+    """Shape (options, options): probability that option i beats option j; a tie counts half."""
+    better = scores[:, None, :] < scores[None, :, :]
+    equal = scores[:, None, :] == scores[None, :, :]
     return np.asarray(better.mean(axis=2) + equal.mean(axis=2) / 2)
 
 
-def win_probability(found: Array) -> Array:
-    """Probability of each option to be the best of all."""
-    least = found == found.min(axis=0)
-    return np.asarray((least / least.sum(axis=0)).mean(axis=1))
+def win_probability(scores: Array) -> Array:
+    """Shape (options,): probability that each option is the best."""
+    is_best = scores == scores.min(axis=0)
+    return np.asarray((is_best / is_best.sum(axis=0)).mean(axis=1))

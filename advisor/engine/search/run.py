@@ -1,4 +1,4 @@
-"""Which deployments answer the question: enumerate, prune, price, rank, verify, and say why not the others."""
+"""The search: enumerate, prune, price, rank and simulate deployments, and explain each rejection."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ from advisor.engine.search.table import (
     instances_needed,
     meets,
 )
-from advisor.engine.search.variants import TRIED, variants
+from advisor.engine.search.variants import FINALISTS, variants
 from advisor.engine.search.views import add_view_winners, best_per_accelerator, view_winners, with_price_bound
 from advisor.engine.search.why_not import NearMiss, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
@@ -68,27 +68,27 @@ __all__ = [
     "prepare_question",
     "search",
 ]
-NEAR = 1.2  # a design this far beyond a limit is a near miss
+NEAR_MISS = 1.2  # up to this many times a limit is a near miss
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One dot of the picture: an estimate, or a ranked deployment as it was simulated."""
+    """A point of the cost-speed chart: an estimate, or a simulated and ranked deployment."""
 
     label: str
     accelerator: str
     chips: int
     usd_per_hour: float
     requests_per_s: float  # at the mean load
-    tpot_s: float  # p95; of an embedding: its latency
+    tpot_s: float  # p95; for embeddings the request latency
     meets_slo: bool
-    prefill_fraction: float  # of a request's time: how the bill is split between input and output
+    prefill_fraction: float  # share of a request's time; splits the bill between input and output
     rank: int | None = None  # from 1; None: an estimate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Every accelerator of the catalog is either ranked or rejected; a near miss is rejected too."""
+    """The result of a search. Every accelerator is ranked or rejected; a near miss is also in `rejections`."""
 
     ranked: tuple[Scored, ...]  # the best design of each chip
     near_misses: tuple[Scored, ...]
@@ -99,13 +99,13 @@ class Answer:
     feasible: int
     built: Lanes | None
     scale: Scale
-    table: Table | None = None  # every candidate that fits, for what is asked beyond a single choice
-    shown: tuple[Scored, ...] = ()  # the ranked, and what wins a view without being ranked, best first
-    variants: Mapping[int, tuple[Scored, ...]] = field(default_factory=dict)  # by place in `shown`, from 0
-    views: Mapping[str, int] = field(default_factory=dict)  # place in `shown` of the best from each point of view
-    frameworks_left: tuple[Rejection, ...] = ()  # a framework's or format's slug in the place of the accelerator's
+    table: Table | None = None  # every candidate that fits in memory
+    shown: tuple[Scored, ...] = ()  # `ranked` plus unranked winners of a view, best first
+    variants: Mapping[int, tuple[Scored, ...]] = field(default_factory=dict)  # by index in `shown`
+    views: Mapping[str, int] = field(default_factory=dict)  # view -> index in `shown` of its winner
+    frameworks_left: tuple[Rejection, ...] = ()  # `accelerator` holds the framework's or format's slug
     formats_left: tuple[Rejection, ...] = ()
-    bound_usd_per_month: float | None = None  # beyond it nothing is ranked, though the planner named no budget
+    bound_usd_per_month: float | None = None  # price bound applied although no budget was set
 
 
 REASONS = (
@@ -119,11 +119,11 @@ REASONS = (
     "unpriced",
     "unsupported",
     "excluded",
-)  # what a planner could change first comes first
+)  # in the order of how easily the user can change them
 
 
 def nearness(r: Rejection) -> tuple[int, float, str]:
-    """Order of the why-not list: by kind of reason, then by how far off."""
+    """Sort key of rejections: reason, then value over limit."""
     far = r.reached / r.limit if r.limit and r.reached is not None else math.inf
     return REASONS.index(r.reason), far, r.accelerator
 
@@ -131,44 +131,45 @@ def nearness(r: Rejection) -> tuple[int, float, str]:
 def search(
     workload: Workload, catalog: Catalog, progress: Progress | None = None, choice_alone: bool = False
 ) -> Answer:
-    """The ranked answer to one serving workload; an infeasible question is an Answer with no ranked entry.
+    """The ranked deployments for one workload; if none is feasible, `ranked` is empty.
 
-    `choice_alone`: the same choice, without other ways to run it and without why not what never came into question.
+    `choice_alone` skips variants and the rejections of chips, frameworks and formats that were never simulated; the
+    choice is the same. `progress` is called with a stage name and a fraction from 0 to 1.
     """
-    tell = progress or (lambda stage, fraction: None)
+    report = progress or (lambda stage, fraction: None)
     workload, catalog = prepare_question(workload, catalog)
     rejections, chips = admissible(workload, catalog)
-    wanted, refused = enumerate_lanes(workload, catalog, chips)
-    if not wanted:
+    lanes, refused = enumerate_lanes(workload, catalog, chips)
+    if not lanes:
         return empty_answer(rejections + refused)
-    tell("estimating step times", 0.1)
-    table = evaluate(workload, catalog, wanted)
+    report("estimating step times", 0.1)
+    table = evaluate(workload, catalog, lanes)
     scale = scale_of(workload, table, declared(workload, catalog))
-    trials = Simulations(workload, catalog, table)
-    workload, trials = with_price_bound(workload, trials, scale)
-    table = trials.table
+    simulations = Simulations(workload, catalog, table)
+    workload, simulations = with_price_bound(workload, simulations, scale)
+    table = simulations.table
     if not choice_alone:
         rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
-    ranked, near, left = _decide(workload, trials, scale, tell)
-    found = view_winners(workload, trials, scale) if ranked else {}
-    ranked = best_per_accelerator(workload, ranked, found, scale)
-    tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else TRIED]
-    others = {k: _other_ways(workload, catalog, table, s, scale, tell) for k, s in enumerate(tried)}
+    ranked, near, losers = _decide(workload, simulations, scale, report)
+    winning_views = view_winners(workload, simulations, scale) if ranked else {}
+    ranked = best_per_accelerator(workload, ranked, winning_views, scale)
+    tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else FINALISTS]
+    others = {k: _other_ways(workload, catalog, table, s, scale, report) for k, s in enumerate(tried)}
     if workload.variants == "adopt":
         ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
         ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
         others = {}
-    shown, views = add_view_winners(workload, ranked, found, scale)
+    shown, views = add_view_winners(workload, ranked, winning_views, scale)
     place = {id(s): k for k, s in enumerate(shown)}
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
-    left = [r for r in left if r.accelerator not in ranked_slugs]
-    tell("saying why not the others", 0.95)
+    losers = [r for r in losers if r.accelerator not in ranked_slugs]
+    report("explaining rejections", 0.95)
     return Answer(
         ranked=tuple(ranked),
         shown=tuple(shown),
         near_misses=tuple(near),
-        rejections=tuple(sorted(rejections + left, key=nearness)),
-        points=tuple(_points(workload, table, shown, left)),
+        rejections=tuple(sorted(rejections + losers, key=nearness)),
+        points=tuple(_points(workload, table, shown, losers)),
         evaluated=table.evaluated,
         pruned=table.pruned,
         feasible=int(np.count_nonzero(meets(workload, table))),
@@ -177,29 +178,29 @@ def search(
         table=table,
         variants={place[id(ranked[k])]: v for k, v in others.items() if v},
         views=views,
-        frameworks_left=() if choice_alone else tuple(frameworks(workload, trials, scale, chips, shown)),
-        formats_left=() if choice_alone else tuple(formats(workload, trials, scale, chips, shown)),
+        frameworks_left=() if choice_alone else tuple(frameworks(workload, simulations, scale, chips, shown)),
+        formats_left=() if choice_alone else tuple(formats(workload, simulations, scale, chips, shown)),
         bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
     )
 
 
 def _other_ways(
-    workload: Workload, catalog: Catalog, table: Table, s: Scored, scale: Scale, tell: Progress
+    workload: Workload, catalog: Catalog, table: Table, s: Scored, scale: Scale, report: Progress
 ) -> tuple[Scored, ...]:
-    """The finalist with drafts or in two pools, where that is better."""
+    """Better variants of a finalist: speculative decoding or disaggregated prefill and decode."""
     assert table.built is not None
-    tell(f"other ways to run {s.lane.choice.accelerator.slug}", 0.95)
+    report(f"trying variants on {s.lane.choice.accelerator.slug}", 0.95)
     return tuple(variants(workload, catalog, table.built, s, scale))
 
 
 def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
-    """The question as the engine computes it: see encoder.py."""
+    """Workload and catalog as the engine computes them, encoder inputs and embeddings converted (step/encoder.py)."""
     workload, model = posed(workload, catalog.model)
     return workload, replace(catalog, model=model)
 
 
 def empty_answer(rejections: Sequence[Rejection]) -> Answer:
-    """No chip is left to compute anything of."""
+    """The answer when every chip is rejected before evaluation."""
     return Answer(
         ranked=(),
         near_misses=(),
@@ -214,10 +215,10 @@ def empty_answer(rejections: Sequence[Rejection]) -> Answer:
 
 
 def _decide(
-    workload: Workload, trials: Simulations, scale: Scale, tell: Progress
+    workload: Workload, simulations: Simulations, scale: Scale, report: Progress
 ) -> tuple[list[Scored], list[Scored], list[Rejection]]:
-    """Chips in the order of what their estimates promise, simulated while one may still be among those shown."""
-    table, rows = trials.table, rows_by_chip(trials.table)
+    """(ranked, near misses, rejections): simulates chips in the order of their best estimates until none can rank."""
+    table, rows = simulations.table, rows_by_chip(simulations.table)
     score, maybe = table_scores(workload, table, scale), meets(workload, table, SLACK)
     promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
     ranked: list[Scored] = []
@@ -229,15 +230,15 @@ def _decide(
             usd = best_estimate(table.usd_per_hour, maybe, own)
             rejections.append(outranked(workload, slug, usd, simulated=False))
             continue
-        tell(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
-        best = best_of_chip(workload, trials, own, score, scale).best
+        report(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
+        best = best_of_chip(workload, simulations, own, score, scale).best
         if best is not None:
             ranked.append(best)
             ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
             continue
-        ask = partial(best_of_chip, trials=trials, own=own, score=score, scale=scale)
+        ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
         candidates = partial(designs, table=table, own=own, score=score)
-        rejection, miss = explain(workload, trials, slug, ask, candidates)
+        rejection, miss = explain(workload, simulations, slug, ask, candidates)
         rejections.append(rejection)
         if miss is not None:
             near.append(miss)
@@ -245,20 +246,22 @@ def _decide(
         outranked(workload, s.lane.choice.accelerator.slug, s.usd_per_hour, simulated=True) for s in ranked[MAX_RANKED:]
     ]
     near.sort(key=lambda n: (n.excess_fraction, n.scored.usd_per_hour, n.scored.row_index))
-    kept = [n.scored for n in near if n.excess_fraction <= NEAR] or [n.scored for n in near[: 0 if ranked else 1]]
+    kept = [n.scored for n in near if n.excess_fraction <= NEAR_MISS] or [n.scored for n in near[: 0 if ranked else 1]]
     return ranked[:MAX_RANKED], kept, rejections
 
 
-# --- the picture ------------------------------------------------------------------------------------------------
+# --- chart points -----------------------------------------------------------------------------------------------
 
 
-def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Sequence[Rejection]) -> Iterator[Point]:
-    """The ranked as simulated, and per accelerator and concurrency the cheapest estimate.
+def _points(
+    workload: Workload, table: Table, ranked: Sequence[Scored], rejected: Sequence[Rejection]
+) -> Iterator[Point]:
+    """The ranked deployments as simulated, and the cheapest estimate per accelerator and concurrency.
 
-    Where the simulation has overruled an estimate it is not drawn as meeting the limits: not for a chip without a
-    design that holds, nor for less money than the chip's best one.
+    An estimate that the simulation contradicts is not marked as meeting the limits: it must belong to a chip with a
+    passing design and cost at least as much as that chip's best one.
     """
-    held = {r.accelerator: 0.0 for r in left if r.reason == "outranked"}
+    held = {r.accelerator: 0.0 for r in rejected if r.reason == "outranked"}
     for rank, s in enumerate(ranked, 1):
         a = s.lane.choice.accelerator
         held[a.slug] = min(held.get(a.slug, math.inf), s.usd_per_hour)
@@ -283,7 +286,7 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
             i = int(own[k])
             chips = int(table.chips[i, 0] * (table.replicas[i, j] + workload.slo.spares(table.replicas[i, j])))
             yield Point(
-                label=f"{chips} x {table.wanted[i].choice.accelerator.name}, {describe(table.wanted[i])}, estimated",
+                label=f"{chips} x {table.lanes[i].choice.accelerator.name}, {describe(table.lanes[i])}, estimated",
                 accelerator=slug,
                 chips=chips,
                 usd_per_hour=float(usd[k, j]),
@@ -296,22 +299,22 @@ def _points(workload: Workload, table: Table, ranked: Sequence[Scored], left: Se
 
 
 def _planned_running(workload: Workload, table: Table, i: int, j: int) -> float:
-    """Requests that one lane of a candidate runs at the peak, by Little's law."""
-    c = table.wanted[i].choice
+    """Concurrent requests of one lane at the peak, by Little's law."""
+    c = table.lanes[i].choice
     rate = table.peak_requests_per_s[i, j] / (table.replicas[i, j] * c.lanes)
     return float(rate * (table.ttft_p95_s[i, j] + workload.output_tokens.mean_tokens * table.tpot_p95_s[i, j]))
 
 
 def output_bill_usd_per_hour(point: Point) -> float:
-    """The output tokens' part of the bill; an embedding has none and pays for its input."""
+    """The share of the hourly cost for output tokens; for embeddings the whole cost."""
     return point.usd_per_hour * (1 - point.prefill_fraction) or point.usd_per_hour
 
 
 def frontier(points: Sequence[Point]) -> set[int]:
-    """Indices of the ranked points that no other beats in both the output's cost and TPOT.
+    """Indices of the Pareto front of output cost and TPOT.
 
-    Estimates take no part: they have not waited in a simulated queue, and would lie before those that have. Only when
-    nothing is ranked, the points within the limits are compared, or all when none is.
+    Only ranked points count, because estimates look better than simulated results. If nothing is ranked, the points
+    within the limits are compared, and if there are none, all points.
     """
     pool = [k for k, p in enumerate(points) if p.rank is not None]
     pool = pool or [k for k, p in enumerate(points) if p.meets_slo] or list(range(len(points)))

@@ -1,7 +1,7 @@
-"""Which assumption would change the winner, and at which value.
+"""Sensitivity of the choice: which assumption would change the winner, and at what value (tornado chart).
 
-The contenders are the ranked deployments, each with its own layout and price. Under another load or other requests the
-closed forms say how many replicas each would need, and who then seems to win is simulated before it is believed.
+The contenders are the ranked deployments, each with its own layout and price. For another load or other request
+lengths the closed forms give the replicas each needs, and a new winner is confirmed in simulation.
 """
 
 import math
@@ -22,17 +22,16 @@ from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import Lane, StepTimes, take
 
 Array = np.ndarray
-STEPS = 2  # looked at on each side, evenly in the logarithm (or in the value), before the place is narrowed down
-HALVINGS = 5
-
-TRIES = 12  # replicas added or taken before the closest is believed
-FAR = 2.0  # times the range of price and performance: further off nothing is looked for
-MOST_HIT_FRACTION = 0.95
+STEPS = 2  # values tried on each side, log-spaced or evenly spaced, before bisection
+HALVINGS = 5  # bisection steps
+TRIES = 12  # replicas added or removed before the search stops
+FAR = 2.0  # search for a new winner up to this multiple of the price and performance ranges
+MAX_HIT_FRACTION = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """The contenders under one value: what each costs and how good it is; lower is better."""
+    """Cost and objective of each contender at one value; a lower score is better."""
 
     usd_per_hour: Array
     score: Array
@@ -44,17 +43,17 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """One assumption: the winner's bill over its range, and the nearest value at which another wins."""
+    """One assumption: the winner's cost over its range, and the break point (nearest value where another wins)."""
 
     name: str
     unit: str
     value: float  # today
-    low: float  # of the range that the bar is drawn over
+    low: float  # range of the bar
     high: float
-    low_usd_per_month: float  # of today's winner at `low`
+    low_usd_per_month: float  # cost of today's winner at `low`
     high_usd_per_month: float
-    at: float | None  # the nearest value at which another wins; None: at none that is looked at
-    winner_after: int | None  # its place among the contenders
+    at: float | None  # break point; None: no other winner within the values tried
+    winner_after: int | None  # index of the new winner among the contenders
 
 
 StandingAt = Callable[[float], Standing]
@@ -62,23 +61,23 @@ StandingAt = Callable[[float], Standing]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contenders:
-    """The lanes of the contenders, and how far beyond its limits each estimate is allowed to be."""
+    """Lanes of the contenders, and how far over the limits each one's estimate may be."""
 
     lanes: tuple[Lane, ...]
     times: StepTimes
     allowed_fraction: Array
-    replicas: Array  # that carry today's peak
+    replicas: Array  # serving today's peak
 
 
 def contenders_of(workload: Workload, table: Table, ranked: Sequence[Scored]) -> Contenders:
-    """An estimate may miss a limit by as much as that of the deployment which held in simulation does."""
+    """Contenders whose estimates may exceed a limit by as much as they do today, since they passed simulation."""
     assert table.built is not None
     rows = np.array([s.row_index for s in ranked])
     carrying = np.array([[s.replicas - s.spare_replicas] for s in ranked])
     own = np.argmin(np.abs(table.replicas[rows] - carrying), axis=1)
     late = latency_excess(workload, table.ttft_p95_s[rows, own], table.tpot_p95_s[rows, own])
     return Contenders(
-        lanes=tuple(table.wanted[row] for row in rows),
+        lanes=tuple(table.lanes[row] for row in rows),
         times=take(table.built.times, rows),
         allowed_fraction=np.where(np.isfinite(late), np.maximum(late, 1.0), 1.0),
         replicas=carrying[:, 0].astype(float),
@@ -88,12 +87,12 @@ def contenders_of(workload: Workload, table: Table, ranked: Sequence[Scored]) ->
 def standing_at(
     workload: Workload, scale: Scale, ranked: Sequence[Scored], share: Array, latency: Array, price: Array
 ) -> Standing:
-    """The contenders with `share` of their carrying replicas, `latency` and `price` times what they are."""
-    found = []
+    """The contenders with replicas, latency and price multiplied by these factors, each of shape (contenders,)."""
+    figures = []
     for s, grown, slower, dearer in zip(ranked, share, latency, price, strict=True):
         known = declared_scores_of(workload, scale)
         replicas = math.ceil((s.replicas - s.spare_replicas) * grown - 1e-9) + s.spare_replicas
-        found.append(
+        figures.append(
             Figures(
                 usd_per_hour=np.array(float(resized_usd_per_hour(workload, s, replicas, grown)) * dearer),
                 tpot_p95_s=np.array(workload.kind.tail_latency_s(s.verified) * slower),
@@ -104,24 +103,24 @@ def standing_at(
                 lacking=known.lacking(s.lane, s.offer) if known else 0.0,
             )
         )
-    usd = np.array([float(f.usd_per_hour) for f in found])
-    return Standing(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in found]))
+    usd = np.array([float(f.usd_per_hour) for f in figures])
+    return Standing(usd_per_hour=usd, score=np.array([float(objective(workload, scale, f)) for f in figures]))
 
 
-def settled(
+def settle_replicas(
     workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], share: Array, latency: Array
 ) -> Standing:
-    """The state in which today's winner has the fewest replicas that hold, and who beats it holds in simulation."""
+    """Like `standing_at`, with replicas adjusted until today's winner and any new winner meet limits in simulation."""
     carrying = np.array([float(s.replicas - s.spare_replicas) for s in ranked])
     replicas = np.minimum(np.ceil(carrying * share - 1e-9), UNSERVABLE_REPLICAS)
     if workload.objective in PRICED:
-        replicas[0] = fewest(workload, table, ranked[0], replicas[0])
+        replicas[0] = fewest_replicas(workload, table, ranked[0], replicas[0])
     known = {0}
     while True:
-        found = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
-        first = found.winner
+        standing = standing_at(workload, scale, ranked, replicas / carrying, latency, np.ones(len(ranked)))
+        first = standing.winner
         if first in known:
-            return found
+            return standing
         most = replicas[first] + TRIES
         while replicas[first] < most and not holds(workload, table, ranked[first], replicas[first]):
             replicas[first] += 1
@@ -131,8 +130,8 @@ def settled(
             known.add(first)
 
 
-def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
-    """Carrying replicas of a deployment that hold, looked for around an estimate of them."""
+def fewest_replicas(workload: Workload, table: Table, s: Scored, replicas: float) -> float:
+    """The fewest serving replicas that meet all limits, searched in simulation around an estimate."""
     if replicas >= UNSERVABLE_REPLICAS:
         return replicas
     good = holds(workload, table, s, replicas)
@@ -145,7 +144,7 @@ def fewest(workload: Workload, table: Table, s: Scored, replicas: float) -> floa
 
 
 def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
-    """Whether this many replicas of a deployment keep every limit in simulation; a pilot is enough where it is sure."""
+    """Whether this many replicas meet every limit in simulation; the full run is skipped if the pilot is conclusive."""
     assert table.built is not None
     rate = workload.requests_per_s_peak / (replicas * s.lane.choice.lanes)
     for requests in (PILOT_REQUESTS, REQUESTS):
@@ -157,9 +156,10 @@ def holds(workload: Workload, table: Table, s: Scored, replicas: float) -> bool:
 
 
 def replicas_needed(workload: Workload, field: Contenders) -> tuple[Array, Array]:
-    """(carrying replicas by estimate; infinite: none would hold, TPOT p95) of each contender.
+    """(serving replicas, infinite if no number meets the limits; TPOT p95 in s) of each contender, estimated.
 
-    The fewest that hold where the price counts; else as many as there are today at least, for they make the speed.
+    The fewest that meet the limits if the objective weighs price; otherwise at least today's number, which sets the
+    speed.
     """
     _, _, replicas, ttft, tpot, _ = serving_estimates(workload, field.lanes, field.times)
     good = (latency_excess(workload, ttft, tpot) <= field.allowed_fraction[:, None] * 1.0001) & (
@@ -175,7 +175,7 @@ def replicas_needed(workload: Workload, field: Contenders) -> tuple[Array, Array
 
 
 def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> float:
-    """p95 by estimate of one contender on so many replicas; any where none would hold."""
+    """Estimated TPOT p95 in s of one contender with this many replicas; an arbitrary 1.0 if `replicas` is infinite."""
     if math.isinf(replicas):
         return 1.0
     lane = field.lanes[i]
@@ -188,20 +188,20 @@ def _tpot_s(workload: Workload, field: Contenders, i: int, replicas: float) -> f
 
 
 def nearest_change(under: StandingAt, value: float, ends: tuple[float, float], even: bool) -> tuple[float, int] | None:
-    """(value, winner) where the first of the ranked is first beaten on the way to either end, the nearer one."""
-    found = []
+    """(value, new winner) of the break point nearest to `value` between the two ends; None if there is none."""
+    changes = []
     for end in ends:
         path = np.linspace(value, end, STEPS + 1) if even else np.geomspace(value, end, STEPS + 1)
         inside = value
         for far in path[1:].tolist():
             if far != value and under(far).winner:
-                found.append(_narrowed(under, inside, far))
+                changes.append(_bisect(under, inside, far))
                 break
             inside = far
-    return min(found, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
+    return min(changes, key=lambda f: abs(f[0] - value) if even else abs(math.log(f[0] / value)), default=None)
 
 
-def _narrowed(under: StandingAt, inside: float, outside: float) -> tuple[float, int]:
+def _bisect(under: StandingAt, inside: float, outside: float) -> tuple[float, int]:
     for _ in range(HALVINGS):
         middle = (inside + outside) / 2
         if under(middle).winner:
@@ -220,9 +220,9 @@ def bar(
     even: bool = False,
     reach: float = 1.0,
 ) -> Bar:
-    """One assumption between its ends; the winner is looked for `reach` times as far."""
+    """The bar of one assumption; break points are searched up to `reach` times beyond the ends."""
     under = cache(asked)
-    found = nearest_change(under, value, (ends[0] / reach, ends[1] * reach), even)
+    change = nearest_change(under, value, (ends[0] / reach, ends[1] * reach), even)
     low, high = (float(under(end).usd_per_hour[0]) * HOURS_PER_MONTH for end in ends)
     return Bar(
         name=name,
@@ -232,57 +232,67 @@ def bar(
         high=ends[1],
         low_usd_per_month=low,
         high_usd_per_month=high,
-        at=found[0] if found else None,
-        winner_after=found[1] if found else None,
+        at=change[0] if change else None,
+        winner_after=change[1] if change else None,
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranges:
-    """How far each assumption may be off, as factors (low, high) on today's value."""
+    """Uncertainty of each assumption, as (low, high) factors on today's value."""
 
     price_fraction: tuple[float, float]
     performance_fraction: tuple[float, float]
     load_fraction: tuple[float, float]
-    output_fraction: tuple[float, float] = (0.5, 2.0)  # what if: nobody has said
+    output_fraction: tuple[float, float] = (0.5, 2.0)  # what-if range; no data
 
 
 def tornado(workload: Workload, scale: Scale, table: Table, ranked: Sequence[Scored], ranges: Ranges) -> list[Bar]:
-    """Price and performance of the winner's chip, load, output length and prefix hits; the widest bar first.
+    """Bars for price, performance, load, output length and prefix cache hit rate; the widest first.
 
-    Users ask at the pace of what answers them and a trace is as it was recorded: of these only the first two.
+    With users or a trace only price and performance, since the load and lengths are then given.
     """
     if len(ranked) < 2:
         return []
     field, ones, chip = contenders_of(workload, table, ranked), np.ones(len(ranked)), ranked[0].lane.choice.accelerator
-    mine = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
-    home, home_s = replicas_needed(workload, field)
+    on_winner_chip = np.array([s.lane.choice.accelerator.slug == chip.slug for s in ranked])
+    today, today_s = replicas_needed(workload, field)
 
-    def dearer(x: float) -> Standing:
-        return standing_at(workload, scale, ranked, ones, ones, np.where(mine, x, 1.0))
+    def at_price(x: float) -> Standing:
+        return standing_at(workload, scale, ranked, ones, ones, np.where(on_winner_chip, x, 1.0))
 
-    def quicker(x: float) -> Standing:
-        grown = [float(growth(workload, s, np.array(x))) if own else 1.0 for s, own in zip(ranked, mine, strict=True)]
-        return standing_at(workload, scale, ranked, np.array(grown), np.where(mine, 1 / x, 1.0), ones)
+    def at_performance(x: float) -> Standing:
+        grown = [
+            float(growth(workload, s, np.array(x))) if own else 1.0
+            for s, own in zip(ranked, on_winner_chip, strict=True)
+        ]
+        return standing_at(workload, scale, ranked, np.array(grown), np.where(on_winner_chip, 1 / x, 1.0), ones)
 
-    def asked(changed: Workload) -> Standing:
+    def at_workload(changed: Workload) -> Standing:
         now, now_s = replicas_needed(changed, field)
-        share = np.where(np.isfinite(now), now / np.where(np.isfinite(home), home, now), UNSERVABLE_REPLICAS)
-        return settled(changed, scale, table, ranked, share, now_s / home_s)
+        share = np.where(np.isfinite(now), now / np.where(np.isfinite(today), today, now), UNSERVABLE_REPLICAS)
+        return settle_replicas(changed, scale, table, ranked, share, now_s / today_s)
 
     bars = [
-        bar(f"price of {chip.name}", "times today's", dearer, 1.0, ranges.price_fraction, reach=FAR),
-        bar(f"performance of {chip.name}", "times the estimate", quicker, 1.0, ranges.performance_fraction, reach=FAR),
+        bar(f"price of {chip.name}", "times today's price", at_price, 1.0, ranges.price_fraction, reach=FAR),
+        bar(
+            f"performance of {chip.name}",
+            "times the estimate",
+            at_performance,
+            1.0,
+            ranges.performance_fraction,
+            reach=FAR,
+        ),
     ]
     if workload.users is None and workload.trace is None:
-        load = lambda x: asked(_loaded(workload, x))  # noqa: E731
-        bars.append(bar("load", "times the requests/s", load, 1.0, ranges.load_fraction))
+        load = lambda x: at_workload(_loaded(workload, x))  # noqa: E731
+        bars.append(bar("load", "times today's requests/s", load, 1.0, ranges.load_fraction))
     if workload.users is None and workload.trace is None and workload.kind.generates_tokens:
         mean, hits = workload.output_tokens.mean_tokens, workload.prefix_cache_hit_fraction
         span = (mean * ranges.output_fraction[0], mean * ranges.output_fraction[1])
-        bars.append(bar("output length", "tokens", lambda x: asked(_longer(workload, x)), mean, span))
-        span = (0.0, min(max(2 * hits, 0.5), MOST_HIT_FRACTION))
-        hit = lambda x: asked(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
+        bars.append(bar("output length", "tokens", lambda x: at_workload(_longer(workload, x)), mean, span))
+        span = (0.0, min(max(2 * hits, 0.5), MAX_HIT_FRACTION))
+        hit = lambda x: at_workload(replace(workload, prefix_cache_hit_fraction=x))  # noqa: E731
         bars.append(bar("prefix cache hit rate", "of the prompt", hit, hits, span, even=True))
     return sorted(bars, key=lambda b: -abs(b.high_usd_per_month - b.low_usd_per_month))
 
@@ -296,7 +306,7 @@ def _loaded(workload: Workload, times: float) -> Workload:
 
 
 def _longer(workload: Workload, mean_tokens: float) -> Workload:
-    """Outputs of another mean, spread the same way."""
+    """The workload with another mean output length and the same p95-to-mean ratio."""
     output = workload.output_tokens
     p95_tokens = output.p95_tokens * mean_tokens / output.mean_tokens
     return replace(workload, output_tokens=Lengths(mean_tokens=mean_tokens, p95_tokens=p95_tokens))

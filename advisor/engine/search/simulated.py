@@ -1,4 +1,4 @@
-"""The finalists under the scheduler's simulation, each design once, with what it then costs, draws and holds."""
+"""Simulates candidate designs, each at most once, and computes their cost, power, capacity and memory."""
 
 import math
 from collections.abc import Callable
@@ -38,19 +38,19 @@ from advisor.engine.spec import OWNED, Offer, Part, Users, Workload, mean_fracti
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 
 PILOT_REQUESTS = 500
-HOPELESS = 1.5  # of recorded requests: a design this far beyond a limit is not tried under them
-LOST = 2.5  # surely beyond this neither a quarter more replicas nor more requests change the verdict
-SETTLED_FRACTION, PILOT_SETTLED_FRACTION = 0.03, 0.1  # of a rate of users
-MORE_REPLICAS_FRACTION = 0.25  # tried above the planned number before a design is given up
+HOPELESS = 1.5  # a design more than this many times over a limit is not replayed on the trace
+LOST = 2.5  # above this lower bound, more replicas or requests would not change the outcome
+SETTLED_FRACTION, PILOT_SETTLED_FRACTION = 0.03, 0.1  # relative tolerance of a closed-loop request rate
+MORE_REPLICAS_FRACTION = 0.25  # extra replicas to try before a design is rejected
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryParts:
-    """Bytes per chip of one replica; they add up to what the framework may fill."""
+    """Memory of one chip in bytes; the parts add up to what the framework may use."""
 
-    weights_bytes: float  # those of resident adapters included
-    kv_bytes: float  # of the requests that run at the peak
-    source_kv_bytes: float  # of those: keys and values of the sources of an encoder-decoder
+    weights_bytes: float  # including resident adapters
+    kv_bytes: float  # of the running requests at the peak
+    source_kv_bytes: float  # part of kv_bytes: cross-attention cache of an encoder-decoder
     activations_bytes: float
     overhead_bytes: float
     free_bytes: float
@@ -59,16 +59,16 @@ class MemoryParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pools:
-    """How the replicas are shared out when prompts and tokens are computed apart; spares included."""
+    """Disaggregated serving: replicas per pool, including spares."""
 
     prefill_replicas: int
     decode_replicas: int
-    transfer_s: float  # of the cache of a mean prompt, from one pool to the other
+    transfer_s: float  # moves the KV cache of a mean prompt between the pools
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
-    """One deployment with its load and its price; latencies come from the simulation."""
+    """A simulated deployment with its load, cost and power."""
 
     lane: Lane
     offer: Offer
@@ -78,19 +78,19 @@ class Scored:
     concurrency: int  # per replica
     verified: Verified
     capacity_requests_per_s: float  # of all replicas
-    parts: tuple[Part, ...]  # of an hour
-    licence_usd_per_hour: float  # within it
+    parts: tuple[Part, ...]  # of the hourly cost
+    licence_usd_per_hour: float  # included in `parts`
     watts: float
-    full_watts: float  # all chips busy, for a site's limit
-    phases: Phases  # of its carrying lanes at the mean load, and their power
-    utilisation_fraction: float  # mean load over capacity, of the hours that are paid
-    requests_per_s_mean: float  # of the workload, or what its users ask of this deployment
+    full_watts: float  # all chips busy; compared with the site's limit
+    phases: Phases  # of its serving lanes at the mean load, with their power
+    utilisation_fraction: float  # mean load over capacity, in paid hours
+    requests_per_s_mean: float  # of the workload, or what its users send to this deployment
     requests_per_s_peak: float
-    paid_fraction: float  # of the hours of a week, of the instances for the peak
+    paid_fraction: float  # of the peak instances' hours in a week
     memory: MemoryParts
     meets_slo: bool
-    row_index: int  # of its lane in the table
-    pools: Pools | None = None  # replicas that prefill and others that decode
+    row_index: int  # of its lane in Table.lanes
+    pools: Pools | None = None  # disaggregated prefill and decode
 
     @property
     def usd_per_hour(self) -> float:
@@ -98,18 +98,18 @@ class Scored:
 
     @property
     def around_the_clock_usd_per_hour(self) -> float:
-        """What it would cost if no instance were given back in quiet hours."""
+        """Cost without scaling down in quiet hours."""
         return self.usd_per_hour_paid(1.0)
 
     def usd_per_hour_paid(self, paid_fraction: float) -> float:
-        """What it would cost if the instances for the peak were paid this share of the hours."""
+        """Cost if the instances for the peak were paid for this fraction of all hours."""
         hourly = {p.name for p in self.offer.parts} or {"instances", "interruptions", "cloud services"}
         scaled = total_usd_per_hour([p for p in self.parts if p.name in hourly])
         return self.usd_per_hour + float(hour_usd(scaled, 1.0, paid_fraction / self.paid_fraction - 1.0))
 
     @property
     def bought_instances(self) -> int:
-        """Of a bought host's offer: without those that are there already."""
+        """Instances to buy, without those already owned."""
         return purchased_instances(self.offer, self.instances)
 
     @property
@@ -123,13 +123,13 @@ class Scored:
 
     @property
     def idle_chips(self) -> int:
-        """Paid for with their instance, used by no replica."""
+        """Chips of the paid instances that no replica uses."""
         return self.instances * self.offer.accelerators - self.chips
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Design:
-    """A candidate of the table with a number of replicas that carry the peak."""
+    """A candidate (row and column of the table) with the number of replicas that serve the peak."""
 
     row: int
     column: int
@@ -138,18 +138,20 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimulatedDesign:
-    """What a simulation said of a design; from a pilot when it was hopeless."""
+    """The simulation of a design; only a pilot run if that already failed."""
 
     design: Design
     verified: Verified
-    excess_fraction: float  # of its worst latency over the limit; 1: on it
-    pilot: bool  # ended by it
+    excess_fraction: float  # worst latency over its limit; 1: exactly at the limit
+    pilot: bool  # whether only the pilot ran
 
 
-def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes: int, near: float) -> Verified:
-    """The simulation at which users / (think time + latency) is the rate that it was given, as near as that.
+def _closed_loop_simulation(
+    see: Callable[[float], Verified], users: Users, peak: float, lanes: int, near: float
+) -> Verified:
+    """The simulation at the closed-loop rate: users / (think time + latency) equals the simulated rate within `near`.
 
-    Beyond capacity there is no such rate for ever: the geometric mean keeps the search from swinging.
+    Above capacity there is no steady rate; the geometric mean keeps the iteration from oscillating.
     """
     rate = peak / lanes
     seen = see(rate)
@@ -163,14 +165,14 @@ def _settled(see: Callable[[float], Verified], users: Users, peak: float, lanes:
 
 
 def excess(workload: Workload, v: Verified) -> float:
-    """How far beyond its latency limits a simulated deployment is; 1: on the limit."""
+    """The worst simulated latency over its limit; 1 is exactly at the limit."""
     recorded = excess(workload, v.of_trace) if v.of_trace else 0.0
     late = float(latency_excess(workload, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s))
     return max(recorded, late, v.late_fraction)
 
 
 def excess_bounds(workload: Workload, v: Verified) -> Bounds:
-    """Between which values the excess lies, for all that so few requests can tell."""
+    """(low, high) bounds on `excess`, from the confidence bounds of the simulated percentiles."""
     low, high = (
         replace(
             v,
@@ -185,7 +187,7 @@ def excess_bounds(workload: Workload, v: Verified) -> Bounds:
 
 
 def budget_excess(workload: Workload, s: Scored) -> float:
-    """How far beyond its budgets of chips, money and power a deployment is; unknown power is infinitely far."""
+    """The worst of chips, cost and power over its budget; infinite if a limited power is unknown."""
     c = workload.constraints
     ratios = [
         s.chips / c.max_accelerators if c.max_accelerators else 0.0,
@@ -197,7 +199,7 @@ def budget_excess(workload: Workload, s: Scored) -> float:
 
 
 def over_inventory(workload: Workload, s: Scored) -> float:
-    """Chips over what can be had of this accelerator; infinite where there is none."""
+    """Chips over the inventory of this accelerator; infinite if the inventory is 0, and 0 if it is not limited."""
     slug, inventory = s.lane.choice.accelerator.slug, workload.constraints.inventory_chips
     if slug not in inventory:
         return 0.0
@@ -205,41 +207,42 @@ def over_inventory(workload: Workload, s: Scored) -> float:
 
 
 def over_budget(workload: Workload, s: Scored) -> bool:
+    """Whether a deployment exceeds a limit on chips, cost or power."""
     return budget_excess(workload, s) > 1.0
 
 
 class Simulations:
-    """Simulations of one question's candidates; a design is simulated once however often it is asked about."""
+    """Runs and caches the simulations of one search's candidates."""
 
     def __init__(self, workload: Workload, catalog: Catalog, table: Table) -> None:
         self.workload, self.catalog, self.table = workload, catalog, table
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
-        self._asked: dict[tuple[int, int, int], float] = {}  # requests/s of users, as last settled
+        self._asked: dict[tuple[int, int, int], float] = {}  # closed-loop requests/s of the last run
 
-    def among(self, table: Table) -> "Simulations":
-        """The same simulations over the same candidates with other offers."""
+    def with_offers(self, table: Table) -> "Simulations":
+        """The same candidates with other offers, sharing the cached simulations."""
         other = Simulations(self.workload, self.catalog, table)
         other._seen, other._drawn = self._seen, self._drawn
         return other
 
-    def planned(self, design: Design) -> float:
-        """Requests that one lane of the candidate is to run at once."""
-        return float(CONCURRENCY[design.column]) / self.table.wanted[design.row].choice.lanes
+    def planned_requests(self, design: Design) -> float:
+        """Planned concurrent requests of one lane."""
+        return float(CONCURRENCY[design.column]) / self.table.lanes[design.row].choice.lanes
 
     def lane(self, design: Design) -> Lane:
-        """The candidate's lane with its server's cap on running requests.
+        """The candidate's lane with a cap on running requests.
 
-        The cap is the planned concurrency and three standard deviations of a Poisson number around it, so that
-        chance does not queue what the chips could run.
+        The cap is the planned concurrency plus three Poisson standard deviations, so that random bursts do not queue
+        while the chips could run them.
         """
-        lane = self.table.wanted[design.row]
-        planned = self.planned(design)
+        lane = self.table.lanes[design.row]
+        planned = self.planned_requests(design)
         cap = max(math.ceil(planned + 3 * math.sqrt(planned)), 1)
         return replace(lane, max_running_requests=min(cap, lane.framework.max_running_requests))
 
     def run(self, design: Design, requests: int) -> Verified:
-        """Simulate one lane of the design at its share of the peak."""
+        """Simulate one lane of the design at its share of the peak, with this many requests."""
         lane = self.lane(design)
         key = (design.row, lane.max_running_requests, design.replicas, requests)
         if key not in self._seen:
@@ -249,14 +252,14 @@ class Simulations:
             see = partial(verify, self.workload, self.table.built.times, design.row, lane, requests=requests)
             users = self.workload.users
             near = SETTLED_FRACTION if requests > PILOT_REQUESTS else PILOT_SETTLED_FRACTION
-            seen = see(peak / lanes) if users is None else _settled(see, users, peak, lanes, near)
+            seen = see(peak / lanes) if users is None else _closed_loop_simulation(see, users, peak, lanes, near)
             self._seen[key] = seen
             if users is not None:
                 self._asked[key[:3]] = users.requests_per_s(seen.e2e_mean_s)
         return self._seen[key]
 
-    def recorded(self, design: Design) -> Verified:
-        """Simulate one lane of the design under the trace, dealt to all lanes in turn."""
+    def replay_trace(self, design: Design) -> Verified:
+        """Simulate one lane of the design with its round-robin share of the trace."""
         lane, trace = self.lane(design), self.workload.trace
         assert self.table.built is not None and trace is not None
         key = (design.row, lane.max_running_requests, design.replicas, 0)
@@ -265,35 +268,35 @@ class Simulations:
             self._seen[key] = verify_trace(self.workload, self.table.built.times, design.row, lane, share)
         return self._seen[key]
 
-    def tried(self, workload: Workload, design: Design) -> SimulatedDesign:
-        """A pilot first; only a design that may hold, for all that the pilot can tell, is simulated in full."""
+    def pilot_then_full(self, workload: Workload, design: Design) -> SimulatedDesign:
+        """Run a pilot, then the full simulation if the pilot does not rule the design out."""
         pilot = self.run(design, PILOT_REQUESTS)
         if excess_bounds(workload, pilot)[0] > 1:
             return SimulatedDesign(design=design, verified=pilot, excess_fraction=excess(workload, pilot), pilot=True)
-        return self.in_full(workload, design)
+        return self.run_in_full(workload, design)
 
-    def in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
-        """With all its requests; under the trace too where there is one."""
+    def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
+        """Simulate with all requests, and replay the trace if the workload has one."""
         seen = self.run(design, REQUESTS)
         if workload.trace and excess(workload, seen) <= HOPELESS:
-            seen = replace(seen, of_trace=self.recorded(design))
+            seen = replace(seen, of_trace=self.replay_trace(design))
         return SimulatedDesign(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
 
-    def fewest(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
-        """The candidate with the fewest replicas that hold, or its best trial; at most a quarter more are tried."""
+    def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
+        """The candidate with the fewest replicas that meet the limits, trying up to 25 % more; else its best run."""
         planned = int(self.table.replicas[row, column])
         most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
-        first = self.tried(workload, Design(row=row, column=column, replicas=planned))
+        first = self.pilot_then_full(workload, Design(row=row, column=column, replicas=planned))
         lost = planned >= 4 and excess_bounds(workload, first.verified)[0] > LOST
         if first.excess_fraction <= 1 or lost:
             return first
-        best = self.tried(workload, Design(row=row, column=column, replicas=most))
+        best = self.pilot_then_full(workload, Design(row=row, column=column, replicas=most))
         if best.excess_fraction > 1:
             return min(first, best, key=lambda t: t.excess_fraction)
         failing = planned
         while best.design.replicas - failing > 1:
             middle = (failing + best.design.replicas) // 2
-            trial = self.tried(workload, Design(row=row, column=column, replicas=middle))
+            trial = self.pilot_then_full(workload, Design(row=row, column=column, replicas=middle))
             if trial.excess_fraction <= 1:
                 best = trial
             else:
@@ -301,16 +304,16 @@ class Simulations:
         return best
 
     def scored(self, workload: Workload, trial: SimulatedDesign) -> Scored:
-        """Price, power, capacity and memory of a tried design, spares included."""
+        """The deployment of a simulated design, with spares, at its cheapest offer."""
         row, carrying = trial.design.row, trial.design.replicas
         spares = workload.slo.spares(carrying)
         lane, replicas = self.lane(trial.design), carrying + spares
         c = lane.choice
-        peak, mean = self.asked(trial)
+        peak, mean = self.request_rates(trial)
         capacity = self._capacity(workload, trial) * replicas
         load = mean / capacity
         _, best, _, _ = best_offers(workload, self.catalog, [lane], np.array([[float(carrying)]]), np.array([[load]]))
-        found = Scored(
+        deployment = Scored(
             lane=lane,
             offer=self.catalog.offers[int(best[0, 0])],
             replicas=replicas,
@@ -332,8 +335,8 @@ class Simulations:
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
         )
-        found = repriced(workload, self.catalog, found, found.offer)
-        return replace(found, meets_slo=found.meets_slo and not over_budget(workload, found))
+        deployment = repriced(workload, self.catalog, deployment, deployment.offer)
+        return replace(deployment, meets_slo=deployment.meets_slo and not over_budget(workload, deployment))
 
     def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:
         assert self.table.built is not None
@@ -346,45 +349,45 @@ class Simulations:
                 workload,
                 self.table.built,
                 row,
-                chip=self.table.wanted[row].choice.accelerator,
+                chip=self.table.lanes[row].choice.accelerator,
                 running=running,
-                lanes=trial.design.replicas * self.table.wanted[row].choice.lanes,
+                lanes=trial.design.replicas * self.table.lanes[row].choice.lanes,
                 requests_per_s=rates,
                 duty_fraction=load,
             )
         return self._drawn[key]
 
-    def asked(self, trial: SimulatedDesign) -> tuple[float, float]:
-        """Requests/s at the peak and on average: of users, what they ask of this design."""
+    def request_rates(self, trial: SimulatedDesign) -> tuple[float, float]:
+        """(peak, mean) requests/s; with users, the closed-loop rates for this design."""
         peak, mean = self.workload.requests_per_s_peak, self.workload.requests_per_s_mean
         if self.workload.users is None:
             return peak, mean
-        c = self.table.wanted[trial.design.row].choice
+        c = self.table.lanes[trial.design.row].choice
         settled = trial.verified.offered_requests_per_s * trial.design.replicas * c.lanes
         return settled, settled * mean / peak
 
     def _capacity(self, workload: Workload, trial: SimulatedDesign) -> float:
-        """Requests/s that one replica serves at most within the TPOT limit; never less than its simulated share.
+        """Maximum requests/s of one replica within the TPOT limit, and at least its simulated share.
 
-        With every seat taken: what the simulation finished.
+        Without arrivals, where every slot stays busy, the simulated throughput.
         """
         limit, design, row = tpot_limit_s(workload), trial.design, trial.design.row
         if not workload.kind.has_arrivals:
-            c = self.table.wanted[row].choice
+            c = self.table.lanes[row].choice
             return trial.verified.requests_per_s * c.lanes
         rates = self.table.capacity_requests_per_s[row, : design.column + 1]
         within = rates if limit is None else rates[self.table.busy_tpot_s[row, : design.column + 1] <= limit]
-        return max(float(np.max(within, initial=0.0)), self.asked(trial)[0] / design.replicas)
+        return max(float(np.max(within, initial=0.0)), self.request_rates(trial)[0] / design.replicas)
 
 
 def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
-    """The same deployment under an offer: its instances, its power at the load and what an hour is paid for."""
+    """The same deployment on another offer: instances, power and cost recomputed."""
     c, instances = s.lane.choice, int(instances_of(s, offer, s.replicas))
     carrying = np.array([float(s.replicas - s.spare_replicas)])
     paid = float(paid_fraction(workload, offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
     used = s.utilisation_fraction * s.paid_fraction / paid
     licence = licence_of(catalog, s.lane) * offer.accelerators
-    found = replace(
+    deployment = replace(
         s,
         offer=offer,
         instances=instances,
@@ -392,22 +395,22 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
         utilisation_fraction=used,
         paid_fraction=paid,
     )
-    found = replace(
-        found,
-        watts=mean_watts(workload, catalog, found),
-        full_watts=_watts(catalog, found, 1.0),
+    deployment = replace(
+        deployment,
+        watts=mean_watts(workload, catalog, deployment),
+        full_watts=_watts(catalog, deployment, 1.0),
     )
-    return replace(found, parts=_paid(workload, catalog, found))
+    return replace(deployment, parts=_paid(workload, catalog, deployment))
 
 
 def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:
-    """Whole instances of an offer that hold so many replicas of this deployment."""
+    """Whole instances of an offer for this many replicas of the deployment."""
     c = s.lane.choice
     return instances_needed(np.asarray(replicas, float), c.tp * c.pp * c.dp, offer.accelerators, c.pp)
 
 
 def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: Amount) -> Amount:
-    """What an hour of the deployment costs on so many replicas: whole instances are paid.
+    """Cost per hour with this many replicas, paying for whole instances.
 
     What is released after its run keeps its replicas and pays for `work` times the hours.
     """
@@ -416,26 +419,26 @@ def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: 
 
 
 def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
-    """What an hour is paid for: whole instances, their power at this load, licences, what goes out and is kept."""
+    """Parts of the hourly cost: instances, power at this load, licenses, egress and storage."""
     o, a = s.offer, catalog.assumptions
     chip_watts = s.lane.choice.accelerator.watts + host_watts(o, catalog)
     drawn = s.watts / (chip_watts * o.accelerators * s.instances * o.pue) if o.acquisition == "own" else 1.0
     there = 0 if o.term == OWNED else owned_instances(o, s.instances)
     runs = run_fraction(workload, o, s.utilisation_fraction)
     each = o.parts or rent_parts(o.usd_per_hour, o.term, a)
-    found = at_load(each, s.instances - there, drawn, s.paid_fraction, runs)
+    parts = at_load(each, s.instances - there, drawn, s.paid_fraction, runs)
     if there:
-        found = merge_parts(found + at_load(o.held_parts, there, drawn))
+        parts = merge_parts(parts + at_load(o.held_parts, there, drawn))
     if s.licence_usd_per_hour:
-        found += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
+        parts += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
     if o.acquisition == "own":
-        return found
+        return parts
     sent = s.requests_per_s_mean * workload.output_tokens.mean_tokens
-    return found + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
+    return parts + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 
 
 def mean_watts(workload: Workload, catalog: Catalog, s: Scored) -> float:
-    """Mean draw over the hours of the week; instances that follow the load see it level."""
+    """Mean power in W over the week; with autoscaling the load per instance is taken as constant."""
     if not workload.week or s.paid_fraction < 1.0:
         return watts_at(catalog, s, 1.0)
     levels, hours = np.unique(np.array(workload.week), return_counts=True)
@@ -444,9 +447,9 @@ def mean_watts(workload: Workload, catalog: Catalog, s: Scored) -> float:
 
 
 def watts_at(catalog: Catalog, s: Scored, load: float) -> float:
-    """Draw at this multiple of the mean load, with hosts and PUE, of the instances that are paid on average.
+    """Power in W at this multiple of the mean load, including hosts and PUE, averaged over the paid instances.
 
-    Spare replicas stand by idle.
+    Spare replicas are idle.
     """
     given_back = not s.phases.by_chance and s.offer.term in BY_THE_HOUR
     there = min(s.utilisation_fraction, 1.0) if given_back else s.paid_fraction
@@ -455,7 +458,10 @@ def watts_at(catalog: Catalog, s: Scored, load: float) -> float:
 
 
 def _watts(catalog: Catalog, s: Scored, span_fraction: float, there: float = 1.0) -> float:
-    """Draw at this mean share of (limit - idle), of what is `there` of the hours; idle chips of a bought host too."""
+    """Power in W at this fraction of (limit - idle), with instances on for a fraction `there` of the hours.
+
+    Idle chips of a purchased host count too.
+    """
     a, assumed = s.lane.choice.accelerator, catalog.assumptions
     tdp, idle = np.array(a.watts), np.array(a.idle_watts)
     host = np.array(host_watts(s.offer, catalog))
@@ -465,7 +471,7 @@ def _watts(catalog: Catalog, s: Scored, span_fraction: float, there: float = 1.0
 
 
 def _parts(built: Lanes | None, row: int, lane: Lane, running: float) -> MemoryParts:
-    """`running` requests on each lane; a pipeline's stages each hold their share of every lane's cache."""
+    """Memory parts with `running` requests per lane; each pipeline stage holds its share of every lane's cache."""
     assert built is not None
     room: Memory = built.memory
     kv = min(running * lane.choice.pp * float(room.kv_bytes_per_sequence[row]), float(room.kv_bytes[row]))

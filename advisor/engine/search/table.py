@@ -1,4 +1,4 @@
-"""Every candidate at once, as arrays: memory, latency, capacity, power and the price of its best offer."""
+"""All candidates as arrays: memory, latency, capacity, power and the price of the best offer, in closed form."""
 
 import math
 from collections import defaultdict
@@ -34,14 +34,14 @@ from advisor.engine.step import (
 )
 
 Array = np.ndarray
-HEADROOM_FRACTION = 0.85  # of a lane's capacity: above it queues, not steps, decide latency
-UNSERVABLE_REPLICAS = 1e9  # replicas of a lane that serves nothing
+HEADROOM_FRACTION = 0.85  # of a lane's capacity; above it queueing dominates latency
+UNSERVABLE_REPLICAS = 1e9  # marks a lane that cannot serve the load with any number of replicas
 BY_THE_HOUR = ("on_demand", "spot")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shortfall:
-    """The lane of a chip that comes nearest to fitting; bytes per chip."""
+    """The lane of a chip that comes closest to fitting; bytes per chip."""
 
     lane: Lane
     needed_bytes: float
@@ -50,29 +50,30 @@ class Shortfall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """The candidates that fit as arrays of shape (lanes, concurrency), each with its best offer."""
+    """The candidates that fit in memory: arrays of shape (lanes, concurrency), each with its best offer."""
 
-    wanted: tuple[Lane, ...]
+    lanes: tuple[Lane, ...]
     built: Lanes | None  # None: nothing fits
     chips: Array  # of one replica, shape (lanes, 1)
-    replicas: Array  # that carry the peak; spares not included
-    peak_requests_per_s: Array  # the workload's, or what its users then ask
-    paid_fraction: Array  # of the hours of a week, of the instances for the peak
+    replicas: Array  # serving the peak, without spares
+    peak_requests_per_s: Array  # the workload's, or the closed-loop rate of its users
+    paid_fraction: Array  # of the peak instances' hours in a week
     capacity_requests_per_s: Array  # of one replica
-    busy_tpot_s: Array  # mean, with every seat taken
-    ttft_p95_s: Array  # planning estimates
+    busy_tpot_s: Array  # mean with every slot busy
+    ttft_p95_s: Array  # analytical estimates, not simulated
     tpot_p95_s: Array
     usd_per_hour: Array  # spares included
-    offer: Array  # its index
+    offer: Array  # index into Catalog.offers; -1: none
     watts: Array
     full_watts: Array
-    kgco2e_per_kwh: Array  # where the offer is
+    kgco2e_per_kwh: Array  # of the offer's region
     evaluated: int
     pruned: int
     shortfalls: Mapping[str, Shortfall]  # chips on which nothing fits
 
 
 def demand_of(workload: Workload) -> Demand:
+    """Mean lengths in tokens, their squared coefficients of variation, and the prefix cache hit rate."""
     return Demand(
         input_tokens=workload.input_tokens.mean_tokens,
         output_tokens=workload.output_tokens.mean_tokens,
@@ -82,9 +83,9 @@ def demand_of(workload: Workload) -> Demand:
     )
 
 
-def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Table:
-    """Memory, latency, capacity and price of every lane at every concurrency; those that do not fit are pruned."""
-    room, kept, built = fitting(catalog.model, wanted)
+def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Table:
+    """The table for these lanes at every concurrency; lanes that do not fit in memory are pruned."""
+    room, kept, built = fitting(catalog.model, lanes)
     chips = np.array([w.choice.tp * w.choice.pp * w.choice.dp for w in kept], dtype=float)[:, None]
     capacity, busy_tpot, replicas, ttft, tpot, peak = serving_estimates(workload, kept, built.times if built else None)
     total = replicas + workload.slo.spares(replicas)
@@ -92,7 +93,7 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
     usd, offer, share, priced = best_offers(workload, catalog, kept, replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     return Table(
-        wanted=tuple(kept),
+        lanes=tuple(kept),
         built=built,
         chips=chips,
         replicas=replicas,
@@ -110,16 +111,16 @@ def evaluate(workload: Workload, catalog: Catalog, wanted: Sequence[Lane]) -> Ta
         full_watts=_watts(catalog, kept, offer, chips * total, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
         evaluated=priced * len(CONCURRENCY),
-        pruned=(len(wanted) - len(kept)) * len(CONCURRENCY),
-        shortfalls=_shortfalls(wanted, room),
+        pruned=(len(lanes) - len(kept)) * len(CONCURRENCY),
+        shortfalls=_shortfalls(lanes, room),
     )
 
 
-def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
-    """The same candidates, each with the offer that this objective takes."""
+def with_best_offers(workload: Workload, catalog: Catalog, table: Table) -> Table:
+    """The same candidates, with offers chosen again for this workload's objective."""
     total = table.replicas + workload.slo.spares(table.replicas)
     load = _load(workload, table.peak_requests_per_s, table.capacity_requests_per_s * total)
-    usd, offer, share, _ = best_offers(workload, catalog, table.wanted, table.replicas, load)
+    usd, offer, share, _ = best_offers(workload, catalog, table.lanes, table.replicas, load)
     grid = np.array([o.kgco2e_per_kwh or math.nan for o in catalog.offers] + [math.nan])
     least, chips = least_power_fraction(catalog.assumptions), table.chips * total
     return replace(
@@ -127,15 +128,17 @@ def reoffered(workload: Workload, catalog: Catalog, table: Table) -> Table:
         usd_per_hour=usd,
         paid_fraction=share,
         offer=offer,
-        watts=_watts(catalog, table.wanted, offer, chips * share, load / share, least),
-        full_watts=_watts(catalog, table.wanted, offer, chips, np.ones(1)),
+        watts=_watts(catalog, table.lanes, offer, chips * share, load / share, least),
+        full_watts=_watts(catalog, table.lanes, offer, chips, np.ones(1)),
         kgco2e_per_kwh=grid[offer],
     )
 
 
 def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: StepTimes | None) -> tuple[Array, ...]:
-    """(requests/s of one full replica, its TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak), each by lane and
-    concurrency. Of users the peak is what they ask while every seat is taken (Little), then at the latency estimated.
+    """(requests/s of a full replica, its mean TPOT, replicas for the peak, TTFT p95, TPOT p95, the peak in requests/s).
+
+    Each has the shape (lanes, concurrency), times in s. With users the peak is their closed-loop rate (Little's law),
+    first with every slot busy and then at the estimated latency.
     """
     shape = (len(kept), len(CONCURRENCY))
     peak = np.full(shape, workload.requests_per_s_peak)
@@ -153,7 +156,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
             busy = closed_loop(times, seats, demand, scheduler)
             capacity[rows], busy_tpot[rows] = busy.requests_per_s * parallel[rows], busy.tpot_mean_s
         if workload.users:
-            peak[rows] = _asked(workload.users, _ratio(seats * parallel[rows], capacity[rows]), peak[rows])
+            peak[rows] = _closed_loop_rate(workload.users, _ratio(seats * parallel[rows], capacity[rows]), peak[rows])
         each = take(step_times, np.repeat(rows, shape[1]))
         for last in (False, True) if workload.users else (True,):
             n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
@@ -166,7 +169,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
             loaded = open_loop(each, rate.ravel(), demand, scheduler)
             if workload.users and not last:
                 e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
-                peak[rows] = _asked(workload.users, e2e_s.reshape(rate.shape), peak[rows])
+                peak[rows] = _closed_loop_rate(workload.users, e2e_s.reshape(rate.shape), peak[rows])
             ttft[rows] = loaded.ttft_p95_estimate_s.reshape(rate.shape)
             tpot[rows] = loaded.tpot_p95_estimate_s.reshape(rate.shape)
     return capacity, busy_tpot, replicas, ttft, tpot, peak
@@ -177,8 +180,8 @@ def _ratio(over: Array, under: Array) -> Array:
         return np.asarray(over / under)
 
 
-def _asked(users: Users, e2e_s: Array, before: Array) -> Array:
-    """Requests/s of the users at this mean latency; as `before` where nothing is served in time."""
+def _closed_loop_rate(users: Users, e2e_s: Array, before: Array) -> Array:
+    """Closed-loop requests/s of the users at this mean latency; `before` where the latency is infinite."""
     return np.where(np.isfinite(e2e_s), users.active_requests / (users.think_s + e2e_s), before)
 
 
@@ -187,12 +190,12 @@ def _load(workload: Workload, peak: Array, capacity: Array) -> Array:
 
 
 def week_share(workload: Workload, carrying: Array, instances: Callable[[Array], Array]) -> Array:
-    """Paid hours of the instances for the peak as a share of all, when each hour has what it needs and no more.
+    """Paid fraction of the peak instances' hours in a week if each hour runs only what it needs.
 
-    What an hour needs more than the one before is started in time, and paid while it starts.
+    Additional instances start early enough for the hour and are paid during their cold start.
     """
     counts, place = np.unique(carrying, return_inverse=True)
-    levels, hours, before, after, times = _steps(workload.week)
+    levels, hours, before, after, times = _load_levels(workload.week)
     needed = np.where(levels > 0, np.maximum(np.ceil(counts[:, None] * levels - 1e-9), 1.0), 0.0)
     held = instances(needed + np.where(needed > 0, workload.slo.spares(needed), 0.0))
     started = np.maximum(held[:, after] - held[:, before], 0.0) @ times
@@ -201,15 +204,15 @@ def week_share(workload: Workload, carrying: Array, instances: Callable[[Array],
 
 
 @lru_cache(maxsize=8)
-def _steps(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
-    """Levels of a week, hours at each, and how often one level follows another."""
+def _load_levels(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
+    """(load levels of a week, hours at each, level before, level after, number of such transitions)."""
     levels, place = np.unique(np.array(week), return_inverse=True)
     pairs, times = np.unique(np.stack([place, np.roll(place, -1)]), axis=1, return_counts=True)
     return levels, np.bincount(place).astype(float), pairs[0], pairs[1], times.astype(float)
 
 
 def started_fraction(workload: Workload) -> float:
-    """Of the hours between the runs of a batch: those in which its instances start, paid and not yet serving."""
+    """Cold start as a fraction of the time between two runs of a batch; paid but not serving."""
     if workload.deadline_s is None:
         return 0.0
     every_s = workload.deadline_s * workload.requests_per_s_peak / workload.requests_per_s_mean
@@ -217,14 +220,14 @@ def started_fraction(workload: Workload) -> float:
 
 
 def run_fraction(workload: Workload, o: Offer, load: Amount) -> Amount:
-    """The share of all hours in which machines rented by the hour are paid for: 1 unless released after each run."""
+    """Fraction of all hours that are paid: the run time and cold starts of a batch on hourly instances, else 1."""
     if not workload.kind.released_after_run or o.term not in BY_THE_HOUR:
         return 1.0
     return np.minimum(load + started_fraction(workload), 1.0)
 
 
 def paid_fraction(workload: Workload, o: Offer, carrying: Array, replica_chips: int, stages: int) -> Array:
-    """Of the hours of a week, of the instances for the peak: less than 1 where quiet hours give some back."""
+    """Paid fraction of the peak instances' hours in a week; below 1 if instances scale down in quiet hours."""
     if not autoscales(workload, o):
         return np.ones(np.shape(carrying))
     needs = partial(instances_needed, replica_chips=replica_chips, offer_chips=o.accelerators, stages=stages)
@@ -232,14 +235,14 @@ def paid_fraction(workload: Workload, o: Offer, carrying: Array, replica_chips: 
 
 
 def autoscales(workload: Workload, o: Offer) -> bool:
-    """Whether instances are given back in quiet hours: where the load has such and the bill goes by the hour."""
+    """Whether instances scale down in quiet hours: the load varies by hour and instances are billed hourly."""
     return bool(workload.week) and not workload.kind.released_after_run and o.term in BY_THE_HOUR
 
 
 def _watts(
     catalog: Catalog, kept: Sequence[Lane], offer: Array, chips: Array, busy_fraction: Array, full: float = 1.0
 ) -> Array:
-    """Draw of all replicas at this load, in the hosts and the building of the offer at this index."""
+    """Power in W of all replicas at this load, including the hosts and PUE of the offer at this index."""
     host = np.array([host_watts(o, catalog) for o in catalog.offers] + [math.nan])[offer]
     pue = np.array([o.pue for o in catalog.offers] + [math.nan])[offer]
     tdp = np.array([w.choice.accelerator.watts for w in kept], dtype=float)[:, None]
@@ -248,27 +251,27 @@ def _watts(
 
 
 def host_watts(offer: Offer, catalog: Catalog) -> float:
-    """Each chip's share of the host, W."""
+    """Host power per chip, W."""
     share = offer.host_watts_per_accelerator
     return catalog.assumptions.host_watts_per_accelerator if share is None else share
 
 
-def _shortfalls(wanted: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
-    """Chips none of whose lanes fits, with the lane that misses by least."""
-    fitting = {w.choice.accelerator.slug for w, ok in zip(wanted, room.fits, strict=True) if ok}
+def _shortfalls(lanes: Sequence[Lane], room: Memory) -> dict[str, Shortfall]:
+    """Chips on which no lane fits, each with the lane that misses by the least."""
+    fitting = {w.choice.accelerator.slug for w, ok in zip(lanes, room.fits, strict=True) if ok}
     needed = room.usable_bytes - room.kv_bytes + room.kv_bytes_per_sequence
     least: dict[str, Shortfall] = {}
     for i in np.argsort(needed - room.usable_bytes, kind="stable"):
-        slug = wanted[i].choice.accelerator.slug
+        slug = lanes[i].choice.accelerator.slug
         if slug not in fitting and slug not in least:
             least[slug] = Shortfall(
-                lane=wanted[i], needed_bytes=float(needed[i]), usable_bytes=float(room.usable_bytes[i])
+                lane=lanes[i], needed_bytes=float(needed[i]), usable_bytes=float(room.usable_bytes[i])
             )
     return least
 
 
 def _by_scheduler(kept: Sequence[Lane]) -> dict[tuple[Scheduler, bool], Array]:
-    """Rows that one call of a closed form can take: same scheduler, and whether it shares prefixes."""
+    """Row indices by (scheduler, prefix caching), so that one closed-form call covers each group."""
     groups: dict[tuple[Scheduler, bool], list[int]] = defaultdict(list)
     for i, w in enumerate(kept):
         groups[(scheduler_of(w), shares_prefixes(w.framework))].append(i)
@@ -279,7 +282,7 @@ def _by_scheduler(kept: Sequence[Lane]) -> dict[tuple[Scheduler, bool], Array]:
 
 
 def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stages: int = 1) -> Array:
-    """Whole instances; a replica shares one only when it fits into it, a pipeline stage never straddles two."""
+    """Whole instances for these replicas; a pipeline stage never spans two instances unless it is larger than one."""
     stage_chips = replica_chips // stages
     if stage_chips > offer_chips:  # a slice or rack sold by the host
         return replicas * math.ceil(stage_chips / offer_chips) * stages
@@ -290,11 +293,11 @@ def instances_needed(replicas: Array, replica_chips: int, offer_chips: int, stag
 def best_offers(
     workload: Workload, catalog: Catalog, kept: Sequence[Lane], carrying: Array, load: Array
 ) -> tuple[Array, Array, Array, int]:
-    """Per candidate the cheapest offer (under `carbon` the greenest of those within the budget): (USD per hour, its
-    index, paid share of the hours, candidates priced). `carrying`: replicas without spares.
+    """(USD per hour, offer index, paid fraction of hours, candidates priced) of the cheapest offer per candidate.
 
-    A batch gives back what is rented without a term when it is done: it pays for its `load`, the share of time it
-    runs. A bought host pays for the power that it draws at this load.
+    Under `carbon` it is the lowest-carbon offer within the budget. `carrying` is the replicas without spares, shape
+    (lanes, concurrency). A batch releases hourly instances when it is done and pays for `load`, the fraction of time
+    it runs. A purchased host pays for the power drawn at this load.
     """
     replicas = carrying + workload.slo.spares(carrying)
     usd, best, priced = np.full(replicas.shape, np.inf), np.full(replicas.shape, -1), 0
@@ -309,7 +312,7 @@ def best_offers(
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
         shares: dict[int, Array] = {}
         for index, o in offers[slug]:
-            if stage_chips > o.tensor_parallel_chips and not _spans(accelerator, o, stage_chips):
+            if stage_chips > o.tensor_parallel_chips and not _spans_instances(accelerator, o, stage_chips):
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
             paid = np.ones(1)
@@ -321,7 +324,7 @@ def best_offers(
             saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
             runs = run_fraction(workload, o, load[rows])
             cost = offer_usd_per_hour(o, instances, licence, paid, runs) - saved
-            first = greenness(workload, o, cost) if workload.objective == "carbon" else cost
+            first = carbon_sort_key(workload, o, cost) if workload.objective == "carbon" else cost
             better = (first < leading[rows]) | ((first == leading[rows]) & (cost < usd[rows]))
             leading[rows] = np.where(better, first, leading[rows])
             usd[rows] = np.where(better, cost, usd[rows])
@@ -331,11 +334,11 @@ def best_offers(
     return usd, best, share, priced
 
 
-def greenness(workload: Workload, o: Offer, cost: Array) -> Array:
-    """What an offer is chosen by under `carbon`, lower is better: its grid, and first whether it can be paid."""
+def carbon_sort_key(workload: Workload, o: Offer, cost: Array) -> Array:
+    """Sort key of offers under `carbon`, lower is better: within the budget first, then grid carbon intensity."""
     most = workload.constraints.max_usd_per_month
     dear = 0.0 if most is None else np.where(cost * HOURS_PER_MONTH > most, 1e6, 0.0)
-    return np.where(np.isfinite(cost), (o.kgco2e_per_kwh or 1.0) + dear, np.inf)  # unknown: as coal
+    return np.where(np.isfinite(cost), (o.kgco2e_per_kwh or 1.0) + dear, np.inf)  # unknown intensity counts as coal
 
 
 def offer_usd_per_hour(
@@ -345,10 +348,9 @@ def offer_usd_per_hour(
     paid_fraction: Amount = 1.0,
     run_fraction: Amount = 1.0,
 ) -> Amount:
-    """What an hour of so many instances of an offer costs at full power, their licences included.
+    """USD per hour of these instances at full power, including licenses.
 
-    Of instances that are there already only the running cost is paid; where no more can be bought, more are infinitely
-    dear.
+    Owned instances pay only running costs. If no more can be bought, additional instances cost infinity.
     """
     cost = hour_usd(o.usd_per_hour, instances, paid_fraction, run_fraction)
     cost = cost + hour_usd(o.accelerators * licence_usd_per_chip, instances, 1.0, run_fraction)
@@ -361,7 +363,7 @@ def offer_usd_per_hour(
 
 
 def power_saved(o: Offer, chip: Accelerator, a: Assumptions, instances: Array, busy_chips: Array) -> Array:
-    """USD an hour that bought instances with so many busy chips do not draw of the full power they are priced with."""
+    """USD per hour saved on purchased instances because idle and partly busy chips draw less than full power."""
     if o.acquisition != "own" or o.usd_per_kwh is None or math.isnan(chip.watts):
         return np.zeros(np.shape(instances))
     tdp, idle = np.array(chip.watts), np.array(chip.idle_watts)
@@ -373,25 +375,25 @@ def power_saved(o: Offer, chip: Accelerator, a: Assumptions, instances: Array, b
 
 
 def least_power_fraction(a: Assumptions) -> float:
-    """Of the power limit: the less that a phase draws. Which phase takes how long is known once it is simulated."""
+    """The lower of the prefill and decode power fractions, used until a simulation gives the time in each phase."""
     return min(a.prefill_power_fraction, a.decode_power_fraction)
 
 
 def licence_of(catalog: Catalog, lane: Lane) -> float:
-    """Licences of one chip in an instance that runs this lane, USD an hour."""
+    """License cost per chip for this lane, USD per hour."""
     return licence_usd_per_hour(catalog.licences, lane.choice.accelerator.vendor, lane.framework.slug)
 
 
 def _offers_by_chip(workload: Workload, catalog: Catalog, slugs: Set[str]) -> Mapping[str, list[tuple[int, Offer]]]:
-    found = defaultdict(list)
+    by_chip = defaultdict(list)
     for i, o in enumerate(catalog.offers):
         if o.accelerator in slugs and allowed(o, workload.constraints):
-            found[o.accelerator].append((i, o))
-    return found
+            by_chip[o.accelerator].append((i, o))
+    return by_chip
 
 
-def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
-    """Whether a tensor-parallel group may cross instances: only where the scale-up domain does (TPU slices, racks)."""
+def _spans_instances(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
+    """Whether a tensor-parallel group may span instances, as in TPU slices and racks with one scale-up domain."""
     reach = accelerator.links[0].chips if accelerator.links else 1
     return reach >= chips and reach > accelerator.chips_per_host and offer.accelerators >= accelerator.chips_per_host
 
@@ -400,7 +402,7 @@ def _spans(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
 
 
 def tpot_limit_s(workload: Workload) -> float | None:
-    """The tighter of the TPOT limit and the speed asked for each user; none where no tokens are generated."""
+    """The tighter of the TPOT limit and the requested speed per user, s; None without a limit or generated tokens."""
     if not workload.kind.generates_tokens:
         return None
     limits = [workload.slo.tpot_p95_s]
@@ -410,7 +412,7 @@ def tpot_limit_s(workload: Workload) -> float | None:
 
 
 def estimated_excess(workload: Workload, table: Table) -> Array:
-    """How far beyond its latency limits each candidate is estimated to be; 1: on the limit, infinite: not for sale."""
+    """Estimated latency over its limit for each candidate; 1 is exactly at the limit, infinite if it has no offer."""
     serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
     return np.where(serves, latency_excess(workload, table.ttft_p95_s, table.tpot_p95_s), np.inf)
 
@@ -418,9 +420,9 @@ def estimated_excess(workload: Workload, table: Table) -> Array:
 def latency_excess(
     workload: Workload, ttft_p95_s: Array | float, tpot_p95_s: Array | float, e2e_p95_s: Array | float | None = None
 ) -> Array:
-    """The worst of these latencies over its limit, for estimates and simulations alike; 0 where nothing is limited.
+    """The largest ratio of a latency to its limit, for estimates and simulations; 0 without limits.
 
-    Without `e2e_p95_s` a request is taken to last its slow first token and a long answer at its slow pace.
+    Without `e2e_p95_s`, end-to-end p95 is taken as TTFT p95 plus a p95 output length at TPOT p95.
     """
     slo, limit = workload.slo, tpot_limit_s(workload)
     worst = np.zeros(np.shape(ttft_p95_s))
@@ -437,13 +439,13 @@ def latency_excess(
 
 
 def affordable(workload: Workload, table: Table) -> Array:
-    """Candidates within the budget of chips, money and power; unknown power is not within it."""
+    """Mask of candidates within the limits on chips, cost and power; unknown power fails a power limit."""
     c = workload.constraints
     ok = np.isfinite(table.usd_per_hour)
     if c.max_accelerators is not None:
         ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= c.max_accelerators
     if c.inventory_chips:
-        most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.wanted])
+        most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.lanes])
         ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= most[:, None]
     if c.max_usd_per_month is not None:
         ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month
@@ -453,5 +455,5 @@ def affordable(workload: Workload, table: Table) -> Array:
 
 
 def meets(workload: Workload, table: Table, slack: float = 1.0) -> Array:
-    """Candidates within every limit, latencies up to `slack` times theirs."""
+    """Mask of candidates within every limit, with latency limits multiplied by `slack`."""
     return np.asarray((estimated_excess(workload, table) <= slack) & affordable(workload, table))

@@ -1,8 +1,8 @@
-"""Finalists run another way: with drafts that are verified, or with prefill and decode on pools of their own.
+"""Variants of the finalists: speculative decoding, or disaggregated prefill and decode.
 
-Tried on the first finalists only, where the closed forms promise something better, and simulated before they are
-shown. A variant is a deployment like any other: sized to the peak, priced, its latencies from the simulation. Only
-drafts that nobody has to train are proposed: a published head, the model's own layer, the prompt itself.
+Tried on the first finalists if the closed forms predict an improvement, and simulated before they are shown. A variant
+is sized, priced and simulated like any deployment. Only drafts that need no training are proposed: a published draft
+head, the model's own prediction layer, n-grams from the prompt.
 """
 
 import math
@@ -38,59 +38,59 @@ from advisor.engine.step import (
     take,
 )
 
-TRIED = 3  # finalists
-DESIGNS = 2  # of each that are simulated
+FINALISTS = 3  # top deployments that get variants
+DESIGNS = 2  # speculative designs to simulate per finalist
 
 
 def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scale: Scale) -> list[Scored]:
-    """What holds every limit and is better under the objective than the finalist, the best first."""
+    """Variants that meet every limit and beat the finalist under the objective, best first."""
     if workload.variants == "no":
         return []
     if has_encoder(catalog.model) or catalog.model.adapters or not plain(s.lane.choice):
         return []
-    found = [
+    attempts = [
         with_drafts(workload, catalog, s, scale) if workload.drafts and workload.kind.tries_drafts else None,
         in_pools(workload, catalog, built, s) if workload.apart and can_disaggregate(workload) else None,
     ]
     now = final_score(workload, s, scale)
-    better = [v for v in found if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
+    better = [v for v in attempts if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
     return sorted(better, key=lambda v: final_score(workload, v, scale))
 
 
 def can_disaggregate(workload: Workload) -> bool:
-    """Whether pools apply: they are sized and simulated at a rate of arrivals, each at its share of the peak."""
+    """Whether separate pools apply: they are sized and simulated only at a fixed arrival rate."""
     return workload.kind.tries_disaggregation and workload.users is None and workload.trace is None
 
 
-# --- drafts -----------------------------------------------------------------------------------------------------
+# --- speculative decoding ---------------------------------------------------------------------------------------
 
 
 def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -> Scored | None:
-    """The finalist with the draft and the seats that its estimates favour, simulated; None: nothing promises more."""
+    """The finalist with the best draft and batch size, simulated; None if no estimate beats it."""
     drafts = _drafts(workload, catalog, s)
     lanes = [replace(s.lane, draft=d, max_running_requests=cap) for d in drafts for cap in _caps(s)]
     if not lanes:
         return None
     table = evaluate(workload, replace(catalog, offers=(s.offer,)), lanes)
-    if not table.wanted:
+    if not table.lanes:
         return None
     score = table_scores(workload, table, scale)
     promising = np.where(meets(workload, table), score, np.inf)
-    trials, best = Simulations(workload, replace(catalog, offers=(s.offer,)), table), None
+    simulations, best = Simulations(workload, replace(catalog, offers=(s.offer,)), table), None
     for place in np.argsort(promising, axis=None, kind="stable")[:DESIGNS]:
         row, column = (int(v) for v in np.unravel_index(place, promising.shape))
         if not promising[row, column] < final_score(workload, best or s, scale):
             break
-        trial = trials.fewest(workload, row, column)
+        trial = simulations.fewest_replicas(workload, row, column)
         if trial.excess_fraction <= 1:
-            scored = trials.scored(workload, trial)
+            scored = simulations.scored(workload, trial)
             if scored.meets_slo and final_score(workload, scored, scale) < final_score(workload, best or s, scale):
                 best = scored
     return replace(best, row_index=s.row_index) if best else None
 
 
 def _drafts(workload: Workload, catalog: Catalog, s: Scored) -> list[Draft]:
-    """Those that can be had for this model; one with a model of its own where that has the same vocabulary."""
+    """Drafts available for this model and framework; a draft model must share the vocabulary."""
     model, small = catalog.model, catalog.draft_model
     rows = methods_of(s.lane.framework, model, catalog.acceptances, workload.task)
     fits = small is not None and small.vocab == model.vocab and s.lane.choice.dp == 1
@@ -102,18 +102,18 @@ def _drafts(workload: Workload, catalog: Catalog, s: Scored) -> list[Draft]:
 
 
 def _caps(s: Scored) -> Sequence[int]:
-    """The finalist's seats, and twice as many: what is faster may run more at once within the same limit."""
+    """Caps on running requests to try: the finalist's and twice that, since faster steps allow larger batches."""
     return sorted({min(s.lane.max_running_requests * n, s.lane.framework.max_running_requests) for n in (1, 2)})
 
 
-# --- pools ------------------------------------------------------------------------------------------------------
+# --- disaggregated serving --------------------------------------------------------------------------------------
 
 
 def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> Scored | None:
-    """Prefill and decode replicas of the finalist's lane, whole ones of each for the peak, on fewer chips than it has.
+    """The finalist's lane with separate prefill and decode replicas, if that needs fewer chips; else None.
 
-    TTFT: that of a prefill replica, the transfer, and the mean wait for a seat in decode. TPOT: that of a decode
-    replica, which meets every prompt already computed. End to end at p95 is the sum of both, which overstates it.
+    TTFT is that of a prefill replica plus the KV transfer and the mean wait for a decode slot. TPOT is that of a
+    decode replica, where every prompt is already computed. End-to-end p95 is the sum of both, which overstates it.
     """
     links, c = s.lane.choice.accelerator.links, s.lane.choice
     started = s.lane.framework.launch
@@ -126,8 +126,10 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
     if sizes is None:
         return None
     room = built.memory
-    moved = float(room.kv_bytes_per_sequence[index]) / lane.context_tokens * workload.input_tokens.mean_tokens
-    transfer_s = moved / links[-1].bytes_per_s
+    prompt_kv_bytes_moved = (
+        float(room.kv_bytes_per_sequence[index]) / lane.context_tokens * workload.input_tokens.mean_tokens
+    )
+    transfer_s = prompt_kv_bytes_moved / links[-1].bytes_per_s
     prefill, decode, seats = sizes
     lane = replace(lane, max_running_requests=seats)
     while prefill + decode < s.replicas - s.spare_replicas:
@@ -140,12 +142,12 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
 
 
 def grow_pool(replicas: int) -> int:
-    """One replica more, or a twentieth where there are many: a pool of thousands is not grown one by one."""
+    """One more replica, or 5 % more in a large pool."""
     return replicas + max(1, replicas // 20)
 
 
 def pool_sizes(workload: Workload, built: Lanes, index: int, lane: Lane) -> tuple[int, int, int] | None:
-    """(prefill replicas, decode replicas, seats of a decode replica) for the peak with headroom, in closed form."""
+    """(prefill replicas, decode replicas, decode batch size) for the peak with headroom, in closed form."""
     times, demand = take(built.times, np.array([index])), demand_of(workload)
     scheduler = scheduler_of(lane)
     wide = np.minimum(CONCURRENCY, lane.max_running_requests)[None, :]
@@ -162,14 +164,14 @@ def pool_sizes(workload: Workload, built: Lanes, index: int, lane: Lane) -> tupl
 def simulated(
     workload: Workload, built: Lanes, index: int, lane: Lane, sizes: tuple[int, int], transfer_s: float
 ) -> Verified:
-    """Both pools at their shares of the peak; in full only where the pilot may hold."""
-    one = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
-    kept = replace(workload, prefix_cache_hit_fraction=1.0)
+    """Both pools simulated at their shares of the peak; the full run is skipped if the pilot already fails."""
+    prefill_only = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
+    cached = replace(workload, prefix_cache_hit_fraction=1.0)
 
     def run(requests: int) -> Verified:
         first, later = (
             verify(asked, built.times, index, lane, workload.requests_per_s_peak / n, requests)
-            for asked, n in zip((one, kept), sizes, strict=True)
+            for asked, n in zip((prefill_only, cached), sizes, strict=True)
         )
         return joined_pools(first, later, transfer_s)
 
@@ -178,7 +180,7 @@ def simulated(
 
 
 def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verified:
-    """TTFT from the prefill pool, the rest from the decode pool."""
+    """Combined result: TTFT from the prefill pool plus transfer and wait, the rest from the decode pool."""
     wait_s = transfer_s + later.ttft_mean_s
     return replace(
         later,
@@ -189,12 +191,13 @@ def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verifie
         ttft_standard_error_s=first.ttft_standard_error_s,
         e2e_p95_s=first.ttft_p95_s + transfer_s + later.e2e_p95_s,
         e2e_mean_s=first.ttft_mean_s + transfer_s + later.e2e_mean_s,
-        ttft_p95_bounds_s=added(first.ttft_p95_bounds_s, (wait_s, wait_s)),
-        e2e_p95_bounds_s=added(first.ttft_p95_bounds_s, later.e2e_p95_bounds_s, (transfer_s, transfer_s)),
+        ttft_p95_bounds_s=added_bounds(first.ttft_p95_bounds_s, (wait_s, wait_s)),
+        e2e_p95_bounds_s=added_bounds(first.ttft_p95_bounds_s, later.e2e_p95_bounds_s, (transfer_s, transfer_s)),
     )
 
 
-def added(*bounds: Bounds) -> Bounds:
+def added_bounds(*bounds: Bounds) -> Bounds:
+    """(sum of lower bounds, sum of upper bounds)."""
     return sum(low for low, _ in bounds), sum(high for _, high in bounds)
 
 
@@ -208,11 +211,11 @@ def _scored(
     sizes: tuple[int, int],
     transfer_s: float,
 ) -> Scored:
-    """The finalist's figures for both pools: replicas, capacity, price and power."""
+    """The finalist with both pools: replicas, capacity, cost and power."""
     spares = [workload.slo.spares(n) for n in sizes]
     replicas = sum(sizes) + int(sum(spares))
     capacity = workload.requests_per_s_peak / HEADROOM_FRACTION
-    found = replace(
+    deployment = replace(
         s,
         lane=lane,
         replicas=replicas,
@@ -229,5 +232,5 @@ def _scored(
         ),
         meets_slo=True,
     )
-    found = repriced(workload, catalog, found, s.offer)
-    return replace(found, meets_slo=not over_budget(workload, found))
+    deployment = repriced(workload, catalog, deployment, s.offer)
+    return replace(deployment, meets_slo=not over_budget(workload, deployment))

@@ -1,6 +1,6 @@
-"""The best deployment from each of five points of view, over every feasible candidate, simulated before it is named.
+"""Views: the cheapest, fastest, greenest, simplest and most balanced deployment, each confirmed in simulation.
 
-Fastest, greenest and simplest are sought among what costs at most five times as much as that.
+The fastest, greenest and simplest may cost at most five times as much as the cheapest.
 """
 
 import math
@@ -12,88 +12,94 @@ import numpy as np
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search.objective import Scale, best_estimate, best_of_chip, final_score, rows_by_chip, table_scores
 from advisor.engine.search.simulated import Scored, Simulations
-from advisor.engine.search.table import meets, reoffered
+from advisor.engine.search.table import meets, with_best_offers
 from advisor.engine.spec import Workload
 
-OBJECTIVES = {
+OBJECTIVE_BY_VIEW = {
     "cheapest": "cost",
     "fastest": "latency",
     "greenest": "carbon",
     "simplest": "simplicity",
     "balanced": "balanced",
 }
-PRICE_BOUND_FACTOR = 5.0  # of the cheapest: nobody pays a hundred times as much for the last milliseconds
-CARBON = "carbon"  # the one objective that takes another offer than the cheapest
-PRICED = ("cost", "balanced")  # objectives that weigh the price themselves
+PRICE_BOUND_FACTOR = 5.0  # times the cheapest; without it `fastest` could cost a hundred times as much
+CARBON = "carbon"  # the only objective that does not choose the cheapest offer
+PRICED = ("cost", "balanced")  # objectives that include the price
 
 
-def with_price_bound(workload: Workload, trials: Simulations, scale: Scale) -> tuple[Workload, Simulations]:
-    """The question with the price bound of the views, where its objective does not look at the price.
+def with_price_bound(workload: Workload, simulations: Simulations, scale: Scale) -> tuple[Workload, Simulations]:
+    """Workload and simulations with a price bound if the objective ignores price.
 
-    As it is where the planner named a budget, and where nothing holds. Under `carbon` each candidate then has the
-    greenest offer within the bound.
+    Unchanged if the user set a budget or nothing meets the limits. Under `carbon` each candidate then has the
+    lowest-carbon offer within the bound.
     """
     if workload.objective in PRICED or workload.constraints.max_usd_per_month is not None:
-        return workload, trials
+        return workload, simulations
     asked, green = replace(workload, objective="cost"), workload.objective == CARBON
-    by_price = trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
+    by_price = (
+        simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table))
+        if green
+        else simulations
+    )
     cheapest = _winner(asked, by_price, scale)
     if cheapest is None:
-        return workload, trials
+        return workload, simulations
     most = PRICE_BOUND_FACTOR * cheapest.usd_per_hour * HOURS_PER_MONTH
     limits = replace(workload.constraints, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
     asked = replace(workload, constraints=limits)
-    return asked, trials.among(reoffered(asked, trials.catalog, trials.table)) if green else trials
+    return asked, simulations.with_offers(
+        with_best_offers(asked, simulations.catalog, simulations.table)
+    ) if green else simulations
 
 
-def view_winners(workload: Workload, trials: Simulations, scale: Scale) -> Mapping[str, Scored]:
-    """The winner of each view; none where nothing holds, and no greenest where no power is known."""
-    found: dict[str, Scored] = {}
-    posed: dict[str, Workload] = {}
+def view_winners(workload: Workload, simulations: Simulations, scale: Scale) -> Mapping[str, Scored]:
+    """The winner of each view; empty if nothing meets the limits, and no `greenest` if no power figure is known."""
+    winners: dict[str, Scored] = {}
+    questions: dict[str, Workload] = {}
     within = workload.constraints
-    by_offers = {(workload.objective == CARBON): trials}
-    for view, objective in OBJECTIVES.items():
-        bounds = workload.constraints if view == "balanced" else within  # which weighs the price itself
+    by_offers = {(workload.objective == CARBON): simulations}
+    for view, objective in OBJECTIVE_BY_VIEW.items():
+        bounds = workload.constraints if view == "balanced" else within  # balanced includes the price
         asked, green = replace(workload, objective=objective, constraints=bounds), objective == CARBON
         if green not in by_offers:
-            by_offers[green] = trials.among(reoffered(asked, trials.catalog, trials.table))
+            by_offers[green] = simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table))
         best = _winner(asked, by_offers[green], scale)
         if best is not None and not (green and math.isnan(best.watts)):
-            found[view], posed[view] = best, asked
+            winners[view], questions[view] = best, asked
             if view == "cheapest":
                 most = PRICE_BOUND_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
                 within = replace(within, max_usd_per_month=min(within.max_usd_per_month or most, most))
-    return {view: _best_of(posed[view], found[view], found.values(), scale) for view in found}
+    return {view: _best_of(questions[view], winners[view], winners.values(), scale) for view in winners}
 
 
 def _best_of(asked: Workload, own: Scored, others: Iterable[Scored], scale: Scale) -> Scored:
-    """A view's own winner, unless another view came upon a better one that it can pay."""
+    """The view's own winner, or a better one within budget that another view found."""
     most = asked.constraints.max_usd_per_month or math.inf
     pool = [own, *(s for s in others if s.usd_per_hour * HOURS_PER_MONTH <= most)]
     scores = [final_score(asked, s, scale) for s in pool]
-    return pool[int(np.nanargmin(scores))]  # of equals the view's own
+    return pool[int(np.nanargmin(scores))]  # ties go to the view's own winner
 
 
-def _winner(workload: Workload, trials: Simulations, scale: Scale) -> Scored | None:
-    """Chips in the order of what they promise, until none promises more than what was simulated."""
-    table, rows = trials.table, rows_by_chip(trials.table)
-    # an estimate that misses may hold in simulation, but one within its limits sets what is promised
+def _winner(workload: Workload, simulations: Simulations, scale: Scale) -> Scored | None:
+    """The best simulated deployment; tries chips by their best estimates until none can improve on it."""
+    table, rows = simulations.table, rows_by_chip(simulations.table)
+    # an estimate over a limit may still pass in simulation, but the order comes from estimates within the limits
     score, maybe = table_scores(workload, table, scale), meets(workload, table)
     promised = {slug: best_estimate(score, maybe, own) for slug, own in rows.items()}
     best: Scored | None = None
     for slug in sorted(promised, key=lambda s: (promised[s], s)):
         if math.isinf(promised[slug]) or (best and final_score(workload, best, scale) <= promised[slug]):
             break
-        own = best_of_chip(workload, trials, rows[slug], score, scale).best
+        own = best_of_chip(workload, simulations, rows[slug], score, scale).best
         if own and (best is None or final_score(workload, own, scale) < final_score(workload, best, scale)):
             best = own
     return best
 
 
 def best_per_accelerator(
-    workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale
+    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale
 ) -> list[Scored]:
-    """The ranked, each chip with the best for the question of all that was simulated for it and holds."""
+    """The ranking, with each chip's deployment replaced by a view winner on the same chip if that is better."""
 
     def score(s: Scored) -> tuple[float, float, int]:
         return final_score(workload, s, scale), s.usd_per_hour, s.row_index
@@ -101,25 +107,27 @@ def best_per_accelerator(
     def slug(s: Scored) -> str:
         return s.lane.choice.accelerator.slug
 
-    return sorted((min([s, *(o for o in found.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score)
+    return sorted(
+        (min([s, *(o for o in winners.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score
+    )
 
 
 def add_view_winners(
-    workload: Workload, ranked: Sequence[Scored], found: Mapping[str, Scored], scale: Scale
+    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale
 ) -> tuple[list[Scored], dict[str, int]]:
-    """The ranked and the winners that are not among them in the objective's order, and the place of each view's winner.
+    """(ranking plus unranked view winners in the order of the objective, index of each view's winner in it).
 
-    The first choice stays first: only the others are sorted.
+    The first choice stays first.
     """
 
     def order(s: Scored) -> tuple[float, float, int]:
-        score = final_score(workload, s, scale)  # NaN: its carbon is unknown
+        score = final_score(workload, s, scale)  # NaN: unknown carbon
         return math.inf if math.isnan(score) else score, s.usd_per_hour, s.row_index
 
     extra: list[Scored] = []
-    best = dict(found)
-    if "cheapest" in found:
-        best["cheapest"] = min([found["cheapest"], *ranked], key=lambda s: s.usd_per_hour)
+    best = dict(winners)
+    if "cheapest" in winners:
+        best["cheapest"] = min([winners["cheapest"], *ranked], key=lambda s: s.usd_per_hour)
     for winner in best.values():
         if not any(same(s, winner) for s in [*ranked, *extra]):
             extra.append(winner)
@@ -128,5 +136,5 @@ def add_view_winners(
 
 
 def same(a: Scored, b: Scored) -> bool:
-    """Whether two views name one deployment."""
+    """Whether two results are the same deployment."""
     return (a.row_index, a.replicas, a.concurrency, a.offer) == (b.row_index, b.replicas, b.concurrency, b.offer)

@@ -1,4 +1,4 @@
-"""Why a chip is not ranked: number against limit, and the smallest change under which it passes when asked again."""
+"""Why a chip is not ranked: the value, the limit, and the smallest change to the workload that would rank it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import Verified
-from advisor.engine.search.candidates import Catalog, enumerate_lanes, most_together, runs_on, spans_hosts
+from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer, runs_on, spans_hosts
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
 from advisor.engine.search.simulated import (
     Scored,
@@ -22,24 +22,24 @@ from advisor.engine.search.table import Shortfall, Table
 from advisor.engine.spec import Accelerator, Rejection, Workload
 from advisor.engine.step import Lane, layouts, memory
 
-Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits, from the same simulations
-Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # what would be simulated under other limits
+Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits
+Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # candidates to simulate under other limits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Miss:
-    """One latency limit that a simulated design is beyond."""
+    """One limit that a simulated design misses."""
 
     name: str
-    key: str  # of the workload file
+    key: str  # in the workload file
     limit_s: float
     reached_s: float
-    change: str  # of the limit, under which the design passes
-    value: float  # the limit after it, in the unit that Slo keeps it in
+    change: str  # the relaxed limit, in the workload file's words
+    value: float  # the relaxed limit, in the unit of Slo
 
 
 def misses(workload: Workload, v: Verified) -> list[Miss]:
-    """The limits that these latencies break, worst first, each relaxed to what was reached."""
+    """The limits that these latencies miss, worst first, each with the value that would pass."""
     slo, recorded = workload.slo, v.of_trace
     if recorded and excess(workload, recorded) > excess(workload, replace(v, of_trace=None)):
         return misses(workload, recorded)
@@ -48,23 +48,25 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
         ("TPOT p95", "tpot_ms_p95", slo.tpot_p95_s, v.tpot_p95_s),
         ("end-to-end p95", "e2e_ms_p95", slo.e2e_p95_s, v.e2e_p95_s),
     )
-    found = [_late(name, key, most, got) for name, key, most, got in limits if most is not None and got > most]
+    missed = [
+        _missed_latency(name, key, most, got) for name, key, most, got in limits if most is not None and got > most
+    ]
     speed = slo.tokens_per_s_per_user if workload.kind.generates_tokens else None
     if speed and v.tpot_p95_s > 1 / speed:
-        found.append(_slow(speed, v.tpot_p95_s))
+        missed.append(_missed_speed(speed, v.tpot_p95_s))
     if workload.deadline_s is not None and v.late_fraction > 1:
-        found.append(_overdue(workload.deadline_s, workload.deadline_s * v.late_fraction))
-    return sorted(found, key=lambda m: -m.reached_s / m.limit_s)
+        missed.append(_missed_deadline(workload.deadline_s, workload.deadline_s * v.late_fraction))
+    return sorted(missed, key=lambda m: -m.reached_s / m.limit_s)
 
 
 def in_ms(seconds: float) -> str:
-    """Milliseconds for people; hours from a thousand seconds on."""
+    """A duration as text: milliseconds, or hours from 1000 s."""
     if seconds >= 1000:
         return f"{seconds / 3600:.3g} h"
     return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
 
 
-def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
+def _missed_latency(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
     whole_ms = math.ceil(reached_s * 1e3)
     return Miss(
         name=name,
@@ -76,10 +78,10 @@ def _late(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
     )
 
 
-def _overdue(limit_s: float, reached_s: float) -> Miss:
+def _missed_deadline(limit_s: float, reached_s: float) -> Miss:
     hours = math.ceil(reached_s / 360) / 10
     return Miss(
-        name="the end",
+        name="completion time",
         key="deadline_hours",
         limit_s=limit_s,
         reached_s=reached_s,
@@ -88,8 +90,8 @@ def _overdue(limit_s: float, reached_s: float) -> Miss:
     )
 
 
-def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
-    """A speed per user that is not reached, rounded down to a tenth of a token per second."""
+def _missed_speed(tokens_per_s: float, tpot_s: float) -> Miss:
+    """A missed speed per user; the relaxed limit is rounded down to 0.1 tokens/s."""
     slower = math.floor(10 / tpot_s) / 10
     return Miss(
         name="TPOT p95",
@@ -102,7 +104,7 @@ def _slow(tokens_per_s: float, tpot_s: float) -> Miss:
 
 
 def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
-    """The same question with the missed limits where the design reached them."""
+    """The same workload with the missed limits relaxed to their new values."""
     slo, to = workload.slo, {m.key: m.value for m in missed}
     slo = replace(
         slo,
@@ -114,8 +116,8 @@ def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
     return replace(workload, slo=slo, deadline_s=to.get("deadline_hours", workload.deadline_s))
 
 
-def unlimited(workload: Workload) -> Workload:
-    """The same question without a budget of chips, money or power."""
+def without_budgets(workload: Workload) -> Workload:
+    """The same workload without limits on chips, cost or power."""
     c = workload.constraints
     return replace(
         workload,
@@ -125,54 +127,58 @@ def unlimited(workload: Workload) -> Workload:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NearMiss:
-    """A simulated design that misses, and by how much of its worst limit (latency, chips, money or power)."""
+    """A simulated design that misses a limit, and its worst ratio (latency, chips, cost or power)."""
 
     scored: Scored
     excess_fraction: float
 
 
 def explain(
-    workload: Workload, trials: Simulations, slug: str, ask: Ask, candidates: Candidates
+    workload: Workload, simulations: Simulations, slug: str, ask: Ask, candidates: Candidates
 ) -> tuple[Rejection, NearMiss | None]:
-    """Why no design of a chip that fits is an answer; with the simulated design that comes nearest to its limits."""
-    free = unlimited(workload)
-    found = ask(free)
-    if found.best is not None:
-        return _too_much(workload, found.best), NearMiss(
-            scored=replace(found.best, meets_slo=False), excess_fraction=budget_excess(workload, found.best)
+    """Why no design of a chip that fits in memory is ranked, and its closest simulated design."""
+    free = without_budgets(workload)
+    result = ask(free)
+    if result.best is not None:
+        return _over_budget_rejection(workload, result.best), NearMiss(
+            scored=replace(result.best, meets_slo=False), excess_fraction=budget_excess(workload, result.best)
         )
-    if found.nearest is None:
-        detail = "no offer has enough chips joined for a layout that fits"
+    if result.nearest is None:
+        detail = "no offer connects enough chips for a layout that fits"
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
-    nearest = found.nearest
+    nearest = result.nearest
     missed = misses(free, nearest.verified)
-    worst, lane = missed[0], trials.lane(nearest.design)
-    told = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
-    scored = trials.scored(workload, nearest)
+    worst, lane = missed[0], simulations.lane(nearest.design)
+    limits = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
+    scored = simulations.scored(workload, nearest)
     monthly = f"${scored.usd_per_hour * HOURS_PER_MONTH:,.0f}"
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
-        detail=f"nearest in simulation: {told} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
+        detail=f"closest simulated design: {limits} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
         limit=worst.limit_s * 1e3,
         reached=worst.reached_s * 1e3,
-        smallest_change=_checked(workload, trials, nearest, missed, candidates),
+        smallest_change=_smallest_change(workload, simulations, nearest, missed, candidates),
     )
     worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
     return rejection, NearMiss(scored=scored, excess_fraction=worst_fraction)
 
 
-def _checked(
-    workload: Workload, trials: Simulations, nearest: SimulatedDesign, missed: Sequence[Miss], candidates: Candidates
+def _smallest_change(
+    workload: Workload,
+    simulations: Simulations,
+    nearest: SimulatedDesign,
+    missed: Sequence[Miss],
+    candidates: Candidates,
 ) -> str:
-    """The change in words, if asking with it would come to the same design; empty: it would not be tried.
+    """The relaxed limits as text if a new search with them would find the same design, else empty.
 
-    A simulation is repeatable, so the design then holds.
+    Simulations are repeatable, so the design then passes.
     """
     cell = nearest.design.row, nearest.design.column
-    if cell not in candidates(relax(unlimited(workload), missed)):
+    if cell not in candidates(relax(without_budgets(workload), missed)):
         return ""
-    changes = [m.change for m in missed] + _budget_changes(workload, trials.scored(workload, nearest))
+    changes = [m.change for m in missed] + _budget_changes(workload, simulations.scored(workload, nearest))
     return f"passes with {' and '.join(changes)}"
 
 
@@ -192,28 +198,28 @@ def _budget_changes(workload: Workload, s: Scored) -> list[str]:
     return changes
 
 
-def _too_much(workload: Workload, s: Scored) -> Rejection:
-    """It holds its latencies, but takes more power, chips or money than there is."""
+def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
+    """The rejection of a design that meets its latency limits but exceeds a power, chip or cost limit."""
     assert over_budget(workload, s)
     c, slug, on = workload.constraints, s.lane.choice.accelerator.slug, f"({describe(s.lane)})"
     change = f"passes with {' and '.join(_budget_changes(workload, s))}"
     refuse = partial(Rejection, accelerator=slug, smallest_change=change)
     if c.max_watts is not None and not s.full_watts <= c.max_watts:
-        return _too_much_power(s, c.max_watts, refuse)
+        return _power_rejection(s, c.max_watts, refuse)
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
-        detail = f"needs {s.chips} accelerators, {c.max_accelerators} allowed {on}"
+        detail = f"needs {s.chips} accelerators, but the limit is {c.max_accelerators} {on}"
         return refuse(reason="too_many", detail=detail, limit=float(c.max_accelerators), reached=float(s.chips))
     if over_inventory(workload, s) > 1:
         there = c.inventory_chips[slug]
-        detail = f"needs {s.chips} accelerators, {there} can be had {on}"
+        detail = f"needs {s.chips} accelerators, but your inventory has {there} {on}"
         return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(s.chips))
     limit, monthly = c.max_usd_per_month or 0.0, s.usd_per_hour * HOURS_PER_MONTH
-    whose = f", {c.bound_factor:g} times the cheapest that holds" if c.bound_factor else ""
+    whose = f", {c.bound_factor:g} times the cheapest option" if c.bound_factor else ""
     detail = f"${monthly:,.0f} a month > ${limit:,.0f}{whose} {on}"
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 
 
-def _too_much_power(s: Scored, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
+def _power_rejection(s: Scored, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
     limit_kw, full_kw = max_watts / 1e3, s.full_watts / 1e3
     if not math.isfinite(full_kw):
         detail = "its power is not published, so the site's limit cannot be checked"
@@ -223,53 +229,57 @@ def _too_much_power(s: Scored, max_watts: float, refuse: Callable[..., Rejection
 
 
 def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:
-    """Behind everything that is shown: as simulated, or by what its estimates promise at best."""
+    """The rejection of a chip outside the ranked ones, by its simulation or its best estimate."""
     monthly = f"${usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
-    behind = f"behind the {MAX_RANKED} shown by {workload.objective}"
+    behind = f"below the top {MAX_RANKED} by {workload.objective}"
     if simulated:
-        detail, change = f"holds in simulation at {monthly}, {behind}", f"shown with accelerators.allow: [{slug}]"
+        detail, change = (
+            f"meets all limits in simulation at {monthly}, but ranks {behind}",
+            f"shown with accelerators.allow: [{slug}]",
+        )
     else:
-        detail = f"estimated to need at least {monthly}, {behind}; not simulated, so it may not hold"
+        detail = f"estimated to cost at least {monthly}, which ranks {behind}; not simulated, so it may miss a limit"
         change = f"simulated with accelerators.allow: [{slug}]"
     return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change)
 
 
 def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:
-    """Chips whose memory no allowed layout fits, with the format that would, computed with every quality allowed."""
+    """Chips on which no allowed layout fits in memory, with the format that would fit if any quality were allowed."""
     if not table.shortfalls:
         return []
     chips = [a for a in catalog.accelerators if a.slug in table.shortfalls]
-    fitting, sold = _fitting_formats(workload, catalog, chips), most_together(workload, catalog)
+    fitting, sold = _fitting_formats(workload, catalog, chips), largest_connected_offer(workload, catalog)
     alone = {a.slug: not any(runs_on(f, a) and spans_hosts(f) for f in catalog.frameworks) for a in chips}
     return [
-        _no_room(slug, short, fitting.get(slug), sold[slug], alone[slug]) for slug, short in table.shortfalls.items()
+        _memory_rejection(slug, short, fitting.get(slug), sold[slug], alone[slug])
+        for slug, short in table.shortfalls.items()
     ]
 
 
 def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accelerator]) -> dict[str, Lane]:
-    """Per chip the widest weights, on the fewest chips, that fit when any quality is allowed."""
+    """Per chip the lane with the widest weights, on the fewest chips, that fits if any quality is allowed."""
     if workload.constraints.quality == "any":
         return {}
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    wanted, _ = enumerate_lanes(wider, catalog, chips)
-    if not wanted:
+    lanes, _ = enumerate_lanes(wider, catalog, chips)
+    if not lanes:
         return {}
-    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in wanted]), wanted)
-    found = [w for w, ok in zip(wanted, room.fits, strict=True) if ok]
-    found.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
-    return {w.choice.accelerator.slug: w for w in found}
+    room = memory(catalog.model, layouts(catalog.model, [w.choice for w in lanes]), lanes)
+    fitting = [w for w, ok in zip(lanes, room.fits, strict=True) if ok]
+    fitting.sort(key=lambda w: (w.choice.quantization.bits_per_weight, -w.choice.tp * w.choice.pp * w.choice.dp))
+    return {w.choice.accelerator.slug: w for w in fitting}
 
 
-def _no_room(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
+def _memory_rejection(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
     needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
     change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
-    tail = "" if fitting else "; no weight format of the catalog fits"
-    tail += f"; no offer joins more than {sold} of them" if sold < 8 else ""
-    tail += ", and none of its frameworks documents a replica over several hosts" if alone else ""
+    tail = "" if fitting else "; no weight format in the catalog fits"
+    tail += f"; no offer connects more than {sold} of these chips" if sold < 8 else ""
+    tail += ", and none of its frameworks documents multi-host replicas" if alone else ""
     return Rejection(
         accelerator=slug,
         reason="does_not_fit",
-        detail=f"needs {needed:.1f} GiB a chip of {usable:.1f} GiB usable at the least ({describe(short.lane)}){tail}",
+        detail=f"needs at least {needed:.1f} GiB per chip, {usable:.1f} GiB usable ({describe(short.lane)}){tail}",
         limit=usable,
         reached=needed,
         smallest_change=change,

@@ -1,4 +1,4 @@
-"""Why a framework or a weight format is in no answer: the first gate that it fails, and what would let it pass."""
+"""Why a framework or weight format is in no option: the first check it fails, and the change that would pass it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,138 +23,155 @@ from advisor.engine.search.why_not import explain
 from advisor.engine.spec import Accelerator, Framework, Quantization, Rejection, Workload
 from advisor.engine.step import unsupported
 
-CHIPS = 2  # the best ranked: on these a format that the asked quality leaves out is computed too
+CHIPS = 2  # formats outside the requested quality are tried on this many top-ranked chips
 
 
 def frameworks(
-    workload: Workload, trials: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
+    workload: Workload, simulations: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
 ) -> list[Rejection]:
-    """Every framework of the catalog that no option shown runs; `chips` are those that pass the planner's gates."""
+    """A rejection for every framework that no shown option uses; `chips` are those the constraints allow."""
     used = {s.lane.framework.slug for s in shown}
     by_slug: dict[str, list[Framework]] = {}
-    for f in trials.catalog.frameworks:
+    for f in simulations.catalog.frameworks:
         if f.slug not in used:
             by_slug.setdefault(f.slug, []).append(f)
-    found = []
+    rejections = []
     for slug, versions in sorted(by_slug.items()):
-        gate = _framework_gate(workload, trials.catalog, versions, chips)
-        own = _rows([lane.framework.slug == slug for lane in trials.table.wanted])
-        found.append(gate or _decided(workload, trials, scale, slug, own, shown, "constraints.frameworks.allow"))
-    return found
+        gate = _framework_gate(workload, simulations.catalog, versions, chips)
+        own = _rows([lane.framework.slug == slug for lane in simulations.table.lanes])
+        rejections.append(
+            gate or _simulated_rejection(workload, simulations, scale, slug, own, shown, "constraints.frameworks.allow")
+        )
+    return rejections
 
 
 def _framework_gate(
     workload: Workload, catalog: Catalog, versions: Sequence[Framework], chips: Sequence[Accelerator]
 ) -> Rejection | None:
-    """What stands against a framework before anything of it is computed."""
+    """The first check a framework fails before any evaluation; None if it passes them all."""
     f = versions[-1]
     refuse = partial(Rejection, accelerator=f.slug, reason="unsupported")
     allowed = workload.constraints.frameworks_allow
     if (allowed and f.slug not in allowed) or f.slug in workload.constraints.frameworks_deny:
-        return replace(refuse(detail="left out by your constraints"), reason="excluded")
+        return replace(refuse(detail="excluded by your constraints"), reason="excluded")
     if not any(supports_model(v, catalog.model) for v in versions):
-        return refuse(detail=f"{f.name} is not known to serve this kind of model")
+        return refuse(detail=f"{f.name} has no known support for this kind of model")
     if not any(launchable(v, catalog.model) for v in versions):
-        return refuse(detail=f"the advice does not know how to start {f.name} with this model")
+        return refuse(detail=f"no launch command is known for {f.name} with this model")
     mine = [a for a in chips if any(runs_on(v, a) for v in versions)]
     if not mine:
-        return refuse(detail=f"{f.name} runs on {', '.join(f.stacks)}: no accelerator that is left has it")
+        return refuse(detail=f"{f.name} needs {' or '.join(f.stacks)}, which no remaining accelerator has")
     formats = formats_for(workload, catalog)
     if not any(q.slug in v.quantizations and not unsupported(a, q) for v in versions for q in formats for a in mine):
-        return refuse(detail=f"{f.name} loads none of the allowed formats on {', '.join(a.slug for a in mine)}")
+        return refuse(detail=f"{f.name} supports none of the allowed formats on {', '.join(a.slug for a in mine)}")
     return None
 
 
 def formats(
-    workload: Workload, trials: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
+    workload: Workload, simulations: Simulations, scale: Scale, chips: Sequence[Accelerator], shown: Sequence[Scored]
 ) -> list[Rejection]:
-    """Every weight format of the catalog in which no option shown keeps its weights."""
+    """A rejection for every weight format that no shown option uses."""
     used = {s.lane.choice.quantization.slug for s in shown}
-    offered = formats_for(workload, trials.catalog)
-    lossy = _lossy(workload, trials, shown)
-    found = []
-    for q in trials.catalog.quantizations:
+    offered = formats_for(workload, simulations.catalog)
+    lossy = _formats_of_any_quality(workload, simulations, shown)
+    rejections = []
+    for q in simulations.catalog.quantizations:
         if q.slug in used:
             continue
-        own = _rows([lane.choice.quantization.slug == q.slug for lane in trials.table.wanted])
+        own = _rows([lane.choice.quantization.slug == q.slug for lane in simulations.table.lanes])
         if q in offered:
-            gate = _format_gate(trials.catalog, q, chips)
-            found.append(gate or _decided(workload, trials, scale, q.slug, own, shown, "constraints.formats.allow"))
+            gate = _format_gate(simulations.catalog, q, chips)
+            rejections.append(
+                gate
+                or _simulated_rejection(workload, simulations, scale, q.slug, own, shown, "constraints.formats.allow")
+            )
         elif lossy and q in lossy[0]:
-            found.append(_with_any_quality(lossy[1], scale, q, shown))
+            rejections.append(_with_any_quality(lossy[1], scale, q, shown))
         else:
-            found.append(_not_offered(workload, trials.catalog, q, offered))
-    return found
+            rejections.append(_not_offered(workload, simulations.catalog, q, offered))
+    return rejections
 
 
 def _format_gate(catalog: Catalog, q: Quantization, chips: Sequence[Accelerator]) -> Rejection | None:
     refuse = partial(Rejection, accelerator=q.slug, reason="unsupported")
-    able_chips = [a for a in chips if not unsupported(a, q)]
-    if not able_chips:
-        return refuse(detail=next((w for a in chips if (w := unsupported(a, q))), "no accelerator is left"))
+    supported = [a for a in chips if not unsupported(a, q)]
+    if not supported:
+        return refuse(detail=next((w for a in chips if (w := unsupported(a, q))), "no accelerator remains"))
     loading = {f.slug for f in catalog.frameworks if q.slug in f.quantizations and launchable(f, catalog.model)}
-    if not any(f.slug in loading and runs_on(f, a) for f in catalog.frameworks for a in able_chips):
-        return refuse(detail=f"no framework on {', '.join(a.slug for a in able_chips[:5])} loads it")
+    if not any(f.slug in loading and runs_on(f, a) for f in catalog.frameworks for a in supported):
+        return refuse(detail=f"no framework supports it on {', '.join(a.slug for a in supported[:5])}")
     return None
 
 
 def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered: Sequence[Quantization]) -> Rejection:
-    """Never computed for this model: a twin is, or the checkpoint or the rules of formats forbid it."""
+    """The reason why a format is never evaluated for this model."""
     refuse = partial(Rejection, accelerator=q.slug, reason="unsupported")
     key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
     for twin in offered:
         if (twin.weights_dtype, twin.bits_per_weight, twin.activations_dtype) == key:
-            return refuse(detail=f"computes and stores as {twin.name}, which was computed")
+            return refuse(detail=f"same storage and compute format as {twin.name}, which was evaluated")
     native = [o for o in offered if catalog.model.native_dtype in (o.slug, o.weights_dtype)]
     most = min((o.bits_per_weight for o in native), default=16.0)
     if q.bits_per_weight >= most:
-        bits = f"{q.bits_per_weight:g} bits a weight"
-        return refuse(detail=f"{bits}; the published checkpoint has {most:g}: a wider one holds nothing more")
+        bits = f"{q.bits_per_weight:g} bits per weight"
+        return refuse(detail=f"{bits}; a format wider than the published checkpoint ({most:g}) adds nothing")
     c = workload.constraints
     if (c.formats_allow and q.slug not in c.formats_allow) or q.slug in c.formats_deny:
-        return replace(refuse(detail="left out by your constraints"), reason="excluded")
+        return replace(refuse(detail="excluded by your constraints"), reason="excluded")
     if q.training:
-        return refuse(detail="takes a training to make: it cannot be had from the published checkpoint")
+        return refuse(detail="needs training; it cannot be made from the published checkpoint")
     if q.bits_per_weight < MIN_WEIGHT_BITS:
         return refuse(
-            detail=f"{q.bits_per_weight:g} bits a weight: below {MIN_WEIGHT_BITS:g} a smaller model is usually better"
+            detail=f"{q.bits_per_weight:g} bits per weight; below {MIN_WEIGHT_BITS:g} a smaller model is usually better"
         )
-    return refuse(detail=f"quality {q.quality} is not within what you allow; nor is it known to run on the best ranked")
+    return refuse(
+        detail=f"your quality constraint excludes {q.quality} formats, and the top-ranked chips do not support it"
+    )
 
 
-def _lossy(
-    workload: Workload, trials: Simulations, shown: Sequence[Scored]
+def _formats_of_any_quality(
+    workload: Workload, simulations: Simulations, shown: Sequence[Scored]
 ) -> tuple[list[Quantization], tuple[Workload, Simulations]] | None:
-    """The formats that any quality would add, and their candidates on the best ranked chips; None: none."""
+    """The formats that `quality: any` would add, and their candidates on the top-ranked chips; None if none."""
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    offered = formats_for(workload, trials.catalog)
-    added = [q for q in formats_for(wider, trials.catalog) if q not in offered]
+    offered = formats_for(workload, simulations.catalog)
+    added = [q for q in formats_for(wider, simulations.catalog) if q not in offered]
     chips = list({s.lane.choice.accelerator.slug: s.lane.choice.accelerator for s in shown}.values())[:CHIPS]
-    narrow = replace(trials.catalog, quantizations=tuple(added))
-    wanted = enumerate_lanes(wider, narrow, chips)[0] if added and chips else []
-    if not wanted:
+    narrow = replace(simulations.catalog, quantizations=tuple(added))
+    lanes = enumerate_lanes(wider, narrow, chips)[0] if added and chips else []
+    if not lanes:
         return None
-    return added, (wider, Simulations(wider, trials.catalog, evaluate(wider, trials.catalog, wanted)))
+    return added, (wider, Simulations(wider, simulations.catalog, evaluate(wider, simulations.catalog, lanes)))
 
 
 def _with_any_quality(
     asked: tuple[Workload, Simulations], scale: Scale, q: Quantization, shown: Sequence[Scored]
 ) -> Rejection:
-    """A format that the asked quality forbids, as it would do on the best ranked chips."""
-    workload, trials = asked
-    own = _rows([lane.choice.quantization.slug == q.slug for lane in trials.table.wanted])
-    why = f"quality {q.quality} is not within what you allow"
+    """The rejection of a format outside the requested quality, with its best result on the top-ranked chips."""
+    workload, simulations = asked
+    own = _rows([lane.choice.quantization.slug == q.slug for lane in simulations.table.lanes])
+    why = f"your quality constraint excludes {q.quality} formats"
     if not len(own):
-        return Rejection(accelerator=q.slug, reason="excluded", detail=f"{why}; nor does it run on the best ranked")
-    ask = partial(best_of_chip, trials=trials, own=own, score=table_scores(workload, trials.table, scale), scale=scale)
+        return Rejection(
+            accelerator=q.slug, reason="excluded", detail=f"{why}, and the top-ranked chips do not support it"
+        )
+    ask = partial(
+        best_of_chip,
+        simulations=simulations,
+        own=own,
+        score=table_scores(workload, simulations.table, scale),
+        scale=scale,
+    )
     best = ask(workload).best
     if best is None:
-        return Rejection(accelerator=q.slug, reason="excluded", detail=f"{why}; on the best ranked nothing of it holds")
+        return Rejection(
+            accelerator=q.slug, reason="excluded", detail=f"{why}, and on the top-ranked chips it misses the limits"
+        )
     then = f"{describe(best.lane)} on {best.lane.choice.accelerator.name} at {_monthly(best)}"
     return Rejection(
         accelerator=q.slug,
         reason="excluded",
-        detail=f"{why}; the first choice is at {_monthly(shown[0])}",
+        detail=f"{why}; the first choice costs {_monthly(shown[0])}",
         smallest_change=f"passes with quality: any ({then})",
     )
 
@@ -162,59 +179,60 @@ def _with_any_quality(
 def retry_with_any_quality(
     workload: Workload, catalog: Catalog, scale: Scale, unfit: Sequence[Rejection]
 ) -> list[Rejection]:
-    """The chips that nothing fits, each as it would do with the narrowest formats: seen to pass, or what then fails."""
+    """The rejections of chips on which nothing fits, each with the simulated result if any quality were allowed."""
     slugs = {r.accelerator for r in unfit if r.smallest_change}
     chips = [a for a in catalog.accelerators if a.slug in slugs]
     wider = replace(workload, constraints=replace(workload.constraints, quality="any"))
-    wanted = enumerate_lanes(wider, catalog, chips)[0] if chips else []
-    if not wanted:
+    lanes = enumerate_lanes(wider, catalog, chips)[0] if chips else []
+    if not lanes:
         return list(unfit)
-    trials = Simulations(wider, catalog, evaluate(wider, catalog, wanted))
-    score = table_scores(wider, trials.table, scale)
-    return [_then(r, wider, trials, scale, score) if r.accelerator in slugs else r for r in unfit]
+    simulations = Simulations(wider, catalog, evaluate(wider, catalog, lanes))
+    score = table_scores(wider, simulations.table, scale)
+    return [_retried(r, wider, simulations, scale, score) if r.accelerator in slugs else r for r in unfit]
 
 
-def _then(r: Rejection, workload: Workload, trials: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
-    own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in trials.table.wanted])
+def _retried(r: Rejection, workload: Workload, simulations: Simulations, scale: Scale, score: np.ndarray) -> Rejection:
+    own = _rows([lane.choice.accelerator.slug == r.accelerator for lane in simulations.table.lanes])
     if not len(own):
         return r
-    ask = partial(best_of_chip, trials=trials, own=own, score=score, scale=scale)
+    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
     best = ask(workload).best
     if best is not None:
         return replace(r, smallest_change=f"passes with quality: any ({describe(best.lane)}, {_monthly(best)})")
-    candidates = partial(designs, table=trials.table, own=own, score=score)
-    after = explain(workload, trials, r.accelerator, ask, candidates)[0]
+    candidates = partial(designs, table=simulations.table, own=own, score=score)
+    after = explain(workload, simulations, r.accelerator, ask, candidates)[0]
     change = after.smallest_change.replace("passes with ", "passes with quality: any and ", 1)
-    return replace(r, detail=f"{r.detail}; {r.smallest_change}, and then: {after.detail}", smallest_change=change)
+    return replace(r, detail=f"{r.detail}; {r.smallest_change}, but then: {after.detail}", smallest_change=change)
 
 
 def _rows(mine: Sequence[bool]) -> np.ndarray:
     return np.flatnonzero(np.array(mine, dtype=bool))
 
 
-def _decided(
+def _simulated_rejection(
     workload: Workload,
-    trials: Simulations,
+    simulations: Simulations,
     scale: Scale,
     slug: str,
     own: np.ndarray,
     shown: Sequence[Scored],
     path: str,
 ) -> Rejection:
-    """What its own best design says, simulated: behind those shown, or beyond a limit."""
+    """The rejection from simulating its best design: it ranks below the shown options or misses a limit."""
     if not len(own):
-        return Rejection(accelerator=slug, reason="does_not_fit", detail="fits no accelerator that is left")
-    score = table_scores(workload, trials.table, scale)
-    ask = partial(best_of_chip, trials=trials, own=own, score=score, scale=scale)
+        return Rejection(accelerator=slug, reason="does_not_fit", detail="fits in memory on no remaining accelerator")
+    score = table_scores(workload, simulations.table, scale)
+    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
     best = ask(workload).best
     if best is None:
-        candidates = partial(designs, table=trials.table, own=own, score=score)
-        return explain(workload, trials, slug, ask, candidates)[0]
-    first = f"; the first choice is at {_monthly(shown[0])}" if shown else ""
+        candidates = partial(designs, table=simulations.table, own=own, score=score)
+        return explain(workload, simulations, slug, ask, candidates)[0]
+    first = f"; the first choice costs {_monthly(shown[0])}" if shown else ""
+    cost = f"{_monthly(best)} ({best.lane.choice.accelerator.name})"
     return Rejection(
         accelerator=slug,
         reason="outranked",
-        detail=f"its best holds in simulation at {_monthly(best)} ({best.lane.choice.accelerator.name}){first}",
+        detail=f"its best design meets all limits in simulation at {cost}{first}",
         limit=shown[0].usd_per_hour * HOURS_PER_MONTH if shown else None,
         reached=best.usd_per_hour * HOURS_PER_MONTH,
         smallest_change=f"ranked with {path}: [{slug}] ({describe(best.lane)})",

@@ -105,7 +105,7 @@ def test_a_mix_may_hold_where_no_single_choice_does() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"input_tokens": Lengths(mean_tokens=1000, p95_tokens=1000)}, "all prompts are alike"),
+        ({"input_tokens": Lengths(mean_tokens=1000, p95_tokens=1000)}, "the same length"),
         ({"objective": "latency"}, "objective cost"),
         ({"constraints": Constraints(max_watts=5000.0)}, "power"),
         ({"slo": Slo(ttft_p95_s=1e-6)}, "limits"),

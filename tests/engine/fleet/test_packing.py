@@ -150,7 +150,7 @@ def test_what_is_not_packed_says_why(members, isolated, reason):
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(inventory_chips={"big": 0}), "to be had"),
+        (Limits(inventory_chips={"big": 0}), "your inventory has"),
         (Limits(inventory_chips={"big": 3}, max_usd_per_hour=3.9), "budget"),
         (Limits(max_usd_per_hour=1.0), "budget"),
     ],

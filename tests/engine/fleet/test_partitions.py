@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.launch.partitions import cutting, one_instance
+from advisor.engine.launch.partitions import partition_commands, per_instance
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.search.candidates import CONCURRENCY, efficiency_on, enumerate_lanes
@@ -100,10 +100,10 @@ def test_a_card_of_instances_serves_as_many_times_what_one_does():
     w, asking = asked("required"), demand_of(asked("required"))
     wanted, _ = enumerate_lanes(w, world(), [CARD])
     table = evaluate(w, world(), wanted)
-    halves = [i for i, x in enumerate(table.wanted) if x.choice.accelerator.instances == 2]
+    halves = [i for i, x in enumerate(table.lanes) if x.choice.accelerator.instances == 2]
     for i in halves:
         one = closed_loop(
-            lanes(LLAMA_8B, [table.wanted[i]]).times, np.ones((1, 1)), asking, scheduler_of(table.wanted[i])
+            lanes(LLAMA_8B, [table.lanes[i]]).times, np.ones((1, 1)), asking, scheduler_of(table.lanes[i])
         )
         two_seats = list(CONCURRENCY).index(2.0)  # of the card: one of each half
         assert table.capacity_requests_per_s[i, two_seats] == pytest.approx(2 * one.requests_per_s[0, 0], rel=1e-6)
@@ -119,11 +119,11 @@ def test_nobody_measured_the_slice_of_a_measured_chip():
 def test_each_instance_is_started_by_itself():
     best = search(asked("required"), world()).ranked[0]
     n = best.lane.choice.accelerator.instances
-    one = one_instance(best)
+    one = per_instance(best)
     assert (one.replicas, one.concurrency) == (best.replicas * n, best.concurrency // n)
-    assert cutting(cut_into(CARD, SEVEN))[1] == "nvidia-smi mig -cgi " + ",".join(["7x"] * 7) + " -C"
+    assert partition_commands(cut_into(CARD, SEVEN))[1] == "nvidia-smi mig -cgi " + ",".join(["7x"] * 7) + " -C"
     mode = replace(TWO, way="compute partitions", profile="CPX/NPS4")
-    assert cutting(cut_into(replace(CARD, vendor="amd"), mode))[:2] == [
+    assert partition_commands(cut_into(replace(CARD, vendor="amd"), mode))[:2] == [
         "amd-smi set --compute-partition CPX",
         "amd-smi set --memory-partition NPS4",
     ]

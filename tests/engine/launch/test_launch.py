@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from advisor.engine.launch.command import Z999, launch, rare_tokens
+from advisor.engine.launch.command import Z999, launch, p999_tokens
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.spec.software import Framework, Quantization
@@ -59,15 +59,15 @@ def test_every_server_listens_where_others_reach_it(best: Scored, framework: str
 
 def test_a_rare_length_by_hand():
     """ln(p95 / mean) = 1.645 sigma - sigma^2 / 2: with sigma 1 the p95 is 3.1423 means, the p99.9 13.331."""
-    assert rare_tokens(Lengths(mean_tokens=1000, p95_tokens=3142.3)) == pytest.approx(13_331, rel=2e-3)
-    assert rare_tokens(Lengths(mean_tokens=1000, p95_tokens=1000)) == pytest.approx(1000)
+    assert p999_tokens(Lengths(mean_tokens=1000, p95_tokens=3142.3)) == pytest.approx(13_331, rel=2e-3)
+    assert p999_tokens(Lengths(mean_tokens=1000, p95_tokens=1000)) == pytest.approx(1000)
     assert pytest.approx(3.0902) == Z999
 
 
 def test_the_longest_request_covers_all_but_one_in_a_thousand(best: Scored):
     """1,000/3,000 and 200/500 tokens: about 12,100 and 1,750, in steps of 1,024."""
     asked = question()
-    rare = rare_tokens(asked.input_tokens) + rare_tokens(asked.output_tokens)
+    rare = p999_tokens(asked.input_tokens) + p999_tokens(asked.output_tokens)
     tokens = int(option(words(under(best, "vllm")), "--max-model-len"))
     assert rare <= tokens < rare + 1024 and tokens > 4 * best.lane.context_tokens
 
@@ -100,7 +100,7 @@ def test_llama_cpp_starts_no_more_slots_than_the_cache_holds(best: Scored):
     found = launch("m", small, LLAMA_8B, asked)
     assert option(shlex.split(found["command"]), "--parallel") == "5"
     assert option(shlex.split(found["command"]), "--ctx-size") == str(5 * 2048)
-    assert "planned for 12 requests at once" in found["files"]["serve.sh"]
+    assert "planned for 12 concurrent requests" in found["files"]["serve.sh"]
     staged = replace(small, lane=replace(small.lane, choice=replace(small.lane.choice, pp=2)))
     assert option(words(staged, input_tokens=constant, output_tokens=constant), "--parallel") == "10"
 
@@ -140,7 +140,7 @@ def test_weights_that_nobody_published_are_a_placeholder(best: Scored, framework
     found = launch("org/model", under(best, framework, quantization), LLAMA_8B, question())
     assert f"<checkpoint of org/model in {quantization.name}>" in shlex.split(found["command"])
     assert "--quantization" not in found["command"]
-    assert f"a checkpoint in {quantization.name} in place of" in found["files"]["serve.sh"]
+    assert f"with the path of a {quantization.name} checkpoint" in found["files"]["serve.sh"]
 
 
 @pytest.mark.parametrize("framework", ["vllm", "sglang", "tensorrt-llm"])
@@ -191,15 +191,15 @@ def test_several_replicas_need_a_load_balancer(best: Scored, replicas: int, said
     ("framework", "vendor", "said"),
     [
         ("vllm", "nvidia", "pip install vllm==0.24.0"),
-        ("vllm", "amd", "the build of 0.24.0 for this chip"),
+        ("vllm", "amd", "version 0.24.0 for this chip"),
         ("mlx", "apple", "pip install mlx-lm==0.24.0.*"),
-        ("llama.cpp", "nvidia", "the build of 0.24.0 for this chip"),
+        ("llama.cpp", "nvidia", "version 0.24.0 for this chip"),
     ],
 )
 def test_the_script_says_which_release_to_get(best: Scored, framework: str, vendor: str, said: str) -> None:
     a = replace(best.lane.choice.accelerator, vendor=vendor)
     script = launch("m", under(best, framework, accelerator=a), LLAMA_8B, question())["files"]["serve.sh"]
-    assert f"# get it: {said}" in script
+    assert f"# install: {said}" in script
 
 
 def test_a_cpu_is_told_the_room_of_its_cache(best: Scored):

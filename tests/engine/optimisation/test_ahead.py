@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.engine.optimisation.plan import optimisation_plan
-from advisor.engine.optimisation.precompiled import gained, paid_fraction
+from advisor.engine.optimisation.precompiled import cold_start_saving, paid_fraction
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.spec.cold_start import ColdStart, cold_start_of
@@ -44,7 +44,7 @@ def test_it_is_told_in_hours_and_enters_no_product(best: Scored) -> None:
 
 def test_a_level_load_or_an_unknown_start_stays_cited(best: Scored) -> None:
     level = replace(ASKED, week=())
-    assert gained(level, best, START) == gained(ASKED, best, None) == ("", "")
+    assert cold_start_saving(level, best, START) == cold_start_saving(ASKED, best, None) == ("", "")
     plan = optimisation_plan(level, WORLD, best)
     assert plan is not None
     assert [x.state for x in plan.steps if x.technique.slug == "ahead_of_time"] == ["cited"]

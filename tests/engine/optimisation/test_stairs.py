@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.optimisation.ablation import AblationStep, ablation_steps, estimate_steps
-from advisor.engine.optimisation.plan import free
+from advisor.engine.optimisation.plan import uncapped
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.search.run import search
@@ -27,7 +27,7 @@ NGRAMS = Draft(
 @pytest.fixture(scope="module")
 def lane() -> Lane:
     found = search(question(), catalog()).ranked[0].lane
-    return free(replace(found, choice=replace(found.choice, quantization=BF16, kv_dtype="bf16")))
+    return uncapped(replace(found, choice=replace(found.choice, quantization=BF16, kv_dtype="bf16")))
 
 
 def steps(lane: Lane, fp8: bool = True, drafts: bool = True) -> list[AblationStep]:
@@ -43,7 +43,7 @@ def test_one_switch_a_step(lane: Lane) -> None:
 
 def test_what_the_chip_has_not_is_left_out(lane: Lane) -> None:
     assert [s.name for s in steps(lane, fp8=False, drafts=False)] == [
-        "eager, one request at a time", "eager", "graphs", "prefixes shared, 50% of a prompt",
+        "eager, one request at a time", "eager", "graphs", "prefix caching, 50% of a prompt cached",
     ]  # fmt: skip
 
 

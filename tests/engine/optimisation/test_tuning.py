@@ -219,14 +219,14 @@ def test_both_phases_sit_under_the_roofs_that_are_drawn(answer: Answer, best: Sc
         roof = min(found.datasheet_flops_per_s, phase.flops_per_byte * found.datasheet_bytes_per_s)
         assert phase.flops_per_s < roof
     assert found.reached_flops_per_s < found.datasheet_flops_per_s
-    assert any("What moves decode" in text for text in found.sentences)
+    assert any("To speed up decode" in text for text in found.sentences)
 
 
 def test_the_lesson_names_both_roofs_and_where_the_reached_one_is_from(answer: Answer, best: Scored) -> None:
     said = taught(answer, best).sentences[0]
     c = best.lane.choice
-    assert f"{c.accelerator.memory_bytes_per_s / 1e12:.2f} TB/s on the data sheet" in said
-    words = {"measured": "measured on this chip", "relative": "a measured relative", "datasheet": "on other chips"}
+    assert f"{c.accelerator.memory_bytes_per_s / 1e12:.2f} TB/s (datasheet)" in said
+    words = {"measured": "measured on this chip", "relative": "a related chip", "datasheet": "on other chips"}
     assert words[c.efficiency.basis] in said
 
 

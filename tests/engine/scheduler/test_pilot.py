@@ -80,8 +80,8 @@ def test_sure_pilots_and_the_full_simulation_agree_under_heavy_tails() -> None:
 def test_bounds_are_on_either_side_of_the_excess() -> None:
     workload, world = question(), catalog()
     chips = admissible(workload, world)[1]
-    trials = Simulations(workload, world, evaluate(workload, world, enumerate_lanes(workload, world, chips)[0]))
-    for row in range(0, len(trials.table.wanted), 5):
-        seen_there = trials.run(Design(row=row, column=2, replicas=2), PILOT_REQUESTS)
+    simulations = Simulations(workload, world, evaluate(workload, world, enumerate_lanes(workload, world, chips)[0]))
+    for row in range(0, len(simulations.table.lanes), 5):
+        seen_there = simulations.run(Design(row=row, column=2, replicas=2), PILOT_REQUESTS)
         low, high = excess_bounds(workload, seen_there)
         assert low <= excess(workload, seen_there) <= high

@@ -23,7 +23,7 @@ def test_caches_are_those_that_are_allowed_and_not_denied():
 def test_without_an_allowed_cache_the_reason_is_said():
     answer = search(question(constraints=Constraints(kv_formats_deny=("bf16", "fp16", "fp8"))), catalog())
     assert answer.ranked == ()
-    assert "none of the cache formats you allow runs on BIG" in {r.detail for r in answer.rejections}
+    assert "none of the KV-cache formats you allow is supported on BIG" in {r.detail for r in answer.rejections}
 
 
 def test_drafts_and_pools_are_switched_off_each_by_itself():

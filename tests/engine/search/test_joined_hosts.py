@@ -26,5 +26,5 @@ def test_a_framework_that_documents_it_spreads_layers_over_boxes():
 
 def test_the_rejection_says_that_one_box_is_all_there_is():
     (why,) = search(question(variants="no"), PLAIN).rejections
-    assert why.reason == "does_not_fit" and "several hosts" in why.detail
-    assert all("several hosts" not in r.detail for r in search(question(variants="no"), JOINING).rejections)
+    assert why.reason == "does_not_fit" and "multi-host" in why.detail
+    assert all("multi-host" not in r.detail for r in search(question(variants="no"), JOINING).rejections)

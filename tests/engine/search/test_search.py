@@ -198,8 +198,8 @@ def test_arrays_agree_with_a_loop_over_single_plans():
     wanted, _ = enumerate_lanes(workload, known, admissible(workload, known)[1])
     table, demand = evaluate(workload, known, wanted), demand_of(workload)
     rng = np.random.default_rng(1)
-    for i in rng.choice(len(table.wanted), 12, replace=False):
-        lane, j = table.wanted[i], int(rng.integers(len(CONCURRENCY)))
+    for i in rng.choice(len(table.lanes), 12, replace=False):
+        lane, j = table.lanes[i], int(rng.integers(len(CONCURRENCY)))
         single = lanes(known.model, [lane])
         parallel = lane.choice.pp * lane.choice.dp
         users = max(CONCURRENCY[j] / parallel, 1.0)
@@ -219,14 +219,14 @@ def test_the_winner_costs_no_more_than_the_best_of_simulating_everything():
     known = catalog()
     wanted, _ = enumerate_lanes(workload, known, admissible(workload, known)[1])
     table = evaluate(workload, known, wanted)
-    trials, scores = Simulations(workload, known, table), table_scores(workload, table, Scale())
+    simulations, scores = Simulations(workload, known, table), table_scores(workload, table, Scale())
     found = search(workload, known).ranked[0]
     best = final_score(workload, found, Scale())
     for i, j in zip(*np.nonzero(scores < best), strict=True):
         for n in (int(table.replicas[i, j]), int(table.replicas[i, j]) + 1):
-            trial = trials.in_full(workload, Design(row=int(i), column=int(j), replicas=n))
+            trial = simulations.run_in_full(workload, Design(row=int(i), column=int(j), replicas=n))
             if trial.excess_fraction <= 1:
-                assert trials.scored(workload, trial).usd_per_hour >= best / 1.1
+                assert simulations.scored(workload, trial).usd_per_hour >= best / 1.1
 
 
 def test_a_budget_that_nothing_meets_names_the_nearest_by_its_share():
