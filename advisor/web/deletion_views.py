@@ -19,52 +19,52 @@ def counted(number: int, noun: str) -> list[str]:
 
 @never_cache
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
-    found = get_object_or_404(advise.visible().defer("snapshot", "result"), pk=pk)
+    row = get_object_or_404(advise.visible().defer("snapshot", "result"), pk=pk)
     goes = [
-        *counted(found.options.count(), "option"),
-        *counted(found.shares.count(), "link"),
-        *counted(LoadTest.objects.filter(option__advice=found).count(), "load test"),
+        *counted(row.options.count(), "option"),
+        *counted(row.shares.count(), "link"),
+        *counted(LoadTest.objects.filter(option__advice=row).count(), "load test"),
     ]
-    if found.state == Advice.State.RUNNING:
+    if row.state == Advice.State.RUNNING:
         goes.append("It is still running; deleting it stops the run.")
-    if successors := found.successors.count():
+    if successors := row.successors.count():
         goes.append(f"{successors} newer answer{'s' * (successors > 1)} to this request will be kept.")
     return confirmed(
         request,
-        f"the advice “{found.workload.name}”",
+        f"the advice “{row.workload.name}”",
         goes,
         back=reverse("advice", args=[pk]),
         then=reverse("advice-list"),
-        delete=lambda: deletion.delete_advice(found, who(request.user)),
+        delete=lambda: deletion.delete_advice(row, who(request.user)),
     )
 
 
 @never_cache
 def share(request: HttpRequest, pk: Any, share: int) -> HttpResponse:
-    found = get_object_or_404(get_object_or_404(advise.visible().defer("result"), pk=pk).shares, pk=share)
+    row = get_object_or_404(get_object_or_404(advise.visible().defer("result"), pk=pk).shares, pk=share)
     page = reverse("advice", args=[pk]) + "#share"
     return confirmed(
         request,
-        f"the link that expires on {found.expires_at:%Y-%m-%d}",
+        f"the link that expires on {row.expires_at:%Y-%m-%d}",
         ["People with the link can no longer read the answer."],
         back=page,
         then=page,
-        delete=lambda: deletion.delete_share(found, who(request.user)),
+        delete=lambda: deletion.delete_share(row, who(request.user)),
     )
 
 
 @never_cache
 def load_test(request: HttpRequest, pk: Any, rank: int, test: int) -> HttpResponse:
-    found = get_object_or_404(load_test_views.option_of(pk, rank).load_tests, pk=test)
+    row = get_object_or_404(load_test_views.option_of(pk, rank).load_tests, pk=test)
     page = reverse("advice-option", args=[pk, rank]) + "#load-test"
-    marked = ["It is marked as calibration; later exports will not include it."] if found.calibrates else []
+    marked = ["It is marked as calibration; later exports will not include it."] if row.calibrates else []
     return confirmed(
         request,
-        f"the load test of {found.created_at:%Y-%m-%d %H:%M}",
+        f"the load test of {row.created_at:%Y-%m-%d %H:%M}",
         ["its measurements", *marked],
         back=page,
         then=page,
-        delete=lambda: deletion.delete_load_test(found, who(request.user)),
+        delete=lambda: deletion.delete_load_test(row, who(request.user)),
     )
 
 
@@ -82,12 +82,12 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def token(request: HttpRequest, pk: int) -> HttpResponse:
     if sent := refused(request):
         return sent
-    found = get_object_or_404(tokens_visible(), pk=pk)
+    row = get_object_or_404(tokens_visible(), pk=pk)
     return confirmed(
         request,
-        f"the token {found.token_prefix}… ({found.name})",
-        ["Its next call will be refused."] if found.status == "live" else [],
+        f"the token {row.token_prefix}… ({row.name})",
+        ["Its next call will be refused."] if row.status == "live" else [],
         back=reverse("tokens"),
         then=reverse("tokens"),
-        delete=lambda: deletion.delete_token(found, who(request.user)),
+        delete=lambda: deletion.delete_token(row, who(request.user)),
     )

@@ -19,22 +19,22 @@ from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, has_papers
 from advisor.web.views import answer_of, finished, shared_advice, unlisted
 
 
-def document(found: Advice, name: str, asked: str | None) -> HttpResponse:
-    """One document of a finished advice; `asked`: the rank in the address, 1 where there is none."""
+def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
+    """One document of a finished advice; `rank` as in the address; None: 1."""
     if name not in DOCUMENTS:
         raise Http404(f"Unknown document. Available: {', '.join(DOCUMENTS)}.")
-    if found.result is None:
-        raise Http404(f"This advice is {found.state}: it has no result to create documents from.")
-    if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 4):
+    if advice.result is None:
+        raise Http404(f"This advice is {advice.state}: it has no result to create documents from.")
+    if rank is not None and not (rank.isascii() and rank.isdigit() and len(rank) < 4):
         raise Http404("rank must be a whole number of at least 1.")
-    answer = answer_of(found)
+    answer = answer_of(advice)
     kind, make = DOCUMENTS[name]
     if name != "assumptions.csv" and not has_papers(answer):
         raise Http404(NO_SHARED_ANSWER if answer.portfolio else NO_ANSWER)
-    text = make(answer, int(asked or 1))
-    file = f"{slugify(found.workload.name) or 'advice'}-{name}"
-    shown = "inline" if name == "memo.html" else "attachment"
-    headers = {"Content-Disposition": f'{shown}; filename="{file}"'}
+    text = make(answer, int(rank or 1))
+    file = f"{slugify(advice.workload.name) or 'advice'}-{name}"
+    disposition = "inline" if name == "memo.html" else "attachment"
+    headers = {"Content-Disposition": f'{disposition}; filename="{file}"'}
     return HttpResponse(text, content_type=f"{kind}; charset=utf-8", headers=headers)
 
 
@@ -98,8 +98,8 @@ class Document(OneAdvice):
         },
     )
     def get(self, request: Request, pk: Any, name: str) -> HttpResponse:
-        found = self.advice(pk)
+        advice = self.advice(pk)
         try:
-            return document(found, name, request.query_params.get("rank"))
+            return document(advice, name, request.query_params.get("rank"))
         except Http404 as missing:
             raise exceptions.NotFound(str(missing)) from None

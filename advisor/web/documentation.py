@@ -46,7 +46,7 @@ def _built(request: HttpRequest, path: str) -> HttpResponseBase:
 @lru_cache(maxsize=256)
 def _script_hashes(file: Path, changed_ns: int) -> list[str]:
     """What the content policy must allow: the theme has a few short scripts inside its pages."""
-    scripts = {found[1] for found in INLINE_SCRIPT.finditer(file.read_text(encoding="utf-8"))}
+    scripts = {match[1] for match in INLINE_SCRIPT.finditer(file.read_text(encoding="utf-8"))}
     return sorted(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
 
 

@@ -59,13 +59,13 @@ class UnreadableAnswer(Http404):
         self.advice = advice
 
 
-def answer_of(found: Advice) -> Answer:
+def answer_of(advice: Advice) -> Answer:
     """The answer of a finished advice; UnreadableAnswer where another version stored it in another form."""
     try:
-        return Answer.read(found.answer)
+        return Answer.read(advice.answer)
     except ValidationError as error:
-        log.warning("unreadable_answer", advice=str(found.pk), errors=error.error_count())
-        raise UnreadableAnswer(found) from error
+        log.warning("unreadable_answer", advice=str(advice.pk), errors=error.error_count())
+        raise UnreadableAnswer(advice) from error
 
 
 def or_unreadable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -82,10 +82,10 @@ def or_unreadable(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
     return shown
 
 
-def hold_or_404(found: Advice) -> None:
+def hold_or_404(advice: Advice) -> None:
     """What is added to an advice in this transaction is not added to one that is being deleted."""
     try:
-        advise.hold(found.pk)
+        advise.hold(advice.pk)
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
 
@@ -108,8 +108,8 @@ def prefilled(request: HttpRequest) -> forms.WorkloadForm:
     """An unbound form from ?preset=slug or ?from=an advice, else with the defaults."""
     spec = forms.preset(request.GET["preset"]) if "preset" in request.GET else None
     if "from" in request.GET:
-        found = advise.visible().filter(pk=request.GET["from"]).first() if is_uuid(request.GET["from"]) else None
-        spec = found.workload.spec if found else None
+        earlier = advise.visible().filter(pk=request.GET["from"]).first() if is_uuid(request.GET["from"]) else None
+        spec = earlier.workload.spec if earlier else None
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("That workload does not exist.")
     return forms.WorkloadForm(initial=forms.from_spec(spec) if spec else forms.defaults())
@@ -138,69 +138,69 @@ def advice_list(request: HttpRequest) -> HttpResponse:
 @or_unreadable
 def advice(request: HttpRequest, pk: Any) -> HttpResponse:
     """The answer, or how far it is."""
-    found = get_object_or_404(advise.visible(), pk=pk)
-    if found.state in advise.FINISHED:
+    advice = get_object_or_404(advise.visible(), pk=pk)
+    if advice.state in advise.FINISHED:
         if is_poll(request):
             return HttpResponseClientRefresh()
-        return render(request, "advisor/advice.html", advice_context(request, found))
+        return render(request, "advisor/advice.html", advice_context(request, advice))
     template = "advisor/progress.html" if is_poll(request) else "advisor/waiting.html"
-    return render(request, template, {"advice": found, **progress(found)})
+    return render(request, template, {"advice": advice, **progress(advice)})
 
 
 def is_poll(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False))
 
 
-def progress(found: Advice) -> dict[str, Any]:
-    """How long it has taken and when to look again: often at first, then rarer."""
-    elapsed_s = (timezone.now() - found.created_at).total_seconds()
+def progress(advice: Advice) -> dict[str, Any]:
+    """Elapsed time, and seconds until the next poll: often at first, then less often."""
+    elapsed_s = (timezone.now() - advice.created_at).total_seconds()
     return {"elapsed_s": elapsed_s, "poll_s": 1 if elapsed_s < 20 else 2 if elapsed_s < 60 else 5}
 
 
-def advice_context(request: HttpRequest, found: Advice) -> dict[str, Any]:
-    base = reverse("advice", args=[found.pk]) + "/options/"
+def advice_context(request: HttpRequest, advice: Advice) -> dict[str, Any]:
+    base = reverse("advice", args=[advice.pk]) + "/options/"
     sort = request.GET.get("sort", "")
     context = {
-        "advice": found,
-        "spec": found.workload.spec,
+        "advice": advice,
+        "spec": advice.workload.spec,
         "share_days": SHARE_DAYS,
         "may_delete": may_delete(request.user),
         "option_base": base,
         "sort": sort,
     }
-    if found.result:
-        context |= answer_context(found, base, sort)
-    context["undone"] = calibration_marks.undone(found.result)
-    context["shares"] = found.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
-    context["successor"] = found.successors.only("pk").order_by("-created_at").first()
+    if advice.result:
+        context |= answer_context(advice, base, sort)
+    context["undone"] = calibration_marks.undone(advice.result)
+    context["shares"] = advice.shares.filter(expires_at__gt=timezone.now()).order_by("expires_at")
+    context["successor"] = advice.successors.only("pk").order_by("-created_at").first()
     return context
 
 
-def answer_context(found: Advice, base: str, sort: str) -> dict[str, Any]:
-    answer = answer_of(found)
-    return {**page(answer, found.workload.spec, base, sort), "has_documents": documents.has_papers(answer)}
+def answer_context(advice: Advice, base: str, sort: str) -> dict[str, Any]:
+    answer = answer_of(advice)
+    return {**page(answer, advice.workload.spec, base, sort), "has_documents": documents.has_papers(answer)}
 
 
 @require_safe
 @or_unreadable
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
-    found = finished(pk)
-    context = {"advice": found, "may_delete": may_delete(request.user), **option_context(found, rank)}
+    advice = finished(pk)
+    context = {"advice": advice, "may_delete": may_delete(request.user), **option_context(advice, rank)}
     return render(request, "advisor/option.html", context)
 
 
-def option_context(found: Advice, rank: int) -> dict[str, Any]:
-    answer = answer_of(found)
+def option_context(advice: Advice, rank: int) -> dict[str, Any]:
+    answer = answer_of(advice)
     option = answer.option(rank)
     if option is None:
         raise Http404("This advice has no option of that rank.")
     return {
         **page_of_option(option),
-        **load_test_views.shown(found, rank),
-        "evidence": nearest_rows.shown(nearest_rows.of_option(option, found.workload.spec)),
+        **load_test_views.shown(advice, rank),
+        "evidence": nearest_rows.shown(nearest_rows.of_option(option, advice.workload.spec)),
         "ranks": [each.rank for each in answer.recommendations],
-        "undone": calibration_marks.undone(found.result),
-        "spec": found.workload.spec,
+        "undone": calibration_marks.undone(advice.result),
+        "spec": advice.workload.spec,
     }
 
 
@@ -215,13 +215,13 @@ def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
 
 @require_POST
 def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
-    found = get_object_or_404(advise.visible(), pk=pk)
-    then = request.POST.get("prices") == "then" and found.state in advise.FINISHED
+    advice = get_object_or_404(advise.visible(), pk=pk)
+    keeps_prices = request.POST.get("prices") == "then" and advice.state in advise.FINISHED
     if queue_is_full():
         messages.error(request, QUEUE_FULL)
         return redirect("advice", pk)
     try:
-        return redirect("advice", (advise.again_at_its_prices(found) if then else advise.rescore(found)).pk)
+        return redirect("advice", (advise.again_at_its_prices(advice) if keeps_prices else advise.rescore(advice)).pk)
     except Advice.DoesNotExist:
         raise Http404(GONE) from None
     except WorkloadError as trouble:  # the catalog has changed since
@@ -232,13 +232,13 @@ def rescore(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_POST
 def share(request: HttpRequest, pk: Any) -> HttpResponse:
     """Make a link that anyone who has it can read, until it expires."""
-    found = finished(pk)
-    asked = request.POST.get("days", "")
-    days = int(asked) if asked in map(str, SHARE_DAYS) else 30
+    advice = finished(pk)
+    days_text = request.POST.get("days", "")
+    days = int(days_text) if days_text in map(str, SHARE_DAYS) else 30
     expires_at = timezone.now() + timedelta(days=days)
     with transaction.atomic():
-        hold_or_404(found)
-        Share.objects.create(organisation=found.organisation, advice=found, expires_at=expires_at)
+        hold_or_404(advice)
+        Share.objects.create(organisation=advice.organisation, advice=advice, expires_at=expires_at)
     messages.success(request, f"Link created. It is valid for {days} days.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
@@ -246,8 +246,8 @@ def share(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_POST
 def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
     """End a link now."""
-    found = finished(pk)
-    ended = found.shares.filter(token=request.POST.get("token", "")).update(expires_at=timezone.now())
+    advice = finished(pk)
+    ended = advice.shares.filter(token=request.POST.get("token", "")).update(expires_at=timezone.now())
     messages.success(request, "Link revoked." if ended else "That link does not exist.")
     return redirect(reverse("advice", args=[pk]) + "#share")
 
@@ -255,51 +255,51 @@ def unshare(request: HttpRequest, pk: Any) -> HttpResponse:
 # --- export -----------------------------------------------------------------------------------------------------
 
 
-def download(found: Advice, extension: str, content_type: str, text: str) -> HttpResponse:
-    name = slugify(found.workload.name) or "advice"
+def download(advice: Advice, extension: str, content_type: str, text: str) -> HttpResponse:
+    name = slugify(advice.workload.name) or "advice"
     disposition = f'attachment; filename="{name}.{extension}"'
     return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
 
 
 @require_safe
 def export_json(request: HttpRequest, pk: Any) -> HttpResponse:
-    found = finished(pk)
-    result = found.answer or {}  # as stored: readable or not
+    advice = finished(pk)
+    result = advice.answer or {}  # as stored: readable or not
     marked = {"calibrations": calibration_marks.used(result)} if "calibrations" in result else {}
     response = JsonResponse(result | marked, json_dumps_params={"indent": 1})
-    response["Content-Disposition"] = f'attachment; filename="{slugify(found.workload.name) or "advice"}.json"'
+    response["Content-Disposition"] = f'attachment; filename="{slugify(advice.workload.name) or "advice"}.json"'
     return response
 
 
 @require_safe
 def export_workload(request: HttpRequest, pk: Any) -> HttpResponse:
-    """The question as a workload file, whatever became of it: `advise` and the form take it again."""
-    found = get_object_or_404(advise.visible(), pk=pk)
-    return download(found, "yaml", "application/yaml; charset=utf-8", forms.as_file(found.workload.spec))
+    """The workload file of any advice, finished or not; `advise` and the form accept it."""
+    advice = get_object_or_404(advise.visible(), pk=pk)
+    return download(advice, "yaml", "application/yaml; charset=utf-8", forms.as_file(advice.workload.spec))
 
 
 @require_safe
 def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
-    found = finished(pk)
-    return download(found, "csv", "text/csv; charset=utf-8", csv_text(answer_of(found)))
+    advice = finished(pk)
+    return download(advice, "csv", "text/csv; charset=utf-8", csv_text(answer_of(advice)))
 
 
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
-    found = finished(pk)
-    undone = [f"> {calibration_marks.words(c)}\n" for c in calibration_marks.undone(found.result)]
-    text = "\n".join([*undone, report.markdown(answer_of(found))])
-    return download(found, "md", "text/markdown; charset=utf-8", text)
+    advice = finished(pk)
+    undone = [f"> {calibration_marks.words(c)}\n" for c in calibration_marks.undone(advice.result)]
+    text = "\n".join([*undone, report.markdown(answer_of(advice))])
+    return download(advice, "md", "text/markdown; charset=utf-8", text)
 
 
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
 def shared_advice(token: str) -> Advice:
-    found = Share.objects.filter(token=token, expires_at__gt=timezone.now()).select_related("advice__workload").first()
-    if found is None or found.advice.result is None:
+    link = Share.objects.filter(token=token, expires_at__gt=timezone.now()).select_related("advice__workload").first()
+    if link is None or link.advice.result is None:
         raise Http404("This link is invalid or has expired. Ask the sender for a new one.")
-    return found.advice
+    return link.advice
 
 
 def unlisted(response: HttpResponse) -> HttpResponse:
@@ -315,11 +315,11 @@ def unlisted(response: HttpResponse) -> HttpResponse:
 @or_unreadable
 def shared(request: HttpRequest, token: str) -> HttpResponse:
     """The advice page without its controls."""
-    found = shared_advice(token)
+    advice = shared_advice(token)
     base, sort = reverse("shared", args=[token]) + "/options/", request.GET.get("sort", "")
-    context = {"advice": found, "spec": found.workload.spec, "shared": True, "option_base": base, "sort": sort}
-    context |= answer_context(found, base, sort)
-    context["undone"] = calibration_marks.undone(found.result)
+    context = {"advice": advice, "spec": advice.workload.spec, "shared": True, "option_base": base, "sort": sort}
+    context |= answer_context(advice, base, sort)
+    context["undone"] = calibration_marks.undone(advice.result)
     return unlisted(render(request, "advisor/advice.html", context))
 
 
@@ -328,8 +328,8 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 @require_safe
 @or_unreadable
 def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
-    found = shared_advice(token)
-    context = {"advice": found, "shared": True, "token": token, **option_context(found, rank)}
+    advice = shared_advice(token)
+    context = {"advice": advice, "shared": True, "token": token, **option_context(advice, rank)}
     return unlisted(render(request, "advisor/option.html", context))
 
 
@@ -338,7 +338,7 @@ def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
 TROUBLE = {
     400: ("Bad request", "Go back and submit it again."),
     403: ("Not allowed", "Sign in, or ask an administrator for permission."),
-    404: ("Page not found", "Check the address. The page may have been deleted."),
+    404: ("Page not advice", "Check the address. The page may have been deleted."),
     411: ("Length required", "Send the request again with a Content-Length header."),
     413: ("Too large", "A workload is at most 1 MB of text. Send less."),
     503: ("Not available right now", "Try again in a moment."),
