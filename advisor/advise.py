@@ -221,7 +221,7 @@ def compute(claim: "Claim") -> None:
     if advice is None:  # deleted since it was claimed
         raise LostLease
     snapshot = advice.snapshot
-    if snapshot is None or inputs.of_earlier_version(snapshot):
+    if snapshot is None or inputs.is_outdated(snapshot):
         claim.report("reading the catalog", 0.0)
         snapshot = inputs.take_snapshot(advice.workload.spec, advice.organisation)
         claim.write(snapshot=snapshot)

@@ -1,4 +1,4 @@
-"""Buying the model by the token: what providers ask for it, as published, beside what the chips would cost."""
+"""Hosted APIs (pay per token): published prices of the model, compared with the cost of own deployments."""
 
 import datetime
 import math
@@ -21,27 +21,27 @@ Json = dict[str, Any]
 
 
 def rows(hf_id: str, organisation: Organisation | None, day: datetime.date) -> list[Json]:
-    """The newest price of every provider's endpoint of a model, known on a day and not expired by it."""
-    asked = list(known_on(ApiPrice.objects.filter(model__hf_id=hf_id), day).order_by("as_of", "pk"))
-    newest = {(p.provider, p.name): p for p in asked}
-    speeds = {(p.provider, p.name): p for p in asked if p.output_tokens_per_s}  # a newer price list has none
+    """The newest price of each endpoint that serves the model, known on `day` and not expired."""
+    prices = list(known_on(ApiPrice.objects.filter(model__hf_id=hf_id), day).order_by("as_of", "pk"))
+    newest = {(p.provider, p.name): p for p in prices}
+    speeds = {(p.provider, p.name): p for p in prices if p.output_tokens_per_s}  # a newer price list may have none
     makers = {a.vendor: a.slug for a in Accelerator.objects.order_by("-slug") if "api" in a.bought_as}
-    general = {d.provider: d for d in discounts_of(organisation, day) if not d.accelerator_id and not d.term}
+    discounts = {d.provider: d for d in discounts_of(organisation, day) if not d.accelerator_id and not d.term}
     return [
         _row(
             p,
             speeds.get((p.provider, p.name), p),
             makers.get(p.provider),
-            1.0 - general[p.provider].discount_fraction if p.provider in general else 1.0,
+            1.0 - discounts[p.provider].discount_fraction if p.provider in discounts else 1.0,
         )
         for p in sorted(newest.values(), key=lambda p: (p.provider, p.name))
         if not has_expired(p.as_of, day)
     ]
 
 
-def _row(p: ApiPrice, fast: ApiPrice, accelerator: str | None, paid: float) -> Json:
+def _row(p: ApiPrice, speed: ApiPrice, accelerator: str | None, paid_fraction: float) -> Json:
     def usd(value: Any) -> float | None:
-        return None if value is None else float(value) * paid
+        return None if value is None else float(value) * paid_fraction
 
     return {
         "provider": p.provider,
@@ -50,31 +50,31 @@ def _row(p: ApiPrice, fast: ApiPrice, accelerator: str | None, paid: float) -> J
         "usd_per_mtok_input": usd(p.usd_per_mtok_input),
         "usd_per_mtok_cached_input": usd(p.usd_per_mtok_cached_input),
         "usd_per_mtok_output": usd(p.usd_per_mtok_output),
-        "discount_fraction": round(1.0 - paid, 9),
+        "discount_fraction": round(1.0 - paid_fraction, 9),
         "max_input_tokens": p.max_input_tokens,
-        "published_output_tokens_per_s": fast.output_tokens_per_s,
-        "speed_source": fast.speed_source,
+        "published_output_tokens_per_s": speed.output_tokens_per_s,
+        "speed_source": speed.speed_source,
         "as_of": p.as_of.isoformat(),
         "source": p.source,
     }
 
 
-def by_maker(found: Sequence[Json]) -> dict[str, str]:
-    """What the makers of chips that are sold as a service ask for this model, in words, by chip."""
-    said: dict[str, str] = {}
-    for row in found:
+def chip_vendor_prices(rows: Sequence[Json]) -> dict[str, str]:
+    """A sentence for each chip that its vendor offers only as a hosted API: the price of this model there."""
+    sentences: dict[str, str] = {}
+    for row in rows:
         if row["accelerator"]:
-            cost = f"${row['usd_per_mtok_input']:g} in and ${row['usd_per_mtok_output']:g} out per million tokens"
-            said.setdefault(row["accelerator"], f"{row['provider']} hosts this model at {cost}")
-    return said
+            cost = f"${row['usd_per_mtok_input']:g} input, ${row['usd_per_mtok_output']:g} output per million tokens"
+            sentences.setdefault(row["accelerator"], f"{row['provider']} hosts this model ({cost})")
+    return sentences
 
 
 # --- a snapshot to the answer -----------------------------------------------------------------------------------
 
 
-def hosted(spec: Json, found: Sequence[Json], options: Sequence[Json]) -> list[Json]:
-    """Every endpoint of the model with its monthly bill for this traffic, the cheapest first."""
-    offers = [_offer(spec, row, best_rented(options)) for row in found if within(spec, row)]
+def hosted(spec: Json, rows: Sequence[Json], options: Sequence[Json]) -> list[Json]:
+    """Each endpoint that serves the model with its monthly cost for this traffic, cheapest first."""
+    offers = [_offer(spec, row, best_rented(options)) for row in rows if provider_allowed(spec, row)]
     offers.sort(key=lambda o: (o["usd_per_month"], o["provider"], o["name"]))
     if spec["objective"] == "cost" and "api" in spec["constraints"]["acquisition"]:
         for offer in offers:
@@ -83,8 +83,8 @@ def hosted(spec: Json, found: Sequence[Json], options: Sequence[Json]) -> list[J
     return offers
 
 
-def within(spec: Json, row: Json) -> bool:
-    """Whether the planner's providers and budget leave it."""
+def provider_allowed(spec: Json, row: Json) -> bool:
+    """Whether the workload's allow and deny lists admit the provider."""
     c = spec["constraints"]
     allowed = not c["providers"]["allow"] or row["provider"] in c["providers"]["allow"]
     return allowed and row["provider"] not in c["providers"]["deny"]
@@ -96,7 +96,7 @@ def best_rented(options: Sequence[Json]) -> Json | None:
 
 
 def tokens_of(spec: Json) -> dict[str, float]:
-    """Tokens of a mean request: prompt, the part of it that a cache holds, answer."""
+    """Tokens of a mean request: `input`, of these `cached` (prefix cache hits), and `output`."""
     traffic = spec["traffic"]
     prompt = float(traffic["input_tokens"]["mean"])
     cached = prompt * traffic["prefix_cache_hit_rate"]
@@ -104,34 +104,34 @@ def tokens_of(spec: Json) -> dict[str, float]:
 
 
 def usd_per_request(tokens: Mapping[str, float], row: Json) -> float:
-    """The bill of a mean request; cached tokens cost as others where the provider prints no price for them."""
-    plain, cached = row["usd_per_mtok_input"], row["usd_per_mtok_cached_input"]
-    again = plain if cached is None else cached
-    paid = (tokens["input"] - tokens["cached"]) * plain + tokens["cached"] * again
-    return float(paid + tokens["output"] * row["usd_per_mtok_output"]) / MTOK
+    """The price of a mean request. Without a price for cached tokens, they cost as much as other input."""
+    uncached, cached = row["usd_per_mtok_input"], row["usd_per_mtok_cached_input"]
+    cached = uncached if cached is None else cached
+    usd_input = (tokens["input"] - tokens["cached"]) * uncached + tokens["cached"] * cached
+    return float(usd_input + tokens["output"] * row["usd_per_mtok_output"]) / MTOK
 
 
 def _offer(spec: Json, row: Json, rented: Json | None) -> Json:
     tokens = tokens_of(spec)
-    each = usd_per_request(tokens, row)
+    usd = usd_per_request(tokens, row)
     per_month = spec["traffic"]["requests_per_s"]["mean"] * SECONDS_PER_MONTH
-    monthly = each * per_month
+    monthly = usd * per_month
     budget = spec["constraints"]["max_usd_per_month"]
     return {
         **row,
         "acquisition": "api",
         "basis": BASIS,
         "usd_per_month": number(monthly),
-        "usd_per_mtok_blended": number(each / (tokens["input"] + tokens["output"]) * MTOK),
+        "usd_per_mtok_blended": number(usd / (tokens["input"] + tokens["output"]) * MTOK),
         "within_budget": budget is None or monthly <= budget,
         "rank_by_cost": None,
-        **_break_even(each, tokens, rented),
+        **_break_even(usd, tokens, rented),
         "warnings": _warnings(spec, row),
     }
 
 
 def _break_even(usd: float, tokens: Mapping[str, float], rented: Json | None) -> Json:
-    """Tokens a month (prompt and answer) from which the best rented option costs less; what it can serve at most."""
+    """Tokens per month (input and output) above which the best rented option is cheaper, if it can serve them."""
     if rented is None or usd <= 0:
         return {"break_even_tokens_per_month": None, "break_even_with": None, "break_even_within_capacity": None}
     requests = rented["usd_per_month"] / usd
@@ -144,33 +144,37 @@ def _break_even(usd: float, tokens: Mapping[str, float], rented: Json | None) ->
 
 
 def _warnings(spec: Json, row: Json) -> list[str]:
-    """What the published figures say against this workload."""
-    said = []
+    """Where the published figures miss the workload's limits."""
+    warnings = []
     slo, speed = spec["slo"], row["published_output_tokens_per_s"]
     limits = [1e3 / slo["tpot_ms_p95"]] if slo["tpot_ms_p95"] else []
     limits += [slo["tokens_per_s_per_user"]] if slo["tokens_per_s_per_user"] else []
     if speed is not None and limits and speed < max(limits):
-        said.append(f"the published {speed:g} tokens/s are below the {max(limits):.3g} that you ask for each user")
+        warnings.append(
+            f"the published speed of {speed:g} tokens/s is below your limit of {max(limits):.3g} tokens/s per user"
+        )
     longest = spec["traffic"]["input_tokens"].get("p95") or spec["traffic"]["input_tokens"]["mean"]
     if row["max_input_tokens"] and longest > row["max_input_tokens"]:
-        said.append(f"takes prompts up to {row['max_input_tokens']:,} tokens")
-    return said
+        warnings.append(f"accepts prompts of at most {row['max_input_tokens']:,} tokens")
+    return warnings
 
 
-def verdict(spec: Json, offers: Sequence[Json], chips: str, has_options: bool) -> str:
-    """The verdict on `chips`, and a sentence where a token costs less or nothing else was asked for."""
-    ways = spec["constraints"]["acquisition"]
-    if ways == ["api"]:
-        return _by_token(offers[0]) if offers else "No provider of the catalog hosts this model at a current price."
-    if not offers or "api" not in ways or (has_options and offers[0]["rank_by_cost"] != 1):
-        return chips
-    return f"{chips} {_by_token(offers[0])}"
+def verdict(spec: Json, offers: Sequence[Json], verdict_on_chips: str, has_options: bool) -> str:
+    """The verdict, with a sentence on the cheapest hosted API if it is cheaper or the only acquisition asked for."""
+    acquisition = spec["constraints"]["acquisition"]
+    if acquisition == ["api"]:
+        return (
+            _hosted_sentence(offers[0]) if offers else "No provider in the catalog hosts this model at a current price."
+        )
+    if not offers or "api" not in acquisition or (has_options and offers[0]["rank_by_cost"] != 1):
+        return verdict_on_chips
+    return f"{verdict_on_chips} {_hosted_sentence(offers[0])}"
 
 
-def _by_token(first: Json) -> str:
+def _hosted_sentence(first: Json) -> str:
     speed = first["published_output_tokens_per_s"]
-    fast = f"published at {speed:g} tokens/s" if speed else "speed not published"
+    speed_text = f"published speed {speed:g} tokens/s" if speed else "speed not published"
     return (
-        f"By the token it is ${first['usd_per_month']:,.0f} a month at {first['provider']} "
-        f"({first['name']}; price as published on {first['as_of']}, {fast}; your service levels are not verified)."
+        f"By the token, a hosted API costs ${first['usd_per_month']:,.0f} a month at {first['provider']} "
+        f"({first['name']}; price published {first['as_of']}, {speed_text}; service levels not verified)."
     )

@@ -1,9 +1,9 @@
-"""Engine figures as the numbers of a JSON answer."""
+"""Rounds engine figures for JSON answers."""
 
 import math
 
 
 def number(value: float, digits: int = 6) -> float | None:
-    """A finite float at `digits` significant digits; unknown figures are null."""
+    """`value` rounded to `digits` significant digits; None if it is not finite."""
     value = float(value)
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None

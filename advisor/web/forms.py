@@ -11,7 +11,7 @@ from django.conf import settings
 from django.http import QueryDict
 
 from advisor import workload
-from advisor.inputs import check_catalog, wrong_names
+from advisor.inputs import check_catalog, unknown_names_in_parts
 from advisor.web.form_fields import (
     ADVANCED,
     COUNTS,
@@ -90,7 +90,7 @@ class WorkloadForm(forms.Form):
         try:
             self.spec = workload.parse(raw)
         except workload.WorkloadError as trouble:
-            return trouble.errors + wrong_names(raw)
+            return trouble.errors + unknown_names_in_parts(raw)
         try:
             check_catalog(self.spec)
         except workload.WorkloadError as trouble:
