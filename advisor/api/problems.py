@@ -16,7 +16,7 @@ from rest_framework.views import exception_handler
 from advisor import storage
 from advisor.advise import KeyReused
 from advisor.models import Advice
-from advisor.workload import MOST_ERRORS, WorkloadError, cut, error
+from advisor.workload import MAX_ERRORS, WorkloadError, cut, error
 
 CONTENT_TYPE = "application/problem+json"
 MOST_DETAIL = 2000  # characters
@@ -66,8 +66,8 @@ def unavailable(exc: BaseException | None) -> Unavailable | None:
 def body(
     status: int, title: str = "", detail: str = "", errors: Sequence[Mapping[str, str]] = (), kind: str = "about:blank"
 ) -> dict[str, Any]:
-    """The members of a problem document: at most MOST_ERRORS errors, and how many there are."""
-    said = [{name: sayable(text) for name, text in each.items()} for each in errors[:MOST_ERRORS]]
+    """The members of a problem document: at most MAX_ERRORS errors, and how many there are."""
+    said = [{name: sayable(text) for name, text in each.items()} for each in errors[:MAX_ERRORS]]
     return {
         "type": kind,
         "title": title or HTTPStatus(status).phrase,

@@ -46,7 +46,7 @@ def check_catalog(spec: Mapping[str, Any], files: bool = False, before: int = 0)
     """Raises WorkloadError if the spec names something that is not in the catalog.
 
     File paths are errors too, unless `files` is set (the command line). `before` is the number of errors found
-    so far: only the first MOST_ERRORS get suggestions.
+    so far: only the first MAX_ERRORS get suggestions.
     """
     errors = []
     if spec["kind"] == "portfolio":

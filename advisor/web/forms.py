@@ -31,7 +31,7 @@ from advisor.web.form_fields import (
     Field,
     Group,
 )
-from advisor.workload import MOST_ERRORS, more_errors
+from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
 
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
@@ -57,7 +57,7 @@ class WorkloadForm(forms.Form):
         cleaned = super().clean() or {}
         self.read_trace(cleaned)
         faults = self.faults(cleaned)
-        for found in faults[:MOST_ERRORS]:
+        for found in faults[:MAX_ERRORS]:
             self.place(found)
         for said in more_errors(faults):
             self.add_error(None, said)

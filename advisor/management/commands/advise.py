@@ -13,7 +13,7 @@ from advisor import inputs, report, workload
 from advisor.advise import default_organisation
 from advisor.answer import feasible
 from advisor.inputs import is_outdated
-from advisor.workload import MAX_TEXT_BYTES, MOST_ERRORS, more_errors, with_traces
+from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_traces
 from catalog.management.errors import BAD_INPUT
 from catalog.models import CatalogLoad
 
@@ -178,7 +178,7 @@ def lines(
     trouble: workload.WorkloadError, one: Callable[[dict[str, str]], dict[str, str]] = lambda item: item
 ) -> list[str]:
     """A line for each reported error (as `one` names it), and one that counts the rest."""
-    return [*(line(one(item)) for item in trouble.errors[:MOST_ERRORS]), *more_errors(trouble.errors)]
+    return [*(line(one(item)) for item in trouble.errors[:MAX_ERRORS]), *more_errors(trouble.errors)]
 
 
 def line(error: dict[str, str]) -> str:
