@@ -1,4 +1,4 @@
-"""The measured rows nearest to an estimate, by a distance whose parts can be read, and what was predicted there."""
+"""Finds the measured runs that are most similar to an estimate, with their prediction errors."""
 
 import functools
 import math
@@ -16,26 +16,26 @@ from catalog.models import Accelerator, ServedModel
 
 Json = dict[str, Any]
 Sizes = tuple[float | None, float | None]
-NEAREST = 5  # measured cases
-NEAR = 3.0  # the same chip and model with both lengths and the users four times as large; farther is not near
-HEADLINES = ("ttft", "tpot", "throughput", "latency", "prefill")  # kinds of figures that are shown of a case
+NEAREST = 5  # measured runs shown
+NEAR = 3.0  # e.g. the same chip and model with both lengths and the users four times as large
+HEADLINES = ("ttft", "tpot", "throughput", "latency", "prefill")  # metric kinds shown for a run
 PHASES = ("serving", "offline", "static", "prefill", "decode")
 
-# What each difference adds. One doubling of a length or of the users counts DOUBLING.
+# What each difference adds to the distance. A factor of two in a length or in the users adds DOUBLING.
 DOUBLING = 0.5
 OTHER_FAMILY = 4.0
 OTHER_CHIP = 1.5  # of the same family
-OTHER_MODEL = 0.5  # beside the doublings of all and of active parameters, each SIZE
+OTHER_MODEL = 0.5  # plus SIZE for each factor of two in total and in active parameters
 SIZE = 0.75
 OTHER_FRAMEWORK = 1.0
-OTHER_VERSION = 0.25  # also where one of the two is not stated
-OTHER_FORMAT = 0.25  # of the same width; otherwise WIDTH for each doubling
+OTHER_VERSION = 0.25  # also if a version is not stated
+OTHER_FORMAT = 0.25  # plus WIDTH for each factor of two in bits
 WIDTH = 0.75
-OTHER_MODE = 1.5  # pools apart against one pool
-OTHER_PHASE = 0.5  # a batch run to its end against users that come and go
+OTHER_MODE = 1.5  # disaggregated against aggregated
+OTHER_PHASE = 0.5  # e.g. a static batch against serving
 UNKNOWN_LAYOUT = 0.5
-ONE_PART = 1.0  # only the prompt or only the answer was measured
-RUN = (  # what the figures of one run share
+ONE_PART = 1.0  # only prefill or only decode was measured
+RUN = (  # fields that the figures of one run share
     *("distance", "source", "accelerator", "accelerator_count", "model", "framework", "framework_version"),
     *("weights_dtype", "layout", "isl", "osl", "concurrency"),
 )
@@ -44,7 +44,7 @@ BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """What decides how near two runs are; None or empty: not stated."""
+    """The properties of a run that `distance` compares; None or empty: not stated."""
 
     accelerator: str
     family: str
@@ -63,7 +63,7 @@ class Situation:
 
 
 def distance(asked: Situation, measured: Situation) -> float:
-    """0: the same run; symmetric; each part is one of the constants above, doublings counted as |log2|."""
+    """How different two runs are: the sum of the constants above for each difference. Symmetric; 0 for equal runs."""
     return (
         chips_apart(asked, measured)
         + models_apart(asked, measured)
@@ -104,20 +104,20 @@ def formats_apart(a: str, b: str) -> float:
 
 
 def bits(weights: str) -> int:
-    """Bits of one weight from the name of its format; 16 where the name has none."""
-    found = BITS.search(weights)
-    return int(found[1]) if found and 0 < int(found[1]) <= 32 else 16
+    """Bits per weight, from the format's name; 16 if the name has none."""
+    match = BITS.search(weights)
+    return int(match[1]) if match and 0 < int(match[1]) <= 32 else 16
 
 
 def lengths_apart(a: float, b: float) -> float:
-    """A run without a prompt, or without an answer, shows the other part only: that has its own price."""
+    """Like `doublings`, but a run with only prefill or only decode differs by ONE_PART."""
     if min(a, b) <= 1 < max(a, b):
         return ONE_PART
     return doublings(a, b)
 
 
 def doublings(a: float | None, b: float | None, unknown: float = DOUBLING) -> float:
-    """DOUBLING for each factor of two between them; less than one counts as one."""
+    """DOUBLING for each factor of two between a and b; values below 1 count as 1."""
     if a is None or b is None:
         return 0.0 if a is b else unknown
     return abs(math.log2(max(a, 1.0) / max(b, 1.0))) * DOUBLING
@@ -134,31 +134,31 @@ class Run:
     lines: tuple[Line, ...]
 
 
-def nearest(asked: Situation, runs: Iterable[Run], most: int = NEAREST) -> list[tuple[float, Run]]:
-    """The nearest runs with their distances, nearest first."""
-    apart = sorted(((distance(asked, run.situation), n, run) for n, run in enumerate(runs)), key=lambda each: each[:2])
-    return [(far, run) for far, _, run in apart[:most]]
+def nearest(asked: Situation, runs: Iterable[Run], limit: int = NEAREST) -> list[tuple[float, Run]]:
+    """(distance, run) of the most similar runs, nearest first."""
+    ranked = sorted(((distance(asked, run.situation), i, run) for i, run in enumerate(runs)), key=lambda item: item[:2])
+    return [(apart, run) for apart, _, run in ranked[:limit]]
 
 
-def runs_of(found: Card) -> tuple[Run, ...]:
-    """The scored rows as runs, without disputed ones and without kernels and memory flags."""
-    return _runs(found.head.digest)
+def runs_of(scored: Card) -> tuple[Run, ...]:
+    """The scored rows as runs, without disputed rows, kernels and memory predictions."""
+    return _runs(scored.head.digest)
 
 
 @functools.lru_cache(maxsize=1)
 def _runs(digest: str) -> tuple[Run, ...]:
-    found = card()
-    lines = found.lines if found and found.head.digest == digest else ()
+    scored = card()
+    lines = scored.lines if scored and scored.head.digest == digest else ()
     sizes = {row.hf_id: sizes_of(row.shape) for row in ServedModel.objects.all()}
     members: dict[tuple[Situation, str], list[Line]] = {}
     for line in lines:
         if line.row.phase in PHASES and line.row.circumstance != "disputed" and kind_of(line.row) in HEADLINES:
             members.setdefault((situation_of(line, sizes), line.row.source_key), []).append(line)
-    return tuple(Run(situation=key[0], lines=tuple(own)) for key, own in members.items())
+    return tuple(Run(situation=key[0], lines=tuple(run_lines)) for key, run_lines in members.items())
 
 
 def sizes_of(shape: Mapping[str, Any]) -> Sizes:
-    """(all, active) parameters of a catalog model; unknown where its layers are."""
+    """(total, active) parameters of a catalog model; (None, None) if its layers are unknown."""
     if not shape.get("blocks"):
         return None, None
     model = from_shape("", dict(shape))
@@ -166,15 +166,15 @@ def sizes_of(shape: Mapping[str, Any]) -> Sizes:
 
 
 def sizes_named(model: str | Mapping[str, Any]) -> Sizes:
-    """Of a model as a workload names it: an id or slug of the catalog, or {config: the contents of config.json}."""
+    """(total, active) parameters of a workload's model: an ID or slug, or {config: contents of config.json}."""
     if isinstance(model, str):
         row = ServedModel.objects.filter(Q(hf_id=model) | Q(slug=model)).first()
         return sizes_of(row.shape) if row else (None, None)
     config = model.get("config")
     if not isinstance(config, dict):
         return None, None
-    own = from_hf_config(config, "own-model")
-    return parameters(own), active_parameters(own)
+    parsed = from_hf_config(config, "own-model")
+    return parameters(parsed), active_parameters(parsed)
 
 
 def situation_of(line: Line, sizes: Mapping[str, Sizes]) -> Situation:
@@ -199,29 +199,31 @@ def situation_of(line: Line, sizes: Mapping[str, Sizes]) -> Situation:
     )
 
 
-def asked_for(said: Mapping[str, Any], model: str, sizes: Sizes, isl: float, osl: float) -> Situation:
-    """The situation of an estimate, or of an option of an advice (`said` has the fields that they share)."""
-    chip = Accelerator.objects.filter(slug=said["accelerator"]).only("family").first()
+def asked_for(deployment: Mapping[str, Any], model: str, sizes: Sizes, isl: float, osl: float) -> Situation:
+    """The situation of an estimate or of an option of an answer (`deployment`)."""
+    chip = Accelerator.objects.filter(slug=deployment["accelerator"]).only("family").first()
     return Situation(
-        accelerator=said["accelerator"],
+        accelerator=deployment["accelerator"],
         family=chip.family.replace(" ", "-") if chip else "",
         model=model,
         parameters=sizes[0],
         active_parameters=sizes[1],
-        framework=said["framework"],
-        framework_version=said["framework_version"],
-        weights=said["quantization"] if said["quantization"].startswith("mxfp") else said["weights_dtype"],
-        mode="disagg" if said.get("disaggregated") else "agg",
-        phase="static" if said.get("client") == "static" else "serving",
-        replica_chips=said["tp"] * said["pp"] * said["dp"],
+        framework=deployment["framework"],
+        framework_version=deployment["framework_version"],
+        weights=deployment["quantization"]
+        if deployment["quantization"].startswith("mxfp")
+        else deployment["weights_dtype"],
+        mode="disagg" if deployment.get("disaggregated") else "agg",
+        phase="static" if deployment.get("client") == "static" else "serving",
+        replica_chips=deployment["tp"] * deployment["pp"] * deployment["dp"],
         isl=isl,
         osl=osl,
-        concurrency_per_replica=said["concurrency"],
+        concurrency_per_replica=deployment["concurrency"],
     )
 
 
 def of_option(option: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Json]:
-    """The evidence of one option of a finished advice."""
+    """The evidence for one option of a finished answer."""
     lengths = [mean_tokens(spec["traffic"][name]) for name in ("input_tokens", "output_tokens")]
     if None in lengths or not isinstance(spec["model"], str | Mapping):
         return []
@@ -232,23 +234,23 @@ def of_option(option: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Json]:
 
 
 def mean_tokens(given: Any) -> float | None:
-    """Of a length in a workload: a number, or a mapping with a mean; None: only its trace knows."""
+    """The mean of a workload's token length; None if only a trace file states it."""
     mean = given.get("mean") if isinstance(given, Mapping) else given
     return float(mean) if isinstance(mean, int | float) else None
 
 
 def evidence(asked: Situation) -> list[Json]:
-    """The headline figures of the nearest measured runs, as the JSON of `estimate` gives them."""
-    found = card()
-    if found is None:
+    """The main figures of the most similar measured runs, as in the JSON of `estimate`."""
+    scored = card()
+    if scored is None:
         return []
-    near = nearest(asked, runs_of(found))
-    items = [(far, line) for far, run in near for line in headlines(run.lines)]
-    return [item_json(far, line, found) for far, line in items]
+    near = nearest(asked, runs_of(scored))
+    items = [(apart, line) for apart, run in near for line in headlines(run.lines)]
+    return [item_json(apart, line, scored) for apart, line in items]
 
 
 def headlines(lines: Sequence[Line]) -> list[Line]:
-    """One figure of each kind: the mean before the median, no tails."""
+    """One line of each metric kind, preferably the mean, else the median."""
     chosen: dict[str, Line] = {}
     for line in sorted(lines, key=lambda line: line.row.metric):
         if not line.row.metric.endswith(("p95", "p99")):
@@ -256,7 +258,7 @@ def headlines(lines: Sequence[Line]) -> list[Line]:
     return [chosen[kind] for kind in HEADLINES if kind in chosen]
 
 
-def item_json(far: float, line: Line, found: Card) -> Json:
+def item_json(apart: float, line: Line, scored: Card) -> Json:
     row = line.row
     return {
         "id": row.key,
@@ -270,29 +272,32 @@ def item_json(far: float, line: Line, found: Card) -> Json:
         "isl": row.isl,
         "osl": row.osl,
         "concurrency": row.concurrency,
-        "distance": round(far, 2),
-        "near": far <= NEAR,
+        "distance": round(apart, 2),
+        "near": apart <= NEAR,
         "metric": row.metric,
         "measured": row.measured,
         "predicted": row.predicted,
         "error_fraction": line.point.ape,
-        "source": (found.head.sources.get(row.source_key) or {}).get("name", row.source_key),
+        "source": (scored.head.sources.get(row.source_key) or {}).get("name", row.source_key),
         "url": address([row.key]),
     }
 
 
 def address(ids: Iterable[str]) -> str:
-    """The scorecard page of these rows."""
+    """The URL of the scorecard page with these rows."""
     return f"/fidelity?{urlencode({'id': ','.join(ids)})}"
 
 
 def shown(items: Sequence[Mapping[str, Any]]) -> Json:
-    """The same for a page: the figures of a run together, one address for all, and whether nothing is near."""
+    """The evidence grouped by run for a page, with links, and whether no run is near."""
     runs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for item in items:
         runs.setdefault(tuple(item[name] for name in RUN), []).append(item)
     return {
-        "runs": [{"run": own[0], "figures": own, "url": address(item["id"] for item in own)} for own in runs.values()],
+        "runs": [
+            {"run": figures[0], "figures": figures, "url": address(item["id"] for item in figures)}
+            for figures in runs.values()
+        ],
         "none_near": bool(items) and not any(item["near"] for item in items),
         "url": address(item["id"] for item in items) if items else "",
     }

@@ -1,4 +1,4 @@
-"""Pictures drawn on the server: plain functions from numbers to SVG text; colours come from the stylesheet."""
+"""Charts as SVG text; colors come from the stylesheet."""
 
 import math
 import textwrap
@@ -11,9 +11,9 @@ from catalog.charts import Log
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
-MOST_POINTS = 400
-FINE_STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))  # of a decade: costs and times often lie within one
-MOST_TIMES_CHEAPEST, MOST_TIMES_SLO = 50, 3
+MAX_POINTS = 400
+FINE_STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))  # ticks within a decade; costs and times often span only one
+MAX_TIMES_CHEAPEST, MAX_TIMES_SLO = 50, 3
 MEMORY_PARTS = (
     ("weights_gib", "weights"),
     ("adapters_gib", "adapters"),
@@ -26,7 +26,7 @@ MEMORY_PARTS = (
 
 
 def log_scale(values: Sequence[float], start: float, end: float) -> Log:
-    """An axis with room around the values; one value alone gets an axis too."""
+    """A log axis with margins around the values, at least a factor of 3 long."""
     low, high = min(values) / 1.25, max(values) * 1.25
     if high / low < 3:
         middle = math.sqrt(low * high)
@@ -35,21 +35,21 @@ def log_scale(values: Sequence[float], start: float, end: float) -> Log:
 
 
 def drawable(points: Sequence[Mapping[str, Any]], x: str, y: str) -> list[Mapping[str, Any]]:
-    """Points that a logarithmic picture can show: both values known and above zero."""
+    """The points that a log chart can show: both values known and positive."""
     return [point for point in points if (number(point.get(x)) or 0) > 0 and (number(point.get(y)) or 0) > 0]
 
 
 def in_view(
     points: Sequence[Mapping[str, Any]], slo_tpot_ms: float | None
 ) -> tuple[list[Mapping[str, Any]], dict[str, int]]:
-    """The points worth the room, and how many are left out: what cannot be drawn, what is far slower or dearer."""
+    """The points to show, and the numbers of those left out: undrawable, or far slower or more expensive."""
     shown = drawable(points, "tpot_ms", "usd_per_mtok_output")
-    dearest = MOST_TIMES_CHEAPEST * min((float(point["usd_per_mtok_output"]) for point in shown), default=0.0)
-    slowest = MOST_TIMES_SLO * slo_tpot_ms if slo_tpot_ms else math.inf
+    max_usd = MAX_TIMES_CHEAPEST * min((float(point["usd_per_mtok_output"]) for point in shown), default=0.0)
+    max_ms = MAX_TIMES_SLO * slo_tpot_ms if slo_tpot_ms else math.inf
     near = [
         point
         for point in shown
-        if point.get("rank") or (point["tpot_ms"] <= slowest and point["usd_per_mtok_output"] <= dearest)
+        if point.get("rank") or (point["tpot_ms"] <= max_ms and point["usd_per_mtok_output"] <= max_usd)
     ]
     return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
 
@@ -64,7 +64,7 @@ def pareto(
     base: str = "",
     names: tuple[str, str] = TOKEN_AXES,
 ) -> str:
-    """Price per million output tokens against time per output token; `base` + rank is a ranked point's address."""
+    """Price per million output tokens against time per output token; ranked points link to `base` + rank."""
     slo = number(slo_tpot_ms)
     shown, left_out = in_view(points, slo)
     if not shown:
@@ -81,15 +81,15 @@ def pareto(
 
 
 def layered(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Ranked and frontier points last, so that they lie on top; the crowd below is thinned when it is large."""
+    """The points in drawing order, ranked ones on top; at most MAX_POINTS of those without rank or frontier."""
     first = [point for point in points if not point.get("frontier") and not point.get("rank")]
     rest = [point for point in points if point.get("frontier") or point.get("rank")]
     rest.sort(key=lambda point: -(point.get("rank") or 1e9))
-    return first[:: max(1, math.ceil(len(first) / MOST_POINTS))] + rest
+    return first[:: max(1, math.ceil(len(first) / MAX_POINTS))] + rest
 
 
 def mark(point: Mapping[str, Any], x: Log, y: Log, base: str) -> str:
-    """One deployment: disc on the frontier, ring when dominated, cross when it misses the SLO; ranked ones link."""
+    """One deployment: a disc on the frontier, a ring if dominated, a cross if it misses the SLO."""
     px, py = x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"]))
     rank, meets = point.get("rank"), point.get("meets_slo", True)
     kind = "missed" if not meets else "frontier" if point.get("frontier") else "dominated"
@@ -105,7 +105,7 @@ def mark(point: Mapping[str, Any], x: Log, y: Log, base: str) -> str:
 
 
 def frontier_line(points: Sequence[Mapping[str, Any]], x: Log, y: Log) -> str:
-    """The staircase through the frontier: what one price buys."""
+    """The step line through the Pareto frontier."""
     corner = sorted(
         (x(float(point["tpot_ms"])), y(float(point["usd_per_mtok_output"])))
         for point in points
@@ -125,7 +125,7 @@ def slo_line(x: Log, slo: float) -> str:
 
 
 def axes(x: Log, y: Log, names: tuple[str, str]) -> str:
-    """Grid, ticks and axis names."""
+    """The grid, ticks and axis labels."""
     floor, parts = HEIGHT - BOTTOM, []
     for value in x.ticks():
         parts += [f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
@@ -143,7 +143,7 @@ def axes(x: Log, y: Log, names: tuple[str, str]) -> str:
 
 
 def sig_short(value: float) -> str:
-    """A tick: 0.5, 2, 20, without trailing zeros."""
+    """A tick label without trailing zeros."""
     text = sig(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -153,7 +153,7 @@ def label(x: float, y: float, text: object, kind: str = "tick", anchor: str = "m
 
 
 def memory_bar(memory: Mapping[str, Any]) -> str:
-    """What fills one chip's memory, part by part; what is over its capacity shows as no free part."""
+    """A bar with the parts of one chip's memory; no free part if it is over capacity."""
     parts = memory_parts(memory)
     total = sum(part["value_gib"] for part in parts)
     if total <= 0:
@@ -163,18 +163,18 @@ def memory_bar(memory: Mapping[str, Any]) -> str:
 
 
 def memory_parts(memory: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same as rows for the table beside the bar; negative and unknown parts count as none."""
+    """The rows of the table beside the memory bar; negative and unknown parts count as 0."""
     values = [(key, name, max(0.0, number(memory.get(key)) or 0.0)) for key, name in MEMORY_PARTS]
     total = sum(value for _, _, value in values) or 1.0
     return [
         {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
         for key, name, value in values
-        if value or key not in ("source_kv_gib", "adapters_gib")  # few models have one
+        if value or key not in ("source_kv_gib", "adapters_gib")  # few deployments have these
     ]
 
 
 def step_bar(operators: Sequence[Mapping[str, Any]], phase: str) -> str:
-    """Where the time of one step goes, by what bounds each operator."""
+    """A bar with the time of each operator of a step, colored by its bound."""
     times = [(bound_css(item.get("bound")), number(item.get("time_s")) or 0.0) for item in operators]
     if sum(value for _, value in times) <= 0:
         return ""
@@ -183,7 +183,7 @@ def step_bar(operators: Sequence[Mapping[str, Any]], phase: str) -> str:
 
 
 def share_bar(share: float, css: str) -> str:
-    """A small bar inside a table cell; the cell beside it has the number."""
+    """A small bar in a table cell, beside the cell with the number."""
     width = max(0.0, min(1.0, share)) * 100
     return (
         '<svg class="cell-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
@@ -192,12 +192,12 @@ def share_bar(share: float, css: str) -> str:
 
 
 def bound_css(bound: object) -> str:
-    """The engine's bounds that have a colour of their own; launches and the host share one."""
+    """The CSS class of a bound; launches and the host share one."""
     return f"bound-{bound}" if bound in ("compute", "memory", "communication") else "bound-other"
 
 
 def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) -> str:
-    """Parts side by side over the full width; the shapes carry no text, the table beside them does."""
+    """A stacked bar without labels, which the table beside it has."""
     total, at, rects = sum(value for _, value in parts), 0.0, []
     for css, value in parts:
         width = value / total * 1000
@@ -207,12 +207,12 @@ def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) ->
 
 
 STEP_HEIGHT, STEP_LEFT, STEP_RIGHT = 26, 250, 70
-RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; letters and pixels of a line
+RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # px for the range text; letters and px of a line
 UNUSED = ("chips left over in whole instances", "spare replicas", "idle hours and headroom")
 
 
 def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
-    """From the chip to the token: each step begins where the one before ended; the last bar is the sum."""
+    """A waterfall chart of the cost per million tokens; the last bar is the total."""
     values = [(str(step["name"]), number(step.get("usd_per_mtok")) or 0.0) for step in steps]
     total = sum(value for _, value in values)
     if total <= 0:
@@ -232,7 +232,7 @@ def waterfall(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def tornado(bars: Sequence[Mapping[str, Any]]) -> str:
-    """Each assumption's range as the winner's bill at its two ends, in words beside it; a change of winner is dark."""
+    """A tornado chart: the first choice's monthly cost at both ends of each assumption; dark if the ranking changes."""
     ends = [(number(b.get("usd_per_month_low")), number(b.get("usd_per_month_high"))) for b in bars]
     known = [(b, low, high) for b, (low, high) in zip(bars, ends, strict=True) if low is not None and high is not None]
     if not known:
@@ -246,15 +246,17 @@ def tornado(bars: Sequence[Mapping[str, Any]]) -> str:
         css = "fall-total" if b.get("within_range") else "fall-part"
         parts.append(wrapped(STEP_LEFT - 8, y + height / 2, str(b["assumption"]), RANGE_LETTERS))
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>')
-        said = f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"stays {usd(low)}"
-        parts.append(label(x + width + 6, y + height / 2 + 4, said, anchor="start"))
+        text = (
+            f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"unchanged at {usd(low)}"
+        )
+        parts.append(label(x + width + 6, y + height / 2 + 4, text, anchor="start"))
     words = ", ".join(f"{b['assumption']} {usd(low)} to {usd(high)}" for b, low, high in known)
     title = "Monthly cost of the first choice over the range of each assumption"
     return svg("tornado", WIDTH, len(known) * height, title, words, "".join(parts))
 
 
 def wrapped(x: float, middle: float, text: str, letters: int) -> str:
-    """A name that ends at x, on two lines around `middle` where one of so many letters does not hold it."""
+    """A right-aligned label at x, on up to two lines around `middle` of at most `letters` each."""
     lines = textwrap.wrap(text, letters, max_lines=2, placeholder="…")
     start = middle + 4 - LINE / 2 * (len(lines) - 1)
     return "".join(label(x, start + LINE * i, line, "name", "end") for i, line in enumerate(lines))
