@@ -95,7 +95,7 @@ def test_a_sweep_deletes_a_bounded_batch_and_the_command_all(
     assert "answers: 3 older than 30 days" in capsys.readouterr().out and counts()["ADVICE"] == 3
     call_command("retention")
     said = capsys.readouterr().out
-    assert "deleted 3 rows" in said and "ended tokens: kept (ASSAY_KEEP_TOKENS_DAYS is not set)" in said
+    assert "deleted 3 rows" in said and "expired and revoked tokens: kept (ASSAY_KEEP_TOKENS_DAYS is not set)" in said
     assert counts()["ADVICE"] == 0
 
 
