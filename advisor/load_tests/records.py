@@ -1,4 +1,4 @@
-"""Predicted against measured: results of load tests kept beside their option, compared, and given on as evidence."""
+"""Stores load test results of options, compares them with the predictions, and exports them as measured rows."""
 
 import csv
 import hashlib
@@ -16,11 +16,11 @@ from advisor.models import Advice, LoadTest, Option
 from catalog.export import cell
 
 Json = dict[str, Any]
-SAME_FRACTION = 0.10  # a load further from the predicted one is another load
-FAILED_FRACTION = 0.01  # more failures than this and the served requests are not those that were sent
-DRIFT_FRACTION = 0.10  # a change beyond this between two runs is told
+SAME_FRACTION = 0.10  # a load that differs more than this is not the predicted one
+FAILED_FRACTION = 0.01  # with more failures, the served requests are not representative
+DRIFT_FRACTION = 0.10  # larger changes between runs are reported
 SOURCE_KEY = "load_test"
-FIGURES = (  # metric, where the option has it, its key, key of its interval
+FIGURES = (  # metric, key of the option, key within it, key of its interval
     ("TTFT mean", "ttft_ms", "mean", "ttft_ms"),
     ("TTFT p50", "ttft_ms", "p50", ""),
     ("TTFT p95", "ttft_ms", "p95", "ttft_ms_p95"),
@@ -42,7 +42,7 @@ VECTORS = (
 
 
 def record(option: Option, content: bytes, file_name: str, calibrates: bool = False) -> tuple[LoadTest, bool]:
-    """(the row, whether it is new): a file given twice for an option is one result. LoadResultError: unreadable."""
+    """Stores a result file. Returns (row, whether it is new). Raises LoadResultError if it is not readable."""
     measured = parse(content).as_json()
     if calibrates:
         refuse_other_loads(option, measured)
@@ -63,49 +63,50 @@ def record(option: Option, content: bytes, file_name: str, calibrates: bool = Fa
     return test, is_new
 
 
-def set_calibrates(test: LoadTest, wanted: bool) -> None:
-    """The planner's switch; LoadResultError where the run was of another load than the prediction."""
-    if wanted:
+def set_calibrates(test: LoadTest, calibrates: bool) -> None:
+    """Marks a load test as calibration or not. Raises LoadResultError if its load was not the predicted one."""
+    if calibrates:
         refuse_other_loads(test.option, test.measured)
-    LoadTest.objects.filter(pk=test.pk).update(calibrates=wanted)
+    LoadTest.objects.filter(pk=test.pk).update(calibrates=calibrates)
 
 
 def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
-    """LoadResultError where a measured row could not say what was run: a row knows nothing of shared prefixes."""
-    why = compare(option.detail, measured)["differences"]
+    """Raises LoadResultError if a measured row cannot describe the run, for example its shared prefixes."""
+    reasons = compare(option.detail, measured)["differences"]
     if option.advice.workload.spec["traffic"].get("prefix_cache_hit_rate"):
-        why = [*why, "its prompts share prefixes, which a measured row cannot say; ask and test with a hit rate of 0"]
-    if why:
-        raise LoadResultError(f"This cannot be used as calibration: {'; '.join(why)}.")
+        reasons = [*reasons, "its prompts share prefixes; use a workload and a test with a prefix cache hit rate of 0"]
+    if reasons:
+        raise LoadResultError(f"This cannot be used as calibration: {'; '.join(reasons)}.")
 
 
 # --- comparing --------------------------------------------------------------------------------------------------
 
 
 def compare(option: Mapping[str, Any], measured: Mapping[str, Any]) -> Json:
-    """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [why another]}.
+    """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [reason]}.
 
-    `inside` is None where the prediction has no interval of that figure, and of another load; all is of one replica.
+    Figures are per replica. `differences` says why the load was not the predicted one; empty if it was. `inside` is
+    None if the prediction has no interval, or for a different load.
     """
     planned = (option.get("launch") or {}).get("load_test")
     if not planned:
-        return {"rows": [], "differences": ["this option has no load test: nothing says which load was predicted"]}
+        return {"rows": [], "differences": ["this option has no load test plan, so the predicted load is unknown"]}
     vectors = "latency_ms" in option
     rows = []
-    if planned["concurrency"] is None:  # of a batch the latencies are not what is promised
+    if planned["concurrency"] is None:  # for batches, no latencies are promised
         for name, part, key, interval in VECTORS if vectors else FIGURES:
             predicted = (option.get(part) or {}).get(key)
-            seen = (measured["e2e_ms"] if vectors else measured[part]).get(key)
-            rows.append(row(name, "ms", predicted, (option.get("interval") or {}).get(interval), seen))
+            actual = (measured["e2e_ms"] if vectors else measured[part]).get(key)
+            rows.append(row(name, "ms", predicted, (option.get("interval") or {}).get(interval), actual))
     rows += _throughput(option, planned, measured)
-    found, why = [r for r in rows if r], differences(planned, measured)
-    return {"rows": [{**r, "inside": None} for r in found] if why else found, "differences": why}
+    known, reasons = [r for r in rows if r], differences(planned, measured)
+    return {"rows": [{**r, "inside": None} for r in known] if reasons else known, "differences": reasons}
 
 
 def row(
     metric: str, unit: str, predicted: float | None, interval: Sequence[float | None] | None, measured: float | None
 ) -> Json | None:
-    """One line of the table; nothing where either side has no figure."""
+    """One line of the table; None if the predicted or measured figure is missing."""
     if predicted is None or measured is None:
         return None
     low, high = interval or (None, None)
@@ -125,8 +126,8 @@ def row(
 def _throughput(
     option: Mapping[str, Any], planned: Mapping[str, Any], measured: Mapping[str, Any]
 ) -> list[Json | None]:
-    """Requests and output tokens a second of one replica: what was offered, or of a batch what its seats give."""
-    carrying = max(option["replicas"] - (option.get("spare_replicas") or 0), 1)
+    """Requests/s and output tokens/s of one replica: the offered rate, or the capacity of a closed loop."""
+    serving_replicas = max(option["replicas"] - (option.get("spare_replicas") or 0), 1)
     if planned["requests_per_s"] is not None:
         rate = planned["requests_per_s"]
         tokens = rate * planned["output_tokens_mean"] or None
@@ -134,52 +135,55 @@ def _throughput(
             row("requests/s", "1/s", rate, None, measured["requests_per_s"]),
             row("output tokens/s", "1/s", tokens, None, measured["output_tokens_per_s"]),
         ]
-    most = option.get("output_tokens_per_s_at_capacity")
-    between = [v / carrying for v in (option.get("interval") or {}).get("output_tokens_per_s_at_capacity") or []]
-    tokens = most / carrying if most else None
-    return [row("output tokens/s", "1/s", tokens, between or None, measured["output_tokens_per_s"])]
+    capacity = option.get("output_tokens_per_s_at_capacity")
+    interval = [
+        v / serving_replicas for v in (option.get("interval") or {}).get("output_tokens_per_s_at_capacity") or []
+    ]
+    tokens = capacity / serving_replicas if capacity else None
+    return [row("output tokens/s", "1/s", tokens, interval or None, measured["output_tokens_per_s"])]
 
 
 def differences(planned: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:
-    """Why the run was of another load than the predicted one; empty: it was that load."""
-    said = []
-    seats, wanted = measured["concurrency"], planned["concurrency"]
-    if (seats is None) != (wanted is None):
-        kinds = ("requests that arrive by themselves", "a closed loop")
-        said.append(f"the run was {kinds[seats is not None]}, the prediction is of {kinds[wanted is not None]}")
-    pairs = [("input tokens a request", "input_tokens_mean"), ("output tokens a request", "output_tokens_mean")]
-    if wanted is None and seats is None:
+    """Why the load of the run was not the predicted one; empty if it was."""
+    reasons = []
+    actual_users, planned_users = measured["concurrency"], planned["concurrency"]
+    if (actual_users is None) != (planned_users is None):
+        kinds = ("an open loop", "a closed loop")
+        run, prediction = kinds[actual_users is not None], kinds[planned_users is not None]
+        reasons.append(f"the run used {run}, but the prediction is for {prediction}")
+    pairs = [("input tokens per request", "input_tokens_mean"), ("output tokens per request", "output_tokens_mean")]
+    if planned_users is None and actual_users is None:
         pairs.insert(0, ("requests/s", "requests_per_s"))
-    elif wanted is not None and seats is not None:
-        pairs.insert(0, ("seats", "concurrency"))
+    elif planned_users is not None and actual_users is not None:
+        pairs.insert(0, ("concurrent requests", "concurrency"))
     for name, key in pairs:
-        planned_value, seen = planned[key], measured[key]
-        if planned_value and seen is not None and abs(seen / planned_value - 1) > SAME_FRACTION:
-            said.append(f"{name}: {seen:.4g} measured, {planned_value:.4g} predicted for")
+        predicted_for, actual = planned[key], measured[key]
+        if predicted_for and actual is not None and abs(actual / predicted_for - 1) > SAME_FRACTION:
+            reasons.append(f"{name}: {actual:.4g} in the run, {predicted_for:.4g} in the prediction")
     sent = measured["completed"] + measured["failed"]
     if measured["failed"] > FAILED_FRACTION * sent:
-        said.append(f"{measured['failed']:,} of {sent:,} requests failed")
-    return said
+        reasons.append(f"{measured['failed']:,} of {sent:,} requests failed")
+    return reasons
 
 
 def drift(option: Mapping[str, Any], tests: Sequence[LoadTest]) -> list[Json]:
-    """Per figure its first and last value over the runs of the predicted load, where it moved by more than a tenth."""
-    same = [c["rows"] for t in tests if not (c := compare(option, t.measured))["differences"]]
-    if len(same) < 2:
+    """Metrics that changed by more than DRIFT_FRACTION from the first to the last run with the predicted load."""
+    comparable = [c["rows"] for t in tests if not (c := compare(option, t.measured))["differences"]]
+    if len(comparable) < 2:
         return []
-    first, last = ({r["metric"]: r for r in rows} for rows in (same[0], same[-1]))
-    moved = []
+    first, last = ({r["metric"]: r for r in rows} for rows in (comparable[0], comparable[-1]))
+    changes = []
     for metric in first.keys() & last.keys():
         before, after = first[metric]["measured"], last[metric]["measured"]
         change = after / before - 1 if before else math.inf
         if abs(change) > DRIFT_FRACTION:
-            moved.append({"metric": metric, "first": before, "last": after, "change_fraction": change})
+            changes.append({"metric": metric, "first": before, "last": after, "change_fraction": change})
     order = list(first)
-    return sorted(moved, key=lambda m: order.index(m["metric"]))
+    return sorted(changes, key=lambda m: order.index(m["metric"]))
 
 
 def shown(option: Option) -> Json:
-    """What the page and the API say of an option's load tests."""
+    """An option's load tests for the page and the API."""
     tests, predicted = list(option.load_tests.all()), option.detail
     return {
         "tests": [
@@ -197,29 +201,29 @@ def shown(option: Option) -> Json:
     }
 
 
-# --- giving on --------------------------------------------------------------------------------------------------
+# --- export -----------------------------------------------------------------------------------------------------
 
 METRICS = {  # of the measured rows
     **{f"ttft_ms_{key}": ("ttft_ms", key) for key in ("mean", "p50", "p99")},
     **{f"tpot_ms_{key}": ("tpot_ms", key) for key in ("mean", "p50", "p99")},
 }
-# a row tells lengths by their means; where they vary, the spread makes these figures and a row cannot say it
-OF_THE_SPREAD = ("ttft_ms_mean", "ttft_ms_p99", "tpot_ms_p99")
+# depend on the distribution of lengths, of which a row states only the means
+LENGTH_DEPENDENT = ("ttft_ms_mean", "ttft_ms_p99", "tpot_ms_p99")
 
 
 def measured_rows(tests: Iterable[LoadTest]) -> list[dict[str, str]]:
-    """Rows as `fidelity` and `calibrate` read them, of one replica; lengths are told by their means."""
+    """Measured rows of one replica, as `fidelity` and `calibrate` read them, with mean lengths."""
     return [line for t in tests for line in _rows_of(t)]
 
 
 def _rows_of(test: LoadTest) -> list[dict[str, str]]:
     r, m = test.option.detail, test.measured
     spec = test.option.advice.workload.spec
-    kept = [metric for metric in METRICS if is_constant(spec) or metric not in OF_THE_SPREAD]
-    values = {metric: m[METRICS[metric][0]].get(METRICS[metric][1]) for metric in kept}
+    exported = [metric for metric in METRICS if is_constant(spec) or metric not in LENGTH_DEPENDENT]
+    values = {metric: m[METRICS[metric][0]].get(METRICS[metric][1]) for metric in exported}
     values["output_tokens_per_s"] = m["output_tokens_per_s"]
     chips = r["tp"] * r["pp"] * r["dp"]
-    seats = f"{m['concurrency']:g}" if m["concurrency"] else f"qps={m['requests_per_s']:.6g}"
+    concurrency = f"{m['concurrency']:g}" if m["concurrency"] else f"qps={m['requests_per_s']:.6g}"
     model = str(spec["model"])
     common = {
         "task": "server_throughput",
@@ -236,12 +240,12 @@ def _rows_of(test: LoadTest) -> list[dict[str, str]]:
         "framework": f"{r['framework']} {r['framework_version']}",
         "isl": _text(m["input_tokens_mean"]),
         "osl": _text(m["output_tokens_mean"]),
-        "concurrency_or_batch": seats,
+        "concurrency_or_batch": concurrency,
         "params_note": f"tool={m['tool']} {m['tool_version']}".strip(),
         "date": test.created_at.date().isoformat(),
         "source_key": SOURCE_KEY,
         "confidence": "B",
-        "notes": "own load test" if is_constant(spec) else "own load test; lengths vary about these means",
+        "notes": "own load test" if is_constant(spec) else "own load test; lengths vary around these means",
     }
     return [
         {**dict.fromkeys(COLUMNS, ""), **common, "id": f"{SOURCE_KEY}_{test.pk}:{metric}", "metric": metric}
@@ -252,7 +256,7 @@ def _rows_of(test: LoadTest) -> list[dict[str, str]]:
 
 
 def is_constant(spec: Mapping[str, Any]) -> bool:
-    """Whether every request has the same lengths."""
+    """Whether all requests have the same lengths."""
     parts = (spec["traffic"]["input_tokens"], spec["traffic"]["output_tokens"])
     return all(not isinstance(p, Mapping) or (not p.get("trace") and p.get("p95") in (None, p["mean"])) for p in parts)
 

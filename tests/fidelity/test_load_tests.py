@@ -55,10 +55,10 @@ def test_a_run_of_the_predicted_load_differs_in_nothing(option: Option, found: A
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (vllm(rate=3), "requests/s: 3 measured, 6 predicted for"),
-        (vllm(max_concurrency=64), "the run was a closed loop, the prediction is of requests that arrive"),
-        (vllm(total_input_tokens=2000 * 512), "input tokens a request: 512 measured, 2000 predicted for"),
-        (vllm(total_output_tokens=2000 * 128), "output tokens a request: 128 measured, 300 predicted for"),
+        (vllm(rate=3), "requests/s: 3 in the run, 6 in the prediction"),
+        (vllm(max_concurrency=64), "the run used a closed loop, but the prediction is for an open loop"),
+        (vllm(total_input_tokens=2000 * 512), "input tokens per request: 512 in the run, 2000 in the prediction"),
+        (vllm(total_output_tokens=2000 * 128), "output tokens per request: 128 in the run, 300 in the prediction"),
         (vllm(completed=1900, failed=100, total_input_tokens=1900 * 2000), "100 of 2,000 requests failed"),
     ],
 )
@@ -116,7 +116,7 @@ def test_the_command_records_and_prints_the_comparison(option: Option, tmp_path:
     call_command("import_loadtest", str(option.pk), str(path))
     call_command("import_loadtest", f"{option.advice_id}/1", str(path))
     said = capsys.readouterr().out
-    assert "recorded" in said and "already there" in said and "OUTSIDE the interval" in said
+    assert "recorded" in said and "already recorded" in said and "OUTSIDE the interval" in said
     assert LoadTest.objects.get().file_name == "result.json"
 
 
@@ -131,7 +131,7 @@ def test_a_bad_file_is_told_and_nothing_kept(option: Option, tmp_path: Path) -> 
     with pytest.raises(CommandError, match="no such file"):
         call_command("import_loadtest", str(option.pk), str(path))
     path.write_text("{}")
-    with pytest.raises(CommandError, match="no result of vllm bench serve"):
+    with pytest.raises(CommandError, match="not a result of vllm bench serve"):
         call_command("import_loadtest", str(option.pk), str(path))
     assert not LoadTest.objects.exists()
 
@@ -192,7 +192,7 @@ def test_the_api_takes_the_file_as_it_is(option: Option, client: Client) -> None
 @pytest.mark.parametrize(
     ("query", "content", "status", "said"),
     [
-        ("", b"{}", 400, "no result of vllm"),
+        ("", b"{}", 400, "not a result of vllm"),
         ("?calibration=perhaps", written(vllm()), 400, "true or false"),
         ("?calibration=true", written(vllm(rate=1)), 400, "cannot be used as calibration"),
     ],
@@ -250,7 +250,7 @@ def test_of_constant_lengths_means_and_tails_become_rows_too(option: Option) -> 
 
 def test_a_run_with_shared_prefixes_is_evidence_yet_no_calibration(option: Option) -> None:
     spec_with(option, prefix_cache_hit_rate=0.3)
-    with pytest.raises(LoadResultError, match="share prefixes, which a measured row cannot say"):
+    with pytest.raises(LoadResultError, match="share prefixes; use a workload"):
         load_tests.record(option, written(vllm()), "r.json", calibrates=True)
     assert load_tests.record(option, written(vllm()), "r.json")[1]
     assert load_tests.shown(option)["tests"][0]["differences"] == []

@@ -116,4 +116,4 @@ def test_a_number_of_days_that_makes_no_sense_stops_the_start_with_the_reason(gi
     command = [sys.executable, "-c", "from django.conf import settings; settings.KEEP_ADVICE_DAYS"]
     root = Path(__file__).resolve().parents[2]
     found = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
-    assert found.returncode != 0 and f"ASSAY_KEEP_ADVICE_DAYS={given}: a whole number of days" in found.stderr
+    assert found.returncode != 0 and f"ASSAY_KEEP_ADVICE_DAYS={given}: use a whole number of days" in found.stderr

@@ -18,30 +18,30 @@ from advisor.workload import WorkloadError
 from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
-WORDS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
+TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
 HELP = {
-    "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools)",
+    "count": "total number of accelerators; default: tp x pp x attention-dp x dp, or that of the pools",
     "dp": "independent replicas",
     "attention_dp": "attention data parallelism inside a replica",
-    "weights": "a dtype or the slug of a quantization method",
-    "kv": "the cache's format; default: the framework's habit",
-    "framework": "default: the catalog's first that runs this",
+    "weights": "a dtype, or the slug of a quantization method",
+    "kv": "KV cache format; default: the framework's default",
+    "framework": "default: the first in the catalog that supports the deployment",
     "client": "steady, burst:10, poisson:RATE or static; default steady",
-    "length_spread": "lengths are uniform between these shares of isl and osl, such as 0.8:1.0",
+    "length_spread": "lengths are uniform between these fractions of isl and osl, such as 0.8:1.0",
 }
 
 
 def requests(text: str) -> int | str:
-    """A number where it is one; what else it may be is said by the deployment."""
+    """A number if the text is one; the deployment validates other text."""
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
 class Command(BaseCommand):
-    help = "One fixed deployment, nothing searched. Exit 0: estimated, 3: it does not fit, 2: bad input."
+    help = "Estimates one fixed deployment. Exit codes: 0 estimated, 3 does not fit, 2 bad input."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--model", required=True, help="an id of the catalog, or the path of a config.json")
-        for name in (*WHOLE, *WORDS):
+        parser.add_argument("--model", required=True, help="a model ID of the catalog, or the path of a config.json")
+        for name in (*WHOLE, *TEXTS):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
                 type=int if name in WHOLE else str,
@@ -52,23 +52,27 @@ class Command(BaseCommand):
             parser.add_argument(
                 f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
             )
-        parser.add_argument("--concurrency", type=requests, default="max", metavar="N|max", help="of all replicas")
+        parser.add_argument(
+            "--concurrency", type=requests, default="max", metavar="N|max", help="concurrent requests of all replicas"
+        )
         parser.add_argument("--format", choices=["table", "json"], default="table")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.answer import single_estimate
-        from advisor.report import estimate_text  # here: `estimate --help` need not import the engine
+        from advisor.report import estimate_text  # here, so that --help does not import the engine
 
         require_catalog()
         try:
-            said = single_estimate.answer(deployment(options))
+            estimate = single_estimate.answer(deployment(options))
         except WorkloadError as error:
-            self.refuse(*lines(error, named))
+            self.refuse(*lines(error, with_flag))
         except BadFile as error:
             self.refuse(f"--model: {error}")
         as_json = options["format"] == "json"
-        self.stdout.write(json.dumps(said, indent=2, ensure_ascii=False) if as_json else estimate_text.table(said))
-        sys.exit(OK if said["fits"] else NOTHING_FEASIBLE)
+        self.stdout.write(
+            json.dumps(estimate, indent=2, ensure_ascii=False) if as_json else estimate_text.table(estimate)
+        )
+        sys.exit(OK if estimate["fits"] else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -76,24 +80,24 @@ class Command(BaseCommand):
 
 
 def deployment(options: dict[str, Any]) -> Any:
-    """The arguments that were given, with the files and pools they name read."""
+    """The deployment from the command-line arguments."""
     from advisor.workload import parse_deployment, parse_pool
 
-    raw = {name: options[name] for name in (*WHOLE, *WORDS, "concurrency") if options[name] is not None}
+    raw = {name: options[name] for name in (*WHOLE, *TEXTS, "concurrency") if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
             raw[name] = parse_pool(name, options[name])
     return parse_deployment({**raw, "model": model(options["model"])})
 
 
-def model(given: str) -> Any:
-    """A catalog id, or the contents of the config.json at this path."""
-    if not given.endswith(".json") and not Path(given).exists():
-        return given
-    return {"config": read_json(Path(given), "model configuration", "give a Hugging Face config.json")}
+def model(text: str) -> Any:
+    """A model ID, or {config: contents} for the path of a config.json."""
+    if not text.endswith(".json") and not Path(text).exists():
+        return text
+    return {"config": read_json(Path(text), "model configuration", "give a Hugging Face config.json")}
 
 
-def named(item: dict[str, str]) -> dict[str, str]:
-    """The field as the flag that sets it."""
+def with_flag(item: dict[str, str]) -> dict[str, str]:
+    """The error, with its field as the command-line flag."""
     flag, dot, rest = item["field"].partition(".")
     return {**item, "field": f"--{flag.replace('_', '-')}{dot}{rest}" if flag else "estimate"}
