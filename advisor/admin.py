@@ -1,4 +1,4 @@
-"""Tokens in the admin: seen and revoked there, made on the command line, where they are shown once."""
+"""API tokens in the admin, which can list and revoke them; `manage.py token` makes them."""
 
 # mypy: allow-subclassing-any, allow-any-generics
 
@@ -26,10 +26,10 @@ class ApiTokenAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
         return False
 
-    @admin.action(description="Revoke the chosen tokens", permissions=["revoke"])
+    @admin.action(description="Revoke the selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        done = sum(tokens.revoke(row) for row in queryset)
-        self.message_user(request, f"{done} revoked: their next call is refused.")
+        revoked = sum(tokens.revoke(row) for row in queryset)
+        self.message_user(request, f"{revoked} tokens revoked.")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("advisor.change_apitoken")

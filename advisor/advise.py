@@ -1,9 +1,8 @@
-"""The use-cases of advice: ask, compute, cancel, ask again, sweep. The only writer of Advice and Option, but for
-deletion.py.
+"""Queues, computes, cancels, re-runs and sweeps answers. Only this module and deletion.py write Advice and Option.
 
-The row is the truth. A worker owns an advice while it is running, its attempt is the worker's and its lease is
-not over; every write repeats that condition, and its row count says whether the worker still owns it. A Celery
-message only wakes somebody: lost ones are sent again by the sweep, repeated ones find nothing to claim.
+The database row decides. A worker owns an advice while it is running with the worker's attempt number and an unexpired
+lease. Every write repeats this condition, and its row count tells whether the worker still owns the advice. A Celery
+message only wakes a worker: the sweep resends lost messages, and repeated ones find nothing to claim.
 """
 
 import threading
@@ -40,20 +39,20 @@ log = structlog.get_logger("assay.advise")
 State = Advice.State
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
 SWEEP_BATCH = 500
-DIGITS = 16  # of the money columns of Option
+DIGITS = 16  # max_digits of Option's money columns
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KeyReused(ValueError):
-    """An idempotency key came again with another question."""
+    """The idempotency key was already used for another workload."""
 
 
 class LostLease(Exception):
-    """Somebody else owns this advice now (or nobody: it was cancelled): stop and write nothing."""
+    """This worker no longer owns the advice (or it was canceled) and must not write to it."""
 
 
 def default_organisation() -> Organisation:
-    """The one that `manage.py migrate` creates; reading it writes nothing."""
+    """The organization that `manage.py migrate` creates. Raises Organisation.DoesNotExist."""
     try:
         return Organisation.objects.get(slug=DEFAULT_ORGANISATION)
     except Organisation.DoesNotExist as error:
@@ -61,7 +60,7 @@ def default_organisation() -> Organisation:
 
 
 def visible(organisation: Organisation | None = None) -> QuerySet[Advice]:
-    """The advices of an organization (default: the default one); snapshots are read only where they are used."""
+    """The answers of an organization (default: the default one), with deferred snapshots."""
     rows = Advice.objects.filter(organisation=organisation or default_organisation())
     return rows.select_related("workload").defer("snapshot")
 
@@ -72,22 +71,22 @@ def request(
     idempotency_key: str = "",
     supersedes: Advice | None = None,
 ) -> Advice:
-    """Queue the question `spec` (from workload.parse). The same key and question give the same advice again."""
+    """Queues a validated workload. The same idempotency key and workload return the same advice again."""
     inputs.check_catalog(spec)
     organisation = organisation or default_organisation()
     try:
-        return asked_before(spec, organisation, idempotency_key) or _queue_new(
+        return earlier_request(spec, organisation, idempotency_key) or _queue_new(
             spec, organisation, idempotency_key, supersedes
         )
-    except IntegrityError:  # the same key at the same moment: the other one was first
-        earlier = asked_before(spec, organisation, idempotency_key)
+    except IntegrityError:  # another request with this key was faster
+        earlier = earlier_request(spec, organisation, idempotency_key)
         if earlier is None:
             raise
         return earlier
 
 
-def asked_before(spec: dict[str, Any], organisation: Organisation, idempotency_key: str) -> Advice | None:
-    """The advice of an earlier request with this key; KeyReused when that asked something else."""
+def earlier_request(spec: dict[str, Any], organisation: Organisation, idempotency_key: str) -> Advice | None:
+    """The advice of an earlier request with this key. Raises KeyReused if it had another workload."""
     if not idempotency_key:
         return None
     earlier = Advice.objects.filter(organisation=organisation, idempotency_key=idempotency_key)
@@ -104,10 +103,10 @@ def _queue_new(spec: dict[str, Any], organisation: Organisation, key: str, super
 
 
 def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | None = None) -> Advice:
-    """A queued advice of this workload; a worker is woken when the row is committed.
+    """Creates a queued advice for this workload, and wakes a worker when the row is committed.
 
-    A question that asks for probes is held first: those who run probes know of it and release it, or its time ends.
-    A successor is not held again: it is asked because something was measured.
+    A workload that asks for probes is held until probes.sweep releases it, or for ADVICE_PROBE_WAIT_S at most. A
+    successor is not held again, because it is queued after a measurement.
     """
     wants_probes = supersedes is None and workload.spec.get("probe", "no") != "no"
     held_until = timezone.now() + timedelta(seconds=settings.ADVICE_PROBE_WAIT_S) if wants_probes else None
@@ -127,22 +126,22 @@ def queue(workload: Workload, idempotency_key: str = "", supersedes: Advice | No
 
 
 def hold(pk: Any) -> None:
-    """Keeps an advice from being deleted until this transaction ends; Advice.DoesNotExist: it is gone already."""
+    """Locks an advice against deletion until the transaction ends. Raises Advice.DoesNotExist."""
     Advice.objects.select_for_update().only("pk").get(pk=pk)
 
 
 def ready(now: datetime) -> QuerySet[Advice]:
-    """The queued advices that nobody has to wait for."""
+    """The queued advice that may be computed now."""
     return Advice.objects.filter(Q(held_until=None) | Q(held_until__lte=now), state=State.QUEUED)
 
 
 def held(now: datetime) -> QuerySet[Advice]:
-    """Those for which machines may still measure."""
+    """The queued advice for which machines may still measure."""
     return Advice.objects.filter(state=State.QUEUED, held_until__gt=now)
 
 
 def release(pk: UUID, probed: dict[str, Any]) -> bool:
-    """Machines have measured, or cannot: compute it now, and let the answer say what they did."""
+    """Ends the wait for measurements; `probed` is added to the answer. False if it was not held."""
     done = bool(held(timezone.now()).filter(pk=pk).update(held_until=None, probed=probed))
     if done:
         wake(pk)
@@ -150,36 +149,36 @@ def release(pk: UUID, probed: dict[str, Any]) -> bool:
 
 
 def rescore(advice: Advice) -> Advice:
-    """The same question against today's catalog: a successor. An advice that is still open is its own answer."""
+    """Queues the same workload against today's catalog. An advice that is not finished is returned unchanged."""
     return queue(advice.workload, supersedes=advice) if advice.state in FINISHED else advice
 
 
 def again_at_its_prices(advice: Advice) -> Advice:
-    """The same question with today's engine and the prices that were known when it was answered."""
+    """Queues the same workload with the prices known on the day of the original answer."""
     day = (advice.snapshot or {}).get("asked_on") or timezone.localdate(advice.created_at).isoformat()
     return request({**advice.workload.spec, "prices_as_of": day}, advice.organisation, supersedes=advice)
 
 
 def cancel(advice: Advice) -> bool:
-    """True when it was still open; a worker that runs it notices at its next write and stops."""
-    still_open = Advice.objects.filter(pk=advice.pk, state__in=[State.QUEUED, State.RUNNING])
-    done = still_open.update(state=State.CANCELLED, finished_at=timezone.now(), lease_until=None, stage="")
+    """Cancels an advice. False if it was finished. A worker that computes it stops at its next write."""
+    unfinished = Advice.objects.filter(pk=advice.pk, state__in=[State.QUEUED, State.RUNNING])
+    done = unfinished.update(state=State.CANCELLED, finished_at=timezone.now(), lease_until=None, stage="")
     advice.refresh_from_db()
     return bool(done)
 
 
 def wake(pk: UUID | str) -> bool:
-    """Send the message; False when the broker is away (the row stays queued, the sweep sends it later)."""
+    """Wakes a worker. False if the broker is not available; the sweep then sends the message later."""
     try:
         app.send_task("advice.run", args=[str(pk)])
     except (BrokerError, ChannelError, OSError) as error:
-        log.warning("broker away", advice=str(pk), error=str(error))
+        log.warning("broker not available", advice=str(pk), error=str(error))
         return False
     return True
 
 
 def run(pk: UUID | str) -> None:
-    """Compute one advice if it is free to claim; every end of it is a state with a reason."""
+    """Claims and computes one advice. Every failure is stored as a state with a reason."""
     if not may_start(pk):
         return
     claim = claimed(pk)
@@ -187,27 +186,25 @@ def run(pk: UUID | str) -> None:
         return
     with structlog.contextvars.bound_contextvars(advice=str(pk), attempt=claim.attempt):
         try:
-            with claim.kept():
+            with claim.renewed():
                 compute(claim)
         except LostLease:
             log.info("lost the lease, stopped")
-        except OperationalError as error:  # the database is away: the lease runs out and the sweep queues it again
-            log.exception("database away")
+        except OperationalError as error:  # the lease expires and the sweep queues it again
+            log.exception("database not available")
             if storage.is_full(error):
-                claim.wait_for_room()
+                claim.wait_for_disk_space()
         except WorkloadError as error:
             claim.fail(str(error))
         except SoftTimeLimitExceeded:
             claim.fail(too_long())
         except Exception as error:  # the task boundary
             log.exception("calculation failed")
-            claim.fail(
-                f"The calculation stopped on an internal error ({type(error).__name__}); the log has the details."
-            )
+            claim.fail(f"The calculation failed with an internal error ({type(error).__name__}); see the log.")
 
 
 def may_start(pk: UUID | str) -> bool:
-    """Not on a disk where the answer may not fit, nor in a worker that is stopping: the advice stays queued."""
+    """False if the disk is almost full or this worker is stopping; the advice then stays queued."""
     if not storage.has_room():
         log.warning("disk almost full, not started", advice=str(pk), free_mb=storage.free_mb())
         return False
@@ -218,12 +215,12 @@ def may_start(pk: UUID | str) -> bool:
 
 
 def compute(claim: "Claim") -> None:
-    """Snapshot, search, write. A second attempt uses the first one's snapshot, so it answers the same question."""
+    """Takes the snapshot, searches and writes the result. A second attempt uses the first one's snapshot."""
     advice = Advice.objects.select_related("workload", "organisation").filter(pk=claim.pk).first()
     if advice is None:  # deleted since it was claimed
         raise LostLease
     snapshot = advice.snapshot
-    if snapshot is None or inputs.of_earlier_version(snapshot):
+    if snapshot is None or inputs.is_outdated(snapshot):
         claim.report("reading the catalog", 0.0)
         snapshot = inputs.take_snapshot(advice.workload.spec, advice.organisation)
         claim.write(snapshot=snapshot)
@@ -238,7 +235,7 @@ def nobody_measured() -> dict[str, Any]:
     limit_s = settings.ADVICE_PROBE_WAIT_S
     return {
         "measured": [],
-        "said": f"no machine measured within {limit_s:g} s: each option says what its figures rest on",
+        "said": f"no machine measured within {limit_s:g} s; each option shows the evidence for its figures",
     }
 
 
@@ -247,7 +244,7 @@ def lease_end() -> datetime:
 
 
 def claimed(pk: UUID | str) -> "Claim | None":
-    """queued -> running with the next attempt; None when it is not queued or another worker was faster."""
+    """Claims a queued advice as the next attempt; None if it is not queued or another worker was faster."""
     free = ready(timezone.now()).filter(pk=pk)
     attempt = free.values_list("attempt", flat=True).first()
     if attempt is None:
@@ -265,11 +262,11 @@ def claimed(pk: UUID | str) -> "Claim | None":
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One attempt's right to write an advice."""
+    """One attempt's right to write to an advice."""
 
     pk: UUID | str
     attempt: int
-    lock: threading.Lock = field(default_factory=threading.Lock)  # a claim that was handed back writes nothing more
+    lock: threading.Lock = field(default_factory=threading.Lock)  # so that a returned claim writes nothing more
     lost: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -308,10 +305,10 @@ class Claim:
         with suppress(LostLease):
             self.write(state=State.FAILED, error=reason, lease_until=None, finished_at=timezone.now(), stage="")
 
-    def hand_back(self, sent_at: datetime = LONG_AGO) -> bool:
-        """running -> queued, with its lease and its attempt: the next worker starts as if this one never had.
+    def return_to_queue(self, sent_at: datetime = LONG_AGO) -> bool:
+        """Returns the advice to the queue without counting this attempt. False if the claim was lost.
 
-        That attempt number comes again, so from here on this claim writes nothing.
+        The attempt number will be used again, so this claim must not write any more.
         """
         with self.lock:
             self.lost.set()
@@ -319,8 +316,8 @@ class Claim:
             return bool(self.row().update(**values, sent_at=sent_at))
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Renews the lease from a thread, however long one stage computes; hands it back when the worker stops."""
+    def renewed(self) -> Iterator[None]:
+        """Renews the lease in a thread, and returns the advice to the queue when the worker stops."""
         thread = threading.Thread(target=self.renew, name=f"lease {self.pk}", daemon=True)
         thread.start()
         try:
@@ -330,7 +327,7 @@ class Claim:
             thread.join()
 
     def renew(self) -> None:
-        """Each third of a lease, until the calculation is over, lost or too long (a solo worker has no time limit)."""
+        """Renews the lease until the calculation ends; also enforces the time limit, which solo pools lack."""
         every_s = settings.ADVICE_LEASE_S / 3
         deadline, renew_at = time.monotonic() + settings.CELERY_TASK_SOFT_TIME_LIMIT, time.monotonic() + every_s
         while not self.over.wait(min(every_s, shutdown.CHECK_EVERY_S)):
@@ -344,28 +341,28 @@ class Claim:
                     self.fail(too_long())
                 if not self.row().update(lease_until=lease_end()):
                     return self.lost.set()
-            except DatabaseError as error:  # try again at the next turn; the lease has room for two misses
+            except DatabaseError as error:  # try again; the lease allows two misses
                 log.warning("lease not renewed", error=str(error))
             finally:
                 connection.close()
 
-    def wait_for_room(self) -> None:
-        """The disk is full, the fault of no worker: hand it back as soon as that can be written, at most a lease long.
+    def wait_for_disk_space(self) -> None:
+        """Returns the advice to the queue as soon as the full disk allows the write; gives up after a lease.
 
-        The sweep sends it again later, so that a disk that stays full is not tried in a circle.
+        `sent_at` delays the next attempt, which avoids a tight loop while the disk is full.
         """
         deadline = time.monotonic() + settings.ADVICE_LEASE_S
         while time.monotonic() < deadline:
             with suppress(DatabaseError):
-                self.hand_back(sent_at=timezone.now())
+                self.return_to_queue(sent_at=timezone.now())
                 return
             time.sleep(min(1.0, settings.ADVICE_LEASE_S / 10))
 
     def leave(self) -> None:
-        """The worker's grace period is over: another one computes this."""
-        if self.hand_back():
+        """Returns the advice to the queue at the end of the grace period, for another worker."""
+        if self.return_to_queue():
             wake(self.pk)
-            log.info("returned to the queue, this worker stops", advice=str(self.pk), attempt=self.attempt)
+            log.info("returned to the queue because this worker stops", advice=str(self.pk), attempt=self.attempt)
 
 
 def too_long() -> str:
@@ -385,18 +382,20 @@ def option_row(pk: UUID | str, rank: int, option: Recommended) -> Option:
 
 
 def decimal(value: float | None, places: int) -> Decimal | None:
-    """A figure for its column, none where the column does not hold it: next to no load makes a token that dear."""
+    """The value for a money column; None if it does not fit, such as a price per token at almost no load."""
     if value is None or abs(value) > 10 ** (DIGITS - places) - 1:
         return None
     return round(Decimal(repr(value)), places)
 
 
 def sweep() -> dict[str, int]:
-    """Queue again (or give up) what lost its worker; wake somebody for what waits too long. Counts of each."""
+    """Requeues or fails advice whose worker was lost, resends messages, and deletes expired rows. Returns counts."""
     now = timezone.now()
     lost = Advice.objects.filter(state=State.RUNNING, lease_until__lt=now)
     last = Q(attempt__gte=settings.ADVICE_MAX_ATTEMPTS)
-    reason = f"The worker was lost {settings.ADVICE_MAX_ATTEMPTS} times while it computed this; it is not tried again."
+    reason = (
+        f"The worker was lost {settings.ADVICE_MAX_ATTEMPTS} times during this calculation; it will not be tried again."
+    )
     failed = lost.filter(last).update(state=State.FAILED, error=reason, lease_until=None, finished_at=now, stage="")
     requeued = lost.exclude(last).update(state=State.QUEUED, lease_until=None, sent_at=LONG_AGO, stage="")
     counts = {"requeued": requeued, "failed": failed, "sent": send_waiting(now)}
@@ -408,12 +407,12 @@ def sweep() -> dict[str, int]:
 
 
 def send_waiting(now: datetime) -> int:
-    """Wake a worker for every advice whose last message is too old to be still on its way."""
+    """Resends the message of each advice whose last one is overdue. Returns the number."""
     late = now - timedelta(seconds=settings.ADVICE_RESEND_S)
     waiting = ready(now).filter(sent_at__lt=late).order_by("sent_at")
     sent = []
     for pk in waiting.values_list("pk", flat=True)[:SWEEP_BATCH]:
-        if not wake(pk):  # the broker is away: the rest would wait for its time-out too
+        if not wake(pk):  # avoids a timeout for each remaining one
             break
         sent.append(pk)
     return Advice.objects.filter(pk__in=sent, state=State.QUEUED).update(sent_at=now)

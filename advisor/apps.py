@@ -8,4 +8,4 @@ class AdvisorConfig(AppConfig):
     def ready(self) -> None:
         from advisor import storage
 
-        storage.tighten()
+        storage.make_files_private()

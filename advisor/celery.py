@@ -1,4 +1,4 @@
-"""The task application. It is not imported by advisor/__init__.py: the engine must import without Django."""
+"""The Celery application. advisor/__init__.py must not import it, because the engine works without Django."""
 
 import os
 
@@ -6,7 +6,7 @@ from celery import Celery
 
 from advisor import shutdown
 
-__all__ = ["app", "shutdown"]  # importing `shutdown` connects what a worker does on SIGTERM
+__all__ = ["app", "shutdown"]  # importing `shutdown` connects its signal handlers
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "advisor.settings")
 app = Celery("advisor")

@@ -1,4 +1,4 @@
-"""What is deleted: on request, with all that belongs to it, and by age. advise.py makes what is deleted here."""
+"""Deletes answers, links, load tests and tokens: on request, and by age (retention)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,50 +17,50 @@ from advisor.models import Advice, ApiToken, LoadTest, Share, Workload
 
 log = structlog.get_logger("assay.deleted")
 State = Advice.State
-BATCH = 50  # of one kind in one sweep: a sweep must end before the next one begins
+BATCH = 50  # per kind and sweep, so that a sweep ends before the next one starts
 
 
 # --- on request -------------------------------------------------------------------------------------------------
 
 
 @transaction.atomic
-def delete_advice(found: Advice, by: str) -> bool:
-    """Deletes an answer with its options, links and load tests, and its question when nothing else asks it.
+def delete_advice(advice: Advice, by: str) -> bool:
+    """Deletes an advice with its options, links and load tests, and its workload if nothing else uses it.
 
-    A worker that computes it finds its row gone at its next write and stops. Answers that superseded it then supersede
-    the one before it. Machines that measure for it finish; their results are kept.
+    A worker that computes it stops at its next write. Its successors then supersede its predecessor. Probe jobs for it
+    finish, and their results are kept. False if it did not exist.
     """
-    row = Advice.objects.select_for_update().filter(pk=found.pk).only("supersedes_id", "workload_id").first()
+    row = Advice.objects.select_for_update().filter(pk=advice.pk).only("supersedes_id", "workload_id").first()
     if row is None:
         return False
     row.successors.update(supersedes=row.supersedes_id)
     row.probe_jobs.update(advice=None)
-    Advice.objects.filter(pk=row.pk).only("pk").delete()  # without reading the answer
+    Advice.objects.filter(pk=row.pk).only("pk").delete()  # without loading the answer
     Workload.objects.filter(pk=row.workload_id, advices=None).delete()
-    return noted("advice", found.pk, by)
+    return log_deletion("advice", advice.pk, by)
 
 
 def delete_share(share: Share, by: str) -> bool:
-    """The link stops working and leaves no trace of its token."""
+    """Deletes a link, which stops working."""
     return _delete(share, "share", by)
 
 
 def delete_load_test(test: LoadTest, by: str) -> bool:
-    """What a file that was exported from it says, stays."""
+    """Deletes a load test. Rows exported from it before are not affected."""
     return _delete(test, "load test", by)
 
 
 def delete_token(token: ApiToken, by: str) -> bool:
-    """Its next call is refused, as of an unknown token."""
+    """Deletes a token; its next call is refused."""
     return _delete(token, "token", by)
 
 
 def _delete(row: Model, kind: str, by: str) -> bool:
-    gone, _ = type(row)._default_manager.filter(pk=row.pk).delete()
-    return bool(gone) and noted(kind, row.pk, by)
+    deleted, _ = type(row)._default_manager.filter(pk=row.pk).delete()
+    return bool(deleted) and log_deletion(kind, row.pk, by)
 
 
-def noted(kind: str, pk: Any, by: str) -> bool:
+def log_deletion(kind: str, pk: Any, by: str) -> bool:
     log.info("deleted", kind=kind, id=str(pk), by=by)
     return True
 
@@ -70,11 +70,11 @@ def noted(kind: str, pk: Any, by: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rows of one kind that an installation keeps only so many days after they ended."""
+    """A kind of rows that is deleted some days after they ended."""
 
     kind: str
     setting: str
-    old: Callable[[datetime], tuple[QuerySet[Any], ...]]  # those that ended before then
+    old: Callable[[datetime], tuple[QuerySet[Any], ...]]  # rows that ended before a time
 
 
 def finished(*states: str) -> Callable[[datetime], tuple[QuerySet[Any], ...]]:
@@ -84,15 +84,15 @@ def finished(*states: str) -> Callable[[datetime], tuple[QuerySet[Any], ...]]:
 RULES = (
     Rule("answers", "KEEP_ADVICE_DAYS", finished(State.DONE)),
     Rule("failed and cancelled questions", "KEEP_FAILED_DAYS", finished(State.FAILED, State.CANCELLED)),
-    Rule("ended links", "KEEP_SHARES_DAYS", lambda before: (Share.objects.filter(expires_at__lt=before),)),
+    Rule("expired links", "KEEP_SHARES_DAYS", lambda before: (Share.objects.filter(expires_at__lt=before),)),
     Rule("load tests", "KEEP_LOAD_TESTS_DAYS", lambda before: (LoadTest.objects.filter(created_at__lt=before),)),
     Rule(
-        "ended tokens",
+        "expired and revoked tokens",
         "KEEP_TOKENS_DAYS",
         lambda before: (ApiToken.objects.filter(Q(expires_at__lt=before) | Q(revoked_at__lt=before)),),
     ),
     Rule(
-        "logins and ended sessions",
+        "logins and expired sessions",
         "KEEP_LOGINS_DAYS",
         lambda before: (
             Session.objects.filter(expire_date__lt=before),
@@ -104,13 +104,13 @@ RULES = (
 
 
 def expired(rule: Rule, now: datetime) -> tuple[QuerySet[Any], ...]:
-    """The rows that this rule would delete; none where the installation keeps them for ever."""
+    """The rows that this rule would delete; empty if its setting is not set."""
     days = getattr(settings, rule.setting)
     return () if days is None else rule.old(now - timedelta(days=days))
 
 
 def delete_expired(limit: int = BATCH) -> int:
-    """One batch of each rule; how many rows were deleted. Each answer is a transaction of its own."""
+    """Deletes one batch for each rule, each answer in its own transaction. Returns the number of rows."""
     now, deleted = timezone.now(), 0
     for rule in RULES:
         for rows in expired(rule, now):

@@ -1,4 +1,4 @@
-"""The terms of docs/glossary.md: the pages link to them and show their definitions."""
+"""The terms of docs/glossary.md, which pages link to and define in tooltips."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Term:
 
 
 def terms() -> dict[str, Term]:
-    """Every entry by its name and its abbreviation, both in lower case; empty when there is no glossary file."""
+    """Each entry by its name and its abbreviation in lower case; empty without a glossary file."""
     path = settings.BASE_DIR / "docs" / "glossary.md"
     return _read(path, path.stat().st_mtime_ns) if path.exists() else {}
 
@@ -30,15 +30,15 @@ def terms() -> dict[str, Term]:
 @lru_cache(maxsize=1)
 def _read(path: Path, changed_ns: int) -> dict[str, Term]:
     _, *parts = HEADING.split(path.read_text(encoding="utf-8"))
-    found = {}
+    entries = {}
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         term = Term(name, anchor(name), MARKUP.sub(r"\1", " ".join(text.split())))
-        found[name.lower()] = term
+        entries[name.lower()] = term
         if abbreviated := ABBREVIATED.search(text):
-            found[abbreviated[1].lower()] = term
-    return found
+            entries[abbreviated[1].lower()] = term
+    return entries
 
 
 def anchor(heading: str) -> str:
-    """The name of a heading in an address, as MkDocs and GitHub write it."""
+    """The anchor of a heading, as in MkDocs and GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

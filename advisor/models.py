@@ -1,4 +1,4 @@
-"""The question (Workload), the answer (Advice, its Options) and a link to show it (Share)."""
+"""Workloads, answers (Advice with Options), load tests, share links and API tokens."""
 
 import secrets
 import uuid
@@ -16,12 +16,12 @@ class Workload(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
-    spec = models.JSONField()  # the workload file, validated and with its defaults filled in
+    spec = models.JSONField()  # the validated workload file with all defaults
     created_at = models.DateTimeField(default=timezone.now)
 
 
 class Advice(models.Model):
-    """One run of one question. The row is the truth: state, lease and attempt; a finished one is never edited."""
+    """One run of one workload, with state, lease and attempt. A finished one is never changed."""
 
     class State(models.TextChoices):
         QUEUED = "queued"
@@ -41,19 +41,21 @@ class Advice(models.Model):
     attempt = models.PositiveIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
-    held_until = models.DateTimeField(null=True, blank=True)  # machines may measure until then; nobody computes it yet
-    probed = models.JSONField(null=True, blank=True)  # what they did for this question
-    sent_at = models.DateTimeField(default=timezone.now)  # last time a worker was woken for it
+    held_until = models.DateTimeField(
+        null=True, blank=True
+    )  # not computed before this time, so that machines can measure
+    probed = models.JSONField(null=True, blank=True)  # what machines measured for this workload
+    sent_at = models.DateTimeField(default=timezone.now)  # time of the last message to the workers
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)
     engine_version = models.CharField(max_length=20, blank=True)
     catalog_version = models.CharField(max_length=64, blank=True)
     prices_as_of = models.DateField(null=True, blank=True)
-    calibration_ids = models.JSONField(default=list, blank=True)  # rows of the catalog that the answer rests on
-    result_version = models.PositiveSmallIntegerField(default=1)  # of the form of `result`: stored.RESULT_VERSION then
-    snapshot = PackedJSONField(null=True, blank=True)  # what was read from the catalog: a re-run gives the same
-    result = PackedJSONField(null=True, blank=True)  # the JSON of `advise`, as stored; read `answer`
+    calibration_ids = models.JSONField(default=list, blank=True)  # IDs of the calibrations that the answer uses
+    result_version = models.PositiveSmallIntegerField(default=1)  # stored.RESULT_VERSION when `result` was written
+    snapshot = PackedJSONField(null=True, blank=True)  # the catalog rows used; a re-run from it gives the same result
+    result = PackedJSONField(null=True, blank=True)  # the JSON of `advise` as stored; use `answer` to read it
 
     class Meta:
         ordering = ["-created_at"]
@@ -75,17 +77,17 @@ class Advice(models.Model):
 
     @property
     def answer(self) -> dict[str, Any] | None:
-        """The result in today's form, whichever version computed it."""
+        """The result, upgraded to the current RESULT_VERSION; None if there is none."""
         return None if self.result is None else upgraded(self.result, self.result_version)
 
     @property
     def is_held(self) -> bool:
-        """Whether machines may still measure for it."""
+        """Whether it waits for measurements."""
         return self.state == self.State.QUEUED and self.held_until is not None and self.held_until > timezone.now()
 
 
 class Option(models.Model):
-    """One scored answer of an Advice: the columns that lists and queries need of it."""
+    """One recommendation of an Advice, with the columns that lists and queries need."""
 
     advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="options")
     rank = models.PositiveIntegerField()
@@ -101,21 +103,21 @@ class Option(models.Model):
 
     @property
     def detail(self) -> dict[str, Any]:
-        """The whole R of the JSON. It is stored once, in the advice."""
+        """The recommendation's full JSON, from the advice."""
         ranked = (self.advice.answer or {})["recommendations"]
-        found: dict[str, Any] = next(r for r in ranked if r["rank"] == self.rank)
-        return found
+        detail: dict[str, Any] = next(r for r in ranked if r["rank"] == self.rank)
+        return detail
 
 
 class LoadTest(models.Model):
-    """What a load generator measured on a deployment that was advised. Never edited but for `calibrates`."""
+    """What a load generator measured on a recommended deployment. Only `calibrates` changes later."""
 
     option = models.ForeignKey(Option, on_delete=models.CASCADE, related_name="load_tests")
     created_at = models.DateTimeField(default=timezone.now)
     file_name = models.CharField(max_length=200, blank=True)
     file_sha256 = models.CharField(max_length=64)
-    measured = models.JSONField()  # load_results.LoadResult
-    calibrates = models.BooleanField(default=False)  # the planner's word: exported as measured rows
+    measured = models.JSONField()  # result_files.LoadResult
+    calibrates = models.BooleanField(default=False)  # chosen by the user: export as measured rows
 
     class Meta:
         ordering = ["created_at", "id"]
@@ -127,7 +129,7 @@ def share_token() -> str:
 
 
 class Share(models.Model):
-    """An unguessable, read-only, expiring link to one finished Advice."""
+    """A secret, read-only, expiring link to a finished Advice."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     advice = models.ForeignKey(Advice, on_delete=models.CASCADE, related_name="shares")
@@ -137,12 +139,12 @@ class Share(models.Model):
 
 
 class ApiToken(models.Model):
-    """What a person's tool shows to the API; only its hash is kept."""
+    """A token for API clients of people; only its hash is stored."""
 
     class Scope(models.TextChoices):
         READ = "read"
-        SUBMIT = "submit"  # and ask for advice
-        ADMIN = "admin"  # and what staff may do: machines, jobs, results, enrolments
+        SUBMIT = "submit"  # and submit workloads
+        ADMIN = "admin"  # and staff actions on machines, jobs, results and enrollments
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
@@ -165,7 +167,7 @@ class ApiToken(models.Model):
 
 
 class Duty(models.Model):
-    """When a background duty (the sweep) last ran: its age tells whether anybody does it."""
+    """When a background task (the sweep) last ran."""
 
     name = models.CharField(max_length=40, unique=True)
     last_run_at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""Settings: everything has a default that works on one machine; the environment changes it (docs: README)."""
+"""Django settings. The defaults work on one machine; environment variables change them (see the README)."""
 
 import os
 from pathlib import Path
@@ -18,17 +18,19 @@ env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR = Path(env.str("ASSAY_VAR", default=str(BASE_DIR / "var"))).resolve()
 storage.make_private(VAR, BASE_DIR)
-MIN_FREE_MB = env.int("ASSAY_MIN_FREE_MB", default=200)  # with less, nothing is computed and /readyz says 503
+MIN_FREE_MB = env.int(
+    "ASSAY_MIN_FREE_MB", default=200
+)  # with less free space, nothing is computed and /readyz returns 503
 
 
-def kept_secret(path: Path) -> str:
-    """The key of this installation, made once; two processes that start together agree on it."""
+def stored_secret(path: Path) -> str:
+    """The installation's secret key, created once, also if two processes start at the same time."""
     if not path.exists():
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         draft.touch(mode=0o600)
         draft.write_text(get_random_secret_key())
         try:
-            os.link(draft, path)  # fails when another process was first: then its key counts
+            os.link(draft, path)  # fails if another process was first; then its key is used
         except FileExistsError:
             pass
         draft.unlink()
@@ -36,12 +38,12 @@ def kept_secret(path: Path) -> str:
 
 
 DEBUG = env.bool("ASSAY_DEBUG", default=False)
-SECRET_KEY = env.str("SECRET_KEY", default="") or kept_secret(VAR / "secret_key")
+SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret(VAR / "secret_key")
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ASSAY_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("ASSAY_TRUSTED_ORIGINS", default=[])
 OPEN = env.bool("ASSAY_OPEN", default=True)  # False: every page and call needs a login
-HUB_URL = env.str("ASSAY_HUB_URL", default="")  # empty: this server contacts no Hugging Face Hub
+HUB_URL = env.str("ASSAY_HUB_URL", default="")  # empty: no access to the Hugging Face Hub
 
 INSTALLED_APPS = [
     "advisor",
@@ -67,7 +69,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "advisor.ops.health.answer_probes",  # first: a probe has any Host header, no session, and is never redirected
+    "advisor.ops.health.answer_probes",  # first: probes may have any Host header and must not be redirected
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "advisor.ops.private_answers.keep_private",
@@ -105,7 +107,7 @@ TEMPLATES = [
     }
 ]
 
-# Database: SQLite in one file, or PostgreSQL. No connection pool: psycopg's must not be inherited through fork.
+# Database: SQLite in one file, or PostgreSQL. No connection pool, because psycopg's does not survive a fork.
 if "DATABASE_URL" in env.ENVIRON:
     DATABASES = {"default": {**env.db("DATABASE_URL"), "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}}
 else:
@@ -120,7 +122,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         },
     }
 
-# Broker: folders on disk, or Redis. Messages only wake a worker; the database row decides (advise.py).
+# Broker: files, or Redis. Messages only wake a worker; the database row decides (advise.py).
 REDIS_URL = env.str("REDIS_URL", default="")
 BROKER_DIR = VAR / "broker"
 if REDIS_URL:
@@ -138,7 +140,7 @@ else:
         "data_folder_in": str(BROKER_DIR / "messages"),
         "data_folder_out": str(BROKER_DIR / "messages"),
         "control_folder": str(BROKER_DIR / "control"),
-        "polling_interval": 0.2,  # kombu's default of 1 s makes a job wait 1.8 s at the median
+        "polling_interval": 0.2,  # with kombu's default of 1 s, the median wait of a job is 1.8 s
     }
     for folder in ("messages", "control"):
         (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
@@ -152,60 +154,62 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_SOFT_TIME_LIMIT = env.float("ASSAY_LIMIT_S", default=540.0)
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
-GRACE_S = env.float("ASSAY_GRACE_S", default=20.0)  # for running jobs and requests after SIGTERM
+GRACE_S = env.float("ASSAY_GRACE_S", default=20.0)  # time to finish jobs and requests after SIGTERM
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = GRACE_S
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker however long that is away
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker without limit
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 CELERY_TIMEZONE = "UTC"
 
-# Advice: how long a silent worker keeps its claim, and when the sweeper steps in.
+# Advice: leases of workers and intervals of the sweep.
 ADVICE_LEASE_S = env.float("ASSAY_LEASE_S", default=30.0)
 ADVICE_RESEND_S = env.float("ASSAY_RESEND_S", default=15.0)
 ADVICE_SWEEP_S = env.float("ASSAY_SWEEP_S", default=5.0)
 ADVICE_MAX_ATTEMPTS = 3
-ADVICE_MAX_QUEUED = 1000  # further questions are refused until some are answered
-ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for machines to measure, when a question asks
+ADVICE_MAX_QUEUED = 1000  # then further workloads are refused
+ADVICE_PROBE_WAIT_S = env.float("ASSAY_PROBE_WAIT_S", default=600.0)  # for measurements that a workload asks for
 
 
-def days_kept(name: str) -> int | None:
-    """How many days rows are kept after they ended; None: for ever."""
-    given = env.str(name, default="").strip()
-    if given and not (given.isascii() and given.isdecimal() and 0 < int(given) <= 36_500):
-        raise ImproperlyConfigured(f"{name}={given}: a whole number of days from 1 to 36500; leave it out to keep all")
-    return int(given) if given else None
+def retention_days(name: str) -> int | None:
+    """Days that rows are kept after they ended; None: forever."""
+    text = env.str(name, default="").strip()
+    if text and not (text.isascii() and text.isdecimal() and 0 < int(text) <= 36_500):
+        raise ImproperlyConfigured(
+            f"{name}={text}: use a whole number of days from 1 to 36500, or unset it to keep all"
+        )
+    return int(text) if text else None
 
 
-# Retention: what the sweep deletes, by days after it ended.
-KEEP_ADVICE_DAYS = days_kept("ASSAY_KEEP_ADVICE_DAYS")
-KEEP_FAILED_DAYS = days_kept("ASSAY_KEEP_FAILED_DAYS")
-KEEP_SHARES_DAYS = days_kept("ASSAY_KEEP_SHARES_DAYS")
-KEEP_LOAD_TESTS_DAYS = days_kept("ASSAY_KEEP_LOAD_TESTS_DAYS")
-KEEP_TOKENS_DAYS = days_kept("ASSAY_KEEP_TOKENS_DAYS")
-KEEP_LOGINS_DAYS = days_kept("ASSAY_KEEP_LOGINS_DAYS")
+# Retention: the sweep deletes rows this many days after they ended.
+KEEP_ADVICE_DAYS = retention_days("ASSAY_KEEP_ADVICE_DAYS")
+KEEP_FAILED_DAYS = retention_days("ASSAY_KEEP_FAILED_DAYS")
+KEEP_SHARES_DAYS = retention_days("ASSAY_KEEP_SHARES_DAYS")
+KEEP_LOAD_TESTS_DAYS = retention_days("ASSAY_KEEP_LOAD_TESTS_DAYS")
+KEEP_TOKENS_DAYS = retention_days("ASSAY_KEEP_TOKENS_DAYS")
+KEEP_LOGINS_DAYS = retention_days("ASSAY_KEEP_LOGINS_DAYS")
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
 }
 
-# Calls of the people's API in a minute; 0: no limit.
+# API calls of people per minute; 0: no limit.
 API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)
-ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # of an address
+ESTIMATES_PER_MINUTE = env.int("ASSAY_ESTIMATES_PER_MINUTE", default=60)  # per address
 
-# Probes: the pace that agents are given, and how long a silent one keeps its job.
+# Probes: polling rate and leases of agents.
 PROBE_LEASE_S = env.float("ASSAY_PROBE_LEASE_S", default=60.0)
 PROBE_POLL_S = env.int("ASSAY_PROBE_POLL_S", default=5)
-PROBE_POLLS_PER_S = 100  # of all agents together
+PROBE_POLLS_PER_S = 100  # by all agents together
 PROBE_MAX_ATTEMPTS = 3
 PROBE_BACKOFF_S = (10, 60, 300)
 PROBE_QUEUE_HOURS = 24
 PROBE_MAX_RESULT_BYTES = 4 * 1024 * 1024
-PROBE_TOKEN_DAYS = env.int("ASSAY_PROBE_TOKEN_DAYS", default=90)  # agents renew theirs from half of it on
+PROBE_TOKEN_DAYS = env.int("ASSAY_PROBE_TOKEN_DAYS", default=90)  # agents renew theirs after half of it
 PROBE_CALLS_PER_MINUTE_AGENT = 120
-PROBE_CALLS_PER_MINUTE_ADDRESS = 2 * 60 * PROBE_POLLS_PER_S  # a whole cluster may come from one address
+PROBE_CALLS_PER_MINUTE_ADDRESS = 2 * 60 * PROBE_POLLS_PER_S  # a whole cluster may share one address
 PROBE_REFUSALS_PER_MINUTE = 60
-PROXIES = env.int("ASSAY_PROXIES", default=0)  # in front of us, each adding to X-Forwarded-For
+PROXIES = env.int("ASSAY_PROXIES", default=0)  # number of reverse proxies that add to X-Forwarded-For
 CELERY_BEAT_SCHEDULE["probes"] = {
     "task": "probes.sweep",
     "schedule": ADVICE_SWEEP_S,
@@ -216,7 +220,7 @@ CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        # By default a call to a Redis that hangs never ends, and one to a Redis that is away is tried four times.
+        # By default, a call never times out, and is tried four times if Redis is not available.
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 2, "retry": Retry(NoBackoff(), 1)},
     }
     if REDIS_URL
@@ -241,7 +245,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Assay",
-    "DESCRIPTION": "Which accelerators a workload needs, how to run it on them, and what it costs.",
+    "DESCRIPTION": "Recommends accelerators for AI workloads, with configuration and cost.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
@@ -274,11 +278,11 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 AXES_HANDLER = "advisor.ops.login_limits.Handler"
 AXES_CLIENT_IP_CALLABLE = "advisor.api.client_address.network"
-AXES_FAILURE_LIMIT = 10  # wrong passwords in an hour of one name from one address
-LOGIN_FAILURES_ADDRESS = 50  # of one address, over all names that never signed in there
-LOGIN_FAILURES_NAME = 100  # of one name, over all addresses where it never signed in
+AXES_FAILURE_LIMIT = 10  # failed logins per hour of one name from one address
+LOGIN_FAILURES_ADDRESS = 50  # from one address, over all names that never logged in there
+LOGIN_FAILURES_NAME = 100  # of one name, over all addresses where it never logged in
 AXES_COOLOFF_TIME = 1  # hour
-AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # or whoever goes on guessing keeps the name locked
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # otherwise, continued guessing would keep the name locked
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]  # read by login_limits.py
 AXES_VERBOSE = False
 
@@ -310,7 +314,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = VAR / "static"
 STATIC_ROOT.mkdir(exist_ok=True)
 COLLECTED = env.bool("ASSAY_COLLECTED", default=False)
-DOCS_SITE = Path(env.str("ASSAY_DOCS_SITE", default=str(BASE_DIR / "build" / "site")))  # made by `make docs`
+DOCS_SITE = Path(env.str("ASSAY_DOCS_SITE", default=str(BASE_DIR / "build" / "site")))  # built by `make docs`
 WHITENOISE_USE_FINDERS = not COLLECTED
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -361,6 +365,6 @@ LOGGING = {
     "loggers": {
         "assay": {"level": env.str("ASSAY_LOG_LEVEL", default="INFO")},
         "django": {"handlers": [], "level": "WARNING"},
-        "kombu.connection": {"level": "ERROR"},  # it warns that a folder has no host name
+        "kombu.connection": {"level": "ERROR"},  # warns that a folder has no host name
     },
 }

@@ -1,4 +1,4 @@
-"""How a row keeps an answer: packed to a fortieth of its text, and readable whichever version computed it."""
+"""Stores answers compressed to about 1/40, and upgrades those of earlier versions when they are read."""
 
 import json
 import lzma
@@ -8,8 +8,8 @@ from typing import Any
 from django.db import models
 
 Json = dict[str, Any]
-RESULT_VERSION = 2  # of Advice.result; a change of its form raises it and adds a step to UPGRADES
-# zlib sees 32 KiB back, which is less than one option: similar options are found only with a window over all of them.
+RESULT_VERSION = 2  # of Advice.result; raise it when the format changes, and add a step to UPGRADES
+# zlib's window of 32 KiB is smaller than one option; a window over all options compresses their similarities.
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 3, "dict_size": 8 << 20}]
 
 
@@ -17,7 +17,7 @@ FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 3, "dict_size": 8 << 20}]
 
 
 def packed(value: Any) -> bytes:
-    """JSON, compressed. NaN and infinity are refused: JSON has neither."""
+    """`value` as compressed JSON. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return lzma.compress(text.encode(), format=lzma.FORMAT_XZ, filters=FILTERS)
 
@@ -27,7 +27,7 @@ def unpacked(content: bytes) -> Any:
 
 
 class PackedJSONField(models.BinaryField):
-    """JSON that no query looks into, compressed with the standard library, the same in SQLite and PostgreSQL."""
+    """Compressed JSON, which queries cannot search."""
 
     _pyi_private_set_type: Any
     _pyi_private_get_type: Any
@@ -45,19 +45,19 @@ class PackedJSONField(models.BinaryField):
         return json.dumps(self.value_from_object(obj))
 
 
-# --- reading what an earlier version stored ---------------------------------------------------------------------
+# --- upgrades ---------------------------------------------------------------------------------------------------
 
 
 def upgraded(result: Mapping[str, Any], version: int) -> Json:
-    """The result in today's form. Its figures stay as stored: what was not computed then is None now."""
-    found = dict(result)
+    """The result in the current format. Stored figures do not change; figures that were not computed are None."""
+    upgraded_result = dict(result)
     for step in range(version, RESULT_VERSION):
-        found = UPGRADES[step](found)
-    return found
+        upgraded_result = UPGRADES[step](upgraded_result)
+    return upgraded_result
 
 
 def from_1(result: Json) -> Json:
-    """Answers from before November 2026 have no bill in parts."""
+    """Version 1 (before November 2026) has no itemized costs."""
     return {**result, "recommendations": [{"money": None} | r for r in result["recommendations"]]}
 
 

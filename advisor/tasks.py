@@ -1,4 +1,4 @@
-"""What a message may wake; the work is in advise.py. The names are fixed so that old messages stay valid."""
+"""The Celery tasks, which call advise.py. Their names must not change, so that queued messages stay valid."""
 
 from advisor import advise
 from advisor.celery import app

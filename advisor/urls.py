@@ -1,4 +1,4 @@
-"""Where every road begins: pages, REST, catalog, admin, health."""
+"""All URLs: pages, REST API, catalog, admin and health checks."""
 
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
@@ -15,7 +15,7 @@ handler403 = "advisor.web.views.forbidden"
 handler404 = "advisor.web.views.not_found"
 handler500 = "advisor.web.views.server_error"
 
-# Swagger writes styles inline: relaxed for its one page.
+# Swagger uses inline styles, which are allowed on this page only.
 docs = csp_update({"style-src": UNSAFE_INLINE})(SpectacularSwaggerSplitView.as_view(url_name="schema"))
 
 urlpatterns = [

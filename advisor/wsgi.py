@@ -1,4 +1,4 @@
-"""The web application, for gunicorn."""
+"""The WSGI application for gunicorn."""
 
 import os
 
@@ -8,8 +8,8 @@ from django.urls import reverse
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "advisor.settings")
 django_application = get_wsgi_application()
 
-from advisor.ops import chunked_bodies  # noqa: E402  (it imports models, which Django has to set up first)
+from advisor.ops import chunked_bodies  # noqa: E402  (imports models, so Django must be set up first)
 
 application = chunked_bodies.with_length(django_application)
-# Every view is loaded now, not in the first request: on two busy cores that took 3 s, and all others stood behind it.
+# Load all views now instead of in the first request, which would take up to 3 s and block the others.
 reverse("healthz")

@@ -55,7 +55,7 @@ def fill() -> None:
         advice.refresh_from_db()
         print(spec["name"], advice.state, advice.error)
     failed = advise.request({**specs[0], "name": "failed"})
-    advise.claimed(failed.pk).fail("The worker was lost 3 times while it computed this; it is not tried again.")
+    advise.claimed(failed.pk).fail("The worker was lost 3 times during this calculation; it will not be tried again.")
     advise.cancel(advise.request({**specs[0], "name": "cancelled"}))
     advise.request({**specs[0], "name": "queued"})
     first = Option.objects.filter(advice__workload__name="support-chat").order_by("rank").first()

@@ -1,4 +1,4 @@
-"""REST: advice, estimates, tokens and problem details."""
+"""The REST API: advice, estimates, tokens, rate limits and problem documents."""
 
 from advisor.api import body_fields, tokens
 from advisor.api.body_fields import Text, Whole, YesNo

@@ -1,5 +1,7 @@
-"""Fields of request bodies that take exactly the type they are described with, where REST framework would convert:
-no 5 for a text, no "5" for a number, no "yes" for true."""
+"""Serializer fields that accept only their documented type.
+
+REST framework's own fields convert: 5 to text, "5" to a number, "yes" to true.
+"""
 
 from typing import Any
 
@@ -7,14 +9,14 @@ from rest_framework import serializers
 
 
 class Text(serializers.CharField):
-    """Text as it is, blanks at its ends included: what was measured and what is kept have the same length."""
+    """Text that is stored unchanged, with leading and trailing blanks."""
 
-    default_error_messages = {"invalid": "Enter a text in quotes."}
+    default_error_messages = {"invalid": "Enter text in quotes."}
 
-    def __init__(self, **given: Any) -> None:
-        if not given.get("allow_blank"):
-            given.setdefault("min_length", 1)  # so that the description says it, too
-        super().__init__(trim_whitespace=False, **given)
+    def __init__(self, **options: Any) -> None:
+        if not options.get("allow_blank"):
+            options.setdefault("min_length", 1)  # so that the API schema has it, too
+        super().__init__(trim_whitespace=False, **options)
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
@@ -26,7 +28,9 @@ class Whole(serializers.IntegerField):
     default_error_messages = {"invalid": "Enter a whole number."}
 
     def to_internal_value(self, data: Any) -> int:
-        if isinstance(data, bool) or not isinstance(data, int | float) or data % 1:  # 5.0 is whole in JSON
+        if (
+            isinstance(data, bool) or not isinstance(data, int | float) or data % 1
+        ):  # JSON writers may write the integer 5 as 5.0
             self.fail("invalid")
         return super().to_internal_value(int(data))
 

@@ -1,7 +1,7 @@
-"""Rate limits: so many calls in each minute for a token, a machine or an address, counted in the cache.
+"""Rate limits: calls per minute of a token, a machine or an address, counted in the cache.
 
-With Redis all web processes count together. Without it each process counts alone, so the effective limit is at most
-the number of processes times as high.
+With Redis, all web processes share the counters. Without it, each process counts separately, so the effective limit is
+up to the number of processes times higher.
 """
 
 import math
@@ -20,12 +20,12 @@ from rest_framework.request import Request
 from advisor.api import client_address
 
 WINDOW_S = 60
-TIGHTEST = "assay.rate_limit"  # in META, which the REST framework's request and Django's share
+TIGHTEST = "assay.rate_limit"  # key in META, which Django and the REST framework share
 Respond = Callable[[HttpRequest], HttpResponse]
 
 
 class CountersDown(exceptions.APIException):
-    """The cache does not answer. 503 for agents, who come again; people's calls pass uncounted."""
+    """The cache is not available: 503 for agents, which try again. Other calls are not counted."""
 
     status_code = 503
     default_detail = "Redis is not available, so calls cannot be counted. Try again in a few seconds."
@@ -40,7 +40,7 @@ class Exceeded(exceptions.Throttled):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How far one limit is used up in the current window."""
+    """The use of one limit in the current window."""
 
     limit: int
     calls: int
@@ -52,18 +52,18 @@ class Usage:
 
 
 def address(request: Request | HttpRequest) -> str:
-    """Where the call comes from, IPv6 by its /64; the text as it came where it is no address."""
+    """The client's IPv4 address or IPv6 /64 network; the unchanged text if it is not an address."""
     return client_address.network(request) or client_address.address(request)
 
 
 def count(request: Request | HttpRequest, kind: str, who: str, limit: int) -> None:
-    """Counts one call. Raises Exceeded from the call after `limit` in this minute on; a limit of 0 is none."""
+    """Counts one call. Raises Exceeded after `limit` calls in this minute; 0 means no limit."""
     if limit <= 0:
         return
     name = key(kind, who)
     try:
         calls = 1 if cache.add(name, 1, 2 * WINDOW_S) else cache.incr(name)
-    except ValueError:  # evicted from a full cache between the two: the minute starts again
+    except ValueError:  # evicted from a full cache between the two calls: start again
         calls = 1
     except (RedisError, OSError) as error:
         raise CountersDown from error
@@ -76,7 +76,7 @@ def count(request: Request | HttpRequest, kind: str, who: str, limit: int) -> No
 
 
 def reached(kind: str, who: str, limit: int) -> bool:
-    """Whether a limit is used up; counts nothing."""
+    """Whether a limit is used up. Does not count a call."""
     try:
         return bool(cache.get(key(kind, who), 0) >= limit > 0)
     except (RedisError, OSError) as error:
@@ -88,11 +88,11 @@ def key(kind: str, who: str) -> str:
 
 
 def rest_s() -> float:
-    """Seconds until the next minute begins."""
+    """Seconds until the next window starts."""
     return WINDOW_S - time.time() % WINDOW_S
 
 
-# --- people's API -----------------------------------------------------------------------------------------------
+# --- limits of the API ------------------------------------------------------------------------------------------
 
 
 def of_token(request: Request, pk: int) -> None:
@@ -101,13 +101,13 @@ def of_token(request: Request, pk: int) -> None:
 
 
 def of_estimate(request: Request) -> None:
-    """An estimate is computed while its caller waits: a few at once hold every web thread."""
+    """Counts an estimate, which occupies a web thread while it is computed."""
     with suppress(CountersDown):
         count(request, "estimate", address(request), settings.ESTIMATES_PER_MINUTE)
 
 
 def of_address(request: HttpRequest) -> None:
-    """Every call of the API, before anything is looked up."""
+    """Counts any API call, before other work."""
     if request.path.startswith("/api/agent/"):
         count(request, "agents", address(request), settings.PROBE_CALLS_PER_MINUTE_ADDRESS)
         return
@@ -115,19 +115,19 @@ def of_address(request: HttpRequest) -> None:
         count(request, "address", address(request), settings.API_PER_MINUTE_ADDRESS)
 
 
-# --- in a response ----------------------------------------------------------------------------------------------
+# --- responses --------------------------------------------------------------------------------------------------
 
 
 def limit_calls(get_response: Respond) -> Respond:
-    """Middleware: limits the API by address, and names the tightest limit that a call counted against."""
+    """Middleware: limits API calls by address, and reports the tightest limit in RateLimit headers."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         if not request.path.startswith("/api/"):
             return get_response(request)
         try:
             of_address(request)
-        except (Exceeded, CountersDown) as refused:
-            response = too_many(refused)
+        except (Exceeded, CountersDown) as error:
+            response = refusal(error)
         else:
             response = get_response(request)
         for name, value in headers(request.META.get(TIGHTEST)).items():
@@ -137,14 +137,14 @@ def limit_calls(get_response: Respond) -> Respond:
     return respond
 
 
-def too_many(refused: Exceeded | CountersDown) -> HttpResponse:
-    from advisor.api.problems import problem_response  # here: middleware is made before the applications are ready
+def refusal(error: Exceeded | CountersDown) -> HttpResponse:
+    from advisor.api.problems import problem_response  # here, because middleware is created before the apps are ready
 
-    return problem_response(refused.status_code, "", str(refused.detail), {"Retry-After": str(refused.wait)})
+    return problem_response(error.status_code, "", str(error.detail), {"Retry-After": str(error.wait)})
 
 
 def headers(used: Usage | None) -> dict[str, str]:
-    """RateLimit fields as of draft-ietf-httpapi-ratelimit-headers-07."""
+    """RateLimit headers of draft-ietf-httpapi-ratelimit-headers-07."""
     if used is None:
         return {}
     return {

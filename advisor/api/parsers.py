@@ -1,4 +1,4 @@
-"""Reading request bodies: bounded, strict, JSON or YAML."""
+"""Strict parsers of request bodies in JSON or YAML, with a size limit."""
 
 import json
 from collections import Counter
@@ -15,11 +15,8 @@ from advisor.workload import MAX_TEXT_BYTES, check_size, cut
 KEY_LENGTH = 80
 
 
-# --- reading bodies ---------------------------------------------------------------------------------------------
-
-
-def bounded(stream: Any) -> bytes:
-    """The whole body, or 413 once it is longer than a workload may be."""
+def read_body(stream: Any) -> bytes:
+    """The whole body. Raises TooLarge (413) if it is longer than a workload may be."""
     text = stream.read(MAX_TEXT_BYTES + 1)
     if len(text) > MAX_TEXT_BYTES:
         raise TooLarge
@@ -27,23 +24,24 @@ def bounded(stream: Any) -> bytes:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {cut(twice, 100)!r} is given twice")
-    return found
+    """The object with these pairs. Raises ValueError for a duplicate key."""
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        duplicate, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {cut(duplicate, 100)!r} is set twice")
+    return mapping
 
 
 class StrictJSONParser(parsers.BaseParser):
-    """JSON, no key twice, UTF-8, bounded in bytes and values. NaN is read: validation refuses it at its field."""
+    """UTF-8 JSON without duplicate keys, limited in bytes and values. Validation refuses NaN, naming the field."""
 
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            found = json.loads(bounded(stream), object_pairs_hook=unique)
-            check_size(found)
-            return found
+            data = json.loads(read_body(stream), object_pairs_hook=unique)
+            check_size(data)
+            return data
         except workload.WorkloadError as error:
             raise exceptions.ParseError(
                 f"The JSON {error.errors[0]['message']}: {error.errors[0]['allowed']}."
@@ -59,7 +57,7 @@ class YAMLParser(parsers.BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
-            return workload.load(bounded(stream))
+            return workload.load(read_body(stream))
         except workload.WorkloadError as error:
             raise exceptions.ParseError(f"Malformed YAML: {error}.") from None
 
@@ -75,8 +73,8 @@ class TextYAMLParser(YAMLParser):
 PARSERS = [StrictJSONParser, YAMLParser, XYAMLParser, TextYAMLParser]
 
 
-def asked(data: Any) -> dict[str, Any]:
-    """The validated workload of a body: the workload itself, or {"workload": ...}."""
+def workload_in(data: Any) -> dict[str, Any]:
+    """The validated workload in a body: the workload itself or {"workload": ...}. Raises WorkloadError."""
     if isinstance(data, Mapping) and set(data) == {"workload"}:
         data = data["workload"]
     if not isinstance(data, dict):

@@ -1,6 +1,6 @@
-"""Tokens for people's tools, `aat_...`: one scope each, an end, hashed at rest; and who may call the API.
+"""API tokens for people (`aat_...`), with a scope and an expiration date, stored as hashes; and permissions.
 
-Machines that measure have tokens of their own (`agt_...`), which open their side of the API and nothing else.
+Worker agents have other tokens (`agt_...`), which are valid for the agent API only.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from advisor.models import ApiToken
 
 Scope = ApiToken.Scope
 PREFIX = 12
-DAYS, MOST_DAYS = 90, 366
-GRACE_S = 3600  # a rotated token still works so long: whoever holds it has to be told
+DAYS, MAX_DAYS = 90, 366
+GRACE_S = 3600  # a rotated token still works for this time
 USED_EVERY_S = 60
 
 
 def hashed(token: str) -> str:
-    """SHA-256: a token is 256 random bits, so nothing slower is needed."""
+    """The SHA-256 hash. A token has 256 random bits, so no slow hash is needed."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -38,9 +38,9 @@ def new_token(kind: str) -> str:
 
 
 def make(name: str, scope: str, days: int = DAYS, made_by: str = "") -> tuple[str, ApiToken]:
-    """(token to show once, its row)."""
-    if scope not in Scope.values or not 1 <= days <= MOST_DAYS:
-        raise ValueError(f"a scope is one of {', '.join(Scope.values)}, an age is of 1 to {MOST_DAYS} days")
+    """Creates a token. Returns (the token, to be shown once, and its row). Raises ValueError."""
+    if scope not in Scope.values or not 1 <= days <= MAX_DAYS:
+        raise ValueError(f"the scope must be one of {', '.join(Scope.values)}, and days from 1 to {MAX_DAYS}")
     token = new_token("aat")
     row = ApiToken.objects.create(
         organisation=default_organisation(),
@@ -55,7 +55,7 @@ def make(name: str, scope: str, days: int = DAYS, made_by: str = "") -> tuple[st
 
 
 def rotate(row: ApiToken) -> tuple[str, ApiToken]:
-    """A successor with the same name, scope and life; the former ends within the hour."""
+    """Creates a successor with the same name, scope and lifetime; the old token expires within an hour."""
     days = max(round((row.expires_at - row.made_at) / timedelta(days=1)), 1)
     token, fresh = make(row.name, row.scope, days, row.made_by)
     ends_at = timezone.now() + timedelta(seconds=GRACE_S)
@@ -72,19 +72,19 @@ def by_token(token: str) -> ApiToken | None:
     return rows.first()
 
 
-def used(row: ApiToken) -> None:
-    """Notes the use, at most once a minute: reading should write nothing."""
+def record_use(row: ApiToken) -> None:
+    """Records the use, at most once a minute, because reads should not write."""
     now = timezone.now()
     if row.last_used_at is None or (now - row.last_used_at).total_seconds() >= USED_EVERY_S:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
 
 
-# --- in a request -----------------------------------------------------------------------------------------------
+# --- authentication and permissions -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who calls with a token, in the place of a user."""
+    """The caller with a token, in place of a user."""
 
     token: ApiToken
     is_authenticated = True
@@ -101,11 +101,11 @@ class Holder:
 
 
 class TokenRefused(exceptions.AuthenticationFailed):
-    default_detail = "This token is unknown, revoked or past its end. Make a new one: manage.py token make NAME."
+    default_detail = "This token is unknown, revoked or expired. Create a new one with manage.py token make NAME."
 
 
 class PersonToken(BaseAuthentication):
-    """Authorization: Bearer aat_... Without one a request is a visitor's, or the session's user's."""
+    """Authorization: Bearer aat_... Without it, the caller is the session's user or a visitor."""
 
     def authenticate(self, request: Request) -> tuple[Holder, ApiToken] | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -115,11 +115,11 @@ class PersonToken(BaseAuthentication):
         if row is None:
             raise TokenRefused
         limits.of_token(request, row.pk)
-        used(row)
+        record_use(row)
         return Holder(row), row
 
     def authenticate_header(self, request: Request) -> str:
-        """WWW-Authenticate of a 401; without it the framework would answer 403."""
+        """The WWW-Authenticate header, without which the framework would respond 403 instead of 401."""
         return 'Bearer realm="assay"'
 
 
@@ -128,12 +128,12 @@ class PersonTokenScheme(OpenApiAuthenticationExtension):
     name = "personToken"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        said = "`manage.py token make NAME --scope read|submit|admin`: aat_..."
-        return {"type": "http", "scheme": "bearer", "description": said}
+        description = "`manage.py token make NAME --scope read|submit|admin`: aat_..."
+        return {"type": "http", "scheme": "bearer", "description": description}
 
 
 class Allowed(permissions.BasePermission):
-    """Whether this caller may read, or change: by token, by session, or as a visitor where that is open."""
+    """Whether the caller may read or change: by token, by session, or as a visitor of an open installation."""
 
     message = ""
 
@@ -144,16 +144,16 @@ class Allowed(permissions.BasePermission):
             return reads or caller.token.scope in (Scope.SUBMIT, Scope.ADMIN)
         if not (settings.OPEN or caller.is_authenticated):
             return False
-        if not (reads or same_site(request)):  # 403: no credentials would help
-            raise exceptions.PermissionDenied("Refused: a page of another site sent this through your browser.")
+        if not (reads or same_site(request)):  # 403, because credentials would not help
+            raise exceptions.PermissionDenied("Refused: this request came from a page of another site.")
         return True
 
 
 def same_site(request: Request) -> bool:
-    """A visitor has no cookie that could be checked: a browser says itself which page a request comes from.
+    """Whether the browser's headers say that the request comes from this site, or from no page.
 
-    Without this check any page on the web could, through the browser of somebody who can reach this installation,
-    send a form to an address of the API that needs no body.
+    Visitors have no CSRF cookie. Without this check, any web page could make a visitor's browser send a form to an API
+    URL that needs no body.
     """
     origin = request.headers.get("Origin")
     if origin and origin not in settings.CSRF_TRUSTED_ORIGINS and urlsplit(origin).netloc != request.get_host():

@@ -1,4 +1,4 @@
-"""REST: ask for advice, watch it, read it. Errors are problem documents (problems.py)."""
+"""REST views for advice and estimates. Errors are problem documents (problems.py)."""
 
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from rest_framework.reverse import reverse
 from advisor import advise, deletion, workload
 from advisor.api import limits
 from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE, KEY_PARAMETER, LOCATION, problems
-from advisor.api.parsers import PARSERS, asked, idempotency_key
+from advisor.api.parsers import PARSERS, idempotency_key, workload_in
 from advisor.api.problems import Conflict, queue_is_full
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.models import Advice
@@ -22,17 +22,17 @@ from advisor.workload import deployment
 from catalog import listing
 from catalog.deleting import StaffDeletes, who
 
-MOST = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # in an estimate that somebody waits for
+MAX_ESTIMATE = {"isl": 131_072, "osl": 16_384, "concurrency": 20_000}  # of web requests, which must be quick
 
 
-DELETED: dict[Any, Any] = {204: OpenApiResponse(description="It is deleted."), **problems(401, 403, 404)}
+DELETED: dict[Any, Any] = {204: OpenApiResponse(description="Deleted."), **problems(401, 403, 404)}
 
 
 # --- views ------------------------------------------------------------------------------------------------------
 
 
 class Pages(listing.Pages):
-    """Rows here are long."""
+    """A smaller limit, because rows are long."""
 
     max_limit = 200
 
@@ -46,7 +46,7 @@ LINKS = (
 class Root(views.APIView):
     @extend_schema(
         operation_id="getRoot",
-        summary="Where everything is",
+        summary="List the resources",
         responses={
             200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}},
             **problems(406),
@@ -61,7 +61,7 @@ class Root(views.APIView):
 @extend_schema_view(
     get=extend_schema(
         operation_id="listAdvice",
-        summary="The advices, newest first",
+        summary="List advice, newest first",
         responses={200: AdviceSummarySerializer, **problems(400, 406)},
     )
 )
@@ -77,21 +77,21 @@ class AdviceList(generics.ListAPIView[Advice]):
 
     @extend_schema(
         operation_id="askForAdvice",
-        summary="Ask for advice",
-        description="Queues the workload. Watch the address in Location until its state is done, failed or cancelled.",
+        summary="Request advice",
+        description="Queues the workload. Poll the URL in Location until the state is done, failed or cancelled.",
         request={kind: workload.Spec for kind in ("application/json", "application/yaml")},
         parameters=[KEY_PARAMETER, LOCATION],
         responses={202: AdviceSerializer, **problems(400, 406, 409, 413, 415, 422, 429)},
         examples=[EXAMPLE],
     )
     def post(self, request: Request) -> Response:
-        spec = asked(request.data)
+        spec = workload_in(request.data)
         if queue_is_full():
-            raise exceptions.Throttled(wait=30, detail="Too many questions are waiting.")
+            raise exceptions.Throttled(wait=30, detail="Too many workloads are queued.")
         advice = advise.request(spec, idempotency_key=idempotency_key(request))
         data = AdviceSerializer(advice, context=self.get_serializer_context()).data
-        where = reverse("api-advice", args=[advice.pk], request=request)
-        return Response(data, status=202, headers={"Location": where, "Retry-After": "1"})
+        url = reverse("api-advice", args=[advice.pk], request=request)
+        return Response(data, status=202, headers={"Location": url, "Retry-After": "1"})
 
 
 class OneAdvice(generics.GenericAPIView[Advice]):
@@ -112,7 +112,7 @@ class AdviceDetail(OneAdvice):
 
     @extend_schema(
         operation_id="getAdvice",
-        summary="State, progress and, when done, the result",
+        summary="Get the state, progress and result",
         responses={200: AdviceSerializer, **problems(404, 406)},
     )
     def get(self, request: Request, pk: Any) -> Response:
@@ -120,8 +120,8 @@ class AdviceDetail(OneAdvice):
 
     @extend_schema(
         operation_id="deleteAdvice",
-        summary="Delete an advice with its options, links and load tests",
-        description="One that is queued or running is stopped. Advice that superseded it stays.",
+        summary="Delete advice with its options, links and load tests",
+        description="A queued or running advice is stopped. Advice that superseded it is kept.",
         responses=DELETED,
     )
     def delete(self, request: Request, pk: Any) -> Response:
@@ -132,7 +132,7 @@ class AdviceDetail(OneAdvice):
 class CancelAdvice(OneAdvice):
     @extend_schema(
         operation_id="cancelAdvice",
-        summary="Stop an advice that is queued or running",
+        summary="Cancel queued or running advice",
         request=None,
         responses={200: AdviceSerializer, **problems(404, 406, 409)},
     )
@@ -146,14 +146,14 @@ class CancelAdvice(OneAdvice):
 class AdviceResult(OneAdvice):
     @extend_schema(
         operation_id="getAdviceResult",
-        summary="The result alone, as the command line prints it",
+        summary="Get the result, as the command line prints it",
         responses={200: Answer, **problems(404, 406, 409)},
     )
     def get(self, request: Request, pk: Any) -> Response:
         advice = self.advice(pk)
         if advice.result is None:
-            because = f": {advice.error}" if advice.error else ""
-            raise Conflict(f"This advice is {advice.state}{because}. It has no result.")
+            reason = f": {advice.error}" if advice.error else ""
+            raise Conflict(f"This advice is {advice.state}{reason}. It has no result.")
         return Response(advice.answer)
 
 
@@ -162,9 +162,10 @@ class EstimateOne(views.APIView):
 
     @extend_schema(
         operation_id="estimateDeployment",
-        summary="One fixed deployment, nothing searched",
-        description="Answers at once. `fits` false: it cannot be loaded; smallest_change says what would help. "
-        "`evidence`: the measured figures nearest to it, with what is predicted there; `near` false: nothing is.",
+        summary="Estimate one fixed deployment",
+        description="Responds immediately, without a search. If `fits` is false, memory is too small, and "
+        "`smallest_change` says what would help. `evidence` has the most similar measurements and their predictions; "
+        "`near` is false for those that differ much.",
         request={kind: deployment.Deployment for kind in ("application/json", "application/yaml")},
         responses={200: Estimate, **problems(400, 406, 413, 415, 422)},
         examples=[ESTIMATE_EXAMPLE],
@@ -172,7 +173,7 @@ class EstimateOne(views.APIView):
     def post(self, request: Request) -> Response:
         limits.of_estimate(request)
         from advisor.answer import (
-            single_estimate,  # here: the engine is loaded by the first estimate, not by every web worker
+            single_estimate,  # here, so that web workers load the engine only for estimates
         )
 
         if not isinstance(request.data, dict):
@@ -182,9 +183,11 @@ class EstimateOne(views.APIView):
 
 
 def within_limits(d: deployment.Deployment) -> deployment.Deployment:
-    """What a web request may keep a worker busy with (seconds); the command line has no such limit."""
-    asked = {"isl": d.isl, "osl": d.osl, "concurrency": 1 if d.concurrency == "max" else d.concurrency}
-    if over := [name for name, value in asked.items() if value > MOST[name]]:
-        found = [workload.error(name, "is more than is simulated here", f"at most {MOST[name]}") for name in over]
-        raise workload.WorkloadError(found)
+    """The deployment. Raises WorkloadError if it would take a web worker too long; the command line has no limit."""
+    sizes = {"isl": d.isl, "osl": d.osl, "concurrency": 1 if d.concurrency == "max" else d.concurrency}
+    if over := [name for name, value in sizes.items() if value > MAX_ESTIMATE[name]]:
+        errors = [
+            workload.error(name, "is too large for a web request", f"at most {MAX_ESTIMATE[name]}") for name in over
+        ]
+        raise workload.WorkloadError(errors)
     return d

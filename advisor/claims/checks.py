@@ -1,4 +1,4 @@
-"""One check a claim: the engine's own figure, and what it makes of the stated one."""
+"""The checks of the claims: for each, the engine's figure and a verdict on the stated one."""
 
 import math
 
@@ -17,20 +17,20 @@ GB = 1e9
 BUSY = {"concurrency": 128}
 
 
-def agrees(figure: str, why: str = "") -> Finding:
-    return Finding("agrees", figure, why)
+def agrees(figure: str, reason: str = "") -> Finding:
+    return Finding("agrees", figure, reason)
 
 
-def conditional(figure: str, why: str) -> Finding:
-    return Finding("conditional", figure, why)
+def conditional(figure: str, reason: str) -> Finding:
+    return Finding("conditional", figure, reason)
 
 
-def refuted(figure: str, why: str) -> Finding:
-    return Finding("refuted", figure, why)
+def refuted(figure: str, reason: str) -> Finding:
+    return Finding("refuted", figure, reason)
 
 
-def unknown(why: str, figure: str = "no figure") -> Finding:
-    return Finding("not judged", figure, why)
+def unknown(reason: str, figure: str = "no figure") -> Finding:
+    return Finding("not judged", figure, reason)
 
 
 # --- memory and roofline ----------------------------------------------------------------------------------------
@@ -45,12 +45,12 @@ def one_pass(slug: str, stated_ms: float) -> Check:
     def check(desk: Desk) -> Finding:
         a, size = desk.chip(slug), 2.0 * parameters(desk.model(LLAMA_70B))
         lower_ms = size / a.memory_bytes_per_s * 1e3
-        said = f"{lower_ms:.0f} ms by arithmetic, but {size / GB:.0f} GB do not fit in {a.memory_bytes / GB:.0f} GB"
+        figure = f"{lower_ms:.0f} ms by arithmetic, but {size / GB:.0f} GB do not fit in {a.memory_bytes / GB:.0f} GB"
         if desk.run(slug, weights="bf16").fits:
-            return agrees(said)
+            return agrees(figure)
         two = mean_tpot_ms(desk.run(slug, tp=2, weights="bf16"))
         return refuted(
-            f"{said}; with two chips a token takes {two:.0f} ms",
+            f"{figure}; with two chips a token takes {two:.0f} ms",
             f"The division is right ({stated_ms:g} ms), but no single chip holds the weights.",
         )
 
@@ -97,62 +97,62 @@ def cpu_against_gpu(desk: Desk) -> Finding:
 def decode_at(concurrency: int, stated: float) -> Check:
     def check(desk: Desk) -> Finding:
         two, four = (rate(desk.run(H100, tp=tp, weights="bf16", concurrency=concurrency)) for tp in (2, 4))
-        said = f"{two:,.0f} tokens/s on two H100, {four:,.0f} on four ({two / 2:,.0f} and {four / 4:,.0f} per chip)"
-        why = "The number of chips is not stated, and 16-bit weights do not fit in one."
+        figure = f"{two:,.0f} tokens/s on two H100, {four:,.0f} on four ({two / 2:,.0f} and {four / 4:,.0f} per chip)"
+        reason = "The number of chips is not stated, and 16-bit weights do not fit in one."
         low, high = min(two / 2, four / 4), max(two, four)
         verdict = conditional if low <= stated <= high else refuted
         tail = "" if verdict is conditional else " No layout of two or four chips comes close."
-        return verdict(said, why + tail)
+        return verdict(figure, reason + tail)
 
     return check
 
 
 def by_format(desk: Desk) -> Finding:
-    said = []
+    figure = []
     for name, dtype in (("16 bits", "bf16"), ("INT8", "int8"), ("INT4", "int4"), ("FP8", "fp8")):
         chips = next(tp for tp in (1, 2, 4) if desk.run(H100, tp=tp, weights=dtype).fits)
-        said.append(f"{name} {rate(desk.run(H100, tp=chips, weights=dtype)):.0f} on {chips}")
-    why = (
+        figure.append(f"{name} {rate(desk.run(H100, tp=chips, weights=dtype)):.0f} on {chips}")
+    reason = (
         "Only INT4 fits one H100 with room for a KV cache. INT8 and FP8 read the same number of bytes, so nothing "
         "explains 35 against 40."
     )
-    return refuted(", ".join(said) + " chips, tokens/s", why)
+    return refuted(", ".join(figure) + " chips, tokens/s", reason)
 
 
 def naive_to_optimised(desk: Desk) -> Finding:
     naive = rate(desk.run(H100, tp=4, weights="bf16")) / 4
     best = rate(desk.run(H100, tp=1, weights="int4", concurrency=16))
-    why = (
+    reason = (
         "20 to 200 is a factor of ten; the stated steps (2 x 2 x 3) give twelve. Most of it is "
         "batching, which has no fixed factor."
     )
     return conditional(
-        f"{naive:.0f} per chip for 1 request in 16 bits, {best:.0f} in INT4 with 16 ({best / naive:.0f} times)", why
+        f"{naive:.0f} per chip for 1 request in 16 bits, {best:.0f} in INT4 with 16 ({best / naive:.0f} times)", reason
     )
 
 
 def paging(desk: Desk) -> Finding:
     mean, reserved, block = 600.0, 2048.0, 16.0
     waste, paged = 1 - mean / reserved, (block / 2) / (mean + block / 2)
-    said = f"{waste:.0%} and {paged:.1%} with a mean of 600 tokens, 2,048 reserved, blocks of 16"
-    return agrees(said, "Paging wastes half a block per request; without it the waste depends on the lengths.")
+    figure = f"{waste:.0%} and {paged:.1%} with a mean of 600 tokens, 2,048 reserved, blocks of 16"
+    return agrees(figure, "Paging wastes half a block per request; without it the waste depends on the lengths.")
 
 
 def against_naive(desk: Desk) -> Finding:
     llama = {"model": "meta-llama/Llama-2-70b-hf", "tp": 4, "weights": "bf16"}
     one, many = (rate(desk.run(A100, **llama, concurrency=c)) for c in (1, "max"))
-    said = f"{many / one:.0f} times one request at a time, on four A100"
+    figure = f"{many / one:.0f} times one request at a time, on four A100"
     return conditional(
-        said, "The factor is that of the batch that fits. Compared with static batching it is far smaller."
+        figure, "The factor is that of the batch that fits. Compared with static batching it is far smaller."
     )
 
 
 def batching(desk: Desk) -> Finding:
     lengths = np.random.default_rng(0).lognormal(math.log(300) - 0.32, 0.8, (2000, 32))
     share = float(np.mean(lengths.mean(axis=1) / lengths.max(axis=1)))
-    said = f"{share:.0%} of the slots are busy in static batches of 32; all of them with continuous batching"
+    figure = f"{share:.0%} of the slots are busy in static batches of 32; all of them with continuous batching"
     return agrees(
-        said, "A static batch waits for its longest answer (log-normal lengths, p95 about 2.7 times the mean)."
+        figure, "A static batch waits for its longest answer (log-normal lengths, p95 about 2.7 times the mean)."
     )
 
 
@@ -161,12 +161,12 @@ def frameworks(desk: Desk) -> Finding:
         rate(desk.run(H100, model=LLAMA_8B, weights="bf16", framework=name, concurrency=256))
         for name in ("vllm", "sglang")
     )
-    said = (
+    figure = (
         f"SGLang {sglang:,.0f}, vLLM {vllm:,.0f} tokens/s for 8B on an H100 with 256 requests "
         f"({sglang / vllm - 1:+.0%})"
     )
     return conditional(
-        said, "16,215 is 29 % above 12,553. Model, chip and version are not stated, and the order changes with each."
+        figure, "16,215 is 29 % above 12,553. Model, chip and version are not stated, and the order changes with each."
     )
 
 
@@ -175,13 +175,13 @@ def speculation(desk: Desk) -> Finding:
         return (1 - a ** (k + 1)) / (1 - a) / (k * cost + 1)
 
     low, high = leviathan(0.7, 8, 0.1), leviathan(0.9, 8, 0.05)
-    told = 0.8 * 5 / (0.8 * 5 * 0.1 + 1)
-    said = (
+    claimed = 0.8 * 5 / (0.8 * 5 * 0.1 + 1)
+    figure = (
         f"{low:.1f} to {high:.1f} times by Leviathan et al. 2023 with a draft at 5 to 10 % of "
-        f"the cost; the formula of the text gives {told:.2f}, theirs gives {leviathan(0.8, 5, 0.1):.2f}"
+        f"the cost; the formula of the text gives {claimed:.2f}, theirs gives {leviathan(0.8, 5, 0.1):.2f}"
     )
     return conditional(
-        said,
+        figure,
         "True for one request at a time; large batches remove the gain. The text's formula is not the paper's.",
     )
 
@@ -198,9 +198,9 @@ def prompt_caching(desk: Desk) -> Finding:
     rows = ApiPrice.objects.filter(usd_per_mtok_cached_input__isnull=False, usd_per_mtok_input__gt=0)
     saved = [1 - float(p.usd_per_mtok_cached_input or 0) / float(p.usd_per_mtok_input) for p in rows]
     middle, most = float(np.median(saved)), float(np.max(saved))
-    said = f"cached input costs {middle:.0%} less at the median of {len(saved)} endpoints, {most:.0%} at most"
+    figure = f"cached input costs {middle:.0%} less at the median of {len(saved)} endpoints, {most:.0%} at most"
     return conditional(
-        said,
+        figure,
         "90 is the best offer on the market. Latency falls by the share of the prompt that is "
         "cached, which is not stated.",
     )
@@ -261,11 +261,11 @@ def fused_mlp(desk: Desk) -> Finding:
 def formats_by_hardware(desk: Desk) -> Finding:
     a, c = desk.chip(A100), desk.chip("rtx-4090")
     size = 0.5 * parameters(desk.model(LLAMA_8B)) / GB
-    said = (
+    figure = (
         f"A100 multiplies INT8 and has {'an' if 'fp8' in a.flops_per_s else 'no'} FP8; an RTX "
         f"4090 has {c.memory_bytes / GB:.0f} GB (8B in INT4: {size:.0f} GB)"
     )
-    return agrees(said, "Rankings on these chips agree. FP8 on the 4090 is as good if the model is small.")
+    return agrees(figure, "Rankings on these chips agree. FP8 on the 4090 is as good if the model is small.")
 
 
 # --- money and energy -------------------------------------------------------------------------------------------
@@ -278,38 +278,38 @@ def cost_of(slug: str, chips: int, dtype: str, low: float, high: float) -> Check
             full / 0.3,
             desk.rent(slug) * chips / (rate(desk.run(slug, tp=chips, weights=dtype, **BUSY)) * 3600) * 1e6,
         )
-        said = (
+        figure = (
             f"${full:.2f} per million tokens at full load, ${third:.2f} at 30 % load, ${out:.2f} "
-            f"counting output tokens only ({chips} chips, {dtype}, {desk.rent_words(slug)} per chip)"
+            f"counting output tokens only ({chips} chips, {dtype}, {desk.rent_text(slug)} per chip)"
         )
-        why = "Neither the load nor whether prompts count is stated, and both matter more than the chip."
-        return (conditional if full <= high and out >= low else refuted)(said, why)
+        reason = "Neither the load nor whether prompts count is stated, and both matter more than the chip."
+        return (conditional if full <= high and out >= low else refuted)(figure, reason)
 
     return check
 
 
 def tpu_cheaper(desk: Desk) -> Finding:
     tpu, gpu = desk.usd_per_mtok(V6E, 8, weights="bf16", **BUSY), desk.usd_per_mtok(H100, 4, weights="bf16", **BUSY)
-    said = (
-        f"TPU v6e ${tpu:.2f} ({desk.rent_words(V6E)}), H100 ${gpu:.2f} ({desk.rent_words(H100)}) per million "
+    figure = (
+        f"TPU v6e ${tpu:.2f} ({desk.rent_text(V6E)}), H100 ${gpu:.2f} ({desk.rent_text(H100)}) per million "
         "tokens, 70B "
         f"in 16 bits, both at full load: {gpu / tpu:.2g} times"
     )
     good = 2 <= gpu / tpu <= 4
     return (agrees if good else refuted)(
-        said, "Only Google rents out TPUs, at list prices, while many providers compete for GPUs."
+        figure, "Only Google rents out TPUs, at list prices, while many providers compete for GPUs."
     )
 
 
 def per_watt(desk: Desk) -> Finding:
-    said = []
+    figure = []
     for slug in (A100, H100, "tpu-v5p", "b100"):
         a = desk.chip(slug)
-        said.append(
+        figure.append(
             f"{a.name} {a.flops_per_s['bf16'] / a.watts / 1e12:.2f}" if math.isfinite(a.watts) else f"{a.name} unknown"
         )
     return conditional(
-        ", ".join(said), "The power of a TPU v5p is not published; its figure uses the 250 W that the claim assumes."
+        ", ".join(figure), "The power of a TPU v5p is not published; its figure uses the 250 W that the claim assumes."
     )
 
 
@@ -339,11 +339,11 @@ def v7_power(desk: Desk) -> Finding:
 def v7_tco(desk: Desk) -> Finding:
     each = {s: desk.rent(s) / desk.chip(s).flops_per_s["fp8"] * 1e15 for s in ("tpu-v7", "gb200")}
     less = 1 - each["tpu-v7"] / each["gb200"]
-    said = (
+    figure = (
         f"for rent, a dense FP8 PFLOP/s costs ${each['tpu-v7']:.2f} an hour on v7 and "
         f"${each['gb200']:.2f} on GB200 ({less:+.0%} saved)"
     )
-    return conditional(said, "The claim is about Google's own cost, which is not public. Customers pay rent.")
+    return conditional(figure, "The claim is about Google's own cost, which is not public. Customers pay rent.")
 
 
 def b200_rates(desk: Desk) -> Finding:
@@ -358,9 +358,9 @@ def million_a_day(desk: Desk) -> Finding:
     usd = desk.usd_per_mtok(H100, 4, weights="bf16", **BUSY)
     tokens = 1e6 / usd * 1e6
     chips = 1e6 / 24 / desk.rent(H100)
-    said = f"true at {tokens / 1e12:.2g} T tokens per day: {tokens / 1200 / 1e9:.2g} G requests on {chips:,.0f} H100"
+    figure = f"true at {tokens / 1e12:.2g} T tokens per day: {tokens / 1200 / 1e9:.2g} G requests on {chips:,.0f} H100"
     return conditional(
-        said,
+        figure,
         "The volume is not stated. The figure is the bill of a very large service, not of one model at some scale.",
     )
 

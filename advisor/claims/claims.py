@@ -1,4 +1,4 @@
-"""Industry claims about AI hardware: read, compared with what the engine computes, and written as a page."""
+"""Reads industry claims about AI hardware, compares them with the engine's figures, and writes the page."""
 
 import csv
 from collections import Counter
@@ -50,23 +50,23 @@ class Finding:
 
     verdict: str
     figure: str
-    why: str
+    reason: str
 
 
 def read(path: Path = FILE) -> list[Claim]:
-    """The claims of a file. FixtureError: wrong columns, or an id twice."""
+    """The claims in a file. Raises FixtureError for wrong columns or a duplicate ID."""
     with path.open(newline="", encoding="utf-8") as lines:
         reader = csv.DictReader(lines)
         if reader.fieldnames != COLUMNS:
             raise FixtureError(f"{path.name}: the columns are {', '.join(COLUMNS)}")
-        found = [Claim(**row) for row in reader]
-    if twice := [key for key, number in Counter(c.id for c in found).items() if number > 1]:
-        raise FixtureError(f"{path.name}: {twice[0]} is given twice")
-    return found
+        claims = [Claim(**row) for row in reader]
+    if duplicates := [key for key, number in Counter(c.id for c in claims).items() if number > 1]:
+        raise FixtureError(f"{path.name}: {duplicates[0]} is set twice")
+    return claims
 
 
 class Desk:
-    """What the checks ask: chips, models and estimates of the loaded catalog, at the prices known on one day."""
+    """What the checks use: chips, models, estimates and prices of the catalog, as known on one day."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Estimate] = {}
@@ -86,42 +86,49 @@ class Desk:
         a = self.chip(slug)
         return efficiency(self.scopes, slug, a.family, a.kind)
 
-    def run(self, accelerator: str, **how: Any) -> Estimate:
-        """One deployment of 70B, 1,000 tokens in and 200 out unless said otherwise."""
-        asked = {"model": LLAMA_70B, "isl": 1000, "osl": 200, "concurrency": 1, "accelerator": accelerator, **how}
-        key = repr(sorted(asked.items()))
+    def run(self, accelerator: str, **changes: Any) -> Estimate:
+        """The estimate of one deployment; by default Llama 70B with 1,000 input and 200 output tokens."""
+        arguments = {
+            "model": LLAMA_70B,
+            "isl": 1000,
+            "osl": 200,
+            "concurrency": 1,
+            "accelerator": accelerator,
+            **changes,
+        }
+        key = repr(sorted(arguments.items()))
         if key not in self._runs:
-            self._runs[key] = single_estimate.answer(deployment.parse_deployment(asked))
+            self._runs[key] = single_estimate.answer(deployment.parse_deployment(arguments))
         return self._runs[key]
 
     @cached_property
     def day(self) -> Any:
-        """The newest day of a public price: the page then says the same on every day."""
+        """The date of the newest public price, so that the page does not depend on the current day."""
         return Price.objects.filter(organisation=None).latest("as_of").as_of
 
     def rent(self, slug: str) -> float:
-        """On demand, USD per chip and hour: each provider's lowest offer, the median of these; current where any is."""
-        return self._rented(slug)[0]
+        """USD per chip-hour on demand: the median of the providers' lowest offers, current ones if there are any."""
+        return self._rent(slug)[0]
 
-    def rent_words(self, slug: str) -> str:
-        """The same in words, with its day where it is too old to be ranked."""
-        usd, day = self._rented(slug)
+    def rent_text(self, slug: str) -> str:
+        """The rent as text, with its date if it has expired."""
+        usd, day = self._rent(slug)
         return f"${usd:.2f} an hour{f', a price of {day}' if day else ''}"
 
-    def _rented(self, slug: str) -> tuple[float, str]:
+    def _rent(self, slug: str) -> tuple[float, str]:
         if slug not in self._rents:
             rows = [p for p in offers.current([], None, self.day) if p.accelerator.slug == slug and p.usd_per_hour]
-            fresh = [p for p in rows if not has_expired(p.as_of, self.day)]
-            least: dict[str, float] = {}
-            for p in fresh or rows:
-                each = float(p.usd_per_hour or 0) / p.accelerators
-                least[p.provider] = min(least.get(p.provider, each), each)
-            self._rents[slug] = median(least.values()), "" if fresh else max(p.as_of for p in rows).isoformat()
+            current = [p for p in rows if not has_expired(p.as_of, self.day)]
+            lowest: dict[str, float] = {}
+            for p in current or rows:
+                usd = float(p.usd_per_hour or 0) / p.accelerators
+                lowest[p.provider] = min(lowest.get(p.provider, usd), usd)
+            self._rents[slug] = median(lowest.values()), "" if current else max(p.as_of for p in rows).isoformat()
         return self._rents[slug]
 
-    def usd_per_mtok(self, accelerator: str, chips: int, **how: Any) -> float:
-        """All tokens together, rented at the median, all its seats taken."""
-        tokens_per_s = known(self.run(accelerator, tp=chips, **how).total_tokens_per_s)
+    def usd_per_mtok(self, accelerator: str, chips: int, **changes: Any) -> float:
+        """USD per million tokens (input and output) at full load and the median rent."""
+        tokens_per_s = known(self.run(accelerator, tp=chips, **changes).total_tokens_per_s)
         return self.rent(accelerator) * chips / (tokens_per_s * 3600) * 1e6
 
 
@@ -145,20 +152,20 @@ Check = Callable[[Desk], Finding]
 
 
 def judged(checks: dict[str, Check]) -> list[tuple[Claim, Finding]]:
-    """Every claim with its finding. FixtureError: a claim without a check, or a check without a claim."""
+    """All claims with their findings. Raises FixtureError if claims and checks do not match."""
     claims, desk = read(), Desk()
-    if odd := set(checks) ^ {c.id for c in claims}:
-        raise FixtureError(f"claims and checks differ in {', '.join(sorted(odd))}")
+    if unmatched := set(checks) ^ {c.id for c in claims}:
+        raise FixtureError(f"claims and checks differ in {', '.join(sorted(unmatched))}")
     return [(claim, checks[claim.id](desk)) for claim in claims]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------
 
 
-def page(found: Iterable[tuple[Claim, Finding]], day: object) -> str:
+def page(findings: Iterable[tuple[Claim, Finding]], day: object) -> str:
     """The Markdown of docs/reference/claims.md."""
-    found = list(found)
-    counts = Counter(finding.verdict for _, finding in found)
+    findings = list(findings)
+    counts = Counter(finding.verdict for _, finding in findings)
     total = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     lines = [
         "# Industry claims, checked", "",
@@ -166,15 +173,19 @@ def page(found: Iterable[tuple[Claim, Finding]], day: object) -> str:
         "Generated by `manage.py claims --write-docs docs/reference/claims.md`; do not edit. Each claim is "
         "compared with "
         "what this engine and catalog compute. If the two differ, the last column gives the reason.", "",
-        f"{len(found)} claims: {total}. Prices as of {day}. Rents are the median over providers of each provider's "
+        f"{len(findings)} claims: {total}. Prices as of {day}. Rents are the median over providers of each provider's "
         "lowest on-demand offer. Unless stated otherwise, a request has 1,000 input and 200 output tokens.", "",
         *(f"- **{verdict}**: {meaning}" for verdict, meaning in VERDICTS.items()), "",
         "## Refuted", "",
-        *(f"- {c.id}: {c.claim} ([{c.subject}](#{c.subject}))" for c, f in found if f.verdict == "refuted"), "",
+        *(f"- {c.id}: {c.claim} ([{c.subject}](#{c.subject}))" for c, f in findings if f.verdict == "refuted"), "",
     ]  # fmt: skip
-    for subject in dict.fromkeys(c.subject for c, _ in found):
+    for subject in dict.fromkeys(c.subject for c, _ in findings):
         lines += [f"## {subject.capitalize()}", "", row(HEAD), row(["---"] * len(HEAD))]
-        lines += [row([c.id, c.claim, told(c), f.figure, f.verdict, f.why]) for c, f in found if c.subject == subject]
+        lines += [
+            row([c.id, c.claim, stated_text(c), f.figure, f.verdict, f.reason])
+            for c, f in findings
+            if c.subject == subject
+        ]
         lines.append("")
     lines += ["## Sources of the claims", "", SOURCE, ""]
     return "\n".join(lines)
@@ -187,7 +198,7 @@ SOURCE = (
 )
 
 
-def told(claim: Claim) -> str:
+def stated_text(claim: Claim) -> str:
     value = f"{claim.stated} {claim.unit}".strip() or "no figure"
     return f"{value} ({claim.stated_conditions})" if claim.stated_conditions else value
 

@@ -1,4 +1,4 @@
-"""Claims about an order of steps, or with unstated conditions: judged by the gain of each step here."""
+"""Checks of claims about an order of steps or with unstated conditions, by the gain of each step."""
 
 from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
 from advisor.engine.network import decoder_blocks, parameters
@@ -12,8 +12,8 @@ BUSY = {"concurrency": 256}
 DRAFTS = 3
 
 
-def conditional(figure: str, why: str) -> Finding:
-    return Finding("conditional", figure, why)
+def conditional(figure: str, reason: str) -> Finding:
+    return Finding("conditional", figure, reason)
 
 
 def assumed(key: str) -> float:
@@ -21,25 +21,25 @@ def assumed(key: str) -> float:
 
 
 def hybrid(desk: Desk) -> Finding:
-    """Training stays where it is: (1 - its share) x what serving saves."""
+    """The saving on everything is (1 - share of training) x saving on serving."""
     busy = {"weights": "bf16", "concurrency": "max"}
     tpu, gpu = desk.usd_per_mtok(V6E, 8, **busy), desk.usd_per_mtok(H100, 4, **busy)
     saved = 1 - tpu / gpu
-    said = f"serving 70B on TPU v6e costs {tpu / gpu:.2f} times what it costs on H100"
+    figure = f"serving 70B on TPU v6e costs {tpu / gpu:.2f} times what it costs on H100"
     if saved < 0.4:
         return Finding(
             "refuted",
-            said,
+            figure,
             "The saving on all compute cannot exceed the saving on serving, so 40 % is impossible at these prices.",
         )
     most = 1 - 0.4 / saved
     return conditional(
-        said, f"40 % of everything is saved if training is at most {most:.0%} of it, which is not stated."
+        figure, f"40 % of everything is saved if training is at most {most:.0%} of it, which is not stated."
     )
 
 
 def liger(desk: Desk) -> Finding:
-    """Bytes a token: logits in 16 bits, their FP32 copy and its gradient, against one state a layer, recomputed."""
+    """Bytes per token of logits (16 bits, FP32 copy, gradient), against one state per layer with recomputation."""
     model = desk.model(LLAMA_8B)
     layers = sum(b.count for b in decoder_blocks(model))
     logits, states = model.vocab * 10.0, layers * model.hidden * 2.0
@@ -67,12 +67,12 @@ def for_latency(desk: Desk) -> Finding:
     other = mean_tpot_ms(desk.run(H100, model=LLAMA_8B, weights="bf16", framework="tensorrt-llm")) / 1e3
     waits_s = (assumed("draft-step-ms") + DRAFTS * assumed("draft-pass-ms")) / 1e3
     drafts = shown(assumed("acceptance-eagle-chat"), DRAFTS) * tpot_s / (tpot_s * (1 + DRAFTS / layers) + waits_s)
-    said = (
+    figure = (
         f"one user of 8B on an H100: graphs {max(eager_s / tpot_s, 1):.1f} times, three EAGLE-3 drafts {drafts:.1f}, "
         f"TensorRT-LLM {tpot_s / other:.2f}"
     )
     return conditional(
-        said,
+        figure,
         "The gains suggest another order: for few users, drafts gain more than the framework.",
     )
 
@@ -105,11 +105,11 @@ def for_little_memory(desk: Desk) -> Finding:
         slug: float(QuantizationMethod.objects.get(slug=slug).settings["bits_per_weight"])
         for slug in ("awq", "int4-sparse")
     }
-    said = (
+    figure = (
         f"70B: {2 * size:.0f} GB, {bits['awq'] / 8 * size:.0f} in INT4, {bits['int4-sparse'] / 8 * size:.0f} with 2:4"
     )
     return conditional(
-        said,
+        figure,
         "INT4 first agrees. Liger saves memory only in training, and 2:4 sparsity needs training to keep quality.",
     )
 

@@ -1,4 +1,4 @@
-"""Claims that a probe of one H200 judges: its rows are measurements of kernels, kept with the fixtures."""
+"""Checks of claims with kernel measurements of one H200, which are in the fixtures."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -27,13 +27,13 @@ def seconds(r: Row) -> float:
 
 
 def by_case(kinds: Iterable[str], key: str) -> list[dict[str, float]]:
-    """Seconds by the value of one key, for each case that is otherwise the same."""
-    found: dict[str, dict[str, float]] = {}
+    """Seconds by the value of one key, for each group of cases that are otherwise equal."""
+    cases: dict[str, dict[str, float]] = {}
     for r in rows():
         if r["kind"] in kinds and key in r["key"]:
             rest = json.dumps([r["kind"], {k: v for k, v in r["key"].items() if k != key}], sort_keys=True)
-            found.setdefault(rest, {})[r["key"][key]] = seconds(r)
-    return list(found.values())
+            cases.setdefault(rest, {})[r["key"][key]] = seconds(r)
+    return list(cases.values())
 
 
 def paged(desk: Desk) -> Finding:

@@ -1,4 +1,4 @@
-"""Checks of the claims about training: closed forms, each with its formula."""
+"""Checks of the claims about training, with closed-form formulas."""
 
 from advisor.claims.claims import LLAMA_70B, Check, Desk, Finding
 from advisor.engine.network import parameters
@@ -6,34 +6,34 @@ from catalog.models import Assumption
 
 H100, A100 = "h100-sxm", "a100-80gb-sxm"
 GB, TB = 1e9, 1e12
-MIXED_BYTES = 16.0  # a parameter: 16-bit weights and gradients, FP32 master copy and two moments
+MIXED_BYTES = 16.0  # per parameter: 16-bit weights and gradients, FP32 master copy and two moments
 
 
-def agrees(figure: str, why: str) -> Finding:
-    return Finding("agrees", figure, why)
+def agrees(figure: str, reason: str) -> Finding:
+    return Finding("agrees", figure, reason)
 
 
-def conditional(figure: str, why: str) -> Finding:
-    return Finding("conditional", figure, why)
+def conditional(figure: str, reason: str) -> Finding:
+    return Finding("conditional", figure, reason)
 
 
-def refuted(figure: str, why: str) -> Finding:
-    return Finding("refuted", figure, why)
+def refuted(figure: str, reason: str) -> Finding:
+    return Finding("refuted", figure, reason)
 
 
 def trained_for(slug: str, usd: float) -> Check:
-    """How many tokens a budget trains: 6 x parameters x tokens at the usual share of the dense peak."""
+    """The tokens that a budget pays for: 6 x parameters x tokens FLOPs at the usual MFU."""
 
     def check(desk: Desk) -> Finding:
         mfu = Assumption.objects.get(key="training-mfu-fraction").value
         rent, size = desk.rent(slug), parameters(desk.model(LLAMA_70B))
         tokens = usd / rent * 3600 * desk.chip(slug).flops_per_s["bf16"] * mfu / (6 * size)
         llama = usd * 15e12 / tokens
-        said = (
-            f"${usd / 1e6:g} M pay for training on {tokens / TB:.1f} T tokens at {desk.rent_words(slug)} and "
+        figure = (
+            f"${usd / 1e6:g} M pay for training on {tokens / TB:.1f} T tokens at {desk.rent_text(slug)} and "
             f"{mfu:.0%} MFU; 15 T would cost ${llama / 1e6:.0f} M"
         )
-        return conditional(said, "The number of tokens is not stated, and the bill is proportional to it.")
+        return conditional(figure, "The number of tokens is not stated, and the bill is proportional to it.")
 
     return check
 
@@ -49,8 +49,10 @@ def adam(desk: Desk) -> Finding:
 def all_reduce(link: str, stated_gb_per_s: float, one_way_gb_per_s: float) -> Check:
     def check(desk: Desk) -> Finding:
         moved = 2 * 7 / 8 * 175e9 * 2 / GB
-        said = f"{moved:.0f} GB, {moved / one_way_gb_per_s:.2g} s at {one_way_gb_per_s:g} GB/s each way"
-        return refuted(said, f"{stated_gb_per_s:g} GB/s is the sum of both directions of {link}; a ring sends in one.")
+        figure = f"{moved:.0f} GB, {moved / one_way_gb_per_s:.2g} s at {one_way_gb_per_s:g} GB/s each way"
+        return refuted(
+            figure, f"{stated_gb_per_s:g} GB/s is the sum of both directions of {link}; a ring sends in one."
+        )
 
     return check
 
@@ -83,12 +85,12 @@ def on_one_a100(desk: Desk) -> Finding:
 
 def ledger(desk: Desk) -> Finding:
     size = parameters(desk.model(LLAMA_70B))
-    said = (
+    figure = (
         f"FP32 {16 * size / GB:,.0f} GB: weights {4 * size / GB:.0f}, gradients "
         f"{4 * size / GB:.0f}, moments {8 * size / GB:.0f}; mixed {MIXED_BYTES * size / GB:,.0f}"
     )
     return refuted(
-        said,
+        figure,
         "The stated figures omit parts, and mixed precision does not halve them: it keeps an FP32 copy and both "
         "moments.",
     )
@@ -98,11 +100,11 @@ def bubble(desk: Desk) -> Finding:
     def share(stages: int, batches: int, chunks: int = 1) -> float:
         return (stages - 1) / (batches * chunks + stages - 1)
 
-    said = (
+    figure = (
         f"(p-1)/(m v + p-1): 8 stages lose {share(8, 8):.0%} with 8 micro-batches, "
         f"{share(8, 32):.0%} with 32, {share(8, 32, 4):.0%} interleaved"
     )
-    return refuted(said, "It depends on the number of micro-batches; 1/stages needs (p-1) squared of them.")
+    return refuted(figure, "It depends on the number of micro-batches; 1/stages needs (p-1) squared of them.")
 
 
 def deepl(desk: Desk) -> Finding:

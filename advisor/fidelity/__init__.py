@@ -1,4 +1,4 @@
-"""Measured rows, scoring, calibration and load tests."""
+"""Compares predictions with published measurements, and fits the calibration to them."""
 
 from advisor.fidelity import (
     calibrate,

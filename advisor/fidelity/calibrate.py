@@ -1,4 +1,4 @@
-"""Calibration: which measured rows say what of which parameter, the fit, and its errors on whole groups left out."""
+"""Fits the calibration to measured rows and cross-validates it on held-out groups."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,47 +16,47 @@ from advisor.fidelity.rows import Row, case_of
 
 Estimator = Callable[[Sequence[Case], Resources], Sequence[Estimate]]
 FITTED_FIELDS = tuple(closed_form.Means.__slots__)
-CORRECTION_MAX = 0.5  # in log; a saturated run whose simulation differs more says little about kernels
+CORRECTION_MAX = 0.5  # natural log; larger differences come from saturated runs, which say little about kernels
 KINDS = ("tpot", "ttft", "throughput", "static", "prefill", "kernel")
-SMALLEST_CLASS = 3  # groups; fewer say nothing of a spread, the figure then has the interval of its kind or none
-LEFT_OUT = ("accelerator", "model", "family", "framework version")
+MIN_GROUPS = 3  # for an interval; with fewer groups, the more general interval is used, if there is one
+HELD_OUT = ("accelerator", "model", "family", "framework version")
 
 
 class Used(NamedTuple):
-    """One measured row of the fit."""
+    """A measured row that the fit uses."""
 
     row: Row
     case: Case
     kind: str  # one of KINDS
-    group: str  # (chip, model, source): rows of one group are correlated
+    group: str  # chip, model and source: rows of one group are correlated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """The rows of a fit with their closed forms and what the simulation adds to them."""
+    """The rows of a fit with their closed-form estimates and the corrections from simulation."""
 
     rows: tuple[Used, ...]
     prepared: closed_form.Prepared
-    place: Places  # of each row's case among the prepared ones
-    field: Places  # of each row's metric among FITTED_FIELDS
-    scale: Array  # measured = figure in SI x scale
+    place: Places  # index of each row's case in `prepared`
+    field: Places  # index of each row's metric in FITTED_FIELDS
+    scale: Array  # prediction / measured = figure in SI x scale
     weights: Array
-    correction: Array  # log(simulated / closed form), fixed during a fit
+    correction: Array  # log(simulated / closed form), constant during a fit
 
     def errors(self, scopes: Scopes, resources: Resources) -> Array:
-        """log(predicted / measured) of every row; NaN: not predicted."""
+        """log(predicted / measured) of each row; NaN if there is no prediction."""
         figures = _figures(self.prepared, resources, scopes)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found: Array = np.log(figures[self.place, self.field] * self.scale) + self.correction
-        return found
+            log_errors: Array = np.log(figures[self.place, self.field] * self.scale) + self.correction
+        return log_errors
 
     def only(self, rows: Mask) -> "Evidence":
-        """The same for some rows."""
+        """The evidence of the rows selected by a mask."""
         places = np.unique(self.place[rows])
         cases = tuple(self.prepared.cases[i] for i in places)
         lanes = tuple(self.prepared.lanes[i] for i in places)
         return Evidence(
-            rows=tuple(r for r, wanted in zip(self.rows, rows, strict=True) if wanted),
+            rows=tuple(r for r, selected in zip(self.rows, rows, strict=True) if selected),
             prepared=closed_form.Prepared(cases=cases, lanes=lanes),
             place=np.searchsorted(places, self.place[rows]),
             field=self.field[rows],
@@ -67,15 +67,15 @@ class Evidence:
 
 
 def _figures(prepared: closed_form.Prepared, resources: Resources, scopes: Scopes) -> Array:
-    found = closed_form.means(prepared, resources, scopes)
-    return np.array([[getattr(m, name) for name in FITTED_FIELDS] for m in found])
+    means = closed_form.means(prepared, resources, scopes)
+    return np.array([[getattr(m, name) for name in FITTED_FIELDS] for m in means])
 
 
-# ------------------------------------------------------------------ which rows
+# ------------------------------------------------------------------ selecting rows
 
 
 def kind_of(row: Row, case: Case) -> str:
-    """What a row's figure is about: one of KINDS."""
+    """The kind of a row's metric, one of KINDS."""
     if case.phase == "kernel":
         return "kernel"
     if row.metric.startswith("ttft"):
@@ -92,7 +92,7 @@ def group_of(row: Row) -> str:
 
 
 def usable(row: Row, case: Case) -> bool:
-    """Whether the fit looks at a row: means of closed loops and batches, no speculation, no tuned offered rate."""
+    """Whether the fit uses a row: only means, no speculative decoding, no offered rate tuned to latency limits."""
     field, _ = scoring.METRICS.get(row.metric, ("", 0.0))
     tuned = row.source_key.startswith("mlperf") and row.task != "offline_throughput"
     return field_of(field) in FITTED_FIELDS and row.value > 0 and not case.speculative and not tuned
@@ -103,7 +103,7 @@ def field_of(name: str) -> str:
 
 
 def weight_of(used: Used, weights: Mapping[str, Any]) -> float:
-    """How much a row says, before its group is brought to the weight of every other."""
+    """The weight of a row before the groups are given equal weight."""
     weight = float(weights["kind"][used.kind])
     known, serving = used.case.client.known, used.case.phase == "serving"
     if used.kind == "ttft" and not known:
@@ -118,9 +118,9 @@ def weight_of(used: Used, weights: Mapping[str, Any]) -> float:
 def evidence(
     rows: Sequence[Row], resources: Resources, disputed: Iterable[str], weights: Mapping[str, Any]
 ) -> Evidence:
-    """The usable rows with their closed forms prepared; the correction is zero."""
-    doubted = set(disputed)
-    cases = [(row, case_of(row, resources)) for row in rows if row.id not in doubted]
+    """The usable rows with prepared closed-form estimates; the correction is zero."""
+    excluded = set(disputed)
+    cases = [(row, case_of(row, resources)) for row in rows if row.id not in excluded]
     used = [
         Used(row=row, case=case, kind=kind_of(row, case), group=group_of(row))
         for row, case in cases
@@ -146,22 +146,22 @@ def _scale(used: Used) -> float:
     return factor / used.case.chips if used.row.metric in scoring.PER_CHIP else factor
 
 
-def corrected(these: Evidence, resources: Resources, scopes: Scopes, estimator: Estimator) -> tuple[Evidence, Array]:
-    """(evidence whose closed forms carry what the simulation adds at these scopes, the simulation's errors)."""
-    estimates = estimator(these.prepared.cases, replace(resources, scopes=scopes))
+def corrected(evidence: Evidence, resources: Resources, scopes: Scopes, estimator: Estimator) -> tuple[Evidence, Array]:
+    """(evidence corrected by a simulation with these scopes, log errors of the simulation)."""
+    estimates = estimator(evidence.prepared.cases, replace(resources, scopes=scopes))
     figures = np.array([[getattr(e, name) for name in FITTED_FIELDS] for e in estimates])
     with np.errstate(invalid="ignore", divide="ignore"):
-        simulated: Array = np.log(figures[these.place, these.field] * these.scale)
-    plain = replace(these, correction=np.zeros(len(these.rows))).errors(scopes, resources)
+        simulated: Array = np.log(figures[evidence.place, evidence.field] * evidence.scale)
+    plain = replace(evidence, correction=np.zeros(len(evidence.rows))).errors(scopes, resources)
     difference = np.clip(simulated - plain, -CORRECTION_MAX, CORRECTION_MAX)
-    return replace(these, correction=np.where(np.isfinite(simulated), difference, np.nan)), simulated
+    return replace(evidence, correction=np.where(np.isfinite(simulated), difference, np.nan)), simulated
 
 
 # ------------------------------------------------------------------ the fit
 
 
 def with_values(scopes: Scopes, parameters: Sequence[Parameter], x: Array) -> Scopes:
-    """The scopes with the parameters (in log) put in."""
+    """The scopes with the parameters set to exp(x)."""
     changed = {name: dict(values) for name, values in scopes.items()}
     for p, value in zip(parameters, np.exp(x), strict=True):
         changed.setdefault(p.scope, {})[p.name] = float(value)
@@ -169,23 +169,23 @@ def with_values(scopes: Scopes, parameters: Sequence[Parameter], x: Array) -> Sc
 
 
 def without_kernels_of(scopes: Scopes, setup: Setup, accelerator: str = "", family: str = "") -> Scopes:
-    """The scopes as they would be had this chip (or a chip of this family) never been measured."""
-    gone = {
+    """The scopes without the kernel measurements of this chip or family."""
+    removed = {
         name
         for chip, own in setup.measured_scopes.items()
         for name in own
         if chip == accelerator or (family and f"family:{family}" in own)
     }
-    return {name: values for name, values in scopes.items() if name not in gone}
+    return {name: values for name, values in scopes.items() if name not in removed}
 
 
 class Fitted(NamedTuple):
-    """A calibration and the evidence it rests on."""
+    """A calibration and the evidence it was fitted to."""
 
     scopes: Scopes
     solution: Solution
     evidence: Evidence
-    simulated: Array  # errors of the simulation at the optimum
+    simulated: Array  # log errors of the simulation at the optimum
     groups: int
 
 
@@ -196,38 +196,40 @@ def calibrate(
     disputed: Iterable[str],
     rounds: int = 1,
     estimator: Estimator = estimate_all,
-    say: Callable[[str], None] = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
 ) -> Fitted:
-    """Fits the free parameters; a further round corrects the closed forms again at the optimum."""
+    """Fits the free parameters. Each further round repeats the simulation at the optimum. `log` receives progress."""
     start, _, _ = least_squares.bounds_of(setup.parameters)
     scopes = with_values(setup.scopes, setup.parameters, start)
     resources = replace(resources, scopes=scopes)
-    these = evidence(rows, resources, disputed, setup.weights)
-    groups = len({u.group for u in these.rows})
+    corrected_rows = evidence(rows, resources, disputed, setup.weights)
+    groups = len({u.group for u in corrected_rows.rows})
     least_squares.check_budget(len(setup.parameters), groups)
-    say(f"{len(setup.parameters)} free parameters, {groups} groups: one per {groups / len(setup.parameters):.1f}")
+    log(
+        f"{len(setup.parameters)} free parameters, {groups} groups ({groups / len(setup.parameters):.1f} per parameter)"
+    )
     solution = None
-    for number in range(rounds):
-        say(f"round {number + 1}: simulating {len(these.prepared.cases)} cases")
-        these, _ = corrected(these, resources, scopes, estimator)
+    for i in range(rounds):
+        log(f"round {i + 1}: simulating {len(corrected_rows.prepared.cases)} cases")
+        corrected_rows, _ = corrected(corrected_rows, resources, scopes, estimator)
 
-        def errors(x: Array, these: Evidence = these) -> Array:
-            return these.errors(with_values(setup.scopes, setup.parameters, x), resources)
+        def errors(x: Array, evidence: Evidence = corrected_rows) -> Array:
+            return evidence.errors(with_values(setup.scopes, setup.parameters, x), resources)
 
-        solution = least_squares.solve(errors, setup.parameters, these.weights)
+        solution = least_squares.solve(errors, setup.parameters, corrected_rows.weights)
         scopes = with_values(setup.scopes, setup.parameters, solution.x)
-        say(f"round {number + 1}: fitted")
+        log(f"round {i + 1}: fitted")
     assert solution is not None
-    final, simulated = corrected(these, resources, scopes, estimator)
-    at = solution._replace(errors=final.errors(scopes, resources))
-    return Fitted(scopes=scopes, solution=at, evidence=final, simulated=simulated, groups=groups)
+    final, simulated = corrected(corrected_rows, resources, scopes, estimator)
+    optimum = solution._replace(errors=final.errors(scopes, resources))
+    return Fitted(scopes=scopes, solution=optimum, evidence=final, simulated=simulated, groups=groups)
 
 
-# ------------------------------------------------------------------ left out
+# ------------------------------------------------------------------ held-out groups
 
 
 def unit_of(used: Used, kind: str, families: Mapping[str, str]) -> str:
-    """Which whole group of rows one row leaves with."""
+    """The held-out unit that a row belongs to: its accelerator, model, family or framework version."""
     if kind == "accelerator":
         return used.row.accelerator_slug
     if kind == "model":
@@ -237,49 +239,49 @@ def unit_of(used: Used, kind: str, families: Mapping[str, str]) -> str:
     return f"{used.case.framework} {used.case.framework_version}"
 
 
-def left_out(found: Fitted, resources: Resources, setup: Setup, kind: str) -> Array:
-    """log(predicted / measured) of every row by a fit that saw no row of its unit."""
+def held_out(fit: Fitted, resources: Resources, setup: Setup, kind: str) -> Array:
+    """log(predicted / measured) of each row, predicted by a fit without any row of its unit."""
     families = {slug: chip.family for slug, chip in resources.accelerators.items()}
-    units = np.array([unit_of(u, kind, families) for u in found.evidence.rows])
+    units = np.array([unit_of(u, kind, families) for u in fit.evidence.rows])
     errors = np.full(len(units), np.nan)
     for unit in np.unique(units):
         own = units == unit
         base = setup.scopes
         if kind in ("accelerator", "family"):
             base = without_kernels_of(base, setup, **{kind: str(unit)})
-        errors[own] = _fold(found, resources, setup, own, base)
+        errors[own] = _fold(fit, resources, setup, own, base)
     return errors
 
 
-def _fold(found: Fitted, resources: Resources, setup: Setup, own: Mask, base: Scopes) -> Array:
-    """The errors of the rows `own` by a fit to all others, one Gauss-Newton step from the full optimum."""
-    at = found.solution
+def _fold(fit: Fitted, resources: Resources, setup: Setup, own: Mask, base: Scopes) -> Array:
+    """The log errors of the rows `own` after a fit to all others: one Gauss-Newton step from the full optimum."""
+    optimum = fit.solution
     if base is not setup.scopes:
-        here = with_values(base, setup.parameters, at.x)
-        at = at._replace(errors=found.evidence.errors(here, resources))
-    x = least_squares.refit(at, setup.parameters, found.evidence.weights, ~own)
-    return found.evidence.only(own).errors(with_values(base, setup.parameters, x), resources)
+        scopes = with_values(base, setup.parameters, optimum.x)
+        optimum = optimum._replace(errors=fit.evidence.errors(scopes, resources))
+    x = least_squares.refit(optimum, setup.parameters, fit.evidence.weights, ~own)
+    return fit.evidence.only(own).errors(with_values(base, setup.parameters, x), resources)
 
 
-def without_group(found: Fitted, resources: Resources, setup: Setup, group: str) -> Array:
-    """The errors with one group of parameters back at its starting values and the others fitted again."""
+def with_group_reset(fit: Fitted, resources: Resources, setup: Setup, group: str) -> Array:
+    """The log errors with one group of parameters at its starting values and the others fitted again."""
     pinned = [i for i, p in enumerate(setup.parameters) if setup.groups[i] == group]
-    everything = np.ones(len(found.evidence.rows), dtype=bool)
-    x = least_squares.refit(found.solution, setup.parameters, found.evidence.weights, everything, pinned)
-    return found.evidence.errors(with_values(setup.scopes, setup.parameters, x), resources)
+    everything = np.ones(len(fit.evidence.rows), dtype=bool)
+    x = least_squares.refit(fit.solution, setup.parameters, fit.evidence.weights, everything, pinned)
+    return fit.evidence.errors(with_values(setup.scopes, setup.parameters, x), resources)
 
 
-def scores(these: Evidence, errors: Array) -> dict[str, float]:
-    """By kind: the median over (chip, model, source) of their median |predicted / measured - 1|; known clients only."""
-    found: dict[str, float] = {}
+def scores(evidence: Evidence, errors: Array) -> dict[str, float]:
+    """By kind: the median over groups of the median |predicted / measured - 1|. TTFT and TPOT: known clients only."""
+    medians: dict[str, float] = {}
     for kind in KINDS:
         by_group: dict[str, list[float]] = {}
-        for used, error in zip(these.rows, errors, strict=True):
-            if used.kind == kind and np.isfinite(error) and _reported(used):
-                by_group.setdefault(used.group, []).append(abs(np.expm1(error)))
+        for row, error in zip(evidence.rows, errors, strict=True):
+            if row.kind == kind and np.isfinite(error) and _reported(row):
+                by_group.setdefault(row.group, []).append(abs(np.expm1(error)))
         if by_group:
-            found[kind] = float(np.median([np.median(values) for values in by_group.values()]))
-    return found
+            medians[kind] = float(np.median([np.median(values) for values in by_group.values()]))
+    return medians
 
 
 def _reported(used: Used) -> bool:
@@ -290,7 +292,7 @@ def _reported(used: Used) -> bool:
 
 
 class Class(NamedTuple):
-    """One class of what an estimate rests on, and the kind of leaving out that stands for it."""
+    """A basis of estimates, and the kind of unit held out to measure its errors."""
 
     basis: str
     kind: str
@@ -300,22 +302,22 @@ CLASSES = (Class("measured", "model"), Class("relative", "accelerator"), Class("
 
 
 def intervals(
-    found: Fitted,
+    fit: Fitted,
     resources: Resources,
     errors: Mapping[str, Array],
     bases: Mapping[str, str],
     others: Sequence[tuple[Used, float]] = (),
 ) -> dict[str, dict[str, Interval]]:
-    """basis -> metric kind -> interval, from errors by kind of leaving out and rows that the fit never looked at.
+    """basis -> metric kind -> interval, from the held-out `errors` and from rows that the fit did not use.
 
-    measured: rows on measured chips by fits without their model. relative: the others by fits without their chip.
-    datasheet: every row by fits without its family. `others` are (row, error of the calibrated prediction).
+    measured: rows on measured chips, their model held out. relative: rows on other chips, their chip held out.
+    datasheet: all rows, their family held out. `others`: (row, log error of the calibrated prediction).
     """
     families = {slug: chip.family for slug, chip in resources.accelerators.items()}
     result: dict[str, dict[str, Interval]] = {}
     for basis, kind in CLASSES:
-        shift = found.simulated - found.solution.errors  # the simulation's own error beyond the clipped correction
-        rows = [*zip(found.evidence.rows, errors[kind] + shift, strict=True), *others]
+        shift = fit.simulated - fit.solution.errors  # the part of the simulation's error that the correction clips
+        rows = [*zip(fit.evidence.rows, errors[kind] + shift, strict=True), *others]
         chosen = [
             (used, error)
             for used, error in rows
@@ -331,13 +333,13 @@ def intervals(
                 [unit_of(used, kind, families) for used, _ in members],
             )
             for metric, members in sorted(by_metric.items())
-            if metric and len({used.group for used, _ in members}) >= SMALLEST_CLASS
+            if metric and len({used.group for used, _ in members}) >= MIN_GROUPS
         }
     return result
 
 
 def bases_of(rows: Iterable[Used], resources: Resources, setup: Setup) -> dict[str, str]:
-    """Chip -> what its efficiency rests on: its own kernels, a family with rows in the fit, or its datasheet."""
+    """Chip -> basis of its efficiency: measured (kernels), relative (rows of its family in the fit) or datasheet."""
     families = {resources.accelerators[u.row.accelerator_slug].family for u in rows}
     return {
         slug: "measured" if slug in setup.measured_scopes else "relative" if chip.family in families else "datasheet"
@@ -346,7 +348,7 @@ def bases_of(rows: Iterable[Used], resources: Resources, setup: Setup) -> dict[s
 
 
 def summary(rows: Iterable[Used]) -> dict[str, Any]:
-    """What the fit looked at: rows, groups, sources, dates and framework versions."""
+    """The rows of a fit in figures: rows, groups, sources, dates and framework versions."""
     used = list(rows)
     dates = sorted(u.row.date for u in used if u.row.date)
     versions = Counter(f"{u.case.framework} {u.case.framework_version}".strip() for u in used)

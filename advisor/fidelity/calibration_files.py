@@ -1,4 +1,4 @@
-"""The files of a calibration: what is free, what kernels showed, and the scopes as reviewable YAML."""
+"""Reads and writes the files of a calibration: free parameters, kernel measurements, and the scopes as YAML."""
 
 import csv
 import hashlib
@@ -19,29 +19,29 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CALIBRATION = FIXTURES / "calibration"
 KERNELS = FIXTURES / "measurements" / "h200-kernels.csv"
 PROBES = FIXTURES / "measurements" / "probes"
-LARGE_ROWS = 2048  # tokens of a prompt whose attention is more than its start
+LARGE_ROWS = 2048  # prompt tokens above which the launch of the attention kernel is negligible
 META = ("name", "basis", "as_of", "engine_version", "fitted_on")
 DIGITS = 4
 
 
 class CalibrationFileError(ValueError):
-    """A file of the calibration says something that cannot be read."""
+    """A file of the calibration is not valid."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """What a fit starts from: fixed values by scope, free parameters, weights, and what measured kernels gave."""
+    """The input of a fit: fixed values by scope, free parameters, weights, and results of kernel measurements."""
 
     scopes: Scopes
     parameters: tuple[Parameter, ...]
-    groups: tuple[str, ...]  # of the parameters: what they describe together
+    groups: tuple[str, ...]  # of each parameter: its group in the cross-validation
     weights: Mapping[str, Any]
-    measured_scopes: Mapping[str, tuple[str, ...]]  # chip -> scopes that its kernels gave
-    about: Mapping[str, str]  # scope -> where its fixed values come from
+    measured_scopes: Mapping[str, tuple[str, ...]]  # chip -> scopes set from its kernel measurements
+    about: Mapping[str, str]  # scope -> source of its fixed values
 
 
 def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION, probes: Path = PROBES) -> Setup:
-    """Reads the scopes as they are, the free parameters, and the measured kernels."""
+    """Reads the current scopes, the free parameters and the kernel measurements."""
     document = yaml.safe_load((directory / "fit" / "parameters.yaml").read_text(encoding="utf-8"))
     groups = tuple(str(entry["group"]) for entry in document["parameters"])
     parameters = tuple(
@@ -54,10 +54,10 @@ def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION
     for slug, results in probed(probes).items():
         chip = accelerators[slug]
         values = kernel_values(results, chip)
-        family, own = f"family:{chip.family}", f"accelerator:{slug}"
+        family, chip_scope = f"family:{chip.family}", f"accelerator:{slug}"
         scopes[family] = {**scopes.get(family, {}), **values}
-        scopes[own] = dict(scopes[family])
-        measured[slug] = (family, own)
+        scopes[chip_scope] = dict(scopes[family])
+        measured[slug] = (family, chip_scope)
     return Setup(
         scopes=scopes,
         parameters=parameters,
@@ -70,36 +70,37 @@ def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION
 
 def read_scopes(directory: Path = CALIBRATION) -> dict[str, dict[str, float]]:
     """Scope -> its values, from the files of a calibration."""
-    found: dict[str, dict[str, float]] = {}
+    scopes: dict[str, dict[str, float]] = {}
     for path in sorted(directory.glob("*.yaml")):
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-        found[given["name"]] = {key: float(value) for key, value in given["values"].items()}
-    return found
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        scopes[document["name"]] = {key: float(value) for key, value in document["values"].items()}
+    return scopes
 
 
 # ------------------------------------------------------------------ kernels
 
 
 def probed(directory: Path = PROBES) -> dict[str, list[Mapping[str, Any]]]:
-    """Chip -> entries of the results that the probe suite gave on it, through torch; files `<slug>--<what>.json`."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    """Chip -> results of the probe suite with torch, from files named `SLUG--NAME.json`."""
+    results: dict[str, list[Mapping[str, Any]]] = {}
     for path in sorted(directory.glob("*--*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["library"] == "torch":
-            found.setdefault(path.name.split("--")[0], []).extend(document["results"])
-    return found
+            results.setdefault(path.name.split("--")[0], []).extend(document["results"])
+    return results
 
 
 def probed_on(directory: Path = PROBES) -> str:
-    """The day of the newest of them."""
+    """The date of the newest probe results."""
     return max(json.loads(path.read_text(encoding="utf-8"))["started_at"][:10] for path in directory.glob("*--*.json"))
 
 
 def kernel_values(results: Sequence[Mapping[str, Any]], chip: Accelerator, extra: Path = KERNELS) -> dict[str, float]:
-    """What the kernels of a chip determine. Prefill attention is the better of the suite's and a framework's own.
+    """The values that a chip's kernel measurements determine.
 
-    `extra`: rows of single kernels timed elsewhere (FlashAttention 3 is in no library that the suite may import);
-    harmonic mean over prompts of at least 2,048 tokens, that is equal work at each length.
+    Prefill attention is the better of the probe suite's result and that in `extra`: kernels timed separately, such as
+    FlashAttention 3, which no library of the suite has. Their rate is the harmonic mean over prompts of at least 2,048
+    tokens.
     """
     values = efficiency_of(results, chip).as_values()
     with extra.open(newline="", encoding="utf-8") as lines:
@@ -118,14 +119,14 @@ def kernel_values(results: Sequence[Mapping[str, Any]], chip: Accelerator, extra
 
 
 def rounded(value: float) -> float:
-    """Four significant digits: more would claim what no fit knows."""
+    """Rounded to four significant digits; the fit is not more precise."""
     return float(f"{value:.{DIGITS}g}")
 
 
 def write_scope(
     directory: Path, name: str, basis: str, as_of: str, fitted_on: str, values: Mapping[str, float | str]
 ) -> Path:
-    """One scope as a file of the catalog; equal input gives equal bytes."""
+    """Writes one scope as a catalog file. The same input gives the same bytes. Returns the path."""
     path = directory / f"{name.replace(':', '-').replace(' ', '-')}.yaml"
     lines = [f"name: {yaml_text(name)}", f"basis: {basis}", f"as_of: {as_of}", f"engine_version: {ENGINE_VERSION}"]
     lines.append(f"fitted_on: {yaml_text(fitted_on)}")
@@ -136,9 +137,8 @@ def write_scope(
 
 
 def number_text(value: float) -> str:
-    """A number that YAML 1.1 reads as one: an exponent needs a point and a sign."""
-    text = f"{value:.{DIGITS}g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.{DIGITS - 1}e}"
-    return text
+    """A number as YAML 1.1 reads it: with an exponent, it needs a decimal point and a sign."""
+    return f"{value:.{DIGITS}g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.{DIGITS - 1}e}"
 
 
 def yaml_text(text: str) -> str:
@@ -146,16 +146,16 @@ def yaml_text(text: str) -> str:
 
 
 def digest(directory: Path = CALIBRATION) -> str:
-    """Short hash of every scope's values and basis: which calibration a score belongs to."""
+    """A short hash of all scopes' values and bases, which identifies the calibration in scorecards."""
     hashed = hashlib.sha256()
     for path in sorted(directory.glob("*.yaml")):
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-        hashed.update(repr((given["name"], given["basis"], sorted(given["values"].items()))).encode())
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        hashed.update(repr((document["name"], document["basis"], sorted(document["values"].items()))).encode())
     return hashed.hexdigest()[:12]
 
 
 def write_report(directory: Path, report: Mapping[str, Any]) -> Path:
-    """The cross-validated errors beside the parameters they belong to."""
+    """Writes the cross-validation report to fit/scores.yaml."""
     path = directory / "fit" / "scores.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(dict(report), sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""The host's time per step of one framework version, from the steps that its engine logged, each model left out once.
+"""Host time per step of one framework version, fitted to steps that its engine logged, and cross-validated by model.
 
-A prompt's step lasts at least as long as the host takes to prepare it and to launch its layers. So the shortest step
-of each model bounds the host's time from above, and small models reach it: the lowest line over all models is the
-host's. Which models those are is not chosen by hand.
+A prefill step takes at least as long as the host needs to prepare it and to launch its layers. So the shortest step of
+each model is an upper bound of the host time, and small models reach it: host time is the lowest line through the
+shortest steps of all models.
 """
 
 import csv
@@ -21,19 +21,19 @@ from advisor.fidelity.rows import Row
 STEPS = Path(__file__).resolve().parents[2] / "fixtures" / "measurements" / "h200-steps.csv"
 SCOPE = "framework:vllm:0.24.0"
 SOURCES = ("h200_vllm", "h200_vllm_prefill")
-TITLE = "one model, of the host's time"
+TITLE = "one model (host time)"
 CHIP = "h200-sxm"
 GRAPH_TOKENS = 512.0  # vLLM's default: larger steps run outside graphs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """Steps that held one prompt and nothing else."""
+    """A prefill step with one prompt and nothing else."""
 
     model_id: str
     prompt_tokens: float
     time_s: float
-    first_token_s: float | None  # at the client, of a prompt of this length sent to an idle engine
+    first_token_s: float | None  # TTFT at the client, for a prompt of this length on an idle engine
 
 
 def read(path: Path = STEPS) -> list[Step]:
@@ -50,7 +50,7 @@ def read(path: Path = STEPS) -> list[Step]:
 
 
 def host_time(steps: Iterable[Step], models: Mapping[str, Model], expert_ratio: float) -> dict[str, float]:
-    """Fields of Overhead. `expert_ratio`: time to issue a layer with experts over that of a dense one."""
+    """The host-time fields of Overhead. `expert_ratio`: time to issue an MoE layer / time to issue a dense layer."""
     by_model: dict[str, list[Step]] = {}
     for step in steps:
         by_model.setdefault(step.model_id, []).append(step)
@@ -71,7 +71,7 @@ def host_time(steps: Iterable[Step], models: Mapping[str, Model], expert_ratio: 
 
 
 def issue_ratio(results: Iterable[Mapping[str, Any]]) -> float:
-    """How much longer a host takes to issue a decoder block with experts, operator by operator, than a dense one."""
+    """Time to issue an MoE decoder block eagerly / time to issue a dense one."""
     times = {r["key"]["model"]: r["time_s"]["median"] for r in results if r["key"].get("mode") == "issue"}
     return float(times["qwen3-30b-a3b"] / times["llama-3.1-8b"])
 
@@ -81,24 +81,24 @@ def _has_experts(model: Model) -> bool:
 
 
 def lowest_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """(offset, slope) of the line from the leftmost point that no other point is below."""
+    """(offset, slope) of the line through the leftmost point that has no point below it."""
     (x, y), *rest = sorted(points)
     slope = min((v - y) / (u - x) for u, v in rest if u > x)
     return y - slope * x, slope
 
 
-def left_out(rows: Sequence[Row], known: Resources) -> dict[str, float]:
-    """Median |predicted / measured - 1| by kind, the host's time of each model's rows taken from the other models."""
+def held_out(rows: Sequence[Row], resources: Resources) -> dict[str, float]:
+    """Median |predicted / measured - 1| by kind, with the host time of each model fitted to the other models only."""
     steps, errors, expert_ratio = read(), dict[str, list[float]](), issue_ratio(calibration_files.probed()[CHIP])
     for model_id in {step.model_id for step in steps}:
-        others = host_time((s for s in steps if s.model_id != model_id), known.models, expert_ratio)
-        scopes = {**known.scopes, SCOPE: {**known.scopes.get(SCOPE, {}), **others}}
+        others = host_time((s for s in steps if s.model_id != model_id), resources.models, expert_ratio)
+        scopes = {**resources.scopes, SCOPE: {**resources.scopes.get(SCOPE, {}), **others}}
         own = [row for row in rows if row.model_id == model_id and row.source_key in SOURCES]
-        here = replace(known, scopes=scopes)
-        for scored in scoring.predict(own, here, partial(estimate_all, resources=here)):
+        refitted = replace(resources, scopes=scopes)
+        for scored in scoring.predict(own, refitted, partial(estimate_all, resources=refitted)):
             if scored.ape is not None and (kind := _kind(scored.row)):
                 errors.setdefault(kind, []).append(scored.ape)
-    return {kind: statistics.median(found) for kind, found in sorted(errors.items())}
+    return {kind: statistics.median(apes) for kind, apes in sorted(errors.items())}
 
 
 def _kind(row: Row) -> str:

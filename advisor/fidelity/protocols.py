@@ -1,4 +1,4 @@
-"""What a source's client and servers did: ordered rules over (source, framework, model, ...), never over one row."""
+"""The load generator and server settings of each source, from the ordered rules in protocols.yaml."""
 
 import functools
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ RUN_FIELDS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """What the rules say about the runs of one source: the client, and settings that the row leaves blank."""
+    """The client and the settings of a source's runs that the rows themselves do not state."""
 
     client: Protocol = Protocol(known=False)
     kv_dtype: str | None = None
@@ -47,17 +47,17 @@ class Run:
     attention_dp_is_tp: bool = False  # the tp column counts ranks of an attention-data-parallel MoE deployment
     cores_per_chip: int = 1  # the tp and ep columns count cores, not chips
     layers_over_chips: bool = False  # a layer split: pipeline, one request at a time
-    routing_evenness: float | None = None  # of a router that was not trained; large: evenly
+    routing_evenness: float | None = None  # of an untrained router; larger is more even
     beams: int = 1  # beam search: sequences decoded for each request
 
 
 class ProtocolError(ValueError):
-    """protocols.yaml says something that cannot be read."""
+    """protocols.yaml is not valid."""
 
 
 @functools.cache
 def rules(path: Path = PATH) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]:
-    """The (when, set) pairs of the file, checked."""
+    """The (when, set) pairs of the file. Raises ProtocolError."""
     document = yaml.safe_load(path.read_text())
     return tuple(_checked(rule, number) for number, rule in enumerate(document["rules"], 1))
 
@@ -66,33 +66,33 @@ def _checked(rule: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], M
     if unknown := set(rule) - {"when", "set", "why", "source"}:
         raise ProtocolError(f"rule {number}: unknown keys {sorted(unknown)}")
     if "why" not in rule:
-        raise ProtocolError(f"rule {number}: a rule states its reason in `why`")
-    when, chosen = rule.get("when", {}), rule["set"]
+        raise ProtocolError(f"rule {number}: `why` is missing")
+    when, settings = rule.get("when", {}), rule["set"]
     if unknown := set(when) - set(CONDITIONS):
         raise ProtocolError(f"rule {number}: unknown conditions {sorted(unknown)}; allowed: {', '.join(CONDITIONS)}")
-    if unknown := set(chosen) - {"client", *RUN_FIELDS}:
+    if unknown := set(settings) - {"client", *RUN_FIELDS}:
         raise ProtocolError(f"rule {number}: cannot set {sorted(unknown)}")
-    client = chosen.get("client", {})
+    client = settings.get("client", {})
     if unknown := set(client) - {field.name for field in fields(Protocol)}:
         raise ProtocolError(f"rule {number}: unknown client fields {sorted(unknown)}")
     if client.get("kind", "steady") not in CLIENTS:
-        raise ProtocolError(f"rule {number}: client kind {client['kind']!r} is none of {', '.join(CLIENTS)}")
-    return when, chosen
+        raise ProtocolError(f"rule {number}: client kind {client['kind']!r} is not one of {', '.join(CLIENTS)}")
+    return when, settings
 
 
 def run_of(facts: Mapping[str, str], path: Path = PATH) -> Run:
-    """What is known of the runs with these facts (keys of CONDITIONS); later rules override earlier ones."""
+    """The settings of runs with these facts (keys: CONDITIONS); later rules override earlier ones."""
     client: dict[str, Any] = {}
-    chosen: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for when, values in rules(path):
-        if all(_matches(facts, name, wanted) for name, wanted in when.items()):
+        if all(_matches(facts, name, expected) for name, expected in when.items()):
             client |= values.get("client", {})
-            chosen |= {name: value for name, value in values.items() if name != "client"}
-    return Run(client=Protocol(**({"known": False} | client)), **chosen)
+            settings |= {name: value for name, value in values.items() if name != "client"}
+    return Run(client=Protocol(**({"known": False} | client)), **settings)
 
 
-def _matches(facts: Mapping[str, str], name: str, wanted: Any) -> bool:
-    options = [str(option) for option in (wanted if isinstance(wanted, list) else [wanted])]
+def _matches(facts: Mapping[str, str], name: str, expected: Any) -> bool:
+    options = [str(option) for option in (expected if isinstance(expected, list) else [expected])]
     if name == "prefix":  # of the source key: all rounds of one benchmark
         return any(facts["source"].startswith(option) for option in options)
     return facts.get(name, "") in options

@@ -1,4 +1,4 @@
-"""Measured rows: reading the CSV strictly, and what deployment, requests and client each row stands for."""
+"""Reads the CSV of measured rows, and derives the deployment, requests and client (a Case) of each row."""
 
 import csv
 import math
@@ -15,12 +15,12 @@ MAX_BYTES = 64 * 2**20
 
 
 class MeasurementsError(ValueError):
-    """The file is not a table of measured rows."""
+    """The file is not a valid table of measured rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One measured figure as its source gives it; text columns stay text, blank means not stated."""
+    """One measured figure as its source states it. Columns stay text; blank means not stated."""
 
     id: str
     task: str
@@ -63,7 +63,7 @@ class Skip:
 
 
 class Catalog(Interface):
-    """What must be known of the catalog to turn a row into a case: which slugs exist."""
+    """The models and accelerators that exist in the catalog."""
 
     @property
     def models(self) -> Container[str]: ...
@@ -73,17 +73,17 @@ class Catalog(Interface):
 
 
 def read(path: str | Path) -> list[Row]:
-    """The rows of a measurements file; further columns are ignored, a missing one is an error."""
+    """The rows of a measurements file; extra columns are ignored. Raises MeasurementsError."""
     path = Path(path)
     if not path.is_file():
-        raise MeasurementsError(f"{path}: no such file; give a CSV file with the columns of a measured row")
+        raise MeasurementsError(f"{path}: no such file; expected a CSV file with the columns of measured rows")
     if path.stat().st_size > MAX_BYTES:
-        raise MeasurementsError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
+        raise MeasurementsError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB")
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             return _rows(csv.DictReader(lines), path)
     except UnicodeDecodeError as error:
-        raise MeasurementsError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        raise MeasurementsError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
     except OSError as error:
         raise MeasurementsError(f"{path} cannot be read: {error.strerror}; check its permissions") from error
 
@@ -98,12 +98,12 @@ def _rows(reader: "csv.DictReader[str]", path: Path) -> list[Row]:
         text = {name: record[name].strip() for name in COLUMNS if name != "value"}
         rows.append(Row(value=number(record["value"], math.nan), **text))
     if len({row.id for row in rows}) != len(rows):
-        raise MeasurementsError(f"{path}: two rows have the same id")
+        raise MeasurementsError(f"{path}: two rows have the same ID")
     return rows
 
 
 def number(text: str, blank: float) -> float:
-    """The number in a cell, or `blank` when there is none."""
+    """The number in a cell, or `blank` if there is none."""
     try:
         return float(text)
     except ValueError:
@@ -137,9 +137,10 @@ AMBIGUOUS = ("tokens_per_s_ambiguous",)
 
 
 def framework_of(row: Row) -> tuple[str, str]:
-    """(canonical slug, version) of a row's framework; MLPerf submissions that name no stack are taken as vLLM.
+    """(canonical slug, version) of a row's framework.
 
-    Those are AMD's, Intel's and Red Hat's, who serve with it; NVIDIA's and its partners' name TensorRT.
+    MLPerf submissions without a framework count as vLLM: they are from AMD, Intel and Red Hat, who use it. NVIDIA and
+    its partners name TensorRT.
     """
     is_mlperf = row.source_key.startswith("mlperf_inf_")
     round_version = row.source_key.replace("_inf_", "-") if is_mlperf else ""
@@ -150,20 +151,20 @@ def framework_of(row: Row) -> tuple[str, str]:
 
 
 def weights_of(row: Row) -> str:
-    """Canonical weight format, a quantization slug where the format alone does not say what it is multiplied in.
+    """The canonical weight format, or a quantization slug if the compute dtype does not follow from the format.
 
-    4-bit float is MXFP4 on AMD chips and in gpt-oss checkpoints (the only published ones, whatever the column says),
-    with 8-bit activations where the experts' kernels have an FP4 path; NVFP4 elsewhere.
+    4-bit floats are MXFP4 on AMD chips and for gpt-oss (published in MXFP4 only, whatever the column says), with 8-bit
+    activations on chips whose MoE kernels support FP4. Elsewhere they are NVFP4.
     """
     dtype = WEIGHTS.get(row.weights_dtype, row.weights_dtype)
     if row.model_id.startswith("openai/gpt-oss"):
         return "mxfp4-w4a8" if row.accelerator_slug.removeprefix("g") in ("b200", "b300") else "mxfp4"
     if re.search(r"UsedModel \S*fp8", row.params_note):
-        return "fp8"  # the checkpoint named by the run, whatever the precision column says
+        return "fp8"  # the run's checkpoint overrides the precision column
     if dtype in ("fp4", "mxfp4"):
         return "mxfp4-w4a4" if row.accelerator_slug.startswith("mi35") else "nvfp4" if dtype == "fp4" else dtype
     if dtype == "int8" and row.source_key == "neuron_infer":
-        return "int8-w8a16"  # weights are stored in 8 bits and cast to BF16 before the multiply
+        return "int8-w8a16"  # stored in 8 bits, cast to BF16 for the matmul
     return dtype
 
 
@@ -174,7 +175,7 @@ def note_of(row: Row) -> dict[str, str]:
 
 
 def run_facts(row: Row) -> dict[str, str]:
-    """What the protocol rules may look at: everything but the row's identity and value."""
+    """The facts that protocol rules may use: everything except the row's ID and value."""
     slug, version = framework_of(row)
     return {
         "source": row.source_key,
@@ -193,13 +194,13 @@ def run_facts(row: Row) -> dict[str, str]:
 
 
 def count(text: str) -> int | None:
-    """A positive whole number of a cell; blank and 0 both mean not stated."""
+    """The positive integer in a cell; None for blank or 0, which mean not stated."""
     value = number(text, 0)
     return int(value) if value >= 1 else None
 
 
 def pool_of(row: Row, run: Run) -> Pool | None:
-    """The lanes of an aggregated deployment; None: the source states no layout and more than one is possible."""
+    """The layout of an aggregated deployment; None if the source does not state it and several are possible."""
     chips = count(row.n_accelerators) or 1
     if run.layers_over_chips:
         return Pool(pp=chips)
@@ -226,7 +227,7 @@ def pool_of(row: Row, run: Run) -> Pool | None:
 
 
 def _attention_ranks(row: Row, tp: int, ep: int | None, moe_tp: int | None) -> int:
-    """Attention data parallelism that a row implies: experts spread over more ranks than tp, or a batch per rank."""
+    """The attention data parallelism implied by experts on more ranks than tp, or by a batch per rank."""
     ways = (ep or 1) * (moe_tp or 1)
     per_rank, users = count(note_of(row).get("batch_per_rank", "")), count(row.concurrency_or_batch)
     if per_rank and users and ways == tp > 1 and users == per_rank * tp:
@@ -234,7 +235,7 @@ def _attention_ranks(row: Row, tp: int, ep: int | None, moe_tp: int | None) -> i
     return max(1, ways // tp)
 
 
-def lanes_of(text: str) -> Pool:
+def disaggregated_pool(text: str) -> Pool:
     """One pool of a disaggregated deployment from `workers=..;batch=..;tp=..`."""
     cells = dict(part.split("=", 1) for part in text.split(";"))
     stated = {name: count(cells.get(name, "")) for name in ("workers", "batch", "tp", "pp", "attention_dp", "ep")}
@@ -250,14 +251,14 @@ def lanes_of(text: str) -> Pool:
     )
 
 
-# ------------------------------------------------------------------ what was asked of it
+# ------------------------------------------------------------------ requests and client
 
 PREFILL_METRICS = ("ttft_ms", "prefill_tokens_per_s")
 FIT_METRICS = ("fits_in_memory", "kv_capacity_tokens", "weights_gib_per_accelerator", "peak_memory_gb")
 
 
 def phase_of(row: Row, client: Protocol) -> str:
-    """Which part of serving the figure is about: one of case.PHASES."""
+    """The phase that the figure describes, one of case.PHASES."""
     if row.task == "kernel":
         return "kernel"
     if row.task == "memory" or row.metric in FIT_METRICS:
@@ -270,7 +271,7 @@ def phase_of(row: Row, client: Protocol) -> str:
 
 
 def client_of(row: Row, run: Run) -> Protocol:
-    """The client of a row: the source's, with the rate, count or kind that the row itself prints."""
+    """The client of a row: that of its source, with the rate, count or kind that the row states."""
     text, client = row.concurrency_or_batch, run.client
     stated = note_of(row).get("client", "")
     if stated == "static" and number(row.osl, 0) == 1 or row.metric in PREFILL_METRICS:
@@ -292,7 +293,7 @@ def _with(client: Protocol, **changes: object) -> Protocol:
 
 
 def concurrency_of(row: Row, client: Protocol, decode_pool: Pool | None) -> float | None:
-    """Users (or batch) of the whole deployment; None: as many as fit, or an open loop."""
+    """Concurrent users (or batch size) of the whole deployment; None if as many as fit, or for an open loop."""
     if client.kind in ("offline", "poisson"):
         return None
     if client.kind == "single":
@@ -305,51 +306,53 @@ def concurrency_of(row: Row, client: Protocol, decode_pool: Pool | None) -> floa
 
 
 def limits_of(row: Row) -> tuple[float | None, float | None]:
-    """(TTFT, TPOT) p99 limits in seconds that the benchmark imposed, from the row's notes."""
+    """The benchmark's p99 limits (TTFT, TPOT) in seconds, from the row's notes; None if there is none."""
     match = re.search(r"SLO p99 TTFT<=([\d.]+)ms TPOT<=([\d.]+)ms", row.notes)
     return (float(match[1]) / 1e3, float(match[2]) / 1e3) if match else (None, None)
 
 
 def max_batch_of(row: Row, run: Run) -> int | None:
-    """The server's own cap on running requests per lane, from the row or its source."""
+    """The server's limit on running requests per replica, from the row or its source; None if not stated."""
     match = re.search(r"max batch(?:/GPU)? (\d+)", row.concurrency_or_batch)
     return int(match[1]) if match else run.max_batch
 
 
 def skip_of(row: Row, catalog: Catalog) -> Skip | None:
-    """Why a row cannot have a prediction, before its details are read."""
+    """Why a row cannot be predicted, from its basic columns; None if it can."""
     if row.task == "training":
-        return Skip(reason="training not yet modelled")
+        return Skip(reason="training is not modeled")
     if row.confidence == "C" or row.metric in AMBIGUOUS:
         return Skip(reason="ambiguous metric")
     if not math.isfinite(row.value) or row.value < 0:
-        return Skip(reason="value is not a number")
+        return Skip(reason="the value is not a number")
     if row.accelerator_slug not in catalog.accelerators:
-        return Skip(reason=f"no such accelerator: {row.accelerator_slug or row.accelerator}")
+        return Skip(reason=f"accelerator not in the catalog: {row.accelerator_slug or row.accelerator}")
     if row.task != "kernel" and row.model_id not in catalog.models:
-        return Skip(reason=f"no such model: {row.model_id or row.model}")
+        return Skip(reason=f"model not in the catalog: {row.model_id or row.model}")
     return None
 
 
 def case_of(row: Row, catalog: Catalog) -> Case | Skip:
-    """The situation that a row measured, or why it has none."""
+    """The case that a row measured, or why it has none."""
     if skip := skip_of(row, catalog):
         return skip
     run = run_of(run_facts(row))
     weights = weights_of(row) or run.weights_dtype
     if not weights:
-        return Skip(reason="weights dtype not stated")
+        return Skip(reason="weight format not stated")
     client = client_of(row, run)
     phase = phase_of(row, client)
     isl, osl = number(row.isl, run.isl_tokens or 0), number(row.osl, run.osl_tokens or 0)
     if isl + osl == 0 and phase not in ("fit", "kernel"):
-        return Skip(reason="lengths not stated")
+        return Skip(reason="token lengths not stated")
     return _case(row, run, client, weights, phase, isl, osl)
 
 
 def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: float, osl: float) -> Case:
     disagg = row.mode == "disagg"
-    prefill, decode = (lanes_of(row.prefill_pool), lanes_of(row.decode_pool)) if disagg else (None, None)
+    prefill, decode = (
+        (disaggregated_pool(row.prefill_pool), disaggregated_pool(row.decode_pool)) if disagg else (None, None)
+    )
     pool = None if disagg else pool_of(row, run)
     slug, version = framework_of(row)
     ttft_limit_s, tpot_limit_s = limits_of(row)
@@ -386,6 +389,6 @@ def _case(row: Row, run: Run, client: Protocol, weights: str, phase: str, isl: f
 
 
 def _chips(row: Row, pool: Pool | None) -> int:
-    """The stated count, unless the layout cannot be had with it (a count that leaves out attention ranks)."""
+    """The stated number of chips, or the layout's if that is more (the statement omits attention ranks)."""
     stated = count(row.n_accelerators) or 1
     return stated if pool is None else max(stated, pool.chips)

@@ -1,4 +1,4 @@
-"""Scored rows as the files of the catalog's scorecard: what `fidelity --write-docs` leaves for the pages to show."""
+"""Writes the scorecard files that `fidelity --write-docs` creates and the accuracy page shows."""
 
 import shutil
 from collections import Counter
@@ -12,14 +12,20 @@ from django.utils import timezone
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.spec import Case, Pool
 from advisor.fidelity.report import circumstance, noisy_cases
-from advisor.fidelity.scorecard import TARGETS, Card, held, line_of
+from advisor.fidelity.scorecard import TARGETS, Card, line_of, target_result
 from advisor.fidelity.scoring import Scored, pair_case
 from catalog.loading import scored as files
 from catalog.loading.fixtures import FixtureError
 from catalog.models import Scorecard, ScoredRow
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "fixtures" / "fidelity"
-KEPT_OUT = ("measured", "predicted", "low", "high", "pair_index")  # each of them would give the figure away
+WITHHELD = (
+    "measured",
+    "predicted",
+    "low",
+    "high",
+    "pair_index",
+)  # left blank for sources whose figures may not be published
 
 
 def write(
@@ -29,21 +35,21 @@ def write(
     calibration: str,
     directory: Path = DIRECTORY,
 ) -> int:
-    """One file for each source and the head of the scorecard; the number of rows written.
+    """Writes one file per source and the head of the scorecard. Returns the number of rows.
 
-    Raises FixtureError where a row's source is not described in sources.csv: nothing is written then.
+    Raises FixtureError, before writing, if sources.csv does not describe the source of a row.
     """
     known = {row["source_key"]: row for row in files.sources(source_list(directory))}
     shown = [s for s in scored if s.ape is not None and s.case is not None]
     if unknown := sorted({s.row.source_key for s in shown} - set(known)):
         raise FixtureError(
-            f"sources.csv does not describe {', '.join(unknown)}: add a line with address and licence to "
+            f"sources.csv does not describe {', '.join(unknown)}: add a line with its URL and license to "
             f"{directory / files.SOURCES}"
         )
     by_source: dict[str, list[Mapping[str, Any]]] = {}
     for s, row in zip(shown, rows_of(shown, disputed), strict=True):
-        keep_out = known[s.row.source_key]["figures"] == "kept out"
-        by_source.setdefault(s.row.source_key, []).append(without_figures(row) if keep_out else row)
+        withhold = known[s.row.source_key]["figures"] == "kept out"
+        by_source.setdefault(s.row.source_key, []).append(without_figures(row) if withhold else row)
     directory.mkdir(parents=True, exist_ok=True)
     if not (directory / files.SOURCES).exists():
         shutil.copyfile(source_list(directory), directory / files.SOURCES)
@@ -57,9 +63,9 @@ def write(
 
 
 def source_list(directory: Path) -> Path:
-    """The sources beside the rows, or the shipped ones where there are none."""
-    own = directory / files.SOURCES
-    return own if own.exists() else DIRECTORY / files.SOURCES
+    """The path of the directory's sources.csv, or of the shipped one if it has none."""
+    path = directory / files.SOURCES
+    return path if path.exists() else DIRECTORY / files.SOURCES
 
 
 def head(scored: Iterable[Scored], rows: int, validation: Mapping[str, Any] | None, calibration: str) -> str:
@@ -81,26 +87,30 @@ def head(scored: Iterable[Scored], rows: int, validation: Mapping[str, Any] | No
 
 
 def rows_of(shown: Sequence[Scored], disputed: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The columns of each row, in order."""
+    """The columns of each scored row."""
     pairs = pair_numbers(shown)
     repeats = noisy_cases(shown)
-    return [row_of(s, s.case, pairs.get(pair_case(s))) | why(s, disputed, repeats) for s in shown if s.case is not None]
+    return [
+        row_of(s, s.case, pairs.get(pair_case(s))) | circumstance_of(s, disputed, repeats)
+        for s in shown
+        if s.case is not None
+    ]
 
 
 def against_targets(
     scored: Sequence[Scored], disputed: Mapping[str, str], validation: Mapping[str, Any] | None
 ) -> list[Mapping[str, Any]]:
-    """The targets of the scorecard over rows that are not in the catalog yet."""
+    """The scorecard's targets evaluated on rows that are not in the catalog yet."""
     shown = [s for s in scored if s.ape is not None and s.case is not None]
     rows = (
         ScoredRow(source_key=s.row.source_key, **row) for s, row in zip(shown, rows_of(shown, disputed), strict=True)
     )
-    found = Card(head=Scorecard(left_out=(validation or {}).get("errors") or {}), lines=tuple(map(line_of, rows)))
-    return [held(target, found) for target in TARGETS]
+    card = Card(head=Scorecard(left_out=(validation or {}).get("errors") or {}), lines=tuple(map(line_of, rows)))
+    return [target_result(target, card) for target in TARGETS]
 
 
 def pair_numbers(shown: Sequence[Scored]) -> dict[Any, int]:
-    """A number for each case that was measured on more than one chip."""
+    """An index for each case that was measured on more than one chip."""
     chips: dict[Any, set[str]] = {}
     for s in shown:
         if (case := pair_case(s)) is not None:
@@ -141,16 +151,18 @@ def row_of(s: Scored, case: Case, pair: int | None) -> dict[str, Any]:
 
 
 def without_figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Only how far off the prediction was."""
-    return {**row, **dict.fromkeys(KEPT_OUT)}
+    """The row without its figures; only the error remains."""
+    return {**row, **dict.fromkeys(WITHHELD)}
 
 
-def why(s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]) -> dict[str, str]:
+def circumstance_of(
+    s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str, tuple[Any, ...]]]
+) -> dict[str, str]:
     return {"circumstance": circumstance(s, disputed, repeats), "note": disputed.get(s.row.id, "")}
 
 
 def layout_of(case: Case) -> str:
-    """tp8 x2, tp4 pp2, dp8 ep8; two pools with a bar between them; empty where the source states none."""
+    """The layout as text: tp8 x2, tp4 pp2, or tp4 | dp8 ep8 for two pools; empty if not stated."""
     if case.prefill_pool and case.decode_pool:
         return f"{lanes(case.prefill_pool)} | {lanes(case.decode_pool)}"
     return lanes(case.pool) if case.pool else ""

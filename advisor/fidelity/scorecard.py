@@ -1,4 +1,4 @@
-"""The published scorecard: scored rows of the catalog, narrowed, summed up, and held against what was aimed at."""
+"""The published scorecard: filters and summarizes scored rows, and compares them with the targets."""
 
 import functools
 import statistics
@@ -12,7 +12,7 @@ from catalog.models import Scorecard, ScoredRow
 Json = dict[str, Any]
 DEPLOYMENTS = ("tensorrt-llm", "vllm", "sglang")
 WORST = 20
-FILTERS: Mapping[str, str] = {  # name in the address -> column of a row
+FILTERS: Mapping[str, str] = {  # query parameter -> column of a row
     "metric": "metric",
     "accelerator": "accelerator",
     "family": "family",
@@ -23,13 +23,13 @@ FILTERS: Mapping[str, str] = {  # name in the address -> column of a row
     "basis": "basis",
     "source": "source_key",
 }
-GROUPINGS: Mapping[str, str] = {  # what the tables are by -> title
+GROUPINGS: Mapping[str, str] = {  # grouping -> title of its table
     "metric": "Metric",
     "accelerator": "Chip",
     "framework": "Framework",
     "model": "Model",
     "source": "Source",
-    "basis": "What the chip's efficiency rests on",
+    "basis": "Evidence for the chip's efficiency",
 }
 KINDS: Mapping[str, str] = {"ttft": "ttft", "tpot": "tpot", "itl": "tpot", "prefill": "prefill", "e2e": "latency"}
 SORTS = ("n", "median_ape", "group_median_ape", "p90_ape", "bias", "coverage_90")
@@ -37,7 +37,7 @@ SORTS = ("n", "median_ape", "group_median_ape", "p90_ape", "bias", "coverage_90"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """A row of the catalog with what statistics make of it."""
+    """A scored row with its point for the statistics."""
 
     row: ScoredRow
     point: Point
@@ -45,21 +45,21 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
-    """The whole scorecard, as it was loaded."""
+    """The loaded scorecard."""
 
     head: Scorecard
     lines: tuple[Line, ...]
 
 
 def card() -> Card | None:
-    """The loaded scorecard; None: none was loaded."""
+    """The loaded scorecard; None if none was loaded."""
     head = Scorecard.objects.only("digest").order_by("-pk").first()
     return None if head is None else _card(head.pk, head.digest)
 
 
 @functools.lru_cache(maxsize=1)
 def _card(pk: int, digest: str) -> Card:
-    """Kept until another one is loaded: reading 9,000 rows takes longer than summing them up."""
+    """Cached until another one is loaded, because reading 9,000 rows is slow."""
     return Card(head=Scorecard.objects.get(pk=pk), lines=tuple(map(line_of, ScoredRow.objects.order_by("pk"))))
 
 
@@ -81,38 +81,40 @@ def line_of(row: ScoredRow) -> Line:
 
 
 def ape_of(row: ScoredRow) -> float:
-    """|predicted - measured| / measured; a run that is said not to fit is wholly wrong (1)."""
+    """|predicted - measured| / measured; 1 for a run that was predicted not to fit."""
     if row.metric == "fits_in_memory":
         return abs((row.predicted or 0.0) - (row.measured or 0.0))
     return 1.0 if row.bias_fraction is None else abs(row.bias_fraction)
 
 
-# --- narrowing --------------------------------------------------------------------------------------------------
+# --- filters ----------------------------------------------------------------------------------------------------
 
 
-def narrowed(lines: Iterable[Line], asked: Mapping[str, str], keys: Sequence[str] = ()) -> list[Line]:
-    """The rows that fit everything asked; `keys`: only these rows, in their order; `disputed`: only or without."""
-    wanted = {FILTERS[name]: value for name, value in asked.items() if name in FILTERS and value}
-    found = [line for line in lines if all(getattr(line.row, name) == value for name, value in wanted.items())]
-    if asked.get("disputed"):
-        only = asked["disputed"] == "only"
-        found = [line for line in found if (line.row.circumstance == "disputed") is only]
+def filtered(lines: Iterable[Line], filters: Mapping[str, str], keys: Sequence[str] = ()) -> list[Line]:
+    """The rows that match all filters (also `disputed`: only or without); `keys`: only these rows, in this order."""
+    expected = {FILTERS[name]: value for name, value in filters.items() if name in FILTERS and value}
+    selected = [line for line in lines if all(getattr(line.row, name) == value for name, value in expected.items())]
+    if filters.get("disputed"):
+        only = filters["disputed"] == "only"
+        selected = [line for line in selected if (line.row.circumstance == "disputed") is only]
     if keys:
-        place = {key: number for number, key in enumerate(keys)}
-        found = sorted((line for line in found if line.row.key in place), key=lambda line: place[line.row.key])
-    return found
+        position = {key: number for number, key in enumerate(keys)}
+        selected = sorted(
+            (line for line in selected if line.row.key in position), key=lambda line: position[line.row.key]
+        )
+    return selected
 
 
-def choices(lines: Iterable[Line]) -> dict[str, list[str]]:
-    """What each filter can be set to."""
+def filter_choices(lines: Iterable[Line]) -> dict[str, list[str]]:
+    """The values of each filter."""
     values: dict[str, set[str]] = {name: set() for name in FILTERS}
     for line in lines:
         for name, column in FILTERS.items():
             values[name].add(getattr(line.row, column))
-    return {name: sorted(found - {""}) for name, found in values.items()}
+    return {name: sorted(options - {""}) for name, options in values.items()}
 
 
-# --- summing up -------------------------------------------------------------------------------------------------
+# --- summaries --------------------------------------------------------------------------------------------------
 
 
 def figures(lines: Sequence[Line]) -> Json:
@@ -120,32 +122,34 @@ def figures(lines: Sequence[Line]) -> Json:
 
 
 def groups(lines: Iterable[Line], by: str) -> list[Json]:
-    """One summary for each value of a filter's column, largest first."""
+    """One summary for each value of a filter's column, largest group first."""
     column = FILTERS[by]
     members: dict[str, list[Line]] = {}
     for line in lines:
         members.setdefault(getattr(line.row, column), []).append(line)
-    found = [{"name": name, **figures(own)} for name, own in members.items()]
-    return sorted(found, key=lambda group: (-group["n"], group["name"]))
+    summaries = [{"name": name, **figures(group)} for name, group in members.items()]
+    return sorted(summaries, key=lambda group: (-group["n"], group["name"]))
 
 
-def ordered(found: Sequence[Json], sort: str) -> list[Json]:
-    """By a figure or the name, '-' before it for downwards; what has no figure comes last; else as they are."""
-    name, down = sort.removeprefix("-"), sort.startswith("-")
+def sorted_groups(groups: Sequence[Json], sort: str) -> list[Json]:
+    """Sorted by a figure or by name ('-' before it: descending), missing figures last; unknown keys change nothing."""
+    name, descending = sort.removeprefix("-"), sort.startswith("-")
     if name == "name":
-        return sorted(found, key=lambda group: group["name"].lower(), reverse=down)
+        return sorted(groups, key=lambda group: group["name"].lower(), reverse=descending)
     if name not in SORTS:
-        return list(found)
-    there = sorted((group for group in found if group[name] is not None), key=lambda group: group[name], reverse=down)
-    return there + [group for group in found if group[name] is None]
+        return list(groups)
+    known = sorted(
+        (group for group in groups if group[name] is not None), key=lambda group: group[name], reverse=descending
+    )
+    return known + [group for group in groups if group[name] is None]
 
 
-def worst(lines: Iterable[Line], most: int = WORST) -> list[Line]:
-    return sorted(lines, key=lambda line: -(line.point.ape or 0.0))[:most]
+def worst(lines: Iterable[Line], limit: int = WORST) -> list[Line]:
+    return sorted(lines, key=lambda line: -(line.point.ape or 0.0))[:limit]
 
 
 def coverage(lines: Iterable[Line]) -> list[Json]:
-    """How often the stated 90 % interval holds the measured figure, by what it rests on and the kind of figure."""
+    """The share of measured figures inside the 90 % interval, by basis and metric kind."""
     members: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         if line.point.inside is not None:
@@ -154,14 +158,14 @@ def coverage(lines: Iterable[Line]) -> list[Json]:
         {
             "basis": basis,
             "figure": kind,
-            "n": len(own),
-            "groups": len({line.point.group for line in own}),
-            "coverage_90": sum(bool(line.point.inside) for line in own) / len(own),
-            "half_width": statistics.median(half_width(line.row) for line in own if line.row.predicted)
-            if any(line.row.predicted for line in own)
+            "n": len(group),
+            "groups": len({line.point.group for line in group}),
+            "coverage_90": sum(bool(line.point.inside) for line in group) / len(group),
+            "half_width": statistics.median(half_width(line.row) for line in group if line.row.predicted)
+            if any(line.row.predicted for line in group)
             else None,
         }
-        for (basis, kind), own in sorted(members.items())
+        for (basis, kind), group in sorted(members.items())
     ]
 
 
@@ -171,7 +175,7 @@ def half_width(row: ScoredRow) -> float:
 
 
 def kind_of(row: ScoredRow) -> str:
-    """ttft, tpot, throughput, ...: metrics of one kind share their unit and their picture."""
+    """ttft, tpot, throughput, ...: metrics of one kind share a unit and a chart."""
     for begin, kind in KINDS.items():
         if row.metric.startswith(begin):
             return kind
@@ -180,25 +184,25 @@ def kind_of(row: ScoredRow) -> str:
     return "kernel" if row.phase == "kernel" else "memory"
 
 
-# --- what was aimed at ------------------------------------------------------------------------------------------
+# --- targets ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """One aim of the project: the most (or least) that a figure may be, over which rows, and how it is formed."""
+    """An accuracy target: the limit of a figure over some rows."""
 
     name: str
-    rows: str  # in words
+    rows: str  # description
     limit: float
-    wanted: Callable[[ScoredRow], bool]
+    selects: Callable[[ScoredRow], bool]
     figure: str = "group_median_ape"
-    validated: str = ""  # kind of figure whose error with any one kind of group left out counts too
-    left_out: tuple[str, str] | None = None  # (what the fit did not see, kind): only that error
+    validated: str = ""  # metric kind whose worst held-out error must meet the limit too
+    held_out: tuple[str, str] | None = None  # (unit held out, metric kind): only this error counts
     at_least: bool = False
 
 
 def closed_loop(row: ScoredRow) -> bool:
-    """Deployments under a closed loop whose client is known, without disputed rows."""
+    """Whether the row is a deployment under a closed loop with a known client, and not disputed."""
     known = row.client_known and row.client != "poisson" and row.circumstance != "disputed"
     return known and row.framework in DEPLOYMENTS and row.phase == "serving"
 
@@ -216,38 +220,38 @@ def offline(row: ScoredRow) -> bool:
 
 
 def static(row: ScoredRow) -> bool:
-    alone = row.metric == "ttft_ms"  # the first token of a batch of one
-    return alone or undisputed(row, "static") and kind_of(row) in ("ttft", "tpot", "latency")
+    batch_of_one = row.metric == "ttft_ms"
+    return batch_of_one or undisputed(row, "static") and kind_of(row) in ("ttft", "tpot", "latency")
 
 
 TARGETS = (
     Target(
         name="TPOT of deployments",
-        rows="TensorRT-LLM, vLLM and SGLang under a closed loop, client known",
+        rows="TensorRT-LLM, vLLM and SGLang, closed loop, known client",
         limit=0.08,
-        wanted=lambda row: closed_loop(row) and is_mean(row, "tpot"),
+        selects=lambda row: closed_loop(row) and is_mean(row, "tpot"),
         validated="tpot",
     ),
     Target(
         name="TTFT of deployments",
         rows="the same deployments",
         limit=0.15,
-        wanted=lambda row: closed_loop(row) and is_mean(row, "ttft"),
+        selects=lambda row: closed_loop(row) and is_mean(row, "ttft"),
         validated="ttft",
     ),
     Target(
         name="Offline throughput",
-        rows="everything at once, tokens/s",
+        rows="all requests sent at once, tokens/s",
         limit=0.10,
-        wanted=offline,
+        selects=offline,
         validated="throughput",
     ),
-    Target(name="Latency of a static batch", rows="TTFT, TPOT and whole batches", limit=0.12, wanted=static),
+    Target(name="Latency of a static batch", rows="TTFT, TPOT and whole batches", limit=0.12, selects=static),
     Target(
         name="TPOT, vLLM on the H200",
-        rows="measured for this project; kernels by the probe suite alone, host time of that version",
+        rows="measured for this project; kernel times from the probe suite only, host time of this version",
         limit=0.05,
-        wanted=lambda row: row.source_key == "h200_vllm" and row.metric == "tpot_ms_mean",
+        selects=lambda row: row.source_key == "h200_vllm" and row.metric == "tpot_ms_mean",
         figure="median_ape",
         validated="vllm_tpot",
     ),
@@ -255,91 +259,91 @@ TARGETS = (
         name="TTFT, vLLM on the H200",
         rows="measured for this project",
         limit=0.12,
-        wanted=lambda row: row.source_key == "h200_vllm" and row.metric == "ttft_ms_mean",
+        selects=lambda row: row.source_key == "h200_vllm" and row.metric == "ttft_ms_mean",
         figure="median_ape",
         validated="vllm_ttft",
     ),
     Target(
         name="Prefill, vLLM on the H200",
-        rows="one prompt alone; kernels by the probe suite alone, host time of that version",
+        rows="one prompt at a time; kernel times from the probe suite only, host time of this version",
         limit=0.05,
-        wanted=lambda row: row.source_key == "h200_vllm_prefill" and row.metric.startswith("ttft"),
+        selects=lambda row: row.source_key == "h200_vllm_prefill" and row.metric.startswith("ttft"),
         figure="median_ape",
         validated="vllm_prefill",
     ),
     Target(
-        name="TPOT, chip left out of the fit",
+        name="TPOT, chip held out",
         rows="means of known clients",
         limit=0.15,
-        wanted=lambda row: False,
-        left_out=("one accelerator", "tpot"),
+        selects=lambda row: False,
+        held_out=("one accelerator", "tpot"),
     ),
     Target(
-        name="Throughput, chip left out of the fit",
+        name="Throughput, chip held out",
         rows="tokens/s",
         limit=0.15,
-        wanted=lambda row: False,
-        left_out=("one accelerator", "throughput"),
+        selects=lambda row: False,
+        held_out=("one accelerator", "throughput"),
     ),
     Target(
-        name="Throughput, family left out of the fit",
+        name="Throughput, family held out",
         rows="tokens/s",
         limit=0.25,
-        wanted=lambda row: False,
-        left_out=("one family", "throughput"),
+        selects=lambda row: False,
+        held_out=("one family", "throughput"),
     ),
     Target(
-        name="Wrong memory flags",
-        rows="whether llama.cpp ran or was out of memory: 3 of 86 may be wrong",
+        name="Wrong out-of-memory predictions",
+        rows="llama.cpp runs; at most 3 of 86 may be wrong",
         limit=3 / 86,
-        wanted=lambda row: row.metric == "fits_in_memory",
+        selects=lambda row: row.metric == "fits_in_memory",
         figure="mean_ape",
     ),
     Target(
-        name="Ran and is judged to fit",
-        rows="aggregated runs, at their concurrency",
+        name="Runs predicted to fit",
+        rows="aggregated runs at their concurrency",
         limit=0.99,
-        wanted=lambda row: row.mode == "agg" and undisputed(row) and row.metric != "fits_in_memory",
+        selects=lambda row: row.mode == "agg" and undisputed(row) and row.metric != "fits_in_memory",
         figure="fitting",
         at_least=True,
     ),
     Target(
-        name="Pairs of chips ordered right",
-        rows="measured on the same case, more than 10 % apart",
+        name="Chip pairs ranked correctly",
+        rows="measured on the same case, differing by more than 10 %",
         limit=0.95,
-        wanted=undisputed,
+        selects=undisputed,
         figure="pairs_ordered",
         at_least=True,
     ),
 )
 
 
-def against_targets(found: Card) -> list[Json]:
-    """Each target with what was reached over all rows, whatever the filters."""
-    return _against_targets(found.head.pk, found.head.digest)
+def against_targets(card: Card) -> list[Json]:
+    """The result of each target over all rows; filters do not apply."""
+    return _against_targets(card.head.pk, card.head.digest)
 
 
 @functools.lru_cache(maxsize=1)
 def _against_targets(pk: int, digest: str) -> list[Json]:
-    found = _card(pk, digest)
-    return [held(target, found) for target in TARGETS]
+    loaded = _card(pk, digest)
+    return [target_result(target, loaded) for target in TARGETS]
 
 
-def held(target: Target, found: Card) -> Json:
-    """Met only where the error of fits that did not see the rows' group is within the limit too."""
-    own = [line for line in found.lines if target.wanted(line.row)]
-    errors = found.head.left_out.get("left out") or {}
-    unseen = [of_unit.get(target.validated) for unit, of_unit in errors.items() if not unit.startswith("nothing")]
+def target_result(target: Target, card: Card) -> Json:
+    """What a target reached. It is met only if the held-out error is within the limit too."""
+    lines = [line for line in card.lines if target.selects(line.row)]
+    errors = card.head.left_out.get("held out") or {}
+    unseen = [of_unit.get(target.validated) for unit, of_unit in errors.items() if not unit.startswith("none")]
     validated = max((error for error in unseen if error is not None), default=None)
-    reached = figure(target.figure, own)
-    if target.left_out:
-        reached = errors.get(target.left_out[0], {}).get(target.left_out[1])
-    known = [error for error in (reached, validated) if error is not None]
-    within = [error >= target.limit if target.at_least else error <= target.limit for error in known]
+    reached = figure(target.figure, lines)
+    if target.held_out:
+        reached = errors.get(target.held_out[0], {}).get(target.held_out[1])
+    values = [value for value in (reached, validated) if value is not None]
+    within = [value >= target.limit if target.at_least else value <= target.limit for value in values]
     return {
         "name": target.name,
         "rows": target.rows,
-        "n": None if target.left_out else len(own),
+        "n": None if target.held_out else len(lines),
         "limit": target.limit,
         "at_least": target.at_least,
         "reached": reached,
@@ -348,15 +352,15 @@ def held(target: Target, found: Card) -> Json:
     }
 
 
-def figure(name: str, own: Sequence[Line]) -> float | None:
-    """One number over some rows; None of none."""
-    if not own:
+def figure(name: str, lines: Sequence[Line]) -> float | None:
+    """One figure over some rows; None without rows."""
+    if not lines:
         return None
     if name == "mean_ape":
-        return statistics.mean(line.point.ape or 0.0 for line in own)
+        return statistics.mean(line.point.ape or 0.0 for line in lines)
     if name == "fitting":
-        return statistics.mean(float(line.row.circumstance != "misfit") for line in own)
-    value = figures(own)[name]
+        return statistics.mean(float(line.row.circumstance != "misfit") for line in lines)
+    value = figures(lines)[name]
     return None if value is None else float(value)
 
 
@@ -364,7 +368,7 @@ def figure(name: str, own: Sequence[Line]) -> float | None:
 
 
 def row_json(line: Line) -> Json:
-    """A row as the exports give it; figures in the unit that the metric's name ends in."""
+    """A row as in the exports, with figures in the unit that the metric's name ends in."""
     row = line.row
     return {
         "id": row.key,

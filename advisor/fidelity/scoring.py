@@ -1,4 +1,4 @@
-"""Predictions against measured figures: metric by metric, errors, intervals, and whether chips are ordered right."""
+"""Scores predictions against measured figures: errors, intervals, and whether chips are ranked correctly."""
 
 import math
 from collections import Counter, defaultdict
@@ -36,7 +36,7 @@ METRICS: Mapping[str, tuple[str, float]] = {
 }
 PER_CHIP = ("output_tokens_per_s_per_gpu",)
 MEMORY_METRICS = ("fits_in_memory", "kv_capacity_tokens", "weights_gib_per_accelerator", "peak_memory_gb")
-DERIVED = (  # columns beside those of the file that rows can be grouped by
+DERIVED = (  # columns that rows can be grouped by, in addition to those of the file
     "family",
     "framework_name",
     "framework_version",
@@ -51,12 +51,12 @@ DERIVED = (  # columns beside those of the file that rows can be grouped by
     "year",
 )
 Ratios = tuple[float, float]
-SHORT_ON_MEMORY = "predicted not to fit, but it ran"
+MISFIT = "predicted not to fit, but it ran"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """What the engine says of one row, in the row's unit; None: the engine says that the run does not fit."""
+    """The prediction for one row, in the row's unit; `value` is None if the run is predicted not to fit."""
 
     value: float | None
     low: float | None = None
@@ -66,7 +66,7 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
-    """One row with its prediction (or the reason for having none) and the columns that rows are grouped by."""
+    """One row with its prediction, or the reason for having none, and its derived columns."""
 
     row: Row
     case: Case | None
@@ -76,7 +76,7 @@ class Scored:
 
     @property
     def ape(self) -> float | None:
-        """|predicted - measured| / measured; a run that is said not to fit is wholly wrong (1)."""
+        """|predicted - measured| / measured; 1 for a run that was predicted not to fit; None without prediction."""
         if self.prediction is None:
             return None
         if self.row.metric == "fits_in_memory":
@@ -87,25 +87,25 @@ class Scored:
 
     @property
     def ratio(self) -> float | None:
-        """predicted / measured; None where a ratio says nothing."""
+        """predicted / measured; None where a ratio has no meaning."""
         if self.prediction is None or not self.prediction.value or not self.row.value:
             return None
         return None if self.row.metric == "fits_in_memory" else self.prediction.value / self.row.value
 
     @property
     def in_interval(self) -> bool | None:
-        """Whether the measured figure lies within the stated interval; None: no interval was stated."""
+        """Whether the measured figure is inside the prediction's interval; None without interval."""
         p = self.prediction
         return None if p is None or p.low is None or p.high is None else p.low <= self.row.value <= p.high
 
 
-Estimator = Callable[[Sequence[Case]], Sequence[Any]]  # one Estimate a case, in order
+Estimator = Callable[[Sequence[Case]], Sequence[Any]]  # one Estimate per case, in order
 
 
 def predict(
     rows: Sequence[Row], catalog: Catalog, estimator: Estimator, families: Mapping[str, str] | None = None
 ) -> list[Scored]:
-    """Every row with its prediction; rows of one run share one estimate."""
+    """All rows with their predictions; rows of one case share an estimate."""
     cases = [case_of(row, catalog) for row in rows]
     distinct = list(dict.fromkeys(case for case in cases if isinstance(case, Case)))
     estimates = dict(zip(distinct, estimator(distinct), strict=True))
@@ -114,10 +114,10 @@ def predict(
 
 
 def interval_kind(metric: str, case: Case) -> str:
-    """Which of the calibration's intervals belongs to a metric; empty: none does.
+    """The key of the calibration's interval for a metric; empty if there is none.
 
-    Waiting differs by situation, so latencies of two pools, of speculation, of an offered rate and of an unknown
-    client each have their own.
+    Queueing depends on the situation, so disaggregation, speculative decoding, open loops and unknown clients have
+    their own latency intervals.
     """
     if case.phase == "kernel":
         return "kernel"
@@ -133,7 +133,7 @@ def interval_kind(metric: str, case: Case) -> str:
 
 
 def situation(case: Case) -> str:
-    """What sets a case apart from an aggregated deployment under a closed loop; empty: nothing."""
+    """The suffix for cases other than an aggregated deployment under a closed loop; else empty."""
     if case.mode == "disagg":
         return "_pools"
     if case.speculative:
@@ -144,14 +144,14 @@ def situation(case: Case) -> str:
 
 
 def ratios_of(row: Row, case: Case, estimate: Any, scopes: Mapping[str, Mapping[str, Any]]) -> Ratios | None:
-    """(low, high) factors of the 90 % interval: what left-out rows of the estimate's basis showed."""
-    known = scopes.get(f"interval:{getattr(estimate, 'basis', '')}", {})
+    """(low, high) factors of the 90 % interval for the estimate's basis; None if there is none."""
+    factors = scopes.get(f"interval:{getattr(estimate, 'basis', '')}", {})
     kind = interval_kind(row.metric, case)
-    if f"{kind}_high_ratio" not in known:
+    if f"{kind}_high_ratio" not in factors:
         kind = kind.split("_")[0]
-    if f"{kind}_high_ratio" not in known:
+    if f"{kind}_high_ratio" not in factors:
         return None
-    return float(known[f"{kind}_low_ratio"]), float(known[f"{kind}_high_ratio"])
+    return float(factors[f"{kind}_low_ratio"]), float(factors[f"{kind}_high_ratio"])
 
 
 def _scored(
@@ -165,15 +165,15 @@ def _scored(
         labels = labels_of(row, None, None, families)
         return Scored(row=row, case=None, prediction=None, skipped=case.reason, labels=labels)
     estimate = estimates[case]
-    found = prediction_of(row, case, estimate, ratios_of(row, case, estimate, scopes))
+    prediction = prediction_of(row, case, estimate, ratios_of(row, case, estimate, scopes))
     labels = labels_of(row, case, estimate, families)
-    if isinstance(found, Skip):
-        return Scored(row=row, case=case, prediction=None, skipped=found.reason, labels=labels)
-    return Scored(row=row, case=case, prediction=found, skipped="", labels=labels)
+    if isinstance(prediction, Skip):
+        return Scored(row=row, case=case, prediction=None, skipped=prediction.reason, labels=labels)
+    return Scored(row=row, case=case, prediction=prediction, skipped="", labels=labels)
 
 
 def prediction_of(row: Row, case: Case, estimate: Any, ratios: Ratios | None = None) -> Prediction | Skip:
-    """The part of an estimate that answers a row's metric, in its unit, with its interval."""
+    """The estimate of a row's metric in its unit, with interval, or why there is none."""
     if estimate.problem and estimate.fits != 0:
         return Skip(reason=estimate.problem)
     if row.metric == "fits_in_memory":
@@ -186,7 +186,7 @@ def prediction_of(row: Row, case: Case, estimate: Any, ratios: Ratios | None = N
     factor = factor / case.chips if row.metric in PER_CHIP else factor
     value = getattr(estimate, name, math.nan)
     if value is None or not math.isfinite(value):
-        return Skip(reason=f"not modelled: {row.metric}")
+        return Skip(reason=f"metric not modeled: {row.metric}")
     low, high = (value * ratios[0], value * ratios[1]) if ratios else (None, None)
     return Prediction(
         value=value * factor,
@@ -197,7 +197,7 @@ def prediction_of(row: Row, case: Case, estimate: Any, ratios: Ratios | None = N
 
 
 def labels_of(row: Row, case: Case | None, estimate: Any, families: Mapping[str, str]) -> dict[str, str]:
-    """The derived columns of one row; blank where it has no case."""
+    """The derived columns of one row; blank if it has no case."""
     known = {"family": families.get(row.accelerator_slug, ""), "year": row.date[:4]}
     if case is None:
         return dict.fromkeys(DERIVED, "") | known
@@ -219,7 +219,7 @@ def labels_of(row: Row, case: Case | None, estimate: Any, families: Mapping[str,
 
 
 def point_of(s: Scored) -> Point:
-    """A scored row as the statistics see it."""
+    """A scored row as a point for the statistics."""
     return Point(
         ape=s.ape,
         ratio=s.ratio,
@@ -233,15 +233,15 @@ def point_of(s: Scored) -> Point:
 
 
 def summary(scored: Sequence[Scored]) -> dict[str, Any]:
-    """n, median and p90 error, bias, coverage of the stated intervals, share of chip pairs ordered right."""
+    """n, median and p90 error, bias, coverage of the stated intervals, share of chip pairs ranked correctly."""
     return statistics.summary([point_of(s) for s in scored])
 
 
 def pair_case(s: Scored) -> tuple[Any, ...] | None:
-    """What two chips must share to be compared; None: the row compares with nothing.
+    """The key that rows of two chips must share to be compared; None if the row is not comparable.
 
-    Same source, metric, model, framework, format, chip count, lengths (two digits: data sets vary between runs) and
-    users. The offered rate of an open loop is each chip's own tuned maximum, so only its throughput compares.
+    It has the source, metric, model, framework, format, chip count, users and lengths (two digits, because data sets
+    vary between runs). In open loops, the rate is tuned for each chip, so only throughput is comparable.
     """
     if s.case is None or s.prediction is None or s.row.metric == "fits_in_memory":
         return None
@@ -256,7 +256,7 @@ def pair_case(s: Scored) -> tuple[Any, ...] | None:
 
 
 def ordered_pairs(scored: Sequence[Scored]) -> tuple[int, int]:
-    """(pairs ordered right, pairs) of chips measured on the same case that differ by more than 10 %."""
+    """(pairs ranked correctly, pairs) of chips measured on the same case that differ by more than 10 %."""
     return statistics.ordered_pairs([point_of(s) for s in scored])
 
 
@@ -273,7 +273,7 @@ def grouped(scored: Sequence[Scored], by: Sequence[str]) -> list[dict[str, Any]]
 
 
 def label(s: Scored, name: str) -> str:
-    """A row's value of a column of the file or of a derived one."""
+    """A row's value in a column of the file or a derived column."""
     return s.labels[name] if name in s.labels else str(getattr(s.row, name))
 
 
@@ -281,7 +281,7 @@ COLUMNS = (*Row.__slots__, *DERIVED)
 
 
 def report(scored: Sequence[Scored], by: Sequence[str], disputed: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON of `fidelity`: every row, groups, and the overall figures with and without the disputed rows."""
+    """The JSON of `fidelity`: rows, groups, and overall figures with and without disputed rows."""
     undisputed = [s for s in scored if s.row.id not in disputed]
     skipped = Counter(s.skipped for s in scored if s.skipped)
     misfits = sum(s.prediction is not None and s.prediction.value is None for s in scored)
@@ -309,6 +309,6 @@ def _row_json(s: Scored, disputed: str) -> dict[str, Any]:
         "high": p.high if p else None,
         "in_interval": s.in_interval,
         "skipped": skipped,
-        "note": SHORT_ON_MEMORY if p is not None and p.value is None else None,
+        "note": MISFIT if p is not None and p.value is None else None,
         "disputed": disputed or None,
     }

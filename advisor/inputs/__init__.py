@@ -1,15 +1,15 @@
-"""Catalog rows to a snapshot, and a snapshot to engine values."""
+"""Reads the catalog into a snapshot and converts a snapshot to engine values."""
 
 from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import COLD_START, COSTS, EGRESS, STORAGE
-from advisor.inputs.check import check_catalog, wrong_names
+from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import catalog_chip, catalog_model_id, catalog_model_ids, catalog_resources, market
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
     assumption,
     calibrations,
+    is_outdated,
     model_row,
-    of_earlier_version,
     take_snapshot,
     unpacked,
 )
@@ -32,18 +32,18 @@ __all__ = [
     "catalog_resources",
     "check_catalog",
     "hosted_apis",
+    "is_outdated",
     "market",
     "model_of",
     "model_row",
     "new_usd_per_accelerator",
     "number",
-    "of_earlier_version",
     "offers",
     "quantization_of",
     "rounded",
     "take_snapshot",
+    "unknown_names_in_parts",
     "unpacked",
     "usual_host_watts",
     "workload_of",
-    "wrong_names",
 ]

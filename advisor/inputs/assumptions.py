@@ -1,4 +1,4 @@
-"""The visible defaults of cost, power and carbon: catalog rows, or what the workload puts in their place."""
+"""Cost, power and carbon assumptions: defaults from the catalog, which `tco:` in a workload overrides."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from advisor.engine.cost import Assumptions
 
 Json = dict[str, Any]
 GB = 1e9
-# assumption rows -> the engine's names; `tco:` in a workload may override them by either name
-ASSUMED = {
+# engine field -> key of the assumption in the catalog; `tco:` in a workload may use either name
+ASSUMPTION_KEYS = {
     "life_years": "depreciation-years",
     "residual_fraction": "residual-value-fraction",
     "pue": "pue",
@@ -38,10 +38,12 @@ ASSUMED = {
 EGRESS, STORAGE = "egress-usd-per-gb", "storage-usd-per-gb-month"
 GRID_CURVE = "grid_kgco2e_per_kwh"
 HOST = ("host_watts_per_accelerator", "host-watts-per-accelerator")
-SHARES = {name: ASSUMED[name] for name in ("card_host_watts", "socket_host_watts")}  # where HOST is given: as it
+# follow host_watts_per_accelerator when the workload sets only that
+HOST_SHARES = {name: ASSUMPTION_KEYS[name] for name in ("card_host_watts", "socket_host_watts")}
 CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
 PHASES = ("prefill_power_fraction", "decode_power_fraction")
-DRAWN = tuple(name for name in ASSUMED if name.endswith("_power_fraction") and name not in PHASES)
+# may be missing from old snapshots
+POWER_FRACTIONS = tuple(name for name in ASSUMPTION_KEYS if name.endswith("_power_fraction") and name not in PHASES)
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
 COLD_START = "cold-start-s"
 SOFTWARE = "software-usd-per-accelerator-year"
@@ -54,8 +56,8 @@ SWINGS = (
 )
 DISCOUNTS = ("spot-discount-fraction", "reserved-discount-fraction")
 COSTS = {
-    *ASSUMED,
-    *ASSUMED.values(),
+    *ASSUMPTION_KEYS,
+    *ASSUMPTION_KEYS.values(),
     *STAFF,
     SOFTWARE,
     EGRESS,
@@ -65,22 +67,24 @@ COSTS = {
     COLD_START,
     *SWINGS,
     *DISCOUNTS,
-}  # names under `tco:` that the money of an answer reads
+}  # keys of `tco:` that affect the answer
 
 
 def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumptions:
-    """The planner's own figure first, then that of the `place`, then the default."""
-    tco, there = spec.get("tco", {}), place or {}
-    tco = {name: tco[host] for host in HOST if host in tco for name, key in SHARES.items() if key not in tco} | tco
-    rows = dict.fromkeys(SHARES.values(), rows[ASSUMED[HOST[0]]]) | rows  # newer than old snapshots, as are the drawn
-    known = {name: key for name, key in ASSUMED.items() if key in rows or name not in DRAWN}
+    """The engine's assumptions: from `tco:`, else from the region (`place`), else the catalog's default."""
+    tco, regional = spec.get("tco", {}), place or {}
+    tco = {name: tco[host] for host in HOST if host in tco for name, key in HOST_SHARES.items() if key not in tco} | tco
+    rows = dict.fromkeys(HOST_SHARES.values(), rows[ASSUMPTION_KEYS[HOST[0]]]) | rows  # old snapshots lack them
+    keys = {name: key for name, key in ASSUMPTION_KEYS.items() if key in rows or name not in POWER_FRACTIONS}
     values = {
-        name: float(tco.get(name, tco.get(key, there.get(name, rows[key]["value"])))) for name, key in known.items()
+        name: float(tco.get(name, tco.get(key, regional.get(name, rows[key]["value"])))) for name, key in keys.items()
     }
     if curve := tco.get(GRID_CURVE):
         values["kgco2e_per_kwh"] = sum(curve) / len(curve)
-    year, each, egress, storage = (tco.get(key, rows[key]["value"]) for key in (*STAFF, EGRESS, STORAGE))
-    staff = year / each
+    usd_per_year, accelerators_per_operator, egress, storage = (
+        tco.get(key, rows[key]["value"]) for key in (*STAFF, EGRESS, STORAGE)
+    )
+    staff = usd_per_year / accelerators_per_operator
     return Assumptions(
         **values,
         discount_fraction=float(tco.get("discount_rate", 0.08)),
@@ -92,11 +96,11 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
         provider_egress_usd_per_byte=_by_provider(tco, rows, EGRESS),
         provider_storage_usd_per_byte_month=_by_provider(tco, rows, STORAGE),
         power_cap_fraction=float(tco.get(CAP, 1.0)),
-        power_given=any(key in tco for name in PHASES for key in (name, ASSUMED[name])),
+        power_given=any(key in tco for name in PHASES for key in (name, ASSUMPTION_KEYS[name])),
     )
 
 
 def _by_provider(tco: Json, rows: Json, key: str) -> dict[str, float]:
-    """USD per byte of each provider with a row of its own, KEY-PROVIDER; without any, KEY is that of AWS."""
+    """USD per byte by provider, from assumptions named KEY-PROVIDER. Without any of these, KEY is the AWS price."""
     own = {name.removeprefix(f"{key}-"): name for name in rows if name.startswith(f"{key}-")} or {"aws": key}
     return {provider: float(tco.get(name, rows[name]["value"])) / GB for provider, name in own.items()}

@@ -1,4 +1,4 @@
-"""Does the catalog hold what a workload names, and can this model do what is asked?"""
+"""Checks a workload against the catalog: every name exists, and the model supports this kind of workload."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -22,74 +22,75 @@ from advisor.workload import (
 
 
 def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What the engine would refuse of every chip: this kind of question to this kind of model."""
+    """An error if no accelerator can help: the model does not support this kind of workload; else an empty list."""
     from advisor.inputs.from_catalog import model_row
     from advisor.inputs.to_engine import model_of, workload_of
 
-    own = spec["model"]["config"] if isinstance(spec["model"], Mapping) else None
+    config = spec["model"]["config"] if isinstance(spec["model"], Mapping) else None
     try:
-        if isinstance(own, Mapping):
-            from_hf_config(own, "own-model")
-    except ValueError as trouble:
-        return [error("model.config", f"cannot be read: {trouble}", "the contents of a Hugging Face config.json")]
+        if isinstance(config, Mapping):
+            from_hf_config(config, "own-model")
+    except ValueError as e:
+        return [error("model.config", f"cannot be read: {e}", "the contents of a Hugging Face config.json")]
     try:
-        why = unsuited(workload_of(dict(spec)), model_of(model_row(spec["model"])))
+        reason = unsuited(workload_of(dict(spec)), model_of(model_row(spec["model"])))
     except (ValueError, KeyError, TypeError, OSError):
-        return []  # a trace that is still a path is refused where it is read
-    return [error("kind" if "kind:" in why else "traffic.input_tokens", why)] if why else []
+        return []  # e.g. a trace that is still a path: paths_in reports it
+    return [error("kind" if "kind:" in reason else "traffic.input_tokens", reason)] if reason else []
 
 
 # --- against the catalog ----------------------------------------------------------------------------------------
 
 
 def check_catalog(spec: Mapping[str, Any], files: bool = False, before: int = 0) -> None:
-    """Raises WorkloadError unless what the spec names exists; paths are refused unless `files` (the command line).
+    """Raises WorkloadError if the spec names something that is not in the catalog.
 
-    `before`: errors that were found already, of the number that is explained.
+    File paths are errors too, unless `files` is set (the command line). `before` is the number of errors found
+    so far: only the first MAX_ERRORS get suggestions.
     """
-    found = []
+    errors = []
     if spec["kind"] == "portfolio":
-        if found := unknown_names(spec) + check_parts(spec, files, check_catalog):
-            raise WorkloadError(found)
+        if errors := unknown_names(spec) + check_parts(spec, files, check_catalog):
+            raise WorkloadError(errors)
         return
     if spec["kind"] not in RUNNABLE_KINDS:
-        found.append(unavailable(spec["kind"]))
+        errors.append(unavailable(spec["kind"]))
     else:
-        found = unknown_names(spec, before) + ([] if files else paths_in(spec))
-    if found := found or unsuited_model(spec):
-        raise WorkloadError(found)
+        errors = unknown_names(spec, before) + ([] if files else paths_in(spec))
+    if errors := errors or unsuited_model(spec):
+        raise WorkloadError(errors)
 
 
 def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Fields that would make the server read its own files."""
-    found = []
+    """An error for each file path: the server must not read its own files for a client."""
+    errors = []
     if isinstance(spec["model"], Mapping) and isinstance(spec["model"]["config"], str):
-        found.append(
+        errors.append(
             error("model.config", "file paths are not accepted here", "a catalog ID, or the contents of config.json")
         )
     for key in ("input_tokens", "output_tokens"):
         if "trace" in (spec["traffic"][key] or {}):
-            found.append(error(f"traffic.{key}.trace", "file paths are not accepted here", "a number or {mean, p95}"))
+            errors.append(error(f"traffic.{key}.trace", "file paths are not accepted here", "a number or {mean, p95}"))
     if isinstance(spec["traffic"]["trace"], str):
-        found.append(
+        errors.append(
             error("traffic.trace", "file paths are not accepted here", "the text of the file, as trace: {csv: ...}")
         )
-    return found
+    return errors
 
 
 def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, str]]:
-    """Names that the catalog does not hold, each with its nearest; `before`: as in check_catalog."""
+    """An error with suggestions for each name that is not in the catalog; `before` as in check_catalog."""
     from catalog.models import Accelerator, Assumption, Framework, Price, QuantizationMethod, Region, ServedModel
 
-    found: list[dict[str, str]] = []
+    errors: list[dict[str, str]] = []
 
     def check(field: str, names: list[str], known: Callable[[], Iterable[str]]) -> None:
-        found.extend(unknown(field, names, known, before + len(found)))
+        errors.extend(unknown(field, names, known, before + len(errors)))
 
     if isinstance(spec["model"], str):
         ids = ServedModel.objects.values_list("hf_id", "slug")
         check("model", [spec["model"]], lambda: [name for pair in ids for name in pair])
-    chosen = spec["constraints"]
+    constraints = spec["constraints"]
     slugs = lambda: list(Accelerator.objects.values_list("slug", flat=True))  # noqa: E731
     for field, source in (
         ("accelerators", slugs),
@@ -100,18 +101,18 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
         ("formats", lambda: list(QuantizationMethod.objects.values_list("slug", flat=True))),
     ):
         for side in ("allow", "deny"):
-            check(f"constraints.{field}.{side}", chosen[field][side], source)
+            check(f"constraints.{field}.{side}", constraints[field][side], source)
     for field in ("owned", "inventory"):
         check(field, list(spec[field]), slugs)
     site = spec["constraints"]["site"].get("region")
     check("constraints.site.region", [site] if site else [], lambda: region_slugs(Region))
     extra = [key for key in spec["tco"] if key not in Tco.model_fields]
     check("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
-    return found
+    return errors
 
 
-def wrong_names(raw: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Unknown names in those parts of an unusable workload that can be read by themselves."""
+def unknown_names_in_parts(raw: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Unknown names in the valid sections of a workload that has errors elsewhere."""
     parts: dict[str, Any] = {}
     for key in ("model", "constraints", "owned", "inventory", "tco"):
         try:

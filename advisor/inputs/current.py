@@ -1,4 +1,4 @@
-"""Today's catalog as engine values, for single deployments and for scoring."""
+"""Today's catalog as engine values, for estimates of single deployments and for scoring."""
 
 from django.db.models import Q
 from django.utils import timezone
@@ -20,7 +20,7 @@ def catalog_chip(a: Accelerator) -> Chip:
 
 
 def catalog_resources(models: list[str] | None = None) -> Resources:
-    """The whole catalog as engine values, for single deployments and for scoring."""
+    """The catalog as engine values: all models, or those with the Hugging Face IDs in `models`."""
     rows = ServedModel.objects.all() if models is None else ServedModel.objects.filter(hf_id__in=models)
     return Resources(
         models={r.hf_id: model_of(model_row(r.hf_id)) for r in rows},
@@ -31,10 +31,10 @@ def catalog_resources(models: list[str] | None = None) -> Resources:
     )
 
 
-def catalog_model_id(wanted: str) -> str:
-    """The id of a model named by its id or its slug; an unknown name stays as it is."""
-    found = ServedModel.objects.filter(Q(hf_id=wanted) | Q(slug=wanted)).values_list("hf_id", flat=True).first()
-    return found or wanted
+def catalog_model_id(name: str) -> str:
+    """The Hugging Face ID of a model given by ID or slug; an unknown name is returned unchanged."""
+    hf_id = ServedModel.objects.filter(Q(hf_id=name) | Q(slug=name)).values_list("hf_id", flat=True).first()
+    return hf_id or name
 
 
 def catalog_model_ids() -> list[str]:
@@ -42,9 +42,9 @@ def catalog_model_ids() -> list[str]:
 
 
 def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
-    """Today's offers of one chip, and what turns a purchase and a watt into dollars."""
+    """Today's offers of one chip, and the cost assumptions behind them."""
     day = timezone.localdate()
-    found = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
+    prices = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
     assumptions = assumptions_of({}, {a.key: assumption(a) for a in Assumption.objects.order_by("key")})
-    taken = {"prices": found, "regions": offers.regions(), "units": offers.units(), "site": ""}
-    return offers.offers_of(taken, assumptions, assumptions, {chip.slug: chip}), assumptions
+    snapshot = {"prices": prices, "regions": offers.regions(), "units": offers.units(), "site": ""}
+    return offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip}), assumptions

@@ -1,4 +1,4 @@
-"""Catalog rows to a snapshot, and a snapshot to engine values: the only place where units are converted."""
+"""Reads the catalog rows that an answer needs into a snapshot."""
 
 import datetime
 from collections.abc import Sequence
@@ -29,31 +29,31 @@ Json = dict[str, Any]
 
 
 def take_snapshot(spec: Json, organisation: Organisation | None = None) -> Json:
-    """What the engine will read for this question, or for each workload of a portfolio."""
+    """The catalog rows that an answer uses, as JSON; of a portfolio, one snapshot for each workload."""
     if spec["kind"] == PORTFOLIO:
         return portfolio_snapshot([_snapshot(part, organisation) for part in spec["workloads"]])
     return _snapshot(spec, organisation)
 
 
 def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
-    """What the engine will read for this question, JSON-able; a re-run from it gives the same answer.
+    """Everything the engine reads for this workload, so that a re-run from the snapshot gives the same answer.
 
-    Prices, discounts and licences are those known on the day that the question names, else today.
+    Prices, discounts and licenses are those known on the workload's `prices_as_of`, by default today.
     """
     day = asked_on(spec)
     newest = CatalogLoad.objects.order_by("-pk").first()
-    named = spec["constraints"]["providers"]["allow"]
+    providers = spec["constraints"]["providers"]["allow"]
     chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
     served = {chip["slug"] for chip in chips if chip["served"]}
     terms = spec["constraints"]["terms"]
-    prices = [p for p in offers.prices(named, organisation, day, terms) if p["accelerator"] in served]
+    prices = [p for p in offers.prices(providers, organisation, day, terms) if p["accelerator"] in served]
     current = [p for p in prices if not offers.is_stale(p, day)]
     site = spec["constraints"]["site"].get("region") or ""
     places = {f"{p['provider']}-{p['region']}" for p in current} | {site}
     model = model_row(spec["model"])
     sold = {p["accelerator"] for p in current} | set(spec["owned"])
     allowed = set(spec["constraints"]["accelerators"]["allow"]) or sold
-    taken = {
+    snapshot = {
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
         "asked_on": day.isoformat(),
@@ -64,10 +64,10 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "prices": current,
         "other_terms": [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in sold & allowed],
         "hosted": hosted_apis.rows(model["hf_id"], organisation, day),
-        "stale": offers.otherwise(day) | offers.stale(prices, day),
+        "stale": offers.sold_only_otherwise(day) | offers.stale(prices, day),
         "licences": offers.licences(organisation, day),
         "units": [u for u in offers.units() if u["accelerator"] in sold],
-        # host times are among the calibrations
+        # host times are part of `calibrations`
         "frameworks": [{k: v for k, v in row.items() if k != "host_times"} for row in _frameworks()],
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
         "regions": {slug: figures for slug, figures in offers.regions().items() if slug in places},
@@ -76,17 +76,17 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "calibrations": calibrations(),
         "calibration_rows": calibration_rows(),
     }
-    return packed(taken)
+    return packed(snapshot)
 
 
 def asked_on(spec: Json) -> datetime.date:
-    """The day whose prices count."""
-    named = spec.get("prices_as_of")
-    return datetime.date.fromisoformat(named) if named else timezone.localdate()
+    """The day whose prices apply."""
+    day = spec.get("prices_as_of")
+    return datetime.date.fromisoformat(day) if day else timezone.localdate()
 
 
 def calibrations() -> Json:
-    """The newest calibration of each name, over the host times that the files of frameworks state."""
+    """The newest calibration of each name; it overrides the host times in the framework's file."""
     stated = {f"framework:{f['slug']}": host_times_of(f) for f in _frameworks() if f.get("host_times")}
     measured = {
         c.name: stated.get(c.name, {}) | c.values | {"basis": c.basis, "source": c.fitted_on}
@@ -96,7 +96,7 @@ def calibrations() -> Json:
 
 
 def calibration_rows() -> Json:
-    """Which rows of the catalog the calibrations of chips are: an answer names those that it used."""
+    """Row IDs and dates of the chips' calibrations, so that an answer can name the ones it used."""
     return {
         c.name: {"id": c.pk, "measured_on": c.as_of.isoformat(), "by_machines": bool(c.measured)}
         for c in newest_calibrations()
@@ -105,26 +105,27 @@ def calibration_rows() -> Json:
 
 
 def newest_calibrations() -> list[Calibration]:
-    """Of each name; none where an undo left nothing."""
+    """The newest calibration of each name; a name without values (undone) is left out."""
     newest = {c.name: c for c in Calibration.objects.order_by("name", "created_at", "pk")}
     return [c for c in newest.values() if c.values]
 
 
 def host_times_of(row: Json) -> Json:
-    """A framework's host times by the names of engine.hardware.Overhead, in seconds."""
-    given = row["host_times"]
+    """A framework's host times in seconds, by the field names of the engine's Overhead."""
+    times = row["host_times"]
     return {
-        "uncompiled_s_per_layer": given["uncompiled_ms_per_layer"] / 1e3,
-        "ngram_s": given["ngram_ms"] / 1e3,
-        "ngram_s_per_sequence": given["ngram_ms_per_sequence"] / 1e3,
-        "adapter_kernel_s": given["adapter_kernel_us"] / 1e6,
-        "further_adapter_s": given["further_adapter_us"] / 1e6,
+        "uncompiled_s_per_layer": times["uncompiled_ms_per_layer"] / 1e3,
+        "ngram_s": times["ngram_ms"] / 1e3,
+        "ngram_s_per_sequence": times["ngram_ms_per_sequence"] / 1e3,
+        "adapter_kernel_s": times["adapter_kernel_us"] / 1e6,
+        "further_adapter_s": times["further_adapter_us"] / 1e6,
     }
 
 
-def model_row(wanted: str | Json) -> Json:
-    if isinstance(wanted, str):
-        row = ServedModel.objects.get(Q(hf_id=wanted) | Q(slug=wanted))
+def model_row(model: str | Json) -> Json:
+    """The catalog row of a model given by ID or slug, or the row of a model given by its config.json."""
+    if isinstance(model, str):
+        row = ServedModel.objects.get(Q(hf_id=model) | Q(slug=model))
         return {
             "hf_id": row.hf_id,
             "slug": row.slug,
@@ -134,14 +135,14 @@ def model_row(wanted: str | Json) -> Json:
             "published_parameters": row.published_parameters,
             "sources": row.sources,
         }
-    config = wanted["config"]
-    if not isinstance(config, dict):  # the command line has read its file before
+    config = model["config"]
+    if not isinstance(config, dict):  # the command line replaces a path by the file's contents
         raise WorkloadError([error("model.config", "file paths are not accepted here", "the contents of config.json")])
     return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
 
 
 def draft_row(slug: str) -> Json | None:
-    """The small model that could draft for this one, where the catalog has it."""
+    """The draft model for speculative decoding with this model; None if the catalog has none."""
     small = small_of(slug)
     return model_row(small) if small and ServedModel.objects.filter(hf_id=small).exists() else None
 
@@ -152,19 +153,19 @@ def _accelerator(a: Accelerator) -> Json:
         "chips_per_host tdp_watts idle_watts stacks software partitions served not_served_reason sources"
     ).split()
     row = {name: getattr(a, name) for name in columns}
-    # answers list the sources of figures; how software counts a chip is none
+    # answers list the sources of figures, and `software` holds no figures
     return row | {"sources": {part: source for part, source in a.sources.items() if part != "software"}}
 
 
 def _frameworks() -> list[Json]:
-    """Every version of what serves; training and libraries are catalogued beside it."""
+    """All versions of the serving frameworks, without training frameworks and libraries."""
     rows = Framework.objects.order_by("slug", "version")
     return [_framework(f) for f in rows if f.settings.get("role", "serving") == "serving"]
 
 
 def _framework(f: Framework) -> Json:
-    counted = {"facts_as_of": f.sources["facts"]["as_of"]} if "first_release" in f.settings else {}
-    return {"slug": f.slug, "name": f.name, "version": f.version, "launch": None, **counted, **f.settings}
+    facts = {"facts_as_of": f.sources["facts"]["as_of"]} if "first_release" in f.settings else {}
+    return {"slug": f.slug, "name": f.name, "version": f.version, "launch": None, **facts, **f.settings}
 
 
 def _quantization(q: QuantizationMethod) -> Json:
@@ -186,33 +187,32 @@ def assumption(a: Assumption) -> Json:
 # --- snapshots --------------------------------------------------------------------------------------------------
 
 
-def of_earlier_version(taken: Json) -> bool:
-    """Whether a snapshot lacks how frameworks start, which was in the code of version 0.1.0."""
-    parts = taken.get("parts", [taken])
+def is_outdated(snapshot: Json) -> bool:
+    """Whether a snapshot is from version 0.1.0, which kept the frameworks' launch facts in code."""
+    parts = snapshot.get("parts", [snapshot])
     return any("launch" not in row for part in parts for row in part.get("frameworks", []))
 
 
-def packed(taken: Json) -> Json:
-    """The snapshot with each source text kept once: rows hold its place in `texts`."""
-    places: dict[str, int] = {}
+def packed(snapshot: Json) -> Json:
+    """The snapshot with each source text stored once: a row's `source` is an index into `texts`."""
+    indexes: dict[str, int] = {}
 
     def pack(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: places.setdefault(item, len(places)) if key == "source" and isinstance(item, str) else pack(item)
+                key: indexes.setdefault(item, len(indexes)) if key == "source" and isinstance(item, str) else pack(item)
                 for key, item in value.items()
             }
         return [pack(item) for item in value] if isinstance(value, list) else value
 
-    rows = pack(taken)
-    return {**rows, "texts": list(places)}
+    return {**pack(snapshot), "texts": list(indexes)}
 
 
-def unpacked(taken: Json) -> Json:
-    """The snapshot as it was before `packed`."""
-    if "texts" not in taken:
-        return taken
-    texts = taken["texts"]
+def unpacked(snapshot: Json) -> Json:
+    """The inverse of `packed`; a snapshot that is not packed is returned unchanged."""
+    if "texts" not in snapshot:
+        return snapshot
+    texts = snapshot["texts"]
 
     def unpack(value: Any) -> Any:
         if isinstance(value, dict):
@@ -222,11 +222,11 @@ def unpacked(taken: Json) -> Json:
             }
         return [unpack(item) for item in value] if isinstance(value, list) else value
 
-    return {key: unpack(value) for key, value in taken.items() if key != "texts"}
+    return {key: unpack(value) for key, value in snapshot.items() if key != "texts"}
 
 
 def portfolio_snapshot(parts: Sequence[Json]) -> Json:
-    """The snapshots of its workloads, and of them what an advice records."""
+    """The snapshots of a portfolio's workloads, with the versions and dates that the answer records."""
     return {name: parts[0][name] for name in ("engine_version", "catalog_version", "asked_on")} | {
         "prices_as_of": max((p["prices_as_of"] for p in parts if p["prices_as_of"]), default=None),
         "parts": list(parts),

@@ -1,4 +1,4 @@
-"""Buying the model by the token: what providers ask for it, as published, beside what the chips would cost."""
+"""Hosted APIs (pay per token): published prices of the model, compared with the cost of own deployments."""
 
 import datetime
 import math
@@ -22,27 +22,27 @@ Json = dict[str, Any]
 
 
 def rows(hf_id: str, organisation: Organisation | None, day: datetime.date) -> list[Json]:
-    """The newest price of every provider's endpoint of a model, known on a day and not expired by it."""
-    asked = list(known_on(ApiPrice.objects.filter(model__hf_id=hf_id), day).order_by("as_of", "pk"))
-    newest = {(p.provider, p.name): p for p in asked}
-    speeds = {(p.provider, p.name): p for p in asked if p.output_tokens_per_s}  # a newer price list has none
+    """The newest price of each endpoint that serves the model, known on `day` and not expired."""
+    prices = list(known_on(ApiPrice.objects.filter(model__hf_id=hf_id), day).order_by("as_of", "pk"))
+    newest = {(p.provider, p.name): p for p in prices}
+    speeds = {(p.provider, p.name): p for p in prices if p.output_tokens_per_s}  # a newer price list may have none
     makers = {a.vendor: a.slug for a in Accelerator.objects.order_by("-slug") if "api" in a.bought_as}
-    general = {d.provider: d for d in discounts_of(organisation, day) if not d.accelerator_id and not d.term}
+    discounts = {d.provider: d for d in discounts_of(organisation, day) if not d.accelerator_id and not d.term}
     return [
         _row(
             p,
             speeds.get((p.provider, p.name), p),
             makers.get(p.provider),
-            1.0 - general[p.provider].discount_fraction if p.provider in general else 1.0,
+            1.0 - discounts[p.provider].discount_fraction if p.provider in discounts else 1.0,
         )
         for p in sorted(newest.values(), key=lambda p: (p.provider, p.name))
         if not has_expired(p.as_of, day)
     ]
 
 
-def _row(p: ApiPrice, fast: ApiPrice, accelerator: str | None, paid: float) -> Json:
+def _row(p: ApiPrice, speed: ApiPrice, accelerator: str | None, paid_fraction: float) -> Json:
     def usd(value: Any) -> float | None:
-        return None if value is None else float(value) * paid
+        return None if value is None else float(value) * paid_fraction
 
     return {
         "provider": p.provider,
@@ -51,23 +51,23 @@ def _row(p: ApiPrice, fast: ApiPrice, accelerator: str | None, paid: float) -> J
         "usd_per_mtok_input": usd(p.usd_per_mtok_input),
         "usd_per_mtok_cached_input": usd(p.usd_per_mtok_cached_input),
         "usd_per_mtok_output": usd(p.usd_per_mtok_output),
-        "discount_fraction": round(1.0 - paid, 9),
+        "discount_fraction": round(1.0 - paid_fraction, 9),
         "max_input_tokens": p.max_input_tokens,
-        "published_output_tokens_per_s": fast.output_tokens_per_s,
-        "speed_source": fast.speed_source,
+        "published_output_tokens_per_s": speed.output_tokens_per_s,
+        "speed_source": speed.speed_source,
         "as_of": p.as_of.isoformat(),
         "source": p.source,
     }
 
 
-def by_maker(found: Sequence[Json]) -> dict[str, str]:
-    """What the makers of chips that are sold as a service ask for this model, in words, by chip."""
-    said: dict[str, str] = {}
-    for row in found:
+def chip_vendor_prices(rows: Sequence[Json]) -> dict[str, str]:
+    """A sentence for each chip that its vendor offers only as a hosted API: the price of this model there."""
+    sentences: dict[str, str] = {}
+    for row in rows:
         if row["accelerator"]:
-            cost = f"${row['usd_per_mtok_input']:g} in and ${row['usd_per_mtok_output']:g} out per million tokens"
-            said.setdefault(row["accelerator"], f"{row['provider']} hosts this model at {cost}")
-    return said
+            cost = f"${row['usd_per_mtok_input']:g} input, ${row['usd_per_mtok_output']:g} output per million tokens"
+            sentences.setdefault(row["accelerator"], f"{row['provider']} hosts this model ({cost})")
+    return sentences
 
 
 # --- a snapshot to the answer -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Prices as an advice reads them: which rows were known on a day, what one organisation pays, and offers from them."""
+"""Prices for an answer: rows known on a day, an organization's own prices and discounts, and the resulting offers."""
 
 import datetime
 import math
@@ -14,30 +14,30 @@ from advisor.engine.spec import Accelerator as Chip
 from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 
-PER_CHIP = "(per GPU)"  # in an instance's name: the price of one chip out of a larger host
-SUPERSEDED_DAYS = 45  # further behind the provider's newest rent of the same chips: an old price list, other names
-# marketplaces and serverless have no comparable service level: only by name
+PER_CHIP = "(per GPU)"  # marks an instance whose price is for one chip of a larger host
+SUPERSEDED_DAYS = 45  # older than the provider's newest price for the same chips by more than this: superseded
+# marketplaces and serverless have lower service levels: used only if the workload names the provider
 COMPARABLE = ("vm", "bare_metal", "capacity_block")
-CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # an organisation's own prices, whatever their kind
-WITH_HOST = ("system", "server", "rack")  # a purchase that includes its host
-SYSTEM = "system"  # a computer around one chip: no server beside it
-CARD = "chip"  # a purchase without a host; only PCI Express cards go into any computer, modules need a baseboard
-CARDS = ("gpu", "npu")  # kinds of chips that come on such cards
+CONTRACTED = ("on_demand", "reserved_1y", "reserved_3y")  # terms of an organization's own prices, of any kind
+WITH_HOST = ("system", "server", "rack")  # purchases that include the host
+SYSTEM = "system"  # a complete computer with one chip, no separate server
+CARD = "chip"  # a purchase without a host; only PCIe cards fit any server, modules need a baseboard
+CARD_KINDS = ("gpu", "npu")  # kinds of accelerators sold as PCIe cards
 CARDS_PER_HOST = (1, 2, 4)
-WHOLE = ("host", "rack")  # units whose power is that of everything in them
-WAYS = {
+WHOLE = ("host", "rack")  # units whose `watts` cover everything in them
+UNRANKED_SALES = {  # how something is sold that is not ranked by default
     "marketplace": "on marketplaces",
     "serverless": "serverless",
-    "spot": "as spot",
-    "reserved_1y": "for a year",
-    "reserved_3y": "for three years",
+    "spot": "as spot instances",
+    "reserved_1y": "with a 1-year commitment",
+    "reserved_3y": "with a 3-year commitment",
     "capacity_block": "in capacity blocks",
-    "chip": "the chip alone, which goes into no computer by itself",
-    "baseboard": "the board alone",
+    "chip": "the chip alone, without a server",
+    "baseboard": "the baseboard alone",
 }
 OWN_SITE = "own-site"
 ON_DEMAND = ("on_demand",)
-TERMS = (*ON_DEMAND, "spot", "reserved_1y", "reserved_3y", "capacity_block")  # of rents
+TERMS = (*ON_DEMAND, "spot", "reserved_1y", "reserved_3y", "capacity_block")  # of rental prices
 Json = dict[str, Any]
 
 
@@ -45,36 +45,40 @@ Json = dict[str, Any]
 
 
 def current(
-    named: Sequence[str], organisation: Organisation | None, day: datetime.date, terms: Sequence[str] = ON_DEMAND
+    named_providers: Sequence[str],
+    organisation: Organisation | None,
+    day: datetime.date,
+    terms: Sequence[str] = ON_DEMAND,
 ) -> list[Price]:
-    """The newest row of each offer that was known on a day, in order; only of kinds with a comparable service, unless
-    the provider is `named`. An organisation's own price of an offer stands before the public one until it expires.
-    `terms` of public rents: on demand, and what else the planner takes.
+    """The newest price of each offer known on `day`.
+
+    Only kinds with comparable service levels, except from `named_providers`. An organization's own price replaces the
+    public one until it expires. `terms`: the rental terms to include of public prices.
     """
     return _newest(
         Q(term__in=terms, kind__in=COMPARABLE)
-        | Q(term__in=terms, provider__in=named)
+        | Q(term__in=terms, provider__in=named_providers)
         | Q(term__in=CONTRACTED, organisation__isnull=False)
         | Q(term="purchase", kind__in=WITH_HOST)
-        | Q(term="purchase", kind=CARD, accelerator__kind__in=CARDS, accelerator__form_factor__startswith="PCIe"),
+        | Q(term="purchase", kind=CARD, accelerator__kind__in=CARD_KINDS, accelerator__form_factor__startswith="PCIe"),
         organisation,
         day,
     )
 
 
-def _newest(wanted: Q, organisation: Organisation | None, day: datetime.date) -> list[Price]:
+def _newest(condition: Q, organisation: Organisation | None, day: datetime.date) -> list[Price]:
     rows = (
         known_on(Price.objects.all(), day)
         .filter(Q(organisation=None) | Q(organisation=organisation))
-        .filter(wanted)
+        .filter(condition)
         .select_related("accelerator")
         .order_by("provider", "instance", "region", "accelerator", "term", "as_of", "organisation")
     )
     newest: dict[tuple[object, ...], Price] = {}
     for p in rows:
         key = (p.provider, p.instance, p.region, p.accelerator_id, p.term)
-        held = newest.get(key)
-        if held is None or _is_private(p, day) >= _is_private(held, day):
+        other = newest.get(key)
+        if other is None or _is_private(p, day) >= _is_private(other, day):
             newest[key] = p
     return _not_superseded([p for p in newest.values() if p.usd_per_hour or p.purchase_usd])
 
@@ -84,46 +88,51 @@ def _is_private(p: Price, day: datetime.date) -> bool:
 
 
 def _not_superseded(rows: list[Price]) -> list[Price]:
-    """Without rents that the provider's newer list replaces under another name.
+    """The rows without rental prices that a newer price list of the provider replaces under another instance name.
 
-    Newer is what the same provider asks for as many of the same chips in the same region; a rate for every region
-    (`any`) or for every number of chips (per GPU) replaces the older ones of all. Purchases are of many sellers.
+    A newer price replaces older ones of the same provider, chip, count and region. A price for any region or per GPU
+    replaces those of all regions or counts. Purchase prices are kept: they come from many sellers.
     """
     newest: dict[tuple[object, ...], datetime.date] = {}
     for p in rows:
-        key = _list_of(p, 0 if PER_CHIP in p.instance else p.accelerators, p.region or "any")
+        key = _price_list_key(p, 0 if PER_CHIP in p.instance else p.accelerators, p.region or "any")
         newest[key] = max(newest.get(key, p.as_of), p.as_of)
 
     def latest(p: Price) -> datetime.date:
         places = {p.region or "any", "any"}
-        keys = [_list_of(p, count, place) for count in (p.accelerators, 0) for place in places]
+        keys = [_price_list_key(p, count, place) for count in (p.accelerators, 0) for place in places]
         return max((newest[key] for key in keys if key in newest), default=p.as_of)
 
     return [p for p in rows if p.term == "purchase" or (latest(p) - p.as_of).days <= SUPERSEDED_DAYS]
 
 
-def _list_of(p: Price, accelerators: int, region: str) -> tuple[object, ...]:
+def _price_list_key(p: Price, accelerators: int, region: str) -> tuple[object, ...]:
     return p.organisation_id, p.provider, p.accelerator_id, p.term, accelerators, region
 
 
 def prices(
-    named: Sequence[str], organisation: Organisation | None, day: datetime.date, terms: Sequence[str] = ON_DEMAND
+    named_providers: Sequence[str],
+    organisation: Organisation | None,
+    day: datetime.date,
+    terms: Sequence[str] = ON_DEMAND,
 ) -> list[Json]:
-    """Every offer as it is paid: an organisation's own price, or the public one less its discount."""
+    """Each offer at the price the organization pays: its own price, or the public price less its discount."""
     discounts = discounts_of(organisation, day)
-    return [_price(p, discount_for(p, discounts)) for p in current(named, organisation, day, terms)] + _sold_units(day)
+    return [
+        _price(p, discount_for(p, discounts)) for p in current(named_providers, organisation, day, terms)
+    ] + _sold_units(day)
 
 
 def other_terms(organisation: Organisation | None, day: datetime.date, terms: Sequence[str]) -> list[Json]:
-    """Public rents of the terms that are not ranked, to stand beside an option: spot, commitments, capacity blocks."""
-    rest, discounts = [term for term in TERMS if term not in terms], discounts_of(organisation, day)
-    found = _newest(Q(term__in=rest, kind__in=COMPARABLE, organisation=None), organisation, day)
-    return [row for p in found if not is_stale(row := _price(p, discount_for(p, discounts)), day)]
+    """Public rental prices of the terms not in `terms`, shown beside an option for comparison."""
+    others, discounts = [term for term in TERMS if term not in terms], discounts_of(organisation, day)
+    rows = _newest(Q(term__in=others, kind__in=COMPARABLE, organisation=None), organisation, day)
+    return [row for p in rows if not is_stale(row := _price(p, discount_for(p, discounts)), day)]
 
 
 def _price(p: Price, discount: Discount | None) -> Json:
-    paid = 1.0 - discount.discount_fraction if discount else 1.0
-    hour, bought = (float(usd) if usd is not None else None for usd in (p.usd_per_hour, p.purchase_usd))
+    paid_fraction = 1.0 - discount.discount_fraction if discount else 1.0
+    hourly_usd, purchase_usd = (float(usd) if usd is not None else None for usd in (p.usd_per_hour, p.purchase_usd))
     return {
         "provider": p.provider,
         "instance": p.instance,
@@ -132,22 +141,24 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "accelerators": p.accelerators,
         "term": p.term,
         "kind": p.kind,
-        "usd_per_hour": hour * paid if hour is not None else None,
-        "purchase_usd": bought * paid if bought is not None else None,
-        **_range(p.purchase_usd_min, p.purchase_usd_max, paid),
+        "usd_per_hour": hourly_usd * paid_fraction if hourly_usd is not None else None,
+        "purchase_usd": purchase_usd * paid_fraction if purchase_usd is not None else None,
+        **_range(p.purchase_usd_min, p.purchase_usd_max, paid_fraction),
         "as_of": p.as_of.isoformat(),
         "source": p.source,
-        "notes": _terms_words(p, discount),
+        "notes": _price_note(p, discount),
     }
 
 
-def _range(low: Any, high: Any, paid: float) -> Json:
-    """The range that the source of a purchase price prints, where it does."""
-    return {"purchase_low_usd": float(low) * paid, "purchase_high_usd": float(high) * paid} if low and high else {}
+def _range(low: Any, high: Any, paid_fraction: float) -> Json:
+    """The range of a purchase price; empty if its source gives none."""
+    if not low or not high:
+        return {}
+    return {"purchase_low_usd": float(low) * paid_fraction, "purchase_high_usd": float(high) * paid_fraction}
 
 
 def _sold_units(day: datetime.date) -> list[Json]:
-    """Hosts and racks of the catalog that have a price of their own, stated by that day."""
+    """Hosts and racks in the catalog that have a price dated `day` or earlier."""
     rows = Unit.objects.filter(kind__in=WHOLE, price_usd__isnull=False).select_related("accelerator").order_by("slug")
     return [
         {
@@ -170,14 +181,16 @@ def _sold_units(day: datetime.date) -> list[Json]:
     ]
 
 
-def _terms_words(p: Price, discount: Discount | None) -> str:
-    """What is particular to the organisation in this price."""
+def _price_note(p: Price, discount: Discount | None) -> str:
+    """How the organization's price differs from the public one; empty if it does not."""
     if p.organisation_id is not None:
         return "your own price"
     if discount is None:
         return ""
-    listed = f"${p.usd_per_hour:,.2f} an hour" if p.usd_per_hour else f"${p.purchase_usd:,.0f}"
-    return f"{discount.discount_fraction:.0%} below the list price of {listed} ({discount.source}, {discount.as_of})"
+    list_price = f"${p.usd_per_hour:,.2f} an hour" if p.usd_per_hour else f"${p.purchase_usd:,.0f}"
+    return (
+        f"{discount.discount_fraction:.0%} below the list price of {list_price} ({discount.source}, {discount.as_of})"
+    )
 
 
 def discounts_of(organisation: Organisation | None, day: datetime.date) -> list[Discount]:
@@ -185,8 +198,8 @@ def discounts_of(organisation: Organisation | None, day: datetime.date) -> list[
 
 
 def discount_for(p: Price, discounts: Sequence[Discount]) -> Discount | None:
-    """The narrowest of those that a public price falls under, then the newest."""
-    fitting = [
+    """The most specific discount that applies to a public price, then the newest; None if none applies."""
+    applicable = [
         d
         for d in discounts
         if p.organisation_id is None
@@ -194,11 +207,11 @@ def discount_for(p: Price, discounts: Sequence[Discount]) -> Discount | None:
         and d.accelerator_id in (None, p.accelerator_id)
         and d.term in ("", p.term)
     ]
-    return max(fitting, key=lambda d: (d.accelerator_id is not None, d.term != "", d.as_of, d.pk), default=None)
+    return max(applicable, key=lambda d: (d.accelerator_id is not None, d.term != "", d.as_of, d.pk), default=None)
 
 
 def licences(organisation: Organisation | None, day: datetime.date) -> list[Json]:
-    """The newest price of each licence of the organisation."""
+    """The newest price of each of the organization's licenses."""
     rows = known_on(SupportLicence.objects.filter(organisation=organisation), day).order_by("as_of", "pk")
     newest = {(row.name, row.vendor, row.framework): row for row in rows}
     return [
@@ -215,7 +228,7 @@ def licences(organisation: Organisation | None, day: datetime.date) -> list[Json
 
 
 def regions() -> Json:
-    """Electricity, carbon, PUE and colocation of every place; a figure that is not known is absent."""
+    """Electricity price, carbon intensity, PUE and colocation price by region; unknown figures are left out."""
     names = {
         "usd_per_kwh": "electricity_usd_per_kwh",
         "kgco2e_per_kwh": "grid_kgco2e_per_kwh",
@@ -229,7 +242,7 @@ def regions() -> Json:
 
 
 def units() -> list[Json]:
-    """Hosts and racks whose power is known: what draws besides the chips."""
+    """Hosts and racks with known power, which gives the power besides the chips."""
     rows = Unit.objects.filter(kind__in=WHOLE, watts__isnull=False).select_related("accelerator")
     return [
         {
@@ -248,58 +261,58 @@ def is_stale(price: Json, day: datetime.date) -> bool:
 
 
 def stale(rows: list[Json], day: datetime.date) -> Json:
-    """Accelerators whose every offer is too old, with the date of the newest."""
-    still = {p["accelerator"] for p in rows if not is_stale(p, day)}
+    """For each accelerator whose prices have all expired, a sentence with the date of the newest."""
+    current_slugs = {p["accelerator"] for p in rows if not is_stale(p, day)}
     newest: dict[str, str] = {}
     for p in rows:
         newest[p["accelerator"]] = max(newest.get(p["accelerator"], ""), p["as_of"])
     return {
-        slug: f"{NO_CURRENT_PRICE}: the newest offer is of {as_of}, more than twelve months ago"
+        slug: f"{NO_CURRENT_PRICE}: the newest one is from {as_of}, more than 12 months ago"
         for slug, as_of in newest.items()
-        if slug not in still
+        if slug not in current_slugs
     }
 
 
-def otherwise(day: datetime.date) -> Json:
-    """Accelerators that are for sale, but not as an advice counts it by itself: how, and by whom."""
+def sold_only_otherwise(day: datetime.date) -> Json:
+    """For each accelerator with a current price, a sentence on the ways it is sold that are not ranked by default."""
     rows = known_on(Price.objects.filter(organisation=None), day).select_related("accelerator")
-    found: dict[str, dict[str, set[str]]] = {}
+    sellers: dict[str, dict[str, set[str]]] = {}
     for p in rows.order_by("provider", "pk"):
         if not has_expired(p.as_of, day):
             way = p.kind if p.term in ("on_demand", "purchase") else p.term
-            found.setdefault(p.accelerator.slug, {}).setdefault(WAYS.get(way, way), set()).add(p.provider)
-    return {slug: _only_as(ways) for slug, ways in found.items()}
+            sellers.setdefault(p.accelerator.slug, {}).setdefault(UNRANKED_SALES.get(way, way), set()).add(p.provider)
+    return {slug: _only_as(ways) for slug, ways in sellers.items()}
 
 
 def _only_as(ways: Mapping[str, set[str]]) -> str:
-    """A current price of another kind, in words; the first providers of each."""
+    """The sentence for one accelerator, with up to three sellers for each way."""
     parts = [f"{way} ({', '.join(sorted(sellers)[:3])})" for way, sellers in ways.items()]
-    named = any(way in ways for way in (WAYS["marketplace"], WAYS["serverless"]))
-    tail = "; such a provider counts when constraints.providers.allow names it" if named else ""
-    return f"{NO_CURRENT_PRICE} of an own instance or host, only {' and '.join(parts)}{tail}"
+    by_name = any(way in ways for way in (UNRANKED_SALES["marketplace"], UNRANKED_SALES["serverless"]))
+    tail = "; to include such a provider, add it to constraints.providers.allow" if by_name else ""
+    return f"{NO_CURRENT_PRICE} for an instance or a server, only {' and '.join(parts)}{tail}"
 
 
 # --- a snapshot to offers ---------------------------------------------------------------------------------------
 
 
-def offers_of(taken: Json, a: Assumptions, site: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
-    """Current offers in USD per hour of a whole instance; a bought host by its annuity, space, power and upkeep.
+def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
+    """Offers in USD per hour of a whole instance. A purchase costs its annuity, space, power and maintenance.
 
-    `site` is what holds at the planner's own site, `a` where a provider's region says nothing.
+    `site` are the assumptions for the planner's own site. `a` fills in what a provider's region does not state.
     """
     kept: list[Offer] = []
-    for p in taken["prices"]:
-        chip, known = chips[p["accelerator"]], [u for u in taken["units"] if u["accelerator"] == p["accelerator"]]
+    for p in snapshot["prices"]:
+        chip, known = chips[p["accelerator"]], [u for u in snapshot["units"] if u["accelerator"] == p["accelerator"]]
         if p["term"] == "purchase":
-            kept += _owned(p, site, chip, known, taken["site"])
+            kept += _owned(p, site, chip, known, snapshot["site"])
         else:
-            place = taken["regions"].get(f"{p['provider']}-{p['region']}", {})
+            place = snapshot["regions"].get(f"{p['provider']}-{p['region']}", {})
             kept.append(_rented(p, a, chip, place, host_watts(chip, p["accelerators"], known, a)))
     return tuple(kept)
 
 
 def host_watts(chip: Chip, accelerators: int, known: Sequence[Json], a: Assumptions) -> float:
-    """What one chip's share of its host draws, W: of the unit nearest in size, else the default of its class."""
+    """Host power per chip, W, from the unit nearest in size; without one, the default for this class of chip."""
     if not known or math.isnan(chip.watts):
         return usual_host_watts(chip, a)
     unit = min(known, key=lambda u: (abs(u["accelerators"] - accelerators), u["watts"]))
@@ -307,19 +320,19 @@ def host_watts(chip: Chip, accelerators: int, known: Sequence[Json], a: Assumpti
 
 
 def usual_host_watts(chip: Chip, a: Assumptions) -> float:
-    """The share of a host of which the catalog has no power, W: of a processor, of a card, of a module in a server."""
+    """The default host power per chip, W, for a CPU, a PCIe card or a module in a server."""
     if chip.kind == "cpu":
         return a.socket_host_watts
     return a.card_host_watts if any(link.topology == "host" for link in chip.links) else a.host_watts_per_accelerator
 
 
-def by_the_chip(p: Json) -> bool:
-    """Whether the price is of one chip out of a larger host or slice, as its name or its source says."""
+def is_per_chip(p: Json) -> bool:
+    """Whether the price is for one chip of a larger host or slice, according to its name or source."""
     return PER_CHIP in p["instance"] or "(per chip)" in p["instance"] or "per chip-hour" in p["source"]
 
 
 def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> Offer:
-    """An instance by the hour, with the grid of its region."""
+    """A rented instance, with electricity and carbon figures of its region."""
     parts = rent_parts(p["usd_per_hour"], p["term"], a)
     return Offer(
         provider=p["provider"],
@@ -337,51 +350,52 @@ def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> O
         usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
         pue=place.get("pue") or a.pue,
         host_watts_per_accelerator=watts,
-        joined_accelerators=chip.chips_per_host if by_the_chip(p) else 0,
+        joined_accelerators=chip.chips_per_host if is_per_chip(p) else 0,
         notes=p.get("notes", ""),
     )
 
 
 def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], site: str) -> list[Offer]:
-    """A bought host; cards that are sold alone in small hosts of several sizes, whose own price is an assumption."""
+    """Offers from one purchase price. A card sold alone gets a server of each size, at an assumed server price."""
     if p["kind"] != CARD:
         n = p["accelerators"]
         share = 0.0 if p["kind"] == SYSTEM and not known else host_watts(chip, n, known, a)
-        return _owned_host(p, a, chip, site, (p["instance"], n, p["purchase_usd"], share, None), cooling(known, n))
+        return _owned_host(p, a, chip, site, (p["instance"], n, p["purchase_usd"], share, None), cooling_of(known, n))
     card = p["purchase_usd"] / p["accelerators"]
     sizes = [n for n in CARDS_PER_HOST if n <= chip.chips_per_host]
     hosts = [
         (
-            f"{n} x {chip.name} in an own host (host estimated)",
+            f"server with {n} x {chip.name} (server price estimated)",
             n,
             card * n + a.small_host_usd,
-            host_watts(chip, n, [u for u in known if u["accelerators"] == n], a) if _has(known, n) else small(a, n),
+            host_watts(chip, n, [u for u in known if u["accelerators"] == n], a)
+            if _has(known, n)
+            else a.small_host_watts / n,
             card * n,
         )
         for n in sizes
     ]
-    return [offer for host in hosts for offer in _owned_host(p, a, chip, site, host, cooling(known, host[1]))]
+    return [offer for host in hosts for offer in _owned_host(p, a, chip, site, host, cooling_of(known, host[1]))]
 
 
 def _has(known: Sequence[Json], accelerators: int) -> bool:
     return any(u["accelerators"] == accelerators for u in known)
 
 
-def cooling(known: Sequence[Json], accelerators: int) -> str:
-    """How hosts of so many chips are cooled, as published of the catalog's units; empty: not known."""
-    words = {word for u in known if u["accelerators"] == accelerators for word in u.get("cooling", "").split(" or ")}
-    return " or ".join(sorted(words - {""}))
-
-
-def small(a: Assumptions, accelerators: int) -> float:
-    return a.small_host_watts / accelerators
+def cooling_of(known: Sequence[Json], accelerators: int) -> str:
+    """The cooling of units with this number of chips; empty if unknown."""
+    kinds = {kind for u in known if u["accelerators"] == accelerators for kind in u.get("cooling", "").split(" or ")}
+    return " or ".join(sorted(kinds - {""}))
 
 
 def _owned_host(
-    p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str, int, float, float, float | None], cooled: str
+    p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str, int, float, float, float | None], cooling: str
 ) -> list[Offer]:
-    """`host` is its name, chips, USD, the share of its power that each chip draws and, where they are sold alone, the
-    chips' USD within; empty where no power is published."""
+    """The offer of a bought host; empty if the chip's power is not published.
+
+    `host` is its name, number of chips, price in USD, host power per chip in W and, for cards sold alone, their part
+    of the price in USD.
+    """
     instance, accelerators, usd, share, chips_usd = host
     watts = (chip.watts + share) * accelerators
     if math.isnan(watts):
@@ -409,70 +423,70 @@ def _owned_host(
         pue=a.pue,
         host_watts_per_accelerator=share,
         full_watts=watts,
-        cooling=cooled,
+        cooling=cooling,
         notes=p.get("notes", ""),
     )
     return [offer]
 
 
-def _scaled(bound: float | None, asked: float, usd: float) -> float:
-    """A printed bound of the price as one of what is bought; 0: none is printed."""
-    return usd * bound / asked if bound and asked else 0.0
+def _scaled(bound: float | None, price_usd: float, usd: float) -> float:
+    """A bound of the purchase price, scaled from `price_usd` to the whole host's `usd`; 0 if there is no bound."""
+    return usd * bound / price_usd if bound and price_usd else 0.0
 
 
 def with_owned(
-    found: Sequence[Offer], owned: Mapping[str, int], taken: Json, a: Assumptions, chips: Mapping[str, Chip]
+    offers: Sequence[Offer], owned: Mapping[str, int], snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]
 ) -> tuple[Offer, ...]:
-    """The offers, those of hosts that the planner has first: at what they take to run, alone and with more bought.
+    """The offers, preceded by the hosts that the planner already owns, which cost only what it takes to run them.
 
-    Chips stand in hosts of as many as the catalog says of theirs; what is left over is a host of its own only when
-    there is no whole one.
+    Purchase offers of the same size record how many hosts are already there. Owned chips are counted in full hosts of
+    the catalog's size; a remainder counts only if there is no full host.
     """
-    kept = list(found)
+    kept = list(offers)
     for slug, count in owned.items():
         chip, size = chips[slug], min(chips[slug].chips_per_host, count)
-        known = [u for u in taken["units"] if u["accelerator"] == slug]
+        known = [u for u in snapshot["units"] if u["accelerator"] == slug]
         share = host_watts(chip, size, known, a)
-        watts, there = (chip.watts + share) * size, count // size
+        watts, hosts = (chip.watts + share) * size, count // size
         if math.isnan(watts):
             continue
-        each = new_usd_per_accelerator(found, slug) or 0.0
-        parts = tuple(p for p in own_parts(each * size, size, watts, a) if p.group == "running")
+        usd = new_usd_per_accelerator(offers, slug) or 0.0
+        parts = tuple(p for p in own_parts(usd * size, size, watts, a) if p.group == "running")
         same = [o.accelerator == slug and o.term == "purchase" and o.accelerators == size for o in kept]
-        kept = [replace(o, held_instances=there, held_parts=parts) if s else o for o, s in zip(kept, same, strict=True)]
-        mine = Offer(
+        kept = [replace(o, held_instances=hosts, held_parts=parts) if s else o for o, s in zip(kept, same, strict=True)]
+        own = Offer(
             provider="owned",
-            instance=f"owned host of {size} x {chip.name}",
-            region=taken["site"] or OWN_SITE,
+            instance=f"owned server with {size} x {chip.name}",
+            region=snapshot["site"] or OWN_SITE,
             accelerator=slug,
             accelerators=size,
             acquisition="own",
             term=OWNED,
             usd_per_hour=total_usd_per_hour(parts),
             parts=parts,
-            as_of=taken["asked_on"],
-            source="there already: space, power, upkeep and staff by the assumptions of this answer",
+            as_of=snapshot["asked_on"],
+            source="already owned; space, power, maintenance and staff as assumed in this answer",
             kgco2e_per_kwh=a.kgco2e_per_kwh,
             usd_per_kwh=a.usd_per_kwh,
             pue=a.pue,
             host_watts_per_accelerator=share,
             full_watts=watts,
-            cooling=cooling(known, size),
-            held_instances=there,
+            cooling=cooling_of(known, size),
+            held_instances=hosts,
         )
-        kept.insert(0, mine)
+        kept.insert(0, own)
     return tuple(kept)
 
 
-def new_usd_per_accelerator(found: Sequence[Offer], slug: str) -> float | None:
-    """The least that a new host costs for each of its chips today; None: nobody states a price."""
-    asked = [o.purchase_usd / o.accelerators for o in found if o.accelerator == slug and o.purchase_usd]
-    return min(asked, default=None)
+def new_usd_per_accelerator(offers: Sequence[Offer], slug: str) -> float | None:
+    """The lowest purchase price of a host per chip, USD; None without a price."""
+    usd = [o.purchase_usd / o.accelerators for o in offers if o.accelerator == slug and o.purchase_usd]
+    return min(usd, default=None)
 
 
 def licences_of(rows: Sequence[Json], software_usd_per_accelerator_year: float) -> tuple[Licence, ...]:
-    """Licences as the engine adds them; one more where the planner's own figures name software."""
-    found = [
+    """The licenses as engine values, with one more if the workload sets a software cost per accelerator."""
+    licences = [
         Licence(
             name=row["name"],
             vendor=row["vendor"],
@@ -484,5 +498,5 @@ def licences_of(rows: Sequence[Json], software_usd_per_accelerator_year: float) 
     ]
     if software_usd_per_accelerator_year:
         usd = software_usd_per_accelerator_year
-        found.append(Licence(name="software", usd_per_accelerator_year=usd, source="assumption of the workload"))
-    return tuple(found)
+        licences.append(Licence(name="software", usd_per_accelerator_year=usd, source="set in the workload"))
+    return tuple(licences)

@@ -4,7 +4,7 @@ import math
 
 
 def number(value: float, digits: int = 6) -> float | None:
-    """A finite float at `digits` significant digits; unknown figures (NaN, infinity) are null."""
+    """`value` rounded to `digits` significant digits; None if it is not finite."""
     value = float(value)
     return rounded(value, digits) if math.isfinite(value) else None
 

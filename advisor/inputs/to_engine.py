@@ -1,4 +1,4 @@
-"""A snapshot to engine values: the only place where units are converted."""
+"""Converts a snapshot to engine values. Units are converted here and nowhere else."""
 
 import math
 from dataclasses import fields, replace
@@ -34,10 +34,8 @@ Json = dict[str, Any]
 GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
 
 
-# --- a snapshot to engine values --------------------------------------------------------------------------------
-
-
 def model_of(row: Json) -> Model:
+    """The model of a snapshot row, from its config.json or its shape. Raises ValueError if it is not usable."""
     if "config" in row:
         return from_hf_config(row["config"], row["slug"])
     shape = row["shape"] | {"native_dtype": row["native_dtype"]}
@@ -47,7 +45,7 @@ def model_of(row: Json) -> Model:
 
 
 def chip_of(row: Json) -> Chip:
-    """Human units to SI; an absent power or PCIe figure stays NaN: unknown, never guessed."""
+    """One accelerator in SI units. Unknown power and PCIe bandwidth are NaN."""
     nan = float("nan")
     return Chip(
         slug=row["slug"],
@@ -82,40 +80,40 @@ def chip_of(row: Json) -> Chip:
     )
 
 
-def capped(chip: Chip, cap_fraction: float, taken: Json) -> Chip:
-    """The chip under a power cap; without published power, as it is."""
+def capped(chip: Chip, cap_fraction: float, snapshot: Json) -> Chip:
+    """The chip under a power cap; unchanged if its power is not published."""
     if cap_fraction >= 1.0 or math.isnan(chip.watts):
         return chip
-    idle = chip.idle_watts if not math.isnan(chip.idle_watts) else chip.watts * taken["assumptions"][IDLE]["value"]
+    idle = chip.idle_watts if not math.isnan(chip.idle_watts) else chip.watts * snapshot["assumptions"][IDLE]["value"]
     speed = capped_speed_fraction(cap_fraction, idle / chip.watts)
     rates = {dtype: rate * speed for dtype, rate in chip.flops_per_s.items()}
     return replace(chip, watts=max(chip.watts * cap_fraction, idle), flops_per_s=rates)
 
 
-def _picked(kind: type, row: Json, **converted: object) -> Any:
-    """A dataclass from the keys of a row that it has; lists become tuples."""
+def _from_row(kind: type, row: Json, **converted: object) -> Any:
+    """A dataclass from the row's keys that are its fields; lists become tuples."""
     names = {f.name for f in fields(kind)}
-    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in names and k not in converted}
-    return kind(**plain, **converted)
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in names and k not in converted}
+    return kind(**values, **converted)
 
 
 def framework_of(row: Json) -> Serving:
-    return _picked(
+    return _from_row(
         Serving,
         row,
         runtime_bytes=row["runtime_gib"] * GIB,
         launch=launch_facts_of(row.get("launch")),
-        flags=_picked(FlagLists, row.get("flags", {})),
+        flags=_from_row(FlagLists, row.get("flags", {})),
     )
 
 
 def launch_facts_of(row: Json | None) -> LaunchFacts | None:
-    """How a framework starts; None for one that is only catalogued."""
-    return _picked(LaunchFacts, row, template=template_of(row["template"])) if row else None
+    """How a framework is launched; None if it is only listed in the catalog."""
+    return _from_row(LaunchFacts, row, template=template_of(row["template"])) if row else None
 
 
 def quantization_of(row: Json) -> Quantization:
-    return _picked(Quantization, row, source=row.get("source", first_source(row.get("sources", {}))))
+    return _from_row(Quantization, row, source=row.get("source", first_source(row.get("sources", {}))))
 
 
 def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
@@ -127,6 +125,7 @@ def lengths_of(section: Json) -> Lengths:
 
 
 def workload_of(spec: Json) -> Workload:
+    """The engine's workload, in SI units, from a validated workload file."""
     traffic, c, kind = spec["traffic"], spec["constraints"], KINDS[spec["kind"]]
     slo = {key: value for key, value in spec["slo"].items() if kind.uses(f"slo.{key}")}
 
@@ -182,29 +181,32 @@ def workload_of(spec: Json) -> Workload:
     )
 
 
-def catalog_of(spec: Json, taken: Json) -> Catalog:
-    taken = unpacked(taken)
+def catalog_of(spec: Json, snapshot: Json) -> Catalog:
+    """What the search reads: the snapshot as engine values, with the workload's assumptions and owned hosts."""
+    snapshot = unpacked(snapshot)
     cap = float(spec["tco"].get(CAP, 1.0))
-    chips = {row["slug"]: capped(chip_of(row), cap, taken) for row in taken["accelerators"]}
-    assumptions = assumptions_of(spec, taken["assumptions"])
-    site = assumptions_of(spec, taken["assumptions"], taken["regions"].get(taken["site"]))
+    chips = {row["slug"]: capped(chip_of(row), cap, snapshot) for row in snapshot["accelerators"]}
+    assumptions = assumptions_of(spec, snapshot["assumptions"])
+    site = assumptions_of(spec, snapshot["assumptions"], snapshot["regions"].get(snapshot["site"]))
     return Catalog(
-        model=replace(model_of(taken["model"]), adapters=adapters_of(spec)),
+        model=replace(model_of(snapshot["model"]), adapters=adapters_of(spec)),
         accelerators=tuple(chips.values()),
-        offers=offers.with_owned(offers.offers_of(taken, assumptions, site, chips), spec["owned"], taken, site, chips),
-        other_offers=offers.offers_of(taken | {"prices": taken.get("other_terms", [])}, assumptions, site, chips),
-        quantizations=quantizations_of(taken["quantizations"]),
-        frameworks=tuple(framework_of(row) for row in taken["frameworks"]),
-        scopes=taken["calibrations"],
+        offers=offers.with_owned(
+            offers.offers_of(snapshot, assumptions, site, chips), spec["owned"], snapshot, site, chips
+        ),
+        other_offers=offers.offers_of(snapshot | {"prices": snapshot.get("other_terms", [])}, assumptions, site, chips),
+        quantizations=quantizations_of(snapshot["quantizations"]),
+        frameworks=tuple(framework_of(row) for row in snapshot["frameworks"]),
+        scopes=snapshot["calibrations"],
         assumptions=assumptions,
         site_assumptions=site,
-        stale=taken["stale"],
-        licences=offers.licences_of(taken["licences"], _software(spec, taken["assumptions"])),
-        hosted=hosted_apis.by_maker(taken["hosted"]),
-        acceptances=acceptances_of(taken["assumptions"]),
-        draft_model=model_of(taken["draft_model"]) if taken.get("draft_model") else None,
-        host_copy=host_copy_of(taken["assumptions"]),
-        prepared_start=cold_start_of(taken["assumptions"]),
+        stale=snapshot["stale"],
+        licences=offers.licences_of(snapshot["licences"], _software(spec, snapshot["assumptions"])),
+        hosted=hosted_apis.chip_vendor_prices(snapshot["hosted"]),
+        acceptances=acceptances_of(snapshot["assumptions"]),
+        draft_model=model_of(snapshot["draft_model"]) if snapshot.get("draft_model") else None,
+        host_copy=host_copy_of(snapshot["assumptions"]),
+        prepared_start=cold_start_of(snapshot["assumptions"]),
     )
 
 
@@ -212,32 +214,36 @@ def _software(spec: Json, rows: Json) -> float:
     return float(spec.get("tco", {}).get(SOFTWARE, rows[SOFTWARE]["value"]))
 
 
-MIG = "MIG"  # profiles of one card may differ
+MIG = "MIG"  # a partitioning that may mix profiles on one card
 
 
 def partitions_of(row: Json) -> tuple[Partition, ...]:
-    """Ways to cut the chip into at least two instances; bandwidth goes with the L2 slices where those are fewer."""
-    found = row.get("partitions") or {}
+    """Partition profiles with at least two instances; bandwidth follows the L2 slices if they are fewer."""
+    partitions = row.get("partitions") or {}
     return tuple(
         Partition(
-            way=found["way"],
+            way=partitions["way"],
             profile=p["name"],
             instances=p["instances"],
             memory_bytes=p["gib"] * GIB,
-            bandwidth_fraction=min(p["memory_slices"], p["l2_slices"]) / found["memory_slices"],
+            bandwidth_fraction=min(p["memory_slices"], p["l2_slices"]) / partitions["memory_slices"],
             compute_fraction=p["cores"] / row["cores"],
             cores=p["cores"],
-            sram_fraction=p["l2_slices"] / found["memory_slices"],
-            compute_slices_fraction=p["compute_slices"] / found["compute_slices"] if found["way"] == MIG else 0.0,
-            memory_slices_fraction=p["memory_slices"] / found["memory_slices"] if found["way"] == MIG else 0.0,
+            sram_fraction=p["l2_slices"] / partitions["memory_slices"],
+            compute_slices_fraction=p["compute_slices"] / partitions["compute_slices"]
+            if partitions["way"] == MIG
+            else 0.0,
+            memory_slices_fraction=p["memory_slices"] / partitions["memory_slices"]
+            if partitions["way"] == MIG
+            else 0.0,
         )
-        for p in found.get("profiles", [])
+        for p in partitions.get("profiles", [])
         if p["instances"] > 1
     )
 
 
 def adapters_of(spec: Json) -> Adapters | None:
-    """The adapters of a workload; none at all is none."""
+    """The LoRA adapters of a workload; None if it has none."""
     a = spec.get("adapters")
     if not a or not a["count"]:
         return None

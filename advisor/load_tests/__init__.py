@@ -1,4 +1,4 @@
-"""Load tests of recommended deployments: result files and their comparison with the prediction."""
+"""Load tests of recommended deployments: reads result files and compares them with the predictions."""
 
 from advisor.load_tests.records import (
     METRICS,

@@ -1,4 +1,4 @@
-"""Result files of load generators: vllm bench serve, guidellm, aiperf and genai-perf, read strictly into one form."""
+"""Reads the result files of vllm bench serve, guidellm, aiperf and genai-perf."""
 
 import json
 from collections.abc import Mapping
@@ -7,31 +7,31 @@ from datetime import UTC, datetime
 from typing import Any
 
 MAX_BYTES = 32 * 2**20
-MOST = 1e15  # of any figure in a file
+MAX_FIGURE = 1e15
 PERCENTILES = ("p50", "p95", "p99")
 MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3}
 LAST_S = 253_402_300_799  # the end of the year 9999
 OPEN_PHASES = ("fixed_schedule", "poisson", "gamma", "constant", "user_centric")  # of aiperf
 Json = Mapping[str, Any]
-Figures = dict[str, float]  # mean, p50, p95, p99 as far as the file has them
+Figures = dict[str, float]  # those of mean, p50, p95 and p99 that the file has
 
 
 class LoadResultError(ValueError):
-    """The file is not a result that can be read; says what to do."""
+    """The file is not a valid result; the message says what to do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadResult:
-    """What one run measured on one server. None: the file does not say."""
+    """What one run measured on one server; None if the file does not state it."""
 
     tool: str  # vllm | guidellm | aiperf | genai-perf
     tool_version: str
-    ran_at: str  # as the file has it; empty: not stated
+    ran_at: str  # as in the file; empty: not stated
     completed: int
     failed: int
     duration_s: float | None
     requests_per_s: float
-    concurrency: float | None  # seats of a closed loop; None: requests arrived by themselves
+    concurrency: float | None  # concurrent requests of a closed loop; None: open loop
     input_tokens_mean: float | None
     output_tokens_mean: float | None
     output_tokens_per_s: float | None
@@ -44,47 +44,47 @@ class LoadResult:
 
 
 def parse(content: bytes) -> LoadResult:
-    """A result file; LoadResultError where it is none, is of several runs, or nothing was served."""
-    found = _load(content)
-    if isinstance(found.get("benchmarks"), list):
-        result = _guidellm(found)
-    elif isinstance(found.get("request_throughput"), Mapping):
-        result = _aiperf(found)
-    elif "request_throughput" in found and "total_input_tokens" in found:
-        result = _vllm(found)
+    """Reads a result file. Raises LoadResultError if it is not valid, has several runs, or no completed request."""
+    data = _load(content)
+    if isinstance(data.get("benchmarks"), list):
+        result = _guidellm(data)
+    elif isinstance(data.get("request_throughput"), Mapping):
+        result = _aiperf(data)
+    elif "request_throughput" in data and "total_input_tokens" in data:
+        result = _vllm(data)
     else:
         raise LoadResultError(
-            "This is no result of vllm bench serve (--save-result), guidellm (--output kind=json), aiperf or "
+            "This is not a result of vllm bench serve (--save-result), guidellm (--output kind=json), aiperf or "
             "genai-perf (profile_export_aiperf.json)."
         )
     if result.completed < 1:
-        raise LoadResultError("No request was completed in this run: look at the server's log and run it again.")
+        raise LoadResultError("No request was completed in this run. Check the server's log and run it again.")
     return result
 
 
 def _load(content: bytes) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
-        raise LoadResultError(f"The file is larger than {MAX_BYTES // 2**20} MiB: leave the requests' texts out of it.")
+        raise LoadResultError(f"The file is larger than {MAX_BYTES // 2**20} MiB; remove the texts of the requests.")
     try:
-        found = json.loads(content)
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        more = " It may hold several runs, one a line: give one of them." if b"\n{" in content else ""
+        more = " It may contain several runs, one per line; give only one." if b"\n{" in content else ""
         raise LoadResultError(f"The file is not JSON: {error}.{more}") from None
-    if not isinstance(found, dict):
-        raise LoadResultError("The file is JSON, yet no object of named results.")
-    return found
+    if not isinstance(data, dict):
+        raise LoadResultError("The file is JSON, but not an object.")
+    return data
 
 
 # --- reading numbers --------------------------------------------------------------------------------------------
 
 
 def _number(record: Json, key: str) -> float | None:
-    """A finite number at or above zero, None where it is missing or null."""
+    """A number of at least 0; None if it is missing or null. Raises LoadResultError."""
     value = record.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
-        raise LoadResultError(f"{key} is {str(value)[:40]!r}: not a number at or above 0.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_FIGURE:
+        raise LoadResultError(f"{key} is {str(value)[:40]!r}: not a number of at least 0.")
     return float(value)
 
 
@@ -96,7 +96,7 @@ def _required(record: Json, key: str) -> float:
 
 
 def _text(record: Json, key: str) -> str:
-    """What a tool says of itself, as far as it can be printed and kept."""
+    """A text field without unprintable characters, cut at 200 characters."""
     return "".join(c for c in str(record.get(key) or "") if c.isprintable())[:200]
 
 
@@ -119,31 +119,29 @@ def _over(whole: float | None, parts: float) -> float | None:
 # --- vllm bench serve -------------------------------------------------------------------------------------------
 
 
-def _vllm(found: Json) -> LoadResult:
-    """The one object that --save-result writes; request_rate is "inf" in a closed loop and when a trace is replayed."""
-    completed = int(_required(found, "completed"))
-    failed = _number(found, "failed")
-    sent = _number(found, "num_prompts") or completed
+def _vllm(data: Json) -> LoadResult:
+    """The object that --save-result writes. request_rate is "inf" for closed loops and replayed traces."""
+    completed = int(_required(data, "completed"))
+    failed = _number(data, "failed")
+    sent = _number(data, "num_prompts") or completed
 
     def of(metric: str) -> Figures:
-        median = _number(found, f"median_{metric}_ms")
-        percentiles = {p: _number(found, f"{p}_{metric}_ms") for p in PERCENTILES}
-        return _figures(
-            mean=_number(found, f"mean_{metric}_ms"), **{**percentiles, "p50": percentiles["p50"] or median}
-        )
+        median = _number(data, f"median_{metric}_ms")
+        percentiles = {p: _number(data, f"{p}_{metric}_ms") for p in PERCENTILES}
+        return _figures(mean=_number(data, f"mean_{metric}_ms"), **{**percentiles, "p50": percentiles["p50"] or median})
 
     return LoadResult(
         tool="vllm",
-        tool_version=_text(found, "vllm_version"),
-        ran_at=_text(found, "date"),
+        tool_version=_text(data, "vllm_version"),
+        ran_at=_text(data, "date"),
         completed=completed,
         failed=int(failed if failed is not None else max(sent - completed, 0)),
-        duration_s=_number(found, "duration"),
-        requests_per_s=_required(found, "request_throughput"),
-        concurrency=_number(found, "max_concurrency"),
-        input_tokens_mean=_over(_number(found, "total_input_tokens"), completed),
-        output_tokens_mean=_over(_number(found, "total_output_tokens"), completed),
-        output_tokens_per_s=_number(found, "output_throughput"),
+        duration_s=_number(data, "duration"),
+        requests_per_s=_required(data, "request_throughput"),
+        concurrency=_number(data, "max_concurrency"),
+        input_tokens_mean=_over(_number(data, "total_input_tokens"), completed),
+        output_tokens_mean=_over(_number(data, "total_output_tokens"), completed),
+        output_tokens_per_s=_number(data, "output_throughput"),
         ttft_ms=of("ttft"),
         tpot_ms=of("tpot"),
         e2e_ms=of("e2el"),
@@ -153,11 +151,11 @@ def _vllm(found: Json) -> LoadResult:
 # --- guidellm ---------------------------------------------------------------------------------------------------
 
 
-def _guidellm(found: Json) -> LoadResult:
-    """The report of one benchmark. Its time_per_output_token_ms counts the first token, inter_token_latency_ms not."""
-    benchmarks = found["benchmarks"]
+def _guidellm(report: Json) -> LoadResult:
+    """A report with one benchmark. Its time_per_output_token_ms includes the first token, so it is not used."""
+    benchmarks = report["benchmarks"]
     if len(benchmarks) != 1 or not isinstance(benchmarks[0], Mapping):
-        raise LoadResultError(f"The report holds {len(benchmarks)} benchmarks: give a report of one.")
+        raise LoadResultError(f"The report contains {len(benchmarks)} benchmarks; give a report with one.")
     benchmark = benchmarks[0]
     metrics = _below(benchmark, "metrics")
     totals = _below(metrics, "request_totals")
@@ -172,7 +170,7 @@ def _guidellm(found: Json) -> LoadResult:
 
     return LoadResult(
         tool="guidellm",
-        tool_version=_text(_below(found, "metadata"), "guidellm_version"),
+        tool_version=_text(_below(report, "metadata"), "guidellm_version"),
         ran_at=_clock(_number(benchmark, "start_time")),
         completed=int(_required(totals, "successful")),
         failed=int((_number(totals, "errored") or 0) + (_number(totals, "incomplete") or 0)),
@@ -189,7 +187,7 @@ def _guidellm(found: Json) -> LoadResult:
 
 
 def _clock(unix_s: float | None) -> str:
-    """Seconds since 1970 as a day and time; nothing where they are none (milliseconds lie beyond the year 9999)."""
+    """A Unix time as ISO text; empty if it is missing or not in seconds (milliseconds are beyond the year 9999)."""
     known = unix_s is not None and unix_s <= LAST_S
     return datetime.fromtimestamp(unix_s or 0, UTC).isoformat(timespec="seconds") if known else ""
 
@@ -197,34 +195,34 @@ def _clock(unix_s: float | None) -> str:
 # --- aiperf, genai-perf -----------------------------------------------------------------------------------------
 
 
-def _aiperf(found: Json) -> LoadResult:
-    """Both write {metric: {unit, avg, p50, ...}}; a run that was stopped is refused."""
-    if found.get("was_cancelled") or found.get("is_complete") is False:
-        raise LoadResultError(f"The run was not finished: {_text(found, 'incomplete_reason') or 'it was cancelled'}.")
+def _aiperf(data: Json) -> LoadResult:
+    """Both tools write {metric: {unit, avg, p50, ...}}. Raises LoadResultError for unfinished runs."""
+    if data.get("was_cancelled") or data.get("is_complete") is False:
+        raise LoadResultError(f"The run was not finished: {_text(data, 'incomplete_reason') or 'it was cancelled'}.")
 
     def average(metric: str) -> float | None:
-        return _number(_below(found, metric), "avg")
+        return _number(_below(data, metric), "avg")
 
     def of(metric: str) -> Figures:
-        record = _below(found, metric)
+        record = _below(data, metric)
         scale = MS.get(str(record.get("unit", "ms")))
         if scale is None:
-            raise LoadResultError(f"{metric} is in {record.get('unit')!r}: not a unit of time that is known here.")
+            raise LoadResultError(f"{metric} is in {record.get('unit')!r}: not a known unit of time.")
         values = {"mean": _number(record, "avg"), **{p: _number(record, p) for p in PERCENTILES}}
         return _figures(**{k: v * scale if v is not None else None for k, v in values.items()})
 
-    is_aiperf = "aiperf_version" in found or "schema_version" in found
-    rate = _required(_below(found, "request_throughput"), "avg")
-    completed = _required(_below(found, "request_count"), "avg")
+    is_aiperf = "aiperf_version" in data or "schema_version" in data
+    rate = _required(_below(data, "request_throughput"), "avg")
+    completed = _required(_below(data, "request_count"), "avg")
     return LoadResult(
         tool="aiperf" if is_aiperf else "genai-perf",
-        tool_version=_text(found, "aiperf_version"),
-        ran_at=_text(found, "start_time"),
+        tool_version=_text(data, "aiperf_version"),
+        ran_at=_text(data, "start_time"),
         completed=int(completed),
         failed=int(average("error_request_count") or 0),
         duration_s=average("benchmark_duration"),
         requests_per_s=rate,
-        concurrency=_seats(_below(found, "input_config")),
+        concurrency=_concurrency(_below(data, "input_config")),
         input_tokens_mean=average("input_sequence_length"),
         output_tokens_mean=average("output_sequence_length"),
         output_tokens_per_s=average("output_token_throughput"),
@@ -234,19 +232,19 @@ def _aiperf(found: Json) -> LoadResult:
     )
 
 
-def _seats(config: Json) -> float | None:
-    """The concurrency in the run's own settings, wherever the version keeps it; none beside a rate or a schedule."""
+def _concurrency(config: Json) -> float | None:
+    """The concurrency in the run's settings, at any depth, as versions differ; None for a rate or a schedule."""
     stack: list[Any] = [config]
-    seats: float | None = None
+    concurrency: float | None = None
     while stack:
-        at = stack.pop()
-        if isinstance(at, Mapping):
-            if at.get("request_rate") or at.get("fixed_schedule") or at.get("type") in OPEN_PHASES:
+        node = stack.pop()
+        if isinstance(node, Mapping):
+            if node.get("request_rate") or node.get("fixed_schedule") or node.get("type") in OPEN_PHASES:
                 return None
-            value = at.get("concurrency")
+            value = node.get("concurrency")
             if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-                seats = float(value)
-            stack += at.values()
-        elif isinstance(at, list):
-            stack += at
-    return seats
+                concurrency = float(value)
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node
+    return concurrency

@@ -1,6 +1,6 @@
-"""Running the service: supervisor, broker, health and request limits.
+"""Runs the service: supervisor, broker, health checks and request limits.
 
-Nothing is imported here: settings, celery and wsgi name these modules before Django has loaded its models.
+Imports nothing, because settings, celery and wsgi load these modules before Django has loaded its models.
 """
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""Kombu's broker of plain files, made safe for many writers and readers: a message appears whole or not at all.
+"""Kombu's filesystem broker, made safe for several writers and readers.
 
-Kombu writes a message under its final name, so a reader can take it half written and the worker ends on that. Here
-writers and readers only rename within one folder; `broker_transport = "advisor.ops.broker:Transport"` chooses it.
+Kombu writes a message under its final name, so a reader can read half a message, which ends the worker. Here messages
+only appear and disappear by rename. Select it with `broker_transport = "advisor.ops.broker:Transport"`.
 """
 
 import json
@@ -19,15 +19,15 @@ from kombu.transport import filesystem, virtual
 from kombu.utils.json import dumps, loads
 
 log = structlog.get_logger("assay.broker")
-DRAFT, TAKEN, UNREADABLE = ".draft", ".taken", ".unreadable"  # endings that no reader looks for
+DRAFT, TAKEN, UNREADABLE = ".draft", ".taken", ".unreadable"  # suffixes that readers ignore
 
 
 class Channel(filesystem.Channel):
-    """One folder of messages, named by time, so that sorting gives their order."""
+    """One folder of messages, whose names start with the time and so sort in order."""
 
     def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:  # type: ignore[override]  # as kombu has it
         whole = Path(self.data_folder_out, f"{time.time_ns():020}_{uuid.uuid4()}.{queue}.msg")
-        draft = ended(whole, DRAFT)
+        draft = with_suffix(whole, DRAFT)
         try:
             draft.write_text(dumps(payload), encoding="utf-8")
             draft.rename(whole)
@@ -36,11 +36,11 @@ class Channel(filesystem.Channel):
             raise ChannelError(f"Cannot add {whole.name} to the queue: {error}") from error
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
-        """The oldest message of the queue; one that cannot be read is set aside."""
+        """The oldest message of the queue. Raises Empty. Unreadable messages are set aside."""
         for name in sorted(os.listdir(self.data_folder_in)):
             if name.partition(".")[2] != f"{queue}.msg":
                 continue
-            taken = ended(Path(self.data_folder_in, name), TAKEN)
+            taken = with_suffix(Path(self.data_folder_in, name), TAKEN)
             try:
                 os.rename(Path(self.data_folder_in, name), taken)
                 text = taken.read_bytes()
@@ -56,23 +56,23 @@ class Channel(filesystem.Channel):
         raise Empty
 
     def _queue_bind(self, exchange: str, routing_key: str | None, pattern: str | None, queue: str) -> None:
-        """Kombu makes the table of an exchange empty, then fills it; here it is a table from its first moment."""
+        """Kombu creates an exchange's table empty and fills it later; here it is valid JSON from the start."""
         file: Path = self._exchange_file(exchange)  # type: ignore[attr-defined]  # not in its stubs
         if not file.exists():
-            draft = ended(file, f".{uuid.uuid4()}{DRAFT}")
+            draft = with_suffix(file, f".{uuid.uuid4()}{DRAFT}")
             draft.write_text("[]")
-            with suppress(FileExistsError):  # another process was first: then its table counts
+            with suppress(FileExistsError):  # another process was first
                 os.link(draft, file)
             draft.unlink()
         super()._queue_bind(exchange, routing_key or "", pattern or "", queue)
 
 
-def ended(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
+def with_suffix(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
 
 
 def set_aside(taken: Path, name: str) -> None:
-    """Keep a damaged message for a person to look at; the sweep sends again what it was about."""
+    """Keeps a damaged message for inspection; the sweep sends the task again."""
     log.error("message cannot be read, set aside", file=name + UNREADABLE)
     with suppress(OSError):
         taken.rename(taken.with_name(name + UNREADABLE))

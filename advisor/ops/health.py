@@ -1,4 +1,4 @@
-"""Is this process alive (/healthz), and can it do its work (/readyz)? `manage.py doctor` prints the same checks."""
+"""Liveness (/healthz) and readiness (/readyz). `manage.py doctor` prints the same checks."""
 
 import os
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from advisor.models import Duty
 from catalog.models import CatalogLoad
 
 BROKER_TIMEOUT_S = 1.0
-OLD_SWEEPS = 10  # this many missed sweeps mean that nobody sweeps
+MAX_MISSED_SWEEPS = 10  # then the sweep is not running
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One answer to "can this installation work?"; `required` ones decide whether it is ready."""
+    """The result of one check; `required` ones decide whether the installation is ready."""
 
     name: str
     ok: bool
@@ -33,13 +33,13 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """Every check, the same ones whatever fails. Details name no address, path or account: anyone may read them."""
-    found = [database(), broker(), disk()]
-    if not found[0].ok:
+    """All checks, also after a failure. Details are public, so they contain no addresses, paths or accounts."""
+    independent = [database(), broker(), disk()]
+    if not independent[0].ok:
         unknown = "not checked: the database does not answer"
-        rest = [Check("migrations", False, unknown), Check("catalog", False, unknown)]
-        return [*found, *rest, Check("sweep", False, unknown, required=False)]
-    return [*found, *(each() for each in (migrations, catalog, sweep))]
+        dependent = [Check("migrations", False, unknown), Check("catalog", False, unknown)]
+        return [*independent, *dependent, Check("sweep", False, unknown, required=False)]
+    return [*independent, migrations(), catalog(), sweep()]
 
 
 def database() -> Check:
@@ -53,7 +53,7 @@ def database() -> Check:
 
 
 def migrations() -> Check:
-    """Applied ones are read each time: another process migrates, or restores a backup, while this one runs."""
+    """Read from the database each time, because another process may migrate or restore a backup."""
     applied = set(MigrationRecorder(connection).applied_migrations())
     missing = sorted(f"{app}.{name}" for app, name in shipped_migrations() - applied)
     if not missing:
@@ -69,7 +69,7 @@ def shipped_migrations() -> frozenset[tuple[str, str]]:
 def catalog() -> Check:
     try:
         loaded = CatalogLoad.objects.exists()
-    except DatabaseError:  # its table comes with the migrations
+    except DatabaseError:  # the table does not exist before the migrations
         return Check("catalog", False, "not readable: run manage.py migrate")
     return Check("catalog", loaded, "loaded" if loaded else "empty: run manage.py load_catalog")
 
@@ -78,7 +78,7 @@ def broker() -> Check:
     if not settings.REDIS_URL:
         folder = settings.BROKER_DIR / "messages"
         writable = os.access(folder, os.W_OK | os.X_OK)
-        return Check("broker", writable, "files, writable" if writable else "files, the folder cannot be written")
+        return Check("broker", writable, "files, writable" if writable else "files, folder not writable")
     limits = {"socket_timeout": BROKER_TIMEOUT_S, "socket_connect_timeout": BROKER_TIMEOUT_S}
     try:
         with redis.Redis.from_url(settings.REDIS_URL, retry=None, **limits) as client:
@@ -95,7 +95,7 @@ def disk() -> Check:
 
 
 def sweep() -> Check:
-    """Not required: without it questions are still taken and answered; only lost messages and workers wait for it."""
+    """Not required: without it, workloads are still answered; only lost messages and workers are not recovered."""
     try:
         duty = Duty.objects.filter(name="sweep").first()
     except DatabaseError:
@@ -103,7 +103,7 @@ def sweep() -> Check:
     if duty is None:
         return Check("sweep", False, "never ran: start beat, or run manage.py sweep", required=False)
     age_s = (timezone.now() - duty.last_run_at).total_seconds()
-    return Check("sweep", age_s < OLD_SWEEPS * settings.ADVICE_SWEEP_S, f"ran {age_s:.0f} s ago", required=False)
+    return Check("sweep", age_s < MAX_MISSED_SWEEPS * settings.ADVICE_SWEEP_S, f"ran {age_s:.0f} s ago", required=False)
 
 
 # --- over HTTP --------------------------------------------------------------------------------------------------
@@ -116,12 +116,14 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @login_not_required
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when every required check is fine, else 503; one entry for each check either way."""
-    found = checks()
-    failed = [check for check in found if check.required and not check.ok]
+    """200 if all required checks pass, else 503, with one entry for each check."""
+    results = checks()
+    failed = [check for check in results if check.required and not check.ok]
     body = {
         "status": "unavailable" if failed else "ready",
-        "checks": {check.name: {"ok": check.ok, "required": check.required, "detail": check.detail} for check in found},
+        "checks": {
+            check.name: {"ok": check.ok, "required": check.required, "detail": check.detail} for check in results
+        },
     }
     if failed:
         body["reason"] = "; ".join(f"{check.name}: {check.detail}" for check in failed)
@@ -133,7 +135,7 @@ PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {"/healthz": healthz,
 
 
 def answer_probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware, the first one: a kubelet calls by address and without TLS, and has no session."""
+    """Middleware. It must be first, because a kubelet calls by IP address, without TLS and session."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         probe = PROBES.get(request.path_info) if request.method in ("GET", "HEAD") else None

@@ -1,4 +1,4 @@
-"""Caches: an answer belongs to whoever asked for it, unless it is the same for everybody."""
+"""Cache-Control: private for all responses, except those that are the same for everyone."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from django.http import HttpRequest, HttpResponse
 
 PRIVATE = "private, no-store"
 PUBLIC_S = 300
-PUBLIC = ("agent-file", "schema", "api-docs")  # by the names of their addresses; WhiteNoise answers for static files
+PUBLIC = ("agent-file", "schema", "api-docs")  # URL names; WhiteNoise sets the header of static files
 
 Respond = Callable[[HttpRequest], HttpResponse]
 
 
 def keep_private(get_response: Respond) -> Respond:
-    """Middleware: pages differ by visitor, and most hold advice or prices. No proxy and no browser may keep them."""
+    """Middleware: forbids proxies and browsers to store responses, most of which contain answers or prices."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -24,7 +24,6 @@ def keep_private(get_response: Respond) -> Respond:
 
 
 def is_public(request: HttpRequest, response: HttpResponse) -> bool:
-    found = request.resolver_match
-    named = found is not None and found.view_name in PUBLIC
-    open_to_all = settings.OPEN or (found is not None and found.view_name == "agent-file")
-    return named and open_to_all and response.status_code == 200 and not response.cookies
+    view_name = request.resolver_match.view_name if request.resolver_match else ""
+    open_to_all = settings.OPEN or view_name == "agent-file"
+    return view_name in PUBLIC and open_to_all and response.status_code == 200 and not response.cookies

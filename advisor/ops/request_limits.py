@@ -1,4 +1,4 @@
-"""Requests that no view should see: bodies longer than anybody may send, addresses that no database can look up."""
+"""Refuses requests before any view: bodies that are too long, and URLs with NUL characters."""
 
 from collections.abc import Callable
 
@@ -6,43 +6,43 @@ from django.http import HttpRequest, HttpResponse
 
 from advisor.load_tests import MAX_BYTES
 
-MOST_BYTES = 5 * 2**20  # a machine's result is at most 4 MiB, a workload 1
-FILES = "/load-tests"  # where result files of load generators go, on the page and in the API
-FORM_BYTES = 64 * 1024  # what a form adds to its file
+MAX_BODY_BYTES = 5 * 2**20  # a probe result has at most 4 MiB, a workload 1 MB
+FILES = "/load-tests"  # end of the URLs that accept result files of load generators
+FORM_BYTES = 64 * 1024  # what a form adds to the file
 
-REFUSED = "assay.refused_body"  # in the WSGI environment: (status, detail) of a body that could not be read
+REFUSED = "assay.refused_body"  # key in the WSGI environment: (status, detail) for a body that could not be read
 
 Respond = Callable[[HttpRequest], HttpResponse]
 
 
 def refuse_long_bodies(get_response: Respond) -> Respond:
-    """Middleware: Django writes an upload to disk before a view can refuse it.
+    """Middleware: refuses bodies that are too long before Django writes them to disk.
 
-    A body without a length is empty; chunked_bodies gives chunked ones a length.
+    A body without Content-Length counts as empty; chunked_bodies adds the header to chunked ones.
     """
 
     def respond(request: HttpRequest) -> HttpResponse:
         if REFUSED in request.META:
             return trouble(request, *request.META[REFUSED])
-        most = most_bytes(request.path)
-        if length_of(request) <= most:
+        limit = max_bytes(request.path)
+        if length_of(request) <= limit:
             return get_response(request)
-        return trouble(request, 413, f"At most {most // 2**20} MiB are read here; a workload has at most 1 MB.")
+        return trouble(request, 413, f"The limit here is {limit // 2**20} MiB; a workload may have at most 1 MB.")
 
     return respond
 
 
-def most_bytes(path: str) -> int:
-    """Of the body of a request to this path."""
-    return MAX_BYTES + FORM_BYTES if path.endswith(FILES) else MOST_BYTES
+def max_bytes(path: str) -> int:
+    """The limit for bodies sent to this path."""
+    return MAX_BYTES + FORM_BYTES if path.endswith(FILES) else MAX_BODY_BYTES
 
 
 def refuse_nul(get_response: Respond) -> Respond:
-    """Middleware: PostgreSQL takes no NUL in a text, whichever part of the address it came from."""
+    """Middleware: refuses NUL characters in URLs, which PostgreSQL cannot store in text."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-            return trouble(request, 400, "The address holds a NUL character (%00): leave it out.")
+            return trouble(request, 400, "The URL contains a NUL character (%00); remove it.")
         return get_response(request)
 
     return respond

@@ -1,4 +1,4 @@
-"""Keeps web, worker and beat alive: starts them, restarts what dies (with backoff), and stops them without loss."""
+"""Starts web, worker and beat, restarts them when they die (with backoff), and stops them gracefully."""
 
 import ctypes
 import math
@@ -16,14 +16,14 @@ import structlog
 from django.conf import settings
 
 log = structlog.get_logger("assay.supervise")
-LONGEST_BACKOFF_S = 30.0
+MAX_BACKOFF_S = 30.0
 HEALTHY_AFTER_S = 30.0
-AFTER_GRACE_S = 5.0  # beyond settings.GRACE_S, in which jobs and requests finish or go back to the queue
+AFTER_GRACE_S = 5.0  # added to settings.GRACE_S, in which jobs and requests finish or return to the queue
 PR_SET_PDEATHSIG = 1
 
 
 class PortTaken(Exception):
-    """The address is in use; its text says what to do."""
+    """The port cannot be used; the message says what to do."""
 
 
 def free_port(host: str) -> int:
@@ -39,28 +39,28 @@ def require_free(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise PortTaken(
-                f"{host}:{port} cannot be used ({error.strerror}): stop what uses it or give --port"
+                f"{host}:{port} cannot be used ({error.strerror}): stop the program that uses it, or set --port"
             ) from error
 
 
 def die_with_parent() -> None:
-    """Linux: a supervisor that is killed outright takes its children with it."""
+    """On Linux, kills the child if the supervisor is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def backoff_s(failures: int) -> float:
-    """How long to wait after so many deaths in a row: 1, 2, 4 ... 30 s."""
-    return min(2.0 ** (failures - 1), LONGEST_BACKOFF_S)
+    """The wait before a restart after consecutive failures: 1, 2, 4 ... 30 s."""
+    return min(2.0 ** (failures - 1), MAX_BACKOFF_S)
 
 
 @dataclass(slots=True)
 class Child:
-    """One process (group) that should be running."""
+    """One process group that should be running."""
 
     name: str
     command: list[str]
-    output: Path | None = None  # None: this process's own
+    output: Path | None = None  # None: that of this process
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     failures: int = 0
@@ -80,25 +80,25 @@ class Child:
         self.started_at = time.monotonic()
 
     def watch(self) -> None:
-        """Start it when it is due; after a death, note when it is due again."""
+        """Starts the process when due. If it died, schedules the restart."""
         now = time.monotonic()
         if self.process is None:
             if now >= self.start_after:
                 self.start()
         elif (code := self.process.poll()) is not None:
-            self.signal(signal.SIGKILL)  # what it left of its group
+            self.signal(signal.SIGKILL)  # the rest of its group
             self.failures = 1 if now - self.started_at > HEALTHY_AFTER_S else self.failures + 1
             wait_s = backoff_s(self.failures)
             log.warning("died", child=self.name, code=code, restart_in_s=wait_s)
             self.process, self.start_after = None, now + wait_s
 
     def terminate(self) -> None:
-        """Ask the main process alone: it tells its own processes when they may end."""
+        """Sends SIGTERM to the main process only, which stops its own children."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
 
     def signal(self, number: int) -> None:
-        """The whole group."""
+        """Sends a signal to the whole group."""
         if self.process is not None:
             try:
                 os.killpg(self.process.pid, number)
@@ -115,11 +115,11 @@ class Supervisor:
     stopping: bool = field(default=False)
 
     def stop_on_signals(self) -> None:
-        def note(number: int, frame: object) -> None:
+        def stop(number: int, frame: object) -> None:
             self.stopping = True
 
-        signal.signal(signal.SIGINT, note)
-        signal.signal(signal.SIGTERM, note)
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGTERM, stop)
 
     def tick(self, pause_s: float = 0.2) -> None:
         for child in self.children:
@@ -139,11 +139,11 @@ class Supervisor:
 
 
 def web_command(host: str, port: int, processes: int) -> list[str]:
-    """gunicorn's arguments: what answers requests."""
-    shape = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker", "--threads", "4"]
-    shape += ["--preload"]  # imported once, and before anything is accepted
-    shape += ["--graceful-timeout", str(math.ceil(settings.GRACE_S))]
-    return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *shape, "--log-level", "warning"]
+    """The gunicorn command."""
+    options = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker", "--threads", "4"]
+    options += ["--preload"]  # import once, before accepting requests
+    options += ["--graceful-timeout", str(math.ceil(settings.GRACE_S))]
+    return ["gunicorn", "advisor.wsgi:application", "--bind", f"{host}:{port}", *options, "--log-level", "warning"]
 
 
 def assay(host: str, port: int, web_processes: int = 2, output: Path | None = None) -> Supervisor:

@@ -1,12 +1,13 @@
-"""gunicorn's threaded worker (27.0) with four habits changed, all seen to stop or hold up clients.
+"""gunicorn's threaded worker (27.0) with four changes, each for a problem seen in tests.
 
-A thread that reads a request waits for its client without end: a dozen clients that send a byte a second held every
-thread. Here a request has a deadline, which arriving bytes move on at a least rate. And a connection is closed in the
-worker's only loop, which waits up to two seconds for the client to close too, and every other client with it. Here
-that happens in the thread that answered. A liveness probe waits for a thread: where all of them wait for a
-locked database, a kubelet would restart a server that is fine. Here the loop itself answers GET /healthz. And a worker
-that stops keeps its port open until its last answer, so that new clients wait for nobody. Here it takes those who have
-connected and closes the port, so that others are refused at once and turn to another server.
+- gunicorn reads a request without a time limit, so a dozen slow clients can occupy all threads. Here a request has a
+  deadline, extended by arriving bytes at a minimum rate.
+- gunicorn closes connections in the event loop, which waits up to two seconds for the client and blocks all others.
+  Here the thread that answered closes the connection.
+- A liveness probe waits for a free thread, so a kubelet would restart a healthy server whose threads wait for a locked
+  database. Here the event loop answers GET /healthz.
+- A stopping worker keeps its port open until its last response, so new clients wait in vain. Here it accepts those
+  already connected and closes the port, so that others are refused and can turn to another server.
 """
 
 import errno
@@ -19,46 +20,46 @@ from typing import Any
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-HEAD_S = 10.0  # for a request to arrive, and a second more
-BYTES_PER_S = 16 * 1024  # for each so many bytes
-SEND_S = 30.0  # for an answer to be taken, likewise
-PROBE_BYTES = 4096  # of a liveness probe, head and all
+REQUEST_S = 10.0  # to receive a request, plus one second per BYTES_PER_S
+BYTES_PER_S = 16 * 1024
+SEND_S = 30.0  # to send a response, plus one second per BYTES_PER_S
+PROBE_BYTES = 4096  # maximum size of a liveness probe
 ALIVE = b'{"status": "ok"}'
 
 
-class Bounded(socket.socket):
-    """A connection whose blocking reads end at a deadline that arriving bytes move on."""
+class DeadlineSocket(socket.socket):
+    """A connection whose blocking reads have a deadline, which arriving bytes extend."""
 
-    until = float("inf")
+    deadline = float("inf")
 
     def setblocking(self, flag: bool, /) -> None:
-        """gunicorn calls this with True where it begins to read a request; also on a closed one."""
+        """gunicorn calls this with True before it reads a request, also on a closed connection."""
         if self.fileno() != -1:
-            self.until = time.monotonic() + HEAD_S
-            self.settimeout(HEAD_S if flag else 0)
+            self.deadline = time.monotonic() + REQUEST_S
+            self.settimeout(REQUEST_S if flag else 0)
 
     def recv(self, *given: Any) -> bytes:
-        asked_s = self.gettimeout()
-        if not asked_s:
+        timeout_s = self.gettimeout()
+        if not timeout_s:
             return super().recv(*given)
-        self.settimeout(max(min(asked_s, self.until - time.monotonic()), 0.001))
+        self.settimeout(max(min(timeout_s, self.deadline - time.monotonic()), 0.001))
         try:
-            found = super().recv(*given)
-        except TimeoutError:  # gunicorn passes over a client that went away without a word in the log
+            data = super().recv(*given)
+        except TimeoutError:  # gunicorn ignores a reset connection without logging it
             raise ConnectionResetError(errno.ECONNRESET, "the request did not arrive in time") from None
-        self.settimeout(asked_s)
-        self.until += len(found) / BYTES_PER_S
-        return found
+        self.settimeout(timeout_s)
+        self.deadline += len(data) / BYTES_PER_S
+        return data
 
     def sendall(self, data: Any, *given: Any) -> None:
-        asked_s = self.gettimeout()
+        timeout_s = self.gettimeout()
         self.settimeout(SEND_S + len(data) / BYTES_PER_S)
         super().sendall(data, *given)
-        self.settimeout(asked_s)
+        self.settimeout(timeout_s)
 
 
 def is_liveness_probe(head: bytes) -> bool:
-    """A whole GET or HEAD request for /healthz, without a body."""
+    """Whether this is a complete GET or HEAD request for /healthz."""
     return head.startswith((b"GET /healthz HTTP/1.", b"HEAD /healthz HTTP/1.")) and head.endswith(b"\r\n\r\n")
 
 
@@ -81,7 +82,7 @@ class Worker(ThreadWorker):
                 listener.close()
 
     def accept(self, listener: socket.socket) -> bool:
-        """Into the loop first: a connection takes a thread when its request begins to arrive. False: none waits."""
+        """Adds a connection to the event loop; it gets a thread when its request arrives. False if none is waiting."""
         try:
             client_sock, client_addr = listener.accept()
         except OSError as error:
@@ -90,25 +91,25 @@ class Worker(ThreadWorker):
             raise
         self.nr_conns += 1
         conn = TConn(self.cfg, client_sock, client_addr, listener.getsockname())
-        conn.timeout = time.monotonic() + HEAD_S
+        conn.timeout = time.monotonic() + REQUEST_S
         self.pending_conns.append(conn)
         readable = partial(self.on_pending_socket_readable, conn)
         self.poller.register(conn.sock, selectors.EVENT_READ, readable)
         return True
 
     def on_pending_socket_readable(self, conn: TConn, client: socket.socket) -> None:
-        if not self.answered_in_the_loop(conn):
+        if not self.answer_in_loop(conn):
             super().on_pending_socket_readable(conn, client)
 
-    def answered_in_the_loop(self, conn: TConn) -> bool:
-        """Whether it was a liveness probe, which needs no thread. Nothing here waits."""
+    def answer_in_loop(self, conn: TConn) -> bool:
+        """Answers a liveness probe without blocking. False if it is another request."""
         try:
             head = conn.sock.recv(PROBE_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
             if not is_liveness_probe(head):
                 return False
             conn.sock.recv(len(head), socket.MSG_DONTWAIT)
             conn.sock.send(answer_liveness(head), socket.MSG_DONTWAIT)
-        except OSError:  # gone, or nothing there yet: a thread finds out
+        except OSError:  # closed, or nothing received yet: leave it to a thread
             return False
         self.poller.unregister(conn.sock)
         self.pending_conns.remove(conn)
@@ -119,12 +120,12 @@ class Worker(ThreadWorker):
         return True
 
     def enqueue_req(self, conn: TConn) -> None:
-        if not isinstance(conn.sock, Bounded):
-            conn.sock = Bounded(fileno=conn.sock.detach())
+        if not isinstance(conn.sock, DeadlineSocket):
+            conn.sock = DeadlineSocket(fileno=conn.sock.detach())
         super().enqueue_req(conn)
 
     def handle(self, conn: TConn) -> Any:
         keep = super().handle(conn)
         if keep is False:
-            conn.close(graceful=True)  # the loop does so again, which does nothing to a closed socket
+            conn.close(graceful=True)  # the loop closes it again, which has no effect
         return keep

@@ -1,4 +1,4 @@
-"""{% term "TTFT" %}: a technical term with its definition, linked to the glossary at its first use on a page."""
+"""{% term "TTFT" %} links a technical term to the glossary at its first use on a page."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def term(context: template.Context, name: str, text: str = "") -> SafeString:
-    """`text` (by default `name`) as a link to the glossary, once per page; after that as plain text."""
+    """`text` (default: `name`), as a link to the glossary at its first use on the page."""
     entry, shown = glossary.terms().get(name.lower()), text or name
     used = _used(context)
     if entry is None or entry.name in used:
@@ -26,24 +26,24 @@ def term(context: template.Context, name: str, text: str = "") -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def with_terms(context: template.Context, text: str) -> SafeString:
-    """A sentence with each glossary term in it linked at its first use on the page.
+    """A sentence with its glossary terms linked at their first use on the page.
 
-    Only names that cannot be read as everyday words are found: several words, or capitals (KV cache, TTFT).
+    Only terms that are not everyday words are linked: those with several words or capitals (KV cache, TTFT).
     """
     entries, used = glossary.terms(), _used(context)
     names = sorted(
         (e.name for e in set(entries.values()) if " " in e.name or e.name[1:] != e.name[1:].lower()), key=len
     )
     escaped = str(conditional_escape(text))
-    if not names or "<" in escaped:  # markup of our own: a term inside a tag must stay as it is
+    if not names or "<" in escaped:  # contains markup, and a term inside a tag must not change
         return mark_safe(escaped)
 
-    def linked(found: re.Match[str]) -> str:
-        entry = entries[found[0].lower()]
+    def linked(match: re.Match[str]) -> str:
+        entry = entries[match[0].lower()]
         if entry.name in used:
-            return found[0]
+            return match[0]
         used.add(entry.name)
-        return _link(entry, found[0])
+        return _link(entry, match[0])
 
     pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in reversed(names)) + r")(?![\w-])"
     return mark_safe(re.sub(pattern, linked, escaped, flags=re.IGNORECASE))
@@ -55,7 +55,7 @@ def _link(entry: glossary.Term, shown: str) -> SafeString:
 
 
 def _used(context: template.Context) -> set[str]:
-    """The terms that this page has linked so far. Included templates share the request; without one nothing is kept."""
+    """The terms linked so far on this page, kept in the request, which included templates share."""
     request: Any = context.get("request")
     used: set[str] = getattr(request, "terms_used", set())
     if request is not None:

@@ -1,4 +1,4 @@
-"""The one place where numbers become text: three significant digits, the unit beside them, a dash for unknown."""
+"""Formats numbers for people: three significant digits with a unit, a dash for unknown."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,41 +14,41 @@ UNKNOWN = "–"
 WARN_DAYS, STALE_DAYS = 30, 90
 BASES = {
     "measured": "measured on this chip",
-    "relative": "borrowed from a relative",
-    "datasheet": "datasheet alone",
+    "relative": "extrapolated from a related GPU",
+    "datasheet": "from the datasheet only",
 }
 
 
 def number(value: object) -> float | None:
-    """`value` as a finite float, or None when it is not one."""
+    """`value` as a finite float; None if it is not one."""
     try:
-        found = float(value)  # type: ignore[arg-type]
+        parsed = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return parsed if math.isfinite(parsed) else None
 
 
 @register.filter
 def sig(value: object, digits: int = 3) -> str:
     """Three significant digits, thousands separated: 1.90, 14.0, 10,200."""
-    found = number(value)
-    if found is None:
+    figure = number(value)
+    if figure is None:
         return UNKNOWN
-    if found == 0:
+    if figure == 0:
         return "0"
-    rounded = float(f"{found:.{digits - 1}e}")
+    rounded = float(f"{figure:.{digits - 1}e}")
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{min(decimals, 9)}f}"
 
 
 @register.filter
 def given(value: object) -> str:
-    """A figure that somebody chose: whole numbers in full, others to three digits: 4, 0.25, 1,000, 0.667."""
-    found = number(value)
-    if found is None:
+    """A figure that the user entered: integers in full, others with three digits (4, 0.25, 1,000, 0.667)."""
+    figure = number(value)
+    if figure is None:
         return UNKNOWN
-    digits = 10 if found.is_integer() else max(3, len(str(int(abs(found)))))
-    return f"{float(f'{found:.{digits}g}'):,.10g}"
+    digits = 10 if figure.is_integer() else max(3, len(str(int(abs(figure)))))
+    return f"{float(f'{figure:.{digits}g}'):,.10g}"
 
 
 def with_unit(value: object, unit: str) -> str:
@@ -64,26 +64,26 @@ def usd(value: object) -> str:
 
 @register.filter
 def usd_cents(value: object) -> str:
-    """Dollars to the cent, as a bill prints them."""
-    found = number(value)
-    return UNKNOWN if found is None else f"-${-found:,.2f}" if found < 0 else f"${found:,.2f}"
+    """Dollars with cents."""
+    figure = number(value)
+    return UNKNOWN if figure is None else f"-${-figure:,.2f}" if figure < 0 else f"${figure:,.2f}"
 
 
 @register.filter
 def ms(value: object) -> str:
-    """Milliseconds; seconds from ten of them."""
-    found = number(value)
-    return with_unit(found / 1000, "s") if found is not None and abs(found) >= 10_000 else with_unit(found, "ms")
+    """Milliseconds; seconds from 10 s."""
+    figure = number(value)
+    return with_unit(figure / 1000, "s") if figure is not None and abs(figure) >= 10_000 else with_unit(figure, "ms")
 
 
 @register.filter
 def duration(value: object) -> str:
     """Seconds as µs, ms or s, whichever reads best."""
-    found = number(value)
-    if found is None:
+    figure = number(value)
+    if figure is None:
         return UNKNOWN
-    scale, unit = (1e6, "µs") if abs(found) < 1e-3 else (1e3, "ms") if abs(found) < 1 else (1, "s")
-    return with_unit(found * scale, unit)
+    scale, unit = (1e6, "µs") if abs(figure) < 1e-3 else (1e3, "ms") if abs(figure) < 1 else (1, "s")
+    return with_unit(figure * scale, unit)
 
 
 @register.filter
@@ -103,44 +103,44 @@ def gib(value: object) -> str:
 
 @register.filter
 def watts(value: object) -> str:
-    found = number(value)
-    return with_unit(found / 1000, "kW") if found is not None and abs(found) >= 1000 else with_unit(found, "W")
+    figure = number(value)
+    return with_unit(figure / 1000, "kW") if figure is not None and abs(figure) >= 1000 else with_unit(figure, "W")
 
 
 @register.filter
 def percent(value: object) -> str:
-    """A fraction as per cent; traces as less than a tenth of one."""
-    found = number(value)
-    if found is not None and 0 < found < 0.001:
+    """A fraction as a percentage; below 0.1 % as "< 0.1 %"."""
+    figure = number(value)
+    if figure is not None and 0 < figure < 0.001:
         return "<\u00a00.1\u00a0%"
-    return UNKNOWN if found is None else with_unit(found * 100, "%")
+    return UNKNOWN if figure is None else with_unit(figure * 100, "%")
 
 
 @register.filter
 def percent_beside(value: object, other: object) -> str:
-    """A fraction as per cent, with as many digits as tell it from the one it is compared with: 15.02 beside 15.0."""
-    found, against = number(value), number(other)
-    if found is None or against is None or found == against or percent(value) != percent(other):
+    """A fraction as a percentage, with enough digits to differ from `other`: 15.02 next to 15.0."""
+    figure, against = number(value), number(other)
+    if figure is None or against is None or figure == against or percent(value) != percent(other):
         return percent(value)
-    digits = next((n for n in range(4, 8) if sig(found * 100, n) != sig(against * 100, n)), 7)
-    return f"{sig(found * 100, digits)}\u00a0%"
+    digits = next((n for n in range(4, 8) if sig(figure * 100, n) != sig(against * 100, n)), 7)
+    return f"{sig(figure * 100, digits)}\u00a0%"
 
 
 @register.filter
 def si(value: object) -> str:
-    """A large count with its prefix: 8.4 T, 70.6 G."""
-    found = number(value)
-    if found is None:
+    """A large count with an SI prefix: 8.4 T, 70.6 G."""
+    figure = number(value)
+    if figure is None:
         return UNKNOWN
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(found) >= factor:
-            return f"{sig(found / factor)}\u00a0{prefix}"
-    return sig(found)
+        if abs(figure) >= factor:
+            return f"{sig(figure / factor)}\u00a0{prefix}"
+    return sig(figure)
 
 
 @register.filter
 def plain(value: object) -> str:
-    """A figure whose unit stands beside it, or text as it is."""
+    """Any value as text, without a unit."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -162,10 +162,10 @@ def words(value: object) -> str:
 
 @register.filter
 def sentence(text: object) -> str:
-    """With a capital, unless the first word has one inside: vLLM keeps its name."""
-    said = str(text)
-    first = said.split(" ", 1)[0]
-    return said if first != first.lower() else said[:1].upper() + said[1:]
+    """Starts with a capital, unless the first word contains one (vLLM)."""
+    plain_text = str(text)
+    first = plain_text.split(" ", 1)[0]
+    return plain_text if first != first.lower() else plain_text[:1].upper() + plain_text[1:]
 
 
 @register.simple_tag
@@ -179,13 +179,13 @@ def low_high(option: Option, metric: str, kind: str = "plain") -> str:
 
 
 def bare(text: str) -> str:
-    """The number without its unit: the figure above already has it (seconds keep theirs)."""
+    """The number without its unit, which the figure above has; seconds keep theirs."""
     return text if text.endswith("\u00a0s") else text.split("\u00a0")[0]
 
 
 @register.filter
 def basis(value: object) -> str:
-    """What a figure rests on, in words."""
+    """The evidence for a figure, as text."""
     return BASES.get(str(value), UNKNOWN)
 
 
@@ -203,15 +203,15 @@ def day(value: object) -> date | None:
 
 @register.filter
 def age(value: object) -> str:
-    """fresh | ageing (over 30 days) | stale (over 90) | unknown: how old a price date is."""
-    found = day(value)
-    if found is None:
+    """The age class of a price date: fresh, ageing (over 30 days), stale (over 90) or unknown."""
+    figure = day(value)
+    if figure is None:
         return "unknown"
-    days = (timezone.localdate() - found).days
+    days = (timezone.localdate() - figure).days
     return "stale" if days > STALE_DAYS else "ageing" if days > WARN_DAYS else "fresh"
 
 
 @register.filter
 def age_days(value: object) -> str:
-    found = day(value)
-    return UNKNOWN if found is None else f"{(timezone.localdate() - found).days:d}"
+    figure = day(value)
+    return UNKNOWN if figure is None else f"{(timezone.localdate() - figure).days:d}"

@@ -1,4 +1,4 @@
-"""The scorecard as a page, as files and over REST: the same filters in the address everywhere."""
+"""The scorecard as a page, as files and over REST, with the same filters in the URL."""
 
 import functools
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from advisor.web import fidelity_chart
 from catalog.export import text
 from catalog.listing import refuse_empty, refuse_unknown
 
-Pairs = tuple[tuple[str, str], ...]  # of the address: (name, value)
+Pairs = tuple[tuple[str, str], ...]  # query parameters: (name, value)
 LABELS: Mapping[str, str] = {
     "metric": "Metric",
     "accelerator": "Chip",
@@ -34,7 +34,7 @@ LABELS: Mapping[str, str] = {
     "source": "Source",
 }
 DISPUTED = (("", "Included"), ("without", "Excluded"), ("only", "Only disputed"))
-COLUMNS: Mapping[str, str] = {  # of a table of groups: what it is sorted by -> heading
+COLUMNS: Mapping[str, str] = {  # sort key -> heading, for tables of groups
     "name": "",
     "n": "Rows",
     "median_ape": "Median error",
@@ -43,15 +43,15 @@ COLUMNS: Mapping[str, str] = {  # of a table of groups: what it is sorted by -> 
     "bias": "Bias",
     "coverage_90": "Inside 90 %",
 }
-MOST_IDS = 200
+MAX_IDS = 200
 
 
-class Narrow(forms.Form):
-    """What the scorecard is narrowed by; an unknown value is an error beside its field."""
+class FilterForm(forms.Form):
+    """The filters of the scorecard; an unknown value is an error of its field."""
 
-    def __init__(self, data: Any, found: Card) -> None:
+    def __init__(self, data: Any, card: Card) -> None:
         super().__init__(data)
-        values = values_of(found.head.digest)
+        values = values_of(card.head.digest)
         for name, title in LABELS.items():
             choices = [("", "Any"), *((value, value) for value in values[name])]
             self.fields[name] = forms.ChoiceField(choices=choices, required=False, label=title)
@@ -60,13 +60,13 @@ class Narrow(forms.Form):
 
 @functools.lru_cache(maxsize=1)
 def values_of(digest: str) -> Mapping[str, list[str]]:
-    found = scorecard.card()
-    return scorecard.choices(found.lines if found else ())
+    card = scorecard.card()
+    return scorecard.filter_choices(card.lines if card else ())
 
 
 def ids_of(query: QueryDict) -> list[str]:
-    """The rows that are named in the address, each once."""
-    return list(dict.fromkeys(each for part in query.getlist("id") for each in part.split(",") if each))[:MOST_IDS]
+    """The row IDs in the URL, without duplicates."""
+    return list(dict.fromkeys(row_id for part in query.getlist("id") for row_id in part.split(",") if row_id))[:MAX_IDS]
 
 
 # --- page -------------------------------------------------------------------------------------------------------
@@ -74,79 +74,79 @@ def ids_of(query: QueryDict) -> list[str]:
 
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """The scorecard; ?format=csv or json: its rows as a file."""
-    found = scorecard.card()
-    if found is None:
+    """The scorecard page; with ?format=csv or json, its rows as a file."""
+    card = scorecard.card()
+    if card is None:
         return render(request, "advisor/fidelity.html", {"head": None})
-    form = Narrow(request.GET, found)
+    form = FilterForm(request.GET, card)
     form.is_valid()
-    asked = tuple((name, value) for name, value in form.cleaned_data.items() if value)
+    filters = tuple((name, value) for name, value in form.cleaned_data.items() if value)
     keys = tuple(ids_of(request.GET))
-    if (kind := request.GET.get("format", "")) in ("csv", "json"):
-        return saved(scorecard.narrowed(found.lines, dict(asked), keys), kind)
+    if (file_format := request.GET.get("format", "")) in ("csv", "json"):
+        return saved(scorecard.filtered(card.lines, dict(filters), keys), file_format)
     sort = request.GET.get("sort", "")
-    return render(request, "advisor/fidelity.html", {"form": form, **context(found, asked, keys, sort)})
+    return render(request, "advisor/fidelity.html", {"form": form, **context(card, filters, keys, sort)})
 
 
-def context(found: Card, asked: Pairs, keys: tuple[str, ...], sort: str) -> Json:
-    measures = measured(found.head.digest, asked, keys)
-    targets = scorecard.against_targets(found)
-    named = (("id", ",".join(keys)),) if keys else ()
+def context(card: Card, filters: Pairs, keys: tuple[str, ...], sort: str) -> Json:
+    measures = measured(card.head.digest, filters, keys)
+    targets = scorecard.against_targets(card)
+    ids = (("id", ",".join(keys)),) if keys else ()
     return measures | {
-        "head": found.head,
+        "head": card.head,
         "keys": keys,
         "sort": sort,
-        "total": len(found.lines),
+        "total": len(card.lines),
         "targets": targets,
         "missed": sum(target["met"] is False for target in targets),
         "judged": sum(target["met"] is not None for target in targets),
-        "tables": [table(groups, by, asked, named, sort) for by, groups in measures["groups"].items()],
-        "left_out": left_out(found),
+        "tables": [table(groups, by, filters, ids, sort) for by, groups in measures["groups"].items()],
+        "left_out": left_out(card),
         "peers": PEERS,
-        "save": address((*asked, *named)),
+        "save": address((*filters, *ids)),
     }
 
 
 @functools.lru_cache(maxsize=32)
-def measured(digest: str, asked: Pairs, keys: tuple[str, ...]) -> Json:
-    """What follows from the narrowed rows; kept, because the whole card takes a quarter of a second."""
-    found = scorecard.card()
-    assert found is not None
-    lines = scorecard.narrowed(found.lines, dict(asked), keys)
-    colour = fidelity_chart.hues(lines)
+def measured(digest: str, filters: Pairs, keys: tuple[str, ...]) -> Json:
+    """Everything that depends on the filters only. Cached: all rows take a quarter of a second."""
+    card = scorecard.card()
+    assert card is not None
+    lines = scorecard.filtered(card.lines, dict(filters), keys)
+    hues = fidelity_chart.hues(lines)
     return {
         "count": len(lines),
         "overall": scorecard.figures(lines),
         "groups": {by: scorecard.groups(lines, by) for by in scorecard.GROUPINGS},
         "pictures": fidelity_chart.pictures(lines),
-        "chips": [(chip, hue) for chip, hue in colour.items() if hue < fidelity_chart.HUES],
-        "other_chips": sum(hue == fidelity_chart.HUES for hue in colour.values()),
-        "rows": [shown(line, found) for line in (lines if keys else scorecard.worst(lines))],
+        "chips": [(chip, hue) for chip, hue in hues.items() if hue < fidelity_chart.HUES],
+        "other_chips": sum(hue == fidelity_chart.HUES for hue in hues.values()),
+        "rows": [shown(line, card) for line in (lines if keys else scorecard.worst(lines))],
         "coverage": scorecard.coverage(lines),
     }
 
 
-def table(found: list[Json], by: str, asked: Pairs, named: Pairs, sort: str) -> Json:
-    """One table of groups with the addresses of its headings and of its groups."""
+def table(summaries: list[Json], by: str, filters: Pairs, ids: Pairs, sort: str) -> Json:
+    """One table of groups, with the URLs of its headings and groups."""
     heads = [
         {
             "title": title or scorecard.GROUPINGS[by],
-            "href": address((*asked, *named, ("sort", following(column, sort)))),
+            "href": address((*filters, *ids, ("sort", next_sort(column, sort)))),
             "aria": {column: "ascending", f"-{column}": "descending"}.get(sort, "none"),
             "num": column != "name",
         }
         for column, title in COLUMNS.items()
     ]
-    kept = tuple(pair for pair in asked if pair[0] != by) + ((("sort", sort),) if sort else ())
+    filters = tuple(pair for pair in filters if pair[0] != by) + ((("sort", sort),) if sort else ())
     groups = [
-        group | {"href": address((*kept, (by, group["name"]))) if group["name"] else ""}
-        for group in scorecard.ordered(found, sort)
+        group | {"href": address((*filters, (by, group["name"]))) if group["name"] else ""}
+        for group in scorecard.sorted_groups(summaries, sort)
     ]
     return {"by": by, "title": scorecard.GROUPINGS[by], "heads": heads, "groups": groups}
 
 
-def following(column: str, sort: str) -> str:
-    """What a heading sorts by next: names upwards first, figures downwards first."""
+def next_sort(column: str, sort: str) -> str:
+    """The sort key for a click on a heading: names start ascending, figures descending."""
     first, second = (column, f"-{column}") if column == "name" else (f"-{column}", column)
     return second if sort == first else first
 
@@ -155,23 +155,23 @@ def address(pairs: Pairs) -> str:
     return "?" + urlencode(pairs)
 
 
-def shown(line: Line, found: Card) -> Json:
-    """A row with its reason in words and its source by name."""
+def shown(line: Line, card: Card) -> Json:
+    """A row with the likely reason for its error and its source."""
     row = line.row
     reason = f"disputed: {row.note}" if row.circumstance == "disputed" else REASONS.get(row.circumstance, "")
-    source = found.head.sources.get(row.source_key) or {}
+    source = card.head.sources.get(row.source_key) or {}
     return {"row": row, "ape": line.point.ape, "reason": reason, "source": source}
 
 
-def left_out(found: Card) -> list[Json]:
-    """The fit's own cross-validation as tables."""
+def left_out(card: Card) -> list[Json]:
+    """The cross-validation of the fit as tables."""
     return [
         {
             "title": title,
             "kinds": (kinds := list(dict.fromkeys(kind for errors in lines.values() for kind in errors))),
             "lines": [(name, [errors.get(kind) for kind in kinds]) for name, errors in lines.items()],
         }
-        for title, lines in found.head.left_out.items()
+        for title, lines in card.head.left_out.items()
     ]
 
 
@@ -190,59 +190,65 @@ def saved(lines: list[Line], kind: str) -> HttpResponse:
 # --- REST -------------------------------------------------------------------------------------------------------
 
 PARAMETERS = [
-    *(OpenApiParameter(name, OpenApiTypes.STR, description=f"{title}, exactly") for name, title in LABELS.items()),
-    OpenApiParameter("disputed", OpenApiTypes.STR, enum=["without", "only"], description="Rows that contradict others"),
-    OpenApiParameter("id", OpenApiTypes.STR, description=f"Rows by id, comma-separated, at most {MOST_IDS}"),
+    *(OpenApiParameter(name, OpenApiTypes.STR, description=f"{title} (exact match)") for name, title in LABELS.items()),
+    OpenApiParameter(
+        "disputed", OpenApiTypes.STR, enum=["without", "only"], description="Exclude disputed rows, or only these"
+    ),
+    OpenApiParameter("id", OpenApiTypes.STR, description=f"Row IDs, comma-separated, at most {MAX_IDS}"),
 ]
 SORTS = [*COLUMNS, *(f"-{name}" for name in COLUMNS)]
-SORT = OpenApiParameter("sort", OpenApiTypes.STR, enum=SORTS, description="Of the groups; '-' for descending")
+SORT = OpenApiParameter(
+    "sort", OpenApiTypes.STR, enum=SORTS, description="Sort key of the groups; '-' in front for descending"
+)
 
 
 def asked_rows(request: Request) -> tuple[Card, list[Line]]:
-    """The scorecard and its narrowed rows; 404 without one, 422 for a value that no row has."""
-    found = scorecard.card()
-    if found is None:
+    """The scorecard and its filtered rows. Raises 404 without a scorecard and 422 for a value that no row has."""
+    card = scorecard.card()
+    if card is None:
         raise exceptions.NotFound("No scorecard is loaded: run manage.py load_catalog.")
-    form = Narrow(request.query_params, found)
+    form = FilterForm(request.query_params, card)
     refuse_unknown(request, {*form.fields, "id", "sort", "limit", "offset", "format"}, repeatable=("id",))
     refuse_empty(request, ("disputed", "sort"))
     if (sort := request.query_params.get("sort")) and sort not in SORTS:
-        raise exceptions.ValidationError({"sort": [f"There is no such column; there are {', '.join(COLUMNS)}."]})
+        raise exceptions.ValidationError({"sort": [f"There is no such column. Columns: {', '.join(COLUMNS)}."]})
     if not form.is_valid():
-        wrong = {name: [str(each) for each in errors] for name, errors in form.errors.items()}
-        raise exceptions.ValidationError(wrong) if "disputed" in wrong else Unprocessable(wrong)
-    return found, scorecard.narrowed(found.lines, form.cleaned_data, ids_of(request.query_params))
+        errors = {name: [str(message) for message in messages] for name, messages in form.errors.items()}
+        raise exceptions.ValidationError(errors) if "disputed" in errors else Unprocessable(errors)
+    return card, scorecard.filtered(card.lines, form.cleaned_data, ids_of(request.query_params))
 
 
 class Fidelity(views.APIView):
     @extend_schema(
         operation_id="getFidelity",
-        summary="How far predictions are from measured figures",
-        description="Errors over the rows that fit the filters, by group; targets are over all rows.",
+        summary="Prediction errors against measured figures",
+        description="Errors by group over the rows that match the filters. Targets always use all rows.",
         parameters=[*PARAMETERS, SORT],
         responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(400, 404, 406, 422)},
     )
     def get(self, request: Request) -> Response:
-        found, lines = asked_rows(request)
+        card, lines = asked_rows(request)
         sort = request.query_params.get("sort", "")
         return Response(
             {
-                "engine_version": found.head.engine_version,
-                "calibration": found.head.calibration,
-                "as_of": found.head.as_of.isoformat(),
-                "rows": len(found.lines),
-                "skipped": found.head.skipped,
+                "engine_version": card.head.engine_version,
+                "calibration": card.head.calibration,
+                "as_of": card.head.as_of.isoformat(),
+                "rows": len(card.lines),
+                "skipped": card.head.skipped,
                 "overall": scorecard.figures(lines),
-                "groups": {by: scorecard.ordered(scorecard.groups(lines, by), sort) for by in scorecard.GROUPINGS},
+                "groups": {
+                    by: scorecard.sorted_groups(scorecard.groups(lines, by), sort) for by in scorecard.GROUPINGS
+                },
                 "coverage": scorecard.coverage(lines),
                 "worst": [scorecard.row_json(line) for line in scorecard.worst(lines)],
-                "targets": scorecard.against_targets(found),
-                "left_out": found.head.left_out,
-                "intervals": found.head.intervals,
+                "targets": scorecard.against_targets(card),
+                "left_out": card.head.left_out,
+                "intervals": card.head.intervals,
                 "peers": [
                     dict(zip(("system", "error", "conditions", "stated_in"), peer, strict=True)) for peer in PEERS
                 ],
-                "sources": found.head.sources,
+                "sources": card.head.sources,
             }
         )
 
@@ -250,7 +256,7 @@ class Fidelity(views.APIView):
 class FidelityRows(views.APIView):
     @extend_schema(
         operation_id="listFidelityRows",
-        summary="The scored rows, measured beside predicted",
+        summary="List scored rows with measured and predicted figures",
         parameters=[
             *PARAMETERS,
             OpenApiParameter("limit", {"type": "integer", "minimum": 1}),

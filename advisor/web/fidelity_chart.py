@@ -1,4 +1,4 @@
-"""The calibration picture: predicted over measured, drawn on the server; on the diagonal a prediction is right."""
+"""The calibration chart as SVG: predicted against measured figures; on the diagonal they are equal."""
 
 import math
 from collections import Counter
@@ -11,10 +11,10 @@ from catalog.charts import Log
 
 SIZE = 420
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 50
-MOST_MARKS = 300
-HUES = 5  # chips with a colour of their own; the rest share the sixth
+MAX_MARKS = 300
+HUES = 5  # chips with their own color; all others share a sixth
 BANDS = (0.25, 0.10)
-KINDS: Mapping[str, str] = {  # kind of figure -> what the axes say
+KINDS: Mapping[str, str] = {  # metric kind -> axis label
     "tpot": "time per output token, ms",
     "ttft": "time to first token, ms",
     "throughput": "tokens/s",
@@ -25,44 +25,44 @@ KINDS: Mapping[str, str] = {  # kind of figure -> what the axes say
 
 
 def hues(lines: Sequence[Line]) -> dict[str, int]:
-    """Colours of the chips with the most rows; the others get the last one."""
-    counted = Counter(line.row.accelerator for line in lines)
-    ordered = sorted(counted, key=lambda chip: (-counted[chip], chip))
-    return {chip: min(number, HUES) for number, chip in enumerate(ordered)}
+    """The color index of each chip, by number of rows; HUES for those beyond the first HUES."""
+    counts = Counter(line.row.accelerator for line in lines)
+    chips = sorted(counts, key=lambda chip: (-counts[chip], chip))
+    return {chip: min(i, HUES) for i, chip in enumerate(chips)}
 
 
 def pictures(lines: Sequence[Line]) -> list[dict[str, str]]:
-    """One picture for each kind of figure among the rows that can be drawn."""
-    colour = hues(lines)
-    found = []
-    for kind, words in KINDS.items():
-        own = [line for line in lines if kind_of(line.row) == kind and drawable(line)]
-        if own:
-            found.append({"kind": kind, "title": words, "svg": picture(own, words, colour)})
-    return found
+    """One chart for each metric kind among the drawable rows."""
+    hue_of = hues(lines)
+    charts = []
+    for kind, axis_label in KINDS.items():
+        drawn = [line for line in lines if kind_of(line.row) == kind and drawable(line)]
+        if drawn:
+            charts.append({"kind": kind, "title": axis_label, "svg": picture(drawn, axis_label, hue_of)})
+    return charts
 
 
 def drawable(line: Line) -> bool:
     return bool(line.row.measured and line.row.predicted and line.row.measured > 0 and line.row.predicted > 0)
 
 
-def picture(lines: Sequence[Line], words: str, colour: Mapping[str, int]) -> str:
+def picture(lines: Sequence[Line], axis_label: str, hue_of: Mapping[str, int]) -> str:
     values = [value for line in lines for value in (line.row.measured, line.row.predicted) if value]
     low, high = min(values) / 1.3, max(values) * 1.3
     x, y = Log(low, high, LEFT, SIZE - RIGHT, FINE_STEPS), Log(low, high, SIZE - BOTTOM, TOP, FINE_STEPS)
-    marks = "".join(mark(line, x, y, colour) for line in thinned(lines, x, y))
+    marks = "".join(mark(line, x, y, hue_of) for line in thinned(lines, x, y))
     near = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[1] for line in lines) / len(lines)
     close = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[0] for line in lines) / len(lines)
-    told = f"{len(lines)} figures: {near:.0%} within 10 % of the measured one, {close:.0%} within 25 %."
-    title = f"Predicted over measured: {words}"
+    description = f"{len(lines)} figures: {near:.0%} within 10 % of the measurement, {close:.0%} within 25 %."
+    title = f"Predicted vs. measured: {axis_label}"
     return (
         f'<svg class="chart scatter" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(title)}">'
-        f"<title>{escape(title)}</title><desc>{escape(told)}</desc>{ground(x, y, words)}{marks}</svg>"
+        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{ground(x, y, axis_label)}{marks}</svg>"
     )
 
 
-def ground(x: Log, y: Log, words: str) -> str:
-    """Bands, diagonal, grid and the names of the axes."""
+def ground(x: Log, y: Log, axis_label: str) -> str:
+    """The bands, the diagonal, the grid and the axis labels."""
     floor, right = SIZE - BOTTOM, SIZE - RIGHT
     parts = [f'<path class="band band-{round(width * 100)}" d="{band(x, y, width)}"/>' for width in BANDS]
     for value in x.ticks(5):
@@ -71,7 +71,7 @@ def ground(x: Log, y: Log, words: str) -> str:
         parts.append(label(LEFT - 6, y(value) + 4, sig_short(value), anchor="end"))
     parts.append(f'<path class="diagonal" d="M{LEFT} {floor}L{right} {TOP}"/>')
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{right}"/>')
-    parts.append(label((LEFT + right) / 2, SIZE - 10, f"measured, {words} (log)", "name"))
+    parts.append(label((LEFT + right) / 2, SIZE - 10, f"measured, {axis_label} (log)", "name"))
     turned = f'transform="translate(14 {(TOP + floor) / 2:g}) rotate(-90)"'
     parts.append(f'<text class="name" text-anchor="middle" {turned}>predicted (log)</text>')
     return "".join(parts)
@@ -90,20 +90,20 @@ def band(x: Log, y: Log, width: float) -> str:
 
 
 def thinned(lines: Sequence[Line], x: Log, y: Log) -> Sequence[Line]:
-    """One row for each spot of two pixels and chip, then every n-th, so that the picture stays small."""
-    seen: dict[tuple[str, int, int], Line] = {}
-    at: Callable[[float], int] = lambda pixel: round(pixel / 2)  # noqa: E731
+    """At most MAX_MARKS of the lines: one for each chip and 2-pixel square, then every n-th."""
+    by_square: dict[tuple[str, int, int], Line] = {}
+    cell: Callable[[float], int] = lambda pixel: round(pixel / 2)  # noqa: E731
     for line in lines:
-        spot = (line.row.accelerator, at(x(line.row.measured or 1.0)), at(y(line.row.predicted or 1.0)))
-        seen.setdefault(spot, line)
-    kept = list(seen.values())
-    return kept[:: math.ceil(len(kept) / MOST_MARKS)]
+        square = (line.row.accelerator, cell(x(line.row.measured or 1.0)), cell(y(line.row.predicted or 1.0)))
+        by_square.setdefault(square, line)
+    distinct = list(by_square.values())
+    return distinct[:: math.ceil(len(distinct) / MAX_MARKS)]
 
 
-def mark(line: Line, x: Log, y: Log, colour: Mapping[str, int]) -> str:
+def mark(line: Line, x: Log, y: Log, hue_of: Mapping[str, int]) -> str:
     row = line.row
     tip = f"{row.accelerator}, {row.model}, {row.framework}: {sig_short(row.measured or 0)} measured, "
     tip += f"{sig_short(row.predicted or 0)} predicted"
     px, py = x(row.measured or 1.0), y(row.predicted or 1.0)
-    circle = f'<circle class="dot hue-{colour[row.accelerator]}" cx="{px:g}" cy="{py:g}" r="3">'
+    circle = f'<circle class="dot hue-{hue_of[row.accelerator]}" cx="{px:g}" cy="{py:g}" r="3">'
     return f"{circle}<title>{escape(tip)}</title></circle>"

@@ -1,4 +1,4 @@
-"""The fields of the question's form: each is named by its path in the workload file, and says what it asks."""
+"""The fields of the workload form, named by their path in the workload file."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -13,14 +13,14 @@ LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file
 
 @dataclass(frozen=True)
 class Field:
-    """One form field: its path in the file, its label with the unit, how its text is read."""
+    """A form field: path in the workload file, label with unit, and how its text is read."""
 
     path: str
     label: str
     reads: str
     help: str
     choices: tuple[tuple[str, str], ...] = ()
-    suggestions: str = ""  # which datalist
+    suggestions: str = ""  # name of the datalist
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,8 @@ OBJECTIVE = Group(
 QUESTION = (MODEL, LENGTHS, LEVELS, LIMITS, OBJECTIVE)
 
 
-def either_way(key: str, names: str, suggestions: str = "") -> tuple[Field, Field]:
-    """Only these, and not these."""
+def allow_and_deny(key: str, names: str, suggestions: str = "") -> tuple[Field, Field]:
+    """The allow and deny fields of a constraint."""
     return (
         Field(f"constraints.{key}.allow", f"Only these {names}", LIST, "Empty: all", suggestions=suggestions),
         Field(
@@ -224,10 +224,10 @@ def either_way(key: str, names: str, suggestions: str = "") -> tuple[Field, Fiel
 PLACES = Group(
     "Hardware and locations",
     (
-        *either_way("accelerators", "accelerators", "accelerators"),
-        *either_way("vendors", "vendors", "vendors"),
-        *either_way("providers", "providers", "providers"),
-        *either_way("regions", "regions", "offered"),
+        *allow_and_deny("accelerators", "accelerators", "accelerators"),
+        *allow_and_deny("vendors", "vendors", "vendors"),
+        *allow_and_deny("providers", "providers", "providers"),
+        *allow_and_deny("regions", "regions", "offered"),
         Field(
             "constraints.terms",
             "Rental terms to rank",
@@ -241,9 +241,9 @@ PLACES = Group(
 RUN = Group(
     "Software and configuration",
     (
-        *either_way("frameworks", "frameworks", "frameworks"),
-        *either_way("formats", "weight formats", "formats"),
-        *either_way("kv_formats", "KV cache formats", "caches"),
+        *allow_and_deny("frameworks", "frameworks", "frameworks"),
+        *allow_and_deny("formats", "weight formats", "formats"),
+        *allow_and_deny("kv_formats", "KV cache formats", "caches"),
         Field(
             "constraints.partitions",
             "GPU partitions",

@@ -1,4 +1,4 @@
-"""The question as a form: each field is named by its path in the workload file, so its errors find their place."""
+"""The workload form. Fields are named by their path in the workload file, so that errors can be assigned to them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from django.http import QueryDict
 
 from advisor import workload
 from advisor.engine.spec import kind_named
-from advisor.inputs import check_catalog, wrong_names
+from advisor.inputs import check_catalog, unknown_names_in_parts
 from advisor.web.form_fields import (
     ADVANCED,
     COUNTS,
@@ -32,11 +32,11 @@ from advisor.web.form_fields import (
     Field,
     Group,
 )
-from advisor.workload import MOST_ERRORS, more_errors
+from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
 
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
-MOST_TRACE_BYTES = 900_000
+MAX_TRACE_BYTES = 900_000
 RECORDED = tuple(f"traffic.{side}_tokens.{kind}" for side in ("input", "output") for kind in ("mean", "p95"))
 YAML = "yaml"
 
@@ -57,67 +57,65 @@ class WorkloadForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         self.read_trace(cleaned)
-        faults = self.faults(cleaned)
-        for found in faults[:MOST_ERRORS]:
-            self.place(found)
-        for said in more_errors(faults):
-            self.add_error(None, said)
+        errors = self.workload_errors(cleaned)
+        for item in errors[:MAX_ERRORS]:
+            self.place(item)
+        for message in more_errors(errors):
+            self.add_error(None, message)
         return cleaned
 
     def read_trace(self, cleaned: dict[str, Any]) -> None:
-        """A file that was sent, as if its text had been typed: so it is still there when something else is wrong."""
-        sent = cleaned.pop(TRACE_FILE, None)
-        if sent is None:
+        """Moves an uploaded trace to the text field, so that it is kept when the form is shown again with errors."""
+        uploaded = cleaned.pop(TRACE_FILE, None)
+        if uploaded is None:
             return
         if (cleaned.get(TRACE_TEXT) or "").strip():
             self.add_error(TRACE_FILE, "upload a file or paste its text, not both")
-        elif sent.size > MOST_TRACE_BYTES:
-            said = f"is {sent.size:,} bytes; the limit is {MOST_TRACE_BYTES:,}. Send only the busiest hours"
-            self.add_error(TRACE_FILE, said)
-        elif (text := utf8(sent.read())) is None:
+        elif uploaded.size > MAX_TRACE_BYTES:
+            message = f"is {uploaded.size:,} bytes; the limit is {MAX_TRACE_BYTES:,}. Send only the busiest hours"
+            self.add_error(TRACE_FILE, message)
+        elif (text := utf8(uploaded.read())) is None:
             self.add_error(TRACE_FILE, "is not a UTF-8 CSV file")
         else:
             cleaned[TRACE_TEXT] = text
-            sent_again = cast(QueryDict, self.data).copy()
-            sent_again[self.add_prefix(TRACE_TEXT)] = text
-            self.data = sent_again
+            data = cast(QueryDict, self.data).copy()
+            data[self.add_prefix(TRACE_TEXT)] = text
+            self.data = data
 
-    def faults(self, cleaned: Mapping[str, Any]) -> list[dict[str, str]]:
-        """Everything that is wrong, at once; none sets `spec`."""
+    def workload_errors(self, cleaned: Mapping[str, Any]) -> list[dict[str, str]]:
+        """All errors. Without any, sets `spec`."""
         try:
             raw = self.combined(cleaned)
-        except workload.WorkloadError as trouble:
-            return trouble.errors
+        except workload.WorkloadError as e:
+            return e.errors
         try:
             self.spec = workload.parse(raw)
-        except workload.WorkloadError as trouble:
-            return trouble.errors + wrong_names(raw)
+        except workload.WorkloadError as e:
+            return e.errors + unknown_names_in_parts(raw)
         try:
             check_catalog(self.spec)
-        except workload.WorkloadError as trouble:
-            return trouble.errors
+        except workload.WorkloadError as e:
+            return e.errors
         return []
 
     def combined(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
-        """The YAML alone when it is a whole workload (it names a model), else the form with the YAML laid over it."""
+        """The raw workload: the YAML if it names a model, else the form overridden by the YAML."""
         text = (cleaned.get(YAML) or "").strip()
         extra = workload.load(text) if text else {}
         self.yaml_alone = "model" in extra
         return extra if self.yaml_alone else overlay(to_raw(cleaned), extra)
 
-    def place(self, found: Mapping[str, str]) -> None:
-        """An error beside its field: the field itself, the nearest below or above it, else the YAML or the top."""
-        path = re.sub(r"\[\d+\]", "", found["field"])
-        message = found["message"] + (
-            f" (allowed: {found['allowed']})" if len(found["allowed"]) in range(1, 200) else ""
-        )
+    def place(self, item: Mapping[str, str]) -> None:
+        """Adds an error to its field, else to the nearest field below or above, else to the YAML or the form."""
+        path = re.sub(r"\[\d+\]", "", item["field"])
+        message = item["message"] + (f" (allowed: {item['allowed']})" if len(item["allowed"]) in range(1, 200) else "")
         written_as_yaml = bool((self.data.get(self.add_prefix(YAML)) or "").strip())
         near = [name for name in self.fields if name == path or name.startswith(f"{path}.")]
         near += [name for name in self.fields if path.startswith(f"{name}.")]
         if self.yaml_alone or written_as_yaml and not self.data.get(near[0] if near else "", ""):
             near = [YAML]
-        shown = message if near and near[0] == path else f"{found['field']}: {message}" if path else message
-        self.add_error(near[0] if near else None, shown)
+        text = message if near and near[0] == path else f"{item['field']}: {message}" if path else message
+        self.add_error(near[0] if near else None, text)
 
     def groups(self) -> Iterator[dict[str, Any]]:
         return self.laid_out(QUESTION)
@@ -130,13 +128,13 @@ class WorkloadForm(forms.Form):
             yield {"title": group.title, "help": group.help, "fields": [self[field.path] for field in group.fields]}
 
     def advanced_is_open(self) -> bool:
-        """Whether something below the fold is filled in or wrong."""
+        """Whether an advanced field is filled in or has an error."""
         names = [YAML, *(field.path for group in ADVANCED for field in group.fields)]
-        usual = defaults() | {"traffic.growth_fraction_per_year": "0"}  # written out wherever there is traffic
+        usual = defaults() | {"traffic.growth_fraction_per_year": "0"}  # set whenever there is traffic
         return any(self[name].errors or self[name].value() not in (None, "", usual.get(name)) for name in names)
 
     def suggestions(self) -> dict[str, list[str]]:
-        """What the datalists offer."""
+        """The entries of the datalists."""
         return {
             "models": list(ServedModel.objects.values_list("hf_id", flat=True)),
             "accelerators": list(Accelerator.objects.filter(served=True).values_list("slug", flat=True)),
@@ -163,7 +161,7 @@ def sentence(text: str) -> str:
 
 
 def form_field(field: Field) -> forms.Field:
-    """Text everywhere but in choices: a number input would lose what a person mistyped."""
+    """The Django field. Numbers are text inputs, because number inputs lose mistyped text."""
     if field.reads == ONE_OF:
         return forms.ChoiceField(
             label=field.label, required=False, choices=field.choices, help_text=field.help, widget=forms.Select
@@ -177,24 +175,30 @@ def form_field(field: Field) -> forms.Field:
             widget=forms.CheckboxSelectMultiple,
         )
     if field.reads == FILE:
-        chosen = forms.FileInput(attrs={"accept": ".csv,text/csv"})
-        return forms.FileField(label=field.label, required=False, help_text=field.help, widget=chosen)
+        file_input = forms.FileInput(attrs={"accept": ".csv,text/csv"})
+        return forms.FileField(label=field.label, required=False, help_text=field.help, widget=file_input)
     if field.reads == LINES:
-        rows = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
-        return forms.CharField(label=field.label, required=False, help_text=field.help, max_length=900_000, widget=rows)
+        textarea = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
+        return forms.CharField(
+            label=field.label, required=False, help_text=field.help, max_length=900_000, widget=textarea
+        )
     attrs = {"autocomplete": "off"}
     if field.reads in (NUMBER, WHOLE):
         attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
     if field.suggestions:
         attrs["list"] = f"{field.suggestions}-list"
-    most = 8000 if field.reads == CURVE else 2000
+    max_length = 8000 if field.reads == CURVE else 2000
     return forms.CharField(
-        label=field.label, required=False, help_text=field.help, max_length=most, widget=forms.TextInput(attrs=attrs)
+        label=field.label,
+        required=False,
+        help_text=field.help,
+        max_length=max_length,
+        widget=forms.TextInput(attrs=attrs),
     )
 
 
 def to_raw(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """The workload file that the filled-in fields say."""
+    """The raw workload with the values of the filled-in fields."""
     raw: dict[str, Any] = {}
     for path, field in FIELDS.items():
         value = cleaned.get(path)
@@ -205,7 +209,7 @@ def to_raw(cleaned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(text: str, field: Field) -> object:
-    """A typed value; what is not a number stays text, and validation says so."""
+    """A field's value. Text that is not a number is kept for validation to report."""
     if field.reads == LIST:
         return [part.strip() for part in text.split(",") if part.strip()]
     if field.reads == COUNTS:
@@ -229,18 +233,18 @@ def number_of(text: str) -> object:
 
 
 def counts(text: str) -> object:
-    """a100: 16, h100: 8 as a section; what is not of this form stays text, and validation says so."""
-    found: dict[str, object] = {}
+    """The mapping written as `a100: 16, h100: 8`. Other text is kept for validation to report."""
+    section: dict[str, object] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, number = (piece.strip() for piece in part.partition(":"))
         if not colon:
             return text
-        found[name] = int(number) if re.fullmatch(r"\d{1,9}", number) else number
-    return found
+        section[name] = int(number) if re.fullmatch(r"\d{1,9}", number) else number
+    return section
 
 
 def values(text: str) -> dict[str, object]:
-    """pue: 1.2, spare-fraction: 0.1 as a section; a name without its number is refused by validation."""
+    """The mapping written as `pue: 1.2, spare-fraction: 0.1`; validation refuses a name without a number."""
     pairs = (part.partition(":") for part in text.split(",") if part.strip())
     return {name.strip(): number_of(number.strip()) for name, _, number in pairs}
 
@@ -252,7 +256,7 @@ def put(raw: dict[str, Any], keys: list[str], value: object) -> None:
 
 
 def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` laid on `under`, section by section."""
+    """`under` with the values of `over`, merged section by section."""
     merged = dict(under)
     for key, value in over.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
@@ -261,7 +265,7 @@ def overlay(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Initial form values of a workload; what the fields cannot hold goes into the YAML box, so nothing is lost."""
+    """Initial form values of a workload; what has no field goes into the YAML box."""
     rest = without_defaults(spec)
     initial: dict[str, Any] = {}
     if isinstance(spec.get("model"), Mapping):
@@ -279,22 +283,22 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     derived = not kind.has_arrivals or dig(spec, "traffic.users") or recorded
     if isinstance(spec.get("traffic"), Mapping) and derived:
         for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
-            initial.pop(path, None)  # derived from the users or the deadline
+            initial.pop(path, None)  # derived from users, trace or deadline
     if not kind.generates_tokens:
         for path in ("traffic.output_tokens.mean", "traffic.output_tokens.p95"):
-            initial.pop(path, None)  # filled in: there are none
+            initial.pop(path, None)  # embeddings have none
     if rest:
         initial[YAML] = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)
     return initial
 
 
 def others(section: Any, path: str) -> dict[str, Any]:
-    """What a section holds beside the keys that have fields of their own."""
+    """The section without the keys that have their own fields."""
     return {key: value for key, value in (section or {}).items() if f"{path}.{key}" not in FIELDS}
 
 
 def as_file(spec: Mapping[str, Any]) -> str:
-    """The workload file of a validated workload: what differs from the defaults and does not follow from the rest."""
+    """The workload file (YAML) of a validated workload, without defaults and derived values."""
     kept = without_defaults(spec)
     traffic, derived = kept.get("traffic", {}), []
     recorded, kind = bool(dig(spec, "traffic.trace")), kind_named(spec["kind"])
@@ -310,13 +314,13 @@ def as_file(spec: Mapping[str, Any]) -> str:
 
 
 def defaults() -> dict[str, Any]:
-    """The form before anybody chose anything."""
-    found = from_spec(workload.Spec().model_dump(mode="json"))
-    return {path: value for path, value in found.items() if path != "name"}
+    """The form's default values."""
+    initial = from_spec(workload.Spec().model_dump(mode="json"))
+    return {path: value for path, value in initial.items() if path != "name"}
 
 
 def shown(value: object) -> str:
-    """2000.0 as 2000, a list as comma-separated text, counts as a100: 16, h100: 8."""
+    """A value as form text: 2000.0 as 2000, lists separated by commas, mappings as a100: 16, h100: 8."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {number}" for name, number in value.items())
     if isinstance(value, list):
@@ -326,7 +330,7 @@ def shown(value: object) -> str:
 
 
 def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What differs from the defaults and can stand in a file."""
+    """The workload without values that are defaults."""
     defaults = workload.Spec().model_dump(mode="json")
     return prune(spec, {**defaults, "traffic": {"load_curve": "flat", "growth_fraction_per_year": 0.0}})
 
@@ -350,7 +354,7 @@ def dig(spec: Mapping[str, Any], path: str) -> Any:
 
 
 def drop(raw: dict[str, Any], keys: list[str]) -> None:
-    """Removes a path and the sections that it leaves empty."""
+    """Removes a path, and sections that become empty."""
     inner = raw.get(keys[0])
     if len(keys) == 1:
         raw.pop(keys[0], None)
@@ -370,24 +374,24 @@ COMMON = (
 
 
 def presets() -> list[dict[str, str]]:
-    """The usual cases, from fixtures/workloads, the commonest first: slug, name and description (first comment)."""
-    found = []
-    place = {slug: k for k, slug in enumerate(COMMON)}
-    for path in sorted(preset_folder().glob("*.yaml"), key=lambda p: (place.get(p.stem, len(place)), p.stem)):
+    """Slug, name and description (first comment) of the files in fixtures/workloads, most common first."""
+    entries = []
+    position = {slug: k for k, slug in enumerate(COMMON)}
+    for path in sorted(preset_folder().glob("*.yaml"), key=lambda p: (position.get(p.stem, len(position)), p.stem)):
         first = path.read_text().split("\n", 1)[0]
-        said = first.lstrip("# ").strip() if first.startswith("#") else path.stem.replace("-", " ")
-        name, _, about = said.partition(": ")
-        found.append({"slug": path.stem, "name": name, "about": sentence(about)})
-    return found
+        title = first.lstrip("# ").strip() if first.startswith("#") else path.stem.replace("-", " ")
+        name, _, about = title.partition(": ")
+        entries.append({"slug": path.stem, "name": name, "about": sentence(about)})
+    return entries
 
 
 def preset(slug: str) -> dict[str, Any] | None:
-    """The workload of a preset, or None when there is none of that name."""
+    """The workload of a preset; None if there is no such preset."""
     paths = {path.stem: path for path in preset_folder().glob("*.yaml")}
     if slug not in paths:
         return None
     raw = workload.load(paths[slug].read_text())
-    if isinstance(raw.get("workloads"), list):  # its files stand beside it
+    if isinstance(raw.get("workloads"), list):  # paths relative to the preset
         raw["workloads"] = [
             workload.load(preset_folder().joinpath(part).read_text()) if isinstance(part, str) else part
             for part in raw["workloads"]

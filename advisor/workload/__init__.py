@@ -1,7 +1,7 @@
-"""The workload file: its schema, its errors, and the files it names."""
+"""The workload file: its schema, its error messages, and the trace files it refers to."""
 
 from advisor.workload import deployment
-from advisor.workload.deployment import Deployment, Fixed, parse_deployment, pool_words
+from advisor.workload.deployment import Deployment, Fixed, parse_deployment, parse_pool
 from advisor.workload.errors import unknown
 from advisor.workload.parts import check_parts
 from advisor.workload.schema import (
@@ -20,8 +20,8 @@ from advisor.workload.schema import (
     unavailable,
 )
 from advisor.workload.text import (
+    MAX_ERRORS,
     MAX_TEXT_BYTES,
-    MOST_ERRORS,
     WorkloadError,
     check_size,
     cut,
@@ -40,8 +40,8 @@ __all__ = [
     "CURVES",
     "Deployment",
     "Fixed",
+    "MAX_ERRORS",
     "MAX_TEXT_BYTES",
-    "MOST_ERRORS",
     "PORTFOLIO",
     "RUNNABLE_KINDS",
     "Spec",
@@ -61,7 +61,7 @@ __all__ = [
     "more_errors",
     "parse",
     "parse_deployment",
-    "pool_words",
+    "parse_pool",
     "set_path",
     "trace_of",
     "unavailable",

@@ -1,4 +1,4 @@
-"""One fixed deployment as somebody writes it: read strictly, checked against the catalog, turned into a Case."""
+"""One fixed deployment, as `estimate` takes it: validated, checked against the catalog, converted to a Case."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,20 +23,20 @@ Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 CLIENT = r"^(steady|static|burst:[1-9][0-9]{0,2}|poisson:[0-9]+(\.[0-9]+)?([eE][-+]?[0-9])?)$"
 SPREAD = r"^(0(\.[0-9]+)?|1(\.0*)?):(1(\.0*)?|0\.[0-9]+)$"
 Entry = TypeVar("Entry")
-MOST_REQUESTS = 100_000  # a closed loop of more is cut: its means do not change, its simulation takes minutes
+MAX_CONCURRENCY = 100_000  # simulating more takes minutes and does not change the means
 
 
-def two_names(schema: dict[str, Any]) -> None:
-    """In the description: `replicas` may be written for `workers`, not beside it."""
+def add_replicas_alias(schema: dict[str, Any]) -> None:
+    """Adds `replicas` to the JSON schema: another name for `workers`; only one of them may be set."""
     schema["properties"]["replicas"] = schema["properties"]["workers"] | {"description": "Same as workers"}
     schema["not"] = {"required": ["workers", "replicas"]}
 
 
 class PoolSpec(Section):
-    """`workers` equal replicas of one layout, at most `batch` requests at once on each attention rank."""
+    """A pool of `workers` identical replicas; `batch` limits the concurrent requests on each attention rank."""
 
     model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, populate_by_name=True, json_schema_extra=two_names
+        strict=True, extra="forbid", frozen=True, populate_by_name=True, json_schema_extra=add_replicas_alias
     )
     workers: Annotated[Ways, Field(validation_alias=AliasChoices("workers", "replicas"))] = 1
     tp: Ways = 1
@@ -48,11 +48,13 @@ class PoolSpec(Section):
 
 
 class Deployment(Section):
-    """What `manage.py estimate` and POST /api/v1/estimate take; counts of parallelism are those of one replica."""
+    """The arguments of `manage.py estimate` and POST /api/v1/estimate. Degrees of parallelism are per replica."""
 
     model: ModelRef
     accelerator: Name
-    count: Annotated[Ways | None, Field(description="All accelerators; default tp x pp x attention_dp x dp")] = None
+    count: Annotated[
+        Ways | None, Field(description="Total number of accelerators; default tp x pp x attention_dp x dp")
+    ] = None
     tp: Ways = 1
     pp: Ways = 1
     ep: Ways = 1
@@ -61,22 +63,26 @@ class Deployment(Section):
     moe_tp: Ways | None = None
     prefill_pool: PoolSpec | None = None
     decode_pool: PoolSpec | None = None
-    weights: Annotated[Name, Field(description="A dtype or the slug of a quantization method")]
+    weights: Annotated[Name, Field(description="A dtype, or the slug of a quantization method")]
     kv: Annotated[Name | None, Field(description="Default: the framework's default")] = None
-    framework: Annotated[Name | None, Field(description="Default: the first framework that supports this")] = None
+    framework: Annotated[
+        Name | None, Field(description="Default: the first framework that supports the deployment")
+    ] = None
     framework_version: Name | None = None
-    isl: Annotated[Tokens, Field(description="Tokens of a request; of speech: positions of one window, 50 a second")]
+    isl: Annotated[
+        Tokens, Field(description="Input tokens per request; for speech models: positions of one window, 50 per second")
+    ]
     osl: Annotated[
-        int, Field(ge=0, le=1_000_000, description="left out, 0 or 1 for an embedding model, which generates none")
+        int, Field(ge=0, le=1_000_000, description="Output tokens per request; 0, 1 or omitted for embedding models")
     ] = 0
     concurrency: Annotated[
-        Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | Literal["max"],
-        Field(description="Concurrent requests across the deployment; max: as many as fit"),
+        Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | Literal["max"],
+        Field(description="Concurrent requests of the whole deployment; max: as many as fit"),
     ] = "max"
     max_batched_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
     client: Annotated[str, Field(pattern=CLIENT, description="steady, burst:10, poisson:RATE or static")] = "steady"
     length_spread: Annotated[
-        str, Field(pattern=SPREAD, description="Lengths are uniform between these shares of isl and osl: 0.8:1.0")
+        str, Field(pattern=SPREAD, description="Lengths are uniform between these fractions of isl and osl: 0.8:1.0")
     ] = "1.0:1.0"
 
     @model_validator(mode="after")
@@ -89,7 +95,7 @@ class Deployment(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fixed:
-    """A deployment that could be started: the case, what it refers to, and what its asker should know."""
+    """A valid deployment: the case, the catalog entries it uses, and `doubts` to report as warnings."""
 
     case: Case
     resources: Resources
@@ -111,56 +117,57 @@ class Fixed:
 
 
 def parse_deployment(raw: Mapping[str, Any]) -> Deployment:
-    """The validated arguments. Raises WorkloadError with the field, the reason and what is allowed."""
+    """The validated deployment. Raises WorkloadError with each field, the reason and what is allowed."""
     check_plain(dict(raw))
     try:
         return Deployment.model_validate(dict(raw))
-    except ValidationError as trouble:
-        said = explained(trouble, Deployment, in_words)
-        raise WorkloadError(list({tuple(item.values()): item for item in said}.values())) from None
+    except ValidationError as e:
+        errors = explained(e, Deployment, deployment_error)
+        raise WorkloadError(list({tuple(item.values()): item for item in errors}.values())) from None
 
 
-def in_words(item: Any, root: type[BaseModel]) -> dict[str, str]:
-    at = str(item["loc"][0]) if item["loc"] else ""
+def deployment_error(item: Any, root: type[BaseModel]) -> dict[str, str]:
+    """One pydantic error as an entry of WorkloadError.errors."""
+    name = str(item["loc"][0]) if item["loc"] else ""
     if item["type"] == "spread":
         return error("length_spread", "is not a valid range", "0.8:1.0")
-    if item["type"] == "string_pattern_mismatch" and at in ("client", "length_spread"):
-        allowed = "steady, burst:10, poisson:RATE or static" if at == "client" else "LOW:HIGH such as 0.8:1.0"
-        return error(at, "is not a valid value", allowed)
-    if at == "concurrency":
-        return error(at, f"must be a whole number of requests (at most {MOST_REQUESTS}) or max", "64, max")
+    if item["type"] == "string_pattern_mismatch" and name in ("client", "length_spread"):
+        allowed = "steady, burst:10, poisson:RATE or static" if name == "client" else "LOW:HIGH such as 0.8:1.0"
+        return error(name, "is not a valid value", allowed)
+    if name == "concurrency":
+        return error(name, f"must be a whole number of requests (at most {MAX_CONCURRENCY}) or max", "64, max")
     return explain(item, root)
 
 
-def pool_words(field: str, text: str) -> dict[str, int]:
-    """`tp=8;workers=2` as a mapping."""
-    found = {}
+def parse_pool(field: str, text: str) -> dict[str, int]:
+    """The mapping written as `tp=8;workers=2`. Raises WorkloadError."""
+    values = {}
     for part in filter(None, text.split(";")):
         key, equals, value = part.partition("=")
         if not equals or not value.strip().isdecimal():
             raise WorkloadError([error(field, f"{part}: use KEY=NUMBER", ", ".join(PoolSpec.model_fields))])
-        found[key.strip()] = int(value)
-    return found
+        values[key.strip()] = int(value)
+    return values
 
 
 # --- against the catalog ----------------------------------------------------------------------------------------
 
 
-def fixed(d: Deployment, known: Resources) -> Fixed:
-    """The deployment as a Case. Raises WorkloadError where it names what is not there or contradicts itself."""
-    model_id = d.model if isinstance(d.model, str) else next(iter(known.models))
-    model = named("model", model_id, known.models)
-    chip = named("accelerator", d.accelerator, known.accelerators)
+def fixed(d: Deployment, resources: Resources) -> Fixed:
+    """The deployment as a Case. Raises WorkloadError for names not in the catalog and for contradictions."""
+    model_id = d.model if isinstance(d.model, str) else next(iter(resources.models))
+    model = named("model", model_id, resources.models)
+    chip = named("accelerator", d.accelerator, resources.accelerators)
     if not chip.served:
         raise refused(
             "accelerator", f"{chip.name} cannot be estimated: {chip.not_served_reason}", "a supported accelerator"
         )
     weights = WEIGHTS.get(d.weights, d.weights)
-    quantization = format_of(weights, chip, known.quantizations)
+    quantization = format_of(weights, chip, resources.quantizations)
     kv = KV.get(d.kv, d.kv) if d.kv else None
     if kv is not None and kv not in KV_BYTES:
         raise refused("kv", f"{kv} is not a KV cache format{near(kv, KV_BYTES)}", ", ".join(KV_BYTES))
-    framework = framework_of(d, chip, model, quantization, known.frameworks)
+    framework = framework_of(d, chip, model, quantization, resources.frameworks)
     low, high = map(float, d.length_spread.split(":"))
     kind, _, figure = d.client.partition(":")
     client = Protocol(
@@ -191,11 +198,13 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
     )
     check_client(case)
     notes += doubts(case, model, chip, framework, quantization)
-    if framework.version not in {f.version for f in known.frameworks if f.slug == framework.slug}:
-        notes.append(f"the catalog has no {framework.name} {framework.version}: the figures of its newest are used")
+    if framework.version not in {f.version for f in resources.frameworks if f.slug == framework.slug}:
+        notes.append(
+            f"the catalog has no {framework.name} {framework.version}; the figures of its newest version are used"
+        )
     return Fixed(
         case=as_scheduled(case, model),
-        resources=known,
+        resources=resources,
         framework=framework,
         quantization=quantization,
         doubts=tuple(notes),
@@ -203,7 +212,7 @@ def fixed(d: Deployment, known: Resources) -> Fixed:
 
 
 def check_lengths(d: Deployment, model: Model) -> None:
-    """Raises WorkloadError where the kind of model does not have such requests."""
+    """Raises WorkloadError if the model cannot have requests of these lengths."""
     if model.encoder_only and d.osl > 1:
         raise refused("osl", "this model returns one vector per request and generates no tokens", "0 or 1")
     if not model.encoder_only and d.osl < 1:
@@ -219,12 +228,12 @@ def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
     return WorkloadError([error(field, message, allowed)])
 
 
-def named(field: str, name: str, there: Mapping[str, Entry]) -> Entry:
-    """The catalog's entry of this name, or the nearest names."""
-    if name in there:
-        return there[name]
-    close = near(name, there, most=3, cutoff=0.45)
-    raise refused(field, f"{name} is not in the catalog{close}", ", ".join(sorted(there)[:40]))
+def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
+    """The catalog entry of this name. Raises WorkloadError with similar names."""
+    if name in entries:
+        return entries[name]
+    suggestion = near(name, entries, limit=3, cutoff=0.45)
+    raise refused(field, f"{name} is not in the catalog{suggestion}", ", ".join(sorted(entries)[:40]))
 
 
 def format_of(dtype: str, chip: Accelerator, known: Iterable[Quantization]) -> Quantization:
@@ -239,46 +248,46 @@ def format_of(dtype: str, chip: Accelerator, known: Iterable[Quantization]) -> Q
 def framework_of(
     d: Deployment, chip: Accelerator, model: Model, quantization: Quantization, known: tuple[Framework, ...]
 ) -> Framework:
-    """The named framework, or the first of the catalog that runs this chip, model and format."""
+    """The named framework, or the preferred one in the catalog for this chip, model and format."""
     able = {f.slug: f for f in known if runs_on(f, chip)}
     if d.framework is None:
         ready = [f for f in able.values() if serves(f, model) and quantization.slug in f.quantizations]
         ready.sort(key=lambda f: f.launch.preference if f.launch else UNRANKED)
         if ready or able:
             slug = (ready or list(able.values()))[0].slug
-            return found_framework(known, slug, d.framework_version)
+            return framework_version_of(known, slug, d.framework_version)
         raise refused("framework", f"no serving framework in the catalog runs on {chip.name}")
     wanted = d.framework.casefold()
     slug = next((f.slug for f in known if wanted in f.aliases), wanted)
     named("framework", slug, {f.slug: f for f in known})
     if slug not in able:
         raise refused("framework", f"{slug} does not run on {chip.name}", ", ".join(sorted(able)) or "none")
-    return found_framework(known, slug, d.framework_version)
+    return framework_version_of(known, slug, d.framework_version)
 
 
-def found_framework(known: tuple[Framework, ...], slug: str, version: str | None) -> Framework:
-    found = find_framework(known, slug, version or "")
-    assert found is not None
-    return found
+def framework_version_of(known: tuple[Framework, ...], slug: str, version: str | None) -> Framework:
+    framework = find_framework(known, slug, version or "")
+    assert framework is not None
+    return framework
 
 
 # --- layout -----------------------------------------------------------------------------------------------------
 
 
 def pools_of(d: Deployment, model: Model) -> tuple[dict[str, Any], list[str]]:
-    """The pools as keywords of a Case, with what was concluded from the count."""
+    """The pools as keywords of a Case, with a note if the number of replicas follows from `count`."""
     if d.prefill_pool or d.decode_pool:
         return disaggregated(d, model), []
-    each = d.tp * d.pp * d.attention_dp
+    chips = d.tp * d.pp * d.attention_dp
     replicas, notes = d.dp or 1, []
-    if d.count is not None and d.dp is None and d.count % each == 0:
-        replicas = d.count // each
-        notes = [f"{d.count} accelerators are {replicas} independent replicas of {each} (dp {replicas})"]
-    if d.count is not None and d.count != each * replicas:
+    if d.count is not None and d.dp is None and d.count % chips == 0:
+        replicas = d.count // chips
+        notes = [f"count {d.count} gives {replicas} independent replicas of {chips} (dp {replicas})"]
+    if d.count is not None and d.count != chips * replicas:
         raise refused(
             "count",
             f"{d.count} is not tp {d.tp} x pp {d.pp} x attention_dp {d.attention_dp} x dp {replicas}",
-            f"remove count, or use {each * replicas}",
+            f"remove count, or use {chips * replicas}",
         )
     pool = checked_pool("", PoolSpec(
         workers=replicas, tp=d.tp, pp=d.pp, ep=d.ep, attention_dp=d.attention_dp, moe_tp=d.moe_tp
@@ -288,8 +297,8 @@ def pools_of(d: Deployment, model: Model) -> tuple[dict[str, Any], list[str]]:
 
 def disaggregated(d: Deployment, model: Model) -> dict[str, Any]:
     if d.prefill_pool is None or d.decode_pool is None:
-        absent = "prefill_pool" if d.prefill_pool is None else "decode_pool"
-        raise refused(absent, "is required when the other pool is set", "tp=8;workers=1")
+        missing = "prefill_pool" if d.prefill_pool is None else "decode_pool"
+        raise refused(missing, "is required when the other pool is set", "tp=8;workers=1")
     if extra := [
         name for name in ("tp", "pp", "ep", "dp", "attention_dp", "moe_tp") if getattr(d, name) not in (1, None)
     ]:
@@ -301,26 +310,26 @@ def disaggregated(d: Deployment, model: Model) -> dict[str, Any]:
     return pools
 
 
-def checked_pool(at: str, p: PoolSpec, model: Model) -> Pool:
-    """A layout that can be started: heads and experts split evenly, every expert somewhere."""
+def checked_pool(prefix: str, p: PoolSpec, model: Model) -> Pool:
+    """The pool as an engine value. Raises WorkloadError unless heads and experts split evenly."""
     heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
     experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
     if uneven := [h for h in heads if h % p.tp]:
-        raise refused(f"{at}tp", f"{uneven[0]} attention heads cannot be split {p.tp} ways", divisors(uneven[0]))
+        raise refused(f"{prefix}tp", f"{uneven[0]} attention heads cannot be split {p.tp} ways", divisors(uneven[0]))
     layers = sum(b.count for b in model.blocks)
     if p.pp > layers:
-        raise refused(f"{at}pp", f"the model has {layers} layers", f"at most {layers}")
+        raise refused(f"{prefix}pp", f"the model has {layers} layers", f"at most {layers}")
     if p.ep > 1 and not experts:
-        raise refused(f"{at}ep", "the model has no experts", "1")
+        raise refused(f"{prefix}ep", "the model has no experts", "1")
     if uneven := [e for e in experts if e % p.ep]:
-        raise refused(f"{at}ep", f"{uneven[0]} experts cannot be split {p.ep} ways", divisors(uneven[0]))
-    spread = p.tp * p.attention_dp
-    moe_tp = p.moe_tp or (spread // p.ep if spread % p.ep == 0 else 0)
-    if moe_tp * p.ep != spread:
+        raise refused(f"{prefix}ep", f"{uneven[0]} experts cannot be split {p.ep} ways", divisors(uneven[0]))
+    ranks = p.tp * p.attention_dp
+    moe_tp = p.moe_tp or (ranks // p.ep if ranks % p.ep == 0 else 0)
+    if moe_tp * p.ep != ranks:
         raise refused(
-            f"{at}{'moe_tp' if p.moe_tp else 'ep'}",
-            f"moe_tp x ep must be tp x attention_dp = {spread}",
-            f"remove moe_tp and set ep to one of {divisors(spread)}",
+            f"{prefix}{'moe_tp' if p.moe_tp else 'ep'}",
+            f"moe_tp x ep must be tp x attention_dp = {ranks}",
+            f"remove moe_tp and set ep to one of {divisors(ranks)}",
         )
     return Pool(
         tp=p.tp, pp=p.pp, ep=p.ep, dp=p.attention_dp, moe_tp=moe_tp, replicas=p.workers, max_batch=p.batch
@@ -337,38 +346,40 @@ def check_client(case: Case) -> None:
         raise refused("client", "disaggregated serving supports closed-loop clients only", "steady or burst:10")
     if kind == "poisson" and not case.client.rate_per_s:
         raise refused("client", "the rate must be above 0", "poisson:4")
-    if users * case.client.requests_per_user > 10 * MOST_REQUESTS:
-        raise refused("client", "too many requests to simulate", f"at most {10 * MOST_REQUESTS:,} in all")
+    if users * case.client.requests_per_user > 10 * MAX_CONCURRENCY:
+        raise refused("client", "has too many requests to simulate", f"at most {10 * MAX_CONCURRENCY:,} in all")
 
 
 def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, quantization: Quantization) -> list[str]:
-    """What the catalog does not support about this deployment, although it can be computed."""
-    said = []
+    """Warnings about a deployment that can be estimated but that the catalog does not know to work."""
+    warnings = []
     if missing := mixers_of(model) - set(framework.mixers):
-        said.append(f"{framework.name} is not known to run this kind of model ({', '.join(sorted(missing))})")
+        warnings.append(f"{framework.name} is not known to run this kind of model ({', '.join(sorted(missing))})")
     if quantization.slug not in framework.quantizations:
-        said.append(f"{framework.name} is not known to load {quantization.name}")
+        warnings.append(f"{framework.name} is not known to load {quantization.name}")
     if quantization.weight_only and quantization.activations_dtype == "bf16" and case.weights_dtype != "bf16":
-        said.append(f"{chip.name} multiplies {case.weights_dtype} weights in 16 bits")
+        warnings.append(f"{chip.name} computes with {case.weights_dtype} weights in 16 bits (weight-only quantization)")
     if case.kv_dtype and case.kv_dtype not in (*framework.kv_dtypes, "bf16", "fp16"):
-        said.append(f"{framework.name} is not known to keep its cache in {case.kv_dtype}")
-    beside = has_decoder_beside(model)
-    if beside and case.isl > model.source_tokens:
-        said.append(f"{case.isl:,.0f} tokens exceed the longest source it was trained on, {model.source_tokens:,}")
-    held = (model.start_tokens if beside else case.isl) + (0 if model.encoder_only else case.osl)
-    if held > model.max_context_tokens:
-        said.append(f"{held:,.0f} tokens exceed the model's context of {model.max_context_tokens:,}")
-    if beside and case.pool is not None and case.pool.pp > 1:
-        said.append("no framework of the catalog is known to pipeline an encoder-decoder")
-    return said
+        warnings.append(f"{framework.name} is not known to support a {case.kv_dtype} KV cache")
+    encoder_decoder = has_decoder_beside(model)
+    if encoder_decoder and case.isl > model.source_tokens:
+        warnings.append(f"{case.isl:,.0f} tokens exceed the model's maximum source length of {model.source_tokens:,}")
+    context_tokens = (model.start_tokens if encoder_decoder else case.isl) + (0 if model.encoder_only else case.osl)
+    if context_tokens > model.max_context_tokens:
+        warnings.append(
+            f"{context_tokens:,.0f} tokens exceed the model's context length of {model.max_context_tokens:,}"
+        )
+    if encoder_decoder and case.pool is not None and case.pool.pp > 1:
+        warnings.append(
+            "no framework in the catalog is known to support pipeline parallelism for encoder-decoder models"
+        )
+    return warnings
 
 
 def with_config(known: Resources, name: str, config: Mapping[str, Any]) -> Resources:
-    """The resources with one model from the contents of its config.json."""
+    """The resources with one model, from the contents of its config.json. Raises WorkloadError."""
     try:
         model = from_hf_config(config, name)
-    except (ValueError, KeyError, TypeError) as trouble:
-        raise refused(
-            "model.config", f"cannot be read: {trouble}", "the contents of a Hugging Face config.json"
-        ) from None
+    except (ValueError, KeyError, TypeError) as e:
+        raise refused("model.config", f"cannot be read: {e}", "the contents of a Hugging Face config.json") from None
     return replace(known, models={name: model})

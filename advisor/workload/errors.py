@@ -1,4 +1,4 @@
-"""What validation found wrong, in words: the field, why, and what is allowed instead."""
+"""Turns pydantic errors and unknown names into messages: the field, the reason and what is allowed."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from advisor.workload.text import MOST_ERRORS, dotted, error, listed, near
+from advisor.workload.text import MAX_ERRORS, dotted, error, listed, near
 
 BOUNDS = {
     "greater_than": ("gt", "must be greater than {}", "> {}"),
@@ -20,7 +20,7 @@ BOUNDS = {
     "too_short": ("min_length", "has too few entries", "at least {}"),
     "one_of": ("expected", "must use exactly one form", "{}"),
 }
-SAID = ("day",)  # kinds of error that come with their own words
+OWN_MESSAGE = ("day",)  # error types that carry their own message
 TYPES = {
     "float_type": "a number",
     "int_type": "a whole number",
@@ -41,21 +41,23 @@ FORMS = {
 
 
 def explained(
-    trouble: ValidationError, root: type[BaseModel], one: Callable[[Any, type[BaseModel]], dict[str, str]] | None = None
+    failure: ValidationError,
+    root: type[BaseModel],
+    describe: Callable[[Any, type[BaseModel]], dict[str, str]] | None = None,
 ) -> list[dict[str, str]]:
-    """Every pydantic error; `one` (by default `explain`) describes those that are reported, the rest is brief."""
-    found = trouble.errors(include_url=False)
-    brief = [error(dotted(place(item)), "is not valid") for item in found[MOST_ERRORS:]]
-    return [(one or explain)(item, root) for item in found[:MOST_ERRORS]] + brief
+    """All pydantic errors as messages. Only the first MAX_ERRORS are described, with `describe` (default `explain`)."""
+    errors = failure.errors(include_url=False)
+    brief = [error(dotted(location(item)), "is not valid") for item in errors[MAX_ERRORS:]]
+    return [(describe or explain)(item, root) for item in errors[:MAX_ERRORS]] + brief
 
 
-def place(item: Any) -> tuple[Any, ...]:
+def location(item: Any) -> tuple[Any, ...]:
     return tuple(part for part in item["loc"] if not str(part).startswith(("~", "[key]")))
 
 
 def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
-    """A pydantic error as field, message and what is allowed in a section like `root` (a workload)."""
-    loc = place(item)
+    """One pydantic error as field, message and what is allowed; `root` is the model that was validated."""
+    loc = location(item)
     kind, context, given = item["type"], item.get("ctx", {}), item["input"]
     field = dotted(loc)
     if kind == "missing":
@@ -67,7 +69,7 @@ def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
         return error(f"{field}.{context['at']}", item["msg"], f">= {context['mean']:g}")
     if kind == "beyond_log_normal":
         return error(f"{field}.{context['at']}", item["msg"], f"<= {context['mean'] * float(context['most']):g}")
-    if kind in SAID:
+    if kind in OWN_MESSAGE:
         return error(field, item["msg"], context["expected"])
     if kind in BOUNDS:
         key, message, allowed = BOUNDS[kind]
@@ -75,9 +77,9 @@ def explain(item: Any, root: type[BaseModel]) -> dict[str, str]:
         limit = f"{limit:g}" if isinstance(limit, float) else limit
         hint = near(given, str(limit).replace("'", "").replace(" or ", ", ").split(", ")) if key == "expected" else ""
         return error(field, message.format(limit) + hint, allowed.format(limit).replace("'", ""))
-    wanted = FORMS.get(str(loc[-1]) if loc else "", TYPES.get(kind, ""))
+    expected = FORMS.get(str(loc[-1]) if loc else "", TYPES.get(kind, ""))
     shown = json.dumps(given, default=str, ensure_ascii=False)[:60]
-    return error(field, f"must be {wanted}, not {shown}" if wanted else item["msg"], wanted)
+    return error(field, f"must be {expected}, not {shown}" if expected else item["msg"], expected)
 
 
 def allowed_keys(loc: Iterable[Any], root: type[BaseModel]) -> list[str]:
@@ -101,26 +103,27 @@ def sections_in(annotation: Any) -> list[type[BaseModel]]:
 def unknown(
     field: str, names: Iterable[str], known: Callable[[], Iterable[str]], before: int = 0
 ) -> list[dict[str, str]]:
-    """An error for each of `names` that is not known; the catalog is asked only when there is a name.
+    """An error for each of `names` that is not in `known()`, which is called only if there are names.
 
-    Looking for near names is slow: only errors that will be reported (`before` came first) name them.
+    Finding similar names is slow, so only the errors that will be reported suggest them; `before` is the number of
+    errors found earlier.
     """
     names = list(names)
-    there = set(filter(None, known())) if names else set()
+    available = set(filter(None, known())) if names else set()
     empty = "none: the catalog is empty; run load_catalog"
-    absent = [name for name in names if name not in there]
-    full = max(MOST_ERRORS - before, 0)
+    missing = [name for name in names if name not in available]
+    explained_count = max(MAX_ERRORS - before, 0)
     return [
         error(
             field,
-            f"{name} is not in the catalog{near(name, there, most=3, cutoff=0.45)}",
-            listed(name, there, LISTS.get(kind_of(field), "")) or empty,
+            f"{name} is not in the catalog{near(name, available, limit=3, cutoff=0.45)}",
+            listed(name, available, LIST_URLS.get(kind_of(field), "")) or empty,
         )
-        for name in absent[:full]
-    ] + [error(field, f"{name} is not in the catalog") for name in absent[full:]]
+        for name in missing[:explained_count]
+    ] + [error(field, f"{name} is not in the catalog") for name in missing[explained_count:]]
 
 
-LISTS = {
+LIST_URLS = {
     "model": "/api/v1/models",
     "accelerators": "/api/v1/accelerators",
     "vendors": "/api/v1/accelerators",
@@ -130,5 +133,5 @@ LISTS = {
 
 
 def kind_of(field: str) -> str:
-    """accelerators of constraints.accelerators.allow."""
+    """`accelerators` for the field constraints.accelerators.allow."""
     return field.removeprefix("constraints.").partition(".")[0]

@@ -1,4 +1,4 @@
-"""YAML or JSON text as plain values, safely: bounded, no aliases, no duplicate keys, errors that name the field."""
+"""Reads YAML or JSON text safely: limited in size, without aliases and duplicate keys."""
 
 import datetime
 import difflib
@@ -13,36 +13,36 @@ import yaml
 MAX_TEXT_BYTES = 1_000_000
 MAX_DEPTH = 24
 MAX_NODES = 20_000
-MAX_KEY = 200  # characters
-MOST_ERRORS = 50  # that are explained and reported; the rest is counted
-MOST_DIGITS = 20  # of a whole number
+MAX_KEY_CHARACTERS = 200
+MAX_ERRORS = 50  # reported in full; the rest are counted
+MAX_DIGITS = 20  # of an integer
 
 
 class WorkloadError(ValueError):
-    """The workload cannot be used; `errors` says where, why and what is allowed."""
+    """The workload is not valid. Each of `errors` has the field, a message and what is allowed."""
 
     def __init__(self, errors: list[dict[str, str]]) -> None:
         self.errors = errors
-        said = [f"{error['field'] or 'workload'}: {error['message']}" for error in errors[:MOST_ERRORS]]
-        super().__init__("; ".join([*said, *more_errors(errors)]))
+        messages = [f"{error['field'] or 'workload'}: {error['message']}" for error in errors[:MAX_ERRORS]]
+        super().__init__("; ".join([*messages, *more_errors(errors)]))
 
 
 def error(field: str, message: str, allowed: str = "") -> dict[str, str]:
-    """One entry of `WorkloadError.errors`; what was sent is repeated in part only."""
+    """One entry of `WorkloadError.errors`, with long texts cut."""
     return {"field": cut(field, 200), "message": cut(message, 1000), "allowed": cut(allowed, 4000)}
 
 
-def cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}..."
+def cut(text: str, max_characters: int) -> str:
+    return text if len(text) <= max_characters else f"{text[:max_characters]}..."
 
 
 def more_errors(errors: Sequence[object]) -> list[str]:
-    """A last line that counts the errors beyond those reported, where there are any."""
-    return [f"and {len(errors) - MOST_ERRORS:,} more errors"] if len(errors) > MOST_ERRORS else []
+    """A line with the number of errors beyond those reported; empty if there are none."""
+    return [f"and {len(errors) - MAX_ERRORS:,} more errors"] if len(errors) > MAX_ERRORS else []
 
 
 class Loader(yaml.SafeLoader):
-    """Safe YAML with 1.2 scalars (`no` is a word, 2.0e12 a number), no aliases, no duplicate keys, bounded size."""
+    """Safe YAML with 1.2 scalars (`no` is text, 2.0e12 a number), of limited size, no aliases, no duplicate keys."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -76,7 +76,7 @@ class Loader(yaml.SafeLoader):
 Loader.yaml_implicit_resolvers = {}
 Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), None)
 Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), None)
-Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(rf"^[-+]?[0-9]{{1,{MOST_DIGITS}}}$"), None)
+Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(rf"^[-+]?[0-9]{{1,{MAX_DIGITS}}}$"), None)
 Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(
@@ -99,52 +99,52 @@ def load(text: str | bytes) -> dict[str, Any]:
         raise WorkloadError([error("", f"is {len(text)} bytes long", f"at most {MAX_TEXT_BYTES} bytes")])
     try:
         data = yaml.load(text.decode() if isinstance(text, bytes) else text, Loader)  # noqa: S506 (a SafeLoader)
-    except yaml.MarkedYAMLError as trouble:
-        mark = trouble.problem_mark
+    except yaml.MarkedYAMLError as e:
+        mark = e.problem_mark
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise WorkloadError([error("", f"not valid YAML{where}: {trouble.problem}", "YAML or JSON")]) from None
-    except (yaml.YAMLError, ValueError) as trouble:
-        if isinstance(trouble, WorkloadError):
+        raise WorkloadError([error("", f"not valid YAML{where}: {e.problem}", "YAML or JSON")]) from None
+    except (yaml.YAMLError, ValueError) as e:
+        if isinstance(e, WorkloadError):
             raise
         raise WorkloadError([error("", "not readable as UTF-8 YAML text", "YAML or JSON")]) from None
     if not isinstance(data, dict):
-        raise WorkloadError([error("", "a workload must be a mapping of keys to values", "a mapping")])
+        raise WorkloadError([error("", "must be a mapping of keys to values", "a mapping")])
     return data
 
 
 def check_plain(value: Any) -> None:
-    """Refuses what cannot be stored: NaN, NUL characters, lone surrogates, keys that are not text, depth."""
+    """Raises WorkloadError for values that cannot be stored; see `unstorable`."""
     check_size(value)
-    if found := list(unstorable(value)):
-        raise WorkloadError(found)
+    if errors := list(unstorable(value)):
+        raise WorkloadError(errors)
 
 
 def check_size(value: Any) -> None:
-    """Refuses more values or longer keys than any workload has, before each of them becomes an error."""
-    todo, nodes = [value], 0
-    while todo:
-        found = todo.pop()
-        if isinstance(found, Mapping):
-            if long := next((key for key in found if isinstance(key, str) and len(key) > MAX_KEY), None):
-                allowed = f"at most {MAX_KEY} characters"
+    """Raises WorkloadError for too many values or too long keys, before each could become an error of its own."""
+    pending, nodes = [value], 0
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Mapping):
+            if long := next((key for key in item if isinstance(key, str) and len(key) > MAX_KEY_CHARACTERS), None):
+                allowed = f"at most {MAX_KEY_CHARACTERS} characters"
                 raise WorkloadError([error(cut(long, 40), "has a key that is too long", allowed)])
-            found = found.values()
-        elif not isinstance(found, list):
+            item = item.values()
+        elif not isinstance(item, list):
             continue
-        nodes += len(found)
+        nodes += len(item)
         if nodes > MAX_NODES:
             raise WorkloadError([error("", "has too many values", f"at most {MAX_NODES:,} values")])
-        todo.extend(found)
+        pending.extend(item)
 
 
 def unstorable(value: Any, field: str = "", depth: int = 0) -> Iterator[dict[str, str]]:
-    """An error for each value that cannot be stored."""
+    """An error for each value that cannot be stored: NaN, NUL, lone surrogates, non-text keys, too deep nesting."""
     if depth > MAX_DEPTH:
         yield error(field, "nested too deeply", f"at most {MAX_DEPTH} levels")
     elif isinstance(value, float) and not math.isfinite(value):
         yield error(field, "is not a finite number", "a finite number")
-    elif isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
-        yield error(field, "has too many digits", f"at most {MOST_DIGITS} digits")
+    elif isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
+        yield error(field, "has too many digits", f"at most {MAX_DIGITS} digits")
     elif isinstance(value, str) and ("\x00" in value or not value.isascii() and has_surrogate(value)):
         yield error(field, "contains characters that cannot be stored", "plain Unicode text")
     elif isinstance(value, Mapping):
@@ -164,7 +164,7 @@ def has_surrogate(text: str) -> bool:
 
 
 def set_path(spec: Mapping[str, Any], path: str, value: str) -> dict[str, Any]:
-    """A copy of `spec` with `value` (read as YAML) at the dotted `path`; missing sections are made."""
+    """A copy of `spec` with `value` (read as YAML) at the dotted `path`; missing sections are created."""
     head, _, rest = path.partition(".")
     if not head:
         raise WorkloadError([error(path, "not a path", "path.to.key=value")])
@@ -177,12 +177,12 @@ def set_path(spec: Mapping[str, Any], path: str, value: str) -> dict[str, Any]:
 
 
 def load_value(path: str, value: str) -> Any:
-    """The value of one `--set`, read by the same YAML rules as the file."""
+    """The value of one `--set`, read like a value in the file."""
     return load("value: " + value if value.strip() else "value: ''")["value"]
 
 
 def past_day(value: str) -> str:
-    """A real day that is not ahead; ValueError with the reason and, after it, what is allowed."""
+    """`value` if it is a date up to today. Raises ValueError(message, what is allowed)."""
     try:
         day = datetime.datetime.strptime(value, "%Y-%m-%d").date()
         if value != day.isoformat():  # strptime takes 2026-1-5
@@ -190,31 +190,31 @@ def past_day(value: str) -> str:
     except ValueError:
         raise ValueError("is not a date", "a date such as 2026-10-21") from None
     if day > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):
-        raise ValueError("is in the future, so its prices are not known", "a date up to today")
+        raise ValueError("is in the future", "a date up to today")
     return day.isoformat()
 
 
-def near(given: object, known: Iterable[str], most: int = 1, cutoff: float = 0.65) -> str:
-    """'; did you mean x?' for the closest of `known`, or nothing."""
-    found = nearest(given, known, most, cutoff)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+def near(given: object, known: Iterable[str], limit: int = 1, cutoff: float = 0.65) -> str:
+    """'; did you mean x?' with the most similar of `known`; empty if none is similar."""
+    names = nearest(given, known, limit, cutoff)
+    return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
-def nearest(given: object, known: Iterable[str], most: int, cutoff: float) -> list[str]:
-    """The closest of `known` in any case: the name itself, names that begin with or hold it, then similar ones."""
+def nearest(given: object, known: Iterable[str], limit: int, cutoff: float) -> list[str]:
+    """The most similar of `known`, ignoring case: names that start with or contain it, then others that are close."""
     by_fold = {name.casefold(): name for name in sorted(known)}
     typed = str(given).strip().casefold()[:200]
-    holding = [name for name in by_fold if len(typed) > 1 and typed in name]
-    holding.sort(key=lambda name: (not name.startswith(typed), len(name)))
-    similar = difflib.get_close_matches(typed, by_fold, n=most, cutoff=cutoff)
-    return [by_fold[name] for name in dict.fromkeys([*holding, *similar])][:most]
+    containing = [name for name in by_fold if len(typed) > 1 and typed in name]
+    containing.sort(key=lambda name: (not name.startswith(typed), len(name)))
+    similar = difflib.get_close_matches(typed, by_fold, n=limit, cutoff=cutoff)
+    return [by_fold[name] for name in dict.fromkeys([*containing, *similar])][:limit]
 
 
-def listed(given: object, known: Iterable[str], where: str, most: int = 40) -> str:
-    """Names of `known`, those close to `given` first; a cut list says of how many and where they all stand."""
+def listed(given: object, known: Iterable[str], url: str, limit: int = 40) -> str:
+    """Up to `limit` of `known`, similar ones first; a cut list ends with the total and the URL of the rest."""
     names = sorted(known)
-    shown = list(dict.fromkeys([*nearest(given, names, most=8, cutoff=0.45), *names]))[:most]
-    more = f", ... ({len(names)} in all{f'; see {where}' if where else ''})" if len(shown) < len(names) else ""
+    shown = list(dict.fromkeys([*nearest(given, names, limit=8, cutoff=0.45), *names]))[:limit]
+    more = f", ... ({len(names)} in total{f'; see {url}' if url else ''})" if len(shown) < len(names) else ""
     return ", ".join(shown) + more
 
 
@@ -225,5 +225,5 @@ def either(names: Iterable[str]) -> str:
 
 
 def dotted(loc: Iterable[Any]) -> str:
-    """traffic.load_curve[3] from its parts."""
+    """`traffic.load_curve[3]` from the parts of a path."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")

@@ -1,4 +1,4 @@
-"""How far a question was used: what was read from its files, and what this engine version accepts but leaves out."""
+"""Reads the trace files that a workload refers to."""
 
 import csv
 import math
@@ -10,43 +10,40 @@ from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError, error
 
 Json = dict[str, Any]
-COLUMNS = {"input_tokens": "input_tokens", "output_tokens": "output_tokens"}
-MOST_ROWS = 5_000_000
-
-
-# --- traces -----------------------------------------------------------------------------------------------------
+LENGTHS = ("input_tokens", "output_tokens")  # fields of traffic, and columns of a trace
+MAX_ROWS = 5_000_000
 
 
 def with_traces(spec: Json, folder: Path) -> Json:
-    """The workload with what each trace file says, read beside the workload's."""
+    """The workload with its trace files read; relative paths start at `folder`. Raises WorkloadError."""
     traffic = dict(spec["traffic"])
     if isinstance(traffic["trace"], str):
-        text = recorded(folder / traffic["trace"])
+        text = trace_text(folder / traffic["trace"])
         return parse({**spec, "traffic": {**traffic, "trace": {"csv": text}}})
-    for key in COLUMNS:
+    for key in LENGTHS:
         if "trace" in traffic[key]:
             field = f"traffic.{key}.trace"
-            traffic[key] = {**traffic[key], **lengths(folder / traffic[key]["trace"], COLUMNS[key], field)}
+            traffic[key] = {**traffic[key], **lengths(folder / traffic[key]["trace"], key, field)}
     return {**spec, "traffic": traffic}
 
 
-def recorded(path: Path) -> str:
+def trace_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as trouble:
-        raise WorkloadError([error("traffic.trace", f"cannot be read: {trouble}", "a CSV file")]) from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise WorkloadError([error("traffic.trace", f"cannot be read: {e}", "a CSV file")]) from None
 
 
 def lengths(path: Path, column: str, field: str) -> dict[str, float]:
-    """Mean and 95th percentile of one column of a CSV file with a head line."""
+    """Mean and 95th percentile of one column of a CSV file with a header line. Raises WorkloadError."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
             if column not in (reader.fieldnames or ()):
                 raise WorkloadError([error(field, f"{path.name} has no column {column}", "a CSV with a header line")])
-            values = [tokens(row[column], reader.line_num, field) for row in islice(reader, MOST_ROWS)]
-    except (OSError, UnicodeDecodeError, csv.Error) as trouble:
-        raise WorkloadError([error(field, f"cannot be read: {trouble}", "a CSV file")]) from None
+            values = [tokens(row[column], reader.line_num, field) for row in islice(reader, MAX_ROWS)]
+    except (OSError, UnicodeDecodeError, csv.Error) as e:
+        raise WorkloadError([error(field, f"cannot be read: {e}", "a CSV file")]) from None
     if not values:
         raise WorkloadError([error(field, f"{path.name} has no rows", "at least one request")])
     values.sort()

@@ -1,4 +1,4 @@
-"""The traffic of a workload file, and the kinds of numbers that all its sections are made of."""
+"""The traffic section of a workload file, and the number types that all sections share."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ Tokens = Annotated[float, Field(ge=1, le=1e8)]
 
 
 def whole(value: object) -> object:
-    """2.0 is a whole number in JSON."""
+    """JSON writers may write the integer 2 as 2.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -40,16 +40,16 @@ Count = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(whole)]
 
 
 def number_as_mean(written: Any) -> BeforeValidator:
-    """Lets a section be written as one number: its mean, and by `fill` what else it has; `written`: all its forms."""
+    """Accepts a plain number as the section's mean. `written`: the type of all accepted forms, for the JSON schema."""
 
-    def spread(value: object) -> object:
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        return {"mean": value} if plain else value
+    def as_section(value: object) -> object:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return {"mean": value} if is_number else value
 
-    return BeforeValidator(spread, json_schema_input_type=written)
+    return BeforeValidator(as_section, json_schema_input_type=written)
 
 
-def hours_of_grid(values: list[float]) -> list[float]:
+def check_hours(values: list[float]) -> list[float]:
     if len(values) not in (0, 24, 168):
         message = f"has {len(values)} numbers, not 24 or 168"
         raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
@@ -59,7 +59,7 @@ def hours_of_grid(values: list[float]) -> list[float]:
 GridFactor = Annotated[float, Field(ge=0, le=5)]
 GridCurve = Annotated[
     list[GridFactor],
-    AfterValidator(hours_of_grid),
+    AfterValidator(check_hours),
     Field(json_schema_extra={"anyOf": [{"minItems": hours, "maxItems": hours} for hours in (0, 24, 168)]}),
 ]
 
@@ -69,15 +69,16 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def whole_where_it_is(cls, value: object) -> object:
+    def whole_numbers(cls, value: object) -> object:
         return whole(value)
 
 
-MOST_P95_OF_MEAN = math.exp(Z95**2 / 2)  # of a log-normal, where sigma is Z95: exp(Z95 sigma - sigma^2 / 2)
+# p95 / mean of a log-normal is exp(Z95 sigma - sigma^2 / 2), which is largest for sigma = Z95
+MAX_P95_OF_MEAN = math.exp(Z95**2 / 2)
 
 
 class Lengths(Section):
-    """Token lengths: one number is constant, mean and p95 a log-normal, trace an empirical file."""
+    """Token lengths: a constant (mean only), a log-normal distribution (mean and p95), or a trace file."""
 
     mean: Tokens | None = None
     p95: Tokens | None = None
@@ -93,17 +94,17 @@ class Lengths(Section):
             raise PydanticCustomError(
                 "below_mean", "p95 {p95} is below the mean {mean}", {"p95": self.p95, "mean": self.mean, "at": "p95"}
             )
-        if self.mean is not None and self.p95 is not None and self.p95 > MOST_P95_OF_MEAN * self.mean:
+        if self.mean is not None and self.p95 is not None and self.p95 > MAX_P95_OF_MEAN * self.mean:
             raise PydanticCustomError(
                 "beyond_log_normal",
                 "p95 {p95} is more than {most} times the mean {mean}, too high for a log-normal; use a trace",
-                {"p95": self.p95, "mean": self.mean, "most": f"{MOST_P95_OF_MEAN:.2f}", "at": "p95"},
+                {"p95": self.p95, "mean": self.mean, "most": f"{MAX_P95_OF_MEAN:.2f}", "at": "p95"},
             )
         return self
 
 
 class NoTokens(Section):
-    """What an embedding generates (embedding.with_one_vector); only the description has this form."""
+    """The output of an embedding request. Only in the JSON schema: embedding.with_one_vector replaces it."""
 
     mean: Literal[0]
     p95: Literal[0] = 0
@@ -113,7 +114,7 @@ PerSecond = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Rate(Section):
-    """Arrivals in requests/s; peak is what must still meet the SLO."""
+    """Arrival rate in requests/s; the SLO must hold at the peak."""
 
     mean: PerSecond
     peak: PerSecond | None = None
@@ -139,15 +140,15 @@ LoadCurve = Annotated[
 ]
 
 
-class Recorded(Section):
-    """Requests as they came: CSV with the head line arrival_s,input_tokens,output_tokens."""
+class TraceText(Section):
+    """Recorded requests: CSV with the header line arrival_s,input_tokens,output_tokens."""
 
     csv: Annotated[str, Field(min_length=1, max_length=900_000)]
 
 
 TraceRef = Annotated[
     Annotated[Annotated[str, Field(min_length=1, max_length=500)], Tag("~plain")]
-    | Annotated[Recorded, Tag("~section")],
+    | Annotated[TraceText, Tag("~section")],
     Discriminator(lambda value: "~section" if isinstance(value, dict | BaseModel) else "~plain"),
 ]
 
@@ -155,16 +156,16 @@ TraceRef = Annotated[
 class Traffic(Section):
     input_tokens: Annotated[Lengths, number_as_mean(Tokens | Lengths)] | None = None
     output_tokens: Annotated[Lengths, number_as_mean(Tokens | Literal[0] | Lengths | NoTokens)] | None = None
-    trace: TraceRef | None = None  # a path, read by the command line alone, or the text
+    trace: TraceRef | None = None  # a path (command line only), or the text
     requests_per_s: Annotated[Rate, number_as_mean(PerSecond | Rate)] | None = None
     users: Users | None = None
     load_curve: LoadCurve = "flat"
     prefix_cache_hit_rate: Fraction = 0.0
-    host_cache_hit_rate: Fraction | None = None  # of the same prompt, found in the host's memory after leaving the chip
+    host_cache_hit_rate: Fraction | None = None  # prompt tokens found in host memory after eviction from the GPU
     growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
 
     @model_validator(mode="after")
-    def found_once(self) -> Self:
+    def hit_rates_add_up(self) -> Self:
         if self.prefix_cache_hit_rate + (self.host_cache_hit_rate or 0.0) > 1.0:
             raise PydanticCustomError(
                 "hit_rates",
@@ -174,94 +175,94 @@ class Traffic(Section):
         return self
 
 
-# --- what follows from it ---------------------------------------------------------------------------------------
+# --- derived figures --------------------------------------------------------------------------------------------
 
 
 def filled(traffic: dict[str, Any], batch_rate: dict[str, float] | None = None) -> dict[str, Any]:
-    """The traffic with p95, peak and the rates that users, a trace or the deadline of a batch make.
+    """The traffic with p95, peak and the rates that follow from users, a trace or a batch's deadline.
 
-    The peak is at least the mean of the busiest hour; users / think time is the most that users can ask.
+    The default peak is the mean rate of the busiest hour; of users, it is users / think time.
     """
-    found = {**traffic, **derived(traffic)}
+    values = {**traffic, **derived(traffic)}
     for key in ("input_tokens", "output_tokens"):
-        if found[key]:
-            found[key] = {name: value for name, value in found[key].items() if value is not None}
-            if "mean" in found[key]:
-                found[key]["p95"] = found[key].get("p95") or found[key]["mean"]
-    busiest = 1.0 / mean_fraction(week_of(found["load_curve"]))
-    rate = found["requests_per_s"]
+        if values[key]:
+            values[key] = {name: value for name, value in values[key].items() if value is not None}
+            if "mean" in values[key]:
+                values[key]["p95"] = values[key].get("p95") or values[key]["mean"]
+    busiest = 1.0 / mean_fraction(week_of(values["load_curve"]))
+    rate = values["requests_per_s"]
     if batch_rate:
-        found["requests_per_s"] = batch_rate
-    elif rate is None and found["users"]:
-        peak = found["users"]["active"] / found["users"]["think_s"]
-        found["requests_per_s"] = {"mean": peak / busiest, "peak": peak}
+        values["requests_per_s"] = batch_rate
+    elif rate is None and values["users"]:
+        peak = values["users"]["active"] / values["users"]["think_s"]
+        values["requests_per_s"] = {"mean": peak / busiest, "peak": peak}
     elif rate:
-        found["requests_per_s"] = {"mean": rate["mean"], "peak": rate["peak"] or rate["mean"] * busiest}
-    return found
+        values["requests_per_s"] = {"mean": rate["mean"], "peak": rate["peak"] or rate["mean"] * busiest}
+    return values
 
 
 def derived(traffic: Mapping[str, Any]) -> dict[str, Any]:
-    """Lengths and rate that a recorded trace has and the file does not state."""
+    """Lengths and rate from a recorded trace, for those that the file does not state."""
     if not isinstance(traffic["trace"], Mapping):
         return {}
-    found = of_trace(traffic["trace"]["csv"])
-    return {key: value for key, value in found.items() if traffic[key] is None}
+    statistics = trace_statistics(traffic["trace"]["csv"])
+    return {key: value for key, value in statistics.items() if traffic[key] is None}
 
 
 def contradictions(traffic: Mapping[str, Any], kind: Kind) -> list[dict[str, str]]:
-    """What its parts say against each other, of a traffic as `filled` returns it."""
-    found = []
+    """Errors for contradictions within a traffic section that `filled` returned."""
+    errors = []
     rate, users = traffic["requests_per_s"], traffic["users"]
     busiest = 1.0 / mean_fraction(week_of(traffic["load_curve"]))
     if isinstance(traffic["trace"], Mapping):
         recorded = filled({**traffic, **dict.fromkeys((*COLUMNS[1:], "requests_per_s"))})
         for key in (*COLUMNS[1:], *(("requests_per_s",) if kind.has_arrivals else ())):
             if traffic[key] != recorded[key] and (kind.generates_tokens or key != "output_tokens"):
-                found.append(error(f"traffic.{key}", "contradicts traffic.trace", "remove it"))
+                errors.append(error(f"traffic.{key}", "contradicts traffic.trace", "remove it"))
     if rate and users and traffic["trace"]:
-        found.append(error("traffic.users", "contradicts traffic.trace", "only one of the two"))
+        errors.append(error("traffic.users", "contradicts traffic.trace", "only one of the two"))
     elif rate and users and not math.isclose(rate["peak"], users["active"] / users["think_s"], rel_tol=1e-9):
-        found.append(error("traffic.users", "contradicts traffic.requests_per_s", "only one of the two"))
+        errors.append(error("traffic.users", "contradicts traffic.requests_per_s", "only one of the two"))
     elif rate and kind.has_arrivals and rate["peak"] < rate["mean"] * busiest * (1 - 1e-9):
-        said = f"is below {rate['mean'] * busiest:.6g}, the mean of the busiest hour of the load curve"
-        found.append(error("traffic.requests_per_s.peak", said, f">= {rate['mean'] * busiest:.6g}, or remove it"))
-    return found
+        message = f"is below {rate['mean'] * busiest:.6g}, the mean of the load curve's busiest hour"
+        errors.append(error("traffic.requests_per_s.peak", message, f">= {rate['mean'] * busiest:.6g}, or remove it"))
+    return errors
 
 
 # --- traces -----------------------------------------------------------------------------------------------------
 
 COLUMNS = ("arrival_s", "input_tokens", "output_tokens")
-MOST_REQUESTS = 20_000
-WINDOW_S = 60.0  # the busiest of such windows is the peak
+MAX_REQUESTS = 20_000
+WINDOW_S = 60.0  # the peak is the rate of the busiest such window
 FIELD = "traffic.trace"
 
 
 def requests_of(text: str) -> list[tuple[float, int, int]]:
-    """(arrival in s from the first, input tokens, output tokens) in order of arrival. Raises WorkloadError."""
+    """(seconds after the first arrival, input tokens, output tokens) by arrival. Raises WorkloadError."""
     try:
         return read_requests(text)
-    except csv.Error as trouble:
-        raise WorkloadError([error(FIELD, f"is not CSV: {trouble}", "a header line " + ",".join(COLUMNS))]) from None
+    except csv.Error as e:
+        raise WorkloadError([error(FIELD, f"is not CSV: {e}", "a header line " + ",".join(COLUMNS))]) from None
 
 
 def read_requests(text: str) -> list[tuple[float, int, int]]:
-    """As `requests_of`; raises csv.Error too."""
+    """Like `requests_of`, but may also raise csv.Error."""
     lines = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
     missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]
     if missing:
         raise WorkloadError([error(FIELD, f"has no column {missing[0]}", "a header line " + ",".join(COLUMNS))])
-    found = []
+    requests = []
     for row in lines:
         arrival_s = cell(row["arrival_s"], lines.line_num, "a time in seconds", 0, 1e10)
         sizes = [round(cell(row[name], lines.line_num, "a number of tokens", 1, 1e7)) for name in COLUMNS[1:]]
-        found.append((arrival_s, sizes[0], sizes[1]))
-        if len(found) > MOST_REQUESTS:
-            allowed = f"at most {MOST_REQUESTS:,}; send only the busiest hours"
-            raise WorkloadError([error(FIELD, f"has more than {MOST_REQUESTS:,} requests", allowed)])
-    found.sort()
-    if len(found) < 2 or found[-1][0] <= found[0][0]:
+        requests.append((arrival_s, sizes[0], sizes[1]))
+        if len(requests) > MAX_REQUESTS:
+            allowed = f"at most {MAX_REQUESTS:,}; send only the busiest hours"
+            raise WorkloadError([error(FIELD, f"has more than {MAX_REQUESTS:,} requests", allowed)])
+    requests.sort()
+    if len(requests) < 2 or requests[-1][0] <= requests[0][0]:
         raise WorkloadError([error(FIELD, "has only one arrival time", "requests at two or more arrival times")])
-    return [(arrival_s - found[0][0], given, made) for arrival_s, given, made in found]
+    return [(arrival_s - requests[0][0], inputs, outputs) for arrival_s, inputs, outputs in requests]
 
 
 def cell(text: str | None, line: int, what: str, low: float, high: float) -> float:
@@ -274,8 +275,8 @@ def cell(text: str | None, line: int, what: str, low: float, high: float) -> flo
     return value
 
 
-def of_trace(text: str) -> dict[str, Any]:
-    """Mean and p95 of the lengths; mean rate, and that of the busiest minute where there are ten."""
+def trace_statistics(text: str) -> dict[str, Any]:
+    """Mean and p95 lengths and mean and peak rates. The peak is that of the busiest minute, if there are ten."""
     rows = requests_of(text)
     arrivals = [row[0] for row in rows]
     mean = (len(rows) - 1) / arrivals[-1]
@@ -285,18 +286,18 @@ def of_trace(text: str) -> dict[str, Any]:
             first += 1
         peak = max(peak, (last - first + 1) / WINDOW_S)
     return {
-        "input_tokens": spread([row[1] for row in rows]),
-        "output_tokens": spread([row[2] for row in rows]),
+        "input_tokens": mean_and_p95([row[1] for row in rows]),
+        "output_tokens": mean_and_p95([row[2] for row in rows]),
         "requests_per_s": {"mean": mean, "peak": peak},
     }
 
 
-def spread(values: list[int]) -> dict[str, float]:
+def mean_and_p95(values: list[int]) -> dict[str, float]:
     mean = sum(values) / len(values)
     return {"mean": mean, "p95": max(float(sorted(values)[math.ceil(0.95 * len(values)) - 1]), mean)}
 
 
-# --- as the engine takes it -------------------------------------------------------------------------------------
+# --- engine values ----------------------------------------------------------------------------------------------
 
 
 def users_of(traffic: Mapping[str, Any]) -> Population | None:

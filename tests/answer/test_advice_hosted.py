@@ -97,7 +97,7 @@ def test_ranks_by_cost_are_given_only_where_tokens_may_be_bought_and_cost_decide
 def test_a_published_speed_is_told_and_held_against_the_service_level() -> None:
     somehost, cerebras = answered("slo.tokens_per_s_per_user=500", "slo.tpot_ms_p95=null")["hosted"]
     assert cerebras["published_output_tokens_per_s"] == 450 and cerebras["speed_source"] == "maker, 2024"
-    assert any("below the 500" in said for said in cerebras["warnings"])
+    assert any("below your limit of 500" in warning for warning in cerebras["warnings"])
     assert (somehost["published_output_tokens_per_s"], somehost["warnings"]) == (None, [])
 
 
@@ -112,7 +112,7 @@ def test_a_speed_outlives_a_newer_price_without_one() -> None:
 
 def test_a_chip_that_is_sold_as_a_service_says_what_its_maker_asks() -> None:
     why = {item["accelerator"]: item for item in answered("constraints.accelerators={allow: []}")["rejected"]}
-    assert "cerebras hosts this model at $0.85 in and $1.2 out" in why["cerebras-wse-3"]["detail"]
+    assert "cerebras hosts this model ($0.85 input, $1.2 output" in why["cerebras-wse-3"]["detail"]
     assert why["cerebras-wse-3"]["smallest_change"]
     assert "hosts this model" not in why["groq-lpu"]["detail"]
 
@@ -143,7 +143,9 @@ def test_prices_of_a_past_day_are_those_known_on_it() -> None:
 
 def test_tokens_alone_are_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     found = answered("constraints.acquisition=[api]")
-    assert found["recommendations"] == [] and found["verdict"].startswith("By the token it is $3,364 a month")
+    assert found["recommendations"] == [] and found["verdict"].startswith(
+        "By the token, a hosted API costs $3,364 a month"
+    )
     with pytest.raises(SystemExit) as ended:
         call_command("advise", str(FILE), "--set", "constraints.acquisition=[api]")
     assert ended.value.code == 0

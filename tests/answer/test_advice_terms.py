@@ -11,7 +11,7 @@ from advisor import workload
 from advisor.answer.advice import recommend
 from advisor.engine.cost.hourly import HOURS_PER_YEAR, own_parts, total_usd_per_hour
 from advisor.inputs import offers
-from advisor.inputs.assumptions import SHARES, assumptions_of
+from advisor.inputs.assumptions import HOST_SHARES, assumptions_of
 from advisor.inputs.check import check_catalog
 from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator, assumption, take_snapshot
@@ -218,7 +218,7 @@ def test_a_share_of_hosts_that_the_planner_names_holds_for_all_but_those_with_on
 
 
 def test_a_snapshot_of_before_the_shares_keeps_the_default_of_servers() -> None:
-    rows = {a.key: assumption(a) for a in Assumption.objects.exclude(key__in=SHARES.values())}
+    rows = {a.key: assumption(a) for a in Assumption.objects.exclude(key__in=HOST_SHARES.values())}
     a = assumptions_of({}, rows)
     assert a.card_host_watts == a.socket_host_watts == a.host_watts_per_accelerator == 575
 

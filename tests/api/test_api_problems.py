@@ -110,7 +110,7 @@ def test_methods_and_addresses_that_do_not_exist(client: Client) -> None:
     problem(client.put("/api/v1/advice"), 405)
     problem(client.get("/api/v1/advice/" + "0" * 8), 404)
     gone = problem(client.get("/api/v1/advice/00000000-0000-0000-0000-000000000000"), 404)
-    assert "mistyped" in gone["detail"] and "query" not in gone["detail"]
+    assert "may be wrong" in gone["detail"] and "query" not in gone["detail"]
     problem(client.get("/api/nowhere"), 404)
 
 

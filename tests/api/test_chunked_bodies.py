@@ -13,7 +13,7 @@ import pytest
 
 from advisor.ops import supervise
 from advisor.ops.chunked_bodies import with_length
-from advisor.ops.request_limits import MOST_BYTES, REFUSED
+from advisor.ops.request_limits import MAX_BODY_BYTES, REFUSED
 from tests import services
 from tests.world import ROOT
 
@@ -102,7 +102,7 @@ def test_a_server_that_does_not_decode_chunks_asks_for_a_length() -> None:
     seen: dict[str, Any] = {}
     application = with_length(lambda environ, start: seen.update(environ) or [])
     application({"HTTP_TRANSFER_ENCODING": "chunked", "PATH_INFO": PATH}, lambda *given: None)
-    assert seen[REFUSED][0] == 411 and MOST_BYTES > 0
+    assert seen[REFUSED][0] == 411 and MAX_BODY_BYTES > 0
 
 
 def test_a_file_of_a_load_test_may_be_longer() -> None:
@@ -112,7 +112,7 @@ def test_a_file_of_a_load_test_may_be_longer() -> None:
 
     seen: dict[str, Any] = {}
     application = with_length(lambda environ, start: seen.update(environ) or [])
-    for path, most in ((PATH, MOST_BYTES), ("/api/v1/advice/x/options/1/load-tests", 32 * 2**20 + 64 * 1024)):
+    for path, most in ((PATH, MAX_BODY_BYTES), ("/api/v1/advice/x/options/1/load-tests", 32 * 2**20 + 64 * 1024)):
         environ = {"HTTP_TRANSFER_ENCODING": "Chunked", "PATH_INFO": path, "wsgi.input_terminated": True}
         application({**environ, "wsgi.input": Endless()}, lambda *given: None)
         assert int(seen["CONTENT_LENGTH"]) == most + 1

@@ -30,7 +30,7 @@ def by_id(found: list[tuple[claims.Claim, claims.Finding]]) -> dict[str, claims.
 def test_each_of_the_64_claims_has_a_finding_with_its_reason(found: Any) -> None:
     assert [claim.id for claim, _ in found] == [f"c{n:02}" for n in range(1, 65)]
     assert {finding.verdict for _, finding in found} == set(claims.VERDICTS)
-    assert all(finding.why and finding.figure for _, finding in found)
+    assert all(finding.reason and finding.figure for _, finding in found)
 
 
 @pytest.mark.parametrize("name", ["c02", "c03", "c17", "c18", "c41", "c45", "c46", "c49", "c50", "c52"])
@@ -82,7 +82,7 @@ def test_a_file_of_claims_with_a_double_or_a_wrong_column_is_refused(tmp_path: P
     text = claims.FILE.read_text(encoding="utf-8")
     file = tmp_path / "claims.csv"
     file.write_text(text + text.splitlines()[1] + "\n", encoding="utf-8")
-    with pytest.raises(FixtureError, match="c01 is given twice"):
+    with pytest.raises(FixtureError, match="c01 is set twice"):
         claims.read(file)
     file.write_text("id,what\n1,2\n", encoding="utf-8")
     with pytest.raises(FixtureError, match="the columns are"):
@@ -91,7 +91,7 @@ def test_a_file_of_claims_with_a_double_or_a_wrong_column_is_refused(tmp_path: P
 
 def test_a_claim_that_names_its_units_itself_gets_no_second_one() -> None:
     (power,) = [claim for claim in claims.read() if claim.id == "c19"]
-    assert claims.told(power) == "400 W and about 1000 W (two figures in one text)"
+    assert claims.stated_text(power) == "400 W and about 1000 W (two figures in one text)"
 
 
 def test_a_claim_without_a_check_is_an_error() -> None:

@@ -117,11 +117,11 @@ def test_bad_input_is_exit_2_and_names_the_field(run: Run, asked: list[Any], cha
 
 def test_a_file_that_is_not_there_is_exit_2(run: Run, asked: list[Any], tmp_path: Path) -> None:
     code, _, errors = run(path=tmp_path / "absent.yaml")
-    assert code == 2 and "absent.yaml: there is no such workload file; check the path" in errors
+    assert code == 2 and "absent.yaml: no such workload file; check the path" in errors
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("{broken", "not valid JSON"), ("[]", "not a JSON object"), ("{}", "no snapshot of the catalog")]
+    ("text", "says"), [("{broken", "not valid JSON"), ("[]", "not a JSON object"), ("{}", "not a catalog snapshot")]
 )
 def test_a_broken_snapshot_is_exit_2_and_named(
     run: Run, asked: list[Any], tmp_path: Path, text: str, says: str
@@ -134,12 +134,12 @@ def test_a_broken_snapshot_is_exit_2_and_named(
 
 def test_a_snapshot_that_cannot_be_written_is_named(run: Run, asked: list[Any], tmp_path: Path) -> None:
     code, _, errors = run("--snapshot", str(tmp_path / "nowhere" / "kept.json"))
-    assert code == 2 and "kept.json: the snapshot cannot be written" in errors
+    assert code == 2 and "kept.json: cannot write the snapshot" in errors
 
 
 def test_a_model_config_that_is_not_there_is_named(run: Run, asked: list[Any]) -> None:
     code, _, errors = run("--set", "model={config: absent.json}")
-    assert code == 2 and "absent.json: there is no such model configuration" in errors
+    assert code == 2 and "absent.json: no such model configuration" in errors
 
 
 def test_an_unknown_model_is_exit_2(run: Run, engine: SimpleNamespace) -> None:

@@ -19,26 +19,26 @@ BAD = [
     ("advise", [NOWHERE], "check the path"),
     ("advise", ["{tmp}", "--top", "0"], "give a whole number from 1"),
     ("estimate", ["--model", "{tmp}/nowhere.json", *ESTIMATE], "no such model configuration"),
-    ("waterfall", ["--model", "m", "--accelerator", "a", "--users", "0"], "--users: 1 or more"),
+    ("waterfall", ["--model", "m", "--accelerator", "a", "--users", "0"], "--users must be at least 1"),
     ("import_loadtest", ["999", NOWHERE], "no such option"),
     ("import_loadtest", ["{option}", NOWHERE], "give the result file"),
     ("calibrate", ["--measurements", NOWHERE], "no such file"),
     ("calibrate", ["--measurements", NOWHERE, "--rounds", "0"], "--rounds: 0 is too small"),
     ("fidelity", ["--measurements", NOWHERE], "no such file"),
     ("fidelity", ["--measurements", NOWHERE, "--limit", "0"], "--limit: 0 is too small"),
-    ("fidelity", ["--measurements", NOWHERE, "--by", "colour"], "unknown column colour; one of"),
+    ("fidelity", ["--measurements", NOWHERE, "--by", "colour"], "unknown column colour; columns:"),
     ("export_openapi", ["{tmp}"], "Is a directory; give a path"),
     ("extract_flags", ["vllm", NOWHERE], "give a wheel"),
-    ("delete", ["advice", "999"], "there is no advice 999; its page and the API show the ID"),
-    ("delete", ["model", "none"], "there is no model none"),
+    ("delete", ["advice", "999"], "no such advice: 999; its page and the API show the ID"),
+    ("delete", ["model", "none"], "no such model: none"),
     ("up", ["--port", "99999"], "give a number from 1 to 65535"),
     ("demo", [NOWHERE], "give the path of a workload file"),
     ("token", ["revoke", "aat_none"], "manage.py token list"),
     ("token", ["make", "x", "--days", "0"], "1 to"),
     ("token", ["make", "x", "--scope", "all"], "invalid choice"),
-    ("bench_advise", ["nowhere"], "no such shipped workload: nowhere; fixtures/workloads"),
+    ("bench_advise", ["nowhere"], "no such shipped workload: nowhere; see fixtures/workloads"),
     ("bench_advise", ["--runs", "0"], "--runs: 0 is too small"),
-    ("bench_search", ["--accelerators", "nowhere"], "not in the catalog: nowhere; give its slugs"),
+    ("bench_search", ["--accelerators", "nowhere"], "not in the catalog: nowhere; give their slugs"),
     ("bench_simulate", ["--repeats", "0"], "--repeats: 0 is too small"),
     ("import_prices", ["--from", "csv", NOWHERE], "give the path of a file"),
     (
@@ -91,7 +91,7 @@ def test_every_command_that_takes_input_is_among_those_tried() -> None:
 
 def test_an_export_without_rows_is_no_bad_input_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("export_loadtests") == 1
-    assert "switch it on" in capsys.readouterr().err
+    assert "Mark it on the page" in capsys.readouterr().err
 
 
 def test_an_export_to_a_path_that_cannot_be_written_ends_with_2(

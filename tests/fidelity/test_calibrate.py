@@ -104,7 +104,7 @@ def left_out(kind, levels):
     x = np.array([np.log(np.median(levels))])
     solution = least_squares.Solution(x=x, errors=engine.at + x[0], jacobian=np.ones((120, 1)))
     found = SimpleNamespace(evidence=engine, solution=solution)
-    return calibrate.left_out(found, KNOWN, SETUP, kind).reshape(3, 40)[:, 0]
+    return calibrate.held_out(found, KNOWN, SETUP, kind).reshape(3, 40)[:, 0]
 
 
 def test_rows_of_a_left_out_chip_do_not_reach_its_own_prediction():
@@ -190,7 +190,7 @@ def test_the_digest_follows_the_values_alone(tmp_path):
 
 def test_what_is_said_of_a_scope_names_its_fitted_values():
     facts = {"rows": 9, "groups": 3, "sources": ["a"], "from": "2024", "to": "2026-11", "versions": ["vllm 1"]}
-    text = command.said("default", ["kernel_s"], facts, SimpleNamespace(about={"default": "engine defaults"}))
+    text = command.source_text("default", ["kernel_s"], facts, SimpleNamespace(about={"default": "engine defaults"}))
     assert text.startswith("engine defaults; kernel_s: fitted on 9 rows in 3 ")
 
 

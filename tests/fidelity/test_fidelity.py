@@ -43,7 +43,7 @@ def run(*arguments):
 
 def test_json_has_rows_groups_and_overall(engine, measurements):
     figures = json.loads(run("--measurements", measurements, "--format", "json", "--by", "family,metric"))
-    assert [r["skipped"] for r in figures["rows"]] == [None, None, "training not yet modelled"]
+    assert [r["skipped"] for r in figures["rows"]] == [None, None, "training is not modeled"]
     assert figures["rows"][0]["ape"] == pytest.approx(0.2)
     assert {(g["family"], g["metric"]) for g in figures["groups"]} == {
         ("hopper", "tpot_ms_mean"),
@@ -54,7 +54,7 @@ def test_json_has_rows_groups_and_overall(engine, measurements):
 
 def test_the_table_names_groups_totals_and_skips(engine, measurements):
     text = run("--measurements", measurements)
-    assert "serving_nightly" in text and "ALL" in text and "training not yet modelled" in text
+    assert "serving_nightly" in text and "ALL" in text and "training is not modeled" in text
 
 
 def test_several_files_are_one_set(engine, measurements, tmp_path):
@@ -110,7 +110,7 @@ def test_rows_of_one_case_that_disagree_are_noted():
     rows = [row(id="a", value="10"), row(id="b", value="14")]
     results = scoring.predict(rows, CATALOG, lambda cases: [Estimate(fits=1.0, tpot_mean_s=0.012) for _ in cases])
     repeats = report.noisy_cases(results)
-    assert "disagree" in report.likely_reason(results[0], {}, repeats)
+    assert "differ by more than 25 %" in report.likely_reason(results[0], {}, repeats)
 
 
 @pytest.mark.django_db

@@ -204,13 +204,13 @@ def test_speculation_follows_the_version_not_the_row():
 
 
 def test_rows_without_a_case_say_why():
-    assert reason(task="training") == "training not yet modelled"
-    assert reason(accelerator_slug="", accelerator="Arc Dual") == "no such accelerator: Arc Dual"
-    assert reason(model_id="", model="microsoft/phi-2") == "no such model: microsoft/phi-2"
+    assert reason(task="training") == "training is not modeled"
+    assert reason(accelerator_slug="", accelerator="Arc Dual") == "accelerator not in the catalog: Arc Dual"
+    assert reason(model_id="", model="microsoft/phi-2") == "model not in the catalog: microsoft/phi-2"
     assert reason(confidence="C") == "ambiguous metric"
     assert reason(metric="tokens_per_s_ambiguous") == "ambiguous metric"
-    assert reason(value="nan") == "value is not a number"
-    assert reason(weights_dtype="", source_key="elsewhere") == "weights dtype not stated"
+    assert reason(value="nan") == "the value is not a number"
+    assert reason(weights_dtype="", source_key="elsewhere") == "weight format not stated"
 
 
 def test_an_unknown_source_is_read_with_an_unknown_client():

@@ -34,8 +34,8 @@ rules:
         ("{when: {id: row-7}, set: {}, why: x}", "unknown conditions"),
         ("{when: {source: s}, set: {speed: 2}, why: x}", "cannot set"),
         ("{when: {source: s}, set: {client: {pace: 2}}, why: x}", "unknown client fields"),
-        ("{when: {source: s}, set: {client: {kind: storm}}, why: x}", "none of"),
-        ("{when: {source: s}, set: {}}", "states its reason"),
+        ("{when: {source: s}, set: {client: {kind: storm}}, why: x}", "not one of"),
+        ("{when: {source: s}, set: {}}", "`why` is missing"),
         ("{when: {source: s}, set: {}, why: x, who: y}", "unknown keys"),
     ],
 )

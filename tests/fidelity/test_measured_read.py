@@ -33,7 +33,7 @@ def test_a_short_line_is_named_by_number(tmp_path):
 
 
 def test_equal_ids_are_refused(tmp_path):
-    with pytest.raises(MeasurementsError, match="same id"):
+    with pytest.raises(MeasurementsError, match="same ID"):
         read(write(tmp_path / "rows.csv", record(), record()))
 
 

@@ -15,7 +15,7 @@ from tests.measured_samples import CATALOG, row
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).parents[2]
-VALIDATION = {"errors": {"left out": {"one accelerator": {"tpot": 0.11, "throughput": 0.2}}}, "intervals": {}}
+VALIDATION = {"errors": {"held out": {"one accelerator": {"tpot": 0.11, "throughput": 0.2}}}, "intervals": {}}
 
 
 def scored(*rows):
@@ -48,7 +48,7 @@ def test_what_is_written_is_what_the_pages_sum_up(results, tmp_path):
     stored = ScoredRow.objects.get(key="a:ttft")
     assert (stored.measured, stored.predicted, stored.accelerator, stored.layout) == (200, 100, "h100-sxm", "tp1")
     assert stored.replica_chips == 1 and stored.concurrency == 16
-    assert Scorecard.objects.get().skipped == {"training not yet modelled": 1}
+    assert Scorecard.objects.get().skipped == {"training is not modeled": 1}
 
 
 def test_loading_again_changes_nothing_and_a_new_score_replaces_the_old(results, tmp_path):

@@ -61,7 +61,7 @@ def test_every_row_of_one_run_shares_one_estimate():
 
 
 def test_what_is_not_modelled_is_skipped_by_name():
-    assert one(Estimate(fits=1.0, tpot_mean_s=math.nan)).skipped == "not modelled: tpot_ms_mean"
+    assert one(Estimate(fits=1.0, tpot_mean_s=math.nan)).skipped == "metric not modeled: tpot_ms_mean"
     assert one(Estimate(problem="no such framework: x")).skipped == "no such framework: x"
 
 
@@ -156,7 +156,7 @@ def test_the_report_is_strict_json_and_leaves_disputed_rows_out_on_the_second_li
     figures = scoring.report(results, ["source_key"], {"odd": "contradicts itself"})
     json.dumps(figures, allow_nan=False)
     assert (figures["overall"]["n"], figures["undisputed"]["n"], figures["undisputed"]["disputed"]) == (2, 1, 1)
-    assert figures["overall"]["skipped"] == 1 and figures["skipped_reasons"] == {"value is not a number": 1}
+    assert figures["overall"]["skipped"] == 1 and figures["skipped_reasons"] == {"the value is not a number": 1}
     assert set(figures["rows"][0]) >= {
         "id", "metric", "measured", "predicted", "ape", "low", "high", "in_interval", "skipped"
     }  # fmt: skip

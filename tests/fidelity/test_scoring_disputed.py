@@ -6,7 +6,7 @@ from tests.measured_samples import row
 
 def test_experts_over_more_ranks_than_chips():
     found = disputed.find([row(moe_tp="2", n_accelerators="1"), row(id="fine", moe_tp="1")])
-    assert list(found) == ["run:tpot"] and "2 ranks but 1 chips" in found["run:tpot"]
+    assert list(found) == ["run:tpot"] and "2 ranks but only 1 chips" in found["run:tpot"]
 
 
 def test_two_values_of_one_configuration():

@@ -1,4 +1,4 @@
-"""Which prices become offers: neither stale nor superseded ones; cards that are sold alone go into own hosts."""
+"""Which prices become offers: neither stale nor superseded ones; a card that is sold alone gets a server of its own."""
 
 import datetime
 
@@ -75,7 +75,9 @@ def test_a_card_that_is_sold_alone_can_be_owned_in_hosts_of_one_two_and_four() -
     _, assumed = market(chip)
     # 8,500 USD and 350 W for each card; 4,500 USD and 400 W for the computer around them
     by_hand = {n: total_usd_per_hour(own_parts(8_500 * n + 4_500, n, 350.0 * n + 400, assumed)) for n in (1, 2, 4)}
-    assert owned("l40s") == pytest.approx({f"{n} x L40S in an own host (host estimated)": by_hand[n] for n in by_hand})
+    assert owned("l40s") == pytest.approx(
+        {f"server with {n} x L40S (server price estimated)": by_hand[n] for n in by_hand}
+    )
 
 
 @pytest.mark.parametrize(("slug", "price"), [("b200", 41_500), ("mi300x", 17_500), ("xeon-6980p", 12_460)])

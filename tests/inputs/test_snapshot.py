@@ -8,7 +8,7 @@ import pytest
 
 from advisor import report, workload
 from advisor.answer.advice import recommend
-from advisor.inputs.from_catalog import of_earlier_version, packed, take_snapshot, unpacked
+from advisor.inputs.from_catalog import is_outdated, packed, take_snapshot, unpacked
 from advisor.result import Answer
 from tests.world import World
 
@@ -41,10 +41,10 @@ def test_a_stored_snapshot_is_small_and_answers_alike() -> None:
 @pytest.mark.usefixtures("shipped")
 def test_a_snapshot_that_does_not_say_how_frameworks_start_is_of_an_earlier_version() -> None:
     taken = take_snapshot(workload.parse(FILE.read_text()))
-    assert not of_earlier_version(taken) and not of_earlier_version({"parts": [taken]})
+    assert not is_outdated(taken) and not is_outdated({"parts": [taken]})
     before = [{key: value for key, value in row.items() if key != "launch"} for row in taken["frameworks"]]
-    assert of_earlier_version(taken | {"frameworks": before})
-    assert of_earlier_version({"parts": [taken, taken | {"frameworks": before}]})
+    assert is_outdated(taken | {"frameworks": before})
+    assert is_outdated({"parts": [taken, taken | {"frameworks": before}]})
 
 
 @pytest.mark.django_db

@@ -53,7 +53,7 @@ def test_two_requests_with_one_key_at_the_same_moment_give_one_advice(
 ) -> None:
     first = advise.request(spec(), idempotency_key="k")
     answers = iter([None, first])
-    monkeypatch.setattr(advise, "asked_before", lambda *args: next(answers))
+    monkeypatch.setattr(advise, "earlier_request", lambda *args: next(answers))
     assert advise.request(spec(), idempotency_key="k") == first
     assert Advice.objects.count() == Workload.objects.count() == 1
 

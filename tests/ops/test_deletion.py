@@ -291,7 +291,7 @@ def test_the_command_line_deletes_each_kind(capsys: pytest.CaptureFixture[str]) 
     for kind, key in ids.items():
         call_command("delete", kind, key)
         assert f"{kind} {key}: deleted" in capsys.readouterr().out
-        with pytest.raises(CommandError, match=f"there is no {kind} {key}"):
+        with pytest.raises(CommandError, match=f"no such {kind}: {key}"):
             call_command("delete", kind, key)
     row = ApiToken.objects.get()
     tokens.revoke(row)
@@ -301,7 +301,7 @@ def test_the_command_line_deletes_each_kind(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(("kind", "key"), [("advice", "x"), ("share", "x"), ("share", "9" * 40), ("model", "x")])
 def test_an_unknown_id_is_refused_in_words(kind: str, key: str) -> None:
-    with pytest.raises(CommandError, match=f"there is no {kind}"):
+    with pytest.raises(CommandError, match=f"no such {kind}"):
         call_command("delete", kind, key)
 
 

@@ -86,15 +86,15 @@ def test_a_worker_on_a_full_disk_waits_until_it_can_return_its_job(
     engine: Any, woken: list[str], monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     """On SQLite even the return of the job needs a free page; a lease that runs out would cost an attempt."""
-    advice, hand_back, tries = answers.queued(), advise.Claim.hand_back, []
+    advice, return_to_queue, tries = answers.queued(), advise.Claim.return_to_queue, []
 
     def full_at_first(claim: advise.Claim, **given: Any) -> bool:
         tries.append(claim.attempt)
-        return hand_back(claim, **given) if len(tries) == 3 else disk_is_full()
+        return return_to_queue(claim, **given) if len(tries) == 3 else disk_is_full()
 
     settings.ADVICE_LEASE_S = 5.0
     monkeypatch.setattr(type(Option.objects), "bulk_create", disk_is_full)
-    monkeypatch.setattr(advise.Claim, "hand_back", full_at_first)
+    monkeypatch.setattr(advise.Claim, "return_to_queue", full_at_first)
     advise.run(advice.pk)
     advice.refresh_from_db()
     assert (advice.state, advice.attempt, tries) == (State.QUEUED, 0, [1, 1, 1])

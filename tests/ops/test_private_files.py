@@ -77,7 +77,7 @@ def test_a_folder_that_others_use_is_refused_and_not_changed(tmp_path: Path) -> 
     shared.chmod(0o1777)
     (shared / "of-another-program").touch()
     refused = started(shared)
-    assert refused.returncode != 0 and "Use a folder of its own" in refused.stderr
+    assert refused.returncode != 0 and "Use a separate folder" in refused.stderr
     assert mode(shared) == 0o1777
 
 

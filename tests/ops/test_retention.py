@@ -95,7 +95,7 @@ def test_a_sweep_deletes_a_bounded_batch_and_the_command_all(
     assert "answers: 3 older than 30 days" in capsys.readouterr().out and counts()["ADVICE"] == 3
     call_command("retention")
     said = capsys.readouterr().out
-    assert "deleted 3 rows" in said and "ended tokens: kept (ASSAY_KEEP_TOKENS_DAYS is not set)" in said
+    assert "deleted 3 rows" in said and "expired and revoked tokens: kept (ASSAY_KEEP_TOKENS_DAYS is not set)" in said
     assert counts()["ADVICE"] == 0
 
 
@@ -116,4 +116,4 @@ def test_a_number_of_days_that_makes_no_sense_stops_the_start_with_the_reason(gi
     command = [sys.executable, "-c", "from django.conf import settings; settings.KEEP_ADVICE_DAYS"]
     root = Path(__file__).resolve().parents[2]
     found = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
-    assert found.returncode != 0 and f"ASSAY_KEEP_ADVICE_DAYS={given}: a whole number of days" in found.stderr
+    assert found.returncode != 0 and f"ASSAY_KEEP_ADVICE_DAYS={given}: use a whole number of days" in found.stderr

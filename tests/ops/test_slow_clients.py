@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from advisor.ops import supervise
-from advisor.ops.web_worker import Bounded
+from advisor.ops.web_worker import DeadlineSocket
 from tests import services
 from tests.world import ROOT
 
@@ -116,7 +116,7 @@ def test_arriving_bytes_move_the_deadline_on_at_a_least_rate(monkeypatch: pytest
     now = [100.0]
     monkeypatch.setattr("advisor.ops.web_worker.time.monotonic", lambda: now[0])
     ours, theirs = socket.socketpair()
-    read = Bounded(fileno=ours.detach())
+    read = DeadlineSocket(fileno=ours.detach())
     read.setblocking(True)
     theirs.sendall(b"x" * 32 * 1024)
     now[0] += 9.9

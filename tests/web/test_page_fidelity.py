@@ -11,7 +11,7 @@ from tests import sample_advice
 from tests.measured_samples import CATALOG, row
 
 pytestmark = pytest.mark.django_db
-VALIDATION = {"errors": {"left out": {"one accelerator": {"tpot": 0.11, "throughput": 0.2}}}, "intervals": {}}
+VALIDATION = {"errors": {"held out": {"one accelerator": {"tpot": 0.11, "throughput": 0.2}}}, "intervals": {}}
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_page_says_which_targets_are_missed(client, card):
     assert "TPOT of deployments" in text and "missed" in text
     for said in ("5 measured figures", 'class="chart scatter"', "AIConfigurator", "disputed: contradicts itself"):
         assert said in text, said
-    assert "training not yet modelled" in text and "BLIS" in text
+    assert "training is not modeled" in text and "BLIS" in text
     assert 'aria-current="page">Accuracy' in text
 
 
@@ -96,9 +96,9 @@ def test_groups_are_sorted_by_the_address(client, card):
 
 def test_a_target_needs_the_unseen_error_within_its_limit_too(client, card):
     targets = {target["name"]: target for target in client.get("/api/v1/fidelity").json()["targets"]}
-    assert targets["TPOT, chip left out of the fit"]["met"] is True
-    assert targets["Throughput, chip left out of the fit"]["met"] is False
-    assert targets["Wrong memory flags"]["met"] is None
+    assert targets["TPOT, chip held out"]["met"] is True
+    assert targets["Throughput, chip held out"]["met"] is False
+    assert targets["Wrong out-of-memory predictions"]["met"] is None
     assert targets["TPOT of deployments"]["validated"] == 0.11
 
 

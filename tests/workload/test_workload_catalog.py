@@ -74,7 +74,7 @@ def test_vendors_are_suggested_whatever_their_case() -> None:
 def test_a_list_that_is_cut_says_so() -> None:
     (found,) = unknown("owned", ["chip-77"], lambda: [f"chip-{number}x" for number in range(100)])
     assert found["allowed"].startswith("chip-77x, ")
-    assert found["allowed"].endswith(", ... (100 in all; see /api/v1/accelerators)")
+    assert found["allowed"].endswith(", ... (100 in total; see /api/v1/accelerators)")
 
 
 def test_unknown_chips_that_are_owned_are_named() -> None:

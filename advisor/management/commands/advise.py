@@ -11,9 +11,9 @@ from django.db import DatabaseError
 
 from advisor import inputs, report, workload
 from advisor.advise import default_organisation
-from advisor.inputs import of_earlier_version
+from advisor.inputs import is_outdated
 from advisor.result import Answer
-from advisor.workload import MAX_TEXT_BYTES, MOST_ERRORS, more_errors, with_traces
+from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_traces
 from catalog.management.errors import BAD_INPUT
 from catalog.models import CatalogLoad
 
@@ -169,7 +169,7 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
     found = read_json(path, "snapshot", remedy, MOST_SNAPSHOT_BYTES)
     if "catalog_version" not in found:
         raise BadFile(f"{path}: this is no snapshot of the catalog (it has no catalog_version); {remedy}")
-    if ("prices" in found and "hosted" not in found) or of_earlier_version(found):
+    if ("prices" in found and "hosted" not in found) or is_outdated(found):
         raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
     return found
 
@@ -178,7 +178,7 @@ def lines(
     trouble: workload.WorkloadError, one: Callable[[dict[str, str]], dict[str, str]] = lambda item: item
 ) -> list[str]:
     """A line for each reported error (as `one` names it), and one that counts the rest."""
-    return [*(line(one(item)) for item in trouble.errors[:MOST_ERRORS]), *more_errors(trouble.errors)]
+    return [*(line(one(item)) for item in trouble.errors[:MAX_ERRORS]), *more_errors(trouble.errors)]
 
 
 def line(error: dict[str, str]) -> str:

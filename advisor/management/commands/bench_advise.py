@@ -1,4 +1,4 @@
-"""How long does an advice take on one core, and on what?"""
+"""Benchmarks `advise`: CPU time on one core, in total and by part."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from catalog.management.errors import BadInput, at_least_one, writing
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "fixtures" / "workloads"
-# what is called for each part of an advice; `simulated` is within the others
+# the functions that make up each part; `simulated` is contained in the others
 PARTS = {
     "estimates": ("advisor.engine.search.run.evaluate",),
     "ranking": ("advisor.engine.search.run._decide",),
@@ -41,8 +41,8 @@ SIMULATED = "advisor.engine.scheduler.percentiles.simulate"
 
 class Command(BaseCommand):
     help = (
-        "Seconds of one core that each shipped workload takes, by part (medians of the runs, the catalog read and the "
-        "code loaded), and of a whole `advise` process started for it."
+        "CPU seconds of each shipped workload on one core, by part (medians, with code and catalog loaded), and "
+        "of a complete `advise` process."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -56,7 +56,7 @@ class Command(BaseCommand):
         at_least_one("--runs", options["runs"])
         files = [FOLDER / f"{name}.yaml" for name in options["workloads"]] or sorted(FOLDER.glob("*.yaml"))
         if unknown := [f.stem for f in files if not f.exists()]:
-            raise BadInput(f"no such shipped workload: {', '.join(unknown)}; fixtures/workloads holds those there are")
+            raise BadInput(f"no such shipped workload: {', '.join(unknown)}; see fixtures/workloads")
         with one_core():
             rows = [measure(file, options["runs"]) for file in files]
         if options["write_docs"]:
@@ -67,29 +67,29 @@ class Command(BaseCommand):
 
 
 def measure(file: Path, runs: int) -> dict[str, Any]:
-    """Medians of the runs in this process after one that is not counted, and one process of its own."""
+    """Medians of the runs in this process, after a warm-up run, and the CPU time of a separate process."""
     from advisor.answer import recommend
     from advisor.inputs import take_snapshot
 
     spec = question(file, [])
-    taken = take_snapshot(spec)
-    recommend(spec, taken)
-    measured = [timed(lambda: recommend(spec, taken)) for _ in range(runs)]
+    snapshot = take_snapshot(spec)
+    recommend(spec, snapshot)
+    measured = [timed(lambda: recommend(spec, snapshot)) for _ in range(runs)]
     middle = {name: statistics.median(run[name] for run in measured) for name in measured[0]}
     return {"workload": file.stem, **middle, "process_cpu_s": process_cpu_s(file)}
 
 
 def timed(compute: Callable[[], Any]) -> dict[str, float]:
-    """Elapsed and CPU seconds, those of each part in CPU seconds, and how many simulations there were."""
+    """Elapsed and CPU seconds, CPU seconds of each part, and the number of simulations."""
     spent: dict[str, float] = defaultdict(float)
     with ExitStack() as clocks:
         for part, names in PARTS.items():
             for name in names:
                 clocks.enter_context(clocked(name, part, spent))
         clocks.enter_context(clocked(SIMULATED, "simulated", spent))
-        begun_s, begun_cpu_s = time.perf_counter(), time.process_time()
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
         compute()
-        cpu_s, elapsed_s = time.process_time() - begun_cpu_s, time.perf_counter() - begun_s
+        cpu_s, elapsed_s = time.process_time() - start_cpu_s, time.perf_counter() - start_s
     parts = {f"{part}_s": spent[part] for part in PARTS}
     rest_s = cpu_s - sum(parts.values())
     counted = {"simulated_s": spent["simulated"], "simulations": spent["simulated calls"]}
@@ -98,20 +98,20 @@ def timed(compute: Callable[[], Any]) -> dict[str, float]:
 
 @contextmanager
 def clocked(name: str, part: str, spent: dict[str, float]) -> Iterator[None]:
-    """What is spent in one function, the calls that it makes of itself counted once."""
+    """Adds the CPU time of a function to `spent`; recursive calls count once."""
     module, _, attribute = name.rpartition(".")
     __import__(module)
     inner, inside = getattr(sys.modules[module], attribute), [0]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         inside[0] += 1
-        begun_s = time.process_time()
+        start_s = time.process_time()
         try:
             return inner(*args, **kwargs)
         finally:
             inside[0] -= 1
             if not inside[0]:
-                spent[part] += time.process_time() - begun_s
+                spent[part] += time.process_time() - start_s
                 spent[f"{part} calls"] += 1
 
     with patch.object(sys.modules[module], attribute, run):
@@ -119,7 +119,7 @@ def clocked(name: str, part: str, spent: dict[str, float]) -> Iterator[None]:
 
 
 def process_cpu_s(file: Path) -> float:
-    """User and system seconds of one `manage.py advise`, its start included."""
+    """User and system seconds of one `manage.py advise`, including startup."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, str(ROOT / "manage.py"), "advise", str(file), "--format", "json"]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
@@ -140,16 +140,16 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             f"{r['simulations']:>5.0f} {shares}"
         )
     slow = [r["workload"] for r in rows if r["cpu_s"] >= 3]
-    within = f"{len(rows) - len(slow)} of {len(rows)} within three seconds of one core"
-    return "\n".join([*lines, within + (f"; beyond: {', '.join(slow)}" if slow else "")])
+    within = f"{len(rows) - len(slow)} of {len(rows)} within three seconds on one core"
+    return "\n".join([*lines, within + (f"; slower: {', '.join(slow)}" if slow else "")])
 
 
 PAGE_HEAD = (
-    "# How long an advice takes",
-    "How long does Assay compute for each shipped workload, and on what?",
+    "# Answer time",
+    "How long does each shipped workload take, and what takes the time?",
     "Generated by `manage.py bench_advise --write-docs docs/reference/performance.md`; do not edit. The command "
     "answers "
-    "every shipped workload over the whole catalog on one core. The finalists of the ranking, of every view, of the "
+    "every shipped workload over the whole catalog on one core. The finalists of the ranking, of each view, of the "
     "why-not list and of the sensitivity analysis are simulated; percentiles come only from simulations. "
     "[What makes the search fast](../explanation/search-time.md) explains the figures and compares them with another "
     "tool.",
@@ -179,7 +179,7 @@ def page(rows: Sequence[dict[str, Any]], measured_on: str, runs: int) -> str:
     answers, processes = ([r[key] for r in rows] for key in ("cpu_s", "process_cpu_s"))
     within = [f"{sum(s < 3 for s in each)} of {len(each)}" for each in (answers, processes)]
     summary = (
-        f"Within three seconds of one core: {within[0]} answers (the slowest {max(answers):.1f}), {within[1]} whole "
+        f"Within three seconds on one core: {within[0]} answers (the slowest {max(answers):.1f}), {within[1]} complete "
         f"processes (the slowest {max(processes):.1f})."
     )
     measured = f"Measured {measured_on}. Medians of {runs} runs."

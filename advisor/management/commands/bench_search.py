@@ -1,4 +1,4 @@
-"""How many candidates a second does the search evaluate on one core, and how do time and memory grow with them?"""
+"""Benchmarks the search: candidates per second on one core, and growth of time and memory."""
 
 import json
 import os
@@ -23,20 +23,20 @@ UNBOUND = {"slo": {}, "constraints": {"quality": "any", "acquisition": ["rent", 
 
 class Command(BaseCommand):
     help = (
-        "Candidates per second of one core: the support-chat workload without limits over the whole catalog. A "
-        "candidate is a chip, offer, layout, formats, framework and concurrency, evaluated to memory, TTFT, TPOT, "
-        "throughput and cost; layouts that do not fit are counted apart."
+        "Candidates per second on one core, for the support-chat workload without limits over the whole catalog. A "
+        "candidate is a combination of chip, offer, layout, formats, framework and concurrency, evaluated to memory, "
+        "TTFT, TPOT, throughput and cost. Layouts that do not fit are counted separately."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--format", choices=("table", "json"), default="table")
-        parser.add_argument("--accelerators", nargs="*", default=[], help="only these (for a quick look)")
+        parser.add_argument("--accelerators", nargs="*", default=[], help="only these accelerators")
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_catalog()
         known = Accelerator.objects.filter(slug__in=options["accelerators"]).values_list("slug", flat=True)
         if unknown := set(options["accelerators"]) - set(known):
-            raise BadInput(f"--accelerators: not in the catalog: {', '.join(sorted(unknown))}; give its slugs")
+            raise BadInput(f"--accelerators: not in the catalog: {', '.join(sorted(unknown))}; give their slugs")
         workload, catalog = question(options["accelerators"])
         with one_core():
             result = measure(workload, catalog)
@@ -44,7 +44,7 @@ class Command(BaseCommand):
 
 
 def question(accelerators: Sequence[str]) -> tuple[Any, Any]:
-    """The workload and the catalog as engine values; nothing a planner may limit is limited."""
+    """The workload, without any limits, and the catalog as engine values."""
     from advisor.inputs import catalog_of, take_snapshot, workload_of
     from advisor.workload import load, parse
 
@@ -57,7 +57,7 @@ def question(accelerators: Sequence[str]) -> tuple[Any, Any]:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """This process on a single core, where the system allows that."""
+    """Runs this process on a single core, if the system supports that."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -70,34 +70,36 @@ def one_core() -> Iterator[None]:
 
 
 def measure(workload: Any, catalog: Any) -> dict[str, Any]:
-    """Each share of the lanes is timed alone, then once more with its allocations counted."""
+    """Times each share of the lanes, and runs it again to measure its memory."""
     from advisor.engine.search import evaluate
 
-    begun_s = time.perf_counter()
-    wanted = lanes_of(workload, catalog)
-    enumerated_s = time.perf_counter() - begun_s
-    evaluate(workload, catalog, wanted[:: max(len(wanted) // 50, 1)])  # what is loaded on first use
+    start_s = time.perf_counter()
+    lanes = lanes_of(workload, catalog)
+    enumerated_s = time.perf_counter() - start_s
+    evaluate(workload, catalog, lanes[:: max(len(lanes) // 50, 1)])  # warm-up
     growth = []
     for share in SHARES:
-        part = wanted[::share]
-        begun_s = time.perf_counter()
-        found = evaluate(workload, catalog, part)
-        seconds = time.perf_counter() - begun_s
-        growth.append({"candidates": found.evaluated, "seconds": seconds, "peak_mb": peak_mb(workload, catalog, part)})
+        part = lanes[::share]
+        start_s = time.perf_counter()
+        evaluation = evaluate(workload, catalog, part)
+        seconds = time.perf_counter() - start_s
+        growth.append(
+            {"candidates": evaluation.evaluated, "seconds": seconds, "peak_mb": peak_mb(workload, catalog, part)}
+        )
     seconds = enumerated_s + growth[-1]["seconds"]
     return {
-        "candidates": found.evaluated,
+        "candidates": evaluation.evaluated,
         "seconds": seconds,
-        "candidates_per_s": found.evaluated / seconds,
-        "pruned": found.pruned,
+        "candidates_per_s": evaluation.evaluated / seconds,
+        "pruned": evaluation.pruned,
         "peak_mb": growth[-1]["peak_mb"],
-        "layouts": len(wanted),
+        "layouts": len(lanes),
         "growth": growth,
     }
 
 
 def lanes_of(workload: Any, catalog: Any) -> list[Any]:
-    """Every legal layout of the chips that somebody sells."""
+    """All valid layouts of the chips with an offer."""
     from advisor.engine.search import enumerate_lanes, offers_for
 
     c = workload.constraints
@@ -107,13 +109,13 @@ def lanes_of(workload: Any, catalog: Any) -> list[Any]:
     return enumerate_lanes(workload, catalog, chips)[0]
 
 
-def peak_mb(workload: Any, catalog: Any, wanted: Sequence[Any]) -> float:
-    """Most that the evaluation holds at once, in MB (10^6 bytes)."""
+def peak_mb(workload: Any, catalog: Any, lanes: Sequence[Any]) -> float:
+    """The peak memory of the evaluation in MB (10^6 bytes)."""
     from advisor.engine.search import evaluate
 
     tracemalloc.start()
     try:
-        evaluate(workload, catalog, wanted)
+        evaluate(workload, catalog, lanes)
         return tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
@@ -122,7 +124,7 @@ def peak_mb(workload: Any, catalog: Any, wanted: Sequence[Any]) -> float:
 def table(result: dict[str, Any]) -> str:
     lines = [
         f"{result['candidates']:,} candidates of {result['layouts']:,} layouts in {result['seconds']:.2f} s: "
-        f"{result['candidates_per_s']:,.0f} a second on one core, {result['peak_mb']:.0f} MB; "
+        f"{result['candidates_per_s']:,.0f} per second on one core, {result['peak_mb']:.0f} MB; "
         f"{result['pruned']:,} pruned by memory",
         f"{'candidates':>12} {'seconds':>9} {'per second':>12} {'peak MB':>9}",
     ]

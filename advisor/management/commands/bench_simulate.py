@@ -1,4 +1,4 @@
-"""How many scheduler steps a second does the simulator make on one core?"""
+"""Benchmarks the simulator: scheduler steps per second on one core."""
 
 import json
 import statistics
@@ -19,7 +19,7 @@ WORKLOADS = {"1024/1024": (1024, 1024), "4000/500": (4000, 500), "256/2048": (25
 
 
 def example_times() -> StepTimes:
-    """An invented lane whose KV holds every workload: it loads the simulator, it describes no machine."""
+    """Synthetic step times with a KV cache large enough for every workload; they describe no real machine."""
     grid_tokens = 2.0 ** np.arange(15)
     values = {
         "sample_s_per_sequence": 1e-6,
@@ -51,10 +51,10 @@ def example_times() -> StepTimes:
 
 
 def measure(input_tokens: int, output_tokens: int, requests: int) -> dict[str, float]:
-    """One steady run: steps, wall time, and the state it kept."""
+    """The result of one steady-state run."""
     inputs = Lengths(mean_tokens=input_tokens, p95_tokens=input_tokens)
     outputs = Lengths(mean_tokens=output_tokens, p95_tokens=output_tokens)
-    begun_s, begun_cpu_s = time.perf_counter(), time.process_time()
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
     result = simulate(
         example_times(),
         0,
@@ -65,10 +65,10 @@ def measure(input_tokens: int, output_tokens: int, requests: int) -> dict[str, f
         concurrency=RUNNING_REQUESTS,
         requests=requests,
     )
-    cpu_s, elapsed_s = time.process_time() - begun_cpu_s, time.perf_counter() - begun_s
+    cpu_s, elapsed_s = time.process_time() - start_cpu_s, time.perf_counter() - start_s
     return {
         "steps": result.steps,
-        "cpu_s": cpu_s,  # one thread: what a core spent, whatever else the machine was doing
+        "cpu_s": cpu_s,  # single-threaded, so independent of other load
         "elapsed_s": elapsed_s,
         "steps_per_s": result.steps / cpu_s,
         "simulated_s": result.duration_s,
@@ -79,8 +79,8 @@ def measure(input_tokens: int, output_tokens: int, requests: int) -> dict[str, f
 
 
 class Command(BaseCommand):
-    help = "Scheduler steps per second of one core at 256 running requests on three workloads, compilation apart."
-    requires_system_checks: list[str] = []  # it touches neither pages nor rows
+    help = "Scheduler steps per second on one core with 256 running requests, for three workloads, without compilation."
+    requires_system_checks: list[str] = []  # needs neither pages nor the database
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--format", choices=("table", "json"), default="table")
@@ -90,9 +90,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         at_least_one("--repeats", options["repeats"])
         at_least_one("--requests", options["requests"])
-        begun_s = time.perf_counter()
+        start_s = time.perf_counter()
         measure(16, 16, 16)
-        compiled_s, measured = time.perf_counter() - begun_s, {}
+        compiled_s, measured = time.perf_counter() - start_s, {}
         for name, lengths in WORKLOADS.items():
             runs = [measure(*lengths, options["requests"]) for _ in range(options["repeats"])]
             middle = statistics.median_low([run["steps_per_s"] for run in runs])
@@ -111,4 +111,4 @@ def table(result: dict) -> str:
         f" {run['running_requests_mean']:>8.1f} {run['kv_used_max_tokens']:>10,}"
         for name, run in result["workloads"].items()
     ]
-    return "\n".join([*lines, f"compiling or loading the compiled code took {result['compile_or_load_s']:.2f} s"])
+    return "\n".join([*lines, f"compiling or loading the code took {result['compile_or_load_s']:.2f} s"])

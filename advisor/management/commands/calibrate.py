@@ -24,35 +24,35 @@ from advisor.fidelity import (
 )
 from catalog.management.errors import BadInput, at_least_one, writing
 
-SHARED_IDS = "two files have rows with the same id; give each file once"
+SHARED_IDS = "two files have rows with the same ID; give each file only once"
 Table = dict[str, dict[str, float]]
 
 
 class Command(BaseCommand):
-    help = "Fits the free parameters to measured rows, with errors on whole groups left out, and writes the fixtures."
+    help = "Fits the calibration to measured rows, cross-validates it on held-out groups, and writes it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--measurements", action="append", nargs="+", required=True, metavar="FILE.csv")
         parser.add_argument("--out", type=Path, default=calibration_files.CALIBRATION, metavar="DIR")
-        parser.add_argument("--rounds", type=int, default=1, help="how often the simulation corrects the closed forms")
+        parser.add_argument("--rounds", type=int, default=1, help="simulation rounds of the fit (default 1)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.inputs import catalog_resources
 
         at_least_one("--rounds", options["rounds"])
         rows = self._rows([path for paths in options["measurements"] for path in paths])
-        with writing(options["out"]):  # before the fit, which takes minutes
+        with writing(options["out"]):  # fail before the fit, which takes minutes
             options["out"].mkdir(parents=True, exist_ok=True)
         known = catalog_resources()
         setup = calibration_files.setup(known.accelerators)
         doubts = disputed.find(rows, known) | disputed.read()
         try:
-            found = calibrate.calibrate(rows, known, setup, doubts, options["rounds"], say=self.say)
+            found = calibrate.calibrate(rows, known, setup, doubts, options["rounds"], log=self.log)
         except BudgetError as error:
             raise CommandError(str(error)) from error
         self._finish(found, known, setup, rows, doubts, options["out"])
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.stdout.write(text)
 
     def _rows(self, paths: Sequence[str]) -> list[Row]:
@@ -73,29 +73,29 @@ class Command(BaseCommand):
         doubts: Mapping[str, str],
         out: Path,
     ) -> None:
-        """Leaves groups out, prints, writes."""
-        errors = {kind: calibrate.left_out(found, known, setup, kind) for kind in calibrate.LEFT_OUT}
+        """Cross-validates, prints and writes the results."""
+        errors = {kind: calibrate.held_out(found, known, setup, kind) for kind in calibrate.HELD_OUT}
         validated = tables(found, known, setup, errors)
-        validated["left out"][host_time.TITLE] = host_time.left_out(rows, replace(known, scopes=found.scopes))
+        validated["held out"][host_time.TITLE] = host_time.held_out(rows, replace(known, scopes=found.scopes))
         bases = calibrate.bases_of(found.evidence.rows, known, setup)
         others = unfitted(rows, known, found, doubts)
         spans = calibrate.intervals(found, known, errors, bases, others)
         for title, table in validated.items():
-            self.say("\n" + table_text(title, table))
-        self.say("\n" + intervals_text(spans))
+            self.log("\n" + table_text(title, table))
+        self.log("\n" + intervals_text(spans))
         with writing(out):
             write(out, found, known, setup, bases, spans, validated)
-        self.say(f"\nwritten to {out}; digest {calibration_files.digest(out)}")
+        self.log(f"\nWrote {out}; digest {calibration_files.digest(out)}")
 
 
 def unfitted(
     rows: Sequence[Row], known: Resources, found: calibrate.Fitted, doubts: Mapping[str, str]
 ) -> list[tuple[calibrate.Used, float]]:
-    """Rows without a closed form (disaggregated, speculative, percentiles, tuned rates) with the calibrated error."""
+    """(row, log error) of rows without a closed form: disaggregated, speculative, percentiles and tuned rates."""
     import math
 
     seen = {used.row.id for used in found.evidence.rows}
-    rest = [row for row in rows if row.id not in seen and row.id not in doubts and row.task != "training"]
+    remaining = [row for row in rows if row.id not in seen and row.id not in doubts and row.task != "training"]
     fitted = Resources(
         models=known.models,
         accelerators=known.accelerators,
@@ -107,7 +107,7 @@ def unfitted(
     def estimator(cases: Sequence[Case]) -> Sequence[Any]:
         return estimate_all(cases, fitted)
 
-    scored = scoring.predict(rest, known, estimator)
+    scored = scoring.predict(remaining, known, estimator)
     return [
         (
             calibrate.Used(
@@ -124,18 +124,18 @@ def unfitted(
 
 
 def tables(found: calibrate.Fitted, known: Resources, setup: Setup, errors: Mapping[str, Any]) -> dict[str, Table]:
-    """Errors by kind of leaving out, and with each group of parameters back at its start."""
-    these = found.evidence
-    fitted = calibrate.scores(these, found.solution.errors)
-    left: Table = {"nothing (the fit itself)": fitted}
-    left |= {f"one {kind}": calibrate.scores(these, errors[kind]) for kind in calibrate.LEFT_OUT}
+    """Errors by held-out unit, and with each group of parameters reset to its starting values."""
+    evidence = found.evidence
+    fitted = calibrate.scores(evidence, found.solution.errors)
+    held_out: Table = {"none (in-sample)": fitted}
+    held_out |= {f"one {kind}": calibrate.scores(evidence, errors[kind]) for kind in calibrate.HELD_OUT}
     start = calibrate.with_values(
         setup.scopes, setup.parameters, calibrate.least_squares.bounds_of(setup.parameters)[0]
     )
-    removed: Table = {"none": fitted, "all": calibrate.scores(these, these.errors(start, known))}
+    reset: Table = {"none": fitted, "all": calibrate.scores(evidence, evidence.errors(start, known))}
     for group in dict.fromkeys(setup.groups):
-        removed[group] = calibrate.scores(these, calibrate.without_group(found, known, setup, group))
-    return {"left out": left, "parameters at their start": removed}
+        reset[group] = calibrate.scores(evidence, calibrate.with_group_reset(found, known, setup, group))
+    return {"held out": held_out, "parameters reset": reset}
 
 
 def table_text(title: str, table: Table) -> str:
@@ -149,7 +149,7 @@ def table_text(title: str, table: Table) -> str:
 
 
 def intervals_text(spans: Mapping[str, Mapping[str, Interval]]) -> str:
-    lines = [f"{'interval of 90 %':28s}{'low':>8s}{'high':>8s}{'half':>8s}{'rows':>7s}{'groups':>8s}{'left out':>10s}"]
+    lines = [f"{'90 % interval':28s}{'low':>8s}{'high':>8s}{'half':>8s}{'rows':>7s}{'groups':>8s}{'held out':>10s}"]
     for basis, metrics in spans.items():
         for metric, span in metrics.items():
             figures = f"{span.low:8.2f}{span.high:8.2f}{span.half_width * 100:6.0f} %{span.rows:7d}{span.groups:8d}"
@@ -169,7 +169,7 @@ def write(
     spans: Mapping[str, Mapping[str, Interval]],
     validated: Mapping[str, Table],
 ) -> None:
-    """Every scope as one file, the intervals, and the scores."""
+    """Writes each scope and interval to a file, and the scores."""
     facts = calibrate.summary(found.evidence.rows)
     as_of = max(facts["to"] + "-28" if len(facts["to"]) == 7 else facts["to"], kernels_as_of())
     fitted_names = {(p.scope, p.name) for p in setup.parameters}
@@ -177,7 +177,7 @@ def write(
     scopes: Scopes = {f"family:{family}": {} for family in families if family} | dict(found.scopes)
     for name, values in sorted(scopes.items()):
         free = [key for key in values if (name, key) in fitted_names]
-        calibration_files.write_scope(out, name, basis_of(name), as_of, said(name, free, facts, setup), values)
+        calibration_files.write_scope(out, name, basis_of(name), as_of, source_text(name, free, facts, setup), values)
     for basis, metrics in spans.items():
         ratios = {
             f"{metric}_{end}_ratio": getattr(span, end) for metric, span in metrics.items() for end in ("low", "high")
@@ -192,13 +192,13 @@ def kernels_as_of() -> str:
 
 
 def basis_of(scope: str) -> str:
-    """What a scope makes of the chips that use it."""
+    """The basis of chips that use a scope."""
     kind = scope.split(":")[0]
     return {"accelerator": "measured", "family": "relative"}.get(kind, "datasheet")
 
 
-def said(name: str, free: Sequence[str], facts: Mapping[str, Any], setup: Setup) -> str:
-    """Where a scope's values come from, in words."""
+def source_text(name: str, free: Sequence[str], facts: Mapping[str, Any], setup: Setup) -> str:
+    """The source of a scope's values, as text."""
     parts = [setup.about[name]] if name in setup.about else []
     if free:
         parts.append(
@@ -207,20 +207,21 @@ def said(name: str, free: Sequence[str], facts: Mapping[str, Any], setup: Setup)
             f"{len(facts['versions'])} framework versions (fit/scores.yaml)"
         )
     if not parts:
-        parts.append("no figure of its own: chips of this family were among the rows of the fit")
+        parts.append("no values of its own; chips of this family have rows in the fit")
     return "; ".join(parts)
 
 
-INTERVAL_RESTS = {
-    "measured": "rows on chips with measured kernels, by fits without their model",
-    "relative": "rows on chips of families with measured rows, by fits without their chip",
-    "datasheet": "all rows, by fits without their family of chips",
+INTERVAL_ROWS = {
+    "measured": "rows on chips with measured kernels, their model held out",
+    "relative": "rows on chips of families with measured rows, their chip held out",
+    "datasheet": "all rows, their chip family held out",
 }
 
 
 def interval_text(basis: str, metrics: Mapping[str, Interval]) -> str:
     counts = ", ".join(f"{metric} {span.rows} rows in {span.groups} groups" for metric, span in metrics.items())
-    return f"5 % and 95 % quantiles of measured / predicted, groups weighed alike: {INTERVAL_RESTS[basis]} ({counts})"
+    quantiles = "5 % and 95 % quantiles of measured / predicted, with equal weight for each group"
+    return f"{quantiles}: {INTERVAL_ROWS[basis]} ({counts})"
 
 
 def report(
@@ -231,7 +232,7 @@ def report(
     validated: Mapping[str, Table],
     digest: str,
 ) -> dict[str, Any]:
-    """What docs/reference/fidelity.md says of the fit."""
+    """The data on the fit in docs/reference/fidelity.md."""
     import numpy as np
 
     return {

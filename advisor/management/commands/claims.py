@@ -1,4 +1,4 @@
-"""Compares industry claims with the engine's own figures."""
+"""Compares industry claims with the engine's figures."""
 
 from argparse import ArgumentParser
 from collections import Counter
@@ -13,7 +13,7 @@ from catalog.management.errors import BadInput, writing
 
 
 class Command(BaseCommand):
-    help = "Compute the engine's own figure for every claim in fixtures/claims.csv and report which claims hold."
+    help = "Computes the engine's figure for each claim in fixtures/claims.csv and reports which claims hold."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -23,18 +23,18 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.claims import (
             checks,
-            claims,  # here: `--help` need not import the engine
+            claims,  # here, so that --help does not import the engine
         )
 
         require_catalog()
         try:
-            found = claims.judged(checks.CHECKS)
+            findings = claims.judged(checks.CHECKS)
         except FixtureError as error:
             raise BadInput(str(error)) from error
         if options["write_docs"]:
             with writing(options["write_docs"]):
-                options["write_docs"].write_text(claims.page(found, claims.Desk().day), encoding="utf-8")
-        for claim, finding in found:
+                options["write_docs"].write_text(claims.page(findings, claims.Desk().day), encoding="utf-8")
+        for claim, finding in findings:
             self.stdout.write(f"{claim.id}  {finding.verdict:12}  {claim.claim}: {finding.figure}")
-        counts = Counter(finding.verdict for _, finding in found)
+        counts = Counter(finding.verdict for _, finding in findings)
         self.stdout.write(", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()))

@@ -20,11 +20,13 @@ KINDS: dict[str, tuple[type[Model], str, Callable[[Any, str], Any]]] = {
 
 
 class Command(BaseCommand):
-    help = "Deletes advice with all that belongs to it, links, load tests and imported models. It does not ask again."
+    help = "Deletes advice with all its data, links, load tests or imported models, without asking for confirmation."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("kind", choices=KINDS)
-        parser.add_argument("ids", nargs="+", metavar="ID", help="as pages and the API show it; of a model its slug")
+        parser.add_argument(
+            "ids", nargs="+", metavar="ID", help="the ID that pages and the API show; for a model its slug"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         model, key, delete = KINDS[options["kind"]]
@@ -33,7 +35,7 @@ class Command(BaseCommand):
                 row = model._default_manager.get(**{key: text})
                 delete(row, "manage.py")
             except (model.DoesNotExist, ValidationError, ValueError):  # type: ignore[attr-defined]
-                raise BadInput(f"there is no {options['kind']} {text}; its page and the API show the ID") from None
-            except NotDeletable as reason:
-                raise BadInput(str(reason)) from None
+                raise BadInput(f"no such {options['kind']}: {text}; its page and the API show the ID") from None
+            except NotDeletable as error:
+                raise BadInput(str(error)) from None
             self.stdout.write(f"{options['kind']} {text}: deleted")

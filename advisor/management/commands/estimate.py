@@ -82,12 +82,12 @@ class Command(BaseCommand):
 
 def deployment(options: dict[str, Any]) -> Any:
     """The arguments that were given, with the files and pools they name read."""
-    from advisor.workload import parse_deployment, pool_words
+    from advisor.workload import parse_deployment, parse_pool
 
     raw = {name: options[name] for name in (*WHOLE, *TEXTS, "concurrency") if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
-            raw[name] = pool_words(name, options[name])
+            raw[name] = parse_pool(name, options[name])
     return parse_deployment({**raw, "model": model(options["model"])})
 
 

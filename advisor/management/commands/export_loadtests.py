@@ -1,4 +1,4 @@
-"""Write the load tests that a planner took as calibration in the columns that `fidelity` and `calibrate` read."""
+"""Exports load tests marked as calibration, in the columns that `fidelity` and `calibrate` read."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from catalog.management.errors import writing
 
 
 class Command(BaseCommand):
-    help = "Measured rows of the load tests marked `use as calibration`, as CSV."
+    help = "Exports the load tests marked as calibration as CSV of measured rows."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--out", type=Path, metavar="FILE.csv", help="default: the terminal")
+        parser.add_argument("--out", type=Path, metavar="FILE.csv", help="default: standard output")
 
     def handle(self, *args: Any, out: Path | None, **options: Any) -> None:
         tests = (
@@ -24,7 +24,7 @@ class Command(BaseCommand):
         )
         rows = load_tests.measured_rows(tests)
         if not rows:
-            raise CommandError("No load test is marked as calibration: switch it on at its option's page.")
+            raise CommandError("No load test is marked as calibration. Mark it on the page of its option.")
         text = load_tests.csv_text(rows)
         if out is None:
             self.stdout.write(text, ending="")

@@ -1,4 +1,4 @@
-"""manage.py export_openapi FILE: the API's description, checked; JSON when the name ends so, else YAML."""
+"""Exports the OpenAPI schema, validated: as JSON if the file name ends in .json, else as YAML."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from catalog.management.errors import writing
 
 
 class Command(BaseCommand):
-    help = "Write the OpenAPI description of the API."
+    help = "Writes the OpenAPI schema of the API."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE")
@@ -19,4 +19,4 @@ class Command(BaseCommand):
         kind = "openapi-json" if file.endswith(".json") else "openapi"
         with writing(file):
             call_command("spectacular", file=file, format=kind, validate=True, fail_on_warn=True)
-        self.stdout.write(f"wrote {file}")
+        self.stdout.write(f"Wrote {file}")

@@ -1,4 +1,4 @@
-"""Write fixtures/flags/KIND-VERSION.txt from a released package, which is read and never installed."""
+"""Writes fixtures/flags/KIND-VERSION.txt from a released package, without installing it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from catalog.management.errors import BadInput, writing
 
 
 class Command(BaseCommand):
-    help = "Read the option names out of a wheel or source archive: pip download --no-deps PACKAGE==VERSION, then this."
+    help = "Lists the option names in a wheel or source archive (get it with pip download --no-deps PACKAGE==VERSION)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("kind", choices=sorted(launch_flags.sources()))
@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, kind: str, archive: Path, out: Path, **options: Any) -> None:
         parts = archive.name.removesuffix(".tar.gz").split("-")
         if not archive.is_file() or len(parts) < 2:
-            raise BadInput(f"{archive}: give a wheel or a .tar.gz with its name as released (NAME-VERSION...)")
+            raise BadInput(f"{archive}: give a wheel or .tar.gz with its original name (NAME-VERSION...)")
         try:
             names = launch_flags.extract(kind, archive)
         except (ValueError, SyntaxError, OSError) as error:

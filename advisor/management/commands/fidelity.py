@@ -14,35 +14,41 @@ from catalog.management.errors import BadInput, at_least_one, writing
 
 
 def catalog_estimator() -> tuple[Any, scoring.Estimator, dict[str, str]]:
-    """(what the catalog holds, the engine over it, chip slug -> family)."""
+    """(the catalog, an estimator that uses it, chip slug -> family)."""
     from advisor.engine.estimate import estimate_all
     from advisor.inputs import catalog_resources
 
-    known = catalog_resources()
+    resources = catalog_resources()
 
     def estimator(cases: Sequence[Case]) -> Sequence[Any]:
-        return estimate_all(cases, known)
+        return estimate_all(cases, resources)
 
-    return known, estimator, {slug: chip.family for slug, chip in known.accelerators.items()}
+    return resources, estimator, {slug: chip.family for slug, chip in resources.accelerators.items()}
 
 
 class Command(BaseCommand):
-    help = "Predictions for measured rows and their errors."
+    help = "Predicts measured rows and reports the errors."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--measurements", action="append", required=True, metavar="FILE.csv")
-        parser.add_argument("--by", default="", help="columns to group by, comma-separated; derived: family, phase ...")
+        parser.add_argument(
+            "--by", default="", help="columns to group by, comma-separated, also derived ones such as family and phase"
+        )
         parser.add_argument("--format", choices=("table", "json"), default="table")
         parser.add_argument("--limit", type=int, help="only the first N rows (for debugging)")
-        parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report, and the rows for the pages")
+        parser.add_argument("--write-docs", metavar="FILE.md", help="also write the report and the scorecard files")
         parser.add_argument(
-            "--rows-to", type=Path, default=score_files.DIRECTORY, metavar="DIR", help="of --write-docs: where rows go"
+            "--rows-to",
+            type=Path,
+            default=score_files.DIRECTORY,
+            metavar="DIR",
+            help="folder of the scorecard files (--write-docs)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         by = [name.strip() for name in options["by"].split(",") if name.strip()]
         if unknown := [name for name in by if name not in scoring.COLUMNS]:
-            raise BadInput(f"unknown column {', '.join(unknown)}; one of {', '.join(scoring.COLUMNS)}")
+            raise BadInput(f"unknown column {', '.join(unknown)}; columns: {', '.join(scoring.COLUMNS)}")
         if options["limit"] is not None:
             at_least_one("--limit", options["limit"])
         rows = self._rows(options["measurements"], options["limit"])
@@ -63,12 +69,12 @@ class Command(BaseCommand):
         except MeasurementsError as error:
             raise BadInput(str(error)) from error
         if len({row.id for row in rows}) != len(rows):
-            raise BadInput("two files have rows with the same id; give each file once")
+            raise BadInput("two files have rows with the same ID; give each file only once")
         return rows[:limit] if limit else rows
 
 
 def write_docs(document: Path, rows_to: Path, scored: Sequence[scoring.Scored], doubts: Mapping[str, str]) -> None:
-    """The report, and beside it the rows that `load_catalog` takes in."""
+    """Writes the report, and the scorecard files that `load_catalog` reads."""
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
     try:
         with writing(rows_to):
@@ -85,7 +91,7 @@ HEADS = ("n", "skipped", "median", "groups", "p90", "bias", "in 90 %", "pairs")
 
 
 def table(figures: Mapping[str, Any], by: Sequence[str]) -> str:
-    """The report as aligned text: groups, then the overall lines, then what was skipped and why."""
+    """The report as an aligned table: groups, overall lines, and skipped rows with reasons."""
     lines: list[tuple[str, ...]] = [(", ".join(by), *HEADS)]
     lines += [(" / ".join(str(g[name]) or "-" for name in by), *cells(g)) for g in figures["groups"]]
     lines += [
@@ -102,18 +108,18 @@ def table(figures: Mapping[str, Any], by: Sequence[str]) -> str:
     ]
     text.insert(1, "  ".join("-" * width for width in widths))
     text.insert(len(text) - 3, text[1])
-    misfits, doubted = figures["overall"]["predicted_not_to_fit"], figures["undisputed"]["disputed"]
+    misfits, disputed_rows = figures["overall"]["predicted_not_to_fit"], figures["undisputed"]["disputed"]
     text.append("")
     text.append(
-        "errors are |predicted - measured| / measured; groups: median over the medians of (chip, model, source)"
+        "errors are |predicted - measured| / measured; groups: median of the medians of (chip, model, source) groups"
     )
-    text.append(f"predicted not to fit although they ran: {misfits}; disputed: {doubted}")
+    text.append(f"ran but predicted not to fit: {misfits}; disputed: {disputed_rows}")
     text += [f"skipped {number:5d}  {reason}" for reason, number in figures["skipped_reasons"].items()]
     return "\n".join(text)
 
 
 def cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """The figures of one line, as text."""
+    """The cells of one line."""
     pairs = "-" if not figures["pairs"] else f"{percent(figures['pairs_ordered'])} of {figures['pairs']}"
     return (
         str(figures["n"]),
@@ -128,7 +134,7 @@ def cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def percent(value: float | None, sign: bool = False) -> str:
-    """0.0834 -> 8.3 %; a dash for what does not exist."""
+    """0.0834 as 8.3 %; a dash for None."""
     if value is None:
         return "-"
     return f"{value * 100:+.1f} %" if sign else f"{value * 100:.1f} %"

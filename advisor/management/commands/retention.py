@@ -8,10 +8,10 @@ from advisor import deletion
 
 
 class Command(BaseCommand):
-    help = "Deletes what is older than the ASSAY_KEEP_... settings say. The sweep does the same, a few rows at a time."
+    help = "Deletes rows older than the ASSAY_KEEP_... settings. The sweep does the same in small batches."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say how many rows there are to delete")
+        parser.add_argument("--dry-run", action="store_true", help="only count the rows to delete")
 
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()

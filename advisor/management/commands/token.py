@@ -9,21 +9,23 @@ from catalog.management.errors import BadInput
 
 
 class Command(BaseCommand):
-    help = "Tokens for tools that call the API: make one (shown once), list, rotate, revoke or delete one."
+    help = "Manages API tokens: make (shown once), list, rotate, revoke and delete."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        ways = parser.add_subparsers(dest="do", required=True, metavar="make | list | rotate | revoke")
-        make = ways.add_parser("make", help="prints a new token, once")
-        make.add_argument("name", help="who or what will use it")
+        actions = parser.add_subparsers(dest="do", required=True, metavar="make | list | rotate | revoke | delete")
+        make = actions.add_parser("make", help="create a token and print it once")
+        make.add_argument("name", help="name of the user or client")
         make.add_argument("--scope", choices=ApiToken.Scope.values, default="read", help="default: %(default)s")
-        make.add_argument("--days", type=int, default=tokens.DAYS, help="until it ends; default: %(default)s")
-        ways.add_parser("list", help="every token with its scope, state and last use; never the token itself")
+        make.add_argument("--days", type=int, default=tokens.DAYS, help="lifetime; default: %(default)s")
+        actions.add_parser("list", help="list all tokens with scope, status and last use")
         for name, text in (
-            ("rotate", "a successor; the former works an hour more"),
-            ("revoke", "it ends now"),
-            ("delete", "it ends now, and its row is deleted; also for one that ended"),
+            ("rotate", "create a successor; the old token works for another hour"),
+            ("revoke", "end the token now"),
+            ("delete", "end the token now and delete its record; also for expired tokens"),
         ):
-            ways.add_parser(name, help=text).add_argument("prefix", help="its first letters, as `list` shows them")
+            actions.add_parser(name, help=text).add_argument(
+                "prefix", help="the first characters, as `list` shows them"
+            )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["do"] == "list":
@@ -43,7 +45,7 @@ class Command(BaseCommand):
         else:
             row = one(options["prefix"])
             tokens.revoke(row)
-            self.stdout.write(f"{row.name}: revoked, its next call is refused")
+            self.stdout.write(f"{row.name}: revoked")
 
     def list_all(self) -> None:
         rows = list(ApiToken.objects.all())
@@ -52,14 +54,14 @@ class Command(BaseCommand):
             ends = f"{row.expires_at:%Y-%m-%d}"
             self.stdout.write(f"{row.token_prefix}…  {row.status:8} {row.scope:7} until {ends}  {last:22}  {row.name}")
         if not rows:
-            self.stdout.write("No token was made: manage.py token make NAME --scope read|submit|admin")
+            self.stdout.write("No tokens. Create one with manage.py token make NAME --scope read|submit|admin")
 
 
 def one(prefix: str, ended: bool = False) -> ApiToken:
-    """The one live token that begins with these letters; `ended`: one that no longer works counts, too."""
+    """The only live token with this prefix; `ended` includes expired and revoked ones. Raises BadInput."""
     rows = ApiToken.objects.filter(token_prefix__startswith=prefix[:12])
-    found = [row for row in rows if ended or row.status == "live"]
-    if len(found) != 1 or len(prefix) < 6:
+    matches = [row for row in rows if ended or row.status == "live"]
+    if len(matches) != 1 or len(prefix) < 6:
         kind = "" if ended else "live "
-        raise BadInput(f"{len(found)} {kind}tokens begin with {prefix!r}: manage.py token list shows them")
-    return found[0]
+        raise BadInput(f"{len(matches)} {kind}tokens start with {prefix!r}; see manage.py token list")
+    return matches[0]

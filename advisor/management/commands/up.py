@@ -8,7 +8,7 @@ from catalog.management.errors import BadInput
 
 
 class Command(BaseCommand):
-    help = "Runs web, worker and beat until Ctrl-C, and restarts what dies."
+    help = "Runs web, worker and beat until Ctrl-C, and restarts them if they die."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1")
@@ -23,7 +23,7 @@ class Command(BaseCommand):
             raise BadInput(str(error)) from error
         supervisor = supervise.assay(host, port)
         supervisor.stop_on_signals()
-        self.stdout.write(f"Assay on http://{host}:{port}/ (Ctrl-C stops it)")
+        self.stdout.write(f"Assay on http://{host}:{port}/ (Ctrl-C to stop)")
         try:
             while not supervisor.stopping:
                 supervisor.tick()
