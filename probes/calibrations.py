@@ -17,7 +17,7 @@ from django.utils import timezone
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.models import Advice, Option
-from catalog.loading.load import OVER_FILE, PROBED
+from catalog.loading.load import PROBED, REST_FROM_FILE
 from catalog.models import Accelerator, Calibration
 from probes import calibrate
 from probes.models import Result
@@ -33,7 +33,7 @@ class CannotUndo(ValueError):
 
 def visible() -> QuerySet[Calibration]:
     """What machines made, and what took it back, newest first."""
-    rows = Calibration.objects.filter(fitted_on__startswith=PROBED).exclude(fitted_on__contains=OVER_FILE)
+    rows = Calibration.objects.filter(fitted_on__startswith=PROBED).exclude(fitted_on__contains=REST_FROM_FILE)
     return rows.select_related("undoes", "undone_by").order_by("-created_at", "-pk")
 
 
@@ -94,7 +94,7 @@ def undo(row: Calibration, by: str = "") -> Calibration:
 
 
 def is_ours(row: Calibration) -> bool:
-    return row.name.startswith(SCOPE) and row.fitted_on.startswith(PROBED) and OVER_FILE not in row.fitted_on
+    return row.name.startswith(SCOPE) and row.fitted_on.startswith(PROBED) and REST_FROM_FILE not in row.fitted_on
 
 
 def exclude_results(row: Calibration, by: str) -> list[int]:
@@ -126,7 +126,7 @@ def _restored(row: Calibration, chip: Accelerator, brought: list[int], by: str) 
     last = in_force[-1] if in_force else None
     moved = sorted(k for k in {*newest.values, *values} if newest.values.get(k) != values.get(k))
     named = ", ".join(map(str, brought)) or "none"
-    rest = f"in force: {last.fitted_on.replace(OVER_FILE, '; and ')}" if last else "nothing else was measured here"
+    rest = f"in force: {last.fitted_on.replace(REST_FROM_FILE, '; and ')}" if last else "nothing else was measured here"
     return Calibration.objects.create(
         name=row.name,
         values=values,
@@ -147,7 +147,7 @@ def replayed(rows: Iterable[Calibration]) -> tuple[Json, set[str]]:
     values: Json = {}
     measured: set[str] = set()
     for row in rows:
-        if OVER_FILE in row.fitted_on:
+        if REST_FROM_FILE in row.fitted_on:
             continue  # it only repeats what the file and the machines before it say
         if not row.fitted_on.startswith(PROBED):
             values = row.values | {name: values[name] for name in measured}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.templatetags.units import duration, sig
-from catalog.charts import Roof, roofs
+from catalog.charts import Roofline, rooflines
 from catalog.models import Accelerator
 from probes import charts, plausibility
 from probes.models import Agent, Measurement, Result
@@ -103,7 +103,7 @@ def over_roof(chip: Accelerator | None, rows: Sequence[Measurement]) -> str:
         return ""
     used = {str(m.key.get("dtype")) for m in rows if m.kind == "gemm"}
     rates = {dtype: rate for dtype, rate in chip.dense_tflops.items() if dtype in used}
-    lines: list[Roof] = roofs(rates, chip.memory_gb_per_s)
+    lines: list[Roofline] = rooflines(rates, chip.memory_gb_per_s)
     points: dict[int | None, list[charts.Point]] = {}
     for m in rows:
         if m.kind in ROOF_KINDS and m.flops and m.bytes and m.flops_per_s:

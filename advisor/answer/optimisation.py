@@ -29,7 +29,7 @@ from advisor.engine.search import Catalog, Scored
 from advisor.engine.spec import Quantization, Workload
 from advisor.engine.step import EMBEDDING, Lanes, Line, lanes
 from advisor.inputs import rounding
-from catalog.maturity import judged
+from catalog.maturity import maturity_of
 
 Json = dict[str, Any]
 
@@ -182,7 +182,7 @@ def frameworks_json(taken: Json, found: list[Rival]) -> list[Json]:
 
 def framework_json(r: Rival, row: Json, taken: Json) -> Json:
     counted = row.get("facts_as_of") or taken["asked_on"]
-    settled = judged(row.get("first_release"), row.get("releases"), counted)
+    settled = maturity_of(row.get("first_release"), row.get("releases"), counted)
     return {
         "slug": r.framework.slug,
         "name": r.framework.name,
@@ -193,8 +193,8 @@ def framework_json(r: Rival, row: Json, taken: Json) -> Json:
         "kv_capacity_tokens": number(r.kv_capacity_tokens),
         "features": list(r.framework.features),
         "effort": r.effort,
-        "maturity": settled.word,
-        "maturity_because": settled.because,
+        "maturity": settled.level,
+        "maturity_because": settled.reason,
         "licence": row.get("licence"),
         "because": r.because,
         "source": r.framework.source,

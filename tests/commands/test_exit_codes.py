@@ -44,9 +44,9 @@ BAD = [
     (
         "import_prices",
         ["--from", "csv", NOWHERE, "--organisation", "none"],
-        "no organisation 'none'; there are",
+        "no organisation 'none'; choose one of",
     ),
-    ("import_model", ["/etc/nowhere"], "neither a file nor an id"),
+    ("import_model", ["/etc/nowhere"], "neither a file nor a Hugging Face ID"),
     ("load_catalog", ["{tmp}/nowhere"], "no such directory"),
     ("enrol", ["--accelerator", "none"], "the catalog has no accelerator none; its list"),
     ("enrol", ["--label", "x"], "write NAME=VALUE"),
