@@ -211,7 +211,7 @@ def test_a_server_without_host_times_is_told_where_to_copy_them_from(tmp_path: P
     follow(BY_TITLE["A new framework, or a new version"], fixtures)
     path = fixtures / ACME
     path.write_text(re.sub(r"(?ms)^host_times:\n.*?(?=^\w)", "", path.read_text()))
-    with pytest.raises(CommandError, match="copy those of a related framework with basis: relative"):
+    with pytest.raises(CommandError, match="copy those of a similar framework with basis: relative"):
         call_command("load_catalog", fixtures, verbosity=0, no_scores=True)
 
 
