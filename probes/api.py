@@ -145,10 +145,8 @@ class JobFilter(FilterSet):
 class SpecBody(serializers.Serializer[Any]):
     suite = serializers.ChoiceField(list(specs.SUITE_SECONDS))
     kinds = serializers.ListField(child=body_fields.Text(max_length=40), required=False, allow_null=True)
-    max_s = body_fields.Number(min_value=1, max_value=specs.LONGEST_S, required=False, allow_null=True)
-    max_bytes = body_fields.Whole(
-        min_value=specs.LEAST_BYTES, max_value=specs.MOST_BYTES, required=False, allow_null=True
-    )
+    max_s = body_fields.Number(min_value=1, max_value=specs.MAX_SUITE_S, required=False, allow_null=True)
+    max_bytes = body_fields.Whole(min_value=specs.MIN_BYTES, max_value=specs.MAX_BYTES, required=False, allow_null=True)
 
 
 class JobBody(serializers.Serializer[Any]):

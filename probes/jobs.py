@@ -135,7 +135,7 @@ def lease_end() -> datetime:
 
 def max_duration(spec: Mapping[str, Any]) -> timedelta:
     """Time limit of one attempt: 1.5 times that of the suite, and two minutes to start and send."""
-    return timedelta(seconds=1.5 * specs.longest_s(dict(spec)) + 120)
+    return timedelta(seconds=1.5 * specs.max_seconds(dict(spec)) + 120)
 
 
 def lease_of(agent: Agent, pk: UUID | str, attempt: int) -> Lease:
