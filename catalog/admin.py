@@ -1,4 +1,4 @@
-"""The catalog in the admin: edited rows keep their history, append-only rows cannot be edited."""
+"""Django admin of the catalog: editable rows keep their history, append-only rows cannot be edited."""
 
 # mypy: allow-subclassing-any, allow-any-generics
 
@@ -27,7 +27,7 @@ from catalog.models import (
 
 
 class AppendOnly(admin.ModelAdmin):
-    """Rows that are added and never changed."""
+    """Rows that can be added, but not changed or deleted."""
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
@@ -89,7 +89,7 @@ class ApiPriceAdmin(AppendOnly):
 @admin.register(Calibration)
 class CalibrationAdmin(AppendOnly):
     list_display = ("name", "basis", "engine_version", "as_of", "created_at", "undoes", "made_by")
-    readonly_fields = ("changes", "results", "undoes", "made_by")  # machines and undos write them
+    readonly_fields = ("changes", "results", "undoes", "made_by")  # written only by worker results and by undoing
 
 
 @admin.register(CatalogLoad)

@@ -1,4 +1,4 @@
-"""REST: the catalog, to read. Lists are filtered in the URL and paged."""
+"""The read-only REST API of the catalog; only imported models can be deleted."""
 
 from http import HTTPStatus
 from typing import Any
@@ -37,7 +37,7 @@ class Refused(APIException):
 
 
 class Listed(viewsets.ReadOnlyModelViewSet[Any]):
-    """A list that is narrowed and sorted in the URL like its page."""
+    """A list with the same filters and sorting as its page."""
 
     filter_backends = (KnownParameters, DjangoFilterBackend, Ordering)
     pagination_class = Pages
@@ -45,22 +45,24 @@ class Listed(viewsets.ReadOnlyModelViewSet[Any]):
 
 class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):
     bf16_tflops = serializers.FloatField(
-        read_only=True, allow_null=True, help_text="Dense; FP16 where there is no BF16."
+        read_only=True, allow_null=True, help_text="Dense rate; FP16 where there is no BF16."
     )
     fp8_tflops = serializers.FloatField(read_only=True, allow_null=True)
-    tflops_per_watt = serializers.FloatField(read_only=True, allow_null=True, help_text="In BF16 or FP16, at TDP.")
+    tflops_per_watt = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="BF16 or FP16 rate per watt of TDP."
+    )
     flops_per_byte = serializers.FloatField(
-        read_only=True, allow_null=True, help_text="In BF16 or FP16, of memory bandwidth."
+        read_only=True, allow_null=True, help_text="BF16 or FP16 rate over memory bandwidth."
     )
     usd_per_hour_min = serializers.FloatField(
-        read_only=True, allow_null=True, help_text="Lowest current on-demand offer for one chip."
+        read_only=True, allow_null=True, help_text="Lowest current on-demand price per chip."
     )
     gb_per_s_per_usd_hour = serializers.FloatField(read_only=True, allow_null=True)
     usd_per_gib = serializers.FloatField(
-        read_only=True, allow_null=True, help_text="Lowest current purchase price of the chip alone."
+        read_only=True, allow_null=True, help_text="Lowest current purchase price of the chip, per GiB of its memory."
     )
     newest_offer = serializers.DateField(read_only=True, allow_null=True)
-    price_note = serializers.SerializerMethodField(help_text="`no current price` where no offer is under a year old.")
+    price_note = serializers.SerializerMethodField(help_text="`no current price` if every offer is over a year old.")
 
     class Meta:
         model = Accelerator
@@ -104,7 +106,7 @@ class FrameworkSerializer(serializers.ModelSerializer[Framework]):
         fields = "__all__"
 
     def get_maturity(self, row: Framework) -> str:
-        return maturity(row).word
+        return maturity(row).level
 
 
 class QuantizationSerializer(serializers.ModelSerializer[QuantizationMethod]):
@@ -136,7 +138,7 @@ class AssumptionSerializer(serializers.ModelSerializer[Assumption]):
 
 
 class Accelerators(Listed):
-    """Chips with their rates, memory, links and power; every group of figures with its source."""
+    """Accelerators: rates, memory, links and power. Each group of figures has its source."""
 
     queryset = Accelerator.objects.all()
     ordering_fields = (*columns(Accelerator), *DERIVED)
@@ -145,12 +147,12 @@ class Accelerators(Listed):
     lookup_field = "slug"
 
     def get_queryset(self) -> QuerySet[Accelerator]:
-        """Made anew: what is current depends on the day."""
+        """A new query: which offers are current depends on the day."""
         return accelerators()
 
 
 class Prices(Listed):
-    """Public offers: whole instances by the hour, and what can be bought. Each with its date."""
+    """Public offers, each with its date: instances to rent and hardware to buy."""
 
     queryset = public_prices()
     ordering_fields = (*columns(Price), "usd_per_chip_hour")
@@ -159,7 +161,7 @@ class Prices(Listed):
 
 
 class ApiPrices(Listed):
-    """What providers ask for hosted models, per million tokens. Each with its date."""
+    """Prices of hosted models in USD per million tokens, each with its date."""
 
     queryset = ApiPrice.objects.select_related("model")
     ordering_fields = columns(ApiPrice)
@@ -171,12 +173,12 @@ class ApiPrices(Listed):
     destroy=extend_schema(
         operation_id="deleteModel",
         summary="Delete an imported model",
-        description="Answers that used it stay readable. A model that comes with Assay is refused with 409.",
-        responses={204: OpenApiResponse(description="It is deleted."), (409, PROBLEM): OpenApiTypes.OBJECT},
+        description="Answers that used it stay readable. A model that ships with Assay cannot be deleted (409).",
+        responses={204: OpenApiResponse(description="Deleted."), (409, PROBLEM): OpenApiTypes.OBJECT},
     )
 )
 class Models(mixins.DestroyModelMixin, Listed):
-    """Models with their shape and published size."""
+    """Models: shape and published size."""
 
     queryset = ServedModel.objects.all()
     ordering_fields = columns(ServedModel)
@@ -190,12 +192,12 @@ class Models(mixins.DestroyModelMixin, Listed):
     def perform_destroy(self, instance: ServedModel) -> None:
         try:
             delete_model(instance, who(self.request.user))
-        except NotDeletable as reason:
-            raise Refused(str(reason)) from None
+        except NotDeletable as error:
+            raise Refused(str(error)) from None
 
 
 class Frameworks(Listed):
-    """Serving frameworks, a row for each version."""
+    """Serving frameworks, one row per version."""
 
     queryset = Framework.objects.all()
     ordering_fields = columns(Framework)
@@ -205,7 +207,7 @@ class Frameworks(Listed):
     lookup_value_regex = "[^/]+"
 
     def get_object(self) -> Framework:
-        """The newest version of the framework of that name."""
+        """The newest version of a framework."""
         newest = self.get_queryset().filter(slug=self.kwargs["slug"]).order_by("-as_of", "-pk").first()
         if newest is None:
             raise Http404
@@ -213,7 +215,7 @@ class Frameworks(Listed):
 
 
 class Quantizations(Listed):
-    """Ways to store weights and cache, with what is known of their quality."""
+    """Formats of weights and KV cache, with their effect on quality."""
 
     queryset = QuantizationMethod.objects.all()
     ordering_fields = columns(QuantizationMethod)
@@ -223,7 +225,7 @@ class Quantizations(Listed):
 
 
 class Regions(Listed):
-    """Places with their electricity price and grid carbon."""
+    """Regions: electricity price, grid carbon intensity, PUE and colocation price."""
 
     queryset = Region.objects.all()
     ordering_fields = columns(Region)
@@ -233,7 +235,7 @@ class Regions(Listed):
 
 
 class Units(Listed):
-    """What is bought or rented as a piece: boards, hosts, racks, slices, with power, cooling and price."""
+    """Units that are sold or rented whole (boards, hosts, racks, slices), with power, cooling and price."""
 
     queryset = Unit.objects.select_related("accelerator")
     ordering_fields = columns(Unit)
@@ -243,7 +245,7 @@ class Units(Listed):
 
 
 class Assumptions(Listed):
-    """Visible defaults of cost, power and reliability."""
+    """The default assumptions on cost, power and reliability."""
 
     queryset = Assumption.objects.all()
     ordering_fields = columns(Assumption)

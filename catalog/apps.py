@@ -14,9 +14,9 @@ class CatalogConfig(AppConfig):
 
 
 def create_default_organisation(using: str, apps: Any = current, **options: Any) -> None:
-    """`migrate` creates it, and so does `flush`, which empties the tables after the migrations."""
+    """Creates the default organisation after `migrate` and after `flush`, which empties the tables."""
     try:
         organisation = apps.get_model("catalog", "Organisation")
-    except LookupError:  # migrated back to before the catalog
+    except LookupError:  # migrated back to a state without the catalog
         return
     organisation._default_manager.using(using).get_or_create(slug="default", defaults={"name": "Default"})

@@ -1,4 +1,4 @@
-"""Deleting on pages and over REST: who may, the page that asks for confirmation, and models of the catalog."""
+"""Deletion in pages and REST: permissions, the confirmation page, and deleting a model of the catalog."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,24 +23,27 @@ log = structlog.get_logger("assay.deleted")
 
 
 class NotDeletable(Exception):
-    """It cannot be deleted as things are; the text says why and what to do."""
+    """The row cannot be deleted; the message gives the reason and what to do instead."""
 
 
-# --- who may ----------------------------------------------------------------------------------------------------
+# --- permissions ------------------------------------------------------------------------------------------------
 
 
 def may_delete(caller: Any) -> bool:
-    """Staff and `admin` tokens; visitors where the installation has no user. A smaller token never, whoever may ask."""
+    """Whether the caller is staff or an `admin` token, or anonymous while the installation has no user.
+
+    Tokens with a smaller scope never may, not even on such an installation.
+    """
     return may_change(caller) and (getattr(caller, "is_staff", False) or not caller.is_authenticated)
 
 
 def who(caller: Any) -> str:
-    """For the log."""
+    """The caller's name for the log."""
     return caller.get_username() or "visitor"
 
 
 class StaffOnly(permissions.BasePermission):
-    """For calls that delete, and for lists that only those need who delete."""
+    """Permission for deletions, and for lists that only staff need."""
 
     message = "Only staff and tokens with the scope admin may do this."
 
@@ -49,15 +52,20 @@ class StaffOnly(permissions.BasePermission):
 
 
 class StaffDeletes(StaffOnly):
+    """Only staff may delete; other methods are not restricted here."""
+
     def has_permission(self, request: Request, view: Any) -> bool:
         return request.method != "DELETE" or super().has_permission(request, view)
 
 
-# --- the page that asks -----------------------------------------------------------------------------------------
+# --- the confirmation page --------------------------------------------------------------------------------------
 
 
 def refused(request: HttpRequest) -> HttpResponse | None:
-    """The way to the login for a visitor who may not; None for those who may."""
+    """A redirect to the login for anonymous visitors without the right; None if deletion is allowed.
+
+    Raises PermissionDenied for signed-in users without the right.
+    """
     if may_delete(request.user):
         return None
     if request.user.is_authenticated:
@@ -68,15 +76,18 @@ def refused(request: HttpRequest) -> HttpResponse | None:
 def confirmed(
     request: HttpRequest, what: str, goes: list[str], back: str, then: str, delete: Callable[[], Any]
 ) -> HttpResponse:
-    """GET asks, POST deletes. `goes`: what is lost with it; `back`: the page of the thing, `then`: the one after."""
-    if sent := refused(request):
-        return sent
+    """The confirmation page on GET; deletes on POST.
+
+    `goes` lists what is lost with it. `back` is the page of the row, `then` the page to show after deletion.
+    """
+    if redirect_to_sign_in := refused(request):
+        return redirect_to_sign_in
     if request.method != "POST":
         return render(request, "catalog/delete.html", {"what": what, "goes": goes, "back": back})
     try:
         delete()
-    except NotDeletable as reason:
-        messages.error(request, str(reason))
+    except NotDeletable as error:
+        messages.error(request, str(error))
         return redirect(back)
     messages.success(request, f"Deleted: {what}.")
     return redirect(then)
@@ -86,20 +97,20 @@ def confirmed(
 
 
 def delete_model(row: ServedModel, by: str) -> None:
-    """Deletes an imported model with its prices of hosted APIs and its history. Saved answers keep their own copy.
+    """Deletes an imported model with its hosted API prices and its history. Saved answers keep their own copy.
 
-    NotDeletable: it comes with Assay, so the next `load_catalog` would bring it back.
+    Raises NotDeletable for a model that ships with Assay: the next `load_catalog` would restore it.
     """
     if (Path(settings.BASE_DIR) / "fixtures" / "models" / f"{row.slug}.yaml").exists():
         raise NotDeletable(
             f"{row.hf_id} ships with Assay, and load_catalog would restore it. Only imported models can be deleted."
         )
     pk = row.pk
-    row._history_user = None  # type: ignore[attr-defined]  # else the history asks the request, which may be a token's
+    row._history_user = None  # type: ignore[attr-defined]  # else simple_history reads request.user, which may be a token
     with transaction.atomic():
         row.api_prices.all().delete()
         row.delete()
-        ServedModel.history.filter(id=pk).delete()  # with the entry that the deletion itself made
+        ServedModel.history.filter(id=pk).delete()  # including the record of this deletion
     log.info("deleted", kind="model", slug=row.slug, by=by)
 
 
@@ -107,7 +118,7 @@ def model_page(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(ServedModel, slug=slug)
     goes = ["its architecture and change history", "Answers that used it are kept; each has its own copy."]
     if offers := row.api_prices.count():
-        goes.insert(1, f"{offers} price{'s' * (offers > 1)} of hosted APIs")
+        goes.insert(1, f"{offers} hosted API price{'s' * (offers > 1)}")
     return confirmed(
         request,
         f"the model {row.hf_id}",

@@ -1,4 +1,4 @@
-"""Figures that follow from others, as columns to sort and narrow by, in pages and REST alike."""
+"""Derived figures of accelerators and prices, as query columns that pages and REST can sort and filter by."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from catalog.models import Accelerator, CatalogLoad, Price
 
-AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an offer that has expired wins no verdict
+AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an expired offer is never recommended
 NO_CURRENT_PRICE = "no current price"
 DERIVED = (
     *("bf16_tflops", "fp8_tflops", "tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour"),
@@ -27,7 +27,7 @@ def today() -> date:
 
 
 def age(as_of: date | None, on: date | None = None) -> str:
-    """How old is a figure on a day: fresh, ageing after 30 days, stale after 90, expired after twelve months?"""
+    """fresh, ageing (over 30 days), stale (over 90 days) or expired (over a year) on a day; unknown without a date."""
     if as_of is None:
         return "unknown"
     days = ((on or today()) - as_of).days
@@ -35,22 +35,22 @@ def age(as_of: date | None, on: date | None = None) -> str:
     return next((word for limit, word in limits if days <= limit), "expired")
 
 
-def real(expression: Combinable | str) -> Cast:
+def as_float(expression: Combinable | str) -> Cast:
     return Cast(expression, FloatField())
 
 
-def ratio(above: Combinable, below: Combinable) -> Combinable:
-    """A quotient that is nothing where the divisor is nothing."""
-    return above / NullIf(below, 0.0)
+def ratio(numerator: Combinable, denominator: Combinable) -> Combinable:
+    """A quotient; NULL where the denominator is zero or NULL."""
+    return numerator / NullIf(denominator, 0.0)
 
 
 def rate_tflops(dtype: str) -> Cast:
-    """The dense rate of one dtype; nothing where the chip has none."""
-    return real(KeyTextTransform(dtype, "dense_tflops"))
+    """The dense rate in one dtype, in TFLOP/s; NULL where the chip does not support it."""
+    return as_float(KeyTextTransform(dtype, "dense_tflops"))
 
 
 def current_offers() -> QuerySet[Price]:
-    """The newest row of every public offer that is not older than twelve months, with its price by the chip."""
+    """The newest row of each public offer, at most one year old, with its price per chip."""
     newer = Price.objects.filter(
         organisation=None,
         as_of__lte=today(),
@@ -61,18 +61,18 @@ def current_offers() -> QuerySet[Price]:
         Price.objects.filter(organisation=None, as_of__lte=today(), as_of__gte=today() - timedelta(days=EXPIRED_DAYS))
         .filter(~Exists(newer))
         .annotate(
-            usd_per_chip_hour=ratio(real("usd_per_hour"), real("accelerators")),
-            usd_per_chip=ratio(real("purchase_usd"), real("accelerators")),
+            usd_per_chip_hour=ratio(as_float("usd_per_hour"), as_float("accelerators")),
+            usd_per_chip=ratio(as_float("purchase_usd"), as_float("accelerators")),
         )
     )
 
 
-def lowest(offers: QuerySet[Any], key: str) -> Subquery:
-    return Subquery(offers.order_by(key).values(key)[:1], output_field=FloatField())
+def lowest(offers: QuerySet[Any], column: str) -> Subquery:
+    return Subquery(offers.order_by(column).values(column)[:1], output_field=FloatField())
 
 
 def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
-    """Accelerators with every figure of DERIVED; rates in BF16, or FP16 where there is no BF16."""
+    """Accelerators with every figure of DERIVED. Ratios use the BF16 rate, or FP16 where there is no BF16."""
     offers = current_offers().filter(accelerator=OuterRef("pk"))
     rented = offers.filter(term="on_demand", usd_per_hour__gt=0)
     bought = offers.filter(term="purchase", kind="chip", purchase_usd__gt=0)
@@ -93,7 +93,7 @@ def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spread:
-    """What one chip costs by one term: an hour of it, or the whole of it."""
+    """The range of prices of one chip under one term, in USD per hour or per purchase."""
 
     term: str
     offers: int
@@ -108,13 +108,13 @@ class Spread:
         return age(self.newest)
 
     @property
-    def way(self) -> str:
-        """The term as people write it: reserved 1y."""
+    def term_text(self) -> str:
+        """The term without underscores: reserved 1y."""
         return self.term.replace("_", " ")
 
 
 def spreads(offers: Iterable[Any]) -> list[Spread]:
-    """Minimum, median, maximum and number of offers by term, each normalised to one chip."""
+    """Minimum, median, maximum and number of offers for each term, per chip."""
     terms: dict[str, list[tuple[float, Any]]] = {}
     for offer in offers:
         usd = offer.usd_per_chip if offer.term == "purchase" else offer.usd_per_chip_hour
@@ -125,7 +125,7 @@ def spreads(offers: Iterable[Any]) -> list[Spread]:
 
 
 def printed_range(offer: Any) -> list[float]:
-    """The low and the high of a purchase, where its source prints them."""
+    """The lowest and highest purchase price that the source states, in USD; empty without them."""
     return [float(bound) for bound in (offer.purchase_usd_min, offer.purchase_usd_max) if bound is not None]
 
 
@@ -144,18 +144,18 @@ def spread(term: str, priced: list[tuple[float, Any]]) -> Spread:
 
 
 def has_expired(newest_offer: date | None, on: date | None = None) -> bool:
-    """Whether no offer is younger than twelve months on a day: the one rule of lists, pages and advice."""
+    """Whether the newest offer is over a year old, or there is none. Lists, pages and advice all use this rule."""
     return age(newest_offer, on) in ("unknown", "expired")
 
 
 def known_on(rows: QuerySet[Any], day: date) -> QuerySet[Any]:
-    """Of append-only rows those that were known on a day: true by then, and recorded by then.
+    """Append-only rows that the catalog already held on a day: dated and recorded by the end of it.
 
-    A day from before this catalog was first loaded could not be asked about; there the dates of the rows decide alone.
+    For a day before the first load of this catalog, only the date of each row counts.
     """
     known = rows.filter(as_of__lte=day)
     first = CatalogLoad.objects.order_by("loaded_at").values_list("loaded_at", flat=True).first()
-    over = timezone.make_aware(datetime.combine(day + timedelta(days=1), time.min))
-    if first is None or first >= over:
+    day_end = timezone.make_aware(datetime.combine(day + timedelta(days=1), time.min))
+    if first is None or first >= day_end:
         return known
-    return known.filter(Q(recorded_at=None) | Q(recorded_at__lt=over))
+    return known.filter(Q(recorded_at=None) | Q(recorded_at__lt=day_end))

@@ -1,4 +1,4 @@
-"""One row of the catalog as sections of figures, each with its source: what the detail pages show."""
+"""The sections of the detail pages: figures of one catalog row, grouped by source."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from advisor.engine.network import (
 )
 from catalog import shapes
 from catalog.framework_files import BEHAVIOR, FACTS, OVERHEAD, SCHEDULING, SUPPORT
-from catalog.maturity import maturity, rule_words
+from catalog.maturity import maturity, rule_text
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 
 UNITS = {
@@ -29,7 +29,7 @@ UNITS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """Figures that share a source: pairs of name and value, in the order of the page."""
+    """Figures with the same source: pairs of name and value, in page order."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -37,7 +37,7 @@ class Section:
 
 
 def text(value: Any, unit: str = "") -> str:
-    """A value as it is read: numbers with their thousands apart, lists with commas, a dash for nothing."""
+    """A value as display text: thousands separators, comma-separated lists, yes or no, a dash for no value."""
     if value in (None, "", [], ()):
         return "–"
     if isinstance(value, list | tuple):
@@ -48,7 +48,7 @@ def text(value: Any, unit: str = "") -> str:
 
 
 def figure(value: float) -> str:
-    """A number with its thousands apart and no idle zero behind the point."""
+    """A number with thousands separators and without a trailing .0."""
     return f"{int(value) if value == int(value) else value:,}"
 
 
@@ -58,7 +58,7 @@ def section(title: str, source: dict[str, str] | None, *facts: tuple[str, Any, s
 
 
 def accelerator(chip: Accelerator) -> list[Section]:
-    """What is known of a chip?"""
+    """The sections of an accelerator page."""
     sources = chip.sources
     links = [
         (link["name"], f"{text(link['gb_per_s'])} GB/s, {text(link['chips'])} chips, {link['topology']}", "")
@@ -103,24 +103,24 @@ def accelerator(chip: Accelerator) -> list[Section]:
     ]
 
 
-def partitions(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Ways to cut the chip into instances that share nothing."""
+def partitions(ways: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The hardware partition profiles (MIG and the like) of a chip."""
     return [
         (
-            f"{found['way']} {p['name']}",
+            f"{ways['way']} {p['name']}",
             f"{p['instances']} instances of {figure(p['gib'])} GiB and {p['cores']} cores, "
-            f"{p['compute_slices']}/{found['compute_slices']} of the compute, "
-            f"{p['memory_slices']}/{found['memory_slices']} of the memory",
+            f"{p['compute_slices']}/{ways['compute_slices']} of the compute, "
+            f"{p['memory_slices']}/{ways['memory_slices']} of the memory",
             "",
         )
-        for p in found.get("profiles", [])
+        for p in ways.get("profiles", [])
     ]
 
 
 def served_model(row: ServedModel) -> list[Section]:
-    """What is known of a model, and what follows from its shape?"""
+    """The sections of a model page: published figures, and figures computed from its shape."""
     model = from_shape(row.slug, row.shape)
-    follows = (
+    computed = (
         ("Parameters", parameters(model), ""),
         ("Active parameters", active_parameters(model), ""),
         ("Embedding and output head parameters", embedding_parameters(model), ""),
@@ -139,32 +139,32 @@ def served_model(row: ServedModel) -> list[Section]:
             ("Context", row.max_context_tokens, "tokens"),
             ("License", row.licence, ""),
         ),
-        section("Computed from the shape", None, *follows),
+        section("Computed from the shape", None, *computed),
         section("Shape", row.sources.get("shape"), *shape_facts(model)),
     ]
 
 
 def shape_facts(model: Model) -> list[tuple[str, Any, str]]:
-    """The blocks of a model in words."""
+    """The width, the vocabulary and the layers of a model."""
     facts: list[tuple[str, Any, str]] = [("Width", model.hidden, ""), ("Vocabulary", model.vocab, "")]
     for block in model.blocks:
         each = block_parameters(model, block) / 1e6
         side = " of the encoder" if block.stage == "encoder" else ""
-        facts.append((f"{block.count} layers{side}", f"{block_words(block)}; {each:,.1f} M each", ""))
+        facts.append((f"{block.count} layers{side}", f"{block_text(block)}; {each:,.1f} M each", ""))
     return facts
 
 
-def block_words(block: Block) -> str:
-    """What is a layer made of?"""
+def block_text(block: Block) -> str:
+    """The mixer and the feed-forward part of a layer, with their sizes."""
     parts = []
     for part in (block.mixer, block.ffn):
         if part is not None:
-            words = [f"{name} {value}" for name, value in _set(part)]
-            parts.append(f"{type(part).__name__} ({', '.join(words)})")
+            sizes = [f"{name} {value}" for name, value in _non_default_fields(part)]
+            parts.append(f"{type(part).__name__} ({', '.join(sizes)})")
     return " + ".join(parts)
 
 
-def _set(part: Any) -> list[tuple[str, Any]]:
+def _non_default_fields(part: Any) -> list[tuple[str, Any]]:
     shown = {name: getattr(part, name) for name in part.__dataclass_fields__}
     return [
         (name.replace("_", " "), value if value is not True else "yes")
@@ -174,49 +174,50 @@ def _set(part: Any) -> list[tuple[str, Any]]:
 
 
 def shape_costs(row: ServedModel) -> shapes.Costs:
-    """What the shape of a model costs on each family of chips."""
+    """What the shape of a model costs on each chip family (padding and splits)."""
     return shapes.costs(from_shape(row.slug, row.shape))
 
 
 def framework(row: Framework) -> list[Section]:
-    """What does a framework run, and how?"""
+    """The sections of a framework page."""
     titles = {
         "support": ("Runs", (*SUPPORT, "hardware")),
         "scheduling": ("Scheduling", SCHEDULING),
         "overhead": ("Costs", OVERHEAD),
     }
-    found = maturity(row)
-    settled = section(
+    level = maturity(row)
+    facts = section(
         "Facts",
         row.sources.get("facts"),
         *settings(row, FACTS),
-        ("Maturity", f"{found.word}: {found.because}", ""),
-        ("Rule", rule_words(), ""),
+        ("Maturity", f"{level.level}: {level.reason}", ""),
+        ("Rule", rule_text(), ""),
     )
     parts = [section(title, row.sources.get(part), *settings(row, keys)) for part, (title, keys) in titles.items()]
-    times = row.settings.get("host_times", {})
-    said = [(name.replace("_", " ").capitalize(), value, "") for name, value in times.items()]
-    parts.append(section("Host times", row.sources.get("host_times"), *said))
+    host_times = row.settings.get("host_times", {})
+    times = [(name.replace("_", " ").capitalize(), value, "") for name, value in host_times.items()]
+    parts.append(section("Host times", row.sources.get("host_times"), *times))
     parts.append(section("Behavior", row.sources.get("behavior"), *settings(row, BEHAVIOR)))
-    return [settled, *parts, section("Launch", row.sources.get("launch"), *launch_facts(row.settings.get("launch")))]
+    return [facts, *parts, section("Launch", row.sources.get("launch"), *launch_facts(row.settings.get("launch")))]
 
 
-def launch_facts(found: dict[str, Any] | None) -> list[tuple[str, Any, str]]:
-    """How a framework starts: its facts, and the words of its command in the order of the template."""
-    if not found:
+def launch_facts(launch: dict[str, Any] | None) -> list[tuple[str, Any, str]]:
+    """How a framework is installed and started, and the template of its command."""
+    if not launch:
         return [("Launch command available", "no", "")]
-    said = [(key.replace("_", " ").capitalize(), named(value), "") for key, value in found.items() if key != "template"]
-    parts = found["template"]["command"]
-    return [*said, ("Command", " ".join(command_part(part) for part in parts), "")]
+    rest = {key: value for key, value in launch.items() if key != "template"}
+    facts = [(key.replace("_", " ").capitalize(), mapping_text(value), "") for key, value in rest.items()]
+    parts = launch["template"]["command"]
+    return [*facts, ("Command", " ".join(command_part(part) for part in parts), "")]
 
 
-def named(value: Any) -> Any:
-    """A mapping as text."""
+def mapping_text(value: Any) -> Any:
+    """A mapping as text; other values unchanged."""
     return ", ".join(f"{key}: {name}" for key, name in value.items()) if isinstance(value, dict) else value
 
 
 def command_part(part: Any) -> str:
-    """A part of a command template; one that is not always there in brackets, with its conditions."""
+    """A part of a command template; optional parts are in brackets with their conditions."""
     if isinstance(part, str):
         return part
     when = part.get("when", [])
@@ -224,11 +225,11 @@ def command_part(part: Any) -> str:
 
 
 def unit(row: Unit) -> list[Section]:
-    """What is one piece made of, and what does it need?"""
+    """The sections of a unit page: contents, power, price, lead time."""
     low_high = f"{text(row.price_usd_min)} to {text(row.price_usd_max)}" if row.price_usd_min else None
     return [
         section(
-            "Made of",
+            "Contents",
             row.sources.get("contents"),
             ("Kind", row.kind, ""),
             ("Accelerator", row.accelerator.name, ""),
@@ -244,7 +245,7 @@ def unit(row: Unit) -> list[Section]:
 
 
 def region(row: Region) -> list[Section]:
-    """What does power cost at a place, and how clean is it?"""
+    """The sections of a region page: electricity, grid carbon, PUE, colocation."""
     return [
         section("Electricity", row.sources.get("electricity"), ("Price", row.electricity_usd_per_kwh, "USD/kWh")),
         section("Grid", row.sources.get("grid"), ("Carbon", row.grid_kgco2e_per_kwh, "kgCO2e/kWh")),
@@ -275,25 +276,25 @@ COMPARED: tuple[tuple[str, str, str], ...] = (
 
 
 def comparison(chips: list[Any], prices: dict[Any, str]) -> list[tuple[str, list[tuple[str, bool]]]]:
-    """Rows of a comparison: a name, and for every chip its value and whether it is the best of them."""
+    """The rows of a comparison: a title, and for each chip its value and whether it is the best one."""
     rows = []
     for title, name, better in COMPARED:
         values = [getattr(chip, name) for chip in chips]
         known = [value for value in values if value is not None] if better else []
         best = (max if better == "more" else min)(known) if len(set(known)) > 1 else None
-        rows.append((title, [(compared(value), best is not None and value == best) for value in values]))
-    links = [(link_words(chip), False) for chip in chips]
-    asked = [(prices[chip.pk], False) for chip in chips]
-    return [*rows, ("Links, one direction", links), ("USD/h per chip, by term (offers)", asked)]
+        rows.append((title, [(comparison_text(value), best is not None and value == best) for value in values]))
+    links = [(links_text(chip), False) for chip in chips]
+    hourly = [(prices[chip.pk], False) for chip in chips]
+    return [*rows, ("Links, one direction", links), ("USD/h per chip, by term (offers)", hourly)]
 
 
-def compared(value: Any) -> str:
+def comparison_text(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     return text(round(value, 3 if value < 100 else 1) if isinstance(value, float) else value)
 
 
-def link_words(chip: Accelerator) -> str:
+def links_text(chip: Accelerator) -> str:
     return (
         "; ".join(f"{link['name']} {text(link['gb_per_s'])} GB/s to {link['chips']} chips" for link in chip.links)
         or "–"
@@ -301,7 +302,7 @@ def link_words(chip: Accelerator) -> str:
 
 
 def quantization(row: QuantizationMethod) -> list[Section]:
-    """How does a method store numbers, and what does that do to quality?"""
+    """The section of a quantization page: format and effect on quality."""
     return [section("Method", row.sources.get("method"), *settings(row, tuple(row.settings)))]
 
 

@@ -1,4 +1,4 @@
-"""What is known beside the data sheet: which frameworks run, in which formats, what was measured, what changed."""
+"""The evidence on an accelerator page: supported formats, frameworks, measured rates, and changes of the row."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,50 +7,51 @@ from typing import Any
 
 from catalog.models import Accelerator, Calibration, Framework, QuantizationMethod
 
-SIXTEEN = ("bf16", "fp16")
+SIXTEEN_BIT = ("bf16", "fp16")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """How a chip handles one way to store weights."""
+    """How a chip supports one weight format."""
 
     slug: str
     name: str
-    how: str  # native | emulated
-    multiplied_in: str
+    support: str  # native | emulated
+    compute_dtype: str
 
 
 def formats(chip: Accelerator) -> list[Format]:
-    """Formats that a chip can multiply natively, or only by widening them first; the others are left out."""
+    """The weight formats that a chip supports, native ones first. Unsupported formats are omitted."""
     rows = (format_of(row, chip) for row in QuantizationMethod.objects.all())
-    return sorted((row for row in rows if row), key=lambda row: (row.how != "native", row.name))
+    return sorted((row for row in rows if row), key=lambda row: (row.support != "native", row.name))
 
 
 def format_of(row: QuantizationMethod, chip: Accelerator) -> Format | None:
-    """Native where the multiply runs in the stored dtype; emulated where it is widened to one the chip has."""
+    """Native: the chip computes in the stored dtype. Emulated: in a wider dtype. None: unsupported."""
     method, rates = row.settings, chip.dense_tflops
-    multiplied = method["activations_dtype"]
-    if method["applies_to"] != "weights" or not runs_in(multiplied, rates):
+    compute = method["activations_dtype"]
+    if method["applies_to"] != "weights" or not computes_in(compute, rates):
         return None
     if (stacks := method.get("stacks")) and not set(stacks) & set(chip.stacks):
         return None
-    native = not method.get("weight_only") and int(method["bits_per_weight"]) == width_bits(multiplied)
-    return Format(slug=row.slug, name=row.name, how="native" if native else "emulated", multiplied_in=multiplied)
+    native = not method.get("weight_only") and int(method["bits_per_weight"]) == width_bits(compute)
+    support = "native" if native else "emulated"
+    return Format(slug=row.slug, name=row.name, support=support, compute_dtype=compute)
 
 
-def runs_in(dtype: str, rates: dict[str, float]) -> bool:
-    """BF16 and FP16 stand in for each other."""
-    return bool(rates.get(dtype) or (dtype in SIXTEEN and any(rates.get(each) for each in SIXTEEN)))
+def computes_in(dtype: str, rates: dict[str, float]) -> bool:
+    """Whether a chip has a rate in this dtype. BF16 and FP16 count as the same."""
+    return bool(rates.get(dtype) or (dtype in SIXTEEN_BIT and any(rates.get(each) for each in SIXTEEN_BIT)))
 
 
 def width_bits(dtype: str) -> int:
-    """Bits of a number that a matrix unit multiplies: 4 of fp4, 16 of bf16."""
+    """The width of a dtype in bits: 4 for fp4, 16 for bf16."""
     return int("".join(c for c in dtype if c.isdigit()) or 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Running:
-    """One framework version on one chip."""
+class FrameworkOnChip:
+    """A framework version that runs on a chip, and the formats it loads there."""
 
     row: Framework
     stacks: str
@@ -58,32 +59,32 @@ class Running:
     emulated: list[str]
 
 
-def frameworks(chip: Accelerator) -> list[Running]:
-    """Frameworks that share a stack, the vendor and the kind with a chip, and what they load on it."""
-    how = {each.slug: each.how for each in formats(chip)}
-    found = []
+def frameworks(chip: Accelerator) -> list[FrameworkOnChip]:
+    """The frameworks that run on a chip: they share a stack with it and support its vendor and kind."""
+    supports = {each.slug: each.support for each in formats(chip)}
+    running = []
     for row in Framework.objects.all():
-        able = row.settings
-        stacks = sorted(set(able["stacks"]) & set(chip.stacks))
-        if stacks and chip.vendor in able["vendors"] and chip.kind in able["kinds"]:
-            loaded = [slug for slug in able["quantizations"] if slug in how]
-            found.append(
-                Running(
+        support = row.settings
+        stacks = sorted(set(support["stacks"]) & set(chip.stacks))
+        if stacks and chip.vendor in support["vendors"] and chip.kind in support["kinds"]:
+            loaded = [slug for slug in support["quantizations"] if slug in supports]
+            running.append(
+                FrameworkOnChip(
                     row=row,
                     stacks=", ".join(stacks),
-                    native=[slug for slug in loaded if how[slug] == "native"],
-                    emulated=[slug for slug in loaded if how[slug] == "emulated"],
+                    native=[slug for slug in loaded if supports[slug] == "native"],
+                    emulated=[slug for slug in loaded if supports[slug] == "emulated"],
                 )
             )
-    return found
+    return running
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Delivered:
-    """What was reached, beside what the data sheet says."""
+class Achieved:
+    """An achieved rate next to its datasheet peak, both in `unit`."""
 
     what: str
-    reached: float
+    achieved: float
     unit: str
     datasheet: float | None
     basis: str
@@ -93,10 +94,10 @@ class Delivered:
 
     @property
     def share_percent(self) -> float | None:
-        return self.reached / self.datasheet * 100 if self.datasheet else None
+        return self.achieved / self.datasheet * 100 if self.datasheet else None
 
 
-FITTED = (  # of a calibration: the value, what it is a share of, its unit
+FITTED = (  # (value of a calibration, name, the peak that it is a fraction of, unit)
     ("memory_fraction", "memory read", "memory", "GB/s"),
     ("matmul_16_fraction", "matrix multiply, 16 bits", "bf16", "TFLOP/s"),
     ("matmul_8_fraction", "matrix multiply, 8 bits", "fp8", "TFLOP/s"),
@@ -104,16 +105,16 @@ FITTED = (  # of a calibration: the value, what it is a share of, its unit
 )
 
 
-def delivered(chip: Accelerator) -> list[Delivered]:
-    """Measured on this chip first, then what was fitted to it, its family or its kind."""
+def achieved(chip: Accelerator) -> list[Achieved]:
+    """Rates measured on this chip, then rates fitted to it, its family or its kind."""
     return [*measured(chip), *fitted(chip)]
 
 
-def measured(chip: Accelerator) -> Iterator[Delivered]:
+def measured(chip: Accelerator) -> Iterator[Achieved]:
     for row in chip.benchmarks.order_by("what", "-value"):
-        yield Delivered(
+        yield Achieved(
             what=row.what,
-            reached=row.value,
+            achieved=row.value,
             unit=row.unit,
             datasheet=datasheet(chip, "memory" if row.unit == "GB/s" else row.what.split()[-1]),
             basis="measured",
@@ -123,21 +124,21 @@ def measured(chip: Accelerator) -> Iterator[Delivered]:
         )
 
 
-def fitted(chip: Accelerator) -> Iterator[Delivered]:
-    """The newest calibrations that apply, the narrowest of each figure."""
+def fitted(chip: Accelerator) -> Iterator[Achieved]:
+    """Each fitted rate from the newest calibration with the narrowest scope that has it."""
     scopes = (f"accelerator:{chip.slug}", f"family:{chip.family.replace(' ', '-')}", f"kind:{chip.kind}", "default")
     newest: dict[str, Calibration] = {}
     for row in Calibration.objects.filter(name__in=scopes).order_by("created_at", "pk"):
         newest[row.name] = row
-    for key, what, of, unit in FITTED:
-        peak = datasheet(chip, of)
+    for key, what, peak_name, unit in FITTED:
+        peak = datasheet(chip, peak_name)
         narrowest = [newest[name] for name in scopes if name in newest and key in newest[name].values]
         if not narrowest or peak is None:
             continue
         row = narrowest[0]
-        yield Delivered(
+        yield Achieved(
             what=what,
-            reached=row.values[key] * peak,
+            achieved=row.values[key] * peak,
             unit=unit,
             datasheet=peak,
             basis=row.basis if row.name == scopes[0] or row.basis != "measured" else "relative",
@@ -147,13 +148,14 @@ def fitted(chip: Accelerator) -> Iterator[Delivered]:
         )
 
 
-def datasheet(chip: Accelerator, of: str) -> float | None:
-    """The data sheet's figure that a measurement is a share of."""
-    if of == "memory":
+def datasheet(chip: Accelerator, peak_name: str) -> float | None:
+    """The datasheet peak: GB/s for "memory", else TFLOP/s of a dtype. None without one."""
+    if peak_name == "memory":
         return chip.memory_gb_per_s
     rates = chip.dense_tflops
-    found = rates.get(of) or (rates.get("fp16") if of == "bf16" else rates.get("int8") if of == "fp8" else None)
-    return float(found) if found else None
+    substitute = {"bf16": "fp16", "fp8": "int8"}.get(peak_name, "")
+    peak = rates.get(peak_name) or rates.get(substitute)
+    return float(peak) if peak else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,42 +169,42 @@ class Change:
     after: str
 
 
-def changes(row: Any, most: int = 50) -> list[Change]:
-    """How a row came to be as it is, newest first."""
-    records = list(row.history.select_related("history_user").order_by("-history_date", "-history_id")[: most + 1])
-    found = []
+def changes(row: Any, limit: int = 50) -> list[Change]:
+    """The change history of a row, newest first."""
+    records = list(row.history.select_related("history_user").order_by("-history_date", "-history_id")[: limit + 1])
+    rows = []
     for newer, older in zip(records, [*records[1:], None], strict=True):
         who = str(newer.history_user or newer.history_change_reason or "unknown")
         if older is None:
-            word = "first loaded" if newer.history_type == "+" else "first kept"
-            found.append(Change(when=newer.history_date, who=who, what=word, before="", after=""))
+            event = "first loaded" if newer.history_type == "+" else "oldest record"
+            rows.append(Change(when=newer.history_date, who=who, what=event, before="", after=""))
         else:
-            found += [
-                Change(when=newer.history_date, who=who, what=words(each.field), before=each.old, after=each.new)
-                for each in differing(newer, older)
+            rows += [
+                Change(
+                    when=newer.history_date, who=who, what=each.field.replace("_", " "), before=each.old, after=each.new
+                )
+                for each in differences(newer, older)
             ]
-    return found[:most]
+    return rows[:limit]
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
+class Difference:
+    """A field that differs between two records."""
+
     field: str
     old: str
     new: str
 
 
-def differing(newer: Any, older: Any) -> Iterator[Differing]:
-    """The columns in which two records differ; of a JSON column only the parts that do."""
+def differences(newer: Any, older: Any) -> Iterator[Difference]:
+    """The fields that differ between two records; for a JSON field, its keys that differ."""
     for change in newer.diff_against(older).changes:
         if isinstance(change.old, dict) and isinstance(change.new, dict):
             for key in sorted({*change.old, *change.new}):
                 if change.old.get(key) != change.new.get(key):
-                    yield Differing(
+                    yield Difference(
                         f"{change.field} {key}", str(change.old.get(key, "–")), str(change.new.get(key, "–"))
                     )
         else:
-            yield Differing(change.field, str(change.old), str(change.new))
-
-
-def words(name: str) -> str:
-    return name.replace("_", " ")
+            yield Difference(change.field, str(change.old), str(change.new))

@@ -1,4 +1,4 @@
-"""A list as a file: the columns that are shown, of every row that the address leaves."""
+"""Exports a list as CSV or JSON: the visible columns of every row that matches the filters."""
 
 import csv
 import io
@@ -9,19 +9,19 @@ from django.http import HttpResponse, JsonResponse
 from django_tables2 import Table
 
 FORMATS = ("csv", "json")
-FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # a text that begins like this would run in a spreadsheet
-BREAKS = ("\t", "\r", "\n")  # some spreadsheets begin a new cell here
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # a spreadsheet would run text that starts with one of these
+BREAKS = ("\t", "\r", "\n")  # some spreadsheets start a new cell here
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 def response(table: Table, name: str, form: str) -> HttpResponse:
-    """The list as CSV or JSON, to be saved."""
+    """The list as a download in CSV or JSON."""
     columns = [column for column in table.columns if not column.column.exclude_from_export]
     names = [column.name for column in columns]
     rows = [[value(row, name) for name in names] for row in table.rows]
     if form == "json":
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        answer: HttpResponse = JsonResponse({"count": len(found), "results": found})
+        results = [dict(zip(names, row, strict=True)) for row in rows]
+        answer: HttpResponse = JsonResponse({"count": len(results), "results": results})
     else:
         answer = HttpResponse(text(names, rows), content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
@@ -29,16 +29,16 @@ def response(table: Table, name: str, form: str) -> HttpResponse:
 
 
 def value(row: Any, name: str) -> Any:
-    """A cell as it is stored, not as it is shown."""
-    found = row.get_cell_value(name)
-    return found if found is None or isinstance(found, str | int | float | bool | list | dict) else plain(found)
+    """The stored value of a cell, JSON-serializable."""
+    stored = row.get_cell_value(name)
+    return stored if stored is None or isinstance(stored, str | int | float | bool | list | dict) else plain(stored)
 
 
-def plain(found: Any) -> Any:
-    """Dates and exact numbers as they are; a row of another table by its own name."""
-    if hasattr(found, "quantize"):
-        return float(found)
-    return found.isoformat() if hasattr(found, "isoformat") else getattr(found, "slug", str(found))
+def plain(stored: Any) -> Any:
+    """Decimals as floats, dates as ISO text, related rows as their slug."""
+    if hasattr(stored, "quantize"):
+        return float(stored)
+    return stored.isoformat() if hasattr(stored, "isoformat") else getattr(stored, "slug", str(stored))
 
 
 def text(names: list[str], rows: list[list[Any]]) -> str:
@@ -49,9 +49,9 @@ def text(names: list[str], rows: list[list[Any]]) -> str:
     return out.getvalue()
 
 
-def cell(found: Any) -> Any:
-    """A value for a CSV file; text that a spreadsheet would run as a formula gets a quote before it."""
-    shown = "; ".join(map(str, found)) if isinstance(found, list) else found
+def cell(value: Any) -> Any:
+    """A value for a CSV file. Text that a spreadsheet would run as a formula is prefixed with a quote."""
+    shown = "; ".join(map(str, value)) if isinstance(value, list) else value
     if not isinstance(shown, str) or NUMBER.fullmatch(shown):
         return shown
     return f"'{shown}" if shown.startswith(BREAKS) or shown.lstrip().startswith(FORMULA) else shown

@@ -1,4 +1,4 @@
-"""What the catalog's lists can be narrowed by, in pages and REST alike."""
+"""Filters of the catalog's lists, shared by pages and REST."""
 
 # mypy: allow-subclassing-any
 
@@ -16,12 +16,12 @@ from drf_spectacular.utils import extend_schema_field
 from catalog.loading.fixtures import DTYPES, KINDS, TERMS, UNIT_KINDS
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
 
-MOST = 10**50  # a longer number takes the database minutes
-BOUNDS = {"minimum": -MOST, "maximum": MOST}
+MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers
+BOUNDS = {"minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
 
 
 class Search(django_filters.CharFilter):
-    """Quick search: every word must stand somewhere in the named columns."""
+    """Text search: each word must occur in one of the columns."""
 
     def __init__(self, *columns: str) -> None:
         super().__init__(label="Search", widget=forms.TextInput(attrs={"type": "search"}))
@@ -34,33 +34,33 @@ class Search(django_filters.CharFilter):
 
 
 class NumberField(forms.DecimalField):
-    """A number as JSON writes it; Django also takes 5_0 and the digits of other scripts."""
+    """A number in ASCII digits. Django alone would also accept 5_0 and the digits of other scripts."""
 
-    form, expected = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", "Enter a number such as 80 or 1.5."
+    pattern, message = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", "Enter a number such as 80 or 1.5."
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(min_value=-MOST, max_value=MOST, **kwargs)
+        super().__init__(min_value=-MAX_NUMBER, max_value=MAX_NUMBER, **kwargs)
 
     def to_python(self, value: Any) -> Any:
-        if value and not re.fullmatch(self.form, str(value).strip()):
-            raise forms.ValidationError(self.expected)
+        if value and not re.fullmatch(self.pattern, str(value).strip()):
+            raise forms.ValidationError(self.message)
         return super().to_python(value)
 
 
 class WholeField(NumberField):
-    form, expected = r"[+-]?[0-9]{1,51}", "Enter a whole number such as 2024."
+    pattern, message = r"[+-]?[0-9]{1,51}", "Enter a whole number such as 2024."
 
 
 class DayField(forms.DateField):
-    expected = "Enter a date such as 2026-10-21."
+    message = "Enter a date such as 2026-10-21."
 
     def to_python(self, value: Any) -> Any:
         if value and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", str(value).strip()):
-            raise forms.ValidationError(self.expected)
+            raise forms.ValidationError(self.message)
         try:
             return super().to_python(value)
         except forms.ValidationError:
-            raise forms.ValidationError(self.expected) from None
+            raise forms.ValidationError(self.message) from None
 
 
 @extend_schema_field({"type": "number", **BOUNDS})
@@ -89,11 +89,11 @@ def choice(values: tuple[str, ...], **rest: object) -> django_filters.ChoiceFilt
     return django_filters.ChoiceFilter(choices=[(value, value) for value in values], empty_label="Any", **rest)
 
 
-def least(name: str, label: str, kind: type[django_filters.NumberFilter] = Number) -> django_filters.NumberFilter:
+def at_least(name: str, label: str, kind: type[django_filters.NumberFilter] = Number) -> django_filters.NumberFilter:
     return kind(field_name=name, lookup_expr="gte", label=f"{label}, at least")
 
 
-def most(name: str, label: str) -> django_filters.NumberFilter:
+def at_most(name: str, label: str) -> django_filters.NumberFilter:
     return Number(field_name=name, lookup_expr="lte", label=f"{label}, at most")
 
 
@@ -101,14 +101,14 @@ class AcceleratorFilter(django_filters.FilterSet):
     search = Search("name", "slug", "vendor", "family", "architecture", "kind")
     vendor = django_filters.CharFilter(lookup_expr="iexact")
     kind = choice(KINDS)
-    memory_gib_min = least("memory_gib", "Memory, GiB")
-    memory_gb_per_s_min = least("memory_gb_per_s", "Bandwidth, GB/s")
-    dtype = choice(DTYPES, method="with_dtype", label="Multiplies in")
-    bf16_tflops_min = least("bf16_tflops", "BF16 or FP16, TFLOP/s")
-    tflops_per_watt_min = least("tflops_per_watt", "TFLOPS/W")
-    tdp_watts_max = most("tdp_watts", "TDP, W")
-    usd_per_hour_max = most("usd_per_hour_min", "Lowest USD/h")
-    year_min = least("release_year", "Year", Whole)
+    memory_gib_min = at_least("memory_gib", "Memory, GiB")
+    memory_gb_per_s_min = at_least("memory_gb_per_s", "Bandwidth, GB/s")
+    dtype = choice(DTYPES, method="with_dtype", label="Supported dtype")
+    bf16_tflops_min = at_least("bf16_tflops", "BF16 or FP16, TFLOP/s")
+    tflops_per_watt_min = at_least("tflops_per_watt", "TFLOPS/W")
+    tdp_watts_max = at_most("tdp_watts", "TDP, W")
+    usd_per_hour_max = at_most("usd_per_hour_min", "Lowest USD/h")
+    year_min = at_least("release_year", "Year", Whole)
     served = YesNo(label="Runs an open framework")
     priced = YesNo(field_name="usd_per_hour_min", lookup_expr="isnull", exclude=True, label="Available to rent")
 
@@ -126,7 +126,7 @@ class PriceFilter(django_filters.FilterSet):
     provider = django_filters.CharFilter()
     region = django_filters.CharFilter()
     term = choice(TERMS)
-    usd_per_chip_hour_max = most("usd_per_chip_hour", "USD/h per chip")
+    usd_per_chip_hour_max = at_most("usd_per_chip_hour", "USD/h per chip")
     since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
     until = Day(field_name="as_of", lookup_expr="lte", label="Not newer than")
 
@@ -149,8 +149,8 @@ class ApiPriceFilter(django_filters.FilterSet):
 class ModelFilter(django_filters.FilterSet):
     search = Search("hf_id", "slug", "family", "licence")
     family = django_filters.CharFilter()
-    native_dtype = django_filters.CharFilter(label="Published in")
-    context_min = least("max_context_tokens", "Context, tokens", Whole)
+    native_dtype = django_filters.CharFilter(label="Native dtype")
+    context_min = at_least("max_context_tokens", "Context, tokens", Whole)
 
     class Meta:
         model = ServedModel
@@ -163,7 +163,7 @@ class FrameworkFilter(django_filters.FilterSet):
     vendor = django_filters.CharFilter(field_name="settings__vendors", lookup_expr="icontains", label="Vendor")
     feature = django_filters.CharFilter(field_name="settings__features", lookup_expr="icontains", label="Feature")
     quantization = django_filters.CharFilter(
-        field_name="settings__quantizations", lookup_expr="icontains", label="Loads"
+        field_name="settings__quantizations", lookup_expr="icontains", label="Supported format"
     )
 
     class Meta:
@@ -184,8 +184,8 @@ class QuantizationFilter(django_filters.FilterSet):
 class RegionFilter(django_filters.FilterSet):
     search = Search("name", "slug", "country")
     country = django_filters.CharFilter()
-    usd_per_kwh_max = most("electricity_usd_per_kwh", "Electricity, USD/kWh")
-    kgco2e_per_kwh_max = most("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh")
+    usd_per_kwh_max = at_most("electricity_usd_per_kwh", "Electricity, USD/kWh")
+    kgco2e_per_kwh_max = at_most("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh")
 
     class Meta:
         model = Region
@@ -197,7 +197,7 @@ class UnitFilter(django_filters.FilterSet):
     accelerator = django_filters.CharFilter(field_name="accelerator__slug", label="Accelerator")
     kind = choice(UNIT_KINDS)
     cooling = django_filters.CharFilter(lookup_expr="icontains")
-    watts_max = most("watts", "Power, W")
+    watts_max = at_most("watts", "Power, W")
 
     class Meta:
         model = Unit

@@ -1,4 +1,4 @@
-"""Reads the files of frameworks, and the command lines that they start with."""
+"""Reads the framework fixtures and the templates of their launch commands."""
 
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -42,7 +42,7 @@ LAUNCH_TEXTS = (
     *("device_note", "card_share"),
 )
 LAUNCH_LISTS = ("serves", "package_vendors", "omits")
-LAUNCH_NAMES = ("formats_on_load", "format_names", "cache_names", "images")  # mappings of texts
+LAUNCH_NAMES = ("formats_on_load", "format_names", "cache_names", "images")  # mappings of strings
 LAUNCH_SWITCHES = ("image_has_entrypoint", "load_test")
 LAUNCH = (*LAUNCH_TEXTS, *LAUNCH_LISTS, *LAUNCH_NAMES, *LAUNCH_SWITCHES, "preference")
 SERVES = ("tokens", "vectors", "sources")
@@ -56,33 +56,35 @@ FACTS = ("first_release", "releases", "licence", "speculative")
 
 
 def templates(directory: Path) -> dict[str, Row]:
-    """The command lines that frameworks can name, by slug."""
-    path, found = directory / TEMPLATES, dict[str, Row]()
+    """The launch command templates by slug."""
+    path, by_slug = directory / TEMPLATES, dict[str, Row]()
     for given in read_yaml(path) if path.exists() else ():
         where = f"{path.name}: {given.get('slug', '?') if isinstance(given, Mapping) else '?'}"
         check_keys(where, given, ("slug", "command", *META), (*PARTS, *TEXTS, *SWITCHES))
         source_of(where, given)
-        if given["slug"] in found:
-            raise FixtureError(f"{where}: given twice")
+        if given["slug"] in by_slug:
+            raise FixtureError(f"{where}: duplicate slug")
         row = {key: value for key, value in given.items() if key not in ("slug", *META)}
         try:
             template_of(row)
         except ValueError as error:
             raise FixtureError(f"{where}: {error}") from error
-        found[given["slug"]] = row
-    return found
+        by_slug[given["slug"]] = row
+    return by_slug
 
 
 def frameworks(directory: Path) -> list[Row]:
-    """The rows of all frameworks, each with the template of its command."""
+    """The rows of all frameworks, each with its launch template."""
     if (directory / OLD_LIST).exists():
-        raise FixtureError(f"{OLD_LIST}: no longer read; move each framework to its own frameworks/SLUG.yaml")
+        raise FixtureError(
+            f"{OLD_LIST} is no longer supported; move each framework to its own file, frameworks/SLUG.yaml"
+        )
     known = templates(directory)
     return [framework(path, known) for path in sorted((directory / "frameworks").glob("*.yaml"))]
 
 
 def framework(path: Path, known: Mapping[str, Row]) -> Row:
-    """The row of one framework at one version; `known`: the templates by slug."""
+    """The row of one framework version. `known` has the launch templates by slug."""
     given, where = read_yaml(path), path.name
     parts: dict[str, tuple[str, ...]] = {"support": SUPPORT, "scheduling": SCHEDULING, "overhead": OVERHEAD}
     optional = ("host_times", "behavior", "launch", "flags", "facts")
@@ -94,7 +96,7 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
     role = given.get("role", "serving")
     check_choice(f"{where}: role", role, ROLES)
     if role == "serving" and "host_times" not in given:
-        raise FixtureError(f"{where}: missing host_times; copy those of a related framework with basis: relative")
+        raise FixtureError(f"{where}: missing host_times; copy those of a similar framework with basis: relative")
     check_texts(f"{where}: aliases", given.get("aliases", []))
     settings: Row = {key: given[key] for key in ("role", "hardware", "aliases") if key in given}
     for part, keys in parts.items():
@@ -118,28 +120,28 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
 
 
 def _host_times(where: str, given: Mapping[str, Any]) -> Row:
-    """Times that the host adds; zero where the framework does without."""
-    found = group(where, given, HOST_TIMES)
-    for key, value in found.items():
+    """Host times; zero where the framework has no such overhead."""
+    times = group(where, given, HOST_TIMES)
+    for key, value in times.items():
         check_number(f"{where}.{key}", value, zero=True)
-    return found
+    return times
 
 
 def _behavior(where: str, given: Mapping[str, Any]) -> Row:
-    found = group(where, given, (), BEHAVIOR)
-    for key, value in found.items():
+    behavior = group(where, given, (), BEHAVIOR)
+    for key, value in behavior.items():
         if key in ("compiled_stacks", "fp8_cache_weights"):
             check_texts(f"{where}.{key}", value)
         elif key == "host_cache_option":
             check_text(f"{where}.{key}", value)
         else:
             check_switch(f"{where}.{key}", value)
-    return found
+    return behavior
 
 
 def _launch(where: str, given: Mapping[str, Any], known: Mapping[str, Row]) -> Row:
-    """How it is installed and started; the name of the template becomes the template itself."""
-    found = group(where, given, ("template", "serves"), LAUNCH)
+    """How the framework is installed and started, with the template in place of its name."""
+    launch = group(where, given, ("template", "serves"), LAUNCH)
     checks: tuple[tuple[tuple[str, ...], Callable[[str, Any], None]], ...] = (
         (LAUNCH_TEXTS, check_text),
         (LAUNCH_LISTS, check_texts),
@@ -149,56 +151,56 @@ def _launch(where: str, given: Mapping[str, Any], known: Mapping[str, Row]) -> R
     )
     for keys, check in checks:
         for key in keys:
-            if key in found:
-                check(f"{where}.{key}", found[key])
-    for what in found["serves"]:
-        check_choice(f"{where}.serves", what, SERVES)
-    if "hosts" in found:
-        check_choice(f"{where}.hosts", found["hosts"], HOSTS)
-    _check_values(f"{where}.package", found.get("package", ""), ("version",))
-    _check_values(f"{where}.card_share", found.get("card_share", ""), ("concurrency", "memory_fraction"))
-    for vendor, image in found.get("images", {}).items():
-        _check_values(f"{where}.images.{vendor}", image, ("version",))
-    if found["template"] not in known:
+            if key in launch:
+                check(f"{where}.{key}", launch[key])
+    for output in launch["serves"]:
+        check_choice(f"{where}.serves", output, SERVES)
+    if "hosts" in launch:
+        check_choice(f"{where}.hosts", launch["hosts"], HOSTS)
+    _check_placeholders(f"{where}.package", launch.get("package", ""), ("version",))
+    _check_placeholders(f"{where}.card_share", launch.get("card_share", ""), ("concurrency", "memory_fraction"))
+    for vendor, image in launch.get("images", {}).items():
+        _check_placeholders(f"{where}.images.{vendor}", image, ("version",))
+    if launch["template"] not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise FixtureError(f"{where}.template: {found['template']!r} is not in {TEMPLATES}, which has {names}")
-    for what in (omits := found.pop("omits", [])):
-        check_choice(f"{where}.omits", what, OMITTED)
-    return {**found, "template": without_parts(known[found["template"]], omits)}
+        raise FixtureError(f"{where}.template: {launch['template']!r} is not in {TEMPLATES}, which has {names}")
+    for part in (omits := launch.pop("omits", [])):
+        check_choice(f"{where}.omits", part, OMITTED)
+    return {**launch, "template": without_parts(known[launch["template"]], omits)}
 
 
 def _check_names(where: str, value: Any) -> None:
     if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
-        raise FixtureError(f"{where}: write a mapping of texts, such as {{fp8: fp8_e4m3}}")
+        raise FixtureError(f"{where}: expected a mapping of strings, such as {{fp8: fp8_e4m3}}")
 
 
-def _check_values(where: str, text: str, allowed: tuple[str, ...]) -> None:
-    """Refuses a $value that is not put in here."""
-    form = Template(text)
-    if not form.is_valid() or set(form.get_identifiers()) - set(allowed):
-        raise FixtureError(f"{where}: {text!r} may name ${', $'.join(allowed)} and no other value")
+def _check_placeholders(where: str, text: str, allowed: tuple[str, ...]) -> None:
+    """FixtureError: the text has a $placeholder that is not in `allowed`."""
+    template = Template(text)
+    if not template.is_valid() or set(template.get_identifiers()) - set(allowed):
+        raise FixtureError(f"{where}: {text!r}: the only placeholders allowed are ${', $'.join(allowed)}")
 
 
 def _flags(where: str, given: Mapping[str, Any], folder: Path) -> Row:
-    """The lists in flags/ that the options of its commands are checked against."""
-    found = group(where, given, (), FLAGS)
-    check_texts(f"{where}.lists", found.get("lists", []))
+    """The lists of command-line flags, in flags/, that launch commands are checked against."""
+    flags = group(where, given, (), FLAGS)
+    check_texts(f"{where}.lists", flags.get("lists", []))
     for key in ("nearest", "why", "options_file"):
-        check_text(f"{where}.{key}", found.get(key, ""))
-    if bool(found.get("lists")) == bool(found.get("nearest")):
-        raise FixtureError(f"{where}: give lists (of this release) or nearest (of the project's source), not both")
-    for stem in [*found.get("lists", []), found.get("nearest"), found.get("options_file")]:
+        check_text(f"{where}.{key}", flags.get(key, ""))
+    if bool(flags.get("lists")) == bool(flags.get("nearest")):
+        raise FixtureError(f"{where}: give either lists (of this release) or nearest (from the project's source)")
+    for stem in [*flags.get("lists", []), flags.get("nearest"), flags.get("options_file")]:
         if stem and not (folder / f"{stem}.txt").is_file():
-            raise FixtureError(f"{where}: there is no flags/{stem}.txt; manage.py extract_flags writes it")
-    return found
+            raise FixtureError(f"{where}: flags/{stem}.txt does not exist; create it with manage.py extract_flags")
+    return flags
 
 
 def _facts(where: str, given: Mapping[str, Any]) -> Row:
-    """What can be counted and dated of a framework, JSON-able."""
+    """Release dates and counts of a framework, JSON-serializable."""
     facts = group(where, given, ("licence",), FACTS)
     if "first_release" in facts:
         if not isinstance(facts["first_release"], date):
-            raise FixtureError(f"{where}.first_release: a date (YYYY-MM-DD) was expected")
+            raise FixtureError(f"{where}.first_release: expected a date (YYYY-MM-DD)")
         facts["first_release"] = facts["first_release"].isoformat()
     if "releases" in facts:
         check_number(f"{where}.releases", facts["releases"])

@@ -1,4 +1,4 @@
-"""A model from a pasted or uploaded config.json, or from its Hugging Face ID: what it is and what its shape costs."""
+"""The page that previews and adds a model: from config.json (pasted or uploaded) or a Hugging Face ID."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class ImportForm(forms.Form):
         hub_field = self.fields["hf_id"]
         hub_field.help_text = "For example meta-llama/Llama-3.1-8B" if settings.HUB_URL else hub.DISABLED
         if not settings.HUB_URL:
-            hub_field.widget.attrs["disabled"] = True  # in the browser; the server refuses the ID with the reason
+            hub_field.widget.attrs["disabled"] = True  # only in the browser; clean_hf_id refuses it on the server
 
     def clean_hf_id(self) -> str:
         given = str(self.cleaned_data["hf_id"])
@@ -58,17 +58,17 @@ class ImportForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         if sum(bool(given.get(key)) for key in ("config", "upload", "hf_id")) != 1 and not self.errors:
-            raise forms.ValidationError("give exactly one: config.json, a file or a Hugging Face ID")
+            raise forms.ValidationError("Give exactly one: config.json, a file or a Hugging Face ID.")
         return given
 
     def given(self) -> tuple[str, str, str]:
-        """The text of the configuration, its name and where it comes from."""
+        """The text of config.json, the model name and the source. FixtureError: it cannot be read."""
         given = self.cleaned_data
         if given["hf_id"]:
             text, source = hub.config_json(given["hf_id"])
             return text, given["name"] or given["hf_id"], source
         name = given["name"] or "own-model"
-        return given["config"] or uploaded(given["upload"]), name, "config.json as given"
+        return given["config"] or uploaded(given["upload"]), name, "config.json, provided by a user"
 
 
 def uploaded(upload: Any) -> str:
@@ -82,7 +82,7 @@ def uploaded(upload: Any) -> str:
 
 
 def model_import(request: HttpRequest) -> HttpResponse:
-    """Shows what a config.json describes; keeps it where this installation allows that."""
+    """Previews a model from config.json, and adds it to the catalog for those who may."""
     form = ImportForm(request.POST or None, request.FILES or None)
     context: dict[str, Any] = {"name": "models", "form": form, "may_keep": may_change(request.user)}
     if request.method == "POST" and form.is_valid():
@@ -90,8 +90,8 @@ def model_import(request: HttpRequest) -> HttpResponse:
             text, name, source = form.given()
             row, published = hf.row_of(text, name, source), form.cleaned_data["published_parameters"]
             if "keep" in request.POST and context["may_keep"]:
-                return keep(request, row, published)
-            context |= described(row, text, published)
+                return add(request, row, published)
+            context |= preview(row, text, published)
         except FixtureError as error:
             form.add_error(None, str(error))
     refused = request.method == "POST" and bool(form.errors)
@@ -100,20 +100,20 @@ def model_import(request: HttpRequest) -> HttpResponse:
     return page(request, "import", context, status=422 if refused else 200)
 
 
-def keep(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
-    """Puts the model into the catalog; one that is there is not overwritten."""
+def add(request: HttpRequest, row: Row, published: int | None) -> HttpResponse:
+    """Adds the model to the catalog. FixtureError: the name is taken; nothing is overwritten."""
     if ServedModel.objects.filter(slug=row["slug"]).exists():
         raise FixtureError(f"{row['slug']} is already in the catalog; choose another name")
     if published:
         row["published_parameters"] = published
-        row["sources"]["published"] = row["sources"]["shape"] | {"source": "as given", "rounded": False}
+        row["sources"]["published"] = row["sources"]["shape"] | {"source": "provided by a user", "rounded": False}
     upsert(ServedModel, ("slug",), [row])
     messages.success(request, f"{row['hf_id']} was added to the catalog.")
     return redirect("catalog:model", row["slug"])
 
 
-def described(row: Row, text: str, published: int | None) -> dict[str, Any]:
-    """Everything that the page says of a configuration."""
+def preview(row: Row, text: str, published: int | None) -> dict[str, Any]:
+    """The template context of the preview."""
     model = from_shape(row["slug"], row["shape"])
     computed = parameters(model)
     return {
@@ -123,7 +123,7 @@ def described(row: Row, text: str, published: int | None) -> dict[str, Any]:
         "active": active_parameters(model),
         "cross_cache_bytes": 2 * cross_kv_elements(model, model.source_tokens),
         "published": published,
-        "apart": f"{(computed / published - 1) * 100:+.2f} %" if published else "",
+        "difference": f"{(computed / published - 1) * 100:+.2f} %" if published else "",
         "quantized": checkpoint(hf.parsed(text, "config.json")),
         "shape_costs": shapes.costs(model),
     }

@@ -1,39 +1,39 @@
-"""How settled is a framework? A rule over facts that can be counted and dated; without the facts, unknown."""
+"""Framework maturity, from its first release date and its number of releases; unknown without these facts."""
 
 from dataclasses import dataclass
 from datetime import date
 
 from catalog.models import Framework
 
-# At least so many years since the first release, and so many releases, for each word; the first that holds.
+# (level, minimum years since the first release, minimum releases), highest level first.
 RULE = (("established", 3.0, 40), ("maturing", 1.5, 15), ("young", 0.0, 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Maturity:
-    """A word, and the facts that it follows from."""
+    """A maturity level with its reason."""
 
-    word: str  # established | maturing | young | unknown
-    because: str
+    level: str  # established | maturing | young | unknown
+    reason: str
 
 
 def maturity(row: Framework) -> Maturity:
-    """The rule on the dated facts of this row."""
+    """The maturity of one framework row."""
     facts = row.settings
-    counted = row.sources["facts"]["as_of"] if "facts" in row.sources else ""
-    return judged(facts.get("first_release"), facts.get("releases"), counted)
+    counted_on = row.sources["facts"]["as_of"] if "facts" in row.sources else ""
+    return maturity_of(facts.get("first_release"), facts.get("releases"), counted_on)
 
 
-def judged(first_release: str | None, releases: int | None, counted_on: str) -> Maturity:
-    """The rule on facts that were counted on this day; days are ISO dates."""
+def maturity_of(first_release: str | None, releases: int | None, counted_on: str) -> Maturity:
+    """The maturity on the day the releases were counted. Dates are ISO dates."""
     if not first_release or not releases:
-        return Maturity(word="unknown", because="the row does not state the first release and the number of releases")
+        return Maturity(level="unknown", reason="the row does not state the first release and the number of releases")
     years = (date.fromisoformat(counted_on) - date.fromisoformat(first_release)).days / 365.25
-    word = next(word for word, least_years, least in RULE if years >= least_years and releases >= least)
-    return Maturity(word=word, because=f"{releases} releases in {years:.1f} years, counted {counted_on}")
+    level = next(level for level, min_years, min_count in RULE if years >= min_years and releases >= min_count)
+    return Maturity(level=level, reason=f"{releases} releases in {years:.1f} years, counted {counted_on}")
 
 
-def rule_words() -> str:
-    """The rule as a sentence."""
-    parts = [f"{word}: {years:g} years and {releases} releases or more" for word, years, releases in RULE]
-    return "; ".join(parts) + "; unknown where they are not counted"
+def rule_text() -> str:
+    """The rule in words, for the framework page."""
+    parts = [f"{level}: at least {years:g} years and {releases} releases" for level, years, releases in RULE]
+    return "; ".join(parts) + "; unknown without these figures"

@@ -1,4 +1,4 @@
-"""What exists and what it costs: chips, prices, models, frameworks, formats, places, and what was calibrated."""
+"""The catalog: accelerators, prices, models, frameworks, formats, regions, units and calibrations."""
 
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -17,10 +17,7 @@ class Organisation(models.Model):
 
 
 class Sourced(models.Model):
-    """Every figure of a row answers 'where from?': `sources` maps a group of figures to its source.
-
-    `as_of` is the newest date of the groups.
-    """
+    """A row whose groups of figures each state a source, in `sources`. `as_of` is the newest of their dates."""
 
     sources = models.JSONField(default=dict, blank=True)  # {group: {source, as_of, basis}}
     as_of = models.DateField()
@@ -46,16 +43,15 @@ class Accelerator(Sourced):
     cores = models.IntegerField(null=True, blank=True)
     sram_mib = models.FloatField(null=True, blank=True)
     clock_ghz = models.FloatField(null=True, blank=True)
-    links = models.JSONField(default=list)  # [{name, gb_per_s, latency_us, chips, topology}], near to far
+    links = models.JSONField(default=list)  # [{name, gb_per_s, latency_us, chips, topology}], nearest first
     pcie_gb_per_s = models.FloatField(null=True, blank=True)
     chips_per_host = models.IntegerField(default=8)
     tdp_watts = models.FloatField(null=True, blank=True)
     idle_watts = models.FloatField(null=True, blank=True)
-    partitions = models.JSONField(
-        default=dict, blank=True
-    )  # {way, compute_slices, memory_slices, profiles}; empty: none
+    # {way, compute_slices, memory_slices, profiles}; empty: no hardware partitions
+    partitions = models.JSONField(default=dict, blank=True)
     stacks = models.JSONField(default=list)
-    software = models.JSONField(default=dict, blank=True)  # how software counts it and containers reach it
+    software = models.JSONField(default=dict, blank=True)  # device names and container access; see fixtures/README.md
     bought_as = models.JSONField(default=list)  # rent | own | api
     typical_price_usd = models.FloatField(null=True, blank=True)
     served = models.BooleanField(default=True)
@@ -69,11 +65,11 @@ class Accelerator(Sourced):
         return self.name
 
 
-OFFER = ["provider", "instance", "region", "accelerator", "term", "as_of"]  # what makes two prices the same offer
+OFFER = ["provider", "instance", "region", "accelerator", "term", "as_of"]  # identifies an offer on one day
 
 
 class Price(models.Model):
-    """One dated offer of a whole instance (or of a bought chip). Append-only: a new price is a new row."""
+    """One dated offer of a whole instance, or one purchase price. Append-only: a new price is a new row."""
 
     organisation = models.ForeignKey(Organisation, null=True, blank=True, on_delete=models.PROTECT)  # None: public
     provider = models.CharField(max_length=60)
@@ -113,11 +109,11 @@ class ServedModel(Sourced):
     hf_id = models.CharField(max_length=200, unique=True)
     family = models.CharField(max_length=60)
     published_parameters = models.BigIntegerField(null=True, blank=True)
-    published_active_parameters = models.BigIntegerField(null=True, blank=True)  # of one token, as the card says
+    published_active_parameters = models.BigIntegerField(null=True, blank=True)  # per token, from the model card
     native_dtype = models.CharField(max_length=20)
     licence = models.CharField(max_length=60, blank=True)
     max_context_tokens = models.IntegerField(null=True, blank=True)
-    shape = models.JSONField()  # hidden, vocab, tied_embeddings, blocks ...: the fields of engine.model.Model
+    shape = models.JSONField()  # hidden, vocab, tied_embeddings, blocks ...: the fields of advisor.engine.network.Model
     history = HistoricalRecords()
 
     class Meta:
@@ -128,16 +124,16 @@ class ServedModel(Sourced):
 
 
 class ApiPrice(models.Model):
-    """What a provider asks for a hosted model, by tokens. Append-only."""
+    """The price of a hosted model, in USD per million tokens. Append-only."""
 
     provider = models.CharField(max_length=60)
-    name = models.CharField(max_length=200)  # the provider's own name of the model
+    name = models.CharField(max_length=200)  # the provider's name for the model
     model = models.ForeignKey(ServedModel, on_delete=models.PROTECT, related_name="api_prices")
     usd_per_mtok_input = models.DecimalField(max_digits=12, decimal_places=6)
     usd_per_mtok_cached_input = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
     usd_per_mtok_output = models.DecimalField(max_digits=12, decimal_places=6)
     max_input_tokens = models.IntegerField(null=True, blank=True)
-    output_tokens_per_s = models.FloatField(null=True, blank=True)  # that one request gets, as published
+    output_tokens_per_s = models.FloatField(null=True, blank=True)  # of one request, as published
     speed_source = models.TextField(blank=True)  # with its date
     as_of = models.DateField()
     source = models.TextField()
@@ -155,7 +151,7 @@ class Framework(Sourced):
     slug = models.SlugField(max_length=60)
     name = models.CharField(max_length=60)
     version = models.CharField(max_length=40)
-    settings = models.JSONField()  # the remaining fields of engine.plan.Framework, human units
+    settings = models.JSONField()  # the remaining fields of advisor.engine.spec.Framework, in human units
     history = HistoricalRecords()
 
     class Meta:
@@ -169,7 +165,9 @@ class Framework(Sourced):
 class QuantizationMethod(Sourced):
     slug = models.SlugField(unique=True, max_length=60)
     name = models.CharField(max_length=80)
-    settings = models.JSONField()  # applies_to (weights | kv) and the remaining fields of engine.plan.Quantization
+    settings = (
+        models.JSONField()
+    )  # applies_to (weights | kv) and the remaining fields of advisor.engine.spec.Quantization
     history = HistoricalRecords()
 
     class Meta:
@@ -197,7 +195,7 @@ class Region(Sourced):
 
 
 class Unit(Sourced):
-    """What can be bought or rented as one piece: a board, a host, a rack, a slice of a pod."""
+    """Hardware that is sold or rented as a whole: a board, a host, a rack or a slice of a pod."""
 
     slug = models.SlugField(unique=True, max_length=80)
     name = models.CharField(max_length=120)
@@ -205,10 +203,10 @@ class Unit(Sourced):
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="units")
     accelerators = models.PositiveIntegerField()
     shape = models.CharField(max_length=40, blank=True)  # of a slice: 2x2x1 ...
-    instances = models.PositiveIntegerField(default=1)  # hosts in it
-    watts = models.FloatField(null=True, blank=True)  # of the whole unit at its limit
+    instances = models.PositiveIntegerField(default=1)  # number of hosts
+    watts = models.FloatField(null=True, blank=True)  # maximum power of the whole unit
     cooling = models.CharField(max_length=20, blank=True)  # air | liquid | air or liquid
-    network_gb_per_s = models.FloatField(null=True, blank=True)  # out of the unit, one direction, for each chip
+    network_gb_per_s = models.FloatField(null=True, blank=True)  # to other units, one direction, per chip
     price_usd = models.FloatField(null=True, blank=True)
     price_usd_min = models.FloatField(null=True, blank=True)
     price_usd_max = models.FloatField(null=True, blank=True)
@@ -223,7 +221,7 @@ class Unit(Sourced):
 
 
 class Benchmark(models.Model):
-    """What a chip was seen to reach, beside its data sheet. Append-only."""
+    """A rate measured on a chip. Append-only."""
 
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="benchmarks")
     what = models.CharField(max_length=60)  # matmul bf16, memory read ...
@@ -240,11 +238,11 @@ class Benchmark(models.Model):
         ]
 
 
-TERMS_OF = ["provider", "accelerator", "term", "as_of"]  # what makes two discounts of an organisation the same
+TERMS_OF = ["provider", "accelerator", "term", "as_of"]  # identifies a discount of an organisation on one day
 
 
 class Discount(models.Model):
-    """What an organisation pays less than the list price of a provider. Append-only; the newest wins."""
+    """An organisation's discount on the list prices of a provider. Append-only; the newest applies."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="discounts")
     provider = models.CharField(max_length=60)
@@ -275,12 +273,12 @@ class Discount(models.Model):
 
 
 class SupportLicence(models.Model):
-    """What an organisation pays a year for software or support of each of its chips. Append-only."""
+    """A yearly software or support fee of an organisation, per accelerator. Append-only."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="support_licences")
     name = models.CharField(max_length=120)
-    vendor = models.CharField(max_length=40, blank=True)  # whose chips need it; empty: everyone's
-    framework = models.CharField(max_length=60, blank=True)  # slug of the one that needs it; empty: whatever runs
+    vendor = models.CharField(max_length=40, blank=True)  # vendor of the chips that need it; empty: all
+    framework = models.CharField(max_length=60, blank=True)  # slug of the framework that needs it; empty: all
     usd_per_accelerator_per_year = models.DecimalField(max_digits=12, decimal_places=2)
     as_of = models.DateField()
     source = models.TextField()
@@ -302,7 +300,7 @@ class SupportLicence(models.Model):
 
 
 class Assumption(Sourced):
-    """A visible default: PUE, depreciation, host power, staff ..."""
+    """A default assumption that users can see and override: PUE, depreciation, host power, staff ..."""
 
     key = models.SlugField(unique=True, max_length=120)
     value = models.FloatField()
@@ -316,7 +314,7 @@ class Assumption(Sourced):
 
 
 class Calibration(models.Model):
-    """Fitted parameters with what they were fitted on. Append-only; the newest of a name wins."""
+    """Fitted parameters and the data they were fitted to. Append-only; the newest row of a name applies."""
 
     name = models.CharField(max_length=120)  # engine | accelerator:<slug> | framework:<slug>:<version>
     values = models.JSONField()
@@ -325,50 +323,49 @@ class Calibration(models.Model):
     engine_version = models.CharField(max_length=20)
     as_of = models.DateField()
     created_at = models.DateTimeField(auto_now_add=True)
-    measured = models.JSONField(default=list, blank=True)  # names of values that machines here measured: no file's
-    changes = models.JSONField(default=list, blank=True)  # [{figure, before, after}] of every value that it determines
-    results = models.JSONField(default=list, blank=True)  # ids of the probe results that it rests on
-    undoes = models.OneToOneField(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_by"
-    )  # this row takes that one back
-    made_by = models.CharField(max_length=150, blank=True)  # who undid it
+    measured = models.JSONField(default=list, blank=True)  # names of values measured by workers of this installation
+    changes = models.JSONField(default=list, blank=True)  # [{figure, before, after}]
+    results = models.JSONField(default=list, blank=True)  # IDs of the probe results it was fitted to
+    # the row that this one reverts
+    undoes = models.OneToOneField("self", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_by")
+    made_by = models.CharField(max_length=150, blank=True)  # the user who reverted it
 
     class Meta:
         ordering = ["name", "-created_at"]
 
 
 class CatalogLoad(models.Model):
-    """When and from what the catalog was last loaded; `version` is a digest of the fixtures."""
+    """One load of the catalog. `version` is a digest of the fixtures."""
 
     version = models.CharField(max_length=64)
     loaded_at = models.DateTimeField(auto_now_add=True)
 
 
 class Scorecard(models.Model):
-    """The last scoring of the engine on measured rows: one row, replaced as a whole with its ScoredRows."""
+    """The latest score of the engine against measured rows: a single row, replaced together with its ScoredRows."""
 
-    digest = models.CharField(max_length=64)  # of the files that it was loaded from
+    digest = models.CharField(max_length=64)  # of its files
     engine_version = models.CharField(max_length=20)
     calibration = models.CharField(max_length=64)
     as_of = models.DateField()
-    skipped = models.JSONField(default=dict)  # {why a measured row has no prediction: rows}
-    left_out = models.JSONField(default=dict)  # {what was left out of the fit: {kind of figure: error}}
-    intervals = models.JSONField(default=list)  # coverage by groups that had no part in the interval
+    skipped = models.JSONField(default=dict)  # {reason without a prediction: number of rows}
+    left_out = models.JSONField(default=dict)  # {what was held out of the fit: {kind of figure: error}}
+    intervals = models.JSONField(default=list)  # coverage of held-out groups
     sources = models.JSONField(default=dict)  # {source_key: {name, address, licence, as_of, meaning}}
 
 
 class ScoredRow(models.Model):
-    """One measured figure with its prediction, both in the unit that the metric's name ends in."""
+    """A measured figure and its prediction, both in the unit at the end of the metric name."""
 
     key = models.CharField(max_length=160, unique=True)
     source_key = models.CharField(max_length=60)
     metric = models.CharField(max_length=40)
-    measured = models.FloatField(null=True)  # None: the source's licence keeps the figure out; `bias_fraction` is there
-    predicted = models.FloatField(null=True)  # None: predicted not to fit, or kept out like the measured one
+    measured = models.FloatField(null=True)  # None: the license forbids it; see bias_fraction
+    predicted = models.FloatField(null=True)  # None: predicted not to fit in memory, or the license forbids it
     low = models.FloatField(null=True)  # of the 90 % interval
     high = models.FloatField(null=True)
     bias_fraction = models.FloatField(null=True)  # predicted / measured - 1; None: predicted not to fit
-    inside = models.BooleanField(null=True)  # the interval holds the measured figure; None: no interval
+    inside = models.BooleanField(null=True)  # whether the interval contains the measured figure; None: no interval
     accelerator = models.CharField(max_length=80)
     family = models.CharField(max_length=60, blank=True)
     chips = models.PositiveIntegerField()
@@ -377,18 +374,18 @@ class ScoredRow(models.Model):
     framework_version = models.CharField(max_length=80, blank=True)
     weights_dtype = models.CharField(max_length=40, blank=True)
     mode = models.CharField(max_length=10)
-    layout = models.CharField(max_length=120, blank=True)  # empty: the source does not say
+    layout = models.CharField(max_length=120, blank=True)  # empty: not stated
     replica_chips = models.PositiveIntegerField(null=True)
     isl = models.FloatField()
     osl = models.FloatField()
-    concurrency = models.FloatField(null=True)  # of the whole deployment; None: as many as fit, or an open loop
+    concurrency = models.FloatField(null=True)  # of the deployment; None: as many as fit, or open loop
     client = models.CharField(max_length=20)
     client_known = models.BooleanField()
     phase = models.CharField(max_length=20)
     basis = models.CharField(max_length=20, blank=True)
-    measured_on = models.CharField(max_length=10, blank=True)  # as the source dates it: a year, a month or a day
-    pair_index = models.IntegerField(null=True)  # rows of different chips with the same number compare
-    circumstance = models.CharField(max_length=20, blank=True)  # advisor.fidelity_report.REASONS
+    measured_on = models.CharField(max_length=10, blank=True)  # a year, month or day, as the source states it
+    pair_index = models.IntegerField(null=True)  # rows with the same number compare different chips
+    circumstance = models.CharField(max_length=20, blank=True)  # a key of REASONS in advisor.fidelity.report
     note = models.TextField(blank=True)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""One page for each thing of the catalog, and chips beside each other."""
+"""Detail pages of the catalog, and the comparison of accelerators."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -14,7 +14,7 @@ from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, has_expire
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.views import LISTS, page, public_prices
 
-MOST_COMPARED = 4
+MAX_COMPARED = 4
 OFFERS_SHOWN = 20
 
 
@@ -31,26 +31,26 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
         "offers": table if offers else None,
         "no_current_price": NO_CURRENT_PRICE if has_expired(chip.newest_offer) else "",
         "spreads": spreads(current_offers().filter(accelerator=chip)),
-        "history_picture": charts.price_history(paid(chip)),
-        "roofline": charts.roofline(charts.roofs(chip.dense_tflops, chip.memory_gb_per_s), f"Roofline of {chip}"),
+        "history_picture": charts.price_history(dated_prices(chip)),
+        "roofline": charts.roofline(charts.rooflines(chip.dense_tflops, chip.memory_gb_per_s), f"Roofline of {chip}"),
         "formats": evidence.formats(chip),
         "frameworks": evidence.frameworks(chip),
-        "delivered": evidence.delivered(chip),
+        "achieved": evidence.achieved(chip),
         "units": chip.units.all(),
         "changes": evidence.changes(chip),
     }
     return detail(request, "accelerators", chip, details.accelerator(chip), more)
 
 
-def paid(chip: Accelerator) -> list[charts.Paid]:
-    """Every public price of an hour of this chip, superseded ones too."""
+def dated_prices(chip: Accelerator) -> list[charts.DatedPrice]:
+    """Every public hourly price of this chip, oldest first, superseded ones too."""
     rows: Any = public_prices().filter(accelerator=chip, usd_per_hour__gt=0).order_by("as_of")
     return [
-        charts.Paid(
+        charts.DatedPrice(
             as_of=row.as_of,
             usd=row.usd_per_chip_hour,
             term=row.term,
-            words=f"{row.as_of} {row.provider} {row.instance} {row.region} {row.term}: ${row.usd_per_chip_hour:.2f}",
+            label=f"{row.as_of} {row.provider} {row.instance} {row.region} {row.term}: ${row.usd_per_chip_hour:.2f}",
         )
         for row in rows
     ]
@@ -75,7 +75,7 @@ def framework(request: HttpRequest, slug: str, version: str) -> HttpResponse:
 
 
 def framework_versions(request: HttpRequest, slug: str) -> HttpResponse:
-    """The one version of a framework, or the list of them."""
+    """Redirects to the only version of a framework, or to the list of its versions."""
     versions = list(Framework.objects.filter(slug=slug).values_list("version", flat=True))
     if not versions:
         raise Http404(f"Framework {slug} is not in the catalog.")
@@ -109,40 +109,40 @@ def detail(
 
 
 def compare(request: HttpRequest) -> HttpResponse:
-    """Up to four chips beside each other: `?a=h100-sxm&a=mi300x`."""
+    """Compares up to four accelerators: `?a=h100-sxm&a=mi300x`."""
     asked = list(dict.fromkeys(slug for slug in request.GET.getlist("a") if slug))
-    found = {chip.slug: chip for chip in with_derived(Accelerator.objects.filter(slug__in=asked))}
-    chips = [found[slug] for slug in asked if slug in found][:MOST_COMPARED]
+    by_slug = {chip.slug: chip for chip in with_derived(Accelerator.objects.filter(slug__in=asked))}
+    chips = [by_slug[slug] for slug in asked if slug in by_slug][:MAX_COMPARED]
     context = {
         "name": "accelerators",
         "chips": chips,
-        "rows": details.comparison(chips, {chip.pk: price_words(chip) for chip in chips}),
-        "roofline": charts.roofline([roof for chip in chips if (roof := common_roof(chip))], "16-bit rooflines"),
-        "unknown": [slug for slug in asked if slug not in found],
-        "left_out": len([slug for slug in asked if slug in found]) - len(chips),
-        "most": MOST_COMPARED,
+        "rows": details.comparison(chips, {chip.pk: price_text(chip) for chip in chips}),
+        "roofline": charts.roofline([each for chip in chips if (each := bf16_roofline(chip))], "16-bit rooflines"),
+        "unknown": [slug for slug in asked if slug not in by_slug],
+        "left_out": len([slug for slug in asked if slug in by_slug]) - len(chips),
+        "most": MAX_COMPARED,
         "every": Accelerator.objects.order_by("name").values_list("slug", "name"),
-        "slots": ([chip.slug for chip in chips] + [""] * MOST_COMPARED)[:MOST_COMPARED],
+        "slots": ([chip.slug for chip in chips] + [""] * MAX_COMPARED)[:MAX_COMPARED],
     }
     return page(request, "compare", context)
 
 
-def common_roof(chip: Any) -> charts.Roof | None:
-    """The roof of a chip in BF16 or FP16."""
+def bf16_roofline(chip: Any) -> charts.Roofline | None:
+    """The roofline of a chip in BF16 or FP16."""
     if not chip.bf16_tflops:
         return None
-    return charts.Roof(name=chip.name, tflops=chip.bf16_tflops, gb_per_s=chip.memory_gb_per_s)
+    return charts.Roofline(name=chip.name, tflops=chip.bf16_tflops, gb_per_s=chip.memory_gb_per_s)
 
 
-def price_words(chip: Any) -> str:
-    """What one hour of a chip costs by term, or that nobody says."""
+def price_text(chip: Any) -> str:
+    """Hourly prices of one chip by term, in USD; a dash without any."""
     if has_expired(chip.newest_offer):
         return NO_CURRENT_PRICE
     rows = spreads(current_offers().filter(accelerator=chip).exclude(term="purchase"))
-    return "; ".join(f"{each.way} {span(each)} ({each.offers})" for each in rows) or "–"
+    return "; ".join(f"{each.term_text} {range_text(each)} ({each.offers})" for each in rows) or "–"
 
 
-def span(each: Spread) -> str:
-    """From the lowest to the highest, or the one price there is."""
+def range_text(each: Spread) -> str:
+    """Lowest to highest price in USD, or the only price."""
     low, high = f"{each.low_usd:.2f}", f"{each.high_usd:.2f}"
     return low if low == high else f"{low}–{high}"

@@ -1,4 +1,4 @@
-"""What the shape of a network costs on each family of chips: padding, heads over chips, vocabulary."""
+"""What a model shape costs on each chip family: matrix padding, and heads and vocabulary under tensor parallelism."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ VOCABULARY_STEP = 64  # serving frameworks pad the vocabulary to a multiple of t
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """Chips whose matrix unit works on edges of this many elements."""
+    """Chips whose matrix unit works on tiles with this many elements per edge."""
 
     name: str
     tile: int
@@ -41,7 +41,7 @@ FAMILIES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Padding:
-    """How much more a family computes than the shape asks for, and because of which widths."""
+    """The extra compute of one chip family due to padding, and the widths that are padded."""
 
     family: str
     tile: int
@@ -56,7 +56,7 @@ class Padding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
-    """What happens to heads and vocabulary when a model is spread over chips."""
+    """How heads and vocabulary divide under one tensor-parallel size."""
 
     tp: int
     heads: str
@@ -65,13 +65,13 @@ class Split:
     possible: bool
 
 
-Matrix = tuple[str, int, str, int, int]  # name and width of each edge, how many such matrices
+Matrix = tuple[str, int, str, int, int]  # name and size of each edge, number of matrices
 
 
 def matrices(model: Model) -> Iterator[Matrix]:
-    """The weight matrices, each with the names of its edges."""
+    """The weight matrices of a model."""
     for block in model.blocks:
-        yield from mixing(model, block)
+        yield from mixer_matrices(model, block)
         if ffn := block.ffn:
             count = block.count * ffn.experts * ffn.matrices
             yield "width", model.hidden, "feed-forward", ffn.inner, count
@@ -80,7 +80,7 @@ def matrices(model: Model) -> Iterator[Matrix]:
     yield "width", model.hidden, "vocabulary", model.vocab, 1
 
 
-def mixing(model: Model, block: Block) -> Iterator[Matrix]:
+def mixer_matrices(model: Model, block: Block) -> Iterator[Matrix]:
     hidden, count = model.hidden, block.count
     match block.mixer:
         case Attention() as mixer:
@@ -96,23 +96,23 @@ def mixing(model: Model, block: Block) -> Iterator[Matrix]:
 
 
 def padding(model: Model) -> list[Padding]:
-    """What every family pays for widths that its matrix unit does not divide."""
+    """The padding on each chip family."""
     return [padding_on(model, family) for family in FAMILIES]
 
 
 def padding_on(model: Model, family: Family) -> Padding:
-    asked = done = 0
+    required = computed = 0
     uneven: dict[str, None] = {}
-    for one, rows, other, columns, count in matrices(model):
-        asked += rows * columns * count
-        done += padded(rows, family.tile) * padded(columns, family.tile) * count
-        for name, size in ((one, rows), (other, columns)):
+    for row_name, rows, column_name, columns, count in matrices(model):
+        required += rows * columns * count
+        computed += padded(rows, family.tile) * padded(columns, family.tile) * count
+        for name, size in ((row_name, rows), (column_name, columns)):
             if size % family.tile:
                 uneven[f"{name} {size:,}"] = None
     return Padding(
         family=family.name,
         tile=family.tile,
-        extra_fraction=done / asked - 1,
+        extra_fraction=computed / required - 1,
         widths=tuple(uneven),
         source=family.source,
     )
@@ -123,7 +123,7 @@ def padded(size: int, step: int) -> int:
 
 
 def splits(model: Model) -> list[Split]:
-    """Which tensor-parallel sizes divide the heads, and what the others cost."""
+    """How heads and vocabulary divide under each tensor-parallel size."""
     mixers = [block.mixer for block in model.blocks if isinstance(block.mixer, Attention | LatentAttention)]
     heads = sorted({mixer.heads for mixer in mixers})
     kv_heads = sorted({mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)})
@@ -133,34 +133,38 @@ def splits(model: Model) -> list[Split]:
 def split(model: Model, heads: list[int], kv_heads: list[int], tp: int) -> Split:
     possible = all(each % tp == 0 for each in heads)
     step = VOCABULARY_STEP * tp
-    more = padded(model.vocab, step) - model.vocab
+    padding_rows = padded(model.vocab, step) - model.vocab
     return Split(
         tp=tp,
         heads="; ".join(
-            f"{each}: {each // tp} a chip" if each % tp == 0 else f"{each}: not divisible" for each in heads
+            f"{each}: {each // tp} per chip" if each % tp == 0 else f"{each}: not divisible" for each in heads
         ),
-        kv_heads="; ".join(kv_words(each, tp) for each in kv_heads),
-        vocab=f"{more:,} rows of padding" if more else "none",
+        kv_heads="; ".join(kv_heads_text(each, tp) for each in kv_heads),
+        vocab=f"{padding_rows:,} rows of padding" if padding_rows else "no padding",
         possible=possible,
     )
 
 
-def kv_words(kv_heads: int, tp: int) -> str:
-    """Fewer key-value heads than chips are kept more than once: the cache does not shrink further."""
+def kv_heads_text(kv_heads: int, tp: int) -> str:
+    """How KV heads divide. With fewer heads than chips each is replicated, and the cache stops shrinking."""
     if kv_heads % tp == 0:
-        return f"{kv_heads}: {kv_heads // tp} a chip"
-    return f"{kv_heads}: each kept {tp // kv_heads} times" if tp % kv_heads == 0 else f"{kv_heads}: not divisible"
+        return f"{kv_heads}: {kv_heads // tp} per chip"
+    return f"{kv_heads}: each replicated {tp // kv_heads} times" if tp % kv_heads == 0 else f"{kv_heads}: not divisible"
 
 
 def head_notes(model: Model) -> list[str]:
-    """Head sizes for which fast attention kernels are not made."""
+    """Notes on head sizes that attention kernels pad."""
     sizes = sorted({block.mixer.head_dim for block in model.blocks if isinstance(block.mixer, Attention)})
-    return [f"head dimension {size} is padded to {padded(size, 64)} by kernels of 64" for size in sizes if size % 64]
+    return [
+        f"head dimension {size} is padded to {padded(size, 64)}: attention kernels need a multiple of 64"
+        for size in sizes
+        if size % 64
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
-    """What a shape costs, for a page."""
+    """The costs of a model shape, as pages show them."""
 
     padding: list[Padding]
     splits: list[Split]
@@ -168,5 +172,5 @@ class Costs:
 
 
 def costs(model: Model) -> Costs:
-    """Everything that this module says of one model."""
+    """The costs of one model's shape."""
     return Costs(padding=padding(model), splits=splits(model), notes=head_notes(model))

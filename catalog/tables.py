@@ -1,4 +1,4 @@
-"""The columns of the catalog's lists. `shown` is what a list starts with; the address may choose others."""
+"""The columns of the catalog's lists. `shown` has the default columns; the URL may select others."""
 
 # mypy: allow-subclassing-any
 
@@ -19,7 +19,7 @@ NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
 
 
 class Number(tables.Column):
-    """A right-aligned number with its thousands apart; rows without one come last."""
+    """A right-aligned number with thousands separators. Rows without a value sort last."""
 
     def __init__(self, accessor: str, title: str, places: int = 0, **rest: Any) -> None:
         super().__init__(accessor=accessor, verbose_name=title, attrs=NUMBER, default="–", **rest)
@@ -37,8 +37,8 @@ class Number(tables.Column):
         return queryset.order_by(key.desc(nulls_last=True) if is_descending else key.asc(nulls_last=True), "pk"), True
 
 
-class Dated(tables.Column):
-    """A day, marked when it is more than 30 and more than 90 days ago."""
+class DateColumn(tables.Column):
+    """A date with a CSS class for its age."""
 
     def render(self, value: date) -> str:
         return format_html('<span class="age-{}">{}</span>', age(value), value)
@@ -47,8 +47,8 @@ class Dated(tables.Column):
         return value
 
 
-class Words(tables.Column):
-    """A list in one cell."""
+class ListColumn(tables.Column):
+    """A list as comma-separated text."""
 
     def render(self, value: list[str]) -> str:
         return ", ".join(map(str, value))
@@ -78,10 +78,10 @@ class AcceleratorTable(tables.Table):
     usd_per_gib = Number("usd_per_gib", "USD per GiB, purchased", 1)
     chips_per_host = Number("chips_per_host", "Chips per host")
     release_year = tables.Column(verbose_name="Year")
-    stacks = Words(orderable=False)
-    bought_as = Words(orderable=False, verbose_name="Available as")
-    newest_offer = Dated(verbose_name="Newest offer")
-    as_of = Dated(verbose_name="As of")
+    stacks = ListColumn(orderable=False)
+    bought_as = ListColumn(orderable=False, verbose_name="Available as")
+    newest_offer = DateColumn(verbose_name="Newest offer")
+    as_of = DateColumn(verbose_name="As of")
     served = tables.BooleanColumn(yesno="yes,no", verbose_name="Served")
 
     class Meta:
@@ -119,7 +119,7 @@ class PriceTable(tables.Table):
     purchase_usd = Number("purchase_usd", "Purchase, USD")
     purchase_usd_min = Number("purchase_usd_min", "Purchase, low")
     purchase_usd_max = Number("purchase_usd_max", "Purchase, high")
-    as_of = Dated(verbose_name="As of")
+    as_of = DateColumn(verbose_name="As of")
 
     class Meta:
         model = Price
@@ -148,7 +148,7 @@ class ApiPriceTable(tables.Table):
     usd_per_mtok_cached_input = Number("usd_per_mtok_cached_input", "Cached input, USD/Mtok", 4)
     usd_per_mtok_output = Number("usd_per_mtok_output", "Output, USD/Mtok", 4)
     output_tokens_per_s = Number("output_tokens_per_s", "Published speed, tokens/s", 1)
-    as_of = Dated(verbose_name="As of")
+    as_of = DateColumn(verbose_name="As of")
 
     class Meta:
         model = ApiPrice
@@ -166,7 +166,7 @@ class ModelTable(tables.Table):
     published_parameters = Number("published_parameters", "Published parameters")
     published_active_parameters = Number("published_active_parameters", "Published active parameters")
     max_context_tokens = Number("max_context_tokens", "Context, tokens")
-    as_of = Dated(verbose_name="As of")
+    as_of = DateColumn(verbose_name="As of")
 
     class Meta:
         model = ServedModel
@@ -186,15 +186,15 @@ class ModelTable(tables.Table):
 
 class FrameworkTable(tables.Table):
     name = tables.LinkColumn("catalog:framework", args=[A("slug"), A("version")])
-    vendors = Words(accessor="settings__vendors", orderable=False, verbose_name="Vendors")
-    kinds = Words(accessor="settings__kinds", orderable=False, verbose_name="Chip types")
-    stacks = Words(accessor="settings__stacks", orderable=False, verbose_name="Stacks")
-    features = Words(accessor="settings__features", orderable=False, verbose_name="Features")
+    vendors = ListColumn(accessor="settings__vendors", orderable=False, verbose_name="Vendors")
+    kinds = ListColumn(accessor="settings__kinds", orderable=False, verbose_name="Chip types")
+    stacks = ListColumn(accessor="settings__stacks", orderable=False, verbose_name="Stacks")
+    features = ListColumn(accessor="settings__features", orderable=False, verbose_name="Features")
     scheduler = tables.Column(accessor="settings__scheduler", orderable=False, verbose_name="Scheduler")
     role = tables.Column(accessor="settings__role", orderable=False, default="serving", verbose_name="Role")
     licence = tables.Column(accessor="settings__licence", orderable=False, verbose_name="License")
     maturity = tables.Column(empty_values=(), orderable=False)
-    as_of = Dated(verbose_name="As of")
+    as_of = DateColumn(verbose_name="As of")
 
     class Meta:
         model = Framework
@@ -206,7 +206,7 @@ class FrameworkTable(tables.Table):
     shown = ("name", "version", "role", "vendors", "features", "licence", "maturity", "as_of")
 
     def render_maturity(self, record: Framework) -> str:
-        return maturity(record).word
+        return maturity(record).level
 
     value_maturity = render_maturity
 
@@ -221,7 +221,7 @@ class QuantizationTable(tables.Table):
     activations = tables.Column(accessor="settings__activations_dtype", orderable=False, verbose_name="Compute dtype")
     quality = tables.Column(accessor="settings__quality", orderable=False, verbose_name="Quality")
     effort = tables.Column(accessor="settings__effort", orderable=False, verbose_name="How to create")
-    as_of = Dated(verbose_name="As of")
+    as_of = DateColumn(verbose_name="As of")
 
     class Meta:
         model = QuantizationMethod
@@ -238,7 +238,7 @@ class RegionTable(tables.Table):
     grid_kgco2e_per_kwh = Number("grid_kgco2e_per_kwh", "Grid, kgCO2e/kWh", 4)
     pue = Number("pue", "PUE", 2)
     colocation_usd_per_kw_month = Number("colocation_usd_per_kw_month", "Colocation, USD/kW per month")
-    as_of = Dated(verbose_name="As of")
+    as_of = DateColumn(verbose_name="As of")
 
     class Meta:
         model = Region
@@ -260,7 +260,7 @@ class UnitTable(tables.Table):
     price_usd_min = Number("price_usd_min", "Lowest price, USD")
     price_usd_max = Number("price_usd_max", "Highest price, USD")
     network_gb_per_s = Number("network_gb_per_s", "Network, GB/s per chip", 1)
-    as_of = Dated(verbose_name="As of")
+    as_of = DateColumn(verbose_name="As of")
 
     class Meta:
         model = Unit

@@ -1,4 +1,4 @@
-"""The catalog's lists: narrowed, sorted, with chosen columns, all in the URL; and the same as a file."""
+"""The catalog's lists as pages or files. Filters, sorting and columns are in the URL."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from django_filters import FilterSet
 from django_tables2 import RequestConfig, Table
 
 from catalog import export, filters, tables
-from catalog.derived import ratio, real, with_derived
+from catalog.derived import as_float, ratio, with_derived
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -24,8 +24,8 @@ from catalog.models import (
     Unit,
 )
 
-PAGE = 50
-MOST_ROWS = 500
+ROWS_PER_PAGE = 50
+MAX_ROWS_PER_PAGE = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,20 +33,20 @@ class Listing:
     """One list of the catalog."""
 
     title: str
-    queryset: Callable[[], QuerySet[Any]]  # made anew: what is current depends on the day
+    queryset: Callable[[], QuerySet[Any]]  # a function: which offers are current depends on the day
     filterset: type[FilterSet]
     table: type[Table]
 
 
 def accelerators() -> QuerySet[Accelerator]:
-    """Chips with the figures that follow from others."""
+    """Accelerators with their derived figures."""
     return with_derived(Accelerator.objects.all())
 
 
 def public_prices() -> QuerySet[Price]:
-    """Offers that anyone may see, with the price of one chip."""
+    """Public offers with their price per chip."""
     rows = Price.objects.filter(organisation=None).select_related("accelerator")
-    return rows.annotate(usd_per_chip_hour=ratio(real("usd_per_hour"), real("accelerators")))
+    return rows.annotate(usd_per_chip_hour=ratio(as_float("usd_per_hour"), as_float("accelerators")))
 
 
 LISTS = {
@@ -63,7 +63,7 @@ LISTS = {
         table=tables.PriceTable,
     ),
     "api-prices": Listing(
-        title="Hosted prices",
+        title="Hosted API prices",
         queryset=lambda: ApiPrice.objects.select_related("model"),
         filterset=filters.ApiPriceFilter,
         table=tables.ApiPriceTable,
@@ -106,12 +106,12 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def listing(request: HttpRequest, name: str) -> HttpResponse:
-    """One list, as a page or a file; a filter that makes no sense narrows nothing and says so beside its field."""
+    """One list as a page or a file. An invalid filter is ignored and shows its error at the field."""
     chosen = LISTS[name]
     narrowed = chosen.filterset(request.GET, queryset=chosen.queryset())
     table = chosen.table(narrowed.qs, default="–")
     columns = choose_columns(table, request.GET.getlist("columns"))
-    RequestConfig(request, paginate={"per_page": rows_a_page(request), "silent": True}).configure(table)
+    RequestConfig(request, paginate={"per_page": rows_per_page(request), "silent": True}).configure(table)
     if (form := request.GET.get("format", "")) in export.FORMATS:
         return export.response(table, name, form)
     context = {
@@ -127,14 +127,14 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
     return page(request, "list", context)
 
 
-def rows_a_page(request: HttpRequest) -> int:
-    """How many rows were asked for, within reason."""
+def rows_per_page(request: HttpRequest) -> int:
+    """The requested number of rows, bounded."""
     asked = request.GET.get("rows", "")
-    return min(max(int(asked), 1), MOST_ROWS) if asked.isdecimal() and len(asked) < 6 else PAGE
+    return min(max(int(asked), 1), MAX_ROWS_PER_PAGE) if asked.isdecimal() and len(asked) < 6 else ROWS_PER_PAGE
 
 
 def choose_columns(table: Table, asked: list[str]) -> list[tuple[str, str, bool]]:
-    """Hides what was not asked for; every column with its title and whether it shows. The first always does."""
+    """Hides the columns that were not requested, except the first. Returns (name, title, visible) of each column."""
     wanted = {name for part in asked for name in part.split(",")}
     names = [name for name in table.columns.names() if table.columns[name].column.verbose_name != ""]
     shown = wanted.intersection(names) or set(table.shown)

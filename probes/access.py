@@ -1,4 +1,4 @@
-"""Changing machines and results, on pages and over REST: who may is said in catalog/access.py."""
+"""Access control for machines, jobs and results, in pages and REST. catalog/access.py has the rule."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,7 +17,7 @@ View = Callable[..., HttpResponse]
 
 
 def for_staff(view: View) -> View:
-    """A page for those who may change; others are asked to sign in."""
+    """Restricts a page to those who may change data. Others are redirected to the login, or get 403 if signed in."""
 
     @wraps(view)
     def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -31,7 +31,7 @@ def for_staff(view: View) -> View:
 
 
 class StaffChanges(permissions.BasePermission):
-    """Reading as everywhere else; changing as the pages do."""
+    """Anyone with access may read; only staff may change."""
 
     message = "Only staff and tokens with the scope admin may change machines, jobs and results."
 

@@ -1,4 +1,4 @@
-"""Machines and the leave to register them, in the admin: seen there, and their tokens taken back."""
+"""Django admin of machines and enrollments: read-only, except that tokens can be revoked."""
 
 # mypy: allow-subclassing-any, allow-any-generics
 
@@ -10,8 +10,8 @@ from probes import agents
 from probes.models import Agent, Enrolment
 
 
-class Seen(admin.ModelAdmin):
-    """Rows that only the use-cases change."""
+class ReadOnly(admin.ModelAdmin):
+    """Rows that the admin cannot add, change or delete."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -24,7 +24,7 @@ class Seen(admin.ModelAdmin):
 
 
 @admin.register(Agent)
-class AgentAdmin(Seen):
+class AgentAdmin(ReadOnly):
     list_display = ("name", "state", "token_prefix", "registered_at", "token_expires_at", "last_seen_at", "revoked_at")
     exclude = ("token_hash", "old_token_hash", "key_salt", "old_key_salt")
     actions = ("revoke",)
@@ -33,16 +33,16 @@ class AgentAdmin(Seen):
     def state(self, agent: Agent) -> str:
         return agents.status(agent)
 
-    @admin.action(description="Revoke the chosen machines", permissions=["revoke"])
+    @admin.action(description="Revoke the selected machines", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-        done = sum(agents.revoke(agent) for agent in queryset)
-        self.message_user(request, f"{done} revoked: their next call is refused.")
+        count = sum(agents.revoke(agent) for agent in queryset)
+        self.message_user(request, f"{count} revoked. Their next call will be refused.")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("probes.change_agent")
 
 
 @admin.register(Enrolment)
-class EnrolmentAdmin(Seen):
+class EnrolmentAdmin(ReadOnly):
     list_display = ("token_prefix", "made_by", "made_at", "expires_at", "used_at", "agent")
     exclude = ("token_hash",)

@@ -1,4 +1,4 @@
-"""The agents' side of the API, `agent/v1`: register, lease, heartbeat, result. Answers are small and quick."""
+"""The API for agents, `agent/v1`: register, lease, heartbeat, result, token rotation."""
 
 import math
 import re
@@ -21,26 +21,26 @@ from probes.agent.spec import PROTOCOL
 from probes.models import Agent, Result
 
 LOG_BYTES = 16 * 1024
-LONGEST_WORD = 120
+MAX_TEXT = 120
 RECEIVED = [(state.value, state.label) for state in Result.State if state != Result.State.REJECTED]
 
 
 class UpgradeRequired(exceptions.APIException):
     status_code = HTTPStatus.UPGRADE_REQUIRED
     default_detail = (
-        f"This server speaks agent protocol {PROTOCOL}: send the header Agent-Protocol: {PROTOCOL}. An agent that "
-        "speaks another is older or newer than the server: fetch /agent.pyz from the server and start it with the same "
-        "state folder; it then gets what it lacks by itself."
+        f"This server uses agent protocol {PROTOCOL}; send the header Agent-Protocol: {PROTOCOL}. If your agent uses "
+        "another version, download /agent.pyz from this server and start it with the same state folder; it updates "
+        "its token and key automatically."
     )
 
 
 class NotSigned(exceptions.APIException):
     status_code = HTTPStatus.UNPROCESSABLE_ENTITY
-    default_detail = "The result is not signed as this lease asks for."
+    default_detail = "The signature of the result is missing or does not match this lease."
 
 
 class AgentToken(BaseAuthentication):
-    """Authorization: Bearer agt_...; revoked or unknown is 401, and the agent stops."""
+    """Authorization: Bearer agt_... An unknown or revoked token gets 401, and the agent stops."""
 
     def authenticate(self, request: Request) -> tuple[Agent, str] | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -50,10 +50,10 @@ class AgentToken(BaseAuthentication):
         if agent is None:
             limits.refused(request)
             raise exceptions.AuthenticationFailed(
-                "This token is unknown, revoked or past its end. Enrol the machine again."
+                "This token is unknown, revoked or expired. Enroll the machine again."
             )
         limits.of_agent(request, agent.pk)
-        agents.seen(agent, token.strip())
+        agents.record_contact(agent, token.strip())
         return agent, token.strip()
 
     def authenticate_header(self, request: Request) -> str:
@@ -65,7 +65,7 @@ class AgentTokenScheme(OpenApiAuthenticationExtension):
     name = "agentToken"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer", "description": "The token that register gave: agt_..."}
+        return {"type": "http", "scheme": "bearer", "description": "The token from registration: agt_..."}
 
 
 class IsAgent(permissions.BasePermission):
@@ -74,7 +74,7 @@ class IsAgent(permissions.BasePermission):
 
 
 class BodyParser(parsers.BaseParser):
-    """A result as its bytes: they are hashed before they are read."""
+    """Returns the raw bytes of a result, because they are hashed before they are parsed."""
 
     media_type = "application/json"
 
@@ -90,59 +90,59 @@ class BodyParser(parsers.BaseParser):
 
 @extend_schema_field({"type": "object"})
 class Facts(serializers.JSONField):
-    """A JSON object of bounded size."""
+    """A JSON object of at most 64 KB."""
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict) or len(str(data)) > 64 * 1024:
             raise serializers.ValidationError("must be an object of at most 64 KB")
         try:
-            intake.look_through(data)
+            intake.check_values(data)
         except intake.IntakeError as error:
             raise serializers.ValidationError(str(error)) from None
         return super().to_internal_value(data)
 
 
-MOST_LABELS, LABEL_NAME, LABEL_LENGTH = 16, r"[A-Za-z0-9._-]{1,40}", 60
+MAX_LABELS, LABEL_NAME, MAX_LABEL = 16, r"[A-Za-z0-9._-]{1,40}", 60
 
 
 @extend_schema_field(
     {
         "type": "object",
-        "additionalProperties": {"type": "string", "minLength": 1, "maxLength": LABEL_LENGTH},
+        "additionalProperties": {"type": "string", "minLength": 1, "maxLength": MAX_LABEL},
         "propertyNames": {"pattern": f"^{LABEL_NAME}$"},
-        "maxProperties": MOST_LABELS,
+        "maxProperties": MAX_LABELS,
     }
 )
 class Labels(serializers.DictField):
-    child = Text(max_length=LABEL_LENGTH)
+    child = Text(max_length=MAX_LABEL)
 
     def to_internal_value(self, data: Any) -> Any:
-        found = super().to_internal_value(data)
-        if len(found) > MOST_LABELS or any(not re.fullmatch(LABEL_NAME, name) for name in found):
-            raise serializers.ValidationError("at most 16 labels, their names of letters, digits, dots and dashes")
-        return found
+        labels = super().to_internal_value(data)
+        if len(labels) > MAX_LABELS or any(not re.fullmatch(LABEL_NAME, name) for name in labels):
+            raise serializers.ValidationError("at most 16 labels; names may have letters, digits, and . _ -")
+        return labels
 
 
 class RegisterBody(serializers.Serializer[Any]):
     enrolment_token = Text(max_length=100)
     install_id = serializers.RegexField(r"^[A-Za-z0-9_-]{8,80}$")
     agent_version = Text(max_length=40)
-    name = Text(max_length=LONGEST_WORD)
+    name = Text(max_length=MAX_TEXT)
     labels = Labels(required=False, default=dict)
     inventory = Facts(required=False, default=dict)
     proof = serializers.RegexField(
         rf"^{signing.SIGNATURE.pattern}$",
         required=False,
         default="",
-        help_text="From a machine that is registered already: v1= and HMAC-SHA256 with its signing key, in hex, over "
-        "`assay-register-v1`, its install_id and the SHA-256 of the enrolment token, one a line",
+        help_text="From a machine that is already registered: v1= and, in hex, HMAC-SHA256 with its signing key over "
+        "`assay-register-v1`, its install_id and the SHA-256 of the enrollment token, one per line",
     )
 
 
 class Registered(serializers.Serializer[Any]):
     agent_id = serializers.IntegerField()
     token = serializers.CharField()
-    signing_key = serializers.CharField(help_text="32 bytes in hex; signs results")
+    signing_key = serializers.CharField(help_text="32 bytes in hex; used to sign results")
     poll_s = serializers.IntegerField()
     heartbeat_s = serializers.FloatField()
     lease_s = serializers.FloatField()
@@ -163,22 +163,22 @@ class LeaseBody(serializers.Serializer[Any]):
 class Leased(serializers.Serializer[Any]):
     job_id = serializers.UUIDField()
     attempt = serializers.IntegerField()
-    nonce = serializers.CharField(help_text="Part of what the result's signature covers")
+    nonce = serializers.CharField(help_text="Covered by the signature of the result")
     suite_version = serializers.CharField()
     spec = serializers.DictField()
     lease_s = serializers.FloatField()
     heartbeat_s = serializers.FloatField()
-    deadline_s = serializers.FloatField(help_text="What the attempt may take in all, from now")
+    deadline_s = serializers.FloatField(help_text="Maximum duration of the attempt, from now")
 
 
 class HeartbeatBody(serializers.Serializer[Any]):
     attempt = Whole(min_value=1, max_value=1_000_000)
-    stage = Text(max_length=LONGEST_WORD, required=False, allow_blank=True, default="")
+    stage = Text(max_length=MAX_TEXT, required=False, allow_blank=True, default="")
     done = Whole(min_value=0, max_value=1_000_000, required=False, default=0)
     total = Whole(min_value=0, max_value=1_000_000, required=False, default=0)
 
 
-class GoOn(serializers.Serializer[Any]):
+class HeartbeatReply(serializers.Serializer[Any]):
     lease_s = serializers.FloatField()
 
     def get_fields(self) -> Any:
@@ -198,11 +198,11 @@ class Received(serializers.Serializer[Any]):
 
 class NewToken(serializers.Serializer[Any]):
     token = serializers.CharField()
-    signing_key = serializers.CharField(required=False, help_text="Only for a machine that has none yet")
+    signing_key = serializers.CharField(required=False, help_text="Only if the machine has none yet")
 
 
 class Ended(serializers.Serializer[Any]):
-    state = serializers.CharField(help_text="What the job is now")
+    state = serializers.CharField(help_text="New state of the job")
 
 
 # --- views ------------------------------------------------------------------------------------------------------
@@ -213,13 +213,13 @@ HASH = OpenApiParameter(
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
     required=True,
-    description="SHA-256 of the body, in lower-case hex",
+    description="SHA-256 of the body, in lowercase hex",
     pattern="^[0-9a-f]{64}$",
 )
 SIGNATURE = OpenApiParameter(
     signing.HEADER, OpenApiTypes.STR, OpenApiParameter.HEADER, required=True,
-    description="v1= and HMAC-SHA256 with the signing key, in hex, over these lines: `assay-result-v1`, job id, "
-    "attempt, nonce of the lease, SHA-256 of the canonical spec, device identity, SHA-256 of the body. See "
+    description="v1= and, in hex, HMAC-SHA256 with the signing key over these lines: `assay-result-v1`, job ID, "
+    "attempt, lease nonce, SHA-256 of the canonical spec, device identity, SHA-256 of the body. See "
     "docs/how-to/agents.md.",
 )  # fmt: skip
 RETRY = OpenApiParameter(
@@ -228,12 +228,12 @@ RETRY = OpenApiParameter(
 
 ROTATE = OpenApiParameter(
     "Agent-Rotate", OpenApiTypes.STR, OpenApiParameter.HEADER, response=[200, 204], enum=["1"],
-    description="Half of the token's life is over: call token/rotate before the next poll",
+    description="Half of the token's lifetime has passed: call token/rotate before the next poll",
 )  # fmt: skip
 
 
 class AgentView(views.APIView):
-    missing_credentials = "This call needs the machine's token: send Authorization: Bearer agt_..."
+    missing_credentials = "This call requires the machine's token. Send Authorization: Bearer agt_..."
     authentication_classes = [AgentToken]
     permission_classes = [IsAgent]
     parser_classes = [StrictJSONParser]
@@ -244,21 +244,21 @@ class AgentView(views.APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if not hasattr(self, str(request.method).lower()):
-            raise exceptions.MethodNotAllowed(str(request.method))  # whatever protocol it speaks
+            raise exceptions.MethodNotAllowed(str(request.method))  # before the check of the protocol version
         if request.headers.get("Agent-Protocol") != PROTOCOL:
             raise UpgradeRequired
         super().initial(request, *args, **kwargs)
 
     def read(self, body: type[serializers.Serializer[Any]]) -> dict[str, Any]:
-        found = body(data=self.request.data)
-        found.is_valid(raise_exception=True)
-        return dict(found.validated_data)
+        serializer = body(data=self.request.data)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, jobs.NoSuchJob):
             exc = exceptions.NotFound()
         if isinstance(exc, jobs.LostJob):
-            exc = Conflict("Another attempt has this job now, or it has ended: stop, and send nothing for it.")
+            exc = Conflict("This attempt no longer owns the job. Stop, and send nothing more for it.")
         return super().handle_exception(exc)
 
 
@@ -268,10 +268,10 @@ class Register(AgentView):
 
     @extend_schema(
         operation_id="registerAgent",
-        summary="Register a machine with an enrolment token",
-        description="Idempotent by install_id: the same installation may ask again with the same token for an hour, "
-        "until it has used what it got. An install_id that another machine has is refused (409) without `proof`, until "
-        "a person approves; the machine that has it goes on as before.",
+        summary="Register a machine with an enrollment token",
+        description="Idempotent by install_id: within an hour, the same installation can repeat the request with the "
+        "same token, until it first uses its new token. If another machine has the install_id, the request is refused "
+        "(409) unless it has `proof` or a person approves it; the other machine is not affected.",
         request=RegisterBody,
         parameters=[HEADER],
         responses={201: Registered, **problems(400, 401, 409, 413, 415, 426, 429)},
@@ -286,15 +286,16 @@ class Register(AgentView):
         except agents.IdentityTaken:
             limits.refused(request)
             raise Conflict(
-                "Another machine is registered with this install_id, and this request does not prove to come from it. "
-                "If it is the same machine and its key is lost, ask the people who run this server to approve it "
-                "(its page under Workers, or manage.py agents approve NAME), then run the same command again within an "
-                "hour. If it is a copy of another machine, delete agent.json in its state folder and register it anew."
+                "Another machine is registered with this install_id, and this request does not prove that it is the "
+                "same. If it is the same machine and lost its key, ask an administrator of this server to approve it "
+                "(on its page under Workers, or with manage.py agents approve NAME), then run the same command again "
+                "within an hour. If it is a copy of another machine, delete agent.json in its state folder and "
+                "register again."
             ) from None
         except agents.NotEnrolled:
             limits.refused(request)
             raise exceptions.AuthenticationFailed(
-                "This enrolment token is unknown, used or older than an hour: make a new one (manage.py enrol)."
+                "This enrollment token is unknown, used or over an hour old. Create a new one (manage.py enrol)."
             ) from None
         pace = agents.pace()
         answer = {
@@ -315,50 +316,50 @@ class Register(AgentView):
 class LeaseJob(AgentView):
     @extend_schema(
         operation_id="leaseJob",
-        summary="The next job for this machine, or nothing",
+        summary="Lease the next job for this machine",
         request=LeaseBody,
         parameters=[HEADER, RETRY, ROTATE],
         responses={
             200: Leased,
-            204: OpenApiResponse(description="Nothing to do"),
+            204: OpenApiResponse(description="No job"),
             **problems(400, 401, 413, 415, 426, 429),
         },
     )
     def post(self, request: Request) -> Response:
         asked, pace = self.read(LeaseBody), agents.pace()
-        able = asked.get("capabilities") or {}
-        found = jobs.lease(self.agent, able.get("kinds"), able.get("device"))
-        if found is None:
-            return Response(status=204, headers={"Retry-After": str(pace.poll_s), **self.renewal()})
-        job = found.job
+        capabilities = asked.get("capabilities") or {}
+        lease = jobs.lease(self.agent, capabilities.get("kinds"), capabilities.get("device"))
+        if lease is None:
+            return Response(status=204, headers={"Retry-After": str(pace.poll_s), **self.rotation_header()})
+        job = lease.job
         answer = {
             "job_id": job.pk,
-            "attempt": found.attempt,
-            "nonce": found.nonce,
+            "attempt": lease.attempt,
+            "nonce": lease.nonce,
             "suite_version": job.suite_version,
             "spec": job.spec,
             "lease_s": pace.lease_s,
             "heartbeat_s": pace.heartbeat_s,
-            "deadline_s": math.floor((found.deadline_at - found.leased_at).total_seconds()),
+            "deadline_s": math.floor((lease.deadline_at - lease.leased_at).total_seconds()),
         }
-        return Response(answer, headers=self.renewal())
+        return Response(answer, headers=self.rotation_header())
 
-    def renewal(self) -> dict[str, str]:
+    def rotation_header(self) -> dict[str, str]:
         return {"Agent-Rotate": "1"} if agents.should_rotate(self.agent) else {}
 
 
 class Heartbeat(AgentView):
     @extend_schema(
         operation_id="heartbeat",
-        summary="Keep the lease; continue: false means stop",
+        summary="Renew the lease; continue: false means stop",
         request=HeartbeatBody,
         parameters=[HEADER],
-        responses={200: GoOn, **problems(400, 401, 404, 409, 413, 415, 426, 429)},
+        responses={200: HeartbeatReply, **problems(400, 401, 404, 409, 413, 415, 426, 429)},
     )
     def post(self, request: Request, pk: Any) -> Response:
         asked = self.read(HeartbeatBody)
-        go_on = jobs.heartbeat(self.agent, pk, **asked)
-        return Response({"continue": go_on, "lease_s": settings.PROBE_LEASE_S})
+        keep_going = jobs.heartbeat(self.agent, pk, **asked)
+        return Response({"continue": keep_going, "lease_s": settings.PROBE_LEASE_S})
 
 
 class PutResult(AgentView):
@@ -366,9 +367,9 @@ class PutResult(AgentView):
 
     @extend_schema(
         operation_id="putResult",
-        summary="The result of one attempt, once",
-        description="The document `assay-probe/1`. The same body again gives the same answer, another one is 409. "
-        "Without the right signature it is 422, nothing is stored, and the attempt goes on.",
+        summary="Send the result of an attempt",
+        description="A document in the format `assay-probe/1`. Repeating the same body returns the same answer; a "
+        "different body gets 409. A wrong signature gets 422; nothing is stored, and the attempt continues.",
         request={"application/json": OpenApiTypes.OBJECT},
         parameters=[HEADER, HASH, SIGNATURE],
         responses={200: Received, **problems(400, 401, 404, 409, 413, 415, 422, 426, 429)},
@@ -379,11 +380,11 @@ class PutResult(AgentView):
             declared, signature = (request.headers.get(name, "") for name in ("Idempotency-Key", signing.HEADER))
             result = results.receive(self.agent, pk, attempt, body, declared, signature)
         except results.WrongHash:
-            raise exceptions.ParseError("Idempotency-Key must be the SHA-256 of the body, in hex.") from None
+            raise exceptions.ParseError("Idempotency-Key must be the SHA-256 of the body in hex.") from None
         except results.WrongSignature as error:
             raise NotSigned(str(error)) from None
         except results.OtherBody:
-            raise Conflict("This attempt has sent another result before; that one counts.") from None
+            raise Conflict("This attempt already sent a different result, which is kept.") from None
         if result.state == Result.State.REJECTED:
             raise Unprocessable({reason.partition(": ")[0]: [reason.partition(": ")[2]] for reason in result.reasons})
         return Response({"state": result.state, "reasons": result.reasons})
@@ -392,7 +393,7 @@ class PutResult(AgentView):
 class FailAttempt(AgentView):
     @extend_schema(
         operation_id="failAttempt",
-        summary="This attempt came to nothing",
+        summary="Report a failed attempt",
         request=FailBody,
         parameters=[HEADER],
         responses={200: Ended, **problems(400, 401, 404, 413, 415, 426, 429)},
@@ -406,8 +407,8 @@ class FailAttempt(AgentView):
 class RotateToken(AgentView):
     @extend_schema(
         operation_id="rotateToken",
-        summary="A new token; the former works five minutes more",
-        description="The signing key stays. A machine that was registered before there were keys gets its key here.",
+        summary="Get a new token; the old one works for five more minutes",
+        description="The signing key does not change. A machine without a key (registered by an old version) gets one.",
         request=None,
         parameters=[HEADER],
         responses={200: NewToken, **problems(401, 426, 429)},

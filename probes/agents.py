@@ -1,7 +1,7 @@
-"""The use-cases of agents: enrol, register, recognise, rotate, trust, revoke; and the pace at which they may ask.
+"""Use cases of agents: enroll, register, authenticate, rotate tokens, trust, revoke; and their polling interval.
 
-An agent's signing key is not stored. It is HMAC-SHA256 of a random salt under a key derived from SECRET_KEY: whoever
-reads the database alone cannot sign. A new SECRET_KEY ends all keys unless the old one is in SECRET_KEY_FALLBACKS.
+An agent's signing key is not stored. It is HMAC-SHA256 of a random salt under a key derived from SECRET_KEY, so the
+database alone is not enough to sign. A new SECRET_KEY ends all keys unless the old one is in SECRET_KEY_FALLBACKS.
 """
 
 import math
@@ -26,30 +26,30 @@ from probes.agent import signing
 from probes.models import Agent, Enrolment
 
 ENROLMENT_HOURS = 1
-OLD_TOKEN_S = 300  # the former token still works so long: the answer to a rotation may be lost
-SEEN_EVERY_S = 60
+OLD_TOKEN_S = 300  # how long the old token keeps working, in case the answer to a rotation is lost
+CONTACT_INTERVAL_S = 60
 LATE_AFTER_S, OFFLINE_AFTER_S = 180, 900
-PREFIX = 12
+PREFIX = 12  # characters of a token that are stored in clear
 
 
 class NotEnrolled(Exception):
-    """The enrolment token is unknown, used by another installation, or too old."""
+    """The enrollment token is unknown, expired, or used by another installation."""
 
 
 class IdentityTaken(Exception):
-    """Another machine has this install_id, and who asks for it did not prove to be that machine."""
+    """Another machine has this install_id, and the request has no proof that it comes from that machine."""
 
 
 class Registration(NamedTuple):
     agent: Agent
     token: str
-    key: str  # to sign results with
+    key: str  # signs results
 
 
 def enrol(
     labels: Mapping[str, str], made_by: str = "", organisation: Organisation | None = None, *, trusted: bool = False
 ) -> tuple[str, Any]:
-    """(token to show once, the enrolment row); it registers one agent within an hour."""
+    """A token that registers one agent within an hour, and its row. The token is stored only as a hash."""
     token = new_token("aet")
     row = Enrolment.objects.create(
         organisation=organisation or default_organisation(),
@@ -64,38 +64,45 @@ def enrol(
 
 
 def register(token: str, install_id: str, facts: Mapping[str, Any], proof: str = "", address: str = "") -> Registration:
-    """The agent with its token and key. An install_id that is taken is given to who proves it (`proof`), or to whom
-    a person approved; else IdentityTaken, and the machine that has it goes on as before."""
+    """Registers a machine. `facts` has its name, version, labels and inventory.
+
+    Raises NotEnrolled for a bad token. Raises IdentityTaken if another machine has the install_id, unless `proof` is
+    valid or a person approved this enrollment; the other machine is not affected.
+    """
     now = timezone.now()
     try:
         with transaction.atomic():
-            found = Enrolment.objects.filter(token_hash=hashed(token), expires_at__gt=now)
-            claimed = found.filter(used_at=None).update(used_at=now)  # the row count is the lock: one use
-            enrolment = found.select_related("agent").first()
-            again = enrolment and enrolment.agent and enrolment.agent.install_id == install_id
-            if enrolment is None or not (claimed or (again and enrolment.agent and not enrolment.agent.revoked_at)):
+            rows = Enrolment.objects.filter(token_hash=hashed(token), expires_at__gt=now)
+            claimed = rows.filter(used_at=None).update(used_at=now)  # atomic: only one request gets row count 1
+            enrolment = rows.select_related("agent").first()
+            repeated = enrolment and enrolment.agent and enrolment.agent.install_id == install_id
+            if enrolment is None or not (claimed or (repeated and enrolment.agent and not enrolment.agent.revoked_at)):
                 raise NotEnrolled
             known = Agent.objects.filter(organisation=enrolment.organisation, install_id=install_id).first()
             proved = known is not None and is_proof(known, proof, install_id, token)
-            if known is None or proved or may_replace(known, enrolment, bool(again)):
-                return _kept(enrolment, install_id, facts, known, proved)
+            if known is None or proved or may_replace(known, enrolment, bool(repeated)):
+                return _save_registration(enrolment, install_id, facts, known, proved)
             _note_claim(enrolment, known, facts, address, unused=bool(claimed))
-    except IntegrityError:  # two registered the same new install_id at the same moment: the other one has it
+    except IntegrityError:  # another request registered the same install_id at the same time
         raise IdentityTaken from None
     raise IdentityTaken
 
 
 def is_proof(known: Agent, proof: str, install_id: str, token: str) -> bool:
+    """Whether `proof` was made with the key of the known agent."""
     return any(signing.same(proof, signing.of_registration(key, install_id, token)) for key in keys(known))
 
 
-def may_replace(known: Agent, enrolment: Enrolment, again: bool) -> bool:
-    """Without the old key: the answer to this very registration was lost and nobody used it, or a person approved."""
-    return (again and known.confirmed_at is None) or bool(enrolment.approved_at and enrolment.claims_id == known.pk)
+def may_replace(known: Agent, enrolment: Enrolment, repeated: bool) -> bool:
+    """Whether a request without proof may replace the known agent.
+
+    True if it repeats a registration whose token was never used (the answer was lost), or if a person approved it.
+    """
+    return (repeated and known.confirmed_at is None) or bool(enrolment.approved_at and enrolment.claims_id == known.pk)
 
 
 def _note_claim(enrolment: Enrolment, known: Agent, facts: Mapping[str, Any], address: str, *, unused: bool) -> None:
-    """Kept for a person to decide; the enrolment may be used again once that is done."""
+    """Records a request for an identity in use, for a person to approve. The enrollment token stays usable."""
     inventory = facts["inventory"]
     device = inventory.get("device", inventory)
     name = str(device.get("name") or "") if isinstance(device, Mapping) else ""
@@ -108,10 +115,10 @@ def _note_claim(enrolment: Enrolment, known: Agent, facts: Mapping[str, Any], ad
     )
 
 
-def _kept(
+def _save_registration(
     enrolment: Enrolment, install_id: str, facts: Mapping[str, Any], known: Agent | None, proved: bool
 ) -> Registration:
-    """A machine that proved its key keeps it, and the trust in it; any other is a new one."""
+    """Saves the agent. With proof it keeps its key and its trust; otherwise it gets a new key and is not trusted."""
     token, now = new_token("agt"), timezone.now()
     values: dict[str, Any] = {
         "name": facts["name"],
@@ -120,7 +127,7 @@ def _kept(
         "labels": labels_of(facts["labels"], enrolment.labels, facts["inventory"]),
         "token_hash": hashed(token),
         "token_prefix": token[:PREFIX],
-        "token_expires_at": token_end(),
+        "token_expires_at": token_expiry(),
         "old_token_hash": "",
         "revoked_at": None,
         "last_seen_at": now,
@@ -140,7 +147,7 @@ def _kept(
 
 
 def pending_claims(agent: Agent | None = None) -> QuerySet[Enrolment]:
-    """Registrations that ask for the identity of a machine without its key, and wait for a person."""
+    """Registrations without proof for the identity of a machine in use, which wait for approval."""
     rows = Enrolment.objects.filter(
         organisation=default_organisation(), approved_at=None, expires_at__gt=timezone.now()
     )
@@ -149,7 +156,10 @@ def pending_claims(agent: Agent | None = None) -> QuerySet[Enrolment]:
 
 
 def approve(claim: Enrolment, by: str = "") -> bool:
-    """Who shows this enrolment's token within the next hour becomes the machine; the old token and key end then."""
+    """Lets this enrollment's token replace the machine within the next hour; its old token and key then end.
+
+    False: the claim no longer waits for approval.
+    """
     end = timezone.now() + timedelta(hours=ENROLMENT_HOURS)
     rows = pending_claims().filter(pk=claim.pk)
     return bool(
@@ -167,7 +177,7 @@ def new_salt() -> str:
 
 
 def keys(agent: Agent) -> Iterator[str]:
-    """The keys whose signatures count for this agent, its own first; none for one that has no key yet."""
+    """The valid signing keys of an agent, in hex, newest first; none if it has no key yet."""
     salts = [agent.key_salt]
     if agent.old_token_until and agent.old_token_until > timezone.now():
         salts.append(agent.old_key_salt)
@@ -177,29 +187,31 @@ def keys(agent: Agent) -> Iterator[str]:
 
 
 def labels_of(reported: Mapping[str, str], enrolled: Mapping[str, str], inventory: Mapping[str, Any]) -> dict[str, str]:
-    """The enrolment's labels win over the agent's own; which chip it is, the catalog says from what it reports."""
+    """The labels of an agent. Those of the enrollment override its own; the accelerator follows from its device."""
     slug = devices.slug_of(inventory.get("device", inventory), enrolled.get("accelerator"))
     own = {key: value for key, value in reported.items() if key != "accelerator"}
     return own | dict(enrolled) | ({"accelerator": slug} if slug else {})
 
 
-def token_end() -> datetime:
+def token_expiry() -> datetime:
     return timezone.now() + timedelta(days=settings.PROBE_TOKEN_DAYS)
 
 
 def by_token(token: str) -> Agent | None:
-    """The agent that this token belongs to, unless it is revoked or past its end."""
-    known, now = hashed(token), timezone.now()
-    mine = Q(token_hash=known) & (Q(token_expires_at=None) | Q(token_expires_at__gt=now))
-    mine |= Q(old_token_hash=known, old_token_until__gt=now)
-    return Agent.objects.filter(mine, revoked_at=None).select_related("organisation").first()
+    """The agent with this token; None if the token is unknown, revoked or expired."""
+    token_hash, now = hashed(token), timezone.now()
+    valid = Q(token_hash=token_hash) & (Q(token_expires_at=None) | Q(token_expires_at__gt=now))
+    valid |= Q(old_token_hash=token_hash, old_token_until__gt=now)
+    return Agent.objects.filter(valid, revoked_at=None).select_related("organisation").first()
 
 
-def seen(agent: Agent, token: str = "") -> None:
-    """Notes that it lives, at most once a minute: a poll should write nothing. Its first call with the newest token
-    shows that the token and the key have arrived."""
+def record_contact(agent: Agent, token: str = "") -> None:
+    """Updates last_seen_at, at most once a minute, so that polls rarely write.
+
+    The first call with the newest token confirms that the agent received its token and key.
+    """
     now, values = timezone.now(), {}
-    if agent.last_seen_at is None or (now - agent.last_seen_at).total_seconds() >= SEEN_EVERY_S:
+    if agent.last_seen_at is None or (now - agent.last_seen_at).total_seconds() >= CONTACT_INTERVAL_S:
         values["last_seen_at"] = now
     if agent.confirmed_at is None and hashed(token) == agent.token_hash:
         values["confirmed_at"] = agent.confirmed_at = now
@@ -208,7 +220,7 @@ def seen(agent: Agent, token: str = "") -> None:
 
 
 def should_rotate(agent: Agent) -> bool:
-    """Whether half of its token's life is over, or it has no key; the agent renews its token by itself."""
+    """Whether half of the token's lifetime has passed, or the agent has no key. The agent then rotates its token."""
     half = timedelta(days=settings.PROBE_TOKEN_DAYS) / 2
     ends = agent.token_expires_at
     return not agent.key_salt or ends is None or ends - timezone.now() < half
@@ -216,44 +228,44 @@ def should_rotate(agent: Agent) -> bool:
 
 class NewToken(NamedTuple):
     token: str
-    key: str  # empty: the agent has one, and nobody is given it twice
+    key: str  # empty: the agent already has one; a key is never sent twice
 
 
 def rotate(agent: Agent, shown: str = "", *, new_key: bool = False) -> NewToken:
-    """A new token; the one `shown` (else the newest) works five minutes more, in case this answer is lost.
+    """A new token. The `shown` one (default: the newest) works for five more minutes, in case this answer is lost.
 
-    The key stays, so that a token that was read by others does not sign: it is given once, to an agent that has none.
-    `new_key`: a person wants both replaced.
+    The key stays, so that a stolen token is not enough to sign; it is sent only to an agent without one. `new_key`
+    replaces the key too.
     """
-    token, lacking = new_token("agt"), new_key or not agent.key_salt or agent.confirmed_at is None
+    token, needs_key = new_token("agt"), new_key or not agent.key_salt or agent.confirmed_at is None
     values: dict[str, Any] = {
         "token_hash": hashed(token),
         "token_prefix": token[:PREFIX],
-        "token_expires_at": token_end(),
+        "token_expires_at": token_expiry(),
         "old_token_hash": hashed(shown) if shown else agent.token_hash,
         "old_token_until": timezone.now() + timedelta(seconds=OLD_TOKEN_S),
     }
-    if lacking:
+    if needs_key:
         values |= {"key_salt": new_salt(), "old_key_salt": agent.key_salt, "confirmed_at": None}
     Agent.objects.filter(pk=agent.pk, revoked_at=None).update(**values)
-    if lacking:
+    if needs_key:
         agent.refresh_from_db()
-    return NewToken(token, next(keys(agent)) if lacking else "")
+    return NewToken(token, next(keys(agent)) if needs_key else "")
 
 
 def trust(agent: Agent, by: str = "") -> bool:
-    """From now on its results count without a second machine; True when it was not trusted before."""
+    """Lets the agent's results count without a second machine. False if it was already trusted, or is revoked."""
     rows = Agent.objects.filter(pk=agent.pk, trusted_at=None, revoked_at=None)
     return bool(rows.update(trusted_at=timezone.now(), trusted_by=by[:150] or "somebody"))
 
 
 def distrust(agent: Agent) -> bool:
-    """What it measured before stays in force; later results wait for a second machine or a person."""
+    """Later results wait for a second machine or a person; earlier ones stay in use. False if it was not trusted."""
     return bool(Agent.objects.filter(pk=agent.pk).exclude(trusted_at=None).update(trusted_at=None, trusted_by=""))
 
 
 def revoke(agent: Agent) -> bool:
-    """Its next call is refused; what it runs is taken back by the sweep."""
+    """Refuses the agent's calls from now on; the sweep queues its job again. False if it was already revoked."""
     return bool(Agent.objects.filter(pk=agent.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 
@@ -279,7 +291,7 @@ def online() -> QuerySet[Agent]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What the server asks of its agents, in seconds."""
+    """The intervals that the server gives its agents, in seconds."""
 
     poll_s: int
     heartbeat_s: float
@@ -287,12 +299,12 @@ class Pace:
 
 
 def pace() -> Pace:
-    """The more agents there are, the rarer each may ask, so that all together stay below the limit."""
-    many = cache.get_or_set("probes.agents", _living, 30) or 0
-    poll_s = max(settings.PROBE_POLL_S, math.ceil(many / settings.PROBE_POLLS_PER_S))
+    """The polling interval grows with the number of agents, so that all of them stay below PROBE_POLLS_PER_S."""
+    count = cache.get_or_set("probes.agents", _count_active, 30) or 0
+    poll_s = max(settings.PROBE_POLL_S, math.ceil(count / settings.PROBE_POLLS_PER_S))
     return Pace(poll_s=poll_s, heartbeat_s=settings.PROBE_LEASE_S / 3, lease_s=settings.PROBE_LEASE_S)
 
 
-def _living() -> int:
+def _count_active() -> int:
     since = timezone.now() - timedelta(seconds=OFFLINE_AFTER_S)
     return Agent.objects.filter(revoked_at=None, last_seen_at__gt=since).count()

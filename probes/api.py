@@ -1,4 +1,4 @@
-"""REST for people's tools: machines, jobs, results, enrolments. Agents have their own side (agent_api.py)."""
+"""REST API of machines, jobs, results, enrollments and calibrations. agent_api.py has the API for agents."""
 
 from datetime import datetime
 from typing import Any
@@ -22,8 +22,8 @@ from probes.agent_api import Labels
 from probes.models import Agent, Enrolment, Job, Measurement, Result
 
 
-class Side(viewsets.GenericViewSet[Any]):
-    """Reading follows the installation's rule; changing needs staff as soon as there are users."""
+class ProbeViewSet(viewsets.GenericViewSet[Any]):
+    """Reading follows the access rule of the installation; changing needs staff once there are users."""
 
     pagination_class = Pages
     parser_classes = [StrictJSONParser]
@@ -52,10 +52,10 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
 
 
 @extend_schema_view(
-    list=extend_schema(operation_id="listAgents", summary="The machines that measure"),
-    retrieve=extend_schema(operation_id="getAgent", summary="One machine"),
+    list=extend_schema(operation_id="listAgents", summary="List the machines that run probes"),
+    retrieve=extend_schema(operation_id="getAgent", summary="Get a machine"),
 )
-class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     serializer_class = AgentSerializer
     queryset = Agent.objects.none()
 
@@ -64,7 +64,7 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
 
     @extend_schema(
         operation_id="revokeAgent",
-        summary="Take a machine's token back",
+        summary="Revoke the token of a machine",
         request=None,
         responses={200: AgentSerializer, **problems(403, 404)},
     )
@@ -72,11 +72,11 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     def revoke(self, request: Request, pk: Any = None) -> Response:
         agent = self.get_object()
         agents.revoke(agent)
-        return self.shown(agent)
+        return self.reply(agent)
 
     @extend_schema(
         operation_id="trustAgent",
-        summary="Let a machine's results count without a second machine",
+        summary="Trust a machine: its results count without a second machine",
         request=None,
         responses={200: AgentSerializer, **problems(403, 404)},
     )
@@ -84,12 +84,12 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     def trust(self, request: Request, pk: Any = None) -> Response:
         agent = self.get_object()
         agents.trust(agent, self.who())
-        results.fit_again(agent)
-        return self.shown(agent)
+        results.refit_waiting(agent)
+        return self.reply(agent)
 
     @extend_schema(
         operation_id="distrustAgent",
-        summary="Let a machine's later results wait for a second machine or a person",
+        summary="Stop trusting a machine: later results wait for a second machine or a person",
         request=None,
         responses={200: AgentSerializer, **problems(403, 404)},
     )
@@ -97,11 +97,11 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     def distrust(self, request: Request, pk: Any = None) -> Response:
         agent = self.get_object()
         agents.distrust(agent)
-        return self.shown(agent)
+        return self.reply(agent)
 
     @extend_schema(
         operation_id="approveAgent",
-        summary="Let a registration without proof take this machine's place",
+        summary="Approve a registration without proof that replaces this machine",
         description="409 unless exactly one registration waits for approval.",
         request=None,
         responses={200: AgentSerializer, **problems(403, 404, 409)},
@@ -111,12 +111,12 @@ class Agents(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
         agent = self.get_object()
         claims = list(agents.pending_claims(agent)[:2])
         if len(claims) != 1:
-            many = "More than one registration waits" if claims else "No registration waits"
-            raise Conflict(f"{many} for approval at this machine: see its page under Workers.")
+            count = "More than one registration is" if claims else "No registration is"
+            raise Conflict(f"{count} waiting for approval for this machine. See its page under Workers.")
         agents.approve(claims[0], self.who())
-        return self.shown(agent)
+        return self.reply(agent)
 
-    def shown(self, agent: Agent) -> Response:
+    def reply(self, agent: Agent) -> Response:
         agent.refresh_from_db()
         return Response(self.get_serializer(agent).data)
 
@@ -135,7 +135,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
 
 
 class JobFilter(FilterSet):
-    agent = Whole(field_name="agent__id", label="Id of the machine")
+    agent = Whole(field_name="agent__id", label="Machine ID")
 
     class Meta:
         model = Job
@@ -145,33 +145,31 @@ class JobFilter(FilterSet):
 class SpecBody(serializers.Serializer[Any]):
     suite = serializers.ChoiceField(list(specs.SUITE_SECONDS))
     kinds = serializers.ListField(child=body_fields.Text(max_length=40), required=False, allow_null=True)
-    max_s = body_fields.Number(min_value=1, max_value=specs.LONGEST_S, required=False, allow_null=True)
-    max_bytes = body_fields.Whole(
-        min_value=specs.LEAST_BYTES, max_value=specs.MOST_BYTES, required=False, allow_null=True
-    )
+    max_s = body_fields.Number(min_value=1, max_value=specs.MAX_SUITE_S, required=False, allow_null=True)
+    max_bytes = body_fields.Whole(min_value=specs.MIN_BYTES, max_value=specs.MAX_BYTES, required=False, allow_null=True)
 
 
 class JobBody(serializers.Serializer[Any]):
     spec = SpecBody()
-    wanted = Labels(required=False, default=dict, help_text="Labels that the machine must carry")
-    agent = body_fields.Whole(required=False, allow_null=True, help_text="Id of the only machine that may take it")
+    wanted = Labels(required=False, default=dict, help_text="Labels that the machine must have")
+    agent = body_fields.Whole(required=False, allow_null=True, help_text="ID of the only machine that may run it")
 
 
 def machine(pk: int | None) -> Agent | None:
-    """The machine that a job is for; 422 for one that this caller cannot see or that was revoked."""
+    """The machine for a job. Unprocessable (422): it does not exist or was revoked."""
     if pk is None:
         return None
-    found = agents.visible().filter(pk=pk, revoked_at=None).first()
-    if found is None:
-        raise Unprocessable({"agent": [f"There is no machine {pk}, or it was revoked: see /api/v1/agents."]})
-    return found
+    agent = agents.visible().filter(pk=pk, revoked_at=None).first()
+    if agent is None:
+        raise Unprocessable({"agent": [f"Machine {pk} does not exist or was revoked. See /api/v1/agents."]})
+    return agent
 
 
 @extend_schema_view(
-    list=extend_schema(operation_id="listProbeJobs", summary="The jobs, newest first"),
-    retrieve=extend_schema(operation_id="getProbeJob", summary="State, lease and results of a job"),
+    list=extend_schema(operation_id="listProbeJobs", summary="List probe jobs, newest first"),
+    retrieve=extend_schema(operation_id="getProbeJob", summary="Get the state, lease and results of a job"),
 )
-class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     serializer_class = JobSerializer
     queryset = Job.objects.none()
     filterset_class = JobFilter
@@ -181,7 +179,7 @@ class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
 
     @extend_schema(
         operation_id="queueProbe",
-        summary="Ask a machine to measure",
+        summary="Queue a probe job",
         request=JobBody,
         responses={201: JobSerializer, **problems(400, 403, 413, 415, 422)},
     )
@@ -199,7 +197,7 @@ class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
 
     @extend_schema(
         operation_id="cancelProbe",
-        summary="Stop a job that waits or runs",
+        summary="Cancel a queued or running job",
         request=None,
         responses={200: JobSerializer, **problems(403, 404, 409)},
     )
@@ -207,7 +205,7 @@ class Jobs(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     def cancel(self, request: Request, pk: Any = None) -> Response:
         job = self.get_object()
         if not jobs.cancel(job) and job.state != Job.State.CANCELLED:
-            raise Conflict(f"This job is {job.state}; only one that waits or runs can be cancelled.")
+            raise Conflict(f"This job is {job.state}; only queued or running jobs can be canceled.")
         return Response(self.get_serializer(job).data)
 
 
@@ -222,7 +220,9 @@ class MeasurementSerializer(serializers.ModelSerializer[Measurement]):
 
 class ResultSerializer(serializers.ModelSerializer[Result]):
     accelerator: serializers.SlugRelatedField[Any] = serializers.SlugRelatedField(slug_field="slug", read_only=True)
-    standing = serializers.SerializerMethodField(help_text="Why it does not count yet, or no longer; empty: it does")
+    standing = serializers.SerializerMethodField(
+        help_text="Why the result does not count yet, or no longer; empty if it does"
+    )
 
     class Meta:
         model = Result
@@ -233,7 +233,7 @@ class ResultSerializer(serializers.ModelSerializer[Result]):
 
 
 class ResultFilter(FilterSet):
-    agent = Whole(field_name="agent__id", label="Id of the machine")
+    agent = Whole(field_name="agent__id", label="Machine ID")
 
     class Meta:
         model = Result
@@ -245,12 +245,12 @@ class WholeResultSerializer(ResultSerializer):
 
 
 @extend_schema_view(
-    list=extend_schema(operation_id="listProbeResults", summary="What machines sent, newest first"),
+    list=extend_schema(operation_id="listProbeResults", summary="List results, newest first"),
     retrieve=extend_schema(
-        operation_id="getProbeResult", summary="A result with its measurements", responses=WholeResultSerializer
+        operation_id="getProbeResult", summary="Get a result with its measurements", responses=WholeResultSerializer
     ),
 )
-class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     serializer_class = ResultSerializer
     queryset = Result.objects.none()
     filterset_class = ResultFilter
@@ -263,7 +263,7 @@ class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
 
     @extend_schema(
         operation_id="releaseProbeResult",
-        summary="Let a result count that is in quarantine, waits for a second machine, or was excluded",
+        summary="Release a result that is quarantined, waiting for a second machine, or excluded",
         request=None,
         responses={200: ResultSerializer, **problems(403, 404, 409)},
     )
@@ -271,12 +271,12 @@ class Results(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
     def release(self, request: Request, pk: Any = None) -> Response:
         result = self.get_object()
         if not results.release(result, self.who()):
-            raise Conflict(f"This result is {result.state}: it counts already, or it can never be used.")
+            raise Conflict(f"This result is {result.state}: it already counts, or it can never be used.")
         return Response(self.get_serializer(result).data)
 
     @extend_schema(
         operation_id="getProbeDocument",
-        summary="The document as the machine sent it",
+        summary="Get the document as the machine sent it",
         responses={200: OpenApiResponse(OpenApiTypes.OBJECT), **problems(404)},
     )
     @decorators.action(detail=True, methods=["get"])
@@ -292,7 +292,7 @@ class EnrolmentSerializer(serializers.ModelSerializer[Enrolment]):
 
 
 class NewEnrolmentSerializer(EnrolmentSerializer):
-    token = serializers.CharField(help_text="Shown once: only its hash is kept")
+    token = serializers.CharField(help_text="Shown once; only its hash is stored")
 
     class Meta(EnrolmentSerializer.Meta):
         fields = [*EnrolmentSerializer.Meta.fields, "token"]
@@ -307,7 +307,7 @@ class EnrolBody(serializers.Serializer[Any]):
 
 
 class MayEnrol(permissions.BasePermission):
-    """The list of enrollment tokens is for staff alone, too."""
+    """Only staff may list or create enrollment tokens."""
 
     message = "Only staff and tokens with the scope admin may see or create enrollments."
 
@@ -315,8 +315,8 @@ class MayEnrol(permissions.BasePermission):
         return may_change(request.user)
 
 
-@extend_schema_view(list=extend_schema(operation_id="listEnrolments", summary="Leave to register, newest first"))
-class Enrolments(mixins.ListModelMixin, Side):
+@extend_schema_view(list=extend_schema(operation_id="listEnrolments", summary="List enrollments, newest first"))
+class Enrolments(mixins.ListModelMixin, ProbeViewSet):
     serializer_class = EnrolmentSerializer
     queryset = Enrolment.objects.none()
 
@@ -328,7 +328,7 @@ class Enrolments(mixins.ListModelMixin, Side):
 
     @extend_schema(
         operation_id="enrol",
-        summary="A token that registers one machine within an hour",
+        summary="Create a token that registers one machine within an hour",
         request=EnrolBody,
         responses={201: NewEnrolmentSerializer, **problems(400, 403, 413, 415)},
     )
@@ -349,7 +349,7 @@ class ChangeSerializer(serializers.Serializer[Any]):
 class CalibrationSerializer(serializers.ModelSerializer[Calibration]):
     changes = ChangeSerializer(many=True, read_only=True)
     results = serializers.ListField(child=serializers.IntegerField(), read_only=True)
-    undone_by = serializers.SerializerMethodField(help_text="The calibration that took this one back")
+    undone_by = serializers.SerializerMethodField(help_text="The calibration that undid this one")
     undone_at = serializers.SerializerMethodField()
 
     class Meta:
@@ -371,27 +371,27 @@ class CalibrationSerializer(serializers.ModelSerializer[Calibration]):
 
 class WholeCalibrationSerializer(CalibrationSerializer):
     used_by = serializers.ListField(child=serializers.UUIDField(), help_text="Recent answers that used it")
-    asked_again = serializers.ListField(child=serializers.UUIDField(), help_text="Answers computed again because of it")
+    asked_again = serializers.ListField(child=serializers.UUIDField(), help_text="Answers recomputed because of it")
 
     class Meta(CalibrationSerializer.Meta):
         fields = [*CalibrationSerializer.Meta.fields, "used_by", "asked_again"]
         read_only_fields = fields
 
     def to_representation(self, instance: Calibration) -> Any:
-        found = calibrations.affected(instance)
-        instance.used_by = [a.pk for a in found.used]  # type: ignore[attr-defined]
-        instance.asked_again = [a.pk for a in found.asked_again]  # type: ignore[attr-defined]
+        affected = calibrations.affected(instance)
+        instance.used_by = [a.pk for a in affected.used]  # type: ignore[attr-defined]
+        instance.asked_again = [a.pk for a in affected.recomputed]  # type: ignore[attr-defined]
         return super().to_representation(instance)
 
 
 @extend_schema_view(
-    list=extend_schema(operation_id="listCalibrations", summary="What machines changed in shared figures"),
+    list=extend_schema(operation_id="listCalibrations", summary="List calibrations from measurements"),
     retrieve=extend_schema(
-        operation_id="getCalibration", summary="One change, before and after, and the answers that it concerns",
+        operation_id="getCalibration", summary="Get a calibration: figures before and after, and affected answers",
         responses=WholeCalibrationSerializer,
     ),
 )  # fmt: skip
-class Calibrations(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
+class Calibrations(mixins.ListModelMixin, mixins.RetrieveModelMixin, ProbeViewSet):
     serializer_class = CalibrationSerializer
     queryset = Calibration.objects.none()
     filterset_fields = ["name"]
@@ -404,15 +404,15 @@ class Calibrations(mixins.ListModelMixin, mixins.RetrieveModelMixin, Side):
 
     @extend_schema(
         operation_id="undoCalibration",
-        summary="Restore the former figures, without the results that this calibration brought in",
-        description="Appends a calibration and answers with it. Recent answers are computed again as successors.",
+        summary="Undo a calibration: restore the previous figures and exclude its results",
+        description="Adds and returns a new calibration. Recent answers are recomputed as successors.",
         request=None,
         responses={201: CalibrationSerializer, **problems(403, 404, 409)},
     )
     @decorators.action(detail=True, methods=["post"])
     def undo(self, request: Request, pk: Any = None) -> Response:
         try:
-            made = calibrations.undo(self.get_object(), self.who())
+            restored = calibrations.undo(self.get_object(), self.who())
         except calibrations.CannotUndo as error:
             raise Conflict(str(error)) from None
-        return Response(CalibrationSerializer(made).data, status=201)
+        return Response(CalibrationSerializer(restored).data, status=201)

@@ -1,4 +1,4 @@
-"""Which accelerator of the catalog is the device that an agent reports? By name and memory, never by its claim."""
+"""Matches the device that an agent reports to an accelerator of the catalog, by name and memory size."""
 
 import re
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from catalog.models import Accelerator
 
 MEMORY_TOLERANCE = 0.03
 GIB = 2.0**30
-# Words of a product name that tell nothing apart, in what drivers report and in the catalog.
-COMMON = set(
+# Words of product names that do not distinguish devices.
+COMMON_WORDS = set(
     "nvidia amd intel apple google aws tesla geforce instinct radeon graphics gpu tpu cpu processor "
     "xeon epyc core generation with the and r tm".split()
 )
@@ -18,12 +18,13 @@ SIZE = re.compile(r"\d+(gb|gib|mb)$")
 
 
 def words(name: str) -> set[str]:
-    """The words of a device name that matter: `NVIDIA H200 NVL` is {h200, nvl}."""
-    found = re.findall(r"[a-z0-9+.]+", name.lower().replace("-", " "))
-    return {word for word in found if word not in COMMON and not SIZE.match(word)}
+    """The distinctive words of a device name: `NVIDIA H200 NVL` gives {h200, nvl}."""
+    every = re.findall(r"[a-z0-9+.]+", name.lower().replace("-", " "))
+    return {word for word in every if word not in COMMON_WORDS and not SIZE.match(word)}
 
 
 def fits_memory(device: Mapping[str, Any], chip: Accelerator) -> bool:
+    """Whether the reported memory is within 3 % of the chip's."""
     reported = device.get("memory_bytes")
     if not isinstance(reported, int | float) or not chip.memory_gib:
         return False
@@ -31,48 +32,50 @@ def fits_memory(device: Mapping[str, Any], chip: Accelerator) -> bool:
 
 
 def fits_name(device: Mapping[str, Any], chip: Accelerator) -> bool:
-    """Every word that tells the device is one of the catalog's, and the other way round but for the form factor."""
-    said, known = words(str(device.get("name") or "")), words(f"{chip.name} {chip.slug}")
+    """Whether the distinctive words of both names match, except for the form factor and memory type."""
+    reported, known = words(str(device.get("name") or "")), words(f"{chip.name} {chip.slug}")
     essential = words(chip.name) - {"sxm", "sxm2", "sxm4", "sxm5", "pcie", "oam", "nvl", "hbm2e", "hbm3"}
-    return bool(essential) and essential <= said and said <= known | {"sxm", "pcie", "hbm3", "hbm3e", "hbm2e"}
+    return bool(essential) and essential <= reported and reported <= known | {"sxm", "pcie", "hbm3", "hbm3e", "hbm2e"}
 
 
 def candidates(device: Mapping[str, Any]) -> list[Accelerator]:
-    """The catalog's chips with this name and this memory."""
+    """The accelerators that match this name and memory size."""
     chips = [c for c in Accelerator.objects.all() if fits_name(device, c) and fits_memory(device, c)]
-    if len(chips) > 1:  # an SXM part reports no form factor, a card does
-        told = [c for c in chips if words(c.name) & {"nvl", "pcie"} & words(str(device.get("name") or ""))]
-        limited = [c for c in chips if near_limit(device, c)]
-        chips = told or [c for c in limited if not words(c.name) & {"nvl", "pcie"}] or limited or chips
+    if len(chips) > 1:  # SXM modules do not report a form factor; PCIe cards do
+        by_form_factor = [c for c in chips if words(c.name) & {"nvl", "pcie"} & words(str(device.get("name") or ""))]
+        by_power = [c for c in chips if fits_power_limit(device, c)]
+        chips = by_form_factor or [c for c in by_power if not words(c.name) & {"nvl", "pcie"}] or by_power or chips
     return chips
 
 
-def near_limit(device: Mapping[str, Any], chip: Accelerator) -> bool:
+def fits_power_limit(device: Mapping[str, Any], chip: Accelerator) -> bool:
+    """Whether the reported power limit is within 20 % of the chip's TDP; True if either is unknown."""
     limit = device.get("power_limit_w")
     return not isinstance(limit, int | float) or not chip.tdp_watts or abs(limit / chip.tdp_watts - 1) < 0.2
 
 
 def chip_of(device: Mapping[str, Any], named: str | None = None) -> Accelerator | None:
-    """The one chip that this device can be; `named` (from the enrolment) decides between several, or for a CPU."""
+    """The accelerator that matches the device; None if none or several do. `named`: the slug from the enrollment."""
     if named:
         chip = Accelerator.objects.filter(slug=named).first()
         return chip if chip and (could_be(device, chip) or chip in candidates(device)) else None
-    found = candidates(device)
-    return found[0] if len(found) == 1 else None
+    matches = candidates(device)
+    return matches[0] if len(matches) == 1 else None
 
 
 def could_be(device: Mapping[str, Any], chip: Accelerator) -> bool:
-    """Whether a person's word is taken for it: a virtual CPU hides its model, jax shortens a TPU's name.
+    """Whether the slug from the enrollment is accepted: virtual CPUs hide their model, and jax shortens TPU names.
 
-    A host has as much memory as was put into it, the catalog names the most; a TPU's is on its package.
+    A CPU host may have less memory than the catalog's maximum. A TPU's memory must match.
     """
     name, reported = str(device.get("name") or "").lower(), device.get("memory_bytes")
     if chip.kind == "cpu" and isinstance(reported, int | float) and chip.memory_gib:
-        most = (1 + MEMORY_TOLERANCE) * chip.memory_gib * GIB
-        return chip.vendor.lower() in name and bool(HOST.search(name)) and reported <= most
+        max_bytes = (1 + MEMORY_TOLERANCE) * chip.memory_gib * GIB
+        return chip.vendor.lower() in name and bool(HOST.search(name)) and reported <= max_bytes
     return chip.kind == "tpu" and "tpu" in name and fits_memory(device, chip)
 
 
 def slug_of(device: Mapping[str, Any], named: str | None = None) -> str | None:
+    """The slug of chip_of; None without a match or a device name."""
     chip = chip_of(device, named) if isinstance(device, Mapping) and device.get("name") else None
     return chip.slug if chip else None

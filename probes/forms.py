@@ -1,4 +1,4 @@
-"""The forms of the workers' pages."""
+"""Forms of the worker pages."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ class EnrolForm(forms.Form):
 
     def clean_labels(self) -> dict[str, str]:
         lines = [line.strip() for line in self.cleaned_data["labels"].splitlines() if line.strip()]
-        if wrong := [line for line in lines if not all(map(str.strip, line.partition("=")))]:
-            raise forms.ValidationError(f"{wrong[0]!r}: use name=value")
+        if invalid := [line for line in lines if not all(map(str.strip, line.partition("=")))]:
+            raise forms.ValidationError(f"{invalid[0]!r}: use name=value")
         return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
 
     def all_labels(self) -> dict[str, str]:
@@ -57,10 +57,10 @@ class QueueForm(forms.Form):
         self.fields["machines"].label_from_instance = lambda agent: agent.name  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
-        found = super().clean() or {}
-        if found.get("suite") == "custom" and not found.get("kinds"):
+        data = super().clean() or {}
+        if data.get("suite") == "custom" and not data.get("kinds"):
             self.add_error("kinds", "Select at least one kind.")
-        return found
+        return data
 
     def spec(self) -> dict[str, Any]:
         custom = self.cleaned_data["suite"] == "custom"

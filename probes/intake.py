@@ -1,4 +1,4 @@
-"""Reading a result document (`assay-probe/1`) strictly: what is not as the format says is refused, with its place."""
+"""Parses result documents (`assay-probe/1`) strictly. Each error names the field."""
 
 import json
 import math
@@ -14,16 +14,16 @@ from advisor.workload import dotted, error
 from probes.agent.axes import KINDS
 
 CLOCK_SKEW = timedelta(minutes=5)
-FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)  # the format began in 2026: no honest document is older
-MOST_DEPTH = 8
-MOST_ENTRIES = 5000
-MOST_WHOLE = 10**24
-UNKEPT = re.compile("[\0\ud800-\udfff]")
+FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)  # the format was introduced in 2026
+MAX_DEPTH = 8
+MAX_ENTRIES = 5000
+MAX_INTEGER = 10**24
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 Json = dict[str, Any]
 
 
 class IntakeError(ValueError):
-    """The document cannot be used; `errors` says where and why."""
+    """The document is invalid; `errors` lists fields and messages."""
 
     def __init__(self, errors: list[dict[str, str]]) -> None:
         super().__init__("; ".join(f"{e['field'] or 'document'}: {e['message']}" for e in errors[:5]))
@@ -41,7 +41,7 @@ Note = Annotated[str, StringConstraints(max_length=2000)]
 Scalar = bool | int | float | Short | None
 Facts = dict[Short, Any]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
-Whole = Annotated[int, Field(ge=0, le=MOST_WHOLE)]
+Whole = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 
 
 class Strict(BaseModel):
@@ -57,7 +57,7 @@ class Time(Strict):
     @model_validator(mode="after")
     def in_order(self) -> "Time":
         if not self.p10 <= self.median <= self.p90:
-            raise ValueError("p10 <= median <= p90 does not hold")
+            raise ValueError("p10, median and p90 must be in ascending order")
         return self
 
 
@@ -91,7 +91,7 @@ class Skipped(Strict):
 
 
 class Device(BaseModel):
-    """Facts of the device; more of them may come with a newer agent."""
+    """Facts about the device. Newer agents may send more of them."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -100,7 +100,7 @@ class Device(BaseModel):
 
 
 class Signature(Strict):
-    """Of a file: which machine wrote it (signing.of_file)."""
+    """The signature of a result file by the machine that wrote it (signing.of_file)."""
 
     install_id: Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{8,80}$")]
     value: Annotated[str, StringConstraints(pattern="^v1=[0-9a-f]{64}$")]
@@ -120,47 +120,47 @@ class Document(Strict):
     device: Device
     host: Facts
     versions: Facts
-    results: Annotated[list[Entry], Field(min_length=1, max_length=MOST_ENTRIES)]
-    skipped: Annotated[list[Skipped], Field(max_length=MOST_ENTRIES)]
+    results: Annotated[list[Entry], Field(min_length=1, max_length=MAX_ENTRIES)]
+    skipped: Annotated[list[Skipped], Field(max_length=MAX_ENTRIES)]
     signature: Signature | None = None
 
     @model_validator(mode="after")
-    def nothing_twice(self) -> "Document":
+    def no_duplicates(self) -> "Document":
         seen = set()
         for entry in self.results:
-            place = (entry.kind, entry.path, json.dumps(entry.key, sort_keys=True))
-            if place in seen:
-                raise ValueError(f"{entry.kind} {entry.key} is there twice")
-            seen.add(place)
+            key = (entry.kind, entry.path, json.dumps(entry.key, sort_keys=True))
+            if key in seen:
+                raise ValueError(f"duplicate entry: {entry.kind} {entry.key}")
+            seen.add(key)
         return self
 
 
-def read(body: bytes, most_bytes: int, earliest: datetime = FIRST_DAY) -> Json:
-    """The document of these bytes, as it was sent; IntakeError when it is not one, or began before `earliest`."""
-    if len(body) > most_bytes:
-        raise refused("", f"the document has {len(body)} bytes", f"at most {most_bytes}")
+def read(body: bytes, max_bytes: int, earliest: datetime = FIRST_DAY) -> Json:
+    """The document as sent. IntakeError: it is invalid, or it started before `earliest` or in the future."""
+    if len(body) > max_bytes:
+        raise refused("", f"the document has {len(body)} bytes", f"at most {max_bytes}")
     try:
         document = json.loads(body, object_pairs_hook=unique, parse_constant=no_constant)
-    except (ValueError, RecursionError) as trouble:
-        raise refused("", f"not JSON: {trouble}", "one JSON object in UTF-8") from None
+    except (ValueError, RecursionError) as reason:
+        raise refused("", f"not JSON: {reason}", "one JSON object in UTF-8") from None
     if not isinstance(document, dict):
         raise refused("", "not an object", "one JSON object")
-    look_through(document)
+    check_values(document)
     try:
-        found = Document.model_validate(document)
-    except ValidationError as trouble:
-        raise IntakeError([error(dotted(e["loc"]), str(e["msg"])) for e in trouble.errors()[:20]]) from None
-    in_time(found.started_at, earliest)
+        parsed = Document.model_validate(document)
+    except ValidationError as invalid:
+        raise IntakeError([error(dotted(e["loc"]), str(e["msg"])) for e in invalid.errors()[:20]]) from None
+    check_start(parsed.started_at, earliest)
     return document
 
 
-def in_time(text: str, earliest: datetime) -> None:
-    """A measurement that is still to come, or older than it can be, says at least that the clock is wrong."""
-    begun, now = started(text), timezone.now()
+def check_start(text: str, earliest: datetime) -> None:
+    """IntakeError: the start time is in the future or before `earliest`, so the clock of the machine is wrong."""
+    start, now = started(text), timezone.now()
     allowed = f"from {earliest:%Y-%m-%d %H:%M} to {now:%Y-%m-%d %H:%M} UTC"
-    if begun > now + CLOCK_SKEW:
+    if start > now + CLOCK_SKEW:
         raise refused("started_at", f"{text} is in the future: set the machine's clock and measure again", allowed)
-    if begun < earliest:
+    if start < earliest:
         raise refused("started_at", f"{text} is too long ago: set the machine's clock and measure again", allowed)
 
 
@@ -168,29 +168,29 @@ def no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
 
 
-def look_through(value: Any, depth: int = 1) -> None:
-    """Refuses what nests too deep, what is not finite (1e999 is read as infinity) and text that no database keeps."""
-    if depth > MOST_DEPTH:
-        raise refused("", "nested too deeply", f"at most {MOST_DEPTH} levels")
-    if isinstance(value, int) and abs(value) > MOST_WHOLE:
-        raise refused("", "a number has too many digits", f"whole numbers up to {MOST_WHOLE:.0e}")
+def check_values(value: Any, depth: int = 1) -> None:
+    """IntakeError: nested too deeply, a number not finite (JSON 1e999 is infinity) or too large, or unstorable text."""
+    if depth > MAX_DEPTH:
+        raise refused("", "nested too deeply", f"at most {MAX_DEPTH} levels")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise refused("", "a number has too many digits", f"whole numbers up to {MAX_INTEGER:.0e}")
     if isinstance(value, float) and not math.isfinite(value):
         raise refused("", "a number is not finite", "finite numbers")
-    if isinstance(value, str) and UNKEPT.search(value):
-        raise refused("", "a text holds NUL or half of a surrogate pair", "Unicode text")
+    if isinstance(value, str) and UNSTORABLE.search(value):
+        raise refused("", "a text contains NUL or an unpaired surrogate", "Unicode text")
     if isinstance(value, dict | list):
         for inner in (*value, *value.values()) if isinstance(value, dict) else value:
-            look_through(inner, depth + 1)
+            check_values(inner, depth + 1)
 
 
 def started(text: str) -> datetime:
-    """The agent's start, in its own clock; IntakeError without a time zone."""
+    """The start time by the agent's clock. IntakeError: not ISO 8601 with a time zone."""
     try:
-        found = datetime.fromisoformat(text)
+        start = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        start = None
+    if start is None or start.tzinfo is None:
         raise refused(
             "started_at", f"{text!r} is not a time", "ISO 8601 with a time zone, such as 2026-11-21T09:30:00Z"
         )
-    return found
+    return start

@@ -1,7 +1,7 @@
-"""The use-cases of probe jobs: ask, lease, heartbeat, give up, cancel, sweep. The only writer of Job and Lease.
+"""Use cases of probe jobs: request, lease, heartbeat, fail, cancel, sweep. Only this module writes Job and Lease.
 
-As with advice, the row is the truth. An agent owns a job while its attempt is the job's; every write repeats that
-condition, and its row count says whether the agent still owns it. Only the server's clock counts.
+As with advice, the row is the source of truth. An agent owns a job while its attempt is the current one. Every write
+checks this, and its row count says whether the agent still owns the job. Only the server's clock is used.
 """
 
 import json
@@ -26,16 +26,16 @@ from probes.models import Agent, Job, Lease
 log = structlog.get_logger("assay.probes")
 State = Job.State
 OPEN = (State.QUEUED, State.LEASED)
-CANDIDATES = 20
+MAX_CANDIDATES = 20
 SWEEP_BATCH = 500
 
 
 class LostJob(Exception):
-    """The attempt is no longer the job's: stop, and write nothing."""
+    """The attempt no longer owns the job; the agent must stop."""
 
 
 class NoSuchJob(Exception):
-    """No job, or no attempt of it by this agent."""
+    """The job does not exist, or this agent never had this attempt."""
 
 
 def visible(organisation: Organisation | None = None) -> QuerySet[Job]:
@@ -45,7 +45,7 @@ def visible(organisation: Organisation | None = None) -> QuerySet[Job]:
 
 
 def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, **values: Any) -> Job:
-    """Queue a suite for an agent with the labels `wanted` (or for `wanted_agent`); SpecError says what is not data."""
+    """Queues a suite for any agent with the labels `wanted`, or for `wanted_agent`. SpecError: the spec is invalid."""
     spec, now = specs.checked(dict(given)), timezone.now()
     return Job.objects.create(
         organisation=values.pop("organisation", None) or default_organisation(),
@@ -63,51 +63,51 @@ def request(given: Mapping[str, Any], wanted: Mapping[str, str] | None = None, *
 
 
 def lease(agent: Agent, kinds: Sequence[str] | None = None, device: Mapping[str, Any] | None = None) -> Lease | None:
-    """The oldest job that this agent may have, now its own; None when there is none.
+    """Leases the oldest job that this agent may run; None if there is none, or if it already has a live lease.
 
-    Two reads when there is nothing to do. An agent that holds a live lease gets no second one. The lease is for the
-    `device` that asks, else for the one that registered.
+    The result must come from `device` (default: the one that registered). Without work this costs two reads.
     """
-    asks = signing.device_identity(device or agent.device)
+    device_hash = signing.device_identity(device or agent.device)
     free = Job.objects.filter(
         Q(wanted_agent=None) | Q(wanted_agent=agent),
         organisation=agent.organisation_id,
         state=State.QUEUED,
         not_before_at__lte=timezone.now(),
     )
-    keys = [k for k in free.order_by().values_list("wanted_key", flat=True).distinct() if carries(agent, k)]
-    if not keys or holds_one(agent):
+    keys = [k for k in free.order_by().values_list("wanted_key", flat=True).distinct() if has_labels(agent, k)]
+    if not keys or has_live_lease(agent):
         return None
     rows = free.filter(wanted_key__in=keys).order_by("requested_at")
-    for pk, attempt, spec in rows.values_list("pk", "attempt", "spec")[:CANDIDATES]:
-        if allowed(spec, kinds) and (won := take(pk, attempt, spec, agent, asks)):
-            return won
+    for pk, attempt, spec in rows.values_list("pk", "attempt", "spec")[:MAX_CANDIDATES]:
+        if allowed(spec, kinds) and (taken := claim(pk, attempt, spec, agent, device_hash)):
+            return taken
     return None
 
 
-def carries(agent: Agent, wanted_key: str) -> bool:
+def has_labels(agent: Agent, wanted_key: str) -> bool:
+    """Whether the agent has every wanted label. `wanted_key`: the labels as canonical JSON."""
     wanted = json.loads(wanted_key) if wanted_key else {}
     return all(agent.labels.get(name) == value for name, value in wanted.items())
 
 
 def allowed(spec: Mapping[str, Any], kinds: Sequence[str] | None) -> bool:
-    """Whether the agent's owner lets it run every kind that this spec names."""
+    """Whether the agent may run every kind in this spec. `kinds`: those its owner allows; None: all."""
     return kinds is None or not spec["kinds"] or set(spec["kinds"]) <= set(kinds)
 
 
-def holds_one(agent: Agent) -> bool:
+def has_live_lease(agent: Agent) -> bool:
     return Job.objects.filter(agent=agent, state=State.LEASED, lease_expires_at__gt=timezone.now()).exists()
 
 
-def take(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_hash: str = "") -> Lease | None:
-    """queued -> leased with the next attempt; None when another agent was faster."""
+def claim(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_hash: str = "") -> Lease | None:
+    """queued -> leased, with the next attempt. None: another agent was faster."""
     now = timezone.now()
     row = Job.objects.filter(pk=pk, state=State.QUEUED, attempt=attempt)
     with transaction.atomic():
         if connection.features.has_select_for_update_skip_locked:
             if row.order_by().select_for_update(skip_locked=True, of=("self",)).first() is None:
                 return None
-        won = row.update(
+        claimed = row.update(
             state=State.LEASED,
             attempt=attempt + 1,
             agent=agent,
@@ -116,7 +116,7 @@ def take(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_h
             done_steps=0,
             total_steps=0,
         )
-        if not won:
+        if not claimed:
             return None
         return Lease.objects.create(
             job_id=pk,
@@ -125,7 +125,7 @@ def take(pk: UUID, attempt: int, spec: Mapping[str, Any], agent: Agent, device_h
             nonce=secrets.token_hex(16),
             device_hash=device_hash,
             leased_at=now,
-            deadline_at=now + longest(spec),
+            deadline_at=now + max_duration(spec),
         )
 
 
@@ -133,37 +133,41 @@ def lease_end() -> datetime:
     return timezone.now() + timedelta(seconds=settings.PROBE_LEASE_S)
 
 
-def longest(spec: Mapping[str, Any]) -> timedelta:
-    """What one attempt may take in all: half as much again as the suite, and time to start and to send."""
-    return timedelta(seconds=1.5 * specs.longest_s(dict(spec)) + 120)
+def max_duration(spec: Mapping[str, Any]) -> timedelta:
+    """Time limit of one attempt: 1.5 times that of the suite, and two minutes to start and send."""
+    return timedelta(seconds=1.5 * specs.max_seconds(dict(spec)) + 120)
 
 
-def held(agent: Agent, pk: UUID | str, attempt: int) -> Lease:
-    found = Lease.objects.filter(job_id=pk, attempt=attempt, agent=agent).select_related("job").first()
-    if found is None:
+def lease_of(agent: Agent, pk: UUID | str, attempt: int) -> Lease:
+    """The agent's lease of this attempt. NoSuchJob: it never had it."""
+    row = Lease.objects.filter(job_id=pk, attempt=attempt, agent=agent).select_related("job").first()
+    if row is None:
         raise NoSuchJob
-    return found
+    return row
 
 
 def heartbeat(agent: Agent, pk: UUID | str, attempt: int, stage: str = "", done: int = 0, total: int = 0) -> bool:
-    """True: go on. False: cancelled or out of time. A job that waits again after a silence is taken back."""
-    found = held(agent, pk, attempt)
-    if found.job.attempt != attempt:
+    """Renews the lease. True: continue. False: stop, the job was canceled or its time is over.
+
+    If the job was queued again because the agent was silent, it gets the job back. LostJob: another attempt has it.
+    """
+    held = lease_of(agent, pk, attempt)
+    if held.job.attempt != attempt:
         raise LostJob
-    if found.deadline_at <= timezone.now():
+    if held.deadline_at <= timezone.now():
         return False
     mine = Job.objects.filter(pk=pk, attempt=attempt, state__in=OPEN)
-    kept = mine.update(
+    renewed = mine.update(
         state=State.LEASED,
         agent=agent,
-        lease_expires_at=min(lease_end(), found.deadline_at),
+        lease_expires_at=min(lease_end(), held.deadline_at),
         stage=stage[:60],
         done_steps=done,
         total_steps=total,
     )
-    if kept:
-        if found.ended:
-            Lease.objects.filter(pk=found.pk).update(ended="", ended_at=None)
+    if renewed:
+        if held.ended:
+            Lease.objects.filter(pk=held.pk).update(ended="", ended_at=None)
         return True
     if Job.objects.filter(pk=pk, attempt=attempt, state=State.CANCELLED).exists():
         return False
@@ -177,71 +181,76 @@ def end_lease(pk: UUID | str, attempt: int, ended: str, **values: Any) -> None:
     Lease.objects.filter(job_id=pk, attempt=attempt, ended="").update(ended=ended, ended_at=timezone.now(), **values)
 
 
-def finish(found: Lease) -> str:
-    """Closes the job for a result of this attempt: accepted, late or superseded (which is never used)."""
-    now, pk = timezone.now(), found.job_id
-    mine = Job.objects.filter(pk=pk, attempt=found.attempt)
+def finish(held: Lease) -> str:
+    """Closes the job with the result of this attempt. Returns accepted, late or superseded (never used)."""
+    now, pk = timezone.now(), held.job_id
+    mine = Job.objects.filter(pk=pk, attempt=held.attempt)
     done = {"state": State.DONE, "finished_at": now, "lease_expires_at": None, "stage": "", "error": ""}
     state = "superseded"
     if mine.filter(state=State.LEASED, lease_expires_at__gte=now).update(**done):
         state = "accepted"
-    elif mine.filter(state__in=OPEN).update(**done, agent=found.agent_id):
+    elif mine.filter(state__in=OPEN).update(**done, agent=held.agent_id):
         state = "late"
-    elif found.ended == "lost" and mine.filter(state=State.FAILED).exists():
-        state = "late"  # the last attempt was given up; what it measured is as good, though the job stays failed
-    Lease.objects.filter(pk=found.pk).update(ended="result", ended_at=now)
+    elif held.ended == "lost" and mine.filter(state=State.FAILED).exists():
+        state = "late"  # the job stays failed, but the measurements of its last attempt are usable
+    Lease.objects.filter(pk=held.pk).update(ended="result", ended_at=now)
     return state
 
 
 def fail(agent: Agent, pk: UUID | str, attempt: int, code: str, retriable: bool, text: str = "") -> None:
-    """The agent gives up: another attempt after a pause, three in all. Of an old attempt only the log is kept."""
-    found = held(agent, pk, attempt)
+    """Records a failed attempt. A retriable one is queued again after a pause, up to PROBE_MAX_ATTEMPTS.
+
+    For an attempt that is no longer current, only the log is stored.
+    """
+    held = lease_of(agent, pk, attempt)
     with transaction.atomic():
-        end_lease(pk, found.attempt, "failed", code=code[:60], log=text)
+        end_lease(pk, held.attempt, "failed", code=code[:60], log=text)
         last = text.strip().splitlines()[-1] if text.strip() else "no log"
         mine = Job.objects.filter(pk=pk, attempt=attempt, state__in=OPEN)
         give_up(mine, attempt, f"{code}: {last}", retriable)
 
 
 def give_up(mine: QuerySet[Job], attempt: int, reason: str, retriable: bool) -> str:
-    """leased (or waiting again) -> queued after a pause, or failed; the new state, or none when it was not `mine`."""
+    """Queues the job again after a pause, or fails it. Returns the new state; empty if no row of `mine` matched."""
     now = timezone.now()
     if retriable and attempt < settings.PROBE_MAX_ATTEMPTS:
-        wait = timedelta(seconds=settings.PROBE_BACKOFF_S[attempt - 1])
-        waiting = {"state": State.QUEUED, "agent": None, "not_before_at": now + wait}
-        return State.QUEUED if mine.update(**waiting, lease_expires_at=None, stage="") else ""
+        pause = timedelta(seconds=settings.PROBE_BACKOFF_S[attempt - 1])
+        queued = {"state": State.QUEUED, "agent": None, "not_before_at": now + pause}
+        return State.QUEUED if mine.update(**queued, lease_expires_at=None, stage="") else ""
     failed = {"state": State.FAILED, "finished_at": now, "error": reason[:2000]}
     return State.FAILED if mine.update(**failed, lease_expires_at=None, stage="") else ""
 
 
 def cancel(job: Job) -> bool:
-    """True when it was still open; the agent that runs it hears of it at its next heartbeat."""
-    done = Job.objects.filter(pk=job.pk, state__in=OPEN).update(
+    """Cancels an open job; the agent learns of it at its next heartbeat. False: the job had already ended."""
+    cancelled = Job.objects.filter(pk=job.pk, state__in=OPEN).update(
         state=State.CANCELLED, finished_at=timezone.now(), lease_expires_at=None, stage=""
     )
-    if done:
+    if cancelled:
         end_lease(job.pk, job.attempt, "cancelled")
     job.refresh_from_db()
-    return bool(done)
+    return bool(cancelled)
 
 
 def sweep() -> dict[str, int]:
-    """Queue again (or give up) what lost its agent; give up what nobody took in time. Counts of each."""
+    """Queues lost jobs again or fails them, and fails jobs that no machine took in time. Returns counts."""
     now = timezone.now()
     counts = {"probes_requeued": 0, "probes_failed": 0}
     lost = Job.objects.filter(state=State.LEASED).filter(Q(lease_expires_at__lt=now) | Q(agent__revoked_at__lt=now))
     for pk, attempt, until in lost.order_by().values_list("pk", "attempt", "lease_expires_at")[:SWEEP_BATCH]:
-        # By columns of the row alone: PostgreSQL reads a joined condition from before a result that it waited for.
+        # Use only columns of the row: after waiting for a lock, PostgreSQL evaluates joins on the old snapshot.
         mine = Job.objects.filter(pk=pk, attempt=attempt, state=State.LEASED, lease_expires_at=until)
-        reason = f"The machine was lost {attempt} times while it measured; it is not tried again."
+        reason = f"The machine was lost {attempt} times while running this job; it is not retried."
         with transaction.atomic():
             ended = give_up(mine, attempt, reason, retriable=True)
-            if ended:  # else a heartbeat or a result was faster
+            if ended:  # otherwise a heartbeat or result arrived first
                 end_lease(pk, attempt, "lost")
                 counts["probes_failed" if ended == State.FAILED else "probes_requeued"] += 1
     late = Job.objects.filter(state=State.QUEUED, deadline_at__lt=now)
     counts["probes_failed"] += late.update(
-        state=State.FAILED, finished_at=now, error="No machine took it in time: see Workers for who is online."
+        state=State.FAILED,
+        finished_at=now,
+        error="No machine took it in time. See Workers for machines that are online.",
     )
     if any(counts.values()):
         log.info("swept", **counts)

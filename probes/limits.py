@@ -1,4 +1,4 @@
-"""How often agents may call; advisor/api/limits.py counts."""
+"""Rate limits for agents, counted by advisor/api/limits.py."""
 
 from django.conf import settings
 from rest_framework.request import Request
@@ -13,11 +13,11 @@ def of_agent(request: Request, pk: int) -> None:
 
 
 def refused(request: Request) -> None:
-    """A token that is not known."""
+    """Counts a refused token against the address of the request."""
     count(request, REFUSED, address(request), settings.PROBE_REFUSALS_PER_MINUTE)
 
 
 def check_refused(request: Request) -> None:
-    """Nothing more is looked up for an address that guessed too often; agents with a token are not held up."""
+    """Exceeded: this address sent too many refused tokens. Agents with a valid token are not affected."""
     if reached(REFUSED, address(request), settings.PROBE_REFUSALS_PER_MINUTE):
         raise Exceeded(wait=rest_s())

@@ -1,4 +1,4 @@
-"""Agents that measure machines, what they are asked to do (Job, Lease) and what they found (Result, Measurement)."""
+"""Agents and enrollments, probe jobs and their leases, results and their measurements."""
 
 import uuid
 from typing import Any
@@ -15,17 +15,17 @@ class Agent(models.Model):
     """A registered machine; its token is stored hashed."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
-    install_id = models.CharField(max_length=80, blank=True)  # made by the agent: registering twice finds it again
+    install_id = models.CharField(max_length=80, blank=True)  # chosen by the agent; the same if it registers again
     name = models.CharField(max_length=120)
     agent_version = models.CharField(max_length=40, blank=True)
     token_hash = models.CharField(max_length=64, unique=True)
     token_prefix = models.CharField(max_length=16, blank=True)
-    old_token_hash = models.CharField(max_length=64, blank=True, db_index=True)  # works a little after a rotation
+    old_token_hash = models.CharField(max_length=64, blank=True, db_index=True)  # valid until old_token_until
     old_token_until = models.DateTimeField(null=True, blank=True)
     token_expires_at = models.DateTimeField(null=True, blank=True)
-    key_salt = models.CharField(max_length=64, blank=True)  # its signing key follows from this and SECRET_KEY
-    old_key_salt = models.CharField(max_length=64, blank=True)  # works as long as the old token
-    confirmed_at = models.DateTimeField(null=True, blank=True)  # first call with its token: it has token and key
+    key_salt = models.CharField(max_length=64, blank=True)  # with SECRET_KEY, gives the signing key
+    old_key_salt = models.CharField(max_length=64, blank=True)  # valid until old_token_until
+    confirmed_at = models.DateTimeField(null=True, blank=True)  # first call with the newest token
     trusted_at = models.DateTimeField(null=True, blank=True)  # its results count without a second machine
     trusted_by = models.CharField(max_length=150, blank=True)
     labels = models.JSONField(default=dict, blank=True)
@@ -45,9 +45,9 @@ class Agent(models.Model):
 
     @property
     def device(self) -> dict[str, Any]:
-        """What it said of its device when it registered."""
-        found = self.inventory.get("device", self.inventory)
-        return found if isinstance(found, dict) else {}
+        """The device as reported at registration."""
+        device = self.inventory.get("device", self.inventory)
+        return device if isinstance(device, dict) else {}
 
     @property
     def device_name(self) -> str:
@@ -55,21 +55,21 @@ class Agent(models.Model):
 
 
 class Enrolment(models.Model):
-    """Leave to register one agent: a token shown once, good for one agent and one hour."""
+    """An enrollment token, which registers one agent within an hour. It is shown once."""
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     token_hash = models.CharField(max_length=64, unique=True)
     token_prefix = models.CharField(max_length=16)
-    labels = models.JSONField(default=dict, blank=True)  # the agent carries these whatever it says of itself
+    labels = models.JSONField(default=dict, blank=True)  # override the agent's own labels
     made_by = models.CharField(max_length=150, blank=True)
     made_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
     agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="enrolments")
-    trusted = models.BooleanField(default=False)  # the results of its machine count without a second one
+    trusted = models.BooleanField(default=False)  # its machine is trusted at once
     claims = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="claimants")
-    claimed_at = models.DateTimeField(null=True, blank=True)  # asked to be the machine `claims`, without its key
-    claim = models.JSONField(default=dict, blank=True)  # name, device and address of who asked
+    claimed_at = models.DateTimeField(null=True, blank=True)  # when a request without proof asked to replace `claims`
+    claim = models.JSONField(default=dict, blank=True)  # name, device and address of that request
     approved_at = models.DateTimeField(null=True, blank=True)
     approved_by = models.CharField(max_length=150, blank=True)
 
@@ -78,7 +78,7 @@ class Enrolment(models.Model):
 
 
 class Job(models.Model):
-    """One suite to run somewhere. The row is the truth: state, attempt and lease; a finished one is never edited."""
+    """A suite to run on one machine. The row is the source of truth; finished jobs never change."""
 
     class State(models.TextChoices):
         QUEUED = "queued"
@@ -91,14 +91,14 @@ class Job(models.Model):
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)
     spec = models.JSONField()  # suite, kinds, max_s, max_bytes: data, never code
     spec_hash = models.CharField(max_length=64)
-    suite_version = models.CharField(max_length=20, default="1")  # that this server issued
-    wanted = models.JSONField(default=dict, blank=True)  # labels that the agent must carry
-    wanted_key = models.CharField(max_length=600, blank=True)  # the same as text: what a poll compares
+    suite_version = models.CharField(max_length=20, default="1")  # as issued by this server
+    wanted = models.JSONField(default=dict, blank=True)  # labels that the agent must have
+    wanted_key = models.CharField(max_length=600, blank=True)  # `wanted` as canonical JSON, for polls
     wanted_agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="wanted_by")
     advice = models.ForeignKey(Advice, null=True, blank=True, on_delete=models.CASCADE, related_name="probe_jobs")
     requested_by = models.CharField(max_length=150, blank=True)
     requested_at = models.DateTimeField(default=timezone.now)
-    deadline_at = models.DateTimeField()  # nobody took and finished it by then: it fails
+    deadline_at = models.DateTimeField()  # the job fails if no machine took it by then
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
     not_before_at = models.DateTimeField(default=timezone.now)
     attempt = models.PositiveIntegerField(default=0)
@@ -127,15 +127,15 @@ class Job(models.Model):
 
 
 class Lease(models.Model):
-    """One attempt at a job: who had it, until when at most, and how it ended."""
+    """One attempt at a job: its agent, its deadline and how it ended."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="leases")
     attempt = models.PositiveIntegerField()
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="leases")
     leased_at = models.DateTimeField(default=timezone.now)
-    nonce = models.CharField(max_length=64, blank=True)  # what a result signs; empty: leased before results were signed
-    device_hash = models.CharField(max_length=64, blank=True)  # signing.device_identity of the device that asked
-    deadline_at = models.DateTimeField()  # heartbeats extend the lease no further
+    nonce = models.CharField(max_length=64, blank=True)  # covered by the signature; empty: leased by an old version
+    device_hash = models.CharField(max_length=64, blank=True)  # signing.device_identity of the requesting device
+    deadline_at = models.DateTimeField()  # heartbeats cannot extend the lease beyond this
     ended_at = models.DateTimeField(null=True, blank=True)
     ended = models.CharField(max_length=20, blank=True)  # result | failed | lost | cancelled
     code = models.CharField(max_length=60, blank=True)
@@ -147,12 +147,12 @@ class Lease(models.Model):
 
 
 class Result(models.Model):
-    """What came back, once for an attempt, or from a file (no job); the document as it was sent."""
+    """The result of one attempt, or of an imported file (no job), with the document as sent."""
 
     class State(models.TextChoices):
         ACCEPTED = "accepted"
-        LATE = "late"  # after its lease ran out, before anybody took the job again
-        SUPERSEDED = "superseded"  # a newer attempt had it, or nobody wanted it any more: never used
+        LATE = "late"  # after the lease expired, but before another attempt started
+        SUPERSEDED = "superseded"  # a newer attempt has the job, or it was canceled; never used
         QUARANTINED = "quarantined"
         REJECTED = "rejected"
 
@@ -162,8 +162,8 @@ class Result(models.Model):
     attempt = models.PositiveIntegerField(default=0)
     body_hash = models.CharField(max_length=64, db_index=True)
     state = models.CharField(max_length=12, choices=State)
-    reasons = models.JSONField(default=list, blank=True)  # why it is not used, in sentences
-    remarks = models.JSONField(default=list, blank=True)  # what a reader should know though it is used
+    reasons = models.JSONField(default=list, blank=True)  # why it is not used
+    remarks = models.JSONField(default=list, blank=True)  # warnings that do not prevent its use
     received_at = models.DateTimeField(default=timezone.now)
     released_at = models.DateTimeField(null=True, blank=True)
     released_by = models.CharField(max_length=150, blank=True)
@@ -174,16 +174,16 @@ class Result(models.Model):
     chips = models.PositiveIntegerField(default=1)
     backend = models.CharField(max_length=20, blank=True)
     suite = models.CharField(max_length=20, blank=True)
-    suite_version = models.CharField(max_length=20, blank=True)  # as the sender says
-    method = models.CharField(max_length=20, default="1")  # by the server: results of one method are compared
-    device_hash = models.CharField(max_length=64, blank=True)  # one card under two names is one machine
-    waiting = models.JSONField(default=list, blank=True)  # figures that wait for a second machine or a person
+    suite_version = models.CharField(max_length=20, blank=True)  # as stated by the agent
+    method = models.CharField(max_length=20, default="1")  # set by the server; only results of one method are compared
+    device_hash = models.CharField(max_length=64, blank=True)  # identifies a device enrolled under two names
+    waiting = models.JSONField(default=list, blank=True)  # names of figures that wait for a second machine or a person
     excluded_at = models.DateTimeField(null=True, blank=True)  # its calibration was undone
     excluded_by = models.CharField(max_length=150, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)  # by the agent's clock
     duration_s = models.FloatField(null=True, blank=True)
     document = models.JSONField(null=True, blank=True)
-    fit = models.JSONField(null=True, blank=True)  # values, intervals and what they rest on
+    fit = models.JSONField(null=True, blank=True)  # values, intervals and sources
     fitted_at = models.DateTimeField(null=True, blank=True)
     calibration = models.ForeignKey(Calibration, null=True, blank=True, on_delete=models.PROTECT)
 
@@ -204,7 +204,7 @@ class Result(models.Model):
 
 
 class Measurement(models.Model):
-    """One entry of a result. SI throughout; rates are computed here, never taken from the agent."""
+    """One entry of a result, in SI units. Rates are computed here, never taken from the agent."""
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="measurements")
     kind = models.CharField(max_length=30)

@@ -1,7 +1,7 @@
-"""Could this result be true? What no chip of that name can do, and what does not fit together, is kept apart.
+"""Plausibility checks of a result: rates that the chip cannot reach, and contradictions in the document.
 
-A wrong calibration is worse than none: a grave finding puts the whole result into quarantine until a person has
-looked at it; a remark only stands beside it. Pure: from a document and what the catalog says of the chip.
+A wrong calibration is worse than none, so a serious finding quarantines the whole result until a person reviews it.
+Other findings are shown as warnings. Pure functions of the document and the catalog's figures of the chip.
 """
 
 import math
@@ -11,156 +11,161 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 Json = Mapping[str, Any]
-ABOVE = 1.05  # of the data sheet: boost clocks and rounding, no more
-BELOW = 0.01
-SPREAD = 0.15  # (p90 - p10) / median
-SHARE = 0.25  # of the entries may be unsteady or throttled; they never calibrate
-CLOCK_S = 5.0
-CACHE_TIMES = 12.0  # what a cache may be faster than the memory behind it
-PEERS = 3
-FEW_PEERS = 0.3  # of the median: what one or two other machines, or other suites, may differ by
+MAX_OF_PEAK = 1.05  # allows for boost clocks and rounding in the datasheet
+MIN_OF_PEAK = 0.01
+MAX_SPREAD = 0.15  # (p90 - p10) / median
+MAX_NOISY_SHARE = 0.25  # of the entries that may be noisy or throttled; such entries never calibrate
+CLOCK_TOLERANCE_S = 5.0
+CACHE_SPEEDUP = 12.0  # a cache may be this much faster than the memory
+MIN_PEERS = 3
+FEW_PEERS_TOLERANCE = 0.3  # relative to the median, with fewer peers or other suites
 MAD_TO_SIGMA = 1.4826
-FLOOR = 0.02  # of the median: peers that agree better than this are not made a stick to beat others with
+MIN_DEVIATION = 0.02  # relative to the median, in case the peers agree almost exactly
 MEMORY_KINDS = ("memory_read", "memory_write", "memory_copy", "memory_strided", "memory_gather")
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "point_to_point")
-# int4 is of weights only: it multiplies in 16 bits after widening, and at many rows its kernels are slow by design.
+# Without int4: it is weight-only, computes in 16 bits, and its kernels are slow at many rows by design.
 WIDTH = {"fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4}
-TRIVIAL_S = 50e-6  # shorter runs say more of the clock than of the chip
+TRIVIAL_S = 50e-6  # shorter runs are dominated by timer resolution
 
 
 class Finding(NamedTuple):
-    grave: bool
+    serious: bool  # quarantines the result
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chip:
-    """The catalog's figures that bound a measurement."""
+    """The catalog figures that limit measured rates."""
 
     slug: str
     memory_bytes: float
     memory_bytes_per_s: float
     flops_per_s: Mapping[str, float]  # dense, by dtype
     cache_bytes: float
-    link_bytes_per_s: float  # of the nearest link; 0: none known
-    host_bytes_per_s: float  # 0: not known
+    link_bytes_per_s: float  # of the nearest link; 0: unknown
+    host_bytes_per_s: float  # 0: unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Peers:
-    """Headline rates of other machines with the chip, by name."""
+    """Headline rates of other machines with this chip, by name, in FLOP/s or B/s."""
 
     same_suite: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    confirmed: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of every suite; these calibrate
+    confirmed: Mapping[str, Sequence[float]] = field(default_factory=dict)  # any suite; confirmed results
 
 
 def examine(
     document: Json, chip: Chip | None, wall_s: float | None = None, peers: Peers | None = None
 ) -> list[Finding]:
-    """Everything that speaks against the result. `wall_s`: how long the server saw its lease; None: from a file."""
-    found = [*of_the_run(document, wall_s), *of_steadiness(document["results"])]
-    found += known_answer(document["results"])
+    """All findings on a result. `wall_s`: age of the lease on the server's clock; None for an imported file."""
+    findings = [*duration_findings(document, wall_s), *noise_findings(document["results"])]
+    findings += known_answer(document["results"])
     if chip is None:
-        found.append(
-            Finding(False, "no chip of the catalog has this name and memory: shown, but it calibrates nothing")
+        findings.append(
+            Finding(
+                False, "no accelerator in the catalog has this name and memory size, so it is not used to calibrate"
+            )
         )
     else:
-        found += [f for e in document["results"] for f in too_fast(e, chip)]
-        found += too_slow(document["results"], chip)
-        found += outliers(document["results"], peers or Peers())
-    return [*found, *precision_order(document["results"])]
+        findings += [f for e in document["results"] for f in too_fast(e, chip)]
+        findings += too_slow(document["results"], chip)
+        findings += outliers(document["results"], peers or Peers())
+    return [*findings, *precision_order(document["results"])]
 
 
-def named(e: Json) -> str:
+def entry_name(e: Json) -> str:
+    """The kind and the key of an entry: gemm m=1 n=8 k=8."""
     return " ".join([e["kind"], *(f"{k}={v}" for k, v in e["key"].items())])
 
 
-def of_the_run(document: Json, wall_s: float | None) -> Iterator[Finding]:
+def duration_findings(document: Json, wall_s: float | None) -> Iterator[Finding]:
     duration_s = document["duration_s"]
     measured_s = sum(e["time_s"]["n"] * e["time_s"]["median"] for e in document["results"])
     if measured_s > duration_s:
-        yield Finding(True, f"its runs add up to {measured_s:.3g} s, its duration is {duration_s:.3g} s")
-    if wall_s is not None and duration_s > wall_s + CLOCK_S:
-        yield Finding(True, f"it says that it took {duration_s:.3g} s; its lease was {wall_s:.3g} s old")
+        yield Finding(True, f"its runs add up to {measured_s:.3g} s, but its duration is {duration_s:.3g} s")
+    if wall_s is not None and duration_s > wall_s + CLOCK_TOLERANCE_S:
+        yield Finding(True, f"it reports a duration of {duration_s:.3g} s, but its lease was only {wall_s:.3g} s old")
 
 
-def of_steadiness(entries: Sequence[Json]) -> Iterator[Finding]:
-    hot = [e for e in entries if e.get("throttled")]
-    # Launches from the host wait for it, and collectives for each other: a long tail there is not the chip's.
+def noise_findings(entries: Sequence[Json]) -> Iterator[Finding]:
+    throttled = [e for e in entries if e.get("throttled")]
+    # Not launches: they wait for the host, so their spread says nothing about the chip.
     device = [e for e in entries if e["kind"] != "launch" and e["key"].get("mode") != "eager"]
-    loose = [e for e in device if not is_steady(e)]
-    if len(hot) > SHARE * len(entries):
-        yield Finding(True, f"the chip was throttled in {len(hot)} of {len(entries)} measurements")
-    if len(loose) > SHARE * len(device):
-        yield Finding(True, f"{len(loose)} of {len(device)} measurements spread by more than {SPREAD:.0%}")
+    noisy = [e for e in device if not is_steady(e)]
+    if len(throttled) > MAX_NOISY_SHARE * len(entries):
+        yield Finding(True, f"the chip was throttled in {len(throttled)} of {len(entries)} measurements")
+    if len(noisy) > MAX_NOISY_SHARE * len(device):
+        yield Finding(True, f"{len(noisy)} of {len(device)} measurements spread by more than {MAX_SPREAD:.0%}")
     for e in entries:
         if e["check"] is not None and not e["check"]["ok"] and e["kind"] != "known_answer":
-            yield Finding(False, f"{named(e)}: its result was wrong, so its time is not used")
+            yield Finding(False, f"{entry_name(e)}: its result was wrong, so its time is not used")
 
 
 def is_steady(e: Json) -> bool:
     t = e["time_s"]
-    return bool((t["p90"] - t["p10"]) <= SPREAD * t["median"])
+    return bool((t["p90"] - t["p10"]) <= MAX_SPREAD * t["median"])
 
 
 def known_answer(entries: Sequence[Json]) -> Iterator[Finding]:
-    asked = [e for e in entries if e["kind"] == "known_answer"]
-    if not asked:
-        yield Finding(True, "the question with the known answer was not answered")
-    for e in asked:
+    answers = [e for e in entries if e["kind"] == "known_answer"]
+    if not answers:
+        yield Finding(True, "the known-answer test is missing")
+    for e in answers:
         error, limit = (e["check"] or {}).get("error"), (e["check"] or {}).get("limit")
         if not e["check"] or not e["check"]["ok"] or error is None or limit is None or error > limit:
-            yield Finding(True, "the known answer is wrong")
+            yield Finding(True, "the known-answer test is wrong")
 
 
-# --- against the data sheet -------------------------------------------------------------------------------------
+# --- against the datasheet --------------------------------------------------------------------------------------
 
 
 def peak_of(e: Json, chip: Chip) -> float:
-    """FLOP/s that nothing in this dtype can pass; of an unnamed dtype the chip's highest."""
+    """The peak in FLOP/s of the entry's dtype; for an unknown dtype, the highest peak of the chip."""
     rates, dtype = chip.flops_per_s, str(e["key"].get("dtype", "")).lower()
     known = next((rate for name, rate in rates.items() if dtype == name or dtype.startswith(f"{name}_")), None)
     return known or max(rates.values(), default=float("inf"))
 
 
 def too_fast(e: Json, chip: Chip) -> Iterator[Finding]:
-    """More than the data sheet allows, by what it says that it computed and moved."""
+    """Rates above the datasheet peak, and buffers larger than the memory."""
     median_s, kind = e["time_s"]["median"], e["kind"]
     if e["flops"]:
-        rate, most = e["flops"] / median_s, peak_of(e, chip)
-        if rate > ABOVE * most:
-            yield Finding(True, f"{named(e)}: {rate / 1e12:.4g} TFLOP/s, the data sheet allows {most / 1e12:.4g}")
-    if e["bytes"] and (most := most_bytes_per_s(e, chip)):
+        rate, peak = e["flops"] / median_s, peak_of(e, chip)
+        if rate > MAX_OF_PEAK * peak:
+            yield Finding(
+                True, f"{entry_name(e)}: {rate / 1e12:.4g} TFLOP/s is above the datasheet's {peak / 1e12:.4g}"
+            )
+    if e["bytes"] and (limit := max_bytes_per_s(e, chip)):
         rate = e["bytes"] / median_s
-        if rate > ABOVE * most:
-            yield Finding(True, f"{named(e)}: {rate / 1e9:.4g} GB/s, at most {most / 1e9:.4g} are possible")
+        if rate > MAX_OF_PEAK * limit:
+            yield Finding(True, f"{entry_name(e)}: {rate / 1e9:.4g} GB/s, but at most {limit / 1e9:.4g} is possible")
     if kind in MEMORY_KINDS and isinstance(e["key"].get("bytes"), int | float):
         if e["key"]["bytes"] > chip.memory_bytes:
-            yield Finding(True, f"{named(e)}: larger than the memory of the chip")
+            yield Finding(True, f"{entry_name(e)}: larger than the memory of the chip")
 
 
-def most_bytes_per_s(e: Json, chip: Chip) -> float:
-    """The bound on bytes/time; what fits the caches may be read from them. 0: none is known."""
+def max_bytes_per_s(e: Json, chip: Chip) -> float:
+    """The highest possible rate in B/s; higher for data that may come from caches. 0: unknown."""
     if e["kind"] == "host_copy":
         return chip.host_bytes_per_s
-    if e["kind"] in COLLECTIVES:  # bytes that cross one chip's link; switches that add up themselves save some
+    if e["kind"] in COLLECTIVES:  # in-network reduction can halve the bytes per link
         return chip.link_bytes_per_s * 2
     cached = e["kind"] == "l2_read" or e["bytes"] < 4 * chip.cache_bytes
-    return chip.memory_bytes_per_s * (CACHE_TIMES if cached else 1.0)
+    return chip.memory_bytes_per_s * (CACHE_SPEEDUP if cached else 1.0)
 
 
 def too_slow(entries: Sequence[Json], chip: Chip) -> Iterator[Finding]:
-    """The best of a kind under one per cent of the data sheet: another chip, or not the kernel that it names."""
+    """The best rate of a kind is below 1 % of the datasheet peak: probably another chip or kernel."""
     for name, (rate, _) in best(e for e in entries if e["path"] == "native").items():
         kind, _, dtype = name.partition(" ")
-        of = chip.memory_bytes_per_s if kind in MEMORY_KINDS else chip.flops_per_s.get(dtype)
-        if kind in ("memory_read", "memory_copy", "gemm") and of and rate < BELOW * of:
-            yield Finding(True, f"the best {name} reaches {rate / of:.2%} of the data sheet")
+        peak = chip.memory_bytes_per_s if kind in MEMORY_KINDS else chip.flops_per_s.get(dtype)
+        if kind in ("memory_read", "memory_copy", "gemm") and peak and rate < MIN_OF_PEAK * peak:
+            yield Finding(True, f"the best {name} reaches only {rate / peak:.2%} of the datasheet peak")
 
 
 def best(entries: Iterable[Json]) -> dict[str, tuple[float, Json]]:
-    """The headline figures: {`gemm bf16`, `memory_read`, ...: (highest rate in FLOP/s or B/s, its entry)}."""
-    found: dict[str, tuple[float, Json]] = {}
+    """The headline rates: {`gemm bf16`, `memory_read`, ...: (highest rate in FLOP/s or B/s, its entry)}."""
+    highest: dict[str, tuple[float, Json]] = {}
     for e in entries:
         amount = e["bytes"] if e["kind"] in MEMORY_KINDS else e["flops"]
         if not amount or e["kind"] not in (*MEMORY_KINDS, "gemm", "grouped_gemm", "attention_prefill"):
@@ -168,13 +173,13 @@ def best(entries: Iterable[Json]) -> dict[str, tuple[float, Json]]:
         dtype = str(e["key"].get("dtype", ""))
         name = e["kind"] if e["kind"] in MEMORY_KINDS else f"{e['kind']} {dtype}".strip()
         rate = amount / e["time_s"]["median"]
-        if name not in found or rate > found[name][0]:
-            found[name] = (rate, e)
-    return found
+        if name not in highest or rate > highest[name][0]:
+            highest[name] = (rate, e)
+    return highest
 
 
 def precision_order(entries: Sequence[Json]) -> Iterator[Finding]:
-    """A narrower dtype at less than half the rate of a wider one, for the same shape: worth a look, not a proof."""
+    """A warning if a narrower dtype is less than half as fast as a wider one for the same shape."""
     shapes: dict[tuple[Any, ...], dict[str, float]] = {}
     for e in entries:
         dtype = str(e["key"].get("dtype", ""))
@@ -186,30 +191,28 @@ def precision_order(entries: Sequence[Json]) -> Iterator[Finding]:
         for narrow, wide in ((a, b) for a in times for b in times if WIDTH[a] < WIDTH[b]):
             if times[narrow] > 2 * times[wide]:
                 slower.setdefault((narrow, wide), []).append(times[narrow] / times[wide])
-    for (narrow, wide), found in slower.items():
-        text = f"{narrow} is up to {max(found):.1f} times slower than {wide} in {len(found)} matrix multiplies"
+    for (narrow, wide), ratios in slower.items():
+        text = f"{narrow} is up to {max(ratios):.1f} times slower than {wide} in {len(ratios)} matrix multiplies"
         yield Finding(False, text)
 
 
 def outliers(entries: Sequence[Json], peers: Peers) -> Iterator[Finding]:
-    """Headline figures away from those of other machines with this chip.
+    """Headline rates that differ from those of other machines with this chip.
 
-    From three machines on by more than three deviations (MAD) within the same suite. With fewer, or in a suite that
-    no other machine ran, by a wide tolerance from those that are confirmed.
+    With at least three machines in the same suite: by more than three standard deviations (estimated by MAD). Else:
+    by more than 30 % from the median of confirmed results of any suite.
     """
     for name, (rate, _) in best(e for e in entries if e["path"] == "native").items():
         others = peers.same_suite.get(name, ())
-        if len(others) >= PEERS:
-            middle = statistics.median(others)
-            mad = statistics.median(abs(x - middle) for x in others)
-            allowed = 3 * max(MAD_TO_SIGMA * mad, FLOOR * middle)
+        if len(others) >= MIN_PEERS:
+            median = statistics.median(others)
+            mad = statistics.median(abs(x - median) for x in others)
+            allowed = 3 * max(MAD_TO_SIGMA * mad, MIN_DEVIATION * median)
         elif others := peers.confirmed.get(name, ()):
-            middle = statistics.median(others)
-            allowed = FEW_PEERS * middle
+            median = statistics.median(others)
+            allowed = FEW_PEERS_TOLERANCE * median
         else:
             continue
-        if abs(rate - middle) > allowed:
-            many = (
-                f"{len(others)} other machine{'s' * (len(others) > 1)} with this chip reach{'es' * (len(others) == 1)}"
-            )
-            yield Finding(True, f"{name}: {rate / middle:.2f} times what {many}")
+        if abs(rate - median) > allowed:
+            machines = f"{len(others)} other machine{'s' * (len(others) > 1)} with this chip"
+            yield Finding(True, f"{name}: {rate / median:.2f} times the median of {machines}")

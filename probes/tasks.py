@@ -1,12 +1,12 @@
-"""What a message may wake; the work is in duties.py and calibrate.py. The names stay, so that old messages do."""
+"""Celery tasks. Their names must not change, or queued messages would fail after an upgrade."""
 
 from advisor.celery import app
-from probes import calibrate, duties
+from probes import calibrate, periodic
 
 
 @app.task(name="probes.sweep")
 def sweep() -> None:
-    duties.sweep()
+    periodic.sweep()
 
 
 @app.task(name="probes.calibrate")

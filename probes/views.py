@@ -1,4 +1,4 @@
-"""The pages of workers: who measures, what they found, how it changed; all without scripts."""
+"""The worker pages: machines, jobs, results and calibrations. They work without scripts."""
 
 from base64 import b64encode
 from functools import cache
@@ -16,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.access import may_change
-from probes import agents, calibrations, forms, jobs, reading, results
+from probes import agents, calibrations, forms, jobs, presentation, results
 from probes.access import for_staff
 from probes.agent import build
 from probes.models import Agent, Job, Result
@@ -26,6 +26,7 @@ COMPARABLE = 100
 
 
 def who(request: HttpRequest) -> str:
+    """The user name that is stored with changes."""
     return request.user.get_username() if request.user.is_authenticated else "somebody"
 
 
@@ -35,7 +36,7 @@ def who(request: HttpRequest) -> str:
 @never_cache
 @require_safe
 def workers(request: HttpRequest) -> HttpResponse:
-    """Who is there, what waits and runs, what came last."""
+    """Machines, open jobs, and the latest results."""
     return render(request, "probes/workers.html", overview(request, forms.QueueForm()))
 
 
@@ -57,29 +58,29 @@ def overview(request: HttpRequest, form: forms.QueueForm) -> dict[str, Any]:
 @require_POST
 @for_staff
 def queue(request: HttpRequest) -> HttpResponse:
-    """A suite for each of the chosen machines."""
+    """Queues a suite for each selected machine."""
     form = forms.QueueForm(request.POST)
     if not form.is_valid():
         return render(request, "probes/workers.html", overview(request, form), status=422)
     for agent in form.cleaned_data["machines"]:
         jobs.request(form.spec(), wanted_agent=agent, requested_by=who(request))
-    many = len(form.cleaned_data["machines"])
-    messages.success(request, "1 job queued." if many == 1 else f"{many} jobs queued.")
+    count = len(form.cleaned_data["machines"])
+    messages.success(request, "1 job queued." if count == 1 else f"{count} jobs queued.")
     return redirect("workers")
 
 
 @require_POST
 @for_staff
 def cancel(request: HttpRequest, pk: Any) -> HttpResponse:
-    done = jobs.cancel(get_object_or_404(jobs.visible(), pk=pk))
-    messages.success(request, "Job canceled." if done else "The job had already finished.")
+    cancelled = jobs.cancel(get_object_or_404(jobs.visible(), pk=pk))
+    messages.success(request, "Job canceled." if cancelled else "The job had already finished.")
     return redirect("workers")
 
 
 @never_cache
 @for_staff
 def enrol(request: HttpRequest) -> HttpResponse:
-    """A token for one machine, shown once, with the lines to paste there."""
+    """Creates a token for one machine and shows it once, with the commands to run there."""
     form = forms.EnrolForm(request.POST or None)
     context: dict[str, Any] = {"form": form}
     if request.method == "POST" and form.is_valid():
@@ -92,17 +93,17 @@ def enrol(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def worker(request: HttpRequest, pk: int) -> HttpResponse:
-    """One machine: what it is, what ran there, how its figures changed."""
-    return render(request, "probes/worker.html", about(request, get_object_or_404(agents.visible(), pk=pk)))
+    """One machine with its jobs, results and drift."""
+    return render(request, "probes/worker.html", worker_context(request, get_object_or_404(agents.visible(), pk=pk)))
 
 
-def about(request: HttpRequest, agent: Agent) -> dict[str, Any]:
+def worker_context(request: HttpRequest, agent: Agent) -> dict[str, Any]:
     return {
         "agent": agent,
         "status": agents.status(agent),
         "claims": agents.pending_claims(agent),
         "facts": facts(agent),
-        "drift": reading.drift(agent),
+        "drift": presentation.drift(agent),
         "results": results.visible().filter(agent=agent)[:PAGE_SIZE],
         "jobs": Job.objects.filter(agent=agent).order_by("-requested_at")[:20],
         "may_change": may_change(request.user),
@@ -110,27 +111,27 @@ def about(request: HttpRequest, agent: Agent) -> dict[str, Any]:
 
 
 def facts(agent: Agent) -> list[tuple[str, Any]]:
-    known, memory = agent.device, agent.device.get("memory_bytes")
+    device, memory = agent.device, agent.device.get("memory_bytes")
     shown = [
-        ("Device", known.get("name")),
-        ("Count", known.get("count")),
+        ("Device", device.get("name")),
+        ("Count", device.get("count")),
         ("Memory", f"{memory / 2**30:.1f} GiB" if isinstance(memory, int | float) else None),
-        ("Driver", known.get("driver")),
-        ("Power limit", f"{known['power_limit_w']:.0f} W" if known.get("power_limit_w") else None),
+        ("Driver", device.get("driver")),
+        ("Power limit", f"{device['power_limit_w']:.0f} W" if device.get("power_limit_w") else None),
         ("Agent", agent.agent_version),
-        ("Token", token_words(agent)),
-        ("Results", trust_words(agent)),
+        ("Token", token_text(agent)),
+        ("Results", trust_text(agent)),
         ("Registered", f"{agent.registered_at:%Y-%m-%d %H:%M} UTC"),
     ]
     return [(name, value) for name, value in shown if value]
 
 
-def token_words(agent: Agent) -> str:
+def token_text(agent: Agent) -> str:
     ends = f", until {agent.token_expires_at:%Y-%m-%d}, renews automatically" if agent.token_expires_at else ""
     return f"{agent.token_prefix}…{ends}"
 
 
-def trust_words(agent: Agent) -> str:
+def trust_text(agent: Agent) -> str:
     if not agent.key_salt:
         return "not accepted: the agent is too old to sign results; run the newest agent.pyz on this machine"
     if agent.trusted_at:
@@ -141,7 +142,7 @@ def trust_words(agent: Agent) -> str:
 @require_POST
 @for_staff
 def trust(request: HttpRequest, pk: int) -> HttpResponse:
-    """Whether the results of this machine count without a second one."""
+    """Trusts a machine, or stops trusting it."""
     agent = get_object_or_404(agents.visible(), pk=pk)
     if request.POST.get("trusted") == "no":
         agents.distrust(agent)
@@ -150,17 +151,17 @@ def trust(request: HttpRequest, pk: int) -> HttpResponse:
         )
     else:
         agents.trust(agent, who(request))
-        again = results.fit_again(agent)
-        messages.success(request, "Trusted." if not again else f"Trusted: {again} waiting results are now used.")
+        refitted = results.refit_waiting(agent)
+        messages.success(request, f"Trusted: {refitted} waiting results are now used." if refitted else "Trusted.")
     return redirect("worker", pk)
 
 
 @require_POST
 @for_staff
 def approve(request: HttpRequest, pk: int, claim: int) -> HttpResponse:
-    """A person says that a registration without proof comes from this machine."""
-    found = get_object_or_404(agents.pending_claims(get_object_or_404(agents.visible(), pk=pk)), pk=claim)
-    agents.approve(found, who(request))
+    """Approves a registration without proof as coming from this machine."""
+    pending = get_object_or_404(agents.pending_claims(get_object_or_404(agents.visible(), pk=pk)), pk=claim)
+    agents.approve(pending, who(request))
     messages.success(request, "Approved. Run the same command on the machine again within one hour.")
     return redirect("worker", pk)
 
@@ -177,17 +178,17 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @for_staff
 def rotate(request: HttpRequest, pk: int) -> HttpResponse:
-    """A new token and a new key; the token is shown once. The agent also renews its token by itself (`rotate`)."""
+    """Creates a new token and key, and shows the token once. Agents also rotate their token by themselves."""
     agent = get_object_or_404(agents.visible().filter(revoked_at=None), pk=pk)
     token = agents.rotate(agent, new_key=True).token
     agent.refresh_from_db()
-    return render(request, "probes/worker.html", about(request, agent) | {"token": token})
+    return render(request, "probes/worker.html", worker_context(request, agent) | {"token": token})
 
 
 @login_not_required
 @require_safe
 def agent_file(request: HttpRequest) -> HttpResponse:
-    """The agent as one file, built from the sources that run here."""
+    """The agent as one file, built from the sources of this server."""
     response = HttpResponse(packed(), content_type="application/zip")
     response["Content-Disposition"] = 'attachment; filename="agent.pyz"'
     response["Repr-Digest"] = f"sha-256=:{b64encode(sha256(packed()).digest()).decode()}:"
@@ -211,27 +212,27 @@ def result_list(request: HttpRequest) -> HttpResponse:
     return render(request, "probes/results.html", {"page": shown, "states": Result.State.values, "state": state})
 
 
-def one(pk: Any) -> Result:
+def result_or_404(pk: Any) -> Result:
     return get_object_or_404(results.visible().defer(None).select_related("calibration"), pk=pk)
 
 
 @require_safe
 def result(request: HttpRequest, pk: int) -> HttpResponse:
-    """What one run measured, and whether it counts."""
-    found = one(pk)
-    rows = list(found.measurements.all())
-    document = found.document or {}
+    """One result: measurements, fit, and whether it counts."""
+    shown = result_or_404(pk)
+    rows = list(shown.measurements.all())
+    document = shown.document or {}
     context = {
-        "result": found,
-        "headlines": reading.headlines(found),
-        "pictures": reading.pictures(found, rows),
-        "figures": reading.figures(found.fit or {}),
-        "rows": reading.table(rows),
-        "skipped": [{**s, "words": reading.words(s["key"])} for s in document.get("skipped", [])],
+        "result": shown,
+        "headlines": presentation.headlines(shown),
+        "pictures": presentation.pictures(shown, rows),
+        "figures": presentation.figures(shown.fit or {}),
+        "rows": presentation.table(rows),
+        "skipped": [{**s, "key_text": presentation.key_text(s["key"])} for s in document.get("skipped", [])],
         "versions": {k: v for k, v in document.get("versions", {}).items() if v},
         "device": {k: v for k, v in document.get("device", {}).items() if v not in (None, [], "")},
-        "used": found.state in results.USED and not found.excluded_at,
-        "standing": results.standing(found),
+        "used": shown.state in results.USED and not shown.excluded_at,
+        "standing": results.standing(shown),
         "may_change": may_change(request.user),
     }
     return render(request, "probes/result.html", context)
@@ -240,31 +241,31 @@ def result(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @for_staff
 def release(request: HttpRequest, pk: int) -> HttpResponse:
-    """A person has looked at it: it counts, and calibrates."""
-    done = results.release(get_object_or_404(results.visible(), pk=pk), who(request))
+    """Releases a result, so that it counts and calibrates."""
+    released = results.release(get_object_or_404(results.visible(), pk=pk), who(request))
     messages.success(
-        request, "The result is now used." if done else "The result was already in use, or cannot be used."
+        request, "The result is now used." if released else "The result was already in use, or cannot be used."
     )
     return redirect("probe-result", pk)
 
 
 @require_safe
 def result_json(request: HttpRequest, pk: int) -> HttpResponse:
-    found = one(pk)
-    response = JsonResponse(found.document or {}, json_dumps_params={"indent": 1})
-    response["Content-Disposition"] = f'attachment; filename="result-{found.pk}.json"'
+    shown = result_or_404(pk)
+    response = JsonResponse(shown.document or {}, json_dumps_params={"indent": 1})
+    response["Content-Disposition"] = f'attachment; filename="result-{shown.pk}.json"'
     return response
 
 
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
-    """Two results side by side: two machines, or two drivers of one."""
+    """Compares two results, such as two machines, or one machine with two drivers."""
     every = results.visible().exclude(state=Result.State.REJECTED)[:COMPARABLE]
     asked = [request.GET.get(side, "") for side in ("a", "b")]
     context: dict[str, Any] = {"every": every, "asked": asked}
     if all(text.isascii() and text.isdigit() and len(text) < 18 for text in asked):
-        pair = [one(int(text)) for text in asked]
-        context |= {"pair": pair, **reading.comparison(*pair)}
+        pair = [result_or_404(int(text)) for text in asked]
+        context |= {"pair": pair, **presentation.comparison(*pair)}
     return render(request, "probes/compare.html", context)
 
 
@@ -274,7 +275,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def calibration_list(request: HttpRequest) -> HttpResponse:
-    """What machines changed in the figures that all answers share."""
+    """The calibrations from measurements."""
     shown = Paginator(calibrations.visible(), PAGE_SIZE).get_page(request.GET.get("page"))
     return render(request, "probes/calibrations.html", {"page": shown})
 
@@ -282,12 +283,12 @@ def calibration_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def calibration(request: HttpRequest, pk: int) -> HttpResponse:
-    """One change, before and after, and the answers that it concerns."""
+    """One calibration: figures before and after, and affected answers."""
     row = get_object_or_404(calibrations.visible(), pk=pk)
     context = {
         "row": row,
         "slug": row.name.removeprefix(calibrations.SCOPE),
-        "changes": reading.changes(row.changes),
+        "changes": presentation.changes(row.changes),
         "rests_on": results.visible().filter(pk__in=row.results),
         "affected": calibrations.affected(row),
         "undone": calibrations.undone_by(row),
@@ -301,9 +302,9 @@ def calibration(request: HttpRequest, pk: int) -> HttpResponse:
 def undo(request: HttpRequest, pk: int) -> HttpResponse:
     row = get_object_or_404(calibrations.visible(), pk=pk)
     try:
-        made = calibrations.undo(row, who(request))
+        restored = calibrations.undo(row, who(request))
     except calibrations.CannotUndo as error:
         messages.error(request, str(error))
         return redirect("probe-calibration", pk)
     messages.success(request, "Undone. The previous figures are restored, and recent answers are being recomputed.")
-    return redirect("probe-calibration", made.pk)
+    return redirect("probe-calibration", restored.pk)

@@ -46,7 +46,7 @@ from advisor.result import (
     TuningStep,
     Variant,
 )
-from catalog.maturity import judged
+from catalog.maturity import maturity_of
 
 Json = dict[str, Any]
 Methods = Mapping[str, Json]  # rows of the snapshot by slug
@@ -218,7 +218,7 @@ def framework_choices(snapshot: Json, compared: list[FrameworkComparison]) -> li
 
 
 def framework_choice(r: FrameworkComparison, row: Json, snapshot: Json) -> FrameworkChoice:
-    maturity = judged(row.get("first_release"), row.get("releases"), row.get("facts_as_of") or snapshot["asked_on"])
+    maturity = maturity_of(row.get("first_release"), row.get("releases"), row.get("facts_as_of") or snapshot["asked_on"])
     return FrameworkChoice(
         slug=r.framework.slug,
         name=r.framework.name,
@@ -229,8 +229,8 @@ def framework_choice(r: FrameworkComparison, row: Json, snapshot: Json) -> Frame
         kv_capacity_tokens=four_digits(r.kv_capacity_tokens),
         features=list(r.framework.features),
         effort=r.effort,
-        maturity=maturity.word,
-        maturity_because=maturity.because,
+        maturity=maturity.level,
+        maturity_because=maturity.reason,
         licence=row.get("licence"),
         because=r.because,
         source=r.framework.source,

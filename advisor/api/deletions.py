@@ -1,4 +1,4 @@
-"""Deleting over REST, and the lists of what staff may delete."""
+"""Deletion over REST, and the lists of links and tokens that staff may delete."""
 
 from typing import Any
 
@@ -16,36 +16,78 @@ from advisor.api.views import DELETED, Pages
 from advisor.models import ApiToken, LoadTest, Share
 from catalog.deleting import StaffOnly, who
 
-# --- deleting ---------------------------------------------------------------------------------------------------
-
 
 class ForStaff(views.APIView):
-    """Staff, `admin` tokens, and visitors where the installation has no user."""
+    """For staff and `admin` tokens, and for anyone while the installation has no user."""
 
     def get_permissions(self) -> list[Any]:
         return [*super().get_permissions(), StaffOnly()]
 
 
-RANK = OpenApiParameter("rank", int, OpenApiParameter.PATH)
+class DeletableRow(ForStaff):
+    """Deletes one row. For staff and `admin` tokens, and for anyone while the installation has no user."""
 
+    key: str  # the path parameter with the row's primary key
 
-class OneLoadTest(ForStaff):
-    @extend_schema(
-        operation_id="deleteLoadTest",
-        summary="Delete a load test",
-        parameters=[RANK, OpenApiParameter("test", int, OpenApiParameter.PATH)],
-        responses=DELETED,
-    )
-    def delete(self, request: Request, pk: Any, rank: int, test: int) -> Response:
-        rows = LoadTest.objects.filter(option__advice__in=advise.visible(), option__advice=pk, option__rank=rank)
-        deletion.delete_load_test(get_object_or_404(rows, pk=test), who(request.user))
+    def rows(self) -> QuerySet[Any]:
+        """The visible rows that match the path."""
+        raise NotImplementedError
+
+    def remove(self, row: Any, by: str) -> None:
+        """Deletes the row. `by`: who deletes it, for the log."""
+        raise NotImplementedError
+
+    def delete(self, request: Request, **path: Any) -> Response:
+        self.remove(get_object_or_404(self.rows(), pk=path[self.key]), who(request.user))
         return Response(status=204)
+
+
+def deletes(operation_id: str, summary: str, *parameters: str) -> Any:
+    """The OpenAPI description of a deletion; `parameters` are the integers in its path."""
+    described = [OpenApiParameter(name, int, OpenApiParameter.PATH) for name in parameters]
+    return extend_schema_view(
+        delete=extend_schema(operation_id=operation_id, summary=summary, parameters=described, responses=DELETED)
+    )
+
+
+@deletes("deleteLoadTest", "Delete a load test", "rank", "test")
+class OneLoadTest(DeletableRow):
+    key = "test"
+
+    def rows(self) -> QuerySet[LoadTest]:
+        visible = LoadTest.objects.filter(option__advice__in=advise.visible())
+        return visible.filter(option__advice=self.kwargs["pk"], option__rank=self.kwargs["rank"])
+
+    def remove(self, row: LoadTest, by: str) -> None:
+        deletion.delete_load_test(row, by)
+
+
+@deletes("deleteShare", "Delete a link to an advice", "share")
+class OneShare(DeletableRow):
+    key = "share"
+
+    def rows(self) -> QuerySet[Share]:
+        return Share.objects.filter(advice__in=advise.visible(), advice=self.kwargs["pk"])
+
+    def remove(self, row: Share, by: str) -> None:
+        deletion.delete_share(row, by)
+
+
+@deletes("deleteToken", "Delete an API token; its next call is refused", "id")
+class OneToken(DeletableRow):
+    key = "pk"
+
+    def rows(self) -> QuerySet[ApiToken]:
+        return ApiToken.objects.filter(organisation=advise.default_organisation())
+
+    def remove(self, row: ApiToken, by: str) -> None:
+        deletion.delete_token(row, by)
 
 
 @extend_schema_view(
     get=extend_schema(
         operation_id="listShares",
-        summary="The links to an advice, ended ones too",
+        summary="List the links to an advice, including expired ones",
         responses={200: ShareSerializer, **problems(401, 403, 404, 406)},
     )
 )
@@ -58,23 +100,10 @@ class Shares(ForStaff, generics.ListAPIView[Share]):
         return get_object_or_404(advise.visible().defer("result"), pk=self.kwargs["pk"]).shares.order_by("-pk")
 
 
-class OneShare(ForStaff):
-    @extend_schema(
-        operation_id="deleteShare",
-        summary="Delete a link to an advice",
-        parameters=[OpenApiParameter("share", int, OpenApiParameter.PATH)],
-        responses=DELETED,
-    )
-    def delete(self, request: Request, pk: Any, share: int) -> Response:
-        rows = Share.objects.filter(advice__in=advise.visible(), advice=pk)
-        deletion.delete_share(get_object_or_404(rows, pk=share), who(request.user))
-        return Response(status=204)
-
-
 @extend_schema_view(
     get=extend_schema(
         operation_id="listTokens",
-        summary="API tokens with their scope, state and last use; never the token itself",
+        summary="List API tokens with scope, state and last use, without the tokens themselves",
         responses={200: TokenSerializer, **problems(400, 401, 403, 406)},
     )
 )
@@ -85,16 +114,3 @@ class Tokens(ForStaff, generics.ListAPIView[ApiToken]):
 
     def get_queryset(self) -> QuerySet[ApiToken]:
         return ApiToken.objects.filter(organisation=advise.default_organisation())
-
-
-class OneToken(ForStaff):
-    @extend_schema(
-        operation_id="deleteToken",
-        summary="Delete an API token; its next call is refused",
-        parameters=[OpenApiParameter("id", int, OpenApiParameter.PATH)],
-        responses=DELETED,
-    )
-    def delete(self, request: Request, pk: int) -> Response:
-        rows = ApiToken.objects.filter(organisation=advise.default_organisation())
-        deletion.delete_token(get_object_or_404(rows, pk=pk), who(request.user))
-        return Response(status=204)

@@ -1,4 +1,4 @@
-"""gpuhunt: a CSV a provider (the file's name), one row per instance, location and spot; or its live catalog."""
+"""Imports prices from gpuhunt: one CSV per provider with a row per instance, location and spot, or its live catalog."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,17 +14,17 @@ FIELDS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "g
 
 
 def read(path: Path, provider: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """The offers of one provider as rows for fixtures.price; what is not taken is counted by reason."""
+    """The offers of one provider as rows for fixtures.price. `skipped` counts the other lines by reason."""
     with path.open(newline="", encoding="utf-8") as stream:
         yield from rows(csv.DictReader(stream), provider, as_of, f"gpuhunt {path.name}", skipped)
 
 
 def live(provider: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """The same from the catalog that an installed gpuhunt reads over the network."""
+    """The same from the live catalog of the gpuhunt package. FixtureError: it is not installed."""
     try:
         gpuhunt = import_module("gpuhunt")
     except ImportError as error:
-        raise FixtureError("gpuhunt is not installed: give a file of its catalog instead") from error
+        raise FixtureError("gpuhunt is not installed; install it, or give a CSV file of its catalog") from error
     items = gpuhunt.query(provider=provider)
     lines = ({field: str(getattr(item, field, "") or "") for field in FIELDS} for item in items)
     return rows(lines, provider, as_of, "gpuhunt, live catalog", skipped)
@@ -45,14 +45,14 @@ def rows(lines: Iterable[Line], provider: str, as_of: str, source: str, skipped:
 def offer(
     line: Line, provider: str, as_of: str, source: str, seen: set[tuple[str, ...]], skipped: dict[str, int]
 ) -> Row | None:
-    """One line, or None with the reason counted."""
+    """The row of one line; None, and counted in `skipped`, if it cannot be imported."""
     slug, note = names.accelerator(line["gpu_name"], float(line["gpu_memory"] or 0) or None)
     term = "spot" if line["spot"] == "True" else "on_demand"
     key = (line["instance_name"], line["location"], term)
     if slug is None:
         skip(skipped, f"no accelerator {line['gpu_name']!r} in the catalog")
     elif key in seen:
-        skip(skipped, "the same instance, location and term again")
+        skip(skipped, "duplicate instance, location and term")
     elif float(line["price"] or 0) <= 0:
         skip(skipped, "no price")
     if slug is None or key in seen or float(line["price"] or 0) <= 0:

@@ -1,4 +1,4 @@
-"""A model of the catalog from the text of its Hugging Face config.json."""
+"""Converts a Hugging Face config.json to a model row of the catalog."""
 
 import json
 import re
@@ -13,26 +13,26 @@ SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:
-    """The configuration as a JSON object."""
+    """config.json as a dictionary. FixtureError: not a JSON object; `where` names it in the message."""
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FixtureError(f"{where}: not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise FixtureError(f"{where}: a JSON object was expected")
+        raise FixtureError(f"{where}: expected a JSON object")
     return config
 
 
 def row_of(text: str, name: str, source: str) -> Row:
-    """The catalog's row of a configuration that was handed over as text."""
-    return described(parsed(text, "config.json"), name, source, None)
+    """The model row of a config.json given as text. FixtureError: it cannot be used."""
+    return model_row(parsed(text, "config.json"), name, source, None)
 
 
-def described(config: dict[str, Any], name: str, source: str, slug: str | None) -> Row:
-    """The row of one configuration under this name."""
+def model_row(config: dict[str, Any], name: str, source: str, slug: str | None) -> Row:
+    """The model row of a parsed config.json. The slug defaults to `name` in lower case."""
     slug = slug or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if not SLUG.fullmatch(slug):
-        raise FixtureError(f"{slug or name}: a slug of small letters, digits and - was expected, such as acme-our-7b")
+        raise FixtureError(f"{slug or name}: a slug may only have lowercase letters, digits and -, such as acme-our-7b")
     try:
         model = from_hf_config(config, slug)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""litellm: one JSON object of hosted models, prices by the token."""
+"""Imports prices of hosted models from litellm: one JSON object, in USD per token."""
 
 import json
 import re
@@ -17,18 +17,18 @@ COLUMNS = {
 
 
 def read(path: Path, models: Iterable[tuple[str, str]], as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """Hosted models of the catalog (pairs of hf_id and slug) as rows for fixtures.api_price."""
+    """Prices of `models` (pairs of hf_id and slug) as rows for fixtures.api_price. `skipped` counts the rest."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FixtureError(f"{path.name}: not JSON: {error}") from error
-    slugs = {plain(hf_id.split("/")[-1]): slug for hf_id, slug in models}
+    slugs = {normalized(hf_id.split("/")[-1]): slug for hf_id, slug in models}
     for key, entry in given.items():
         slug = next((slugs[name] for name in candidates(key) if name in slugs), None)
         if slug is None:
-            skip(skipped, "not a model of the catalog")
+            skip(skipped, "model not in the catalog")
         elif not entry.get("input_cost_per_token") or not entry.get("output_cost_per_token"):
-            skip(skipped, "no price by the token")
+            skip(skipped, "no price per token")
         else:
             yield {
                 "provider": entry.get("litellm_provider", ""),
@@ -45,13 +45,13 @@ def per_million(usd_per_token: float | None) -> str:
     return "" if usd_per_token is None else f"{usd_per_token * 1e6:.6f}"
 
 
-def plain(name: str) -> str:
+def normalized(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def candidates(key: str) -> list[str]:
-    """How the catalog might spell the model of this key; `3p1` is 3.1 at some providers."""
+    """Possible names of this model in the catalog. Some providers write 3.1 as `3p1`."""
     tail = re.sub(r"[:@].*", "", key.split("/")[-1])
-    name = plain(re.sub(r"(?<=\d)p(?=\d)", ".", tail))
+    name = normalized(re.sub(r"(?<=\d)p(?=\d)", ".", tail))
     shorter = re.sub(r"-(instruct-turbo|turbo|fp8|instruct)$", "", name)
     return [*(name + suffix for suffix in SUFFIXES), shorter]

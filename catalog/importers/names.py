@@ -1,7 +1,7 @@
-"""Which accelerator of the catalog does a name of a price list mean?
+"""Maps accelerator names in price lists to slugs of the catalog.
 
-Most lists do not tell SXM from PCIe; a bare name is taken as the part that clouds rent most, and the note of the
-imported price says so.
+Most lists do not distinguish SXM from PCIe. A bare name maps to the variant that clouds rent most, and the note of
+the imported price says so.
 """
 
 import re
@@ -53,11 +53,11 @@ SLUGS = {
 }
 AMBIGUOUS = {"A100", "A100-40GB", "A100-80GB", "H100", "V100", "V100-32GB"}
 TPU = {"V4": "tpu-v4", "V5LITEPOD": "tpu-v5e", "V5E": "tpu-v5e", "V5P": "tpu-v5p", "V6E": "tpu-v6e"}
-GUESS = "SXM/PCIe not stated by the source"
+ASSUMED_NOTE = "SXM/PCIe not stated by the source"
 
 
 def slice_chips(name: str) -> int:
-    """How many chips is one `tpu-v5p-8`? v5e and v6e count chips, the others TensorCores, two to a chip."""
+    """Chips in a slice such as `tpu-v5p-8`. v5e and v6e count chips; the others count TensorCores, two per chip."""
     match = re.fullmatch(r"TPU-(V\d+(?:LITEPOD|E|P)?)-(\d+)", name.strip().upper())
     if match is None:
         return 1
@@ -66,10 +66,10 @@ def slice_chips(name: str) -> int:
 
 
 def accelerator(name: str, memory_gib: float | None = None) -> tuple[str | None, str]:
-    """The slug of this name (None: not known) and a note on what was assumed; memory tells sizes of one name apart."""
+    """The slug of a name (None: unknown) and a note on assumptions. `memory_gib` distinguishes sizes with one name."""
     key = re.sub(r"[\s_]+", "-", name.strip().upper())
     if match := re.match(r"TPU-(V\d+(?:LITEPOD|E|P)?)", key):
         return TPU.get(match[1]), ""
     if key in ("A100", "V100") and memory_gib:
         key += {40: "-40GB", 80: "-80GB", 32: "-32GB"}.get(round(memory_gib), "")
-    return SLUGS.get(key) or SLUGS.get(key.replace("-", "")), GUESS if key in AMBIGUOUS else ""
+    return SLUGS.get(key) or SLUGS.get(key.replace("-", "")), ASSUMED_NOTE if key in AMBIGUOUS else ""

@@ -1,7 +1,7 @@
-"""skypilot-catalog: one `vms.csv` a cloud, column order differing per cloud, one row per zone.
+"""Imports prices from skypilot-catalog: one `vms.csv` per cloud, with a row per zone and a varying column order.
 
-Traps: GpuInfo is a Python literal; on GCP an accelerator and its host are separate rows whose prices add up; an empty
-Price means that only capacity blocks are sold; a spot price equal to the on-demand one is no discount.
+Traps: GpuInfo is a Python literal. On GCP, accelerators and hosts are separate rows whose prices add up. An empty
+Price means capacity blocks only. A spot price equal to the on-demand price is not an offer.
 """
 
 import csv
@@ -13,7 +13,7 @@ from pathlib import Path
 from catalog.importers import names
 from catalog.loading.fixtures import Row
 
-# The hosts that GCP sells only together with these accelerators.
+# The hosts that GCP sells with these accelerators, by name and count.
 GCP_HOSTS = {
     **{("A100", count): f"a2-highgpu-{count}g" for count in (1, 2, 4, 8)},
     ("A100", 16): "a2-megagpu-16g",
@@ -28,19 +28,19 @@ GCP_HOSTS = {
 
 @dataclass(kw_only=True, slots=True)
 class Cheapest:
-    """The lowest prices of one instance in one region, over its zones."""
+    """The lowest prices of one instance in a region, over its zones."""
 
     given: Mapping[str, str]
     prices: dict[str, float] = field(default_factory=dict)
 
-    def see(self, given: Mapping[str, str]) -> None:
+    def add_zone(self, given: Mapping[str, str]) -> None:
         for term, column in (("on_demand", "Price"), ("spot", "SpotPrice")):
             if text := given.get(column):
                 self.prices[term] = min(float(text), self.prices.get(term, float("inf")))
 
 
 def read(path: Path, cloud: str, as_of: str, skipped: dict[str, int]) -> Iterator[Row]:
-    """The offers of one cloud as rows for fixtures.price; what is not taken is counted by reason."""
+    """The offers of one cloud as rows for fixtures.price. `skipped` counts the other lines by reason."""
     with path.open(newline="", encoding="utf-8") as stream:
         lines = list(csv.DictReader(stream))
     hosts = gcp_hosts(lines) if cloud == "gcp" else {}
@@ -51,7 +51,7 @@ def read(path: Path, cloud: str, as_of: str, skipped: dict[str, int]) -> Iterato
         key = (line["InstanceType"], line["AcceleratorName"], line["AcceleratorCount"], line["Region"])
         try:
             float(line["AcceleratorCount"])
-            offers.setdefault(key, Cheapest(given=line)).see(line)
+            offers.setdefault(key, Cheapest(given=line)).add_zone(line)
         except ValueError as error:
             skip(skipped, f"line {number}: {error}")
     for offer in (each for each in offers.values() if each.prices):
@@ -59,14 +59,12 @@ def read(path: Path, cloud: str, as_of: str, skipped: dict[str, int]) -> Iterato
 
 
 def gcp_hosts(lines: list[dict[str, str]]) -> dict[tuple[str, str], Cheapest]:
-    """The price of each host by its name and region."""
+    """The lowest prices of each host by name and region."""
     hosts: dict[tuple[str, str], Cheapest] = {}
     for line in lines:
         if line["InstanceType"] and not line["AcceleratorName"]:
-            with suppress(
-                ValueError
-            ):  # a host without a readable price sells nothing; its chips are counted as skipped
-                hosts.setdefault((line["InstanceType"], line["Region"]), Cheapest(given=line)).see(line)
+            with suppress(ValueError):  # a host with an unreadable price; its accelerators are counted as skipped
+                hosts.setdefault((line["InstanceType"], line["Region"]), Cheapest(given=line)).add_zone(line)
     return hosts
 
 
@@ -78,22 +76,24 @@ def rows(
     hosts: Mapping[tuple[str, str], Cheapest],
     skipped: dict[str, int],
 ) -> Iterator[Row]:
-    """The rows of one offer: one a term."""
+    """The rows of one offer, one per term."""
     given = offer.given
     name, count = given["AcceleratorName"], float(given["AcceleratorCount"])
     slug, note = names.accelerator(name)
     instance, host = given["InstanceType"], None
     if slug is None or count < 1 or count != int(count):
-        return skip(skipped, f"no accelerator {name!r} in the catalog" if slug is None else "part of an accelerator")
+        return skip(
+            skipped, f"no accelerator {name!r} in the catalog" if slug is None else "fraction of an accelerator"
+        )
     if cloud == "gcp" and not instance and not name.startswith("tpu-"):
         instance = GCP_HOSTS.get((name, int(count)), "")
         host = hosts.get((instance, given["Region"]))
         if host is None:
-            return skip(skipped, "no host of a fixed size is sold with it")
+            return skip(skipped, "no matching GCP host")
     size = host.given if host else given
     for term, price in offer.prices.items():
-        added = host.prices.get(term) if host else 0.0
-        if added is None or (term == "spot" and price >= offer.prices.get("on_demand", float("inf"))):
+        host_price = host.prices.get(term) if host else 0.0
+        if host_price is None or (term == "spot" and price >= offer.prices.get("on_demand", float("inf"))):
             continue
         yield {
             "provider": cloud,
@@ -104,7 +104,7 @@ def rows(
             "vcpus": size.get("vCPUs", ""),
             "host_memory_gib": size.get("MemoryGiB", ""),
             "term": term,
-            "usd_per_hour": str(round(price + added, 6)),
+            "usd_per_hour": str(round(price + host_price, 6)),
             "purchase_usd": "",
             "kind": "vm",
             "as_of": as_of,

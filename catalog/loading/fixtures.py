@@ -1,4 +1,4 @@
-"""Reads the reference data on disk: a file becomes plain rows, or an error that names file, key and what is allowed."""
+"""Reads the fixture files as plain rows. Each error names the file, the key and the allowed values."""
 
 import csv
 import hashlib
@@ -23,13 +23,13 @@ PRICE_COLUMNS = (
     *("provider", "instance", "accelerator", "accelerators", "region", "vcpus", "host_memory_gib", "term"),
     *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes"),
 )
-MOST_USD = {"0.01": 10**9, "0.000001": 10**6}  # by decimal places: what the columns hold
-PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # columns that a file of purchases may have besides
+MAX_USD = {"0.01": 10**9, "0.000001": 10**6}  # limits of the database columns, by decimal places
+PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # optional columns in files of purchases
 API_PRICE_COLUMNS = (
     *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
     *("max_input_tokens", "as_of", "source"),
 )
-API_SPEED = ("output_tokens_per_s", "speed_source")  # columns that a file may have besides: as published, with its date
+API_SPEED = ("output_tokens_per_s", "speed_source")  # optional columns
 SOFTWARE = tuple("devices device_name kubernetes_resource kubernetes_devices kubernetes_note container".split())
 UNIT_KINDS = ("board", "host", "rack", "slice")
 COOLINGS = ("air", "liquid", "air or liquid", "passive")
@@ -38,22 +38,22 @@ BENCHMARKS = "chips.csv"
 BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
 DISCOUNT_COLUMNS = ("provider", "accelerator", "term", "discount_fraction", "as_of", "source")
 LICENCE_COLUMNS = ("name", "vendor", "usd_per_accelerator_per_year", "as_of", "source")
-LICENCE_FOR = ("framework",)  # a column that a file of licences may have besides
+LICENCE_FOR = ("framework",)  # optional column in files of licenses
 META = ("source", "as_of", "basis")
 
 
 class FixtureError(ValueError):
-    """A file that cannot be loaded, and what to change in it."""
+    """A fixture file cannot be loaded; the message says what to change."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML in which a key given twice is an error, not the last one."""
+    """A YAML loader that refuses duplicate keys; by default the last one wins."""
 
 
 def _unique_mapping(loader: Any, node: Any) -> dict[Any, Any]:
     keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
-    if twice := {key for key in keys if keys.count(key) > 1}:
-        raise FixtureError(f"{node.start_mark.name}: key given twice: {', '.join(sorted(map(str, twice)))}")
+    if duplicates := {key for key in keys if keys.count(key) > 1}:
+        raise FixtureError(f"{node.start_mark.name}: duplicate key: {', '.join(sorted(map(str, duplicates)))}")
     return {key: loader.construct_object(value, deep=True) for key, (_, value) in zip(keys, node.value, strict=True)}
 
 
@@ -61,18 +61,18 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _unique_mapping)
 
 
 def read_yaml(path: Path) -> Any:
-    """What does this file say?"""
+    """The content of a YAML file. FixtureError: it is not valid YAML."""
     try:
         with path.open("rb") as stream:
             return yaml.load(stream, _Loader)
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a day that no calendar has
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date such as 2026-02-30
         raise FixtureError(f"{path}: not YAML: {error}") from error
 
 
 def check_keys(where: str, given: Any, required: Iterable[str], optional: Iterable[str] = ()) -> None:
-    """Refuses what is missing and what is not known."""
+    """FixtureError: `given` is not a mapping, lacks a required key or has an unknown one."""
     if not isinstance(given, Mapping):
-        raise FixtureError(f"{where}: a mapping was expected")
+        raise FixtureError(f"{where}: expected a mapping")
     allowed = [*required, *optional]
     if unknown := [str(key) for key in given if key not in allowed]:
         raise FixtureError(f"{where}: unknown key {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}")
@@ -81,54 +81,54 @@ def check_keys(where: str, given: Any, required: Iterable[str], optional: Iterab
 
 
 def check_number(where: str, value: Any, *, zero: bool = False) -> None:
-    """Refuses what is not a finite number above (or at) zero."""
+    """FixtureError unless `value` is a finite number above zero (`zero`: or zero itself)."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and value == value
     if not number or not (0 <= value < float("inf")) or (value == 0 and not zero):
-        raise FixtureError(f"{where}: a number above zero was expected, not {value!r}")
+        raise FixtureError(f"{where}: expected a number above zero, not {value!r}")
 
 
 def check_count(where: str, value: Any) -> None:
-    """Refuses what is not a whole number of at least one."""
+    """FixtureError unless `value` is a whole number of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FixtureError(f"{where}: write a whole number of at least 1, not {value!r}")
+        raise FixtureError(f"{where}: expected a whole number of at least 1, not {value!r}")
 
 
 def check_text(where: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise FixtureError(f"{where}: write a text, not {value!r}; put numbers in quotes")
+        raise FixtureError(f"{where}: expected text, not {value!r}; put numbers in quotes")
 
 
 def check_texts(where: str, value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise FixtureError(f"{where}: write a list of texts, such as [cuda, rocm]")
+        raise FixtureError(f"{where}: expected a list of strings, such as [cuda, rocm]")
 
 
 def check_switch(where: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise FixtureError(f"{where}: write true or false, not {value!r}")
+        raise FixtureError(f"{where}: expected true or false, not {value!r}")
 
 
 def check_choice(where: str, value: Any, allowed: Iterable[str]) -> None:
-    """Refuses what is not in the list."""
+    """FixtureError unless `value` is one of `allowed`."""
     if value not in (choices := tuple(allowed)):
         raise FixtureError(f"{where}: {value!r} is not one of {', '.join(choices)}")
 
 
 def source_of(where: str, group: Mapping[str, Any]) -> Row:
-    """Where does this group of figures come from? JSON-able."""
+    """The source, date and basis of a group of figures, JSON-serializable."""
     if not isinstance(group["source"], str) or not isinstance(group["as_of"], date):
-        raise FixtureError(f"{where}: source is a text and as_of a date (YYYY-MM-DD)")
+        raise FixtureError(f"{where}: source must be text and as_of a date (YYYY-MM-DD)")
     check_choice(f"{where}.basis", str(group["basis"]).partition(":")[0], BASES)
     return {"source": group["source"], "as_of": group["as_of"].isoformat(), "basis": group["basis"]}
 
 
 def newest(sources: Mapping[str, Row]) -> date:
-    """When was the newest of these groups stated?"""
+    """The newest date among the sources."""
     return max(date.fromisoformat(source["as_of"]) for source in sources.values())
 
 
 def group(where: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str] = ()) -> Row:
-    """One group of figures, checked; its figures without the source."""
+    """The figures of one group, without its source. FixtureError: keys are missing or unknown."""
     check_keys(where, given, (*required, *META), optional)
     return {key: value for key, value in given.items() if key not in META}
 
@@ -141,7 +141,7 @@ def _numbers(where: str, given: Mapping[str, Any], required: Iterable[str], opti
 
 
 def accelerator(path: Path) -> Row:
-    """The row of one chip."""
+    """The row of one accelerator."""
     given, where = read_yaml(path), path.name
     plain = ("slug", "name", "vendor", "family", "kind", "stacks", "bought_as", "served")
     optional = ("architecture", "form_factor", "release_year", "not_served_reason", "notes")
@@ -149,7 +149,7 @@ def accelerator(path: Path) -> Row:
     check_keys(where, given, (*plain, "memory", "host"), (*optional, *groups))
     check_choice(f"{where}: kind", given["kind"], KINDS)
     if given["slug"] != path.stem:
-        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the name of the file")
+        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the file name")
     figures = _chip_figures(where, given)
     sources = {key: source_of(f"{where}: {key}", given[key]) for key in ("memory", "host", *groups) if key in given}
     row = {key: given[key] for key in (*plain, *optional) if key in given}
@@ -180,14 +180,15 @@ def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
 
 
 def _software(where: str, given: Mapping[str, Any]) -> Row:
-    """How software counts the chip and how a container reaches it."""
-    found = group(where, given, (), SOFTWARE)
+    """How software sees the chip: device counts and names, and access from containers."""
+    software = group(where, given, (), SOFTWARE)
     for key in ("devices", "kubernetes_devices"):
-        check_count(f"{where}.{key}", found.get(key, 1))
+        check_count(f"{where}.{key}", software.get(key, 1))
     for key in ("device_name", "kubernetes_resource", "kubernetes_note"):
-        check_text(f"{where}.{key}", found.get(key, ""))
-    check_keys(f"{where}.container", found.get("container", {}), (), found.get("container", {}))
-    return found
+        check_text(f"{where}.{key}", software.get(key, ""))
+    container = software.get("container", {})
+    check_keys(f"{where}.container", container, (), container)
+    return software
 
 
 def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
@@ -201,27 +202,27 @@ def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
 
 
 def _partitions(where: str, given: Mapping[str, Any]) -> Row:
-    """Ways to cut the chip in hardware; equal instances of one profile never hold more than there is."""
-    found = group(where, given, ("way", "compute_slices", "memory_slices", "profiles"))
-    for profile in found["profiles"]:
+    """The hardware partition profiles. FixtureError: a profile needs more slices than the chip has."""
+    partitions = group(where, given, ("way", "compute_slices", "memory_slices", "profiles"))
+    for profile in partitions["profiles"]:
         check_keys(where, profile, PROFILE)
         for key in profile.keys() - {"name"}:
             check_number(f"{where}.{profile['name']}.{key}", profile[key])
         for key in ("compute_slices", "memory_slices"):
-            if profile[key] * profile["instances"] > found[key]:
+            if profile[key] * profile["instances"] > partitions[key]:
                 raise FixtureError(
-                    f"{where}: {profile['instances']} x {profile['name']} take more {key} than there are"
+                    f"{where}: {profile['instances']} x {profile['name']} need more {key} than the chip has"
                 )
-    return found
+    return partitions
 
 
 def served_model(path: Path) -> Row:
-    """The row of one model; its shape must describe a model of the engine."""
+    """The row of one model. FixtureError: the engine cannot read its shape."""
     given, where = read_yaml(path), path.name
     plain = ("slug", "hf_id", "family", "licence", "native_dtype", "max_context_tokens")
     check_keys(where, given, (*plain, "shape"), ("published", "notes"))
     if given["slug"] != path.stem:
-        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the name of the file")
+        raise FixtureError(f"{where}: slug {given['slug']!r} differs from the file name")
     shape = {key: value for key, value in given["shape"].items() if key not in META}
     check_keys(f"{where}: shape", given["shape"], ("blocks", *META), shape)
     try:
@@ -240,7 +241,7 @@ def served_model(path: Path) -> Row:
 
 
 def quantization(where: str, given: Mapping[str, Any]) -> Row:
-    """The row of one way to store weights or cache."""
+    """The row of one quantization method of weights or KV cache."""
     settings = ("applies_to", "weights_dtype", "bits_per_weight", "activations_dtype", "quality", "quality_note")
     more = ("stacks", "weight_only", "block_scaled", "training", "experts_only", "effort")
     check_keys(where, given, ("slug", "name", *settings, *META), (*more, "notes"))
@@ -259,7 +260,7 @@ def quantization(where: str, given: Mapping[str, Any]) -> Row:
 
 
 def region(where: str, given: Mapping[str, Any]) -> Row:
-    """The row of one place."""
+    """The row of one region."""
     check_keys(where, given, ("slug", "name", "country"), ("electricity", "grid", "pue", "colocation", "notes"))
     where = f"{where}: {given['slug']}"
     row = {key: given[key] for key in ("slug", "name", "country", "notes") if key in given}
@@ -274,12 +275,12 @@ def region(where: str, given: Mapping[str, Any]) -> Row:
             row[column] = _numbers(f"{where}: {part}", given[part], (key,))[key]
             sources[part] = source_of(f"{where}: {part}", given[part])
     if not sources:
-        raise FixtureError(f"{where}: none of electricity, grid, pue and colocation is given")
+        raise FixtureError(f"{where}: give at least one of electricity, grid, pue and colocation")
     return row | {"sources": sources, "as_of": newest(sources)}
 
 
 def unit(where: str, given: Mapping[str, Any]) -> Row:
-    """The row of one thing that is bought or rented as a piece; `accelerator` is a slug."""
+    """The row of one unit; `accelerator` is a slug."""
     check_keys(
         where, given, ("slug", "name", "kind", "accelerator", "contents"), ("power", "price", "lead_time", "notes")
     )
@@ -306,7 +307,7 @@ def unit(where: str, given: Mapping[str, Any]) -> Row:
 
 
 def assumption(where: str, given: Mapping[str, Any]) -> Row:
-    """The row of one visible default."""
+    """The row of one default assumption."""
     check_keys(where, given, ("key", "value", "unit", *META), ("low", "high", "notes"))
     where = f"{where}: {given['key']}"
     for key in ("value", "low", "high"):
@@ -318,12 +319,12 @@ def assumption(where: str, given: Mapping[str, Any]) -> Row:
 
 
 def calibration(path: Path) -> Row:
-    """The row of one set of fitted parameters."""
+    """The row of one calibration file."""
     given = read_yaml(path)
     check_keys(path.name, given, ("name", "basis", "values", "fitted_on", "engine_version", "as_of"))
     check_choice(f"{path.name}: basis", given["basis"], ("measured", "relative", "datasheet"))
     if not isinstance(given["as_of"], date) or not isinstance(given["values"], Mapping):
-        raise FixtureError(f"{path.name}: as_of is a date (YYYY-MM-DD) and values a mapping")
+        raise FixtureError(f"{path.name}: as_of must be a date (YYYY-MM-DD) and values a mapping")
     return {**given, "engine_version": str(given["engine_version"])}
 
 
@@ -333,7 +334,7 @@ def table(
     reader: Callable[[str, Mapping[str, Any]], Row],
     optional: tuple[str, ...] = (),
 ) -> Iterator[Row]:
-    """The rows of a CSV file whose columns are exactly these, but for the optional ones."""
+    """The rows of a CSV file. FixtureError: a column is missing or unknown."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             lines = csv.DictReader(stream)
@@ -341,21 +342,21 @@ def table(
             for given in lines:
                 yield reader(f"{path.name}:{lines.line_num}", given)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise FixtureError(f"{path.name}: no CSV in UTF-8: {error}") from error
+        raise FixtureError(f"{path.name}: not a CSV file in UTF-8: {error}") from error
 
 
 def prices(path: Path) -> Iterator[Row]:
-    """The offers of one file: whole instances by the hour, or things bought."""
+    """The offers in one file: instances by the hour, or purchases."""
     return table(path, PRICE_COLUMNS, price, PRICE_RANGE)
 
 
 def api_prices(path: Path) -> Iterator[Row]:
-    """What hosted models cost."""
+    """The prices of hosted models; none if the file does not exist."""
     return table(path, API_PRICE_COLUMNS, api_price, API_SPEED) if path.exists() else iter(())
 
 
 def api_price(where: str, given: Mapping[str, Any]) -> Row:
-    """What one hosted model costs."""
+    """The price of one hosted model, in USD per million tokens."""
     optional = ("usd_per_mtok_cached_input", "max_input_tokens", *API_SPEED)
     check_keys(where, given, [column for column in API_PRICE_COLUMNS if column not in optional], optional)
     row: Row = dict(given)
@@ -363,7 +364,7 @@ def api_price(where: str, given: Mapping[str, Any]) -> Row:
         for key in ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"):
             row[key] = _usd(key, given[key], "0.000001")
         row["max_input_tokens"] = int(given["max_input_tokens"]) if given["max_input_tokens"] else None
-        if "output_tokens_per_s" in given:  # a list without the column leaves what is known of speed
+        if "output_tokens_per_s" in given:  # without the column, the stored speed stays
             row |= _speed(where, given["output_tokens_per_s"] or "", given.get("speed_source") or "")
         row["as_of"] = date.fromisoformat(given["as_of"])
     except ValueError as error:
@@ -371,29 +372,31 @@ def api_price(where: str, given: Mapping[str, Any]) -> Row:
     return row
 
 
-def _usd(what: str, text: str | None, places: str) -> Decimal | None:
-    """A price as it is stored; a blank cell is none. Decimal reads NaN and numbers that no column holds."""
+def _usd(name: str, text: str | None, places: str) -> Decimal | None:
+    """A price in USD, rounded to `places`; None for a blank cell. FixtureError: not a finite number in range."""
     try:
         usd = Decimal(text) if text else None
     except InvalidOperation:
         usd = Decimal("NaN")
-    if usd is not None and not (usd.is_finite() and 0 <= usd < MOST_USD[places]):
-        raise FixtureError(f"{what}: dollars from 0 to {MOST_USD[places]:,} were expected, not {text!r}")
+    if usd is not None and not (usd.is_finite() and 0 <= usd < MAX_USD[places]):
+        raise FixtureError(f"{name}: expected USD from 0 to {MAX_USD[places]:,}, not {text!r}")
     return usd.quantize(Decimal(places)) if usd is not None else None
 
 
 def _speed(where: str, tokens_per_s: str, source: str) -> Row:
-    """What one request gets of an endpoint, as published: both or neither."""
+    """The published speed of an endpoint, in tokens/s per request, with its source."""
     if bool(tokens_per_s) != bool(source):
-        raise FixtureError(f"{where}: output_tokens_per_s and speed_source come together")
+        raise FixtureError(f"{where}: give output_tokens_per_s and speed_source together, or neither")
     if not tokens_per_s:
         return {"output_tokens_per_s": None, "speed_source": ""}
     check_number(f"{where}: output_tokens_per_s", float(tokens_per_s))
     return {"output_tokens_per_s": float(tokens_per_s), "speed_source": source}
 
 
-def numbered(where: str, given: Mapping[str, Any], columns: tuple[str, ...], number: str, optional: str = "") -> Row:
-    """One line of a table whose rows are texts, one number and a date."""
+def row_with_number(
+    where: str, given: Mapping[str, Any], columns: tuple[str, ...], number: str, optional: str = ""
+) -> Row:
+    """A row of text columns, one number column and a date."""
     blank = optional.split()
     check_keys(where, given, [column for column in columns if column not in blank], blank)
     try:
@@ -406,24 +409,24 @@ def numbered(where: str, given: Mapping[str, Any], columns: tuple[str, ...], num
 
 
 def benchmark(where: str, given: Mapping[str, Any]) -> Row:
-    """What one chip was seen to reach; `accelerator` is a slug."""
+    """A rate measured on one accelerator, given by its slug."""
     check_choice(f"{where}: unit", given.get("unit"), ("TFLOP/s", "GB/s"))
-    return numbered(where, given, BENCHMARK_COLUMNS, "value")
+    return row_with_number(where, given, BENCHMARK_COLUMNS, "value")
 
 
 def discount(where: str, given: Mapping[str, Any]) -> Row:
-    """What an organisation pays less; an empty accelerator or term means all of them."""
-    row = numbered(where, given, DISCOUNT_COLUMNS, "discount_fraction", "accelerator term")
+    """A discount of an organisation. An empty accelerator or term means all."""
+    row = row_with_number(where, given, DISCOUNT_COLUMNS, "discount_fraction", "accelerator term")
     if row["term"]:
         check_choice(f"{where}: term", row["term"], TERMS)
     if row["discount_fraction"] >= 1:
-        raise FixtureError(f"{where}: discount_fraction is below one, such as 0.15")
+        raise FixtureError(f"{where}: discount_fraction must be below 1, such as 0.15")
     return row
 
 
 def licence(where: str, given: Mapping[str, Any]) -> Row:
-    """What an organisation pays a year for software or support of each of its chips."""
-    row = numbered(
+    """A yearly software or support fee per accelerator, in USD."""
+    row = row_with_number(
         where,
         {"framework": "", **given},
         (*LICENCE_COLUMNS, *LICENCE_FOR),
@@ -437,7 +440,7 @@ def licence(where: str, given: Mapping[str, Any]) -> Row:
 
 
 def price(where: str, given: Mapping[str, Any]) -> Row:
-    """One offer."""
+    """The row of one offer."""
     required = ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source")
     check_keys(where, given, required, (*PRICE_COLUMNS, *PRICE_RANGE))
     check_choice(f"{where}: term", given["term"], TERMS)
@@ -453,37 +456,37 @@ def price(where: str, given: Mapping[str, Any]) -> Row:
             check_number(key, row[key] or 0.0, zero=True)
     except ValueError as error:
         raise FixtureError(f"{where}: {error}") from error
-    paid = row["purchase_usd"] if given["term"] == "purchase" else row["usd_per_hour"]
-    if paid is None or paid <= 0 or row["accelerators"] < 1:
-        raise FixtureError(f"{where}: a price above zero for at least one accelerator was expected")
-    low, high = (row[key] or paid for key in PRICE_RANGE)
-    if not low <= paid <= high:
-        raise FixtureError(f"{where}: purchase_usd lies between purchase_usd_min and purchase_usd_max")
+    usd = row["purchase_usd"] if given["term"] == "purchase" else row["usd_per_hour"]
+    if usd is None or usd <= 0 or row["accelerators"] < 1:
+        raise FixtureError(f"{where}: expected a price above zero and at least one accelerator")
+    low, high = (row[key] or usd for key in PRICE_RANGE)
+    if not low <= usd <= high:
+        raise FixtureError(f"{where}: purchase_usd must be between purchase_usd_min and purchase_usd_max")
     return row
 
 
 def listed(path: Path, reader: Callable[[str, Mapping[str, Any]], Row]) -> list[Row]:
-    """The rows of a file that is one list."""
+    """The rows of a YAML file with one list; none if the file does not exist."""
     if not path.exists():
         return []
     given = read_yaml(path)
     if not isinstance(given, list):
-        raise FixtureError(f"{path.name}: a list was expected")
+        raise FixtureError(f"{path.name}: expected a list")
     return [reader(path.name, item) for item in given]
 
 
-def refuse_duplicates(what: str, rows: Iterable[Row], keys: tuple[str, ...]) -> None:
-    """Refuses the second row of a key."""
+def refuse_duplicates(kind: str, rows: Iterable[Row], keys: tuple[str, ...]) -> None:
+    """FixtureError: two rows have the same key."""
     seen = set()
     for row in rows:
         key = tuple(row[name] for name in keys)
         if key in seen:
-            raise FixtureError(f"{what}: {' / '.join(map(str, key))} is given twice")
+            raise FixtureError(f"{kind}: duplicate {' / '.join(map(str, key))}")
         seen.add(key)
 
 
 def digest(directory: Path) -> str:
-    """Which state of the reference data is this? Stable over machines."""
+    """A SHA-256 digest of the fixture files, the same on every machine."""
     total = hashlib.sha256()
     for folder, pattern in (
         *((name, "*.yaml") for name in ("accelerators", "frameworks", "models")),

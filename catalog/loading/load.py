@@ -1,4 +1,4 @@
-"""Puts reference data into the catalog: one transaction, strict, idempotent; prices and calibrations only grow."""
+"""Loads the fixtures into the catalog, in one transaction and idempotently. Prices and calibrations are append-only."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ from catalog.models import (
     Unit,
 )
 
-FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price: never changed
+FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price; they never change
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
 API_FIGURES = ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output")
-OVER_FILE = "; all else: "  # between what machines measured and the newer file below it
-PROBED = "probe result"  # how `fitted_on` of a calibration begins that an accepted probe made
+REST_FROM_FILE = "; all else: "  # in `fitted_on`: separates the probe results from the file that gave the other values
+PROBED = "probe result"  # `fitted_on` of a calibration from accepted probe results starts with this
 API_OFFER = ("provider", "name", "as_of")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """What a load did to one kind of rows."""
+    """How many rows of one kind a load created, changed and left unchanged."""
 
     created: int = 0
     changed: int = 0
@@ -48,17 +48,22 @@ class Counts:
 
 @transaction.atomic
 def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
-    """Loads a directory of fixtures (`scores`: those of the accuracy page too); says what changed of each kind."""
+    """Loads a directory of fixtures and counts the changes by kind. `scores` includes the rows of the accuracy page.
+
+    FixtureError: a file cannot be loaded; nothing is changed.
+    """
     if not directory.is_dir():
         raise FixtureError(f"{directory}: no such directory")
     if not any(directory.glob("*.yaml")) and not any(
         (directory / name).is_dir() for name in ("accelerators", "frameworks", "prices")
     ):
-        raise FixtureError(f"{directory}: holds no fixtures; fixtures/README.md says which files are read")
-    each = {folder: sorted((directory / folder).glob("*.yaml")) for folder in ("accelerators", "models", "calibration")}
+        raise FixtureError(f"{directory}: contains no fixtures; see fixtures/README.md for the expected files")
+    paths = {
+        folder: sorted((directory / folder).glob("*.yaml")) for folder in ("accelerators", "models", "calibration")
+    }
     counts = {
-        "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, each["accelerators"])),
-        "models": upsert(ServedModel, ("slug",), map(fixtures.served_model, each["models"])),
+        "accelerators": upsert(Accelerator, ("slug",), map(fixtures.accelerator, paths["accelerators"])),
+        "models": upsert(ServedModel, ("slug",), map(fixtures.served_model, paths["models"])),
     }
     counts["frameworks"] = upsert(Framework, ("slug", "version"), framework_files.frameworks(directory))
     for kind, model, name, key, reader in (
@@ -67,26 +72,26 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
         ("assumptions", Assumption, "overheads", ("key",), fixtures.assumption),
     ):
         counts[kind] = upsert(model, key, fixtures.listed(directory / f"{name}.yaml", reader))
-    files = sorted((directory / "prices").glob("*.csv"))
-    units = refer(fixtures.listed(directory / "units.yaml", fixtures.unit), "accelerator", Accelerator)
+    price_files = sorted((directory / "prices").glob("*.csv"))
+    units = with_foreign_key(fixtures.listed(directory / "units.yaml", fixtures.unit), "accelerator", Accelerator)
     counts["units"] = upsert(Unit, ("slug",), units)
-    counts["prices"] = append_prices(row for path in files for row in fixtures.prices(path))
+    counts["prices"] = append_prices(row for path in price_files for row in fixtures.prices(path))
     counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
     counts["benchmarks"] = append_benchmarks(directory / "measurements" / fixtures.BENCHMARKS)
-    counts["calibrations"] = append_calibrations(map(fixtures.calibration, each["calibration"]))
+    counts["calibrations"] = append_calibrations(map(fixtures.calibration, paths["calibration"]))
     if scores:
         written, unchanged = scored.load(directory / "fidelity")
         counts["scored_rows"] = Counts(created=written, unchanged=unchanged)
-    remember(fixtures.digest(directory), counts)
+    record_load(fixtures.digest(directory), counts)
     return counts
 
 
 def upsert(model: type[models.Model], key: tuple[str, ...], given: Iterable[Row]) -> Counts:
-    """Creates what is new and updates what differs; rows that are not given stay."""
+    """Creates new rows and updates rows that differ; other stored rows stay."""
     rows = list(given)
     fixtures.refuse_duplicates(model._meta.model_name or "", rows, key)
     existing = {tuple(getattr(row, name) for name in key): row for row in model._default_manager.all()}
-    refuse_other_names(model, key, rows, existing.values())
+    refuse_taken_names(model, key, rows, existing.values())
     defaults = _defaults(model)
     create, change, fields = [], [], set()
     for row in rows:
@@ -106,26 +111,26 @@ def upsert(model: type[models.Model], key: tuple[str, ...], given: Iterable[Row]
     return Counts(created=len(create), changed=len(change), unchanged=len(rows) - len(create) - len(change))
 
 
-def refuse_other_names(
+def refuse_taken_names(
     model: type[models.Model], key: tuple[str, ...], rows: list[Row], stored: Iterable[models.Model]
 ) -> None:
-    """What must be unique beside the key may not stand under two of them: a model that was imported by hand, say."""
-    once = [f.name for f in model._meta.concrete_fields if f.unique and not f.primary_key and f.name not in key]
-    owners = {(name, getattr(row, name)): row for row in stored for name in once}
+    """FixtureError: another row already has a unique value, such as the hf_id of a model that was imported by hand."""
+    unique = [f.name for f in model._meta.concrete_fields if f.unique and not f.primary_key and f.name not in key]
+    owners = {(name, getattr(row, name)): row for row in stored for name in unique}
     for row in rows:
-        for name in once:
+        for name in unique:
             other = owners.get((name, row.get(name)))
             if other is not None and any(getattr(other, part) != row[part] for part in key):
-                there, here = (" ".join(str(part) for part in parts) for parts in (
-                    [getattr(other, part) for part in key], [row[part] for part in key]))  # fmt: skip
+                stored_key = " ".join(str(getattr(other, part)) for part in key)
+                new_key = " ".join(str(row[part]) for part in key)
                 raise FixtureError(
-                    f"{here}: {row[name]} is in the catalog under another slug, {there}; "
-                    f"give it that one, or delete {there} first"
+                    f"{new_key}: {row[name]} is already in the catalog as {stored_key}; "
+                    f"use that slug, or delete {stored_key} first"
                 )
 
 
 def _defaults(model: type[models.Model]) -> Row:
-    """What a column holds when the file is silent, so that a line taken out of a file is taken out of the row."""
+    """Values for keys that a file omits, so that removing a key from a file clears the column."""
     return {
         field.attname: field.get_default()
         for field in model._meta.concrete_fields
@@ -134,10 +139,10 @@ def _defaults(model: type[models.Model]) -> Row:
 
 
 def append_prices(given: Iterable[Row], organisation: Organisation | None = None) -> Counts:
-    """Adds new offers, public or of one organisation; `accelerator` is a slug."""
+    """Adds new offers, public or of one organisation. `accelerator` is a slug."""
     return append(
         Price,
-        [row | {"organisation": organisation} for row in refer(given, "accelerator", Accelerator)],
+        [row | {"organisation": organisation} for row in with_foreign_key(given, "accelerator", Accelerator)],
         OFFER,
         FIGURES,
         Price.objects.filter(organisation=organisation).select_related("organisation"),
@@ -145,14 +150,14 @@ def append_prices(given: Iterable[Row], organisation: Organisation | None = None
 
 
 def append_discounts(given: Iterable[Row], organisation: Organisation) -> Counts:
-    """Adds what an organisation pays less."""
-    rows = [row | {"organisation": organisation} for row in refer(given, "accelerator", Accelerator)]
+    """Adds discounts of an organisation."""
+    rows = [row | {"organisation": organisation} for row in with_foreign_key(given, "accelerator", Accelerator)]
     key = ("provider", "accelerator_id", "term", "as_of")
     return append(Discount, rows, key, ("discount_fraction",), Discount.objects.filter(organisation=organisation))
 
 
 def append_licences(given: Iterable[Row], organisation: Organisation) -> Counts:
-    """Adds what an organisation pays for software and support."""
+    """Adds software and support fees of an organisation."""
     rows = [row | {"organisation": organisation} for row in given]
     stored = SupportLicence.objects.filter(organisation=organisation)
     return append(
@@ -161,20 +166,22 @@ def append_licences(given: Iterable[Row], organisation: Organisation) -> Counts:
 
 
 def append_benchmarks(path: Path) -> Counts:
-    """Adds what chips were seen to reach."""
+    """Adds measured rates of accelerators."""
     given = fixtures.table(path, fixtures.BENCHMARK_COLUMNS, fixtures.benchmark) if path.exists() else ()
-    rows = refer(given, "accelerator", Accelerator)
+    rows = with_foreign_key(given, "accelerator", Accelerator)
     key = ("accelerator_id", "what", "conditions", "as_of")
     return append(Benchmark, rows, key, ("value", "unit"), Benchmark.objects.all())
 
 
 def append_api_prices(given: Iterable[Row]) -> Counts:
-    """Adds what hosted models cost; `model` is a slug."""
-    return append(ApiPrice, refer(given, "model", ServedModel), API_OFFER, API_FIGURES, ApiPrice.objects.all())
+    """Adds prices of hosted models. `model` is a slug."""
+    return append(
+        ApiPrice, with_foreign_key(given, "model", ServedModel), API_OFFER, API_FIGURES, ApiPrice.objects.all()
+    )
 
 
-def refer(given: Iterable[Row], name: str, model: type[models.Model]) -> list[Row]:
-    """Rows whose `name` points to the row of that slug."""
+def with_foreign_key(given: Iterable[Row], name: str, model: type[models.Model]) -> list[Row]:
+    """Rows with `name_id` instead of the slug in `name`. FixtureError: the slug is not in the catalog."""
     keys = dict(model._default_manager.values_list("slug", "pk"))
     rows = []
     for row in given:
@@ -192,16 +199,16 @@ def append(
     figures: tuple[str, ...],
     stored: models.QuerySet[Any],
 ) -> Counts:
-    """Adds the rows whose key is new. Of a known one words may be corrected; a changed figure is refused."""
+    """Adds rows with a new key. Text of existing rows may change; FixtureError if one of `figures` differs."""
     fixtures.refuse_duplicates(str(model._meta.verbose_name_plural), rows, key)
     existing = {tuple(getattr(row, name) for name in key): row for row in stored}
-    create, change, words = [], [], set()
+    create, change, fields = [], [], set()
     for row in rows:
         known = existing.get(tuple(row[name] for name in key))
         differing = [name for name, value in row.items() if known and getattr(known, name) != value]
         if changed := [name for name in differing if name in figures]:
             offer = " ".join(str(row[name]) for name in key if not name.endswith("_id"))
-            message = f"{', '.join(changed)} changed; prices are append-only, add a row with a newer as_of"
+            message = f"{', '.join(changed)} changed; these rows are append-only, so add one with a newer as_of"
             raise FixtureError(f"prices: {offer}: {message}")
         if known is None:
             create.append(model(**row))
@@ -209,15 +216,15 @@ def append(
             for name in differing:
                 setattr(known, name, row[name])
             change.append(known)
-            words.update(differing)
+            fields.update(differing)
     model._default_manager.bulk_create(create, batch_size=200)
     if change:
-        model._default_manager.bulk_update(change, sorted(words))
+        model._default_manager.bulk_update(change, sorted(fields))
     return Counts(created=len(create), changed=len(change), unchanged=len(rows) - len(create) - len(change))
 
 
 def append_calibrations(given: Iterable[Row]) -> Counts:
-    """Adds a calibration unless the newest of its name from a file says the same; what machines measured stays."""
+    """Adds calibrations that differ from the newest of their name from a file. Worker measurements stay in force."""
     rows = list(given)
     fixtures.refuse_duplicates("calibration", rows, ("name",))
     created = 0
@@ -225,30 +232,30 @@ def append_calibrations(given: Iterable[Row]) -> Counts:
         from_files = Calibration.objects.filter(name=row["name"]).exclude(fitted_on__startswith=PROBED)
         newest = from_files.order_by("-created_at", "-pk").first()
         if newest is None or any(getattr(newest, name) != value for name, value in row.items()):
-            machines = Calibration.objects.filter(name=row["name"]).order_by("-created_at", "-pk").first()
+            latest = Calibration.objects.filter(name=row["name"]).order_by("-created_at", "-pk").first()
             Calibration.objects.create(**row)
-            if machines and machines.measured:
-                over_the_file(machines, row)
+            if latest and latest.measured:
+                keep_measured(latest, row)
             created += 1
     return Counts(created=created, unchanged=len(rows) - created)
 
 
-def over_the_file(machines: Calibration, row: Row) -> None:
-    """What machines here measured stays in force over a newer file; the rest is the file's."""
-    kept = {name: machines.values[name] for name in machines.measured}
+def keep_measured(latest: Calibration, row: Row) -> None:
+    """Adds a calibration with the values that workers measured; the others come from the newer file."""
+    measured = {name: latest.values[name] for name in latest.measured}
     Calibration.objects.create(
         name=row["name"],
-        values=row["values"] | kept,
-        basis=machines.basis,
-        fitted_on=f"{machines.fitted_on}{OVER_FILE}{row['fitted_on']}",
+        values=row["values"] | measured,
+        basis=latest.basis,
+        fitted_on=f"{latest.fitted_on}{REST_FROM_FILE}{row['fitted_on']}",
         engine_version=row["engine_version"],
-        as_of=machines.as_of,
-        measured=machines.measured,
+        as_of=latest.as_of,
+        measured=latest.measured,
     )
 
 
-def remember(version: str, counts: dict[str, Counts]) -> None:
-    """Notes which state of the files the catalog holds; a load that changed nothing leaves no trace."""
+def record_load(version: str, counts: dict[str, Counts]) -> None:
+    """Records the loaded version of the fixtures, unless nothing changed."""
     last = CatalogLoad.objects.order_by("-loaded_at", "-pk").first()
     if last is None or last.version != version or any(count.created or count.changed for count in counts.values()):
         CatalogLoad.objects.create(version=version)

@@ -1,4 +1,4 @@
-"""The scorecard on disk: one file of scored rows for each source, what they were scored with, and the sources."""
+"""The scorecard files: scored rows by source, the engine and calibration they were scored with, and the sources."""
 
 import csv
 import hashlib
@@ -23,16 +23,16 @@ FIGURES = (
     *("key", "metric", "measured", "predicted", "low", "high", "bias_fraction", "inside", "pair_index", "circumstance"),
     "note",
 )
-RUN = (  # given once: a row whose chip is blank belongs to the run above it
+RUN = (  # written once per run: a row with a blank accelerator belongs to the run above it
     *("accelerator", "chips", "model", "framework", "framework_version", "weights_dtype", "mode", "layout"),
     *("isl", "osl", "concurrency", "client", "client_known", "phase", "basis", "measured_on"),
 )
 COLUMNS = (*FIGURES, *RUN)
-DIGITS = 4  # of a shipped figure
+DIGITS = 4  # significant digits of a written figure
 
 
 def load(directory: Path) -> tuple[int, int]:
-    """Replaces the scorecard by what the files say, unless they are those of the last time; (written, unchanged)."""
+    """Replaces the scorecard if the files changed. Returns the numbers of rows written and unchanged."""
     if not (directory / HEAD).exists():
         return 0, 0
     digest = digest_of(directory)
@@ -48,7 +48,7 @@ def load(directory: Path) -> tuple[int, int]:
     refuse_duplicates("scored rows", rows, ("key",))
     if len(rows) != head["rows"]:
         raise FixtureError(
-            f"{HEAD}: {head['rows']} rows were scored, the files hold {len(rows)}: run fidelity --write-docs again"
+            f"{HEAD} states {head['rows']} rows, but the files have {len(rows)}; run fidelity --write-docs again"
         )
     Scorecard.objects.all().delete()
     ScoredRow.objects.all().delete()
@@ -60,44 +60,44 @@ def load(directory: Path) -> tuple[int, int]:
 
 
 def read_head(path: Path) -> Row:
-    """What the rows were scored with."""
+    """The head of the scorecard: engine version, calibration, date and counts."""
     given = read_yaml(path)
     check_keys(path.name, given, ("engine_version", "calibration", "as_of", "rows"), HEAD_KEYS)
     if not isinstance(given["as_of"], date):
-        raise FixtureError(f"{path.name}: as_of is a date (YYYY-MM-DD)")
+        raise FixtureError(f"{path.name}: as_of must be a date (YYYY-MM-DD)")
     return dict(given)
 
 
 def sources(path: Path) -> Iterator[Row]:
-    """Where measured rows come from; `figures` says whether their licence lets them stand here."""
+    """The sources of measured rows. `figures`: whether their license allows the measured figures to be shown."""
     return table(path, SOURCE_COLUMNS, source)
 
 
 def source(where: str, given: Mapping[str, Any]) -> Row:
     check_keys(where, given, SOURCE_COLUMNS)
     if given["figures"] not in ("shown", "kept out"):
-        raise FixtureError(f"{where}: figures is 'shown' or 'kept out'")
+        raise FixtureError(f"{where}: figures must be 'shown' or 'kept out'")
     return dict(given)
 
 
 def scored_rows(path: Path) -> Iterator[Row]:
-    """The rows of one source; the file is named after it."""
+    """The rows of one source, which is the name of the file."""
     run: Row = {}
-    for given in table(path, COLUMNS, as_given):
+    for given in table(path, COLUMNS, unchecked):
         if given["accelerator"]:
             run = {name: given[name] for name in RUN}
         where = f"{path.name}: {given['key']}"
         yield scored_row(where, given | run) | {"source_key": path.stem}
 
 
-def as_given(where: str, given: Mapping[str, Any]) -> Row:
+def unchecked(where: str, given: Mapping[str, Any]) -> Row:
     return dict(given)
 
 
 def scored_row(where: str, given: Mapping[str, Any]) -> Row:
-    """One measured figure with its prediction."""
-    needed = ("key", "metric", "accelerator", "chips", "framework", "mode", "isl", "osl", "client", "client_known")
-    check_keys(where, given, needed, COLUMNS)
+    """A measured figure with its prediction."""
+    required = ("key", "metric", "accelerator", "chips", "framework", "mode", "isl", "osl", "client", "client_known")
+    check_keys(where, given, required, COLUMNS)
     row: Row = dict(given)
     try:
         row |= {name: float(given[name]) if given[name] else None for name in NUMBERS}
@@ -114,27 +114,27 @@ def scored_row(where: str, given: Mapping[str, Any]) -> Row:
 
 
 def replica_chips(layout: str) -> int | None:
-    """Chips that work on one request: of the last pool, where there are two; None: the layout is not stated."""
-    ways = [int(number) for number in re.findall(r"(?:tp|pp|dp)(\d+)", layout.rpartition("|")[2])]
-    return math.prod(ways) if ways else None
+    """Chips per replica, from a layout such as tp8 (disaggregated: of the decode pool); None if not stated."""
+    sizes = [int(number) for number in re.findall(r"(?:tp|pp|dp)(\d+)", layout.rpartition("|")[2])]
+    return math.prod(sizes) if sizes else None
 
 
 def write(path: Path, rows: list[Mapping[str, Any]]) -> None:
-    """The rows of one source as its file: figures in shortest form, the cells of a run on its first row."""
-    with path.open("w", newline="", encoding="utf-8") as lines:
-        out = csv.writer(lines, lineterminator="\n")
-        out.writerow(COLUMNS)
+    """Writes the file of one source. Columns of a run are written on its first row only."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
         last: list[str] = []
         for row in rows:
             run = [cell(row[name]) for name in RUN]
-            out.writerow([*figures(row), *([""] * len(RUN) if run == last else run)])
+            writer.writerow([*figures(row), *([""] * len(RUN) if run == last else run)])
             last = run
 
 
 def figures(row: Mapping[str, Any]) -> list[str]:
-    """What follows from the other figures is left out."""
-    follows = ("bias_fraction", "inside") if row["measured"] and row["predicted"] is not None else ()
-    return [cell("" if name in follows else row[name]) for name in FIGURES]
+    """The figure columns of a row; blank where they can be computed from the others."""
+    computed = ("bias_fraction", "inside") if row["measured"] and row["predicted"] is not None else ()
+    return [cell("" if name in computed else row[name]) for name in FIGURES]
 
 
 def cell(value: Any) -> str:
@@ -147,7 +147,7 @@ def cell(value: Any) -> str:
 
 
 def digest_of(directory: Path) -> str:
-    """Which state of the files is this?"""
+    """A SHA-256 digest of the scorecard files."""
     total = hashlib.sha256()
     for path in [directory / HEAD, *sorted(directory.glob("*.csv"))]:
         total.update(path.name.encode() + path.read_bytes())

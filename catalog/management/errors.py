@@ -1,4 +1,4 @@
-"""How every command ends when what it was given cannot be used."""
+"""Exit codes of management commands: every command exits with 2 on bad input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,11 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-BAD_INPUT = 2  # the exit code; 1 stays for failures that other input would not avoid
+BAD_INPUT = 2  # exit code; 1 is for failures that other input would not fix
 
 
 class BadInput(CommandError):
-    """A file, id or option value that cannot be used; the text says what to give instead."""
+    """A file, ID or option value cannot be used; the message says what to give instead."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args, returncode=BAD_INPUT)
@@ -19,14 +19,15 @@ class BadInput(CommandError):
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """A file that cannot be written is bad input."""
+    """Turns a failure to write `path` into BadInput."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or error
-        raise BadInput(f"{path} cannot be written: {reason}; give a path in a folder that you may write") from error
+        raise BadInput(f"{path} cannot be written: {reason}; give a path that you can write to") from error
 
 
 def at_least_one(option: str, number: int) -> None:
+    """BadInput: the number is below 1."""
     if number < 1:
-        raise BadInput(f"{option}: {number} is too small; give a whole number from 1")
+        raise BadInput(f"{option}: {number} is too small; give a whole number of at least 1")

@@ -1,27 +1,27 @@
-"""Assay's probe agent: measures what this machine's accelerators deliver.
+"""Assay's probe agent: measures the performance of this machine's accelerators.
 
-    python3 agent.pyz probe --out result.json         measure, no server involved
-    python3 agent.pyz run --server URL --token TOKEN  measure what an Assay server asks for, until stopped
+    python3 agent.pyz probe --out result.json         measure without a server
+    python3 agent.pyz run --server URL --token TOKEN  run the jobs of an Assay server until stopped
 
-What it does: asks the server for work over HTTPS, at the pace that the server sets; prints what it is about to run;
-runs it in a child process bounded in time and memory; sends the figures.
+What it does: polls the server for jobs over HTTPS, at the interval that the server sets; prints what it is about to
+run; runs it in a child process with limits on time and memory; sends the results.
 
-What it never does: listen on a port, run code, a command or a path that came from the server, follow a redirect, read
-files that are not its own, change a clock or a power limit, install or update anything.
+What it never does: listen on a port; run code, commands or paths from the server; follow redirects; read files other
+than its own; change clocks or power limits; install or update anything.
 
-Read it in this order; each file is short and knows only those above it.
+Read the files in this order. Each is short and depends only on those above it.
 
-    spec.py       what may be asked: a closed list of kinds, with bounds
-    signing.py    how results are signed with this machine's key
-    state.py      the files it keeps: its identity (mode 0600) and results not yet acknowledged
+    spec.py       what a job may ask for: a closed list of kinds, with bounds
+    signing.py    signs results with this machine's key
+    state.py      its files: the identity (mode 0600), and results that the server has not acknowledged
     client.py     the protocol: every request it can make
-    child.py      the child process: takes its limits upon itself, then measures
-    sandbox.py    starts, watches and ends that child
+    child.py      the child process: sets its own limits, then measures
+    sandbox.py    starts, monitors and stops the child
     work.py       the loop: lease, run, deliver
     cli.py        the command line
-    suite.py      the measurements, with torch (kinds/); jax_suite.py with jax (jax_kinds.py, jax_whole.py)
+    suite.py      the measurements with torch (kinds/); jax_suite.py with jax (jax_kinds.py, jax_whole.py)
 
-It needs Python 3.10 and torch or jax, nothing else.
+It needs only Python 3.10 or later, and torch or jax.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What is measured: the closed list of kinds, and the shapes and sizes of each. Numbers only, no library."""
+"""The closed list of measurement kinds, and their shapes and sizes. Constants only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ KINDS = tuple(
     all_reduce all_gather all_to_all point_to_point""".split()
 )
 SUITES = ("quick", "full", "custom")
-# Seconds that a suite may take in all, and of one case's timed window and warm-up.
+# Seconds: of a whole suite, of the timed window of one case, and of its warm-up.
 SUITE_S = {"quick": 50.0, "full": 540.0, "custom": 540.0}
 WINDOW_S = {"quick": 0.03, "full": 0.06, "custom": 0.06}
 WARM_S = {"quick": 0.02, "full": 0.03, "custom": 0.03}
-# Parts of the time that a kind may take; what one leaves is shared by those after it.
+# Relative time budget of each kind. Time left over by one kind goes to those after it.
 SHARES = {
     "known_answer": 1, "launch": 2, "memory_read": 3, "memory_write": 3, "memory_copy": 4, "memory_strided": 2,
     "memory_gather": 2, "l2_read": 1, "gemm": 40, "grouped_gemm": 8, "attention_prefill": 10, "attention_decode": 14,
@@ -29,14 +29,14 @@ CPU_SIZES = tuple(MIB << power for power in range(0, 10, 2))
 
 @dataclass(frozen=True)
 class Layer:
-    """A weight matrix of a real network: y[m, n] = x[m, k] w[n, k]^T."""
+    """A weight matrix of a real model: y[m, n] = x[m, k] w[n, k]^T."""
 
     name: str
     n: int
     k: int
 
 
-# Shapes from the published config.json of each model; tp8: one of eight shards.
+# Shapes from published config.json files; tp8: one of eight tensor-parallel shards.
 LAYERS = (
     Layer("llama-3.1-8b.qkv", 6144, 4096),
     Layer("llama-3.1-8b.o", 4096, 4096),
@@ -69,7 +69,7 @@ OFF_BY = (8, 16, 64)
 
 @dataclass(frozen=True)
 class Experts:
-    """The experts of one layer: `count` of them, `top_k` chosen for a token."""
+    """The experts of one MoE layer: `count` in all, `top_k` per token."""
 
     name: str
     count: int
@@ -88,7 +88,7 @@ TOKENS_PER_EXPERT = (1, 4, 16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True)
 class Heads:
-    """Heads of an attention: queries, keys and values, and the width of one."""
+    """Attention heads: number of query heads and KV heads, and head dimension."""
 
     query: int
     kv: int
@@ -99,4 +99,4 @@ GQA = (Heads(32, 8, 128), Heads(64, 8, 128))
 PREFILL_TOKENS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 DECODE_BATCH = (1, 8, 32, 64, 128, 256)
 DECODE_TOKENS = (256, 1024, 2048, 4096, 8192, 16384, 32768)
-KV_LIMIT_TOKENS = 1 << 20  # Of one case: 4 GiB of keys and values in bf16 at 8 heads of 128.
+KV_LIMIT_TOKENS = 1 << 20  # Limit per case: 4 GiB of keys and values in bf16 with 8 heads of 128.

@@ -1,7 +1,7 @@
-"""Makes agent.pyz, the agent as one file: `python -m probes.agent.build agent.pyz`.
+"""Builds agent.pyz, the agent as one file: `python -m probes.agent.build agent.pyz`.
 
-The same sources give the same bytes, whoever builds it and when: files in order of their names, one date, no
-compression, nothing but this package. So an operator who builds it from the repository can compare checksums.
+The build is reproducible: files sorted by name, a fixed date, no compression, only this package. An operator can
+build it from the repository and compare checksums.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final
 PACKAGE: Final = Path(__file__).parent
 SHEBANG: Final = b"#!/usr/bin/env python3\n"
 START: Final = "import runpy\n\nrunpy.run_module('probes.agent', run_name='__main__', alter_sys=True)\n"
-WHEN: Final = (1980, 1, 1, 0, 0, 0)
+FIXED_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def contents() -> Iterator[tuple[str, bytes]]:
-    """Names inside the archive and their bytes."""
+    """The name and the content of each file in the archive."""
     yield "__main__.py", START.encode()
     yield "probes/__init__.py", b""
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -29,18 +29,18 @@ def contents() -> Iterator[tuple[str, bytes]]:
 
 
 def archive() -> bytes:
-    """The whole file. Only where these sources lie as files, not from inside another archive."""
+    """The bytes of agent.pyz. Works only from source files, not from inside another archive."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as file:
         for name, body in contents():
-            entry = zipfile.ZipInfo(name, WHEN)
+            entry = zipfile.ZipInfo(name, FIXED_DATE)
             entry.create_system, entry.external_attr = 3, 0o644 << 16
             file.writestr(entry, body)
     return SHEBANG + packed.getvalue()
 
 
 def lines(server: str, token: str, body: bytes) -> str:
-    """What an operator pastes: fetch; then run, but only what the page that made the token spoke of."""
+    """The two commands for the operator: download, then verify the checksum and run."""
     checksum = hashlib.sha256(body).hexdigest()
     return (
         f"curl -fsSO {server}/agent.pyz\n"

@@ -1,9 +1,8 @@
-"""The child process in which a suite runs: it binds itself to its limits, measures, writes one file and ends.
+"""The child process that runs a suite: it sets its own limits, measures, writes one file and exits.
 
-It reads one line of JSON from standard input: {"ask": "run" | "plan" | "facts", "spec", "library", "limits"}.
-It answers in the file result.json of its working folder, an empty one made for it. Lines on the original standard
-output tell the parent how far it is. Standard input stays open as long as the parent lives: when it closes, the
-child ends itself and all that it started.
+It reads one line of JSON from standard input: {"ask": "run" | "plan" | "facts", "spec", "library", "limits"}. It
+writes its answer to result.json in its working folder, which is new and empty, and progress lines to the original
+standard output. When standard input closes, the parent has ended; the child then kills its whole process group.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ Measure = Callable[[dict[str, Any], Progress], Any]
 
 
 def main(measure: Measure | None = None) -> int:
-    """Serve one request. `measure` stands in for the suite in tests of the sandbox."""
-    progress = take_over_output()
+    """Handles one request and returns the exit code. Tests pass `measure` in place of the suite."""
+    progress = redirect_output()
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=end_with_parent, daemon=True).start()
-    bind(request["limits"])
+    set_limits(request["limits"])
     try:
         answer = (measure or ask_suite)(request, progress)
     except MemoryError:
-        print("The limit of host memory was reached.", file=sys.stderr)
+        print("The host memory limit was exceeded.", file=sys.stderr)
         return OUT_OF_MEMORY
     Path(RESULT).write_text(json.dumps(answer), encoding="utf-8")
     return 0
 
 
-def take_over_output() -> Progress:
-    """Keep standard output for progress alone: what libraries print goes to standard error."""
+def redirect_output() -> Progress:
+    """Reserves standard output for progress; output of libraries goes to standard error."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     lock = threading.Lock()
@@ -57,28 +56,28 @@ def take_over_output() -> Progress:
 
 
 def end_with_parent() -> None:
-    """Wait until the parent is gone, however it went, then end the whole process group."""
+    """Waits until the parent has ended, then kills the whole process group."""
     while os.read(0, 4096):
         pass
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def bind(limits: dict[str, Any]) -> None:
-    """Limits that the kernel holds against this process and those it starts.
+def set_limits(limits: dict[str, Any]) -> None:
+    """Sets limits that the kernel enforces on this process and its children.
 
-    RLIMIT_DATA and not RLIMIT_AS: CUDA and ROCm reserve address space far beyond what they ever fill.
+    RLIMIT_DATA instead of RLIMIT_AS: CUDA and ROCm reserve far more address space than they use.
     """
     try:
         import resource
-    except ImportError:  # no such limits on this system: the parent's clock still holds
+    except ImportError:  # no such limits on this system; the parent still enforces the time limit
         return
     bounds = {"RLIMIT_CPU": limits["cpu_s"], "RLIMIT_DATA": limits["host_bytes"], "RLIMIT_FSIZE": limits["file_bytes"]}
     for name, bound in {**bounds, "RLIMIT_CORE": 0}.items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
-        least = int(bound) if hard == resource.RLIM_INFINITY else min(int(bound), hard)
-        with contextlib.suppress(ValueError, OSError):  # macOS refuses some of them
-            resource.setrlimit(kind, (least, least))
+        allowed = int(bound) if hard == resource.RLIM_INFINITY else min(int(bound), hard)
+        with contextlib.suppress(ValueError, OSError):  # macOS rejects some of them
+            resource.setrlimit(kind, (allowed, allowed))
 
 
 def ask_suite(request: dict[str, Any], progress: Progress) -> Any:
@@ -92,10 +91,10 @@ def ask_suite(request: dict[str, Any], progress: Progress) -> Any:
 
 
 def load(library: str, device_fraction: float) -> tuple[Any, Any]:
-    """The suite of that library and its reader of the device, the share of device memory capped first."""
+    """The suite module and the facts module of a library, after capping the share of device memory."""
     suite, facts = MODULES[library]
     if find_spec(library) is None:
-        sys.exit(f"{library} is not installed for {sys.executable}: start the agent with the Python that has it.")
+        sys.exit(f"{library} is not installed for {sys.executable}; start the agent with a Python that has it.")
     if library == "torch":
         cap_torch(device_fraction)
     return import_module(f"probes.agent.{suite}"), import_module(f"probes.agent.{facts}")

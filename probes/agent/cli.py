@@ -1,4 +1,4 @@
-"""The command line: probe this machine, register it with a server, or serve that server."""
+"""The command line: measure this machine, register it with a server, or run the server's jobs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from probes.agent import spec as specs
 
 OK, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 GIB: Final = 1 << 30
-# Loading a library and compiling come on top of a suite's own time.
+# Time to load the library and compile, in addition to the suite.
 START_S: Final = 60.0
 
 
 class BadInput(Exception):
-    """What was typed cannot be done; the message says what to type instead."""
+    """The arguments cannot be used; the message says what to give instead."""
 
 
 def main(argv: Sequence[str], *, command: tuple[str, ...] = sandbox.CHILD) -> int:
-    """Run one command. `command`, the child's, is replaced only by tests."""
+    """Runs one command and returns the exit code. `command` starts the child; only tests replace it."""
     given = parser().parse_args(argv)
     try:
         return int(given.run(given, command))
@@ -50,39 +50,43 @@ def say(line: str) -> None:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="python3 agent.pyz" if sandbox.ROOT.endswith(".pyz") else "python -m probes.agent",
-        description="Measures what this machine's accelerators deliver.",
+        description="Measures the performance of this machine's accelerators.",
     )
     top.add_argument("--version", action="version", version=f"assay agent {specs.AGENT_VERSION}")
     commands = top.add_subparsers(required=True, metavar="probe | register | run | rotate")
-    probe = add(commands, "probe", probe_here, "measure this machine now, without any server")
+    probe = add(commands, "probe", probe_here, "measure this machine now, without a server")
     probe.add_argument("--suite", choices=("quick", "full"), default="quick", help="default: %(default)s")
-    probe.add_argument("--kinds", type=words, help="only these kinds, separated by commas")
-    probe.add_argument("--max-seconds", type=float, help="end after this many seconds; the rest is listed as skipped")
-    probe.add_argument("--out", type=Path, help="write the result document (JSON) here, or nothing at all")
+    probe.add_argument("--kinds", type=kinds_of, help="only these kinds, comma-separated")
+    probe.add_argument("--max-seconds", type=float, help="stop after this many seconds; the rest is listed as skipped")
+    probe.add_argument("--out", type=Path, help="write the result document (JSON) to this file")
     probe.add_argument(
         "--state",
         type=Path,
         default=state.default_folder(),
-        help="sign --out with the key kept here; default: %(default)s",
+        help="folder of the key that signs --out; default: %(default)s",
     )
-    register = add(commands, "register", register_here, "exchange an enrolment token for this machine's own")
-    run = add(commands, "run", serve, "ask a server for work and do it, until stopped")
-    rotate = add(commands, "rotate", rotate_here, "get a new token; the old one ends")
-    run.add_argument("--once", action="store_true", help="do one job, deliver it and end")
-    run.add_argument("--allow-kinds", type=words, default=specs.KINDS, help="only ever run these kinds")
+    register = add(commands, "register", register_here, "register this machine with an enrollment token")
+    run = add(commands, "run", serve, "run a server's jobs until stopped")
+    rotate = add(commands, "rotate", rotate_here, "get a new token; the old one expires")
+    run.add_argument("--once", action="store_true", help="run one job, send its result and exit")
+    run.add_argument("--allow-kinds", type=kinds_of, default=specs.KINDS, help="run only these kinds, comma-separated")
     for one in (probe, run):
         one.add_argument("--library", choices=("torch", "jax"), default="torch", help="default: %(default)s")
-        one.add_argument("--host-memory-gib", type=float, help="limit of host memory; default: half of it")
-        one.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
+        one.add_argument("--host-memory-gib", type=float, help="limit of host memory; default: half of the host's")
+        one.add_argument("--dry-run", action="store_true", help="print what would run, without running it")
     for one in (register, run):
-        one.add_argument("--name", default=socket.gethostname(), help="default: this host's name")
-        one.add_argument("--label", type=pair, action="append", default=[], metavar="K=V")
+        one.add_argument("--name", default=socket.gethostname(), help="name of the machine; default: the host name")
+        one.add_argument(
+            "--label", type=pair, action="append", default=[], metavar="K=V", help="label; may be repeated"
+        )
         one.add_argument("--token", help="aet_... or agt_...; also read from ASSAY_TOKEN or --token-file")
-        one.add_argument("--token-file", type=Path, help="keeps the token out of the list of processes")
+        one.add_argument("--token-file", type=Path, help="file with the token, which keeps it out of the process list")
     for one in (register, run, rotate):
         one.add_argument("--server", required=one is not rotate, help="https://...")
-        one.add_argument("--allow-http", action="store_true", help="accept a server without TLS beyond this machine")
-        one.add_argument("--state", type=Path, default=state.default_folder(), help="default: %(default)s")
+        one.add_argument("--allow-http", action="store_true", help="allow a remote server without TLS")
+        one.add_argument(
+            "--state", type=Path, default=state.default_folder(), help="state folder; default: %(default)s"
+        )
     return top
 
 
@@ -92,11 +96,11 @@ def add(commands: Any, name: str, run: Callable[..., int], text: str) -> argpars
     return command
 
 
-def words(text: str) -> tuple[str, ...]:
-    found = tuple(word.strip() for word in text.split(",") if word.strip())
-    if unknown := sorted(set(found) - set(specs.KINDS)):
-        raise argparse.ArgumentTypeError(f"no kind {', '.join(unknown)}; there are {', '.join(specs.KINDS)}")
-    return found
+def kinds_of(text: str) -> tuple[str, ...]:
+    kinds = tuple(part.strip() for part in text.split(",") if part.strip())
+    if unknown := sorted(set(kinds) - set(specs.KINDS)):
+        raise argparse.ArgumentTypeError(f"no kind {', '.join(unknown)}; choose from {', '.join(specs.KINDS)}")
+    return kinds
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -114,12 +118,14 @@ def probe_here(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     asked = {"suite": given.suite, "kinds": kinds, "max_s": given.max_seconds, "max_bytes": None}
     spec = specs.checked(asked)
     if given.out and not given.out.parent.is_dir():
-        raise BadInput(f"There is no folder {given.out.parent} for --out.")
+        raise BadInput(f"The folder {given.out.parent} of --out does not exist.")
     if given.dry_run:
         return dry_run(given, spec, command)
-    registered = given.out and (given.state / "agent.json").exists()  # a look, which must not make an identity
+    registered = (
+        given.out and (given.state / "agent.json").exists()
+    )  # checked first, because load() would create an identity
     identity = state.load(given.state) if registered else None
-    say(f"Runs {specs.described(spec)} with {given.library}.")
+    say(f"Runs {specs.summary(spec)} with {given.library}.")
     document = in_child(given, "run", spec, command)
     from probes.agent.suite import table
 
@@ -130,9 +136,9 @@ def probe_here(given: argparse.Namespace, command: tuple[str, ...]) -> int:
 
 
 def signed(document: dict[str, Any], identity: state.Identity | None) -> dict[str, Any]:
-    """The document with the signature of this machine, where it is registered."""
+    """The document, signed if this machine is registered."""
     if not (identity and identity.key):
-        say("Not signed: this machine is not registered with a server, so a person has to approve the import.")
+        say("Not signed: this machine is not registered with a server, so a person must approve the import.")
         return document
     value = signing.of_file(identity.key, identity.install_id, document)
     say("Signed with this machine's key.")
@@ -144,13 +150,13 @@ def dry_run(given: argparse.Namespace, spec: dict[str, Any], command: tuple[str,
     for step in steps:
         axes = " ".join(f"{name}={value}" for name, value in step["key"].items())
         print(f"{step['kind']:18} {axes}")
-    print(f"Would measure {len(steps)} cases: {specs.described(spec)}. Nothing was run.")
+    print(f"Would measure {len(steps)} cases: {specs.summary(spec)}. Nothing was run.")
     return OK
 
 
 def in_child(given: argparse.Namespace, ask: str, spec: dict[str, Any], command: tuple[str, ...]) -> Any:
-    """What the child answers; BadInput with the end of its log when it does not."""
-    limits = limits_of(given, specs.longest_s(spec))
+    """The answer of the child. BadInput, with the end of its log, if it fails."""
+    limits = limits_of(given, specs.max_seconds(spec))
     request = {"ask": ask, "spec": spec, "library": given.library}
     with progress_line() as progress:
         outcome = sandbox.run(request, limits, progress=progress, command=command)
@@ -165,13 +171,13 @@ def limits_of(given: argparse.Namespace, suite_s: float) -> sandbox.Limits:
 
 
 class progress_line:
-    """On a terminal one line that renews itself; elsewhere a line per kind."""
+    """Shows progress: one updating line on a terminal, otherwise one line per kind."""
 
     def __enter__(self) -> sandbox.Progress:
         self.stage = ""
-        return self.tell
+        return self.show
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def show(self, stage: str, done: int, total: int) -> None:
         if sys.stderr.isatty():
             print(f"\r{done}/{total} {stage:24}", end="", file=sys.stderr, flush=True)
         elif stage != self.stage:
@@ -189,15 +195,15 @@ class progress_line:
 def register_here(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     token = token_of(given)
     if not token.startswith("aet_"):
-        raise BadInput("register needs an enrolment token (aet_...): make one in Assay under Workers.")
+        raise BadInput("register needs an enrollment token (aet_...). Create one in Assay under Workers.")
     identity = enrol(given, token, {})
-    say(f"Registered as agent {identity.agent_id}; its token is kept in {given.state / 'agent.json'}.")
+    say(f"Registered as agent {identity.agent_id}; its token is stored in {given.state / 'agent.json'}.")
     return OK
 
 
 def serve(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     if given.dry_run:
-        say(f"Would ask {given.server} for work and run {', '.join(given.allow_kinds)}. Nothing was sent or run.")
+        say(f"Would request jobs from {given.server} and run {', '.join(given.allow_kinds)}. Nothing was sent or run.")
         return OK
     facts_limits = limits_of(given, START_S)
     facts = sandbox.run({"ask": "facts", "spec": None, "library": given.library}, facts_limits, command=command)
@@ -221,8 +227,8 @@ def run_job(
     progress: sandbox.Progress,
     cancel: threading.Event,
 ) -> sandbox.Outcome:
-    """Run a leased spec: never longer than the suite's own time and start-up, nor than the server waits."""
-    limits = limits_of(given, min(specs.longest_s(spec), max(deadline_s - START_S, 1.0)))
+    """Runs a leased spec, within the time of the suite and the deadline of the server."""
+    limits = limits_of(given, min(specs.max_seconds(spec), max(deadline_s - START_S, 1.0)))
     request = {"ask": "run", "spec": spec, "library": given.library}
     return sandbox.run(request, limits, progress=progress, cancel=cancel, command=command)
 
@@ -237,17 +243,17 @@ def token_of(given: argparse.Namespace) -> str:
 
 
 def identified(given: argparse.Namespace, facts: dict[str, Any]) -> state.Identity:
-    """Who this agent is to the server: as kept, by the token given, or newly registered with an enrolment token."""
-    kept, token = state.load(given.state), token_of(given)
+    """This agent's identity: the stored one, one with the given token, or a new registration."""
+    stored, token = state.load(given.state), token_of(given)
     url = client.checked_url(given.server, allow_http=given.allow_http)
-    known = kept.token and kept.server == url
-    if known and (not token or state.fingerprint(token) == kept.enrolment):
-        return kept
+    known = stored.token and stored.server == url
+    if known and (not token or state.fingerprint(token) == stored.enrolment):
+        return stored
     if token.startswith("aet_"):
         return enrol(given, token, facts)
     if token.startswith("agt_"):
-        return state.registered(given.state, kept, url, "", token, token)
-    raise BadInput(f"A token is needed for {url}: aet_... or agt_..., by --token, --token-file or ASSAY_TOKEN.")
+        return state.save_registration(given.state, stored, url, "", token, token)
+    raise BadInput(f"A token is needed for {url}: give aet_... or agt_... in --token, --token-file or ASSAY_TOKEN.")
 
 
 def enrol(given: argparse.Namespace, token: str, facts: dict[str, Any]) -> state.Identity:
@@ -257,17 +263,17 @@ def enrol(given: argparse.Namespace, token: str, facts: dict[str, Any]) -> state
     answer = client.register(
         server, token, identity.install_id, given.name, dict(given.label), facts.get("device") or {}
     )
-    return state.registered(given.state, identity, url, answer.agent_id, answer.token, token, answer.key)
+    return state.save_registration(given.state, identity, url, answer.agent_id, answer.token, token, answer.key)
 
 
 def rotate_here(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     identity = state.load(given.state)
     if not identity.token:
-        raise BadInput(f"{given.state} holds no token: register first.")
+        raise BadInput(f"{given.state} has no token. Register first.")
     url = client.checked_url(given.server or identity.server, allow_http=given.allow_http)
     if url != identity.server:
         raise BadInput(f"This agent is registered with {identity.server}, not with {url}.")
     token, key = client.rotate(client.Server(url, identity.token))
     state.save(given.state, dataclasses.replace(identity, token=token, key=key or identity.key))
-    say("The agent has a new token; the old one ends within minutes.")
+    say("The agent has a new token; the old one expires in a few minutes.")
     return OK

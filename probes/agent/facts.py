@@ -1,7 +1,7 @@
-"""What the machine says of itself: device, host, versions, and sensors that are read while a kernel runs.
+"""Facts about the machine: device, host, library versions, and sensors that are read while a kernel runs.
 
-Facts come from torch and NVML (nvidia-ml-py); where that is not installed, nvidia-smi is asked with fixed arguments.
-What nobody tells is null. Nothing is changed: no clock, limit or mode is ever set.
+They come from torch and NVML (nvidia-ml-py), or from nvidia-smi with fixed arguments if NVML is not installed.
+Unknown facts are null. Nothing is changed: no clock, limit or mode is ever set.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 from .measure import Device
 
-# Bits of NVML's clocksEventReasons. The power cap alone is a chip at its ordinary limit; the others are faults.
+# Bits of NVML's clocksEventReasons. The power cap alone is normal; the others count as throttling.
 POWER_CAP = 0x4
 SLOWED = {0x8: "hardware slowdown", 0x20: "thermal, software", 0x40: "thermal, hardware", 0x80: "power brake"}
 NV_LINKS = 18
 
 
 def detect(max_bytes: int | None = None) -> Device:
-    """The device that torch would use here; `max_bytes` bounds what the probe may allocate on it."""
+    """The device that torch uses. `max_bytes` limits the memory that the probe may allocate on it."""
     import torch
 
     backend = "cpu"
@@ -40,25 +40,25 @@ def detect(max_bytes: int | None = None) -> Device:
 
 
 def _gpu(torch: Any, backend: str, max_bytes: int | None) -> Device:
-    about = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties(0)
     if max_bytes:
-        torch.cuda.set_per_process_memory_fraction(min(0.9, max_bytes / about.total_memory))
+        torch.cuda.set_per_process_memory_fraction(min(0.9, max_bytes / properties.total_memory))
     return Device(
         backend=backend,
         torch=torch,
         device=torch.device("cuda", 0),
-        memory_bytes=about.total_memory,
-        l2_bytes=getattr(about, "L2_cache_size", 0) or 64 << 20,
-        multiprocessors=about.multi_processor_count,
-        capability=(about.major, about.minor),
-        limit_bytes=min(max_bytes or about.total_memory, int(about.total_memory * 0.8)),
+        memory_bytes=properties.total_memory,
+        l2_bytes=getattr(properties, "L2_cache_size", 0) or 64 << 20,
+        multiprocessors=properties.multi_processor_count,
+        capability=(properties.major, properties.minor),
+        limit_bytes=min(max_bytes or properties.total_memory, int(properties.total_memory * 0.8)),
         count=torch.cuda.device_count(),
-        sensors=sensors(about) if backend == "cuda" else None,
+        sensors=sensors(properties) if backend == "cuda" else None,
     )
 
 
 def nvml() -> Any:
-    """The initialised NVML module, or None."""
+    """The initialized NVML module, or None."""
     if importlib.util.find_spec("pynvml") is None:
         return None
     module = importlib.import_module("pynvml")
@@ -70,7 +70,7 @@ def nvml() -> Any:
 
 
 def _handle(module: Any, about: Any) -> Any:
-    """The device that torch calls 0: by uuid, because CUDA_VISIBLE_DEVICES may have renumbered it."""
+    """The NVML handle of torch's device 0, by UUID, since CUDA_VISIBLE_DEVICES may renumber devices."""
     uuid = getattr(about, "uuid", None)
     try:
         return module.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}") if uuid else module.nvmlDeviceGetHandleByIndex(0)
@@ -82,53 +82,54 @@ def _handle(module: Any, about: Any) -> Any:
 
 
 def sensors(about: Any) -> Callable[[], Mapping[str, float]] | None:
-    """A reader of power_w, clock_hz, temperature_c and the reasons why clocks are held back."""
+    """A function that reads power_w, clock_hz, temperature_c and the throttle reasons; None without NVML."""
     module = nvml()
     handle = _handle(module, about) if module else None
     if handle is None:
         return None
 
     def read() -> Mapping[str, float]:
-        found = {
-            "power_w": _asked(module, _instant_power_w, module, handle),
-            "clock_hz": _asked(module, lambda: module.nvmlDeviceGetClockInfo(handle, module.NVML_CLOCK_SM) * 1e6),
-            "temperature_c": _asked(module, lambda: float(module.nvmlDeviceGetTemperature(handle, 0))),
-            "reasons": _asked(module, _reason_bits, module, handle),
+        readings = {
+            "power_w": _query(module, _instant_power_w, module, handle),
+            "clock_hz": _query(module, lambda: module.nvmlDeviceGetClockInfo(handle, module.NVML_CLOCK_SM) * 1e6),
+            "temperature_c": _query(module, lambda: float(module.nvmlDeviceGetTemperature(handle, 0))),
+            "reasons": _query(module, _reason_bits, module, handle),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in readings.items() if value is not None}
 
     return read
 
 
 def _reason_bits(module: Any, handle: Any) -> int:
-    """By its newer name where there is one."""
+    """The throttle reasons, from the newer NVML function if it exists."""
     newer = "nvmlDeviceGetCurrentClocksEventReasons"
     name = newer if hasattr(module, newer) else "nvmlDeviceGetCurrentClocksThrottleReasons"
     return int(getattr(module, name)(handle))
 
 
 def _instant_power_w(module: Any, handle: Any) -> float:
-    """Power now (field 186), not the mean of the last second that nvmlDeviceGetPowerUsage gives since Ampere."""
+    """Instantaneous power (field 186). Since Ampere, nvmlDeviceGetPowerUsage averages over one second."""
     value = module.nvmlDeviceGetFieldValues(handle, [186])[0]
     if value.nvmlReturn == 0 and value.value.uiVal:
         return float(value.value.uiVal) / 1e3
     return float(module.nvmlDeviceGetPowerUsage(handle)) / 1e3
 
 
-def _asked(module: Any, question: Callable[..., Any], *given: Any) -> Any:
+def _query(module: Any, call: Callable[..., Any], *given: Any) -> Any:
+    """The result of an NVML call; None if it is not supported."""
     try:
-        return question(*given)
+        return call(*given)
     except (module.NVMLError, AttributeError):
         return None
 
 
 def reasons(bits: float | None) -> tuple[bool | None, str | None]:
-    """(held back by a fault or by heat, in words with the power cap named) from the reason bits."""
+    """Whether the clocks are throttled by heat or a fault, and the throttle reasons as text, from the reason bits."""
     if bits is None:
         return None, None
-    faults = [word for bit, word in SLOWED.items() if int(bits) & bit]
-    words = [*faults, *(["power cap"] if int(bits) & POWER_CAP else [])]
-    return bool(faults), f"clocks held back: {', '.join(words)}" if words else None
+    faults = [name for bit, name in SLOWED.items() if int(bits) & bit]
+    names = [*faults, *(["power cap"] if int(bits) & POWER_CAP else [])]
+    return bool(faults), f"clocks held back: {', '.join(names)}" if names else None
 
 
 def device_facts(device: Device) -> dict[str, Any]:
@@ -140,36 +141,38 @@ def device_facts(device: Device) -> dict[str, Any]:
     facts |= {"memory_bytes": device.memory_bytes, "multiprocessors": device.multiprocessors}
     facts["l2_bytes"] = device.l2_bytes
     if device.streams:
-        about = device.torch.cuda.get_device_properties(0)
-        facts |= {"name": about.name, "compute_capability": f"{about.major}.{about.minor}"}
+        properties = device.torch.cuda.get_device_properties(0)
+        capability = f"{properties.major}.{properties.minor}"
+        facts |= {"name": properties.name, "compute_capability": capability}
         facts["runtime"] = device.torch.version.hip or device.torch.version.cuda
-        facts["uuid_hash"] = hashed(str(about.uuid)) if getattr(about, "uuid", None) else None
-        facts |= _nvml_facts(about) if device.nvidia else {}
+        facts["uuid_hash"] = hashed(str(properties.uuid)) if getattr(properties, "uuid", None) else None
+        facts |= nvml_facts(properties) if device.nvidia else {}
     return facts
 
 
 def hashed(identity: str) -> str:
-    """A name that tells two devices apart and tells nobody which they are."""
+    """A pseudonym of a device, which does not reveal its UUID."""
     return hashlib.sha256(f"assay-device:{identity}".encode()).hexdigest()[:16]
 
 
-def _nvml_facts(about: Any) -> dict[str, Any]:
+def nvml_facts(about: Any) -> dict[str, Any]:
+    """Driver, ECC, MIG, limits and links from NVML, or from nvidia-smi without it."""
     module = nvml()
     handle = _handle(module, about) if module else None
     if handle is None:
         return _smi_facts()
-    found = {
-        "driver": _asked(module, lambda: _text(module.nvmlSystemGetDriverVersion())),
-        "ecc": _asked(module, lambda: bool(module.nvmlDeviceGetEccMode(handle)[0])),
-        "mig": _asked(module, lambda: bool(module.nvmlDeviceGetMigMode(handle)[0])),
-        "power_limit_w": _asked(module, lambda: module.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
-        "clock_max_hz": _asked(module, lambda: module.nvmlDeviceGetMaxClockInfo(handle, module.NVML_CLOCK_SM) * 1e6),
-        "memory_clock_max_hz": _asked(
+    known = {
+        "driver": _query(module, lambda: _text(module.nvmlSystemGetDriverVersion())),
+        "ecc": _query(module, lambda: bool(module.nvmlDeviceGetEccMode(handle)[0])),
+        "mig": _query(module, lambda: bool(module.nvmlDeviceGetMigMode(handle)[0])),
+        "power_limit_w": _query(module, lambda: module.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
+        "clock_max_hz": _query(module, lambda: module.nvmlDeviceGetMaxClockInfo(handle, module.NVML_CLOCK_SM) * 1e6),
+        "memory_clock_max_hz": _query(
             module, lambda: module.nvmlDeviceGetMaxClockInfo(handle, module.NVML_CLOCK_MEM) * 1e6
         ),
         "links": _links(module, handle),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _text(value: Any) -> str:
@@ -177,11 +180,11 @@ def _text(value: Any) -> str:
 
 
 def _links(module: Any, handle: Any) -> list[dict[str, Any]]:
-    """NVLinks that are up, and the PCIe link as negotiated; where NVLinks end (a switch or a chip) is not told."""
-    up = [_asked(module, lambda i=i: module.nvmlDeviceGetNvLinkState(handle, i)) for i in range(NV_LINKS)]
-    version = _asked(module, lambda: module.nvmlDeviceGetNvLinkVersion(handle, 0))
-    width = _asked(module, lambda: module.nvmlDeviceGetMaxPcieLinkWidth(handle))
-    generation = _asked(module, lambda: module.nvmlDeviceGetMaxPcieLinkGeneration(handle))
+    """Active NVLinks and the PCIe link. NVML does not say whether an NVLink ends at a switch or a GPU."""
+    up = [_query(module, lambda i=i: module.nvmlDeviceGetNvLinkState(handle, i)) for i in range(NV_LINKS)]
+    version = _query(module, lambda: module.nvmlDeviceGetNvLinkVersion(handle, 0))
+    width = _query(module, lambda: module.nvmlDeviceGetMaxPcieLinkWidth(handle))
+    generation = _query(module, lambda: module.nvmlDeviceGetMaxPcieLinkGeneration(handle))
     links = []
     if count := sum(state == 1 for state in up):
         links.append({"to": "gpu", "type": f"nvlink{version or ''}", "count": count})
@@ -191,28 +194,29 @@ def _links(module: Any, handle: Any) -> list[dict[str, Any]]:
 
 
 def _smi_facts() -> dict[str, Any]:
-    """The same from nvidia-smi, as far as it tells."""
+    """The same facts from nvidia-smi, as far as it has them."""
     columns = "driver_version,ecc.mode.current,mig.mode.current,power.limit,clocks.max.sm,clocks.max.memory"
     command = ["nvidia-smi", "-i", "0", f"--query-gpu={columns}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return {}
-    return smi_values(done.stdout)
+    return smi_values(process.stdout)
 
 
 def smi_values(line: str) -> dict[str, Any]:
+    """Facts from one CSV line of nvidia-smi."""
     names = ("driver", "ecc", "mig", "power_limit_w", "clock_max_hz", "memory_clock_max_hz")
     texts = dict(zip(names, (text.strip() for text in line.strip().split(",")), strict=False))
-    found: dict[str, Any] = {"driver": texts.get("driver") or None}
+    values: dict[str, Any] = {"driver": texts.get("driver") or None}
     for name in ("ecc", "mig"):
-        found[name] = {"Enabled": True, "Disabled": False}.get(texts.get(name, ""))
+        values[name] = {"Enabled": True, "Disabled": False}.get(texts.get(name, ""))
     for name, unit in (("power_limit_w", 1.0), ("clock_max_hz", 1e6), ("memory_clock_max_hz", 1e6)):
         try:
-            found[name] = float(texts.get(name, "")) * unit
+            values[name] = float(texts.get(name, "")) * unit
         except ValueError:
-            found[name] = None
-    return found
+            values[name] = None
+    return values
 
 
 def host_facts() -> dict[str, Any]:
@@ -243,7 +247,7 @@ def host_memory_bytes() -> int | None:
 
 
 def host_cache_bytes() -> int:
-    """The largest cache of the first core; 32 MiB where the system does not say."""
+    """The size of the largest cache of the first core; 32 MiB if unknown."""
     sizes = []
     for index in range(5):
         try:
@@ -256,7 +260,7 @@ def host_cache_bytes() -> int:
 
 
 def versions(torch: Any) -> dict[str, str]:
-    """Versions of what ran; a library that is absent is absent here."""
+    """The versions of the libraries that are present."""
     found = {"torch": str(torch.__version__), "cuda": torch.version.cuda, "hip": torch.version.hip}
     cudnn = torch.backends.cudnn
     found["cudnn"] = str(cudnn.version()) if torch.cuda.is_available() and cudnn.is_available() else None

@@ -1,4 +1,4 @@
-"""The device as jax names it, and one timed operator."""
+"""The device as jax reports it, and an operator to time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from probes.agent.measure import CACHES, Check, Timing
 
-MOST_SETS: Final = 32
+MAX_SETS: Final = 32
 
 
 @dataclass(frozen=True)
 class JaxDevice:
-    """The first local device as jax names it; `fraction` is the share of its memory that XLA was given."""
+    """The first local device. `fraction`: the share of its memory that XLA may use."""
 
     backend: str
     jax: Any
@@ -29,19 +29,19 @@ class JaxDevice:
         return self.backend != "cpu"
 
     def sets(self, set_bytes: int) -> int:
-        """How many sets of operands leave the caches cold, within a third of the memory."""
+        """How many sets of operands keep the caches cold, using at most a third of the memory."""
         wanted = -(-CACHES * self.l2_bytes // max(set_bytes, 1)) + 1
-        return max(1, min(wanted, MOST_SETS, self.memory_bytes // 3 // max(set_bytes, 1)))
+        return max(1, min(wanted, MAX_SETS, self.memory_bytes // 3 // max(set_bytes, 1)))
 
 
 @dataclass(frozen=True)
 class Program:
-    """An operator, the sets of operands that it is called with in turn, and the check of one output."""
+    """An operator, the sets of operands to rotate through, and a check of its output."""
 
     function: Callable[..., Any]
     sets: list[tuple[Any, ...]]
     check: Callable[[Any], Check] | None = None
     path: Callable[[str], str] = lambda text: "native"
     note: str | None = None
-    wrap: Callable[[Any], Any] | None = None  # Puts the whole loop on a mesh of devices.
-    timing: Timing | None = None  # Already timed, where a loop on the device cannot do it.
+    wrap: Callable[[Any], Any] | None = None  # maps the whole loop to a device mesh
+    timing: Timing | None = None  # set if the operator was already timed, since a device loop cannot

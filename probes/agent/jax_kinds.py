@@ -1,6 +1,6 @@
-"""The kinds through jax: what is called, over which operands, what it must give. Keys are those of the torch suite.
+"""The measurement kinds in jax: operators, operands and checks. Keys are the same as in the torch suite.
 
-FLOPs and bytes follow the same definitions (docs/reference/probes.md). Weights are [n, k], as checkpoints store them.
+FLOPs and bytes have the same definitions (docs/reference/probes.md). Weights are [n, k], as in checkpoints.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Build = Callable[[JaxDevice], Program]
 SAMPLED: Final = 64
 LIMITS: Final = {"fp32": 1e-5, "tf32": 2e-3, "bf16": 1e-2, "fp16": 2e-3, "fp8": 1e-2, "int8": 0.0}
 WIDTHS: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
-# Hidden, heads, inner and vocabulary of Llama 3.1 8B, and of something small.
+# Hidden size, heads, inner size and vocabulary: of Llama 3.1 8B, and of a small model.
 WIDE: Final = (4096, Heads(32, 8, 128), 14336, 128256)
 SMALL: Final = (512, Heads(8, 2, 64), 1024, 8192)
 Key = dict[str, Scalar]
@@ -43,7 +43,7 @@ def case(kind: str, key: Key, build: Build, flops: int = 0, size: int = 0, needs
 
 
 def random(device: JaxDevice, seed: int, shape: tuple[int, ...], dtype: str = "bfloat16", scale: float = 1.0) -> Any:
-    """Normal values of this scale, made on the device; whole numbers for int8."""
+    """Normal values with this scale, generated on the device; integers for int8."""
     jax = device.jax
     key = jax.random.key(seed)
     if dtype == "int8":
@@ -53,22 +53,23 @@ def random(device: JaxDevice, seed: int, shape: tuple[int, ...], dtype: str = "b
 
 
 def exact(side: Any) -> Any:
-    """On the host, in float64."""
+    """The values as float64 on the host."""
     import numpy
 
     return numpy.asarray(side).astype(numpy.float64)
 
 
 def compared(out: Any, reference: Any, limit: float) -> Check:
+    """The relative error of an output: norm of the difference over norm of the reference."""
     import numpy
 
-    found = exact(out)
-    error = float(numpy.linalg.norm(found - reference) / numpy.linalg.norm(reference))
+    wide = exact(out)
+    error = float(numpy.linalg.norm(wide - reference) / numpy.linalg.norm(reference))
     return Check(error if math.isfinite(error) else math.inf, limit)
 
 
 def identical(out: Any, reference: Any) -> Check:
-    """Moving bytes rounds nothing."""
+    """The share of elements that differ; copies must be exact."""
     return Check(float((exact(out) != exact(reference)).mean()), 0.0)
 
 
@@ -93,13 +94,13 @@ def values(device: JaxDevice, seed: int, size: int) -> Any:
 
 
 def read(device: JaxDevice, size: int, sets: int = 0) -> Program:
-    """The largest of each row's values."""
+    """Reads a buffer: the maximum of each row."""
     operands = [(values(device, seed, size),) for seed in range(sets or device.sets(size))]
     return Program(lambda x: x.max(axis=1), operands, lambda out: identical(out, operands[0][0].max(axis=1)))
 
 
 def write(device: JaxDevice, size: int) -> Program:
-    """One number into every element."""
+    """Writes a buffer: one value into every element."""
     jnp = device.jax.numpy
     number = jnp.asarray([1.6180339], jnp.float32)
     return Program(
@@ -110,7 +111,7 @@ def write(device: JaxDevice, size: int) -> Program:
 
 
 def copy(device: JaxDevice, size: int) -> Program:
-    """Times a one that XLA does not know: bytes read plus bytes written."""
+    """Copies a buffer, by multiplying with a 1 that XLA cannot fold. Bytes read plus bytes written."""
     one = device.jax.numpy.ones((), "bfloat16")
     operands = [(values(device, seed, size), one) for seed in range(device.sets(2 * size))]
     return Program(lambda x, by: x * by, operands, lambda out: identical(out, operands[0][0]))
@@ -162,7 +163,7 @@ def cached(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
         yield case(kind, {"bytes": size, "share_of_l2": 1 / part}, build, size=size)
 
 
-# --- products ---------------------------------------------------------------------------------------------------
+# --- matrix products --------------------------------------------------------------------------------------------
 
 
 def gemm(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
@@ -211,12 +212,12 @@ def native(text: str) -> str:
 
 
 def fp8_path(text: str) -> str:
-    """Only a library's fp8 call proves that XLA did not widen the operands first."""
+    """native if the program calls a library with fp8 operands; otherwise XLA may have widened them first."""
     return "native" if "$f8" in text else "reference"
 
 
 def sampled(operands: tuple[Any, Any], limit: float) -> Callable[[Any], Check]:
-    """The first rows and every n/512th column against float64."""
+    """A check of the first rows and every n/512th column against float64."""
     x, w = operands
 
     def check(out: Any) -> Check:
@@ -245,7 +246,7 @@ def expert_product(experts: Experts, each: int) -> Case:
 
 
 def ragged(device: JaxDevice, experts: Experts, each: int) -> Program:
-    """Elsewhere than on a TPU, XLA multiplies every token with every expert and masks: that is no native path."""
+    """A ragged product of experts. Native only on TPUs: elsewhere XLA multiplies every token with every expert."""
     jax, n, k = device.jax, 2 * experts.inner, experts.hidden
     counts = jax.numpy.full((experts.count,), each, "int32")
     operands = [
@@ -272,7 +273,7 @@ def prefill(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
             size = 4 * tokens * heads.dim * (heads.query + heads.kv)
             for backend in backends(device):
                 scores = 8 * heads.query * tokens**2 if backend == "xla" else 0
-                key: Key = {"dtype": "bf16", "backend": backend, "tokens": tokens, "batch": 1, **of(heads)}
+                key: Key = {"dtype": "bf16", "backend": backend, "tokens": tokens, "batch": 1, **head_key(heads)}
                 build = attention(backend, heads, 1, tokens, tokens)
                 yield case(kind, key, build, flops, size, 4 * size + 2 * scores)
 
@@ -286,7 +287,13 @@ def decode(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
         flops = 4 * batch * context * heads.query * heads.dim
         size = 4 * batch * heads.dim * (context * heads.kv + heads.query)
         for backend in backends(device):
-            key: Key = {"dtype": "bf16", "backend": backend, "batch": batch, "context_tokens": context, **of(heads)}
+            key: Key = {
+                "dtype": "bf16",
+                "backend": backend,
+                "batch": batch,
+                "context_tokens": context,
+                **head_key(heads),
+            }
             yield case(kind, key, attention(backend, heads, batch, 1, context), flops, size, 6 * size)
 
 
@@ -294,7 +301,7 @@ def backends(device: JaxDevice) -> tuple[str, ...]:
     return ("cudnn", "xla") if device.backend == "cuda" else ("xla",)
 
 
-def of(heads: Heads) -> Key:
+def head_key(heads: Heads) -> Key:
     return {"heads": heads.query, "kv_heads": heads.kv, "head_dim": heads.dim}
 
 
@@ -317,7 +324,7 @@ def attention(backend: str, heads: Heads, batch: int, queries: int, context: int
 
 
 def attended(out: Any, operands: tuple[Any, ...], causal: bool) -> Check:
-    """The last head of the last sequence, some of its queries, against float64."""
+    """A check of some queries of the last head of the last sequence against float64."""
     import numpy
 
     q, k, v = (exact(side[-1, :, -1]) for side in operands)
@@ -342,7 +349,7 @@ def layers(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
 
 
 def part(kind: str, tokens: int, hidden: int, heads: Heads, inner: int, vocab: int) -> tuple[Any, int, int, Key]:
-    """Shapes, FLOPs, least bytes and the key of one operator."""
+    """Shapes, FLOPs, minimum bytes and key of one operator."""
     shapes: tuple[tuple[int, ...], ...]
     turned = heads.query + heads.kv
     if kind == "norm":

@@ -1,8 +1,8 @@
-"""The same suite through jax: for TPUs, and for GPUs as XLA drives them. Same kinds, same result format.
+"""The suite in jax, for TPUs and for GPUs through XLA. Same kinds and result format as with torch.
 
-A sample is one compiled program that calls the operator many times in a loop, over operands that together exceed
-the caches. Each call waits for the one before it by an optimisation barrier, and every output is an output of the
-program, so that nothing is computed once for all, or not at all. What the host takes to dispatch does not count.
+A sample is one compiled program that calls the operator in a loop, over operands that together exceed the caches. An
+optimization barrier orders the calls, and every output is returned, so that XLA cannot hoist or drop any call. Host
+dispatch time is not included.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from probes.agent.measure import Case, Skip, Timing, Work, summary
 from probes.agent.spec import AGENT_VERSION, SCHEMA, spec_hash
 from probes.agent.spec import checked as checked_spec
 
-LAUNCH_S: Final = 4e-3  # One program is about this long, by a first guess of the device's rates.
-SAMPLE_S: Final = 20e-3  # Programs are queued up to this, and waited for once.
+LAUNCH_S: Final = 4e-3  # target duration of one program, from a rough estimate of the rates
+SAMPLE_S: Final = 20e-3  # target duration of one sample: several programs, one wait
 SAMPLES: Final = {"quick": 7, "full": 15, "custom": 15}
-MOST_ROUNDS: Final = 4096
-COMPILE_S: Final = 1.5  # What a case costs before it is timed; only to plan with.
+MAX_ROUNDS: Final = 4096
+COMPILE_S: Final = 1.5  # assumed compile time per case, for plans
 
 
 # --- the device -------------------------------------------------------------------------------------------------
 
 
 def detect(max_bytes: int | None = None) -> JaxDevice:
-    """The device that jax would use; `max_bytes` bounds what the probe counts on."""
+    """The device that jax uses. `max_bytes` limits the memory that the probe uses."""
     import jax
 
     device = jax.local_devices()[0]
@@ -55,7 +55,7 @@ def detect(max_bytes: int | None = None) -> JaxDevice:
 
 
 def memory_of(device: Any, backend: str, fraction: float) -> int:
-    """Bytes of the device's memory: as the driver says, else what XLA may take divided by its share."""
+    """Device memory in bytes: from the driver, else the limit of XLA divided by its share."""
     if backend == "cpu":
         return facts.host_memory_bytes() or 4 << 30
     module = facts.nvml() if backend == "cuda" else None
@@ -66,7 +66,7 @@ def memory_of(device: Any, backend: str, fraction: float) -> int:
 
 
 def device_facts(device: JaxDevice) -> dict[str, Any]:
-    """The `device` part of a result; null where neither jax nor NVML says."""
+    """The `device` part of a result; unknown facts are null."""
     names = "multiprocessors compute_capability l2_bytes driver runtime ecc mig power_limit_w clock_max_hz"
     found: dict[str, Any] = dict.fromkeys([*names.split(), "memory_clock_max_hz", "uuid_hash"])
     first = device.jax.local_devices()[0]
@@ -75,7 +75,7 @@ def device_facts(device: JaxDevice) -> dict[str, Any]:
     found["compute_capability"] = str(getattr(first, "compute_capability", "")) or None
     found["multiprocessors"] = getattr(first, "core_count", None) if device.gpu else os.cpu_count()
     if device.backend == "cuda":
-        found |= facts._nvml_facts(SimpleNamespace())
+        found |= facts.nvml_facts(SimpleNamespace())
     return found
 
 
@@ -101,7 +101,7 @@ def cases_of(kind: str, size: str, device: JaxDevice) -> list[Case]:
 
 
 def plan(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What `run` will try, in order."""
+    """The cases that `run` will try, in order."""
     checked = checked_spec(dict(spec))
     device = detect(checked["max_bytes"])
     return [
@@ -113,7 +113,7 @@ def plan(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @dataclass
 class Run:
-    """One run under way."""
+    """The state of one run."""
 
     device: JaxDevice
     samples: int
@@ -127,12 +127,12 @@ class Run:
 
 
 def run(spec: Mapping[str, Any], *, progress: suite.Progress = lambda stage, done, total: True) -> dict[str, Any]:
-    """Measure this machine with jax; the document is that of suite.run."""
+    """Measures this machine with jax. Returns the same kind of document as suite.run."""
     start_s, started_at = time.monotonic(), datetime.now(timezone.utc)
     checked = checked_spec(dict(spec))
     device = detect(checked["max_bytes"])
     end_s = start_s + min(checked["max_s"] or SUITE_S[checked["suite"]], SUITE_S[checked["suite"]])
-    state = Run(device, SAMPLES[checked["suite"]] if device.gpu else 5, progress, first_look(device))
+    state = Run(device, SAMPLES[checked["suite"]] if device.gpu else 5, progress, estimated_rates(device))
     kinds = suite.wanted_kinds(checked)
     cases = {kind: cases_of(kind, checked["suite"], device) for kind in kinds}
     total = sum(map(len, cases.values()))
@@ -160,8 +160,8 @@ def run(spec: Mapping[str, Any], *, progress: suite.Progress = lambda stage, don
 
 def run_kind(state: Run, cases: list[Case], total: int, stop_s: float) -> None:
     for case in cases:
-        go_on = state.progress(case.kind, len(state.results) + len(state.skipped), total)
-        if not go_on:
+        keep_going = state.progress(case.kind, len(state.results) + len(state.skipped), total)
+        if not keep_going:
             state.skip(case, "cancelled")
         elif time.monotonic() > stop_s:
             state.skip(case, "time budget")
@@ -181,7 +181,7 @@ def run_case(state: Run, case: Case, stop_s: float) -> None:
     except Skip as reason:
         state.skip(case, str(reason))
     except (RuntimeError, ValueError, TypeError, NotImplementedError, ImportError, AttributeError) as error:
-        # XLA refuses what this device or version does not have; each becomes a stated reason.
+        # XLA raises many errors for unsupported operations; each becomes a reason.
         state.skip(case, suite.refusal(error))
 
 
@@ -200,13 +200,13 @@ def measured(state: Run, case: Case, guess_s: float) -> dict[str, Any]:
 
 
 def cache_note(device: JaxDevice, case: Case, sets: int) -> str | None:
-    """Operators with small operands are measured warm here; what a cache holds says nothing of a collective."""
+    """A note if the operands fit in the last-level cache, so that the measurement is warm. Not for collectives."""
     exempt = case.kind in ("l2_read", "known_answer") or "devices" in case.key or not case.bytes
     return None if exempt or sets * case.bytes > device.l2_bytes else "operands fit in the last cache"
 
 
 def kernel_in(text: str) -> str | None:
-    """The library call in a compiled program; XLA's own kernels are named by what they fuse."""
+    """The library call in a compiled program, or `xla fusion` for XLA's own kernels."""
     calls = [name for name in re.findall(r'custom_call_target="([^"]+)"', text) if "AllocateBuffer" not in name]
     return calls[0] if calls else "xla fusion"
 
@@ -215,7 +215,7 @@ def kernel_in(text: str) -> str | None:
 
 
 def looped(jax: Any, program: Program, rounds: int) -> Any:
-    """A program of `rounds` times every set's call, one after the other; its outputs are those of the last round."""
+    """A compiled program that calls the operator on every set, `rounds` times in sequence. Returns the last outputs."""
     wait = jax.lax.optimization_barrier
 
     def once(sets: Any, kept: list[Any]) -> list[Any]:
@@ -235,9 +235,9 @@ def looped(jax: Any, program: Program, rounds: int) -> Any:
 
 
 def time_program(state: Run, program: Program, guess_s: float) -> tuple[Timing, Any, str]:
-    """Seconds of one call, an output, and the compiled program's text."""
+    """The time of one call, an output, and the text of the compiled program."""
     jax, sets = state.device.jax, program.sets
-    rounds = max(1, min(MOST_ROUNDS, round(LAUNCH_S / guess_s / len(sets))))
+    rounds = max(1, min(MAX_ROUNDS, round(LAUNCH_S / guess_s / len(sets))))
     compiled = looped(jax, program, rounds).lower(sets).compile()
     outs = jax.block_until_ready(compiled(sets))
     calls = rounds * len(sets)
@@ -255,7 +255,7 @@ def time_program(state: Run, program: Program, guess_s: float) -> tuple[Timing, 
 def wall(
     jax: Any, compiled: Any, sets: Any, queued: int, sensors: Any = None, sensed: dict[str, float] | None = None
 ) -> float:
-    """Seconds of `queued` programs on the host's clock, waited for once; `sensors` are read into `sensed` meanwhile."""
+    """Wall time of `queued` programs with one wait, in seconds. Reads `sensors` into `sensed` meanwhile."""
     start = time.perf_counter()
     outs = None
     for _ in range(queued):
@@ -266,8 +266,8 @@ def wall(
     return time.perf_counter() - start
 
 
-def first_look(device: JaxDevice) -> tuple[float, float]:
-    """Roughly the FLOP/s and B/s of this device, to choose how long a loop must be."""
+def estimated_rates(device: JaxDevice) -> tuple[float, float]:
+    """Rough FLOP/s and B/s of this device, to choose loop lengths."""
     jax, side = device.jax, 4096 if device.gpu else 512
     x = jax.numpy.ones((side, side), jax.numpy.bfloat16 if device.gpu else jax.numpy.float32)
     state = Run(device, 2, lambda stage, done, total: True)

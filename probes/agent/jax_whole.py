@@ -1,4 +1,4 @@
-"""Through jax: launches, host copies, a whole decoder block, a small model's decode step, and collectives."""
+"""In jax: launches, host copies, a decoder block, the decode step of a small model, and collectives."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .axes import MIB, Heads
 from .jax_kinds import Build, Key, case, compared, exact, gated, random
 from .measure import Case, Check, Skip, summary
 
-LIMIT: Final = 3e-2  # A block rounds to bf16 about ten times in a row.
-# The same matrix product as the torch suite's, and its digest.
+LIMIT: Final = 3e-2  # a block rounds to bf16 about ten times
+# The same product and digest as in the torch suite (kinds/answers.py).
 SIDE, PRIME, ANSWER = 512, 2147483629, 936679804
 
 
@@ -59,7 +59,7 @@ def launch(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
 
 
 def chained(device: JaxDevice, each: int, samples: int) -> Program:
-    """Seconds of one call of a compiled function, of `each` in a row; the last one waited for."""
+    """The time per call of a compiled function, with `each` calls per wait."""
     jax = device.jax
     add, x = jax.jit(lambda x: x + 1), jax.numpy.zeros((32,), "float32")
     seconds = []
@@ -90,9 +90,8 @@ def copied(device: JaxDevice, direction: str, size: int) -> Program:
     host = numpy.random.default_rng(0).integers(0, 256, size, dtype=numpy.uint8)
     seconds, back = [], host
     for _ in range(8):
-        there = jax.block_until_ready(
-            jax.device_put(host) + 0
-        )  # A fresh array: jax keeps the host's copy of an old one.
+        # A new array, because jax caches the host copy of an existing one.
+        there = jax.block_until_ready(jax.device_put(host) + 0)
         start = time.perf_counter()
         if direction == "to_device":
             there = jax.block_until_ready(jax.device_put(host))
@@ -103,12 +102,12 @@ def copied(device: JaxDevice, direction: str, size: int) -> Program:
     return Program(lambda: None, [], lambda out: Check(wrong, 0.0), timing=summary(seconds[1:]))
 
 
-# --- whole networks ---------------------------------------------------------------------------------------------
+# --- models -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Net:
-    """A dense decoder, by the names of its published config.json."""
+    """A dense decoder, from its published config.json."""
 
     name: str
     hidden: int
@@ -119,7 +118,7 @@ class Net:
 
     @property
     def values(self) -> int:
-        """Weights of one layer."""
+        """Number of weights in one layer."""
         return self.hidden * (self.heads.dim * 2 * (self.heads.query + self.heads.kv) + 3 * self.inner)
 
 
@@ -143,7 +142,7 @@ def decode_steps(kind: str, suite: str, device: JaxDevice) -> Iterator[Case]:
 
 
 def network(kind: str, net: Net, phase: str, batch: int, context: int) -> Case:
-    """FLOPs of every product and the attention; bytes of every weight and the cache, each read once."""
+    """A pass of a model. FLOPs: matrix products and attention. Bytes: weights and KV cache, read once."""
     tokens = batch if phase == "decode" else context
     pairs = batch * context if phase == "decode" else context * (context + 1) // 2
     heads = net.heads
@@ -188,7 +187,7 @@ def weights(device: JaxDevice, net: Net, seed: int, cache: tuple[int, int] | Non
 
 
 def forward(device: JaxDevice, net: Net, phase: str, x: Any, tree: Any, head: Any) -> Any:
-    """One pass: every layer, then the logits where the net has a vocabulary."""
+    """One pass: every layer, then the logits if there is a vocabulary."""
     np = device.jax.numpy
     for layer in tree:
         x = x + attend(device, net, phase, rms(np, x) @ layer["qkv"].T, layer) @ layer["out"].T
@@ -210,7 +209,7 @@ def attend(device: JaxDevice, net: Net, phase: str, qkv: Any, layer: Any) -> Any
     causal = phase == "prefill"
     if causal:
         q, k, v = q[None], k[None], v[None]
-    else:  # The new token takes the place of the last one in the cache.
+    else:  # the new token replaces the last one in the cache
         q = q[:, None]
         k, v = (
             jax.numpy.concatenate([layer[name][:, :-1], new[:, None]], axis=1)
@@ -222,13 +221,13 @@ def attend(device: JaxDevice, net: Net, phase: str, qkv: Any, layer: Any) -> Any
 
 
 def in_float32(device: JaxDevice, call: Any, out: Any, given: Any) -> Check:
-    """The same pass in float32, its products exact to that."""
+    """A check against the same pass in float32."""
     jax = device.jax
     with jax.default_matmul_precision("highest"):
         wide = jax.tree.map(lambda leaf: leaf.astype("float32"), given)
         reference = jax.jit(call)(*wide)
-    found = compared(out[:64], exact(reference[:64]), LIMIT)
-    return Check(found.error, found.limit, against="float32")
+    check = compared(out[:64], exact(reference[:64]), LIMIT)
+    return Check(check.error, check.limit, against="float32")
 
 
 # --- collectives ------------------------------------------------------------------------------------------------
@@ -264,10 +263,10 @@ def exchange(kind: str, size: int, count: int) -> Build:
 
 
 def shard_map(jax: Any) -> Any:
-    """Under its name of the jax that is here, the check of what is replicated off: a barrier hides it."""
-    found: Any = getattr(jax, "shard_map", None) or import_module("jax.experimental.shard_map").shard_map
-    names = inspect.signature(found).parameters
-    return functools.partial(found, **{name: False for name in ("check_vma", "check_rep") if name in names})
+    """jax.shard_map under its name in this version, without the replication check, which fails on barriers."""
+    function: Any = getattr(jax, "shard_map", None) or import_module("jax.experimental.shard_map").shard_map
+    names = inspect.signature(function).parameters
+    return functools.partial(function, **{name: False for name in ("check_vma", "check_rep") if name in names})
 
 
 def all_reduce(lax: Any, count: int) -> Any:
@@ -275,7 +274,7 @@ def all_reduce(lax: Any, count: int) -> Any:
 
 
 def all_gather(lax: Any, count: int) -> Any:
-    """Each holds one part and ends with all."""
+    """Each device starts with one part and ends with all parts."""
     return lambda x: lax.all_gather(x[0], "d", tiled=True)[None], lambda x: x.reshape(1, -1).repeat(count, axis=0)
 
 
@@ -287,7 +286,7 @@ def all_to_all(lax: Any, count: int) -> Any:
 
 
 def point_to_point(lax: Any, count: int) -> Any:
-    """From the first to the second, which alone receives."""
+    """The first device sends to the second."""
     return lambda x: lax.ppermute(x, "d", [(0, 1)]), lambda x: x[[0, 0]] * [[0], [1]]
 
 

@@ -1,9 +1,8 @@
-"""How one kernel is timed: on the device's own clock, from cold caches, warm clocks, and many launches at once.
+"""Times one kernel: on the device's clock, with cold caches, warmed-up clocks and many launches per sample.
 
-A work is a tuple of calls that do the same thing over different buffers, together larger than several last-level
-caches, so that no call finds what the one before it read. On CUDA and ROCm rounds of the calls are captured in a
-graph: what is timed is the device's work and the gap between two kernels of a graph, never the host's launch. Each
-replay of the graph, divided by its launches, is one sample.
+A Work is a list of equal calls over different buffers. The buffers together exceed the last-level cache several
+times, so that no call finds its data in cache. On CUDA and ROCm, rounds of the calls are captured in a graph, which
+excludes host launch time. One sample is the time of one graph replay divided by its launches.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 Scalar = str | int | float | bool
-CACHES = 3  # Buffers together hold this many last-level caches.
-SAMPLE_S = 250e-6  # A sample is at least this long, so that the two events around it weigh under one percent.
+CACHES = 3  # the buffers together have this multiple of the last-level cache size
+SAMPLE_S = 250e-6  # minimum duration of a sample, so that the two events around it cost under 1 %
 TILE = 1_000_003
-LAUNCHES = 512  # Nodes of a graph at most: instantiating one costs about ten microseconds.
+LAUNCHES = 512  # maximum nodes of a graph; instantiating one takes about 10 microseconds
 
 
 class Skip(Exception):
-    """This case cannot be measured here; the message is the reason that the result file states."""
+    """The case cannot be measured here; the message is the reason in the result document."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """`error` is the norm of the difference over the norm of the reference."""
+    """`error`: norm of the difference over norm of the reference."""
 
     error: float
     limit: float
@@ -36,12 +35,12 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        return self.error <= self.limit  # False for NaN.
+        return self.error <= self.limit  # False for NaN
 
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to time. `flops` and `bytes` are those of one call, by the definition in docs/reference/probes.md."""
+    """Calls to time. `flops` and `bytes` are per call, as defined in docs/reference/probes.md."""
 
     calls: Sequence[Callable[[], Any]]
     flops: int | None = None
@@ -51,12 +50,12 @@ class Work:
     note: str | None = None
     capture: bool = True
     kernel: str | None = None
-    timing: Timing | None = None  # Already timed, where events around calls cannot do it.
+    timing: Timing | None = None  # set if it was already timed, because events around calls cannot
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row to be: what it is, what it will take, and how to build it on a device."""
+    """One measurement to make: its key, its cost, and how to build it on a device."""
 
     kind: str
     key: Mapping[str, Scalar]
@@ -71,7 +70,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call over `n` samples, and the sensors while they ran."""
+    """The time of one call in seconds, over `n` samples, and the sensor readings."""
 
     median_s: float
     p10_s: float
@@ -82,7 +81,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Device:
-    """What the kinds need to know of the device, and torch itself."""
+    """The device as the measurements need it, with the torch module."""
 
     backend: str  # cuda | rocm | mps | cpu
     torch: Any
@@ -94,7 +93,7 @@ class Device:
     limit_bytes: int
     count: int = 1
     sensors: Callable[[], Mapping[str, float]] | None = None
-    kept: dict[Any, Any] = field(default_factory=dict, compare=False)  # What one case leaves for the next.
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False)  # shared between cases
 
     @property
     def gpu(self) -> bool:
@@ -102,7 +101,7 @@ class Device:
 
     @property
     def streams(self) -> bool:
-        """Events, graphs and streams under torch.cuda, whose names ROCm shares."""
+        """Whether torch.cuda has events, graphs and streams (CUDA and ROCm)."""
         return self.backend in ("cuda", "rocm")
 
     @property
@@ -115,14 +114,14 @@ class Device:
         return int(major), int(minor)
 
     def stream(self) -> AbstractContextManager[Any]:
-        """A stream of the suite's own: work is built, captured and replayed on it, since the default one cannot be
-        captured, and a library's workspace for it is there before the first capture."""
+        """The suite's own stream, on which work is built, captured and replayed. The default stream cannot be captured,
+        and libraries allocate their workspace per stream before the first capture."""
         if not self.streams:
             return nullcontext()
         if "stream" not in self.kept:
             self.kept["stream"] = self.torch.cuda.Stream()
-        found: AbstractContextManager[Any] = self.torch.cuda.stream(self.kept["stream"])
-        return found
+        stream: AbstractContextManager[Any] = self.torch.cuda.stream(self.kept["stream"])
+        return stream
 
     def synchronize(self) -> None:
         if self.streams:
@@ -131,14 +130,14 @@ class Device:
             self.torch.mps.synchronize()
 
     def release(self) -> None:
-        """Give freed memory back, so that the next case finds it whole."""
+        """Returns cached memory to the device, to avoid fragmentation."""
         if self.streams:
             self.torch.cuda.empty_cache()
         elif self.backend == "mps":
             self.torch.mps.empty_cache()
 
     def free_bytes(self) -> int:
-        """Memory that a case may take now: what is free, with a tenth left, under the limit of the question."""
+        """Memory that a case may use now: 90 % of what is free, within the limit."""
         if not self.streams:
             return self.limit_bytes
         cuda = self.torch.cuda
@@ -146,12 +145,12 @@ class Device:
         return min(int((cuda.mem_get_info()[0] + idle_bytes) * 0.9), self.limit_bytes)
 
     def sets(self, set_bytes: int, at_most: int = 512) -> int:
-        """How many sets of buffers of this size leave the caches cold, within the memory limit."""
+        """How many sets of buffers of this size keep the caches cold, within the memory limit."""
         wanted = math.ceil(CACHES * self.l2_bytes / max(set_bytes, 1)) + 1
         return max(1, min(wanted, at_most, int(self.limit_bytes * 0.8) // max(set_bytes, 1)))
 
     def random(self, *shape: int, dtype: Any = None, scale: float = 1.0) -> Any:
-        """Normal values of this scale; made in float32 a slice at a time, so that it never exists twice."""
+        """Normal values with this scale, generated in float32 slice by slice to save memory."""
         dtype = dtype or self.torch.float32
         if not self.gpu and math.prod(shape) > TILE:
             return self._tiled(*shape, dtype=dtype, scale=scale)
@@ -165,31 +164,30 @@ class Device:
         return out
 
     def _tiled(self, *shape: int, dtype: Any, scale: float) -> Any:
-        """On a CPU, where drawing numbers takes longer than using them: one draw repeated, at a length that no row
-        length divides."""
+        """For CPUs, where generating numbers is slow: repeats one draw of prime length, so that rows differ."""
         draw = (self.torch.randn(TILE) * scale).to(dtype)
         return draw.repeat(math.ceil(math.prod(shape) / TILE))[: math.prod(shape)].reshape(shape)
 
     def poisoned(self, *shape: int, dtype: Any) -> Any:
-        """An output full of NaN (or of the lowest integer), so that what was not written is seen."""
+        """An output filled with NaN (or the lowest integer), to detect elements that are not written."""
         value = math.nan if dtype.is_floating_point else self.torch.iinfo(dtype).min
         return self.torch.full(shape, value, device=self.device, dtype=dtype)
 
 
 def exact(values: Any) -> Any:
-    """In float64 where they are; on the host for Metal, which has none."""
+    """The values as float64; on the host for Metal, which has no float64."""
     return (values.cpu() if values.device.type == "mps" else values).double()
 
 
 def relative_error(torch: Any, out: Any, reference: Any) -> float:
-    """||out - reference|| / ||reference|| in float64; infinite where the output is not finite."""
+    """||out - reference|| / ||reference|| in float64; infinite if the output is not finite."""
     out, reference = exact(out), exact(reference)
     error = float(torch.linalg.vector_norm(out - reference) / torch.linalg.vector_norm(reference))
     return error if math.isfinite(error) else math.inf
 
 
-def taken(torch: Any, values: Any, at: Any) -> Any:
-    """values[at] in float32; by way of bytes where they are fp8, which not every torch can index."""
+def indexed(torch: Any, values: Any, at: Any) -> Any:
+    """values[at] in float32. fp8 is indexed as bytes, because some torch versions cannot index it."""
     if values.dtype.is_floating_point and values.dtype.itemsize == 1:
         return values.view(torch.uint8)[at].view(values.dtype).float()
     return values[at].float()
@@ -200,7 +198,7 @@ def finite(torch: Any, out: Any) -> bool:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Linear between neighbours of an ordered list."""
+    """A quantile of a sorted list, with linear interpolation."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
@@ -214,11 +212,11 @@ def summary(samples_s: Sequence[float], sensors: Mapping[str, float] | None = No
 
 
 def time_work(device: Device, work: Work, window_s: float, warm_s: float, stop_s: float = math.inf) -> Timing:
-    """Time the calls for about `window_s` after `warm_s` of them.
+    """Times the calls for about `window_s` seconds after a warm-up of `warm_s`.
 
-    stop_s is a moment of time.monotonic(): a call so slow that three would not end before it is skipped.
+    Skip: three calls would not finish before `stop_s`, a time.monotonic() value.
     """
-    first_s = _first(device, work)
+    first_s = _first_call_s(device, work)
     left_s = stop_s - time.monotonic()
     if first_s * 3 > left_s:
         raise Skip(f"one call took {first_s:.3g} s, {max(left_s, 0):.3g} s were left")
@@ -228,8 +226,8 @@ def time_work(device: Device, work: Work, window_s: float, warm_s: float, stop_s
     return _time_wall(device, work, window_s, warm_s)
 
 
-def _first(device: Device, work: Work) -> float:
-    """Every call once, for compilation and handles; then the seconds of one more."""
+def _first_call_s(device: Device, work: Work) -> float:
+    """Runs every call once, to compile and create handles; then times one call."""
     for call in work.calls:
         call()
     device.synchronize()
@@ -240,7 +238,7 @@ def _first(device: Device, work: Work) -> float:
 
 
 def _time_wall(device: Device, work: Work, window_s: float, warm_s: float) -> Timing:
-    """On the host's clock: for a CPU, whose calls end when they return, and for Metal, synchronised by batch."""
+    """Times on the host clock: CPU calls, which are synchronous, and Metal, synchronized per batch."""
     turn = _turns(work.calls)
     one_s = _batch_wall(device, turn, 1)
     launches = max(1, min(LAUNCHES, math.ceil((SAMPLE_S if device.gpu else 20e-6) / max(one_s, 1e-9))))
@@ -293,7 +291,7 @@ def _time_stream(device: Device, work: Work, window_s: float, warm_s: float) -> 
 
 
 def _events(device: Device, call: Callable[[], Any], times: int) -> list[float]:
-    """Seconds of each of a few calls, in order of length."""
+    """The times of a few calls in seconds, sorted."""
     marks = [device.torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
     marks[0].record()
     for mark in marks[1:]:
@@ -304,12 +302,12 @@ def _events(device: Device, call: Callable[[], Any], times: int) -> list[float]:
 
 
 def captured(device: Device, calls: Sequence[Callable[[], Any]], rounds: int) -> Any:
-    """A graph of `rounds` times the calls, or None where one of them cannot be captured."""
+    """A graph of the calls, repeated `rounds` times; None if a call cannot be captured."""
     cuda = device.torch.cuda
     graph = cuda.CUDAGraph()
     device.synchronize()
     try:
-        # Not torch.cuda.graph: that collects garbage and empties the allocator first, a tenth of a second each time.
+        # Not torch.cuda.graph, which first runs the garbage collector and empties the allocator (0.1 s).
         graph.capture_begin(capture_error_mode="thread_local")
         try:
             for _ in range(rounds):
@@ -326,29 +324,29 @@ def captured(device: Device, calls: Sequence[Callable[[], Any]], rounds: int) ->
 
 
 def _watch(device: Device, middle: Any, last: Any) -> Mapping[str, float]:
-    """Sensors read while the device works through the second half of the samples."""
+    """Sensor readings while the device runs the second half of the samples."""
     if device.sensors is None:
         return {}
     while not middle.query():
         time.sleep(2e-4)
-    seen = dict(device.sensors())
+    readings = dict(device.sensors())
     while not last.query():
         time.sleep(5e-3)
         if not last.query():
-            seen = dict(device.sensors())
-    return seen
+            readings = dict(device.sensors())
+    return readings
 
 
 def kernel_name(device: Device, call: Callable[[], Any]) -> str | None:
-    """The kernel that took longest in one call, as the profiler names it; None where there is none to ask."""
+    """The name of the longest kernel in one call, from the profiler; None without one."""
     if not device.streams:
         return None
     try:
         profiler = device.torch.profiler
-        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
             call()
             device.synchronize()
-        events = seen.profiler.kineto_results.events()
+        events = profile.profiler.kineto_results.events()
         spans = [(e.duration_ns(), e.name()) for e in events if "CUDA" in str(e.device_type())]
         return str(max(spans)[1])[:200] if spans else None
     except (RuntimeError, AttributeError, ImportError):
@@ -358,7 +356,7 @@ def kernel_name(device: Device, call: Callable[[], Any]) -> str | None:
 def measure(
     device: Device, case: Case, window_s: float, warm_s: float, stop_s: float
 ) -> tuple[Work, Timing, Check | None]:
-    """Build, time, check. Raises Skip, or torch's own error, with everything freed."""
+    """Builds, times and checks one case. Raises Skip or an error from torch."""
     with device.torch.no_grad(), device.stream():
         work = case.build(device)
         timing = work.timing or time_work(device, work, case.window_s or window_s, case.warm_s or warm_s, stop_s)

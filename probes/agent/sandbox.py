@@ -1,8 +1,8 @@
-"""Runs a suite in a child process that cannot outlive, outgrow or outspend what it was given.
+"""Runs a suite in a child process with limits on time, memory and files.
 
-The child has a session, a temporary folder and an environment of its own, none of the agent's secrets, and limits
-that the kernel holds (child.py). This side holds the clock: past the wall time, or when the server or the operator
-cancels, the whole process group gets SIGTERM and, five seconds later, SIGKILL.
+The child has its own session, temporary folder and environment, none of the agent's secrets, and limits that the
+kernel enforces (child.py). The parent enforces the wall time: when it is over, or when the server or the operator
+cancels, the process group gets SIGTERM and, five seconds later, SIGKILL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POLL_S: Final = 0.05
 LOG_BYTES: Final = 16 * 1024
 RESULT_BYTES: Final = 4 << 20
 CHILD: Final = (sys.executable, "-m", "probes.agent", "child")
-# Where the package `probes` lies: a folder, or the one file agent.pyz.
+# Location of the package `probes`: a folder, or agent.pyz.
 ROOT: Final = str(Path(__file__).absolute().parents[2])
 
 KEPT: Final = frozenset(
@@ -48,7 +48,7 @@ KEPT_PREFIX: Final = "TPU_"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may use; `cpu_s` counts every thread, `device_fraction` is of each device's memory."""
+    """The limits of a child. `cpu_s` counts all threads; `device_fraction` is the share of each device's memory."""
 
     wall_s: float
     cpu_s: float
@@ -67,7 +67,7 @@ class Outcome:
 
 
 def limits_for(wall_s: float, host_bytes: int | None = None) -> Limits:
-    """Wall time as given, every core for that long, and half of the host's memory unless told."""
+    """Limits for a wall time: CPU time of all cores, and half of the host memory by default."""
     cores = os.cpu_count() or 1
     return Limits(wall_s, (wall_s + GRACE_S) * cores, host_bytes or max(host_memory_bytes() // 2, 4 << 30))
 
@@ -87,16 +87,16 @@ def run(
     cancel: threading.Event | None = None,
     command: tuple[str, ...] = CHILD,
 ) -> Outcome:
-    """Run one request in a child and wait for it. `command` is replaced only by tests of this module."""
+    """Runs one request in a child and waits for it. `command` starts the child; only tests replace it."""
     with tempfile.TemporaryDirectory(prefix="assay-probe-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with child(command, folder, request, limits, progress) as process:
-            ended = wait(process, limits.wall_s, cancel or threading.Event())
-        return outcome(ended or verdict(process.returncode), folder)
+            reason = wait(process, limits.wall_s, cancel or threading.Event())
+        return outcome(reason or exit_code_name(process.returncode), folder)
 
 
 def environment(folder: Path, given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Only what finds the libraries and the devices. Caches, home and temporary files go to the child's folder."""
+    """The child's environment: only variables that locate libraries and devices. HOME and TMPDIR are its folder."""
     kept = {name: value for name, value in given.items() if name in KEPT or name.startswith(KEPT_PREFIX)}
     path = os.pathsep.join(filter(None, [ROOT, kept.get("PYTHONPATH")]))
     return kept | {
@@ -114,7 +114,7 @@ def environment(folder: Path, given: Mapping[str, str] = os.environ) -> dict[str
 def child(
     command: tuple[str, ...], folder: Path, request: dict[str, Any], limits: Limits, progress: Progress
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A started child, its request sent, heard as long as it lives; nothing of its process group is left afterwards."""
+    """Starts a child, sends the request and reads its progress. Afterwards its process group is killed."""
     process = start(command, folder, limits.device_fraction)
     listener = threading.Thread(target=listen, args=(process.stdout, progress), daemon=True)
     listener.start()
@@ -146,21 +146,21 @@ def start(command: tuple[str, ...], folder: Path, device_fraction: float) -> sub
 
 def send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it is already gone: its exit code tells
+    with contextlib.suppress(BrokenPipeError):  # it has already exited; its exit code says why
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
 
 
 def listen(pipe: IO[bytes], progress: Progress) -> None:
-    with contextlib.suppress(ValueError, OSError):  # the pipe was closed under us
+    with contextlib.suppress(ValueError, OSError):  # the pipe was closed
         while line := pipe.readline(4096):
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-                told = json.loads(line)
-                progress(str(told["stage"])[:80], int(told["done"]), int(told["total"]))
+                update = json.loads(line)
+                progress(str(update["stage"])[:80], int(update["done"]), int(update["total"]))
 
 
 def wait(process: subprocess.Popen[bytes], wall_s: float, cancel: threading.Event) -> str | None:
-    """None when the child ended by itself, otherwise why it was ended."""
+    """None if the child exited by itself, otherwise why it was stopped."""
     end_s = time.monotonic() + wall_s
     while process.poll() is None:
         if cancel.is_set():
@@ -180,12 +180,12 @@ def stop(process: subprocess.Popen[bytes], why: str) -> str:
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """The child leads its session, so its id is that of the group, for as long as any member lives."""
+    """Signals the process group. The child leads its session, so the group has its process ID."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
-def verdict(returncode: int) -> str:
+def exit_code_name(returncode: int) -> str:
     return {0: "ok", OUT_OF_MEMORY: "out_of_memory"}.get(returncode, "crashed")
 
 
@@ -200,16 +200,16 @@ def outcome(code: str, folder: Path) -> Outcome:
 
 
 def read_answer(path: Path) -> Any:
-    """The child's file as JSON: a plain file, of bounded size, without NaN or infinities."""
+    """The child's answer. ValueError: not a regular file, too large, or not strict JSON."""
     if path.is_symlink() or not path.is_file():
-        raise ValueError("it left no file")
+        raise ValueError("it wrote no file")
     if path.stat().st_size > RESULT_BYTES:
         raise ValueError(f"it is larger than {RESULT_BYTES} bytes")
     return json.loads(path.read_text(encoding="utf-8"), parse_constant=not_finite)
 
 
 def not_finite(name: str) -> None:
-    raise ValueError(f"it holds {name}")
+    raise ValueError(f"it contains {name}")
 
 
 def tail(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What may be asked of this machine: data from a closed list, checked in full before anything runs."""
+"""The spec of a job: data from a closed list, fully checked before anything runs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SCHEMA: Final = "assay-probe/1"
 PROTOCOL: Final = "2"  # 2: results are signed
 
 SUITE_VERSION: Final = "1"
-# Every version of the suites that was released, with its method: rates of one method can be compared.
+# Every released suite version with its measurement method. Rates of the same method are comparable.
 METHODS: Final = {"1": "1"}
 
 SUITE_SECONDS: Final = {"quick": 60, "full": 600, "custom": 600}
-LONGEST_S: Final = 3600
-# A suite never holds more of the device than its free memory; this only bounds what a spec may say.
-LEAST_BYTES, MOST_BYTES = 1 << 20, 1 << 42
+MAX_SUITE_S: Final = 3600
+# Bounds of max_bytes in a spec. A suite never uses more than the free memory of the device.
+MIN_BYTES, MAX_BYTES = 1 << 20, 1 << 42
 FIELDS: Final = frozenset({"suite", "kinds", "max_s", "max_bytes"})
 
 
 class SpecError(Exception):
-    """A spec this agent does not run. `code` is the protocol's word: invalid_spec or unsupported."""
+    """The agent cannot run this spec. `code` is invalid_spec or unsupported, as in the protocol."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class SpecError(Exception):
 
 
 def canonical(value: Any) -> bytes:
-    """The one JSON text of a value; NaN and infinities are refused with ValueError."""
+    """The canonical JSON of a value. ValueError: it contains NaN or infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -41,36 +41,37 @@ def spec_hash(spec: dict[str, Any]) -> str:
 
 
 def checked(spec: Any, *, allowed: tuple[str, ...] = KINDS) -> dict[str, Any]:
-    """The spec as given, absent fields as None: what is measured is told by the hash of exactly this.
+    """The spec with absent fields set to None; its hash identifies what is measured.
 
-    Raises SpecError: `invalid_spec` for a malformed or out-of-range one, `unsupported` for a kind that this agent
-    does not have or its operator does not allow.
+    SpecError with `invalid_spec` if it is malformed or out of range, with `unsupported` if it has a kind that this
+    agent does not know or its operator does not allow.
     """
     if not isinstance(spec, dict) or not set(spec) <= FIELDS:
-        raise SpecError("invalid_spec", f"a spec is an object of {', '.join(sorted(FIELDS))} and nothing else")
+        raise SpecError("invalid_spec", f"a spec must be an object with only these fields: {', '.join(sorted(FIELDS))}")
     suite = spec.get("suite")
     if not isinstance(suite, str) or suite not in SUITE_SECONDS:
         raise SpecError("invalid_spec", f"suite must be one of {', '.join(SUITE_SECONDS)}")
     return {
         "suite": suite,
         "kinds": checked_kinds(suite, spec.get("kinds"), allowed),
-        "max_s": in_range("max_s", spec.get("max_s"), 1, LONGEST_S),
-        "max_bytes": in_range("max_bytes", spec.get("max_bytes"), LEAST_BYTES, MOST_BYTES),
+        "max_s": in_range("max_s", spec.get("max_s"), 1, MAX_SUITE_S),
+        "max_bytes": in_range("max_bytes", spec.get("max_bytes"), MIN_BYTES, MAX_BYTES),
     }
 
 
-def longest_s(spec: dict[str, Any]) -> float:
-    """Seconds that a checked spec gives its suite."""
+def max_seconds(spec: dict[str, Any]) -> float:
+    """The time limit of a checked spec, in seconds."""
     return float(spec["max_s"] or SUITE_SECONDS[spec["suite"]])
 
 
-def described(spec: dict[str, Any]) -> str:
-    kinds = ", ".join(spec["kinds"]) if spec["kinds"] else "every kind"
-    return f"the {spec['suite']} suite ({kinds}), at most {longest_s(spec):.0f} s"
+def summary(spec: dict[str, Any]) -> str:
+    """A checked spec in words."""
+    kinds = ", ".join(spec["kinds"]) if spec["kinds"] else "all kinds"
+    return f"the {spec['suite']} suite ({kinds}), at most {max_seconds(spec):.0f} s"
 
 
 def checked_kinds(suite: str, kinds: Any, allowed: tuple[str, ...]) -> list[str] | None:
-    """The kinds asked for; None stands for a whole suite, of which the loop runs what is allowed."""
+    """The requested kinds. None is a whole suite, of which the loop runs the allowed kinds."""
     if kinds is None and suite != "custom":
         return None
     if not isinstance(kinds, list) or not kinds or not all(isinstance(kind, str) for kind in kinds):
@@ -78,15 +79,15 @@ def checked_kinds(suite: str, kinds: Any, allowed: tuple[str, ...]) -> list[str]
     unknown = sorted(set(kinds) - set(KINDS))
     if unknown:
         raise SpecError("unsupported", f"this agent has no kind {', '.join(unknown)[:200]}")
-    barred = sorted(set(kinds) - set(allowed))
-    if barred:
-        raise SpecError("unsupported", f"the operator of this machine does not allow {', '.join(barred)}")
+    forbidden = sorted(set(kinds) - set(allowed))
+    if forbidden:
+        raise SpecError("unsupported", f"the operator of this machine does not allow {', '.join(forbidden)}")
     return kinds
 
 
-def in_range(name: str, value: Any, least: int, most: int) -> Any:
+def in_range(name: str, value: Any, low: int, high: int) -> Any:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-        raise SpecError("invalid_spec", f"{name} must be a number from {least} to {most}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise SpecError("invalid_spec", f"{name} must be a number from {low} to {high}")
     return value

@@ -1,4 +1,4 @@
-"""What the agent keeps on disk: who it is, and results that the server has not acknowledged."""
+"""The agent's files: its identity, and results that the server has not acknowledged."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-# Both parts come from the server and become a file's name.
+# Comes from the server and becomes part of a file name.
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
-MOST_WAITING: Final = 8
-OPTIONAL: Final = {"key": ""}  # absent in the files of agents before 1.1
+MAX_WAITING: Final = 8
+OPTIONAL: Final = {"key": ""}  # absent in files of agents before 1.1
 
 
 class StateError(Exception):
-    """The agent's own files are not usable; the message says which and what to do."""
+    """A file of the agent is unusable; the message says which and what to do."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """`enrolment` is the hash of the token that was exchanged: starting again with it does not register again."""
+    """The agent's identity. `enrolment`: hash of the used token, so that a restart does not register again."""
 
     install_id: str
     server: str = ""
     agent_id: str = ""
     token: str = ""
     enrolment: str = ""
-    key: str = ""  # signs results; empty: the server has not given one yet
+    key: str = ""  # signs results; empty: none received yet
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A result kept until the server acknowledges it."""
+    """A result that the server has not acknowledged."""
 
     job_id: str
     attempt: int
     path: Path
-    signature: str = ""  # made when it was measured; empty: by an agent that did not sign yet
+    signature: str = ""  # empty: written by an agent before 1.1
 
     def body(self) -> bytes:
         return self.path.read_bytes()
 
 
 def default_folder() -> Path:
-    """systemd names a folder for us; otherwise the user's state folder."""
+    """The state folder: from systemd, otherwise of the user."""
     given = os.environ.get("STATE_DIRECTORY")
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(given) if given else Path(base, "assay-agent").expanduser()
 
 
 def write_atomically(path: Path, body: bytes, mode: int = 0o600) -> None:
-    """The whole file or none of it, also when the power goes."""
+    """Writes a file completely or not at all, even if power fails."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -72,13 +72,13 @@ def write_atomically(path: Path, body: bytes, mode: int = 0o600) -> None:
 
 
 def load(folder: Path) -> Identity:
-    """The identity kept in the folder; a new one, kept at once, where there is none."""
+    """The stored identity; a new one is created and stored if there is none. StateError: unreadable."""
     path = folder / "agent.json"
     if not path.exists():
         return save(folder, Identity(install_id=str(uuid.uuid4())))
     try:
-        kept = OPTIONAL | json.loads(path.read_text(encoding="utf-8"))
-        return Identity(**{name: str(kept[name]) for name in asdict(Identity(""))})
+        stored = OPTIONAL | json.loads(path.read_text(encoding="utf-8"))
+        return Identity(**{name: str(stored[name]) for name in asdict(Identity(""))})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateError(f"{path} cannot be read ({error}). Delete it and register again.") from error
 
@@ -92,11 +92,11 @@ def save(folder: Path, identity: Identity) -> Identity:
     return identity
 
 
-def registered(
+def save_registration(
     folder: Path, identity: Identity, server: str, agent_id: str, token: str, enrolment: str, key: str = ""
 ) -> Identity:
-    spent = fingerprint(enrolment)
-    return save(folder, replace(identity, server=server, agent_id=agent_id, token=token, enrolment=spent, key=key))
+    used = fingerprint(enrolment)
+    return save(folder, replace(identity, server=server, agent_id=agent_id, token=token, enrolment=used, key=key))
 
 
 def fingerprint(token: str) -> str:
@@ -104,7 +104,7 @@ def fingerprint(token: str) -> str:
 
 
 def keep_result(folder: Path, job_id: str, attempt: int, body: bytes, signature: str) -> None:
-    """The body as it will be sent; its name carries the signature, so that one is never there without the other."""
+    """Stores the body as it will be sent. The file name has the signature, so both are stored atomically."""
     outbox = folder / "outbox"
     outbox.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomically(outbox / f"{job_id}.{attempt}.{signature}.json", body)
@@ -123,5 +123,5 @@ def drop(result: Waiting) -> None:
 
 
 def set_aside(result: Waiting) -> Path:
-    """The server will not have it: kept under another name for a person to look at."""
+    """Renames a result that the server refused, so that it is not sent again. Returns the new path."""
     return result.path.replace(result.path.with_suffix(".refused"))

@@ -1,9 +1,9 @@
-"""Plan and run the probes of one machine: `run(spec)` gives the result document of docs/reference/probes.md.
+"""Plans and runs the measurements of one machine. docs/reference/probes.md describes the result document.
 
     python -m probes.agent.suite --suite full --out FILE.json
 
 A spec is data: {"suite": "quick"|"full"|"custom", "kinds": [...] or null, "max_s": seconds, "max_bytes": bytes}.
-Nothing in it is run, opened or imported. What could not be measured is listed with its reason.
+Nothing in it is executed, opened or imported. Cases that cannot be measured are listed with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .measure import Case, Check, Device, Skip, Timing, Work, measure, time_work
 from .spec import AGENT_VERSION, SCHEMA, SpecError, checked, spec_hash
 from .spec import SUITE_VERSION as SUITE_VERSION
 
-# The module that measures a kind; each offers cases(kind, suite, device).
+# The module of each kind. Every module has cases(kind, suite, device).
 MODULES = {
     "known_answer": "answers", "launch": "launch", "host_copy": "launch",
     "memory_read": "memory", "memory_write": "memory", "memory_copy": "memory", "memory_strided": "memory",
@@ -49,7 +49,7 @@ def cases_of(kind: str, suite: str, device: Device) -> list[Case]:
 
 
 def plan(spec: Mapping[str, Any], device: Device | None = None) -> list[dict[str, Any]]:
-    """What `run` will try, in order: {"kind", "key", "estimated_s"}; the last of a kind yield when its time is over."""
+    """The cases that `run` will try, in order: {"kind", "key", "estimated_s"}. It skips the last if time runs out."""
     spec = checked(dict(spec))
     device = device or facts.detect(spec["max_bytes"])
     case_s = WINDOW_S[spec["suite"]] + WARM_S[spec["suite"]]
@@ -62,14 +62,14 @@ def plan(spec: Mapping[str, Any], device: Device | None = None) -> list[dict[str
 
 @dataclass
 class _Run:
-    """One run under way: its clock, its limits, and what it has found."""
+    """The state of one run."""
 
     spec: dict[str, Any]
     device: Device
     progress: Progress
     start_s: float
     stop_s: float
-    rates: tuple[float, float]  # FLOP/s and B/s that a first look found: they only foresee what is too slow.
+    rates: tuple[float, float]  # rough FLOP/s and B/s, to predict what is too slow
     results: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     cancelled: bool = False
@@ -80,13 +80,16 @@ class _Run:
 
 
 def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, total: True) -> dict[str, Any]:
-    """Measure this machine. `progress(kind, done, total)` is asked before every case; False ends the run there."""
+    """Measures this machine and returns the result document.
+
+    `progress(kind, done, total)` is called before every case; False cancels the rest.
+    """
     start_s, started_at = time.monotonic(), datetime.now(timezone.utc)
     wanted = checked(dict(spec))
     device = facts.detect(wanted["max_bytes"])
-    about = facts.device_facts(device)  # First, while a failing kernel cannot have taken the device away.
+    device_facts = facts.device_facts(device)  # first, because a failing kernel can make the device unusable
     limit_s = min(wanted["max_s"] or SUITE_S[wanted["suite"]], SUITE_S[wanted["suite"]])
-    state = _Run(wanted, device, progress, start_s, start_s + limit_s, _first_look(device))
+    state = _Run(wanted, device, progress, start_s, start_s + limit_s, _estimated_rates(device))
     kinds = wanted_kinds(wanted)
     cases = {kind: cases_of(kind, wanted["suite"], device) for kind in kinds}
     total = sum(map(len, cases.values()))
@@ -103,7 +106,7 @@ def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, tot
         "library": "torch",
         "started_at": started_at.isoformat(timespec="seconds"),
         "duration_s": round(time.monotonic() - start_s, 3),
-        "device": about,
+        "device": device_facts,
         "host": facts.host_facts(),
         "versions": facts.versions(device.torch),
         "results": state.results,
@@ -112,13 +115,13 @@ def run(spec: Mapping[str, Any], *, progress: Progress = lambda stage, done, tot
 
 
 def _stop_s(state: _Run, left: Sequence[str]) -> float:
-    """When the first kind of those left must end: its part of the time that is left."""
+    """When the first of the remaining kinds must stop: its share of the remaining time, as time.monotonic()."""
     now_s = time.monotonic()
     return now_s + max(0.0, state.stop_s - now_s) * SHARES[left[0]] / sum(SHARES[kind] for kind in left)
 
 
-def _first_look(device: Device) -> tuple[float, float]:
-    """Roughly the FLOP/s and B/s of this device, to leave out what would take minutes on it."""
+def _estimated_rates(device: Device) -> tuple[float, float]:
+    """Rough FLOP/s and B/s of this device, to skip cases that would take minutes."""
     torch, side = device.torch, 512 if not device.gpu else 2048
     a, b = device.random(side, side), device.random(side, side)
     flops = Work([lambda: torch.mm(a, b)], capture=False)
@@ -130,7 +133,7 @@ def _first_look(device: Device) -> tuple[float, float]:
 
 
 def _run_kind(state: _Run, cases: Iterable[Case], total: int, stop_s: float) -> None:
-    """The first case may take what is left in all, so that no kind is without a row for want of a share."""
+    """Runs the cases of one kind. The first may use all the remaining time, so that every kind gets a row."""
     for at, case in enumerate(cases):
         done = len(state.results) + len(state.skipped)
         state.cancelled = state.cancelled or not state.progress(case.kind, done, total)
@@ -138,15 +141,15 @@ def _run_kind(state: _Run, cases: Iterable[Case], total: int, stop_s: float) -> 
             state.skip(case, state.broken or "cancelled")
             continue
         until_s = stop_s if at else state.stop_s
-        # Without a setup a case costs nothing: it was answered together with another.
+        # Cases without setup time cost nothing: they were measured together with another.
         if case.setup_s and time.monotonic() + case.setup_s > until_s:
             state.skip(case, "time budget")
         else:
             _run_case(state, case, until_s)
 
 
-def _too_much(state: _Run, case: Case, stop_s: float) -> str | None:
-    """Why this case is not even begun."""
+def _skip_reason(state: _Run, case: Case, stop_s: float) -> str | None:
+    """Why the case is not tried; None if it is."""
     free_bytes = state.device.free_bytes()
     if case.needs_bytes > free_bytes:
         return f"needs {case.needs_bytes / 2**30:.2f} GiB, {free_bytes / 2**30:.2f} GiB may be used"
@@ -157,7 +160,7 @@ def _too_much(state: _Run, case: Case, stop_s: float) -> str | None:
 
 
 def _run_case(state: _Run, case: Case, stop_s: float) -> None:
-    if reason := _too_much(state, case, stop_s):
+    if reason := _skip_reason(state, case, stop_s):
         return state.skip(case, reason)
     suite = state.spec["suite"]
     try:
@@ -166,15 +169,15 @@ def _run_case(state: _Run, case: Case, stop_s: float) -> None:
     except Skip as reason:
         state.skip(case, str(reason))
     except Exception as error:
-        # A library of another version, or a compiler, refuses in many ways: each becomes a stated reason.
+        # Libraries and compilers raise many kinds of errors; each becomes a reason.
         state.skip(case, refusal(error))
-        state.broken = _failure(state.device)
+        state.broken = _device_failure(state.device)
     if not state.broken and (len(state.results) % 16 == 0 or case.needs_bytes > state.device.memory_bytes // 8):
         state.device.release()
 
 
-def _failure(device: Device) -> str | None:
-    """Why nothing more can run: after an illegal access a device refuses everything until the process ends."""
+def _device_failure(device: Device) -> str | None:
+    """Why nothing more can run; None if the device works. After an illegal access it fails until the process exits."""
     try:
         device.synchronize()
         device.release()
@@ -190,10 +193,10 @@ def refusal(error: BaseException) -> str:
 
 def row(case: Case, work: Work, timing: Timing, check: Check | None) -> dict[str, Any]:
     """One entry of `results`."""
-    throttled, held_back = facts.reasons(timing.sensors.get("reasons"))
-    notes = [text for text in (work.note, held_back) if text]
+    throttled, reasons = facts.reasons(timing.sensors.get("reasons"))
+    notes = [text for text in (work.note, reasons) if text]
     times = {"median": timing.median_s, "p10": timing.p10_s, "p90": timing.p90_s}
-    sensed = {name: timing.sensors.get(name) for name in ("power_w", "clock_hz", "temperature_c")}
+    sensors = {name: timing.sensors.get(name) for name in ("power_w", "clock_hz", "temperature_c")}
     return {
         "kind": case.kind,
         "key": dict(case.key),
@@ -203,7 +206,7 @@ def row(case: Case, work: Work, timing: Timing, check: Check | None) -> dict[str
         "flops": work.flops,
         "bytes": work.bytes,
         "check": _check(check),
-        **sensed,
+        **sensors,
         "throttled": throttled,
         "note": "; ".join(notes) or None,
     }
@@ -212,12 +215,12 @@ def row(case: Case, work: Work, timing: Timing, check: Check | None) -> dict[str
 def _check(check: Check | None) -> dict[str, Any] | None:
     if check is None:
         return None
-    error = float(f"{min(check.error, 1e30):.4g}")  # Infinity is no JSON.
+    error = float(f"{min(check.error, 1e30):.4g}")  # JSON has no infinity
     return {"error": error, "limit": check.limit, "against": check.against, "ok": check.ok}
 
 
 def table(document: Mapping[str, Any], peaks: Mapping[str, float]) -> Iterator[str]:
-    """The best rate of each kind and dtype, as lines; `peaks` holds datasheet rates: dtype -> FLOP/s, memory -> B/s."""
+    """Lines with the best rate of each kind and dtype. `peaks`: datasheet rates, dtype -> FLOP/s, memory -> B/s."""
     best: dict[tuple[str, str], tuple[float, str, Mapping[str, Any]]] = {}
     for found in document["results"]:
         rate, unit = rate_of(found)
@@ -236,7 +239,7 @@ def table(document: Mapping[str, Any], peaks: Mapping[str, float]) -> Iterator[s
 
 
 def rate_of(found: Mapping[str, Any]) -> tuple[float, str]:
-    """FLOP/s where the kind is one of arithmetic, else B/s, else calls per second."""
+    """The rate of an entry and its unit: FLOP/s for compute kinds, else B/s, else calls/s."""
     time_s = found["time_s"]["median"]
     arithmetic = found["kind"] in ("gemm", "grouped_gemm", "attention_prefill", "mlp", "block", "compile_gain")
     if found["flops"] and (arithmetic or not found["bytes"]):
@@ -253,15 +256,19 @@ def _peaks(texts: Sequence[str]) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m probes.agent.suite", description="Measure this machine.")
+    parser = argparse.ArgumentParser(prog="python -m probes.agent.suite", description="Measures this machine.")
     parser.add_argument("--suite", choices=SUITES, default="quick")
-    parser.add_argument("--kinds", help="comma-separated; every kind without it")
+    parser.add_argument("--kinds", help="comma-separated; default: all")
     parser.add_argument("--max-s", type=float)
     parser.add_argument("--max-bytes", type=int)
     parser.add_argument("--out", help="write the result document to this file")
-    parser.add_argument("--dry-run", action="store_true", help="list what would run, with seconds, and stop")
+    parser.add_argument("--dry-run", action="store_true", help="list what would run, with estimated seconds")
     parser.add_argument(
-        "--peak", action="append", default=[], metavar="bf16=989e12", help="datasheet rate; memory=4.8e12"
+        "--peak",
+        action="append",
+        default=[],
+        metavar="bf16=989e12",
+        help="datasheet rate; also memory=4.8e12",
     )
     given = parser.parse_args(arguments)
     kinds = given.kinds.split(",") if given.kinds else None

@@ -1,7 +1,7 @@
-"""The loop: deliver what is waiting, ask for a job, run it, keep its result until the server has it.
+"""The agent's loop: deliver stored results, lease a job, run it, store its result until the server has it.
 
-Durations are monotonic: a host whose clock is wrong behaves the same. A job is the agent's while its heartbeats are
-answered; 409, or an answer to stop, ends the child at once. A result leaves the disk only when the server has it.
+Durations use the monotonic clock, so a wrong host clock does not matter. The agent owns a job while its heartbeats
+succeed; 409 or a request to stop ends the child at once. A result is deleted only after the server acknowledged it.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from typing import Any, Final
 from probes.agent import client, sandbox, signing, state
 from probes.agent import spec as specs
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 300.0
 FAIL_TRIES: Final = 3
 OK, REVOKED = 0, 3
 Runner = Callable[[dict[str, Any], float, sandbox.Progress, threading.Event], sandbox.Outcome]
-# Codes after which the same job may succeed on another try or another machine.
+# Codes after which a retry, maybe on another machine, may succeed.
 RETRIABLE: Final = frozenset({"timeout", "out_of_memory", "crashed", "bad_output", "stopped", "unsupported"})
 
 
 @dataclass
 class Backoff:
-    """Pauses between tries that fail: doubling, each a random part of it, so that many agents do not come at once."""
+    """Exponential backoff with jitter, so that many agents do not retry at the same time."""
 
     first_s: float = FIRST_PAUSE_S
     failures: int = 0
 
     def next_s(self, retry_after_s: float | None = None) -> float:
-        """What the server asked for, and a little more; otherwise from half to the whole of the doubled pause."""
+        """The next pause in seconds: what the server asked for and a little more, or exponential with jitter."""
         self.failures += 1
         if retry_after_s is not None:
             return retry_after_s + random.uniform(0, min(1.0, 0.1 * retry_after_s))
-        whole_s = min(self.first_s * 2.0 ** min(self.failures - 1, 20), LONGEST_PAUSE_S)
-        return random.uniform(whole_s / 2, whole_s)
+        limit_s = min(self.first_s * 2.0 ** min(self.failures - 1, 20), MAX_PAUSE_S)
+        return random.uniform(limit_s / 2, limit_s)
 
     def reset(self) -> None:
         self.failures = 0
@@ -47,7 +47,7 @@ class Backoff:
 
 @dataclass
 class Loop:
-    """What the loop holds: the server, its folder, what this machine is, and how it runs a suite."""
+    """The state of the loop: server, state folder, facts of this machine, and how it runs a suite."""
 
     server: client.Server
     folder: Path
@@ -60,13 +60,13 @@ class Loop:
 
 
 def serve(loop: Loop, *, once: bool = False) -> int:
-    """Until stopped, or with `once` until one job was run and its result delivered."""
+    """Runs until stopped, or with `once` until one job is done and delivered. Returns the exit code."""
     done = False
     while not loop.stop.is_set():
         try:
             late = deliver(loop)
-            if not (once and done) and may_go_on(loop, late):
-                done = turn(loop) or done
+            if not (once and done) and may_lease(loop, late):
+                done = lease_once(loop) or done
                 late = late or deliver(loop)
             if late:
                 raise late
@@ -79,15 +79,18 @@ def serve(loop: Loop, *, once: bool = False) -> int:
             loop.say(f"Stopped. {error}")
             return REVOKED
     waiting = sum(1 for _ in state.waiting_results(loop.folder))
-    loop.say(f"Stopped. {waiting} results wait for the next start." if waiting else "Stopped.")
+    loop.say(f"Stopped. {waiting} results will be sent at the next start." if waiting else "Stopped.")
     return OK
 
 
-def may_go_on(loop: Loop, late: client.Unreachable | None) -> bool:
-    """A result that the server fails to take must not end all work, unless the server is away or asks for time."""
+def may_lease(loop: Loop, late: client.Unreachable | None) -> bool:
+    """Whether to lease another job although a result could not be delivered.
+
+    False if the server is unreachable or asked for a pause, or if too many results are stored.
+    """
     if late and (late.retry_after_s is not None or not late.answered):
         return False
-    return sum(1 for _ in state.waiting_results(loop.folder)) < state.MOST_WAITING
+    return sum(1 for _ in state.waiting_results(loop.folder)) < state.MAX_WAITING
 
 
 def pause(loop: Loop, error: client.Unreachable) -> None:
@@ -96,14 +99,14 @@ def pause(loop: Loop, error: client.Unreachable) -> None:
     loop.stop.wait(pause_s)
 
 
-def turn(loop: Loop) -> bool:
-    """Ask once; true when a job was run, otherwise wait as long as the server says."""
+def lease_once(loop: Loop) -> bool:
+    """Polls once. True if a job was run; otherwise waits for the polling interval."""
     if not loop.server.key:
         fetch_key(loop)
     capabilities = {"backend": loop.facts.get("backend"), "device": loop.facts.get("device") or {}}
     job, rotate = client.lease(loop.server, {**capabilities, "kinds": list(loop.allowed)})
     if rotate:
-        renew(loop)
+        rotate_token(loop)
     if isinstance(job, client.Job):
         run_job(loop, job)
         return True
@@ -111,16 +114,17 @@ def turn(loop: Loop) -> bool:
     return False
 
 
-def renew(loop: Loop) -> None:
-    """The next token, on disk before it is used; while nothing runs, so that no heartbeat holds the former one."""
+def rotate_token(loop: Loop) -> None:
+    """Gets the next token. Only between jobs, so that no heartbeat uses the old one."""
     try:
         rotate(loop)
-    except client.Unreachable as error:  # there is half of its life left to ask again
-        return loop.say(f"The token was not renewed: {error}")
-    loop.say("The token was renewed.")
+    except client.Unreachable as error:  # half of its lifetime is left to try again
+        return loop.say(f"The token was not rotated: {error}")
+    loop.say("The token was rotated.")
 
 
 def rotate(loop: Loop) -> None:
+    """Gets the next token, and the key if there is none. Both are stored before they are used."""
     token, key = client.rotate(loop.server)
     key = key or loop.server.key
     state.save(loop.folder, replace(state.load(loop.folder), token=token, key=key))
@@ -128,41 +132,41 @@ def rotate(loop: Loop) -> None:
 
 
 def fetch_key(loop: Loop) -> None:
-    """The key to sign with, for a machine that was registered by an agent before 1.1."""
+    """Gets a signing key, for a machine that was registered by an agent before 1.1."""
     rotate(loop)
     if not loop.server.key:
         raise client.Refused(
-            f"This machine has lost its signing key, and {loop.server.url} gives a key only once: enroll the machine "
-            "again with a new token (manage.py enrol), or use the button Make a new token and key on its page."
+            f"This machine has lost its signing key, which {loop.server.url} sends only once. Enroll it again with a "
+            "new token (manage.py enrol), or use the button Create a new token and key on its page."
         )
-    loop.say("The server gave this machine a key to sign its results with.")
+    loop.say("Received a key from the server to sign results.")
 
 
 def run_job(loop: Loop, job: client.Job) -> None:
-    """Run one leased job and keep its result, or tell the server why there is none."""
+    """Runs one leased job and stores its result, or reports the failure."""
     try:
         spec = specs.checked(job.spec, allowed=loop.allowed)
     except specs.SpecError as error:
         loop.say(f"Job {job.job_id}: not run. {error}")
         return report_failure(loop, job, error.code, str(error))
-    barred = [] if spec["kinds"] else [kind for kind in specs.KINDS if kind not in loop.allowed]
-    narrowed = {**spec, "kinds": list(loop.allowed)} if barred else spec
-    loop.say(f"Job {job.job_id}, attempt {job.attempt}: {specs.described(narrowed)}.")
-    with beating(loop, job) as beat:
-        outcome = loop.runner(narrowed, job.deadline_s, beat.told, beat.cancel)
+    forbidden = [] if spec["kinds"] else [kind for kind in specs.KINDS if kind not in loop.allowed]
+    narrowed = {**spec, "kinds": list(loop.allowed)} if forbidden else spec
+    loop.say(f"Job {job.job_id}, attempt {job.attempt}: {specs.summary(narrowed)}.")
+    with heartbeats(loop, job) as beat:
+        outcome = loop.runner(narrowed, job.deadline_s, beat.progress, beat.cancel)
     if beat.lost:
-        return loop.say(f"Job {job.job_id}: ended, {beat.lost}.")
+        return loop.say(f"Job {job.job_id}: stopped, {beat.lost}.")
     if outcome.code == "ok":
-        return keep(loop, job, spec, barred, outcome.answer)
+        return store(loop, job, spec, forbidden, outcome.answer)
     code = "stopped" if outcome.code == "cancelled" else outcome.code
     loop.say(f"Job {job.job_id}: {code}.")
     report_failure(loop, job, code, outcome.log)
 
 
-def keep(loop: Loop, job: client.Job, spec: dict[str, Any], barred: list[str], document: Any) -> None:
-    """Put the document on disk under its attempt; `deliver` takes it from there."""
+def store(loop: Loop, job: client.Job, spec: dict[str, Any], forbidden: list[str], document: Any) -> None:
+    """Stores the signed document for `deliver`."""
     try:
-        body = specs.canonical(answering(document, spec, barred))
+        body = specs.canonical(with_skipped(document, spec, forbidden))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         return report_failure(loop, job, "bad_output", f"The suite's answer cannot be used: {error!r}")
     signature = signing.of_result(
@@ -177,17 +181,17 @@ def keep(loop: Loop, job: client.Job, spec: dict[str, Any], barred: list[str], d
     state.keep_result(loop.folder, job.job_id, job.attempt, body, signature)
 
 
-def answering(document: dict[str, Any], spec: dict[str, Any], barred: list[str]) -> dict[str, Any]:
-    """The document as the answer to the spec that was leased: what the operator bars counts as skipped."""
+def with_skipped(document: dict[str, Any], spec: dict[str, Any], forbidden: list[str]) -> dict[str, Any]:
+    """The document with the leased spec; kinds that the operator does not allow are listed as skipped."""
     if document["schema"] != specs.SCHEMA or not isinstance(document["results"], list):
-        raise ValueError(f"it is no {specs.SCHEMA} document")
-    skipped = [{"kind": kind, "key": {}, "reason": "not allowed by this machine's operator"} for kind in barred]
-    both = {"spec": spec, "spec_hash": specs.spec_hash(spec)} if barred else {}
-    return {**document, **both, "skipped": [*document["skipped"], *skipped]}
+        raise ValueError(f"it is not a {specs.SCHEMA} document")
+    skipped = [{"kind": kind, "key": {}, "reason": "not allowed by this machine's operator"} for kind in forbidden]
+    leased = {"spec": spec, "spec_hash": specs.spec_hash(spec)} if forbidden else {}
+    return {**document, **leased, "skipped": [*document["skipped"], *skipped]}
 
 
 def report_failure(loop: Loop, job: client.Job, code: str, log: str) -> None:
-    """Best effort: when the server cannot be told, the lease runs out and says the same."""
+    """Reports a failure, best effort: if it does not arrive, the lease expires with the same effect."""
     backoff = Backoff(loop.backoff.first_s)
     for left in reversed(range(FAIL_TRIES)):
         try:
@@ -205,7 +209,7 @@ def report_failure(loop: Loop, job: client.Job, code: str, log: str) -> None:
 
 
 def deliver(loop: Loop) -> client.Unreachable | None:
-    """Try every waiting result once; what the server could not take stays on disk, and why is returned."""
+    """Sends every stored result once. Results that fail stay stored; returns the last error."""
     late = None
     for result in state.waiting_results(loop.folder):
         try:
@@ -219,17 +223,17 @@ def deliver(loop: Loop) -> client.Unreachable | None:
 
 def deliver_one(loop: Loop, result: state.Waiting) -> None:
     if not signing.SIGNATURE.fullmatch(result.signature):
-        kept = state.set_aside(result)
+        path = state.set_aside(result)
         return loop.say(
-            f"Result of job {result.job_id}: it is not signed, so the server cannot use it. Kept as {kept}."
+            f"Result of job {result.job_id}: it is not signed, so the server cannot use it. Saved as {path}."
         )
     try:
         answer = client.put_result(loop.server, result.job_id, result.attempt, result.body(), result.signature)
     except client.Unauthorised:
         raise
     except client.Refused as error:
-        kept = state.set_aside(result)
-        return loop.say(f"Result of job {result.job_id}: {error} Kept as {kept}.")
+        path = state.set_aside(result)
+        return loop.say(f"Result of job {result.job_id}: {error} Saved as {path}.")
     state.drop(result)
     reasons = "; ".join(map(str, answer.get("reasons") or []))
     loop.say(f"Result of job {result.job_id}: {answer.get('state')}{f' ({reasons})' if reasons else ''}.")
@@ -240,13 +244,13 @@ def deliver_one(loop: Loop, result: state.Waiting) -> None:
 
 @dataclass
 class Beat:
-    """Shared with the heartbeat's thread: how far the child is, and why it must end."""
+    """Shared with the heartbeat thread: the progress of the child, and why it must stop."""
 
     cancel: threading.Event = field(default_factory=threading.Event)
     lost: str = ""
     stage: tuple[str, int, int] = ("starting", 0, 0)
 
-    def told(self, stage: str, done: int, total: int) -> None:
+    def progress(self, stage: str, done: int, total: int) -> None:
         self.stage = (stage, max(done, 0), max(total, 0))
 
     def end(self, why: str) -> None:
@@ -255,8 +259,8 @@ class Beat:
 
 
 @contextlib.contextmanager
-def beating(loop: Loop, job: client.Job) -> Iterator[Beat]:
-    """Heartbeats from a thread while the block runs; the agent's own stop cancels the child as well."""
+def heartbeats(loop: Loop, job: client.Job) -> Iterator[Beat]:
+    """Sends heartbeats from a thread while the block runs. Stopping the agent also cancels the child."""
     beat, done = Beat(), threading.Event()
     threads = [
         threading.Thread(target=keep_beating, args=(loop, job, beat, done), daemon=True),
@@ -287,12 +291,12 @@ def keep_beating(loop: Loop, job: client.Job, beat: Beat, done: threading.Event)
 
 
 def beat_once(loop: Loop, job: client.Job, beat: Beat) -> float:
-    """Seconds until the next heartbeat. A server that cannot be reached is no reason to end the child."""
+    """Sends one heartbeat and returns the seconds until the next. An unreachable server does not stop the child."""
     try:
         if not client.heartbeat(loop.server, job, *beat.stage):
             beat.end("cancelled by the server")
     except client.Gone:
-        beat.end("it is no longer this agent's")
+        beat.end("this agent no longer owns it")
     except client.Unauthorised:
         beat.end("the token was revoked")
     except client.Refused as error:

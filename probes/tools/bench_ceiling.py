@@ -1,10 +1,10 @@
-"""How near the suite's products come to the best known ones on this GPU: cuBLAS, torch.compile and Triton.
+"""Compares the suite's matrix products with the best alternatives on this GPU: cuBLAS, torch.compile and Triton.
 
-    python -m probes.bench_ceiling [--shapes 8192x8192x8192,64x28672x4096] [--dtypes bf16,fp8] [--format json]
+    python -m probes.tools.bench_ceiling [--shapes 8192x8192x8192,64x28672x4096] [--dtypes bf16,fp8] [--format json]
 
-Each shape is measured by the suite as `run` would, then each rival multiplies operands of the same kind over the same
-rotation of cold buffers, turn by turn with the others, so that a clock that sinks sinks for all. The ratio is the best
-rival's time over the suite's: from 1.0 on it is as fast. triton.testing.do_bench, another's loop, times cuBLAS too.
+The suite measures each shape as usual. Each alternative then multiplies equal operands over the same rotation of cold
+buffers, alternating with the others, so that clock changes affect all. The ratio is the best alternative's time over
+the suite's; from 1.0 the suite is as fast. triton.testing.do_bench also times cuBLAS, as an independent loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Rivals = dict[str, Callable[[Any, Any], Any]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Seconds of one product by whom it was computed; `refused` says why somebody did not."""
+    """The times of one product, in seconds. `refused` has the reasons of those that failed."""
 
     dtype: str
     m: int
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m probes.bench_ceiling", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m probes.tools.bench_ceiling", description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", default=SHAPES, help="MxNxK, comma-separated")
     parser.add_argument("--dtypes", default=DTYPES)
     parser.add_argument("--format", choices=("table", "json"), default="table")
@@ -57,50 +57,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     device = facts.detect()
     shapes = [gemm.Shape(*map(int, text.split("x"))) for text in given.shapes.split(",")]
-    found, unmeasured = compared(device, given.dtypes.split(","), shapes)
-    print(json.dumps([asdict(one) for one in found]) if given.format == "json" else "\n".join(lines(found)))
+    outcomes, unmeasured = compared(device, given.dtypes.split(","), shapes)
+    print(json.dumps([asdict(one) for one in outcomes]) if given.format == "json" else "\n".join(lines(outcomes)))
     print("".join(f"not measured: {text}\n" for text in unmeasured), end="", file=sys.stderr)
-    return int(any(one.ratio < TARGET for one in found))
+    return int(any(one.ratio < TARGET for one in outcomes))
 
 
 def compared(device: Device, dtypes: Sequence[str], shapes: Sequence[gemm.Shape]) -> tuple[list[Outcome], list[str]]:
-    """An outcome for each dtype and shape, and those that nobody multiplied, with the reasons."""
-    found, unmeasured = [], []
+    """The outcome of each dtype and shape, and the reasons for those that could not be measured."""
+    outcomes, unmeasured = [], []
     for dtype in dtypes:
         for shape in shapes:
             try:
-                found.append(compare(device, dtype, shape))
+                outcomes.append(compare(device, dtype, shape))
             except Skip as reason:
                 unmeasured.append(f"{dtype} {shape.m}x{shape.n}x{shape.k}: {reason}")
-    return found, unmeasured
+    return outcomes, unmeasured
 
 
 def missing() -> str | None:
-    """Why there is nothing to compare on this machine."""
+    """Why nothing can be measured on this machine; None if it can."""
     try:
         import torch
     except ImportError:
-        return "torch is not installed here"
-    return None if torch.cuda.is_available() else "no GPU that torch sees; run it on a machine with one"
+        return "torch is not installed"
+    return None if torch.cuda.is_available() else "torch finds no GPU; run it on a machine with one"
 
 
-def lines(found: Sequence[Outcome]) -> Iterator[str]:
+def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield f"{'dtype':6} {'m x n x k':20} {'suite':>8} {'TFLOP/s':>9} {'ratio':>7}  rivals, TFLOP/s"
-    for one in found:
+    for one in outcomes:
         flops = gemm.Shape(one.m, one.n, one.k).flops / 1e12
         rivals = ", ".join(f"{name} {flops / time_s:.1f}" for name, time_s in one.rivals_s.items())
         refused = "".join(f"; {name}: {reason}" for name, reason in one.refused.items())
         shape = f"{one.m}x{one.n}x{one.k}"
         yield f"{one.dtype:6} {shape:20} {one.suite:>8} {flops / one.suite_s:9.1f} {one.ratio:7.3f}  {rivals}{refused}"
-    short = sum(one.ratio < TARGET for one in found)
-    if not found:
+    short = sum(one.ratio < TARGET for one in outcomes)
+    if not outcomes:
         return
-    worst = min(found, key=lambda one: one.ratio)
-    yield f"worst ratio {worst.ratio:.3f}; {short} of {len(found)} under the target of {TARGET:.2f}"
+    worst = min(outcomes, key=lambda one: one.ratio)
+    yield f"worst ratio {worst.ratio:.3f}; {short} of {len(outcomes)} under the target of {TARGET:.2f}"
 
 
 def compare(device: Device, dtype: str, shape: gemm.Shape) -> Outcome:
-    """The suite's time is the faster of its rows for this shape: torch's product, and our thin one where it applies."""
+    """Compares one shape. The suite's time is the best of torch's kernel and, where it applies, our Triton kernel."""
     torch = device.torch
     refused: dict[str, str] = {}
     suite: dict[str, float] = {}
@@ -129,13 +129,13 @@ def by_suite(device: Device, dtype: str, shape: gemm.Shape, axes: dict[str, Any]
 def attempt(refused: dict[str, str], name: str, question: Callable[[], float]) -> float | None:
     try:
         return question()
-    except Exception as error:  # Compilers refuse in classes of their own; each is printed with the row.
+    except Exception as error:  # compilers raise their own exception types; printed with the row
         refused[name] = refusal(error)
         return None
 
 
 def operands(device: Device, dtype: str, shape: gemm.Shape) -> list[tuple[Any, Any]]:
-    """As many sets as the suite rotates."""
+    """As many sets of operands as the suite uses."""
     torch = device.torch
     count = device.sets(gemm.traffic_bytes(dtype, shape), at_most=64)
     element = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype)
@@ -166,7 +166,7 @@ def by_events(device: Device, rival: Callable[[Any, Any], Any], pairs: list[tupl
 
 
 def by_do_bench(rival: Callable[[Any, Any], Any], pair: tuple[Any, Any]) -> float:
-    """Triton's own loop, which clears the cache and counts the launch: fair for long products alone."""
+    """Triton's own loop, which clears the cache and includes launch time: comparable only for long products."""
     from importlib import import_module
 
     testing = import_module("triton.testing")
@@ -195,7 +195,7 @@ def rivals_of(device: Device, dtype: str, shape: gemm.Shape) -> Rivals:
 
 
 def tiled(device: Device, shape: gemm.Shape) -> Callable[[Any, Any], Any]:
-    """A plain tiled Triton product, the fastest of a few settings."""
+    """A plain tiled Triton product, autotuned."""
     from probes.agent.kinds import tiles
 
     return tiles.product(device, shape.m, shape.n, shape.k)

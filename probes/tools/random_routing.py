@@ -1,11 +1,11 @@
-"""Which experts the tokens of one prompt meet when every weight is random, as in benchmarks on dummy weights.
+"""Counts the experts that a prompt uses when all weights are random, as in benchmarks with dummy weights.
 
-    python -m probes.random_routing --out routing.csv
+    python -m probes.tools.random_routing --out routing.csv
 
-Attention over random keys mixes the tokens of a prompt, each layer more, so that their routers come to agree: a prompt
-touches far fewer experts than as many tokens of different requests. A forward pass of the real shapes shows how many;
-weights are normal values of one standard deviation, as dummy weights are, and exist a layer at a time. A causal
-prompt holds every shorter one. Needs torch and a GPU; on a CPU only the small net.
+With random weights, attention makes the tokens of a prompt more alike in each layer, so their routers agree: a prompt
+uses far fewer experts than the same number of tokens from different requests. This runs a forward pass with the real
+shapes. Weights are normal with a fixed standard deviation, like dummy weights, and generated one layer at a time. One
+causal prompt also gives the figures of every shorter prompt. Needs torch and a GPU; a CPU can run only the small model.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 WEIGHT_STD = 0.02
 PROMPT_TOKENS, PROMPTS = 4096, 3
-USERS, USER_TOKENS = 128, 64  # Of the control: the newest tokens of as many requests.
-BASE = 1e6  # Of the rotary angles.
+USERS, USER_TOKENS = 128, 64  # for comparison: the newest tokens of this many requests
+BASE = 1e6  # of the rotary embedding
 COLUMNS = ("model", "of", "tokens", "experts", "top_k", "layers", "touched", "fullest_share")
 
 
 @dataclass(frozen=True)
 class Net:
-    """A decoder whose feed-forward parts are experts."""
+    """An MoE decoder."""
 
     name: str
     layers: int
@@ -40,7 +40,7 @@ class Net:
     qk_norm: bool
 
 
-# From the published config.json of each.
+# From the published config.json files.
 NETS = (
     Net("Qwen/Qwen3-30B-A3B", 48, 2048, 32, 4, 128, 128, 8, 768, True),
     Net("mistralai/Mixtral-8x7B-v0.1", 32, 4096, 32, 8, 128, 8, 2, 14336, False),
@@ -62,7 +62,7 @@ def turned(torch: Any, x: Any) -> Any:
 
 
 def attended(torch: Any, net: Net, x: Any, weight: Any) -> Any:
-    """What attention adds to x[requests, tokens, hidden]."""
+    """The attention output for x[requests, tokens, hidden]."""
     sides = norm(torch, x) @ weight(net.hidden, (net.heads + 2 * net.kv_heads) * net.head_dim)
     parts = sides.unflatten(-1, (-1, net.head_dim)).transpose(1, 2)
     q, k, v = parts.split([net.heads, net.kv_heads, net.kv_heads], dim=1)
@@ -74,7 +74,7 @@ def attended(torch: Any, net: Net, x: Any, weight: Any) -> Any:
 
 
 def routed(torch: Any, net: Net, x: Any, weight: Any) -> tuple[Any, Any]:
-    """(what the chosen experts add to x[tokens, hidden], the experts chosen [tokens, top_k])."""
+    """The MoE output for x[tokens, hidden], and the chosen experts [tokens, top_k]."""
     h = norm(torch, x)
     shares, chosen = torch.topk(torch.softmax((h @ weight(net.hidden, net.experts)).float(), dim=-1), net.top_k)
     shares = (shares / shares.sum(dim=-1, keepdim=True)).to(x.dtype)
@@ -82,13 +82,13 @@ def routed(torch: Any, net: Net, x: Any, weight: Any) -> tuple[Any, Any]:
     for expert in range(net.experts):
         rows, place = (chosen == expert).nonzero(as_tuple=True)
         gate, up = (h[rows] @ weight(net.hidden, 2 * net.inner)).chunk(2, dim=-1)
-        found = (torch.nn.functional.silu(gate) * up) @ weight(net.inner, net.hidden)
-        out.index_add_(0, rows, found * shares[rows, place][:, None])
+        values = (torch.nn.functional.silu(gate) * up) @ weight(net.inner, net.hidden)
+        out.index_add_(0, rows, values * shares[rows, place][:, None])
     return out, chosen
 
 
-def passed(torch: Any, net: Net, requests: int, tokens: int, device: str) -> Iterator[Any]:
-    """The experts chosen in each layer, [requests, tokens, top_k], of requests of random tokens."""
+def chosen_experts(torch: Any, net: Net, requests: int, tokens: int, device: str) -> Iterator[Any]:
+    """The chosen experts of each layer, [requests, tokens, top_k], for requests with random tokens."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
 
     def weight(rows: int, columns: int) -> Any:
@@ -103,19 +103,21 @@ def passed(torch: Any, net: Net, requests: int, tokens: int, device: str) -> Ite
 
 
 def counted(torch: Any, net: Net, chosen: Any) -> tuple[float, float]:
-    """(experts that some token of [tokens, top_k] chose, share of the choices that fell on the fullest)."""
+    """The number of experts used by [tokens, top_k], and the share of the most used expert."""
     loads = torch.bincount(chosen.flatten(), minlength=net.experts)
     return float((loads > 0).sum()), float(loads.max() / loads.sum())
 
 
 def rows(torch: Any, net: Net, of: str, requests: int, tokens: int, device: str) -> Iterator[dict[str, Any]]:
-    """Means over the layers: of the first tokens of one prompt, or of the newest token of so many requests."""
-    layers = [chosen if of == "requests" else chosen[0] for chosen in passed(torch, net, requests, tokens, device)]
+    """Means over the layers, for the first tokens of one prompt or for the newest tokens of several requests."""
+    layers = [
+        chosen if of == "requests" else chosen[0] for chosen in chosen_experts(torch, net, requests, tokens, device)
+    ]
     most, count = (requests if of == "requests" else tokens), 1
     while count <= most:
-        taken = [layer[:count, -1] if of == "requests" else layer[:count] for layer in layers]
-        found = [counted(torch, net, one) for one in taken]
-        touched, fullest = (sum(side) / len(found) for side in zip(*found, strict=True))
+        samples = [layer[:count, -1] if of == "requests" else layer[:count] for layer in layers]
+        counts = [counted(torch, net, sample) for sample in samples]
+        touched, fullest = (sum(side) / len(counts) for side in zip(*counts, strict=True))
         values = (net.name, of, count, net.experts, net.top_k, net.layers, round(touched, 2), round(fullest, 4))
         yield dict(zip(COLUMNS, values, strict=True))
         count *= 2
@@ -125,8 +127,8 @@ def main() -> int:
     import torch
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--small", action="store_true", help="only a small net, to try it on a CPU")
+    parser.add_argument("--out", required=True, help="CSV file to write")
+    parser.add_argument("--small", action="store_true", help="run only the small model, to try it on a CPU")
     given = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)

@@ -63,7 +63,7 @@ def test_a_suite_that_fails_leaves_the_former_file(
         (["--kinds", "gemm,rm"], "no kind rm"),
         (["--max-seconds", "0"], "max_s must be a number from 1 to 3600"),
         (["--max-seconds", "nan"], "max_s must be a number"),
-        (["--out", "/nowhere/r.json"], "no folder /nowhere"),
+        (["--out", "/nowhere/r.json"], "The folder /nowhere of --out does not exist"),
         (["--suite", "huge"], "invalid choice"),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_machine_that_is_not_registered_says_that_its_file_is_not_signed(
     folder, out = tmp_path / "state", tmp_path / "r.json"
     assert cli.main(["probe", "--out", str(out), "--state", str(folder)], command=GOOD) == cli.OK
     assert "signature" not in json.loads(out.read_text()) and not folder.exists()
-    assert "a person has to approve" in capsys.readouterr().err
+    assert "a person must approve" in capsys.readouterr().err
 
 
 # --- register and run -------------------------------------------------------------------------------------------

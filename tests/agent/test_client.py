@@ -66,15 +66,15 @@ def test_the_servers_pace_counts_within_bounds(fake: FakeServer, given: float, k
 @pytest.mark.parametrize(
     ("status", "expected", "words"),
     [
-        (400, client.Refused, "refuses: no"),
-        (401, client.Unauthorised, "does not know this token"),
-        (404, client.Gone, "refuses"),
-        (409, client.Gone, "refuses"),
-        (422, client.Refused, "refuses"),
-        (426, client.Refused, "fetch agent.pyz"),
-        (429, client.Unreachable, "says later"),
-        (500, client.Unreachable, "says later"),
-        (503, client.Unreachable, "says later"),
+        (400, client.Refused, "refused: no"),
+        (401, client.Unauthorised, "does not accept this token"),
+        (404, client.Gone, "refused"),
+        (409, client.Gone, "refused"),
+        (422, client.Refused, "refused"),
+        (426, client.Refused, "Update agent.pyz"),
+        (429, client.Unreachable, "asks to retry later"),
+        (500, client.Unreachable, "asks to retry later"),
+        (503, client.Unreachable, "asks to retry later"),
     ],
 )
 def test_each_status_has_one_meaning(fake: FakeServer, status: int, expected: type[Exception], words: str) -> None:

@@ -63,7 +63,7 @@ def test_a_machine_that_registers_again_stays_the_same(
 ) -> None:
     given = ["register", "--server", live_server.url, "--state", str(tmp_path), "--token"]
     assert cli.main([*given, enrolled(capsys)]) == cli.OK
-    agents.seen(Agent.objects.get(), state.load(tmp_path).token)
+    agents.record_contact(Agent.objects.get(), state.load(tmp_path).token)
     assert cli.main([*given, enrolled(capsys)]) == cli.OK
     assert Agent.objects.count() == 1
     state.save(tmp_path, replace(state.load(tmp_path), key="0" * 64))

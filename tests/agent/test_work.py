@@ -78,7 +78,7 @@ def test_what_will_run_is_said_before_it_runs(fake: FakeServer, tmp_path: Path) 
 
     made.runner = watched
     work.serve(made, once=True)
-    assert "the quick suite (every kind), at most 5 s" in seen_before[0]
+    assert "the quick suite (all kinds), at most 5 s" in seen_before[0]
 
 
 def test_no_work_is_asked_for_again_until_there_is_some(fake: FakeServer, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_job_whose_failure_cannot_be_told_does_not_end_the_agent(fake: FakeSer
 
 @pytest.mark.parametrize(
     ("reply", "words"),
-    [(Reply(body={"continue": False}), "cancelled by the server"), (Reply(409, {}), "no longer this agent's")],
+    [(Reply(body={"continue": False}), "cancelled by the server"), (Reply(409, {}), "this agent no longer owns it")],
 )
 def test_a_run_that_the_server_gives_up_ends_at_once_and_sends_nothing(
     fake: FakeServer, tmp_path: Path, reply: Reply, words: str
@@ -200,7 +200,7 @@ def test_a_revoked_token_stops_the_agent_and_says_so(fake: FakeServer, tmp_path:
         fake.replies["lease"] = [job(), Reply(401)]
     made = loop(fake, tmp_path, "hang" if what == "heartbeat" else "good")
     assert work.serve(made) == work.REVOKED
-    assert "does not know this token, or it was revoked" in said(made)
+    assert "does not accept this token" in said(made)
     assert fake.counts()["lease"] <= 2
 
 
@@ -212,7 +212,7 @@ def test_a_result_outlives_a_revoked_token(fake: FakeServer, tmp_path: Path) -> 
 
 def test_an_old_agent_is_told_to_upgrade(fake: FakeServer, tmp_path: Path) -> None:
     fake.replies["lease"] = [Reply(426, {"detail": "This server speaks agent protocol 2."})]
-    with pytest.raises(client.Refused, match="fetch agent.pyz"):
+    with pytest.raises(client.Refused, match="Update agent.pyz"):
         work.serve(loop(fake, tmp_path))
 
 
@@ -329,13 +329,13 @@ def test_one_result_that_the_server_cannot_take_does_not_end_all_work(fake: Fake
 
 
 def test_the_agent_takes_no_more_work_than_it_can_deliver(fake: FakeServer, tmp_path: Path) -> None:
-    for number in range(state.MOST_WAITING):
+    for number in range(state.MAX_WAITING):
         state.keep_result(tmp_path, f"job-{number}", 1, b"{}", SIGNED)
     fake.replies["result"] = [Reply(500)]
     made = loop(fake, tmp_path)
     made.say = lambda line: made.stop.set()
     work.serve(made)
-    assert fake.of("lease") == [] and len(waiting(tmp_path)) == state.MOST_WAITING
+    assert fake.of("lease") == [] and len(waiting(tmp_path)) == state.MAX_WAITING
 
 
 def test_a_server_that_asks_for_time_is_asked_nothing_else(fake: FakeServer, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_pauses_double_within_bounds_and_are_never_the_same(monkeypatch: pytest.
     monkeypatch.setattr(work.random, "uniform", lambda low, high: high)
     backoff = work.Backoff()
     assert [backoff.next_s() for _ in range(4)] == [1, 2, 4, 8]
-    assert work.Backoff(failures=2000).next_s() == work.LONGEST_PAUSE_S
+    assert work.Backoff(failures=2000).next_s() == work.MAX_PAUSE_S
     assert 30 <= backoff.next_s(30.0) <= 31
     monkeypatch.undo()
     assert len({work.Backoff(failures=5).next_s() for _ in range(20)}) > 1
@@ -416,7 +416,7 @@ def test_a_key_that_the_server_gives_no_more_ends_the_agent_with_what_to_do(fake
     fake.replies["rotate"] = [Reply(body={"token": "agt_next"})]
     made = loop(fake, tmp_path)
     made.server = client.Server(fake.url, TOKEN)
-    with pytest.raises(client.Refused, match="enroll the machine again"):
+    with pytest.raises(client.Refused, match="Enroll it again"):
         work.serve(made)
     assert fake.of("lease") == [] and state.load(tmp_path).token == "agt_next"
 

@@ -182,10 +182,15 @@ MISTAKES = {
     "an unknown purpose": (ACME, "serves: [tokens]", "serves: [chat]", "'chat' is not one of tokens, vectors, sources"),
     "no host times": (ACME, "host_times:", "x_times:", "unknown key x_times"),
     "half of the host times": (ACME, "  ngram_ms: 1.75\n", "", "host_times: missing ngram_ms"),
-    "a list that is not there": (ACME, "[acme-serve-1.2.0]", "[acme-9]", "there is no flags/acme-9.txt"),
+    "a list that is not there": (ACME, "[acme-serve-1.2.0]", "[acme-9]", "flags/acme-9.txt does not exist"),
     "a version that is a number": (ACME, '"1.2"', "1.2", "put numbers in quotes"),
     "no source": (ACME, "  source: the header of this list in fixtures/flags/\n", "", "flags: missing source"),
-    "no such value in a package": (ACME, "acme-serve==$version", "acme-serve==$release", "may name $version"),
+    "no such value in a package": (
+        ACME,
+        "acme-serve==$version",
+        "acme-serve==$release",
+        "placeholders allowed are $version",
+    ),
 }
 
 
@@ -206,11 +211,11 @@ def test_a_server_without_host_times_is_told_where_to_copy_them_from(tmp_path: P
     follow(BY_TITLE["A new framework, or a new version"], fixtures)
     path = fixtures / ACME
     path.write_text(re.sub(r"(?ms)^host_times:\n.*?(?=^\w)", "", path.read_text()))
-    with pytest.raises(CommandError, match="copy those of a related framework with basis: relative"):
+    with pytest.raises(CommandError, match="copy those of a similar framework with basis: relative"):
         call_command("load_catalog", fixtures, verbosity=0, no_scores=True)
 
 
 def test_a_list_of_frameworks_of_the_earlier_form_is_refused(tmp_path: Path) -> None:
     (tmp_path / "frameworks.yaml").write_text("[]\n")
-    with pytest.raises(CommandError, match="no longer read; move each framework"):
+    with pytest.raises(CommandError, match="no longer supported; move each framework"):
         call_command("load_catalog", tmp_path, verbosity=0, no_scores=True)

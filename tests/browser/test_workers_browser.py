@@ -69,7 +69,7 @@ def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
     open_page: Open, three: list[Result], look: str
 ) -> None:
     page = open_page(f"/workers/results/{three[0].pk}", **LOOKS[look])
-    roof = page.locator("figure", has=page.get_by_role("img", name=re.compile("over the roof"))).first
+    roof = page.locator("figure", has=page.get_by_role("img", name=re.compile("datasheet rooflines"))).first
     points, lines = roof.locator("circle.dot"), roof.locator("path.roof-line")
     placed = [e for e in samples.document()["results"] if e["kind"] in reading.ROOF_KINDS and e["flops"] and e["bytes"]]
     assert points.count() == len(placed) and lines.count() == 2
@@ -85,7 +85,7 @@ def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
 @pytest.mark.parametrize("look", LOOKS)
 def test_drift_and_two_drivers_side_by_side(open_page: Open, three: list[Result], look: str) -> None:
     page = open_page(f"/workers/{three[0].agent_id}", **LOOKS[look])
-    assert page.get_by_role("img", name=re.compile("Headline figures over time")).is_visible()
+    assert page.get_by_role("img", name=re.compile("Headline rates over time")).is_visible()
     assert fits(page, look)
     page.goto(f"/workers/results/{three[0].pk}")
     page.get_by_role("link", name="Compare with another").click()

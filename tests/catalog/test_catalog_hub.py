@@ -210,7 +210,7 @@ def test_with_the_setting_page_and_command_read_the_id(server: Hub, client: Clie
 )
 def test_only_an_https_address_may_be_the_hub(settings: Any, url: str) -> None:
     settings.HUB_URL = url
-    with pytest.raises(FixtureError, match="ASSAY_HUB_URL must be an https address"):
+    with pytest.raises(FixtureError, match="ASSAY_HUB_URL must be an https URL"):
         hub.config_json("acme/model")
 
 
@@ -236,7 +236,7 @@ def test_endless_redirects_end(server: Hub) -> None:
     put(server, "acme/loop", b"", 302, Location="/acme/loop/resolve/main/config.json")
     with pytest.raises(FixtureError, match="HTTP 302"):
         hub.config_json("acme/loop")
-    assert len(server.asked) <= hub.MOST_REDIRECTS + 1
+    assert len(server.asked) <= hub.MAX_REDIRECTS + 1
 
 
 def test_no_more_than_the_limit_is_read_of_an_answer(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_no_more_than_the_limit_is_read_of_an_answer(server: Hub, monkeypatch: p
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (401, b"", "without a login"),
+        (401, b"", "requires a login"),
         (404, b"", "no such model"),
         (500, b"", "HTTP 500"),
         (200, b"\xff\xfe", "not UTF-8"),
@@ -280,7 +280,7 @@ def test_a_stuck_hub_is_given_up_and_holds_only_two_threads(server: Hub, monkeyp
     with pytest.raises(FixtureError, match="try again in a few seconds"):
         hub.config_json("acme/stuck")
     server.stuck.set()
-    while hub.at_once._value < 2:  # both threads end
+    while hub.downloads._value < 2:  # both threads end
         time.sleep(0.01)
 
 

@@ -27,7 +27,7 @@ def write(folder, config):
 
 def test_a_file_becomes_a_model_with_its_source(tmp_path):
     said = run(write(tmp_path, LLAMA), "--slug", "my-llama")
-    assert said == "my-llama: created, 8.03 B parameters, 8.03 B for one token"
+    assert said == "my-llama: created, 8.03 B parameters, 8.03 B active"
     row = ServedModel.objects.get(slug="my-llama")
     assert row.shape["hidden"] == 4096
     assert row.sources["shape"]["source"] == "config.json"
@@ -43,13 +43,13 @@ def test_importing_again_changes_nothing(tmp_path):
 def test_a_model_is_not_imported_under_a_second_slug(tmp_path):
     path = write(tmp_path, LLAMA | {"_name_or_path": "acme/llama"})
     run(path, "--slug", "my-llama")
-    with pytest.raises(CommandError, match="acme/llama is in the catalog under another slug, my-llama"):
+    with pytest.raises(CommandError, match="acme/llama is already in the catalog as my-llama"):
         run(path, "--slug", "your-llama")
 
 
 @pytest.mark.parametrize("what", ["nothing-here", "../../etc/none", "http://example.org/config.json", "a/b/c"])
 def test_what_is_neither_file_nor_id_is_refused(what):
-    with pytest.raises(CommandError, match="neither a file nor an id"):
+    with pytest.raises(CommandError, match="neither a file nor a Hugging Face ID"):
         run(what)
 
 

@@ -24,7 +24,7 @@ def send(client, status=200, **given):
 def test_the_size_is_computed_and_set_beside_the_published_one(client):
     text = send(client, config=json.dumps(QWEN), published_parameters=7_615_616_512)
     assert text.count("7,615,616,512") == 3 and "0.00 %" in text
-    assert "28: not divisible" in text and "4: each kept 2 times" in text
+    assert "28: not divisible" in text and "4: each replicated 2 times" in text
     assert not ServedModel.objects.exists()
 
 
@@ -75,7 +75,7 @@ def test_where_people_log_in_only_staff_keep(client, settings, django_user_model
     [
         ("", "exactly one"),
         ("{", "not JSON"),
-        ("[]", "object was expected"),
+        ("[]", "expected a JSON object"),
         ('{"model_type": "mystery"}', "unknown model_type"),
         ('{"model_type": "llama"}', "lacks"),
         (json.dumps(QWEN | {"num_hidden_layers": 10**9}), "number of layers"),

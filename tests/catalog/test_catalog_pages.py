@@ -134,7 +134,7 @@ def test_a_chip_shows_which_formats_are_native_and_which_emulated(client, catalo
     chip = Accelerator.objects.get(slug="large")
     chip.stacks = ["cuda"]
     chip.save()
-    assert [(each.slug, each.how) for each in evidence.formats(chip)] == [("fp8", "native"), ("int4", "emulated")]
+    assert [(each.slug, each.support) for each in evidence.formats(chip)] == [("fp8", "native"), ("int4", "emulated")]
     (running,) = evidence.frameworks(chip)
     assert (running.native, running.emulated) == (["fp8"], ["int4"])
     assert "Serve" in page(client, "/catalog/accelerators/large")
@@ -148,9 +148,9 @@ def test_a_chip_shows_what_was_reached_beside_the_data_sheet(client, catalog):
     fit = {"basis": "measured", "fitted_on": "12 rows", "engine_version": "0", "as_of": "2026-01-01"}
     Calibration.objects.create(name="default", values={"memory_fraction": 0.5}, **fit)
     Calibration.objects.create(name="accelerator:large", values={"memory_fraction": 0.75}, **fit)
-    rows = {each.what: each for each in evidence.delivered(chip)}
+    rows = {each.what: each for each in evidence.achieved(chip)}
     assert rows["matmul bf16"].share_percent == 50
-    assert (rows["memory read"].reached, rows["memory read"].basis) == (3000, "measured")
+    assert (rows["memory read"].achieved, rows["memory read"].basis) == (3000, "measured")
     assert "our bench" in page(client, "/catalog/accelerators/large")
 
 

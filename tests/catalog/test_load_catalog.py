@@ -119,8 +119,8 @@ def test_an_unknown_key_names_file_key_and_what_is_allowed(small):
         ("  gib: 15", "  gib: .nan", ("memory.gib",)),
         ("  fp16: 65", "  fp61: 65", ("fp61", "fp16")),
         ("kind: gpu", "kind: gpus", ("gpus", "tpu")),
-        ("slug: t4", "slug: t5", ("t5", "name of the file")),
-        ("vendor: nvidia", "vendor: nvidia\nvendor: amd", ("vendor", "twice")),
+        ("slug: t4", "slug: t5", ("t5", "the file name")),
+        ("vendor: nvidia", "vendor: nvidia\nvendor: amd", ("vendor", "duplicate")),
         ("topology: host", "topology: star", ("star", "torus")),
     ],
 )
@@ -158,12 +158,12 @@ def test_a_shape_that_is_no_model_is_refused(small):
 def test_a_second_row_of_the_same_name_is_refused(small):
     path = small / "overheads.yaml"
     path.write_text(path.read_text() + path.read_text()[path.read_text().index("- key: pue\n") :])
-    refused(small, "assumption", "pue", "twice")
+    refused(small, "assumption", "pue", "duplicate")
 
 
 def test_a_model_that_stands_under_another_slug_is_told_with_both(small):
     ServedModel.objects.create(slug="own-qwen", hf_id="Qwen/Qwen3-8B", shape={}, as_of=date(2026, 11, 1))
-    refused(small, "qwen-qwen3-8b", "Qwen/Qwen3-8B", "under another slug, own-qwen", "delete own-qwen first")
+    refused(small, "qwen-qwen3-8b", "Qwen/Qwen3-8B", "already in the catalog as own-qwen", "delete own-qwen first")
 
 
 def test_nothing_is_kept_of_a_load_that_fails(small):
@@ -177,8 +177,8 @@ def test_nothing_is_kept_of_a_load_that_fails(small):
     ("old", "new", "words"),
     [
         ("4.00", "", ("acme.csv:2", "price above zero")),
-        ("4.00", "four", ("acme.csv:2: usd_per_hour", "dollars", "four")),
-        ("4.00", "nan", ("acme.csv:2: usd_per_hour", "dollars", "nan")),
+        ("4.00", "four", ("acme.csv:2: usd_per_hour", "USD", "four")),
+        ("4.00", "nan", ("acme.csv:2: usd_per_hour", "USD", "nan")),
         ("4.00", "-4", ("acme.csv:2: usd_per_hour", "-4")),
         ("4.00", "1e30", ("acme.csv:2: usd_per_hour", "1e30")),
         ("4.00", "\xff", ("acme.csv", "UTF-8")),

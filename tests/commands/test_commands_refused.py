@@ -42,7 +42,7 @@ def test_a_price_list_that_is_not_there(tmp_path: Path) -> None:
 def test_a_model_that_is_no_text_or_has_a_name_that_no_address_could_hold(binary: str, tmp_path: Path) -> None:
     assert "cannot be read as text" in refused("import_model", binary)
     (tmp_path / "config.json").write_text(CONFIG)
-    assert "small letters" in refused("import_model", str(tmp_path / "config.json"), "--slug", "Bad Slug!")
+    assert "lowercase letters" in refused("import_model", str(tmp_path / "config.json"), "--slug", "Bad Slug!")
     assert not ServedModel.objects.exists()
 
 
@@ -51,7 +51,7 @@ def test_a_description_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_fixtures_is_no_catalog(tmp_path: Path) -> None:
-    assert "holds no fixtures" in refused("load_catalog", str(tmp_path))
+    assert "contains no fixtures" in refused("load_catalog", str(tmp_path))
     assert not CatalogLoad.objects.exists()
 
 

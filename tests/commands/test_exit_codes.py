@@ -44,16 +44,16 @@ BAD = [
     (
         "import_prices",
         ["--from", "csv", NOWHERE, "--organisation", "none"],
-        "no organisation 'none'; there are",
+        "no organisation 'none'; choose one of",
     ),
-    ("import_model", ["/etc/nowhere"], "neither a file nor an id"),
+    ("import_model", ["/etc/nowhere"], "neither a file nor a Hugging Face ID"),
     ("load_catalog", ["{tmp}/nowhere"], "no such directory"),
-    ("enrol", ["--accelerator", "none"], "the catalog has no accelerator none; its list"),
-    ("enrol", ["--label", "x"], "write NAME=VALUE"),
-    ("agents", ["--revoke", "999"], "manage.py agents lists them"),
-    ("agents", ["trust", "nobody"], "manage.py agents lists them"),
+    ("enrol", ["--accelerator", "none"], "no accelerator none in the catalog; its list"),
+    ("enrol", ["--label", "x"], "use NAME=VALUE"),
+    ("agents", ["--revoke", "999"], "list them with manage.py agents"),
+    ("agents", ["trust", "nobody"], "with manage.py agents"),
     ("agents", ["approve", "machine"], "no registration waits"),
-    ("calibrations", ["show", "999"], "manage.py calibrations lists them"),
+    ("calibrations", ["show", "999"], "list them with manage.py calibrations"),
     ("import_probe", [NOWHERE], "give the path of a file"),
 ]
 WITHOUT_INPUT = {"doctor", "retention", "sweep"}

@@ -82,7 +82,7 @@ def test_a_source_that_nobody_described_is_refused_before_anything_is_written(re
 def test_a_file_that_was_cut_is_refused(results, tmp_path):
     write(results, tmp_path)
     (tmp_path / "serving_dated.csv").unlink()
-    with pytest.raises(FixtureError, match="4 rows were scored, the files hold 3"):
+    with pytest.raises(FixtureError, match="states 4 rows, but the files have 3"):
         files.load(tmp_path)
     assert not ScoredRow.objects.exists()
 

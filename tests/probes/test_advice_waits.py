@@ -9,7 +9,7 @@ from advisor import advise
 from advisor.inputs.current import catalog_chip
 from advisor.models import Advice, Workload
 from catalog.models import Accelerator
-from probes import calibrate, duties, jobs
+from probes import calibrate, jobs, periodic
 from probes.models import Job, Lease, Result
 from tests import answers
 from tests.probes import samples
@@ -57,19 +57,19 @@ def test_a_required_probe_holds_the_advice_until_a_machine_has_measured(h200: Ac
     advise.run(advice.pk)
     advice.refresh_from_db()
     assert advice.state == "queued" and advice.is_held
-    assert duties.attend() == 0 and Job.objects.get().advice == advice
-    assert duties.attend() == 0
+    assert periodic.probe_for_advice() == 0 and Job.objects.get().advice == advice
+    assert periodic.probe_for_advice() == 0
     measures(agent)
-    assert duties.attend() == 1
+    assert periodic.probe_for_advice() == 1
     result = answered(advice)
-    assert result["probes"]["measured"] == ["h200-sxm"] and "new figures of h200-sxm" in result["probes"]["said"]
+    assert result["probes"]["measured"] == ["h200-sxm"] and "new figures for h200-sxm" in result["probes"]["said"]
 
 
 def test_a_result_that_waits_for_a_second_machine_is_said(h200: Accelerator, engine: Any) -> None:
     agent, advice = FakeAgent(), asked("required")
-    duties.attend()
+    periodic.probe_for_advice()
     measures(agent)
-    assert duties.attend() == 1
+    assert periodic.probe_for_advice() == 1
     told = answered(advice)["probes"]
     assert told["measured"] == [] and "1 result waiting for a second machine or a person" in told["said"]
 
@@ -78,81 +78,82 @@ def test_two_sweeps_at_the_same_moment_ask_a_machine_once(h200: Accelerator) -> 
     FakeAgent()
     advice = asked("required")
     for _ in range(2):  # the second one read the advice before the first one asked
-        duties.ask(advice, list(duties.agents.online()))
+        periodic.queue_probes(advice, list(periodic.agents.online()))
     assert Job.objects.count() == 1
 
 
 def test_a_result_that_waits_for_its_fit_still_holds(h200: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, advice = FakeAgent(), asked("required")
-    duties.attend()
+    periodic.probe_for_advice()
     with monkeypatch.context() as slow:
         slow.setattr(calibrate, "run", lambda pk: None)
         measures(agent)
-    assert duties.attend() == 0 and advice.pk in advise.held(jobs.timezone.now()).values_list("pk", flat=True)
+    assert periodic.probe_for_advice() == 0
+    assert advice.pk in advise.held(jobs.timezone.now()).values_list("pk", flat=True)
 
 
 def test_required_waits_for_a_machine_to_come_and_goes_on_at_the_limit(
     h200: Accelerator, engine: Any, later: Later
 ) -> None:
     advice = asked("required")
-    assert duties.attend() == 0
+    assert periodic.probe_for_advice() == 0
     later(601)
-    assert duties.attend() == 0
+    assert periodic.probe_for_advice() == 0
     assert "no machine measured within 600 s" in answered(advice)["probes"]["said"]
 
 
 def test_preferred_does_not_wait_when_no_machine_is_there(h200: Accelerator, engine: Any) -> None:
     advice = asked("preferred")
-    assert duties.attend() == 1
-    assert "online and free" in answered(advice)["probes"]["said"]
+    assert periodic.probe_for_advice() == 1
+    assert "is online" in answered(advice)["probes"]["said"]
 
 
 def test_preferred_waits_for_a_machine_that_is_there(h200: Accelerator) -> None:
     FakeAgent()
     asked("preferred")
-    assert duties.attend() == 0 and Job.objects.count() == 1
+    assert periodic.probe_for_advice() == 0 and Job.objects.count() == 1
 
 
 def test_a_chip_that_the_question_bars_is_not_measured(h200: Accelerator) -> None:
     FakeAgent()
     asked("preferred", constraints={"accelerators": {"deny": ["h200-sxm"]}})
-    assert duties.attend() == 1 and not Job.objects.exists()
+    assert periodic.probe_for_advice() == 1 and not Job.objects.exists()
 
 
 def test_a_chip_measured_this_week_is_not_measured_again(h200: Accelerator, engine: Any) -> None:
     agent = FakeAgent(trusted=True)
     asked("required")
-    duties.attend()
+    periodic.probe_for_advice()
     measures(agent)
     second = asked("required")
-    assert duties.attend() == 2
+    assert periodic.probe_for_advice() == 2
     assert "in the last 7 days" in answered(second)["probes"]["said"]
 
 
 def test_a_machine_that_fails_lets_the_advice_go_on_and_say_so(h200: Accelerator, engine: Any) -> None:
     agent, advice = FakeAgent(), asked("required")
-    duties.attend()
+    periodic.probe_for_advice()
     given = agent.lease().json()
     agent.fail(given["job_id"], given["attempt"], retriable=False)
-    assert duties.attend() == 1
+    assert periodic.probe_for_advice() == 1
     result = answered(advice)
     assert result["probes"]["measured"] == [] and "1 job without a result" in result["probes"]["said"]
 
 
 def test_a_result_in_quarantine_is_said(h200: Accelerator, engine: Any) -> None:
     agent, advice = FakeAgent(), asked("required")
-    duties.attend()
+    periodic.probe_for_advice()
     measures(agent, samples.body(samples.document(Job.objects.get().spec, duration_s=0.001)))
-    duties.attend()
+    periodic.probe_for_advice()
     assert "1 result in quarantine" in answered(advice)["probes"]["said"]
 
 
 def test_cancelling_the_advice_cancels_its_jobs(h200: Accelerator) -> None:
     FakeAgent()
     advice = asked("required")
-    duties.attend()
+    periodic.probe_for_advice()
     advise.cancel(advice)
-    duties.attend()
+    periodic.probe_for_advice()
     assert Job.objects.get().state == "cancelled"
 
 

@@ -174,7 +174,7 @@ def test_a_figure_is_not_stored_without_the_questions_that_it_changes(
         raise KeyboardInterrupt
 
     result = imported()
-    monkeypatch.setattr(calibrate, "ask_again", killed)
+    monkeypatch.setattr(calibrate, "recompute_advice", killed)
     with pytest.raises(KeyboardInterrupt):
         calibrate.run(result.pk)
     result.refresh_from_db()
@@ -185,7 +185,7 @@ def test_a_lost_message_is_sent_again_by_the_sweep(h200: Accelerator, later: Any
     result = imported()
     quiet.clear()
     later(20)
-    assert calibrate.send_waiting() == 1 and quiet == [("probes.calibrate", [result.pk])]
+    assert calibrate.resend_unfitted() == 1 and quiet == [("probes.calibrate", [result.pk])]
 
 
 def test_successors_are_not_held_for_machines(h200: Accelerator) -> None:

@@ -106,11 +106,11 @@ def test_an_undo_is_refused_twice_of_an_undo_and_of_a_file(h200: Accelerator) ->
     append_calibrations([FILE])
     row = calibrated()
     made = calibrations.undo(row, "ada")
-    for other, words in ((row, "undone already"), (made, "itself the undo")):
+    for other, words in ((row, "Already undone"), (made, "This is the undo")):
         with pytest.raises(calibrations.CannotUndo, match=words):
             calibrations.undo(Calibration.objects.get(pk=other.pk), "ada")
     file = Calibration.objects.get(fitted_on="a file")
-    with pytest.raises(calibrations.CannotUndo, match="change the file"):
+    with pytest.raises(calibrations.CannotUndo, match="Change the file"):
         calibrations.undo(file, "ada")
 
 
@@ -122,10 +122,10 @@ def test_the_command_lists_shows_and_undoes(h200: Accelerator, capsys: Any) -> N
     call_command("calibrations", "show", str(row.pk))
     assert "memory_fraction" in (shown := capsys.readouterr().out) and "0.800 -> 0.918" in shown, shown
     call_command("calibrations", "undo", str(row.pk))
-    assert f"calibration {row.pk} is undone by" in capsys.readouterr().out and memory() == 0.8
-    with pytest.raises(CommandError, match="undone already"):
+    assert f"calibration {row.pk} was undone by" in capsys.readouterr().out and memory() == 0.8
+    with pytest.raises(CommandError, match="Already undone"):
         call_command("calibrations", "undo", str(row.pk))
-    with pytest.raises(CommandError, match="machines made no calibration 999"):
+    with pytest.raises(CommandError, match="no calibration 999 from measurements"):
         call_command("calibrations", "undo", "999")
 
 
@@ -139,7 +139,7 @@ def test_the_page_shows_before_and_after_and_undoes_with_one_click(h200: Acceler
     answer = client.post(f"{path}/undo", follow=True)
     assert answer.status_code == 200 and "previous figures are restored" in answer.content.decode() and memory() == 0.8
     assert "Undone on" in client.get(path).content.decode()
-    assert "undone already" in client.post(f"{path}/undo", follow=True).content.decode()
+    assert "Already undone" in client.post(f"{path}/undo", follow=True).content.decode()
     excluded = client.get(f"/workers/results/{Result.objects.get().pk}").content.decode()
     assert "Excluded on" in excluded and "Use it again" in excluded
 

@@ -62,23 +62,23 @@ def first(document: dict[str, Any]) -> dict[str, Any]:
 
 # what was forged -> how the document is changed, and a word of the reason
 KEPT_APART: dict[str, tuple[Change, str]] = {
-    "matrix multiplies above the data sheet": (lambda d: faster(d, "gemm", 1.6), "the data sheet allows"),
-    "one multiply above the data sheet": (lambda d: faster(d, "gemm", 2, others=False), "the data sheet allows"),
-    "memory faster than it is": (lambda d: faster(d, "memory_read", 1.2), "are possible"),
-    "attention above the peak": (lambda d: faster(d, "attention_prefill", 2), "the data sheet allows"),
-    "experts above the peak": (lambda d: faster(d, "grouped_gemm", 3), "the data sheet allows"),
-    "multiplies of another, slower chip": (lambda d: faster(d, "gemm", 1 / 200), "of the data sheet"),
-    "memory of another, slower chip": (lambda d: faster(d, "memory_read", 1 / 200), "of the data sheet"),
+    "matrix multiplies above the data sheet": (lambda d: faster(d, "gemm", 1.6), "above the datasheet"),
+    "one multiply above the data sheet": (lambda d: faster(d, "gemm", 2, others=False), "above the datasheet"),
+    "memory faster than it is": (lambda d: faster(d, "memory_read", 1.2), "is possible"),
+    "attention above the peak": (lambda d: faster(d, "attention_prefill", 2), "above the datasheet"),
+    "experts above the peak": (lambda d: faster(d, "grouped_gemm", 3), "above the datasheet"),
+    "multiplies of another, slower chip": (lambda d: faster(d, "gemm", 1 / 200), "of the datasheet"),
+    "memory of another, slower chip": (lambda d: faster(d, "memory_read", 1 / 200), "of the datasheet"),
     "another chip's name": (lambda d: device(d, name="NVIDIA H100 80GB HBM3"), "is not the h200-sxm"),
     "memory that is 4 % off": (lambda d: device(d, memory_bytes=int(140.4 * 2**30 * 1.04)), "is not the h200-sxm"),
     "runs longer than their duration": (lambda d: d.update(duration_s=0.01), "add up to"),
     "longer than its lease": (lambda d: d.update(duration_s=5000.0), "its lease was"),
     "times that spread": (spread, "spread by more than"),
     "a throttled chip": (lambda d: each(d, throttled=True), "throttled"),
-    "no known answer": (lambda d: without(d, "known_answer"), "was not answered"),
+    "no known answer": (lambda d: without(d, "known_answer"), "is missing"),
     "a wrong known answer": (lambda d: known(d, ok=False), "is wrong"),
     "a known answer that only says it is right": (lambda d: known(d, error=0.5), "is wrong"),
-    "another spec": (lambda d: d.update(spec_hash="0" * 64), "another spec"),
+    "another spec": (lambda d: d.update(spec_hash="0" * 64), "its spec differs"),
     "a read larger than the memory": (moved_more, "larger than the memory"),
 }
 REFUSED: dict[str, Change] = {
@@ -148,7 +148,7 @@ def test_what_is_not_as_the_format_says_is_refused(what: str, sent: Any) -> None
 def test_the_same_result_for_another_job_is_kept_apart(sent: Any) -> None:
     body = samples.body(samples.document())
     assert sent(body).json()["state"] == "accepted"
-    assert "the same bytes" in sent(body).json()["reasons"][0]
+    assert "identical to result" in sent(body).json()["reasons"][0]
 
 
 def test_a_figure_far_from_all_other_machines_with_this_chip_is_kept_apart(sent: Any) -> None:
@@ -161,7 +161,7 @@ def test_a_figure_far_from_all_other_machines_with_this_chip_is_kept_apart(sent:
 
 def test_the_newest_result_of_each_other_machine_is_what_counts(h200: Accelerator, monkeypatch: Any) -> None:
     """Of one machine with more results than are read: its oldest say nothing any more."""
-    monkeypatch.setattr(results, "MOST_PEERS", 3)
+    monkeypatch.setattr(results, "MAX_PEERS", 3)
     agent, now = Agent.objects.create(organisation=results.default_organisation(), name="a"), jobs.timezone.now()
     common = {"organisation": agent.organisation, "agent": agent, "accelerator": h200, "state": "accepted"}
     for age, factor in ((9, 1.0), (8, 1.0), (7, 1.0), (1, 0.5)):
@@ -196,7 +196,7 @@ def test_a_chip_that_the_catalog_does_not_know_is_shown_but_calibrates_nothing(s
     Accelerator.objects.all().delete()
     assert sent(samples.body(samples.document())).json()["state"] == "accepted"
     result = Result.objects.get()
-    assert result.accelerator is None and "calibrates nothing" in result.remarks[0]
+    assert result.accelerator is None and "not used to calibrate" in result.remarks[0]
 
 
 def test_a_duplicate_key_in_the_json_is_refused() -> None:

@@ -66,7 +66,7 @@ def test_the_list_says_who_is_there_and_what_ran(client: Client, two: list[Resul
 
 def test_a_result_shows_figures_pictures_and_efficiencies(client: Client, two: list[Result]) -> None:
     found = text(client, f"/workers/results/{two[0].pk}")
-    assert "Over the roof" in found and "Matrix multiplies by rows" in found and "Memory by size" in found
+    assert "Roofline" in found and "Matrix multiplies by rows" in found and "Memory by size" in found
     assert "memory_fraction" in found and "gemm bf16" in found and "TFLOP/s" in found
     assert "Collectives by size" in text(client, f"/workers/results/{two[1].pk}")
 
@@ -80,9 +80,9 @@ def test_a_result_in_quarantine_says_why_and_a_person_can_release_it(client: Cli
 
 
 def test_drift_shows_from_the_second_accepted_result(client: Client, two: list[Result]) -> None:
-    assert "Headline figures over time" not in text(client, f"/workers/{two[0].agent_id}")
+    assert "Headline rates over time" not in text(client, f"/workers/{two[0].agent_id}")
     results.release(two[2])
-    assert "Headline figures over time" in text(client, f"/workers/{two[0].agent_id}")
+    assert "Headline rates over time" in text(client, f"/workers/{two[0].agent_id}")
 
 
 def test_two_results_are_compared_with_ratios_and_what_differs(client: Client, two: list[Result]) -> None:

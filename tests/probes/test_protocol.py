@@ -50,7 +50,7 @@ def test_an_enrolment_token_registers_one_installation_only() -> None:
     first, agent = FakeAgent(token="none"), FakeAgent("other", token="none")
     assert first.register(token).status_code == 201
     refused = agent.register(token)
-    assert refused.status_code == 401 and "make a new one" in refused.json()["detail"]
+    assert refused.status_code == 401 and "Create a new one" in refused.json()["detail"]
 
 
 def test_the_same_installation_may_register_again_when_the_answer_was_lost() -> None:
@@ -425,7 +425,7 @@ def test_a_sweep_takes_nothing_back_that_ended_while_it_waited(
     write, ended = jobs.give_up, []
 
     def late_result(*args: object, **kwargs: object) -> str:
-        ended.append(jobs.finish(jobs.held(Agent.objects.get(), given["job_id"], given["attempt"])))
+        ended.append(jobs.finish(jobs.lease_of(Agent.objects.get(), given["job_id"], given["attempt"])))
         with CaptureQueriesContext(connection) as queries:
             found = write(*args, **kwargs)  # type: ignore[arg-type]
         # A subquery would be read from before the result; the row's own columns are read anew once it is free.

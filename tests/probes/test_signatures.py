@@ -115,7 +115,7 @@ def test_a_result_of_another_device_than_the_one_that_asked_is_kept_apart(h200: 
     job, attempt = leased(agent)
     moved = samples.body(samples.document(device={"uuid_hash": "another card"}))
     answer = agent.send(job, attempt, moved).json()
-    assert answer["state"] == "quarantined" and "another device" in answer["reasons"][0]
+    assert answer["state"] == "quarantined" and "a different device" in answer["reasons"][0]
 
 
 def test_a_card_that_was_not_enrolled_is_kept_apart(h200: Accelerator) -> None:

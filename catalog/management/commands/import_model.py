@@ -1,4 +1,4 @@
-"""Adds a model from its config.json: `import_model PATH_TO_config.json|HF_ID [--slug S]`."""
+"""Adds a model from config.json: `import_model PATH|HF_ID [--slug S]`."""
 
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from catalog.models import ServedModel
 
 
 class Command(BaseCommand):
-    help = "Adds or updates a model of the catalog from a Hugging Face config.json."
+    help = "Adds a model to the catalog from a Hugging Face config.json, or updates it."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("model", help="path of a config.json, or an id such as meta-llama/Llama-3.1-8B")
-        parser.add_argument("--slug", help="default: the id in lower case")
+        parser.add_argument("model", help="path of a config.json, or a Hugging Face ID such as meta-llama/Llama-3.1-8B")
+        parser.add_argument("--slug", help="slug in the catalog (default: the ID in lower case)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -29,35 +29,35 @@ class Command(BaseCommand):
         except FixtureError as error:
             raise BadInput(str(error)) from error
         model = from_shape(row["slug"], row["shape"])
-        done = "created" if counts.created else "changed" if counts.changed else "unchanged"
+        outcome = "created" if counts.created else "changed" if counts.changed else "unchanged"
         self.stdout.write(
-            f"{row['slug']}: {done}, {parameters(model) / 1e9:.2f} B parameters, "
-            f"{active_parameters(model) / 1e9:.2f} B for one token"
+            f"{row['slug']}: {outcome}, {parameters(model) / 1e9:.2f} B parameters, "
+            f"{active_parameters(model) / 1e9:.2f} B active"
         )
 
 
-def row_of(what: str, slug: str | None) -> Row:
-    """The catalog's row of a file, or of an id on the hub."""
-    hub_id, text, source = read(what)
-    config = hf.parsed(text, what)
-    named = hub_id or str(config.get("_name_or_path") or slug or "")
-    if not (slug or named):
-        raise FixtureError(f"{what}: the configuration has no name; give --slug")
-    return hf.described(config, named, source, slug)
+def row_of(path_or_id: str, slug: str | None) -> Row:
+    """The model row of a file, or of an ID on the hub. FixtureError: it cannot be used."""
+    hub_id, text, source = read(path_or_id)
+    config = hf.parsed(text, path_or_id)
+    name = hub_id or str(config.get("_name_or_path") or slug or "")
+    if not (slug or name):
+        raise FixtureError(f"{path_or_id}: config.json has no model name; give --slug")
+    return hf.model_row(config, name, source, slug)
 
 
-def read(what: str) -> tuple[str, str, str]:
-    """The id, the text of the configuration and its source. Only this command reads a path."""
-    path = Path(what)
+def read(path_or_id: str) -> tuple[str, str, str]:
+    """The hub ID (empty for a file), the text of config.json and its source. Only this command reads local paths."""
+    path = Path(path_or_id)
     if path.is_file():
         return "", text_of(path), path.name
-    if not hub.HUB_ID.fullmatch(what):
-        raise FixtureError(f"{what}: neither a file nor an id such as meta-llama/Llama-3.1-8B")
+    if not hub.HUB_ID.fullmatch(path_or_id):
+        raise FixtureError(f"{path_or_id}: neither a file nor a Hugging Face ID such as meta-llama/Llama-3.1-8B")
     try:
-        return what, *hub.config_json(what)
+        return path_or_id, *hub.config_json(path_or_id)
     except hub.HubDisabled as error:
-        said = f"{what}: there is no such file, and contact with the Hugging Face Hub is disabled"
-        raise FixtureError(f"{said}; give the path of a config.json, or set ASSAY_HUB_URL") from error
+        problem = f"{path_or_id}: no such file, and the Hugging Face Hub is disabled"
+        raise FixtureError(f"{problem}; give the path of a config.json, or set ASSAY_HUB_URL") from error
 
 
 def text_of(path: Path) -> str:

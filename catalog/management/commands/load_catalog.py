@@ -1,4 +1,4 @@
-"""Loads the reference data: `load_catalog [DIR]`."""
+"""Loads the fixtures: `load_catalog [DIR]`."""
 
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from catalog.management.errors import BadInput
 
 
 class Command(BaseCommand):
-    help = "Loads accelerators, models, prices and the rest from a directory of fixtures; loading twice is harmless."
+    help = "Loads the catalog (accelerators, models, prices ...) from a directory of fixtures. It can be run again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("directory", nargs="?", type=Path, default=Path(settings.BASE_DIR) / "fixtures")
-        parser.add_argument("--no-scores", action="store_true", help="without the rows of the accuracy page: quicker")
+        parser.add_argument(
+            "--no-scores", action="store_true", help="skip the rows of the accuracy page, which is faster"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -24,8 +26,8 @@ class Command(BaseCommand):
         except FixtureError as error:
             raise BadInput(str(error)) from error
         except OSError as error:
-            named = error.filename or options["directory"]
-            raise BadInput(f"{named} cannot be read: {error.strerror}; check the path and its permissions") from error
+            path = error.filename or options["directory"]
+            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path and its permissions") from error
         for kind, count in counts.items():
             if not options["verbosity"] and not (count.created or count.changed):
                 continue

@@ -1,4 +1,4 @@
-"""A multiplication whose product is known beforehand, to the last digit: proof that the device computes."""
+"""A matrix product with a known exact result: proves that the device computes correctly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..measure import Case, Check, Device, Work
 
 SIDE = 512
 PRIME = 2147483629
-# The sum over i and j, from 1, of i j (a b)[i, j] modulo that prime, worked out once in Python's own integers.
+# The sum over i and j, from 1, of i * j * (a b)[i, j] modulo PRIME, computed with Python integers.
 ANSWER = 936679804
 
 
@@ -28,7 +28,7 @@ def build(device: Device) -> Work:
 
 
 def matrix(device: Device, step: int) -> Any:
-    """Whole numbers from -8 to 8: their products and sums are exact in float32, and in tf32's ten bits."""
+    """Integers from -8 to 8, whose products and sums are exact in float32 and in tf32."""
     at = device.torch.arange(SIDE * SIDE, device=device.device).reshape(SIDE, SIDE)
     return ((at * step + at // SIDE * 5) % 17 - 8).to(device.torch.float32)
 

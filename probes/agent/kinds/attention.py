@@ -1,7 +1,7 @@
-"""Prefill attention: causal, with grouped queries, by length and by back end.
+"""Prefill attention: causal, with grouped queries, by length and backend.
 
-FLOPs count the pairs of tokens that a causal mask keeps: 4 x pairs x heads x width. Bytes are q, k, v and the
-output, each once.
+FLOPs count the token pairs that the causal mask keeps: 4 x pairs x heads x head dimension. Bytes are q, k, v and the
+output, each counted once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, re
 LIMIT = 1e-2
 BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
 SAMPLED = 64
-MATH_TOKENS = 4096  # Beyond, the matrix of scores alone is gigabytes.
+MATH_TOKENS = 4096  # beyond this, the score matrix alone takes gigabytes
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
@@ -68,15 +68,15 @@ def _qkv(device: Device, heads: Heads, tokens: int) -> tuple[Any, Any, Any]:
 
 
 def sdpa(device: Device, backend: str, q: Any, k: Any, v: Any, causal: bool) -> Callable[[], Any]:
-    """A call of scaled_dot_product_attention on this back end alone, which refuses what it does not take."""
+    """A call of scaled_dot_product_attention restricted to one backend, which fails on unsupported inputs."""
     torch, name = device.torch, BACKENDS[backend]
     attention = torch.nn.attention
     if not hasattr(attention.SDPBackend, name):
-        raise Skip(f"this torch has no back end {name}")
+        raise Skip(f"this version of torch has no backend {name}")
     only = getattr(attention.SDPBackend, name)
     more = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
     if more and (backend == "efficient" or device.version < (2, 5)):
-        # No grouped queries there: keys and values are repeated beforehand, outside what is timed.
+        # No grouped queries: keys and values are repeated before timing.
         k, v = (side.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for side in (k, v))
         more = {}
 
@@ -88,7 +88,7 @@ def sdpa(device: Device, backend: str, q: Any, k: Any, v: Any, causal: bool) -> 
 
 
 def flex(device: Device, backend: str, q: Any, k: Any, v: Any, causal: bool) -> Callable[[], Any]:
-    """FlexAttention compiled for a causal mask."""
+    """A call of FlexAttention, compiled for a causal mask."""
     if not device.streams:
         raise Skip("FlexAttention is measured on a GPU only")
     torch = device.torch
@@ -104,7 +104,7 @@ def flex(device: Device, backend: str, q: Any, k: Any, v: Any, causal: bool) -> 
 
 
 def verify(device: Device, out: Any, qkv: tuple[Any, Any, Any]) -> Check:
-    """Sampled queries of the first and the last head against float64."""
+    """A check of sampled queries of the first and last head against float64."""
     torch, (q, k, v) = device.torch, qkv
     if not finite(torch, out):
         return Check(math.inf, LIMIT)

@@ -1,8 +1,8 @@
-"""Collectives over the GPUs of one host, by size: one process for each, joined through a file, NCCL between them.
+"""Collectives over the GPUs of one host, by message size: one process per GPU, a file store, and NCCL.
 
-`bytes` are those that each device must send at the least (its bus bytes), so that the rate compares with its link:
-all_reduce 2 (n-1)/n of the message, all_gather and all_to_all (n-1)/n, point_to_point all of it. The message's own
-size is in the key. The environment is passed on as it is: settings such as NCCL_NVLS_ENABLE keep their meaning.
+`bytes` is the minimum that each device must send (bus bytes), so that the rate compares with its link: all_reduce
+2 (n-1)/n of the message, all_gather and all_to_all (n-1)/n, point_to_point all of it. The key has the message size.
+The environment is passed on unchanged, including settings such as NCCL_NVLS_ENABLE.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..measure import Case, Check, Device, Scalar, Skip, Timing, Work, summary
 QUICK = (4096, MIB, 64 * MIB)
 CPU = (4096, 65536, MIB)
 FULL = tuple(4096 << (2 * power) for power in range(9))  # 4 KiB .. 256 MiB
-MEET_S = 120.0  # From the first process started to the last answer.
-END_S = 10.0  # For the processes to end once they have answered; then they are killed.
-STEP_S = 60.0  # NCCL gives up a collective after this.
-LOOK_S = 0.05
+SESSION_S = 120.0  # time limit of all measurements
+EXIT_S = 10.0  # time for the processes to exit afterwards, before they are killed
+STEP_S = 60.0  # NCCL timeout of one collective
+POLL_S = 0.05
 Job = dict[str, Any]
 Answers = dict[str, dict[str, Any]]
 
@@ -45,29 +45,29 @@ def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
                 key: dict[str, Scalar] = {"dtype": "bf16", "bytes": size, "devices": count, "mode": mode}
                 first = (mode, size) == ("eager", sizes[0])
                 build = _builder(job, kind, mode, size, first)
-                setup_s = 20.0 if first else 0.0  # The others are answered with it.
+                setup_s = 20.0 if first else 0.0  # measures the others too
                 yield Case(kind, {**key, "backend": backend}, build, needs_bytes=8 * max(sizes), setup_s=setup_s)
 
 
 def _builder(job: Job, kind: str, mode: str, size: int, first: bool) -> Callable[[Device], Work]:
-    """One meeting of the processes answers for every kind, mode and size: starting them takes longer than measuring."""
+    """All kinds, modes and sizes are measured in one session, since starting processes takes longer than measuring."""
 
     def build(device: Device) -> Work:
         if device.gpu and device.count < 2:
             raise Skip("one device only")
-        kept = ("meeting", job["count"], len(job["sizes"]))
-        if kept not in device.kept:
+        session = ("collectives", job["count"], len(job["sizes"]))
+        if session not in device.kept:
             if not first:
                 raise Skip("time budget")
             device.release()
-            device.kept[kept] = meet(job)
-        answers, reason = device.kept[kept]
-        found = answers.get(_name(kind, mode, size))
-        if found is None:
+            device.kept[session] = run_session(job)
+        answers, reason = device.kept[session]
+        answer = answers.get(_name(kind, mode, size))
+        if answer is None:
             raise Skip(reason)
-        timing = Timing(found["median_s"], found["p10_s"], found["p90_s"], found["n"])
+        timing = Timing(answer["median_s"], answer["p10_s"], answer["p90_s"], answer["n"])
         limit = 1e-2 if kind == "all_reduce" else 0.0
-        check = Check(found["error"], limit, "float32" if limit else "exact")
+        check = Check(answer["error"], limit, "float32" if limit else "exact")
         return Work([], bytes=bus_bytes(kind, size, job["count"]), check=lambda: check, timing=timing)
 
     return build
@@ -78,14 +78,15 @@ def _name(kind: str, mode: str, size: int) -> str:
 
 
 def bus_bytes(kind: str, size: int, count: int) -> int:
+    """The minimum bytes that each of `count` devices sends for a message of `size` bytes."""
     share = {"all_reduce": 2 * (count - 1), "point_to_point": count}.get(kind, count - 1)
     return size * share // count
 
 
-def meet(job: Job) -> tuple[Answers, str]:
-    """Start a process for each device and wait with a limit: the answers, and why others are missing.
+def run_session(job: Job) -> tuple[Answers, str]:
+    """Starts one process per device and waits. Returns the answers, and the reason if some are missing.
 
-    Answers are written as they come, so that what hangs late, a graph or an exit, loses nothing before it.
+    Answers are written one by one, so that a later hang loses none of them.
     """
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
         spawn = multiprocessing.get_context("spawn")
@@ -99,15 +100,15 @@ def meet(job: Job) -> tuple[Answers, str]:
         if (written := Path(folder, "answers.json")).exists():
             answers = json.loads(written.read_text())
         reasons = [file.read_text() for file in sorted(Path(folder).glob("refusal-*"))]
-        return answers, reasons[0] if reasons else f"no answer within {MEET_S:.0f} s"
+        return answers, reasons[0] if reasons else f"no answer within {SESSION_S:.0f} s"
 
 
 def _end(processes: Sequence[Any], done: Path) -> None:
-    """No process outlives its time, whatever it hangs in."""
-    stop_s = time.monotonic() + MEET_S
+    """Waits for the processes, and kills those that hang."""
+    stop_s = time.monotonic() + SESSION_S
     while time.monotonic() < stop_s and not done.exists() and all(process.is_alive() for process in processes):
-        time.sleep(LOOK_S)
-    stop_s = time.monotonic() + END_S
+        time.sleep(POLL_S)
+    stop_s = time.monotonic() + EXIT_S
     for process in processes:
         process.join(max(0.1, stop_s - time.monotonic()))
     for process in processes:
@@ -117,7 +118,7 @@ def _end(processes: Sequence[Any], done: Path) -> None:
 
 
 def member(job: Job, rank: int, folder: str) -> None:
-    """What each process does."""
+    """Runs in each process: joins the group and measures."""
     import torch
 
     distributed: Any = import_module("torch.distributed")
@@ -134,11 +135,11 @@ def member(job: Job, rank: int, folder: str) -> None:
         distributed.destroy_process_group()
     except (RuntimeError, ValueError, OSError, AssertionError, AttributeError) as error:
         Path(folder, f"refusal-{rank}").write_text(f"{type(error).__name__}: {str(error).splitlines()[0]}"[:250])
-    os._exit(0)  # A communicator that hangs in its destructor must not hold the others.
+    os._exit(0)  # skips destructors, since that of a communicator can hang
 
 
 def _answer(torch: Any, distributed: Any, job: Job, where: Any, folder: str) -> None:
-    """Everything once eagerly, then again in graphs; rank 0 writes after each."""
+    """Measures everything eagerly, then in graphs. Rank 0 writes the answers after each."""
     answers: Answers = {}
     for mode in ("eager", "graph") if where.type == "cuda" and job["graphs"] else ("eager",):
         for kind in OPERATIONS:
@@ -157,16 +158,16 @@ def measured(torch: Any, distributed: Any, kind: str, size: int, where: Any, mod
     samples = _samples(torch, distributed, call, where, mode)
     error = torch.tensor([check()], device=where, dtype=torch.float32)
     distributed.all_reduce(error, op=distributed.ReduceOp.MAX)
-    # A collective is over when its last member is: the slowest of each sample.
+    # A collective takes as long as its slowest rank.
     times = torch.tensor(samples, device=where, dtype=torch.float32)
     distributed.all_reduce(times, op=distributed.ReduceOp.MAX)
-    found = summary(times.tolist())
-    timing = {"median_s": found.median_s, "p10_s": found.p10_s, "p90_s": found.p90_s, "n": found.n}
-    return {**timing, "error": float(error)}
+    timing = summary(times.tolist())
+    times_s = {"median_s": timing.median_s, "p10_s": timing.p10_s, "p90_s": timing.p90_s, "n": timing.n}
+    return {**times_s, "error": float(error)}
 
 
 def _samples(torch: Any, distributed: Any, call: Callable[[], Any], where: Any, mode: str) -> list[float]:
-    """Seconds of one call, of batches issued together; every member makes the same number of calls."""
+    """The time of one call in each batch, in seconds. Every rank makes the same number of calls."""
     gpu = where.type == "cuda"
     for _ in range(5):
         call()
@@ -174,11 +175,11 @@ def _samples(torch: Any, distributed: Any, call: Callable[[], Any], where: Any, 
     distributed.all_reduce(one_s, op=distributed.ReduceOp.MAX)
     each = max(1, min(100, int(2e-3 / max(float(one_s), 1e-6))))
     run = _graph(torch, call, each) if mode == "graph" else None
-    found = []
+    samples = []
     for _ in range(20 if gpu else 5):
         distributed.barrier()
-        found.append(_batch(torch, run, gpu, 1) / each if run else _batch(torch, call, gpu, each))
-    return found
+        samples.append(_batch(torch, run, gpu, 1) / each if run else _batch(torch, call, gpu, each))
+    return samples
 
 
 def _graph(torch: Any, call: Callable[[], Any], each: int) -> Callable[[], Any]:
@@ -209,17 +210,17 @@ def _batch(torch: Any, call: Callable[[], Any], gpu: bool, times: int) -> float:
 
 
 def _message(torch: Any, size: int, where: Any, rank: int) -> Any:
-    """Values that tell which member they are of and that the others can make again."""
+    """Random values that depend on the rank and that other ranks can regenerate."""
     generator = torch.Generator(device=where).manual_seed(rank + 1)
     return torch.randn(size // 2, generator=generator, device=where).to(torch.bfloat16)
 
 
-def _wrong(found: Any, expected: Any) -> float:
-    return float((found != expected).float().mean())
+def _wrong(out: Any, expected: Any) -> float:
+    return float((out != expected).float().mean())
 
 
 def _all_reduce(torch: Any, distributed: Any, size: int, where: Any, rank: int, count: int) -> Any:
-    """In place. The mean is timed where NCCL gives it, since sums of sums overflow; the sum is what is checked."""
+    """In place. With NCCL the mean is timed, since repeated sums overflow; the sum is checked."""
     x = _message(torch, size, where, rank)
     operation = distributed.ReduceOp.AVG if where.type == "cuda" else distributed.ReduceOp.MAX
 
@@ -256,7 +257,7 @@ def _all_to_all(torch: Any, distributed: Any, size: int, where: Any, rank: int, 
 
 
 def _point_to_point(torch: Any, distributed: Any, size: int, where: Any, rank: int, count: int) -> Any:
-    """From the first to the second, one way."""
+    """The first device sends to the second."""
     x = (
         _message(torch, size, where, 0)
         if rank == 0

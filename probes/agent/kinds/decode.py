@@ -1,8 +1,8 @@
-"""Decode attention: one query for each sequence of a batch, over its whole context of cached keys and values.
+"""Decode attention: one query per sequence of a batch, over its whole KV cache.
 
-Bytes are keys, values, queries and outputs, each once. Every back end of torch is an axis, with the queries that
-share a head of keys given as a group of rows where it helps (`_grouped`), and `split_kv` is our own kernel over a
-cache in pages of 16 tokens, which is what serving frameworks run.
+Bytes are keys, values, queries and outputs, each counted once. The axis `backend` has each backend of torch, also
+with the queries of one KV head as rows of one matrix (`_grouped`), and `split_kv`: our own kernel over a cache in
+pages of 16 tokens, as in serving frameworks.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..axes import DECODE_BATCH, DECODE_TOKENS, GQA, KV_LIMIT_TOKENS, Heads
-from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error, taken, time_work
+from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, indexed, relative_error, time_work
 from .attention import sdpa
 from .kernels import attend_merge, attend_split, ready
 
 PAGE = 16
 BLOCK = 64
-MOST_SPLITS = 128  # More would not fit the registers of the program that merges them.
+MAX_SPLITS = 128  # limited by the registers of the merge kernel
 LIMIT = 1e-2
 BACKENDS = ("flash", "flash_grouped", "cudnn", "efficient", "math")
 LOG2_E = 1.4426950408889634
-K_SCALE, V_SCALE = 0.043, 0.031  # Of an fp8 cache: any values that are not one.
+K_SCALE, V_SCALE = 0.043, 0.031  # of an fp8 cache; any values other than 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
 
 
 def _needs(backend: str, shape: Shape, size: int) -> int:
-    """Back ends without grouped queries repeat keys and values for every query head, math in float32 besides."""
+    """Memory for one case. Backends without GQA repeat keys and values per query head; math also uses float32."""
     repeats = shape.heads.query // shape.heads.kv
     return size * {"math": 4 * repeats, "efficient": 1 + repeats}.get(backend, 2)
 
@@ -91,7 +91,7 @@ def _builder(dtype: str, backend: str, shape: Shape) -> Callable[[Device], Work]
 
 def through_torch(device: Device, shape: Shape, dtype: str, backend: str) -> Work:
     if dtype == "fp8":
-        raise Skip("torch's attention takes no fp8 cache")
+        raise Skip("torch's attention does not support an fp8 cache")
     torch, heads = device.torch, shape.heads
     size = shape.traffic_bytes(2)
 
@@ -108,13 +108,13 @@ def through_torch(device: Device, shape: Shape, dtype: str, backend: str) -> Wor
 def _call(device: Device, shape: Shape, backend: str, q: Any, k: Any, v: Any) -> Callable[[], Any]:
     heads = shape.heads
     if backend.endswith("_grouped"):
-        # The queries of one head of keys as rows of one small matrix: the same sums, keys and values read once.
+        # The queries of one KV head become rows of one matrix, so that keys and values are read once.
         q = q.reshape(shape.batch, heads.kv, heads.query // heads.kv, heads.dim)
     return sdpa(device, backend.removesuffix("_grouped"), q, k, v, causal=False)
 
 
 def verify(device: Device, out: Any, qkv: tuple[Any, Any, Any], heads: Heads) -> Check:
-    """The first and the last sequence, every head, against float64."""
+    """A check of the first and last sequence, all heads, against float64."""
     torch, (q, k, v) = device.torch, qkv
     out = out.reshape(len(q), heads.query, heads.dim)
     if not finite(torch, out):
@@ -146,29 +146,29 @@ def split_kv(device: Device, shape: Shape, dtype: str) -> Work:
 
 
 def settings(device: Device, cache: Paged) -> tuple[int, int]:
-    """Splits and tokens of a block, tried on the shape itself, as a framework's tuned tables are made."""
-    kept = ("split_kv", cache.shape, str(cache.k.dtype))
-    if kept not in device.kept:
+    """The fastest number of splits and block size for this shape, by autotuning."""
+    key = ("split_kv", cache.shape, str(cache.k.dtype))
+    if key not in device.kept:
         fewest = split_count(device, cache.shape)
-        most = min(math.ceil(cache.shape.context / BLOCK), MOST_SPLITS)
+        most = min(math.ceil(cache.shape.context / BLOCK), MAX_SPLITS)
         tried = {(min(most, fewest * times), block) for times in (1, 2) for block in (BLOCK, 2 * BLOCK)}
         works = {one: Work([decoder(device, cache, *one)]) for one in tried}
         times_s = {one: time_work(device, work, 3e-3, 2e-3).median_s for one, work in works.items()}
-        device.kept[kept] = min(sorted(times_s), key=lambda one: times_s[one])
-    found: tuple[int, int] = device.kept[kept]
-    return found
+        device.kept[key] = min(sorted(times_s), key=lambda one: times_s[one])
+    fastest: tuple[int, int] = device.kept[key]
+    return fastest
 
 
 def split_count(device: Device, shape: Shape) -> int:
-    """Enough programs for four on every multiprocessor, each with at least two blocks of tokens."""
+    """The number of splits that gives four programs per multiprocessor, with at least two blocks of tokens each."""
     pairs = shape.batch * shape.heads.kv
     wanted = math.ceil(4 * device.multiprocessors / pairs)
-    return max(1, min(wanted, math.ceil(shape.context / (2 * BLOCK)), MOST_SPLITS))
+    return max(1, min(wanted, math.ceil(shape.context / (2 * BLOCK)), MAX_SPLITS))
 
 
 @dataclass(frozen=True)
 class Paged:
-    """Queries, and keys and values in pages scattered over the cache."""
+    """Queries, and a KV cache whose pages are in random order."""
 
     q: Any
     k: Any
@@ -194,18 +194,18 @@ class Paged:
         return (K_SCALE, V_SCALE) if self.k.dtype.itemsize == 1 else (1.0, 1.0)
 
     def dense(self) -> tuple[Any, Any]:
-        """Keys and values of the first and the last sequence as [heads, tokens, dim], the others left out."""
+        """Keys and values of the first and last sequence, as [heads, tokens, dim]."""
         at = self.table[[0, -1]].long()
 
         def one(side: Any, scale: float) -> Any:
-            pages = taken(self.torch, side, at.flatten()).reshape(2, -1, self.shape.heads.kv, self.shape.heads.dim)
+            pages = indexed(self.torch, side, at.flatten()).reshape(2, -1, self.shape.heads.kv, self.shape.heads.dim)
             return pages[:, : self.shape.context].transpose(1, 2) * scale
 
         return one(self.k, self.scales[0]), one(self.v, self.scales[1])
 
 
 def decoder(device: Device, cache: Paged, splits: int, block: int = BLOCK) -> Callable[[], Any]:
-    """One decode step of attention over a paged cache: out [batch, heads, dim]."""
+    """A call of one decode attention step over a paged cache. It returns [batch, heads, dim]."""
     torch, shape, heads = device.torch, cache.shape, cache.shape.heads
     rows = shape.batch * heads.query
     part = torch.empty(rows, splits, heads.dim, device=device.device, dtype=torch.float32)

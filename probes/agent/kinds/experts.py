@@ -1,7 +1,7 @@
-"""Grouped products of the experts of one layer: tokens sorted by expert, x[tokens, k] by each expert's w[n, k].
+"""Grouped matrix products of MoE experts: tokens sorted by expert, x[tokens, k] times w[n, k] of each expert.
 
-FLOPs count every token once for its expert; bytes are x, all experts' weights and y, each once. torch's grouped
-kernel is the chip's own path; a product for each expert in a loop is a reference and marked so.
+FLOPs count each token once per expert it uses; bytes are x, the weights of all experts and y, each counted once.
+torch's grouped kernel is the native path; a loop over experts is marked as reference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..axes import EXPERTS, TOKENS_PER_EXPERT, Experts
 from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error
 
 LIMIT = 1e-2
-CHECKED = 3  # Experts that are compared with float64.
+CHECKED = 3  # experts that are checked against float64
 SMALL = Experts("small", 8, 2, 256, 512)
 
 
@@ -56,18 +56,17 @@ def _builder(count: int, tokens: int, n: int, k: int, dtype: str, flops: int, si
         sets = [make(device, sizes(device, count, tokens), n, k) for _ in range(device.sets(size, at_most=8))]
         call, check = sets[0][0], sets[0][1]
         native = hasattr(device.torch, "_grouped_mm") and device.gpu
-        capture = native
         calls = [one[0] for one in sets]
-        return Work(calls, flops, size, lambda: check(call()), "native" if native else "reference", capture=capture)
+        return Work(calls, flops, size, lambda: check(call()), "native" if native else "reference", capture=native)
 
     return build
 
 
 def sizes(device: Device, count: int, tokens: int) -> list[int]:
-    """Tokens of each expert: uneven as a router makes them, their sum exact."""
+    """Tokens per expert: uneven, as from a router, with an exact total."""
     torch = device.torch
     chosen = torch.randint(0, count, (count * tokens,))
-    return [int(found) for found in torch.bincount(chosen, minlength=count)]
+    return [int(load) for load in torch.bincount(chosen, minlength=count)]
 
 
 def bf16_set(device: Device, parts: list[int], n: int, k: int) -> Any:
@@ -86,7 +85,7 @@ def grouped(device: Device, x: Any, w: Any, ends: Any, parts: list[int]) -> Call
 
 
 def fp8_set(device: Device, parts: list[int], n: int, k: int) -> Any:
-    """A scale for each token and each expert's output channel."""
+    """Operands with a scale per token and per output channel of each expert."""
     torch = device.torch
     if not hasattr(torch, "_scaled_grouped_mm") or device.capability < (9, 0):
         raise Skip("grouped fp8 products need torch 2.8 or newer and compute capability 9.0")

@@ -1,7 +1,7 @@
-"""Matrix products of real layers, y = x w^T with w stored [n, k] as checkpoints store it, in every precision.
+"""Matrix products of real layers in every precision: y = x w^T, with w stored as [n, k] like in checkpoints.
 
-Bytes are those of x, w (with its scales) and y, each once. A row whose `backend` is triton ran our own kernel; those
-without one ran what torch calls, cuBLAS or CUTLASS, and say which in `kernel`.
+Bytes are x, w (with its scales) and y, each counted once. Rows with `backend` triton ran our own kernel. The others
+ran what torch calls (cuBLAS or CUTLASS); `kernel` says which.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..axes import (
     SQUARES,
     Layer,
 )
-from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, relative_error, taken
+from ..measure import Case, Check, Device, Scalar, Skip, Work, exact, finite, indexed, relative_error
 from . import onset
 
 WIDTH_BYTES = {
@@ -37,7 +37,7 @@ WIDTH_BYTES = {
     "int4": 0.5,
     "nvfp4": 0.5,
 }
-# Error of the multiplication alone: its inputs are given in their own precision, the output is rounded to bf16.
+# Relative error of the product alone: inputs are exact in their dtype, the output is rounded to bf16.
 LIMITS = {
     "fp32": 1e-5,
     "tf32": 2e-3,
@@ -49,14 +49,14 @@ LIMITS = {
     "int4": 1e-2,
     "nvfp4": 1e-2,
 }
-OUT_BYTES = {"fp32": 4, "tf32": 4, "int8": 4}  # Two in every other one.
-GROUP = 128  # Of weights that share a scale, in int4 and in blocks of fp8.
+OUT_BYTES = {"fp32": 4, "tf32": 4, "int8": 4}  # 2 for the others
+GROUP = 128  # weights per scale, in int4 and in fp8 blocks
 SUSTAINED_S = 1.0
 SUSTAINED_LAYERS = ("llama-3.1-8b.qkv", "llama-3.1-8b.gate_up", "llama-3.1-8b.down", "llama-3.1-70b.gate_up")
 SUSTAINED_ROWS = 8192
-LASTING: Mapping[str, Any] = {"window_s": SUSTAINED_S, "warm_s": 0.5, "setup_s": 1.6}
-ONSET_SHAPE = (2048, 28672, 4096)  # Under a millisecond in bf16, so that a few milliseconds hold several.
-SAMPLED = 64  # Rows and columns of the output that are compared with float64.
+SUSTAINED: Mapping[str, Any] = {"window_s": SUSTAINED_S, "warm_s": 0.5, "setup_s": 1.6}
+ONSET_SHAPE = (2048, 28672, 4096)  # under a millisecond in bf16, so that a short span has several calls
+SAMPLED = 64  # rows and columns of the output that are checked against float64
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Operands:
-    """One set of buffers: how to multiply them, and what they stand for in float64 for some rows and columns."""
+    """One set of buffers: the call, and functions that return sampled rows and columns for the check."""
 
     call: Callable[[], Any]
     left: Callable[[Any], Any]
@@ -80,7 +80,7 @@ class Operands:
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
-    """In order of worth: when the time is over, the last are left out."""
+    """The cases, most important first. When time runs out, the last ones are skipped."""
     yield from _quick(device) if suite == "quick" else _full(device)
 
 
@@ -135,7 +135,7 @@ def _over(dtype: str, layers: tuple[Layer, ...], ms: Any, **axes: Scalar) -> Ite
 
 
 def _off_sizes() -> Iterator[Case]:
-    """N or K a little over a round size: what misses its alignment falls to slower kernels, or to none."""
+    """N or K slightly off a round size: misaligned shapes get slower kernels, or none."""
     for dtype in ("bf16", "fp8"):
         for off in OFF_BY:
             yield case(dtype, Shape(512, 4096 + off, 4096), off=f"n+{off}")
@@ -147,7 +147,7 @@ def case(dtype: str, shape: Shape, **axes: Scalar) -> Case:
     if dtype == "fp8":
         axes = {"scaling": "tensor", **axes}
     key = {"dtype": dtype, "m": shape.m, "n": shape.n, "k": shape.k, **axes}
-    # The float32 values that weights are made from exist beside them.
+    # Weights are generated in float32, which needs extra memory.
     needs = int(traffic_bytes(dtype, shape) * 2 + 6 * shape.n * shape.k)
     return Case(
         "gemm", key, lambda device: build(device, dtype, shape, axes), shape.flops, traffic_bytes(dtype, shape), needs
@@ -155,29 +155,29 @@ def case(dtype: str, shape: Shape, **axes: Scalar) -> Case:
 
 
 def sustained(dtype: str, side: int) -> Case:
-    """For a second after half a second: the clock has fallen to what the power cap allows."""
-    found = case(dtype, Shape(side, side, side))
-    return replace(found, key={**found.key, "sustained_s": SUSTAINED_S}, **LASTING)
+    """A case measured for one second after half a second, when the power cap has lowered the clock."""
+    short = case(dtype, Shape(side, side, side))
+    return replace(short, key={**short.key, "sustained_s": SUSTAINED_S}, **SUSTAINED)
 
 
 def _between_tiles() -> Iterator[Case]:
-    """Rows a little over and between round numbers, as steps of prompts and decodes have them."""
+    """Numbers of rows slightly above and between round numbers, as in real prefill and decode steps."""
     chosen = tuple(layer for layer in LAYERS if layer.name in SUSTAINED_LAYERS)
     for axes in ({"dtype": "bf16"}, {"dtype": "fp8", "scaling": "tensor"}, {"dtype": "fp8", "scaling": "row"}):
         yield from _over(layers=chosen, ms=M_BETWEEN, **axes)
 
 
 def _sustained_layers() -> Iterator[Case]:
-    """The products of two dense models over a long prompt: a square alone does not say what layers keep."""
+    """The products of two dense models over a long prompt, sustained. Squares alone are not representative."""
     for layer in (layer for layer in LAYERS if layer.name in SUSTAINED_LAYERS):
         for dtype in ("bf16", "fp8"):
-            found = case(dtype, Shape(SUSTAINED_ROWS, layer.n, layer.k), layer=layer.name)
-            yield replace(found, key={**found.key, "sustained_s": SUSTAINED_S}, **LASTING)
+            short = case(dtype, Shape(SUSTAINED_ROWS, layer.n, layer.k), layer=layer.name)
+            yield replace(short, key={**short.key, "sustained_s": SUSTAINED_S}, **SUSTAINED)
 
 
 def traffic_bytes(dtype: str, shape: Shape) -> int:
     width = WIDTH_BYTES[dtype]
-    left = 2.0 if dtype == "int4" else width  # Weights alone are narrow there.
+    left = 2.0 if dtype == "int4" else width  # int4 is weight-only
     scales = {"int4": 4 * shape.n * shape.k // GROUP, "nvfp4": (shape.m + shape.n) * shape.k // 16}.get(dtype, 0)
     scales += (shape.m + shape.n) * shape.k // 32 if dtype == "mxfp8" else 0
     out = OUT_BYTES.get(dtype, 2) * shape.m * shape.n
@@ -196,12 +196,12 @@ def build(device: Device, dtype: str, shape: Shape, axes: Mapping[str, Scalar]) 
 
 
 def maker(device: Device, dtype: str, axes: Mapping[str, Scalar]) -> tuple[Callable[[Device, Shape], Operands], str]:
-    """How to make operands of a dtype here, and whether that path is the chip's own."""
+    """The function that creates operands of a dtype, and its path: native or reference."""
     if axes.get("backend") == "triton":
         return triton_operands, "native"
     if dtype == "fp8":
         if device.nvidia and device.capability < (8, 9):
-            return fp8_dequantised, "reference"
+            return fp8_dequantized, "reference"
         scaling = str(axes.get("scaling", "tensor"))
         return lambda at, shape: fp8_operands(at, shape, scaling), "native"
     if dtype in ("nvfp4", "mxfp8"):
@@ -214,14 +214,14 @@ def maker(device: Device, dtype: str, axes: Mapping[str, Scalar]) -> tuple[Calla
 
 
 def verify(device: Device, one: Operands, shape: Shape, limit: float) -> Check:
-    """Sampled rows against float64; every element of the output finite, and none left as it was before the call."""
+    """A check of sampled rows and columns against float64. Every output element must be finite, and so written."""
     out = one.call()
     rows = device.torch.randperm(shape.m, device=device.device)[:SAMPLED]
     columns = device.torch.randperm(shape.n, device=device.device)[: 2 * SAMPLED]
     left, right = one.left(rows), one.right(columns)
     reference = exact(left) @ exact(right).T
-    found = out[rows][:, columns]
-    error = relative_error(device.torch, found, reference) if finite(device.torch, out) else math.inf
+    sample = out[rows][:, columns]
+    error = relative_error(device.torch, sample, reference) if finite(device.torch, out) else math.inf
     return Check(error, limit)
 
 
@@ -252,7 +252,7 @@ def triton_operands(device: Device, shape: Shape) -> Operands:
 
 
 def fp8_values(device: Device, rows: int, k: int) -> Any:
-    """Normal values spread over e4m3's range: its largest is 448."""
+    """Normal values spread over the range of e4m3, up to 448."""
     return device.random(rows, k, dtype=device.torch.bfloat16, scale=32.0).to(device.torch.float8_e4m3fn)
 
 
@@ -262,7 +262,9 @@ def fp8_operands(device: Device, shape: Shape, scaling: str) -> Operands:
     make = {"tensor": _tensor_scales, "row": _row_scales, "block128": _block_scales}[scaling]
     call, scale_x, scale_w = make(device, x, w)
 
-    return Operands(call, lambda at: taken(torch, x, at) * scale_x(at), lambda at: taken(torch, w, at) * scale_w(at))
+    return Operands(
+        call, lambda at: indexed(torch, x, at) * scale_x(at), lambda at: indexed(torch, w, at) * scale_w(at)
+    )
 
 
 def _tensor_scales(device: Device, x: Any, w: Any) -> Any:
@@ -286,7 +288,7 @@ def _row_scales(device: Device, x: Any, w: Any) -> Any:
 
 
 def _block_scales(device: Device, x: Any, w: Any) -> Any:
-    """A scale for every 128 values of x and every 128 x 128 of w, as block-quantised checkpoints have them."""
+    """A scale per 128 values of x and per 128 x 128 block of w, as in block-quantized checkpoints."""
     torch, functional = device.torch, device.torch.nn.functional
     if not hasattr(functional, "scaled_mm") or device.capability[0] != 9:
         raise Skip("128 x 128 scaled products need torch 2.10 or newer and compute capability 9")
@@ -308,8 +310,8 @@ def _block_scales(device: Device, x: Any, w: Any) -> Any:
     return call, lambda rows: wide(a[rows]), lambda at: wide(b[at // GROUP][:, :blocks])
 
 
-def fp8_dequantised(device: Device, shape: Shape) -> Operands:
-    """Where the chip multiplies no fp8: weights to bf16 at every call, then a bf16 product."""
+def fp8_dequantized(device: Device, shape: Shape) -> Operands:
+    """For chips without fp8 compute: weights are converted to bf16 in every call, then multiplied."""
     torch = device.torch
     x = device.random(shape.m, shape.k, dtype=torch.bfloat16)
     w = fp8_values(device, shape.n, shape.k)
@@ -317,13 +319,13 @@ def fp8_dequantised(device: Device, shape: Shape) -> Operands:
     def call() -> Any:
         return torch.mm(x, w.to(torch.bfloat16).t())
 
-    return Operands(call, lambda rows: x[rows], lambda columns: taken(torch, w, columns))
+    return Operands(call, lambda rows: x[rows], lambda columns: indexed(torch, w, columns))
 
 
 def int8_operands(device: Device, shape: Shape) -> Operands:
     torch = device.torch
     if device.nvidia and shape.m <= 16:
-        raise Skip("torch._int_mm takes more than 16 rows")
+        raise Skip("torch._int_mm needs more than 16 rows")
 
     def whole(rows: int) -> Any:
         return torch.randint(-127, 128, (rows, shape.k), device=device.device, dtype=torch.int8)
@@ -338,7 +340,7 @@ def int8_operands(device: Device, shape: Shape) -> Operands:
 
 
 def int4_operands(device: Device, shape: Shape) -> Operands:
-    """Weights of four bits in groups of 128, multiplied by torch's own weight-only kernel."""
+    """4-bit weights in groups of 128, with torch's weight-only kernel."""
     torch = device.torch
     if device.nvidia and device.capability < (8, 0):
         raise Skip("torch's int4 kernel needs compute capability 8.0")
@@ -356,7 +358,7 @@ def int4_operands(device: Device, shape: Shape) -> Operands:
         return multiply(x, packed, GROUP, pairs)
 
     wide = pairs.float().permute(1, 0, 2).repeat_interleave(GROUP, dim=1)
-    whole = whole.to(torch.int8)  # Kept for the check alone.
+    whole = whole.to(torch.int8)  # only for the check
 
     def weights(at: Any) -> Any:
         return (whole[at].float() - 8) * wide[at, :, 0] + wide[at, :, 1]
@@ -364,13 +366,15 @@ def int4_operands(device: Device, shape: Shape) -> Operands:
     return Operands(call, lambda rows: x[rows], weights)
 
 
-# What the sixteen codes of e2m1 stand for.
+# The values of the sixteen e2m1 codes.
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
 def block_scaled_operands(device: Device, shape: Shape, dtype: str) -> Operands:
-    """nvfp4 (16 values to a scale) and mxfp8 (32), for chips that multiply them; every scale is one, so that the
-    order in which the chip wants its scales cannot matter to the check."""
+    """nvfp4 (16 values per scale) and mxfp8 (32), on chips that support them.
+
+    Every scale is 1, so that the layout of the scales does not affect the check.
+    """
     torch = device.torch
     if not device.nvidia or device.capability[0] < 10:
         raise Skip(f"{dtype} products need compute capability 10.0 or newer")
@@ -404,4 +408,4 @@ def _fp4_side(device: Device, rows: int, k: int) -> Any:
 
 def _fp8_side(device: Device, rows: int, k: int) -> Any:
     values = fp8_values(device, rows, k)
-    return values, lambda at: taken(device.torch, values, at)
+    return values, lambda at: indexed(device.torch, values, at)

@@ -1,7 +1,6 @@
-"""Our own Triton kernels: decode attention over a paged cache with its context split, and thin matrix products.
+"""Our Triton kernels: split-KV decode attention over a paged cache, and matrix products with few rows.
 
-Serving frameworks run such kernels where torch has none. The module imports without Triton; `ready` says whether
-the kernels can run.
+Serving frameworks use such kernels where torch has none. The module can be imported without Triton.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -20,6 +19,7 @@ except ImportError:
 
 
 def ready(device: Device) -> None:
+    """Skip: the kernels cannot run here."""
     if triton is None:
         raise Skip("Triton is not installed")
     if not device.streams or (device.nvidia and device.capability < (8, 0)):
@@ -27,7 +27,7 @@ def ready(device: Device) -> None:
 
 
 def kernel(*changing: str) -> Callable[[Any], Any]:
-    """Compile on first use; the arguments named change from call to call without a new compilation."""
+    """Compiles a kernel on first use. Changes of the named arguments do not recompile it."""
     return lambda function: triton.jit(do_not_specialize=list(changing))(function) if triton else function
 
 
@@ -37,10 +37,10 @@ def attend_split(
     KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr,
     PAGE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One sequence, one head of keys, one split of its context: softmax(q k) v without its denominator.
+    """One sequence, one KV head, one split of the context: softmax(q k) v without the denominator.
 
     q [batch, kv_heads * GROUP, DIM]; k, v [pages, PAGE, KV_HEADS, DIM]; table [batch, pages];
-    scale holds log2(e) / sqrt(DIM) and the scale of k.
+    scale includes log2(e) / sqrt(DIM) and the scale of k.
     """
     pair = tl.program_id(0)
     split = tl.program_id(1)
@@ -77,7 +77,7 @@ def attend_split(
 
 @kernel("splits")
 def attend_merge(part, stats, out, scale, splits, DIM: tl.constexpr, SPLITS: tl.constexpr):
-    """The splits of one query head, weighed by their largest scores; scale is that of v."""
+    """Merges the splits of one query head. `scale` is that of v."""
     row = tl.program_id(0)
     at = tl.arange(0, SPLITS)
     dims = tl.arange(0, DIM)
@@ -95,7 +95,7 @@ def thin_mm(
     x, w, out, m, n, k,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK_N columns of x w^T over one of SPLIT_K parts of k, for an x of at most BLOCK_M rows; k % BLOCK_K == 0."""
+    """BLOCK_N columns of x w^T over one of SPLIT_K parts of k. x has at most BLOCK_M rows; k % BLOCK_K == 0."""
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     part = tl.program_id(1)
     rows = tl.arange(0, BLOCK_M)

@@ -1,4 +1,4 @@
-"""What a kernel costs before it does anything: launches, eager and in graphs, and copies between host and device."""
+"""Launch overhead, eager and in graphs, and copies between host and device."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..axes import MIB
 from ..measure import Case, Check, Device, Skip, Timing, Work, captured, summary
 from . import network
 
-CHAINS = (100, 1100)  # Kernels in a graph; the slope between the two is one kernel's cost.
+CHAINS = (100, 1100)  # kernels in a graph; the difference gives the cost of one kernel
 REPEATS = 20
-ISSUE_TOKENS, BLOCKS = 16, 10  # Few tokens and few blocks: the queue of launches must not fill.
+ISSUE_TOKENS, BLOCKS = 16, 10  # few, so that the launch queue does not fill up
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
@@ -29,7 +29,7 @@ def _launches(kind: str) -> Iterator[Case]:
 
 def _issue(net: network.Net) -> Callable[[Device], Work]:
     def build(device: Device) -> Work:
-        """Seconds of the host to issue one decoder block operator by operator, the device being faster than it."""
+        """Host time to issue the operators of one decoder block, with a device that is faster than the host."""
         parts = network.halves(device, net)
         if net.experts and not hasattr(device.torch, "_grouped_mm") or not device.gpu:
             raise Skip("needs a GPU and torch's grouped product")
@@ -52,12 +52,12 @@ def _counter(device: Device) -> Any:
 
 
 def _counted(device: Device, x: Any, times: int) -> Check:
-    """Every launch added one, so none was lost."""
+    """A check that every launch added one."""
     return Check(float((x - times).abs().max()), 0.0, against="exact")
 
 
 def eager(device: Device) -> Work:
-    """Seconds from one launch to the next where the host issues them as fast as it can."""
+    """Time between launches when the host issues them as fast as it can."""
     x, samples, each = _counter(device), [], 500
     for _ in range(REPEATS + 1):
         device.synchronize()
@@ -71,7 +71,7 @@ def eager(device: Device) -> Work:
 
 
 def round_trip(device: Device) -> Work:
-    """Seconds from the launch of one kernel to the host knowing that it has ended."""
+    """Time from launching a kernel until the host knows that it has finished."""
     x, samples = _counter(device), []
     for _ in range(200):
         start = time.perf_counter()
@@ -83,7 +83,7 @@ def round_trip(device: Device) -> Work:
 
 
 def graph(device: Device) -> Work:
-    """Seconds of one more kernel in a graph of dependent ones."""
+    """Time of one more kernel in a graph of dependent kernels."""
     if not device.streams:
         raise Skip("no graphs on this backend")
     x = _counter(device)
@@ -96,18 +96,18 @@ def graph(device: Device) -> Work:
 
 def _replays(device: Device, x: Any, chain: int) -> list[float]:
     cuda = device.torch.cuda
-    found = captured(device, [lambda: x.add_(1.0)], chain)
-    if found is None:
-        raise Skip("this device captured no graph")
+    replayed = captured(device, [lambda: x.add_(1.0)], chain)
+    if replayed is None:
+        raise Skip("graph capture failed on this device")
     seconds = []
     for _ in range(REPEATS + 1):
         start, end = (cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        found.replay()
+        replayed.replay()
         end.record()
         end.synchronize()
         seconds.append(start.elapsed_time(end) / 1e3)
-    found.reset()
+    replayed.reset()
     return seconds[1:]
 
 
@@ -146,7 +146,7 @@ def _copy(size: int, memory: str, direction: str) -> Callable[[Device], Work]:
 
 
 def _same(device: Device, call: Callable[[], Any], source: Any, target: Any) -> Check:
-    """Into a target wiped beforehand."""
+    """A check that a copy into a zeroed target is exact."""
     target.zero_()
     call()
     device.synchronize()
@@ -154,7 +154,7 @@ def _same(device: Device, call: Callable[[], Any], source: Any, target: Any) -> 
 
 
 def _timed_copies(device: Device, call: Callable[[], Any], size: int) -> Timing:
-    """On the host's clock, to the end of the copy: a copy from pageable memory is partly the host's work."""
+    """Times copies on the host clock, because the host does part of the work for pageable memory."""
     each = max(1, min(50, 32 * MIB // size))
     samples = []
     for _ in range(12 if size < 512 * MIB else 5):

@@ -1,7 +1,7 @@
-"""What stands between the products of a layer: norm, rotary embedding, gated activation, softmax, and a whole MLP.
+"""The operators between matrix products: norm, rotary embedding, gated activation, softmax; and a whole MLP.
 
-`fused` is the code compiled by torch.compile; without it the operators run one by one. Bytes are the least that
-must move, each input read once and each output written once, so that unfused code shows what its passes cost.
+`fused` means compiled by torch.compile; otherwise the operators run one by one. Bytes are the minimum, each input
+read once and each output written once, so unfused code has a lower rate.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from ..measure import Case, Check, Device, Skip, Work, exact, finite, relative_error
 
 LIMIT = 1e-2
-FP8_LIMIT = 6e-2  # Of three bits of fraction: both sides are rounded, and a value in the middle may go either way.
-FP8_MOST = 448.0  # The largest of e4m3.
-SOFTMAX_ROWS = 4096  # A sampler has one row for each sequence.
+FP8_LIMIT = 6e-2  # e4m3 has three mantissa bits, and ties may round either way
+FP8_MAX = 448.0  # largest e4m3 value
+SOFTMAX_ROWS = 4096  # samplers have one row per sequence
 # hidden, heads, kv_heads, head_dim, inner, vocab: of Llama 3.1 8B.
 WIDE = (4096, 32, 8, 128, 14336, 128256)
 SMALL = (512, 8, 2, 64, 1024, 8192)
@@ -24,7 +24,7 @@ SMALL = (512, 8, 2, 64, 1024, 8192)
 
 @dataclass(frozen=True)
 class Part:
-    """A function of tensors, the tensors' shapes, and what one call of it costs."""
+    """An operator: a function of tensors, their shapes, and its cost per call."""
 
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
@@ -60,7 +60,7 @@ def _builder(part: Part, fused: bool) -> Callable[[Device], Work]:
 
 
 def _tensors(device: Device, part: Part) -> list[Any]:
-    """Weights, which are two-dimensional and not first, at the scale that keeps the output near one."""
+    """Random tensors. All but the first are weights, scaled to keep outputs near 1."""
     scales = [1.0 if at == 0 else 1 / math.sqrt(shape[-1]) for at, shape in enumerate(part.shapes)]
     return [
         device.random(*shape, dtype=device.torch.bfloat16, scale=scale)
@@ -76,7 +76,7 @@ def compiled(device: Device, function: Callable[..., Any]) -> Any:
 
 
 def verify(torch: Any, part: Part, out: Any, given: list[Any]) -> Check:
-    """The same function of the first rows in float64."""
+    """A check of the first rows against the same function in float64."""
     rows = min(len(given[0]), 32)
     wide = [exact(side) for side in given]
     if len(wide) == 1 or part.key.get("rowwise", True):
@@ -92,7 +92,7 @@ def verify(torch: Any, part: Part, out: Any, given: list[Any]) -> Check:
 
 
 def norm(torch: Any, tokens: int, hidden: int, *_: int) -> Part:
-    """x + residual, then its root-mean-square norm, as between two halves of a layer."""
+    """Residual addition and RMS norm."""
 
     def add_norm(x: Any, residual: Any) -> Any:
         return torch.nn.functional.rms_norm(x + residual[: len(x)], (hidden,), eps=1e-6)
@@ -101,7 +101,7 @@ def norm(torch: Any, tokens: int, hidden: int, *_: int) -> Part:
 
 
 def rotary(torch: Any, tokens: int, hidden: int, heads: int, kv_heads: int, dim: int, *_: int) -> Part:
-    """Queries and keys of every token turned by its position's angles."""
+    """Rotary embedding of queries and keys."""
     turned = heads + kv_heads
 
     def turn(x: Any, angles: Any) -> Any:
@@ -123,7 +123,7 @@ def activation(torch: Any, tokens: int, hidden: int, heads: int, kv_heads: int, 
 
 
 def softmax(torch: Any, tokens: int, *widths: int) -> Part:
-    """Over the vocabulary, as a sampler does."""
+    """Softmax over the vocabulary, as in a sampler."""
     vocab = widths[-1]
     return Part(lambda x: torch.softmax(x, dim=-1), ((tokens, vocab),), 0, 2 * 2 * tokens * vocab, {"vocab": vocab})
 
@@ -139,14 +139,14 @@ def mlp(torch: Any, tokens: int, hidden: int, heads: int, kv_heads: int, dim: in
 
 
 def into_fp8(torch: Any, x: Any) -> Any:
-    """Values in e4m3 and the scale of each token, as dynamic quantization makes them before a product."""
+    """e4m3 values and one scale per token, as in dynamic quantization."""
     wide = x.float() if x.dtype != torch.float64 else x
-    scale = wide.abs().amax(dim=-1, keepdim=True).clamp(min=1e-9) / FP8_MOST
-    return (wide / scale).clamp(-FP8_MOST, FP8_MOST).to(torch.float8_e4m3fn), scale
+    scale = wide.abs().amax(dim=-1, keepdim=True).clamp(min=1e-9) / FP8_MAX
+    return (wide / scale).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn), scale
 
 
 def quantized(of: Callable[..., Part]) -> Callable[..., Part]:
-    """The same part whose output leaves in fp8, a byte a value instead of two; checked with its scales multiplied."""
+    """The same operator with fp8 output: one byte per value instead of two."""
 
     def make(torch: Any, tokens: int, *widths: int) -> Part:
         plain = of(torch, tokens, *widths)
@@ -161,7 +161,7 @@ def quantized(of: Callable[..., Part]) -> Callable[..., Part]:
 
 
 def alone(torch: Any, tokens: int, hidden: int, *_: int) -> Part:
-    """Only the quantization of what another kernel left in 16 bits, as before an output projection."""
+    """Quantization alone, of a 16-bit tensor, as before an output projection."""
     key = {"hidden": hidden, "into": "fp8", "after": "nothing"}
     return Part(lambda x: into_fp8(torch, x), ((tokens, hidden),), 0, 3 * tokens * hidden, key)
 

@@ -1,4 +1,4 @@
-"""Device memory: read, write, copy, strided and gathered reads by size, and reads that stay in the last cache."""
+"""Device memory: read, write, copy, strided and gathered access by size, and reads from the last-level cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from ..axes import CPU_SIZES, GPU_SIZES, MIB
 from ..measure import Case, Check, Device, Skip, Work
 
 QUICK = (16 * MIB, 256 * MIB, 2048 * MIB)
-ROW_BYTES = {"page": 16 * 8 * 128 * 2, "token": 8 * 128 * 2, "head": 128 * 2}  # Of a paged bf16 cache, 8 heads of 128.
+ROW_BYTES = {
+    "page": 16 * 8 * 128 * 2,
+    "token": 8 * 128 * 2,
+    "head": 128 * 2,
+}  # of a paged bf16 KV cache with 8 heads of 128
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
@@ -37,14 +41,14 @@ def _sized(build: Any, size: int, **more: Any) -> Any:
 
 
 def _values(device: Device, size: int) -> Any:
-    """bf16 of random bits' worth: a buffer of `size` bytes."""
+    """A random bf16 buffer of `size` bytes."""
     return device.random(size // 2 // 1024, 1024, dtype=device.torch.bfloat16)
 
 
 def read(device: Device, size: int) -> Work:
-    """The largest of a row's values: every byte read once, almost nothing written.
+    """The maximum of each row: reads every byte once and writes almost nothing.
 
-    Four bytes are one integer: in bf16 the comparisons would take longer than the memory.
+    Values are compared as 32-bit integers, because bf16 comparisons would be slower than the memory.
     """
     torch = device.torch
     sets = [_words(device, size) for _ in range(device.sets(size))]
@@ -61,7 +65,7 @@ def _largest(words: Any) -> Any:
 
 
 def _exact(device: Device, out: Any, reference: Any) -> Check:
-    """Nothing is rounded in moving bytes, so a difference is an error whatever its size."""
+    """The share of elements that differ; copies must be exact."""
     wrong = int((out[: len(reference)].to(reference.device) != reference).sum())
     return Check(wrong / reference.numel(), 0.0)
 
@@ -80,7 +84,7 @@ def write(device: Device, size: int) -> Work:
 
 
 def copy(device: Device, size: int) -> Work:
-    """Bytes read plus bytes written."""
+    """A copy; counts bytes read plus bytes written."""
     torch = device.torch
     pairs = [
         (_values(device, size), device.poisoned(size // 2 // 1024, 1024, dtype=torch.bfloat16))
@@ -93,7 +97,7 @@ def copy(device: Device, size: int) -> Work:
         calls[0]()
         return Check(float((target != source).sum()) / source.numel(), 0.0)
 
-    # Inside a graph the driver copies large buffers by another, slower road (2.8 against 4.2 TB/s on an H200).
+    # In a graph, the driver copies large buffers more slowly (2.8 instead of 4.2 TB/s on an H200).
     return Work(calls, bytes=2 * size, check=check, capture=size < LARGE_COPY_BYTES)
 
 
@@ -111,7 +115,7 @@ def _strided_cases(kind: str, suite: str, sizes: Any) -> Iterator[Case]:
 
 
 def strided(device: Device, size: int, run_bytes: int, stride_bytes: int) -> Work:
-    """The first `run_bytes` of every `stride_bytes` of a buffer of `size`, copied to a dense one; useful bytes only."""
+    """Copies the first `run_bytes` of every `stride_bytes` to a dense buffer. Counts useful bytes only."""
     torch = device.torch
     sets = [_values(device, size).reshape(-1, stride_bytes // 2) for _ in range(device.sets(size))]
     views = [x[:, : run_bytes // 2] for x in sets]
@@ -131,7 +135,7 @@ def _gather_cases(kind: str, suite: str, sizes: Any, device: Device) -> Iterator
 
 
 def gather(device: Device, size: int, row_bytes: int, share: int) -> Work:
-    """Rows of a large buffer in random order, each at most once, to a dense one: bytes read plus bytes written."""
+    """Copies random distinct rows of a buffer to a dense one. Counts bytes read plus bytes written."""
     torch = device.torch
     source = _values(device, size).reshape(-1, row_bytes // 2)
     rows = len(source) // share
@@ -153,7 +157,7 @@ def _l2_cases(kind: str, device: Device) -> Iterator[Case]:
 
 
 def cached(device: Device, size: int) -> Work:
-    """The same buffer, read again and again."""
+    """Reads the same buffer repeatedly."""
     x = _words(device, size)
 
     def call() -> Any:

@@ -1,8 +1,7 @@
-"""End-to-end checks: one decoder block, and the decode step of a whole small model in one graph.
+"""End-to-end measurements: one decoder block, and the decode step of a small model in one graph.
 
-Weights are random at the scale that keeps activations near one; shapes are those of published models. FLOPs count
-every product and the attention; bytes count every weight read once (of experts: those that were chosen) and the
-cached keys and values.
+Shapes are from published models; weights are random, scaled to keep activations near 1. FLOPs count matrix products
+and attention. Bytes count weights read once (of experts, only the chosen ones) and the KV cache.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from ..measure import Case, Check, Device, Scalar, Skip, Work, finite, relative_
 from . import decode, kernels
 from .layers import compiled
 
-LIMIT = 3e-2  # A block rounds to bf16 about ten times in a row.
+LIMIT = 3e-2  # a block rounds to bf16 about ten times
 CHECKED_TOKENS, CHECKED_SEQUENCES = 1024, 16
 
 
 @dataclass(frozen=True)
 class Net:
-    """A decoder: `inner` is that of its MLP, or its experts take the MLP's place."""
+    """A decoder. `inner` is the inner size of its MLP or of each expert."""
 
     name: str
     hidden: int
@@ -48,11 +47,11 @@ TINY = Net("tiny", 256, Heads(8, 2, 32), 512)
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
-    """Eager throughout, then compiled; in the quick suite nothing is compiled."""
+    """Eager cases, then compiled ones. The quick suite compiles nothing."""
     compiles = suite == "full" and device.streams
     yield from (_case(kind, *given, "eager") for given in _wanted(kind, suite, device))
     if compiles:
-        # The few points of the quick suite: each is a compilation of seconds.
+        # Only the points of the quick suite, since each compilation takes seconds.
         yield from (_case(kind, *given, "compiled") for given in _wanted(kind, "quick", device))
     if kind == "compile_gain" and not compiles:
         yield _refused(kind, "compiled on a GPU, in the full suite only")
@@ -114,7 +113,7 @@ def cost(net: Net, phase: str, batch: int, context: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of one block and its part of the cache."""
+    """The weights and KV cache of one block."""
 
     qkv: Any
     out: Any
@@ -148,13 +147,13 @@ def _layer(device: Device, net: Net, tokens: int, shape: decode.Shape | None) ->
 
 
 def _turns(device: Device, heads: Heads, tokens: int) -> Any:
-    """Cosine and sine of each token's angles, made beforehand as serving does."""
+    """Precomputed cosines and sines of the rotary angles."""
     angles = device.random(2, tokens, 1, heads.dim // 2)
     return device.torch.stack([angles[0].cos(), angles[0].sin()]).to(device.torch.bfloat16)
 
 
 def _routing(device: Device, experts: Experts, tokens: int) -> Any:
-    """Added to the router's logits, so that each token's experts are drawn evenly and rounding cannot change them."""
+    """A bias on the router logits that selects random experts per token, independent of rounding."""
     chosen = device.random(tokens, experts.count).topk(experts.top_k).indices
     flat = device.torch.full((tokens, experts.count), -30.0, device=device.device, dtype=device.torch.bfloat16)
     return flat.scatter_(1, chosen, 0.0)
@@ -170,7 +169,7 @@ def _builder(net: Net, phase: str, batch: int, context: int, mode: str) -> Calla
         passes = [Pass.random(device, net, phase, batch, context) for _ in range(device.sets(size, at_most=4))]
         calls = [partial(forward, net, one, parts) for one in passes]
         path = "native" if not net.experts or hasattr(device.torch, "_grouped_mm") else "reference"
-        exact = device.backend != "mps"  # Metal has no float64.
+        exact = device.backend != "mps"  # Metal has no float64
         check = (lambda: verify(device, net, passes[0], calls[0]())) if exact else None
         return Work(calls, flops, size, check, path)
 
@@ -179,7 +178,7 @@ def _builder(net: Net, phase: str, batch: int, context: int, mode: str) -> Calla
 
 @dataclass(frozen=True)
 class Pass:
-    """All that one pass reads; `attends` turns queries, keys and values into the heads' output, layer by layer."""
+    """The inputs of one pass. `attends` has the attention function of each layer."""
 
     layers: list[Layer]
     attends: list[Callable[[Any], Any]]
@@ -198,7 +197,7 @@ class Pass:
 
 
 def forward(net: Net, given: Pass, parts: tuple[Any, ...]) -> Any:
-    """Every block, then the logits where the net has a vocabulary."""
+    """Runs every block, then computes the logits if there is a vocabulary."""
     x, (before, after) = given.x, parts
     for layer, attend in zip(given.layers, given.attends, strict=True):
         turned = before(x, layer.norms[0], layer.qkv, layer.turns[0], layer.turns[1])
@@ -208,7 +207,7 @@ def forward(net: Net, given: Pass, parts: tuple[Any, ...]) -> Any:
 
 
 def halves(device: Device, net: Net) -> tuple[Any, ...]:
-    """The block before its attention and after it, as functions of tensors alone, which torch.compile takes whole."""
+    """The parts of a block before and after attention, as pure tensor functions that torch.compile accepts."""
     torch, heads, top = device.torch, net.heads, net.experts.top_k if net.experts else 0
     rms_norm, silu = torch.nn.functional.rms_norm, torch.nn.functional.silu
     multiply = product(device)
@@ -224,15 +223,15 @@ def halves(device: Device, net: Net) -> tuple[Any, ...]:
         return (silu(gate) * up) @ down.t()
 
     def experts(x: Any, gate_up: Any, down: Any, router: Any, routing: Any) -> Any:
-        """Each token by its top experts: sorted by expert, one grouped product up and one down, summed by weight."""
+        """MoE: tokens sorted by expert, two grouped products, and a weighted sum."""
         weights, chosen = torch.topk(torch.softmax(x @ router.t() + routing, dim=-1), top)
         weights = weights / weights.sum(dim=-1, keepdim=True)
         order = chosen.flatten().argsort()
         one_hot = chosen.flatten()[:, None] == torch.arange(len(router), device=x.device)
         ends = one_hot.sum(0).cumsum(0).to(torch.int32)
         gate, up = multiply(x[order // top], gate_up, ends).chunk(2, dim=-1)
-        found = multiply(silu(gate) * up, down, ends) * weights.flatten()[order][:, None]
-        return torch.zeros_like(x).index_add_(0, order // top, found)
+        weighted = multiply(silu(gate) * up, down, ends) * weights.flatten()[order][:, None]
+        return torch.zeros_like(x).index_add_(0, order // top, weighted)
 
     def after(x: Any, attended: Any, out: Any, norm: Any, *weights: Any) -> Any:
         x = x + attended @ out.t()
@@ -242,7 +241,7 @@ def halves(device: Device, net: Net) -> tuple[Any, ...]:
 
 
 def product(device: Device) -> Callable[[Any, Any, Any], Any]:
-    """x of each expert's tokens, which end at `ends`, by its weights: torch's grouped kernel where it is there."""
+    """A grouped product over experts whose tokens end at `ends`: torch's kernel if available, else a loop."""
     torch = device.torch
 
     def native(x: Any, w: Any, ends: Any) -> Any:
@@ -258,7 +257,7 @@ def product(device: Device) -> Callable[[Any, Any, Any], Any]:
 
 
 def attention(device: Device, heads: Heads, cache: decode.Paged | None) -> Callable[[Any], Any]:
-    """From turned q, k, v of the tokens to the heads' output: causal among them, or over the cache."""
+    """An attention function of q, k and v after rotary embedding: causal, or over the cache if there is one."""
     if cache is None:
         return lambda qkv: causal(device, heads, qkv)
     try:
@@ -268,7 +267,7 @@ def attention(device: Device, heads: Heads, cache: decode.Paged | None) -> Calla
     run = decode.decoder(device, cache, decode.split_count(device, cache.shape))
 
     def attend(qkv: Any) -> Any:
-        """The newest key and value go to the last place of the context, as a step of serving puts them there."""
+        """Writes the new key and value to the last position of the context, as in serving."""
         write(cache, heads, qkv)
         cache.q.copy_(qkv[:, : heads.query])
         return run().reshape(len(qkv), -1)
@@ -295,7 +294,7 @@ def causal(device: Device, heads: Heads, qkv: Any) -> Any:
 
 
 def over_cache(device: Device, heads: Heads, cache: decode.Paged, qkv: Any) -> Any:
-    """Without Triton: pages gathered, then torch's attention with grouped queries as rows."""
+    """Cached attention without Triton: gathers the pages, then calls torch with grouped queries as rows."""
     torch, shape = device.torch, cache.shape
     q, k, v = qkv.split([heads.query, heads.kv, heads.kv], dim=1)
     sides = []
@@ -307,8 +306,10 @@ def over_cache(device: Device, heads: Heads, cache: decode.Paged, qkv: Any) -> A
 
 
 def verify(device: Device, net: Net, given: Pass, out: Any) -> Check:
-    """Some rows of the same pass in float64 on the device, a layer's weights at a time: the first sequences of a
-    batch, or the first tokens of a prompt, which do not see those after them."""
+    """A check of some rows against the same pass in float64, one layer's weights at a time.
+
+    The rows are the first sequences of a batch, or the first tokens of a prompt (later tokens do not affect them).
+    """
     rows = min(len(given.x), CHECKED_TOKENS if given.layers[0].cache is None else CHECKED_SEQUENCES)
     parts, exact = halves(device, net), given.x[:rows].double()
     for layer in given.layers:

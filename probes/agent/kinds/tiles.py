@@ -1,4 +1,4 @@
-"""A plain tiled product in Triton: the rival of cuBLAS in the benchmark of the suite, not a part of the suite."""
+"""A plain tiled matrix product in Triton, used only by probes/tools/bench_ceiling.py for comparison with cuBLAS."""
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 from __future__ import annotations
@@ -24,7 +24,7 @@ def tiled_mm(
     x, w, out, m, n, k,
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    """One tile of x w^T; tiles go in groups of rows, so that neighbours in time share what the cache holds."""
+    """One tile of x w^T. Tiles are ordered in groups of rows to reuse cached data."""
     tiles_m, tiles_n = tl.cdiv(m, TILE_M), tl.cdiv(n, TILE_N)
     tile = tl.program_id(0)
     group = tile // (GROUP_M * tiles_n)
@@ -48,7 +48,7 @@ def tiled_mm(
 
 
 def product(device: Device, m: int, n: int, k: int) -> Callable[[Any, Any], Any]:
-    """A function (x, w) -> x w^T with the setting that is fastest on its first operands."""
+    """A function (x, w) -> x w^T, autotuned on its first operands."""
     ready(device)
     chosen: list[tuple[int, ...]] = []
 

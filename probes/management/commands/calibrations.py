@@ -4,17 +4,17 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from catalog.management.errors import BadInput
 from catalog.models import Calibration
-from probes import calibrations, reading
+from probes import calibrations, presentation
 
 
 class Command(BaseCommand):
-    help = "Lists what machines changed in shared figures; shows one change with before and after; undoes one."
+    help = "Lists calibrations from measurements, shows one, or undoes one."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="show | undo")
         for name, text in (
-            ("show", "before and after of each figure, and the answers that it concerns"),
-            ("undo", "restore the former figures, without the results that it brought in"),
+            ("show", "show each figure before and after, and affected answers"),
+            ("undo", "restore the previous figures and exclude its results"),
         ):
             actions.add_parser(name, help=text).add_argument("id", type=int)
 
@@ -23,15 +23,15 @@ class Command(BaseCommand):
             return self.list()
         row = calibrations.visible().filter(pk=options["id"]).first()
         if row is None:
-            raise BadInput(f"machines made no calibration {options['id']}: manage.py calibrations lists them")
+            raise BadInput(f"no calibration {options['id']} from measurements; list them with manage.py calibrations")
         if options["action"] == "show":
             return self.show(row)
         try:
-            made = calibrations.undo(row, "manage.py")
+            restored = calibrations.undo(row, "manage.py")
         except calibrations.CannotUndo as error:
             raise BadInput(str(error)) from None
-        self.stdout.write(f"calibration {row.pk} is undone by calibration {made.pk}:")
-        return self.show(made)
+        self.stdout.write(f"calibration {row.pk} was undone by calibration {restored.pk}:")
+        return self.show(restored)
 
     def list(self) -> None:
         rows = list(calibrations.visible()[:200])
@@ -41,12 +41,12 @@ class Command(BaseCommand):
             counts = f"{len(row.changes)} figures from {len(row.results)} results"
             self.stdout.write(f"{row.pk:6}  {row.created_at:%Y-%m-%d %H:%M}  {row.name:40} {counts}  {state}".rstrip())
         if not rows:
-            self.stdout.write("No machine has changed a figure yet.")
+            self.stdout.write("No calibrations from measurements yet.")
 
     def show(self, row: Calibration) -> None:
         self.stdout.write(f"calibration {row.pk} of {row.name}, {row.created_at:%Y-%m-%d %H:%M} UTC: {row.fitted_on}")
-        for change in reading.changes(row.changes):
-            moved = f" ({change['moved']:+.1%})" if change["moved"] is not None else ""
-            self.stdout.write(f"  {change['figure']:32} {change['before']} -> {change['after']}{moved}")
-        found = calibrations.affected(row)
-        self.stdout.write(f"  {len(found.used)} recent answers used it, {len(found.asked_again)} were computed again")
+        for change in presentation.changes(row.changes):
+            relative = f" ({change['moved']:+.1%})" if change["moved"] is not None else ""
+            self.stdout.write(f"  {change['figure']:32} {change['before']} -> {change['after']}{relative}")
+        affected = calibrations.affected(row)
+        self.stdout.write(f"  {len(affected.used)} recent answers used it, {len(affected.recomputed)} were recomputed")

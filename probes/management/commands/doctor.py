@@ -16,26 +16,26 @@ from probes import agents, results
 from probes.models import Job, Result
 
 OLD_PRICES = timedelta(days=90)
-Finding = tuple[bool, str, str]  # fine?, what, how it stands
+Finding = tuple[bool, str, str]  # passed, name, detail
 
 
 class Command(BaseCommand):
-    help = "The checks of /readyz, and the state of workers, queue, prices and machines. Exit 1 when one fails."
+    help = "Runs the checks of /readyz and checks workers, queue, prices and machines. Exits with 1 if one fails."
 
     def handle(self, *args: Any, **options: Any) -> None:
         findings = list(examine())
-        for fine, what, state in findings:
-            self.stdout.write(f"{'ok  ' if fine else 'LOOK'}  {what:10} {state}")
-        sys.exit(0 if all(fine for fine, _, _ in findings) else 1)
+        for passed, name, detail in findings:
+            self.stdout.write(f"{'ok  ' if passed else 'LOOK'}  {name:10} {detail}")
+        sys.exit(0 if all(passed for passed, _, _ in findings) else 1)
 
 
 def examine() -> Iterator[Finding]:
-    found = health.checks()
-    yield from ((check.ok, check.name, check.detail) for check in found)
-    state = {check.name: check.ok for check in found}
-    if state["broker"]:
+    checks = health.checks()
+    yield from ((check.ok, check.name, check.detail) for check in checks)
+    passed = {check.name: check.ok for check in checks}
+    if passed["broker"]:
         yield workers()
-    if state["migrations"]:
+    if passed["migrations"]:
         yield from (queue_state(), catalog_age(), price_age(), agent_state(), result_state())
 
 
@@ -43,9 +43,9 @@ def workers() -> Finding:
     try:
         answers = [name for answer in app.control.ping(timeout=2) or [] for name in answer]
     except (OperationalError, ChannelError, OSError) as error:
-        return False, "worker", f"not asked: {error}"
-    silent = "none answered in 2 s (none runs, or a solo worker is computing); manage.py up starts one"
-    return bool(answers), "worker", ", ".join(answers) or silent
+        return False, "worker", f"not checked: {error}"
+    no_answer = "no answer in 2 s (none is running, or a solo worker is busy); start one with manage.py up"
+    return bool(answers), "worker", ", ".join(answers) or no_answer
 
 
 def queue_state() -> Finding:
@@ -57,32 +57,33 @@ def queue_state() -> Finding:
 def catalog_age() -> Finding:
     load = CatalogLoad.objects.order_by("-loaded_at").first()
     if load is None:
-        return False, "loaded", "nothing: manage.py load_catalog"
+        return False, "loaded", "nothing; run manage.py load_catalog"
     return True, "loaded", f"catalog version {load.version[:12]}, {(timezone.now() - load.loaded_at).days} days ago"
 
 
 def price_age() -> Finding:
     newest: date | None = Price.objects.aggregate(newest=Max("as_of"))["newest"]
     if newest is None:
-        return False, "prices", "none: manage.py load_catalog or import_prices"
+        return False, "prices", "none; run manage.py load_catalog or import_prices"
     age = timezone.now().date() - newest
-    return age <= OLD_PRICES, "prices", f"newest of {newest}, {age.days} days old"
+    return age <= OLD_PRICES, "prices", f"newest from {newest}, {age.days} days old"
 
 
 def agent_state() -> Finding:
-    """Machines that measure are optional; a job that waits while none is online is worth a look."""
+    """Machines are optional: fails only for lost jobs, or if jobs wait while no machine is online."""
     states = [agents.status(agent) for agent in agents.visible()]
     counts = ", ".join(f"{states.count(name)} {name}" for name in ("online", "late", "offline", "revoked"))
     waiting = Job.objects.filter(state=Job.State.QUEUED).count()
     lost = Job.objects.filter(state=Job.State.LEASED, lease_expires_at__lt=timezone.now()).count()
-    fine = not lost and not (waiting and "online" not in states)
-    return fine, "agents", f"{counts}; {waiting} jobs waiting, {lost} without a live machine"
+    passed = not lost and not (waiting and "online" not in states)
+    return passed, "agents", f"{counts}; {waiting} jobs waiting, {lost} without a live machine"
 
 
 def result_state() -> Finding:
-    held = Result.objects.filter(state=Result.State.QUARANTINED).count()
-    waiting = results.counted().exclude(waiting=[]).count()
+    quarantined = Result.objects.filter(state=Result.State.QUARANTINED).count()
+    waiting = results.usable().exclude(waiting=[]).count()
     claims = agents.pending_claims().count()
-    said = f"{held} in quarantine: a person decides on their pages" if held else "none in quarantine"
-    said += f"; {waiting} {results.WAITS}" if waiting else ""
-    return True, "results", said + (f"; {claims} registrations wait for approval (manage.py agents)" if claims else "")
+    detail = f"{quarantined} in quarantine; review them on their pages" if quarantined else "none in quarantine"
+    detail += f"; {waiting} {results.AWAITING}" if waiting else ""
+    detail += f"; {claims} registrations wait for approval (manage.py agents)" if claims else ""
+    return True, "results", detail

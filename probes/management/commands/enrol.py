@@ -8,32 +8,34 @@ from catalog.models import Accelerator
 from probes import agents
 from probes.agent import build
 
-URL = re.compile(r"https?://[\w.:\[\]-]+(/[\w./~-]*)?")  # nothing that a shell would read as more than one word
+URL = re.compile(r"https?://[\w.:\[\]-]+(/[\w./~-]*)?")  # safe to paste into a shell
 
 
 class Command(BaseCommand):
-    help = "Prints a token that registers one machine within an hour. It is shown once and stored hashed."
+    help = "Prints a token that registers one machine within an hour. Only its hash is stored."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="may be given again")
         parser.add_argument(
-            "--trust", action="store_true", help="the machine's results count at once, without a second machine"
+            "--label", action="append", default=[], metavar="NAME=VALUE", help="label of the machine; may be repeated"
         )
-        parser.add_argument("--accelerator", help="slug in the catalog, where the device's name does not tell")
+        parser.add_argument(
+            "--trust", action="store_true", help="use the machine's results immediately, without a second machine"
+        )
+        parser.add_argument("--accelerator", help="slug of the accelerator, if the device name does not identify it")
 
         parser.add_argument(
-            "--server", metavar="URL", help="print the two lines to paste on the machine, for this address"
+            "--server", metavar="URL", help="URL of this server: print the two commands to run on the machine"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         labels = dict(pair(text) for text in options["label"])
         if slug := options["accelerator"]:
             if not Accelerator.objects.filter(slug=slug).exists():
-                raise BadInput(f"the catalog has no accelerator {slug}; its list of accelerators shows the slugs")
+                raise BadInput(f"no accelerator {slug} in the catalog; its list of accelerators shows the slugs")
             labels["accelerator"] = slug
         url = (options["server"] or "").rstrip("/")
         if url and not URL.fullmatch(url):
-            raise BadInput(f"--server {url}: give the address of this server, such as https://assay.example")
+            raise BadInput(f"--server {url}: give the URL of this server, such as https://assay.example")
         token, _ = agents.enrol(labels, made_by="manage.py", trusted=options["trust"])
         self.stdout.write(build.lines(url, token, build.archive()) if url else token)
 
@@ -41,5 +43,5 @@ class Command(BaseCommand):
 def pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise BadInput(f"--label {text}: write NAME=VALUE")
+        raise BadInput(f"--label {text}: use NAME=VALUE")
     return name, value

@@ -1,4 +1,4 @@
-"""What the pages say of results: headline figures, pictures, tables, two results side by side."""
+"""Results as pages show them: headline rates, charts, tables, and comparisons of two results."""
 
 import math
 import statistics
@@ -7,35 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.templatetags.units import duration, sig
-from catalog.charts import Roof, roofs
+from catalog.charts import Roofline, rooflines
 from catalog.models import Accelerator
 from probes import charts, plausibility
 from probes.models import Agent, Measurement, Result
 from probes.results import USED
 
 ROOF_KINDS = ("gemm", "grouped_gemm", "attention_prefill", "attention_decode", "mlp", "block", "decode_step")
-MOST_RESULTS = 60
-MOST_MOVED = 30
+MAX_RESULTS = 60
+MAX_DIFFERENCES = 30
 BOUNDS = ("value", "low", "high")
 Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Headline:
-    """The best of one kind and dtype."""
+    """The best rate of one kind and dtype."""
 
     name: str
     rate: str
-    share: float | None  # of the data sheet
+    share: float | None  # of the datasheet peak
     where: str
 
 
-def words(key: Mapping[str, Any]) -> str:
+def key_text(key: Mapping[str, Any]) -> str:
+    """The key of a measurement as text: m=1 bytes=8GiB."""
     return " ".join(f"{name}={size(value) if name.endswith('bytes') else value}" for name, value in key.items())
 
 
 def size(value: Any) -> Any:
-    """Whole binary units where they say it exactly: 8589934592 is 8GiB."""
+    """A number of bytes in binary units if it is exact: 8589934592 is 8GiB."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if isinstance(value, int) and value >= factor and value % factor == 0:
             return f"{value // factor}{unit}"
@@ -43,7 +44,7 @@ def size(value: Any) -> Any:
 
 
 def rate_text(kind: str, flops_per_s: float | None, bytes_per_s: float | None) -> str:
-    """TFLOP/s where the kind is one of arithmetic, else GB/s; nothing where only time counts."""
+    """TFLOP/s for compute kinds, else GB/s; empty for kinds with neither."""
     arithmetic = flops_per_s and (kind in ROOF_KINDS or not bytes_per_s)
     if arithmetic and flops_per_s:
         return f"{sig(flops_per_s / 1e12)} TFLOP/s"
@@ -51,7 +52,7 @@ def rate_text(kind: str, flops_per_s: float | None, bytes_per_s: float | None) -
 
 
 def datasheet(name: str, chip: Accelerator | None) -> float | None:
-    """What a headline figure is a share of, in its own unit per second."""
+    """The datasheet peak of a headline rate, in FLOP/s or B/s; None if unknown."""
     if chip is None:
         return None
     kind, _, dtype = name.partition(" ")
@@ -62,7 +63,7 @@ def datasheet(name: str, chip: Accelerator | None) -> float | None:
 
 
 def shares(entries: Iterable[Entry], chip: Accelerator | None) -> dict[str, float]:
-    """{headline: share of the data sheet}, where that is known."""
+    """{headline name: fraction of the datasheet peak}, where the peak is known."""
     best = plausibility.best(e for e in entries if e["path"] == "native")
     known = {name: (rate, datasheet(name, chip)) for name, (rate, _) in best.items()}
     return {name: rate / peak for name, (rate, peak) in known.items() if peak}
@@ -70,47 +71,47 @@ def shares(entries: Iterable[Entry], chip: Accelerator | None) -> dict[str, floa
 
 def headlines(result: Result) -> list[Headline]:
     entries = (result.document or {}).get("results", [])
-    found = plausibility.best(e for e in entries if e["path"] == "native")
-    part = shares(entries, result.accelerator)
+    best = plausibility.best(e for e in entries if e["path"] == "native")
+    fractions = shares(entries, result.accelerator)
     return [
         Headline(
             name=name,
             rate=rate_text(e["kind"], e["flops"] and rate, None if e["flops"] else rate),
-            share=part.get(name),
-            where=words(e["key"]),
+            share=fractions.get(name),
+            where=key_text(e["key"]),
         )
-        for name, (rate, e) in sorted(found.items())
+        for name, (rate, e) in sorted(best.items())
     ]
 
 
 def pictures(result: Result, rows: Sequence[Measurement]) -> list[tuple[str, str, str]]:
-    """(title, SVG, what it shows), those that there is something to draw for."""
+    """(title, SVG, caption) of each chart that has data."""
     native = [m for m in rows if m.path == "native"]
     sizes = by_size(native, plausibility.MEMORY_KINDS, "bytes")
     links = by_size(native, plausibility.COLLECTIVES, "bytes")
-    roof = over_roof(result.accelerator, native)
-    drawn = [
-        ("Over the roof", roof, "Lines: the data sheet. Points: kernels, in their dtype's colour."),
-        ("Matrix multiplies by rows", by_rows(native), "The best shape of each dtype and number of rows."),
-        ("Memory by size", sizes, "What is read and written, over time."),
-        ("Collectives by size", links, "Bytes that cross one chip's link, over time."),
+    roofline = roofline_chart(result.accelerator, native)
+    charts_drawn = [
+        ("Roofline", roofline, "Lines: datasheet. Points: kernels, in the color of their dtype."),
+        ("Matrix multiplies by rows", by_rows(native), "The best shape for each dtype and number of rows."),
+        ("Memory by size", sizes, "Bytes read and written per second."),
+        ("Collectives by size", links, "Bytes per second over one chip's link."),
     ]
-    return [(title, svg, text) for title, svg, text in drawn if svg]
+    return [(title, svg, caption) for title, svg, caption in charts_drawn if svg]
 
 
-def over_roof(chip: Accelerator | None, rows: Sequence[Measurement]) -> str:
+def roofline_chart(chip: Accelerator | None, rows: Sequence[Measurement]) -> str:
     if chip is None:
         return ""
     used = {str(m.key.get("dtype")) for m in rows if m.kind == "gemm"}
     rates = {dtype: rate for dtype, rate in chip.dense_tflops.items() if dtype in used}
-    lines: list[Roof] = roofs(rates, chip.memory_gb_per_s)
+    lines: list[Roofline] = rooflines(rates, chip.memory_gb_per_s)
     points: dict[int | None, list[charts.Point]] = {}
     for m in rows:
         if m.kind in ROOF_KINDS and m.flops and m.bytes and m.flops_per_s:
             rate, peak = m.flops_per_s / 1e12, rates.get(str(m.key.get("dtype")))
-            under = next((n for n, roof in enumerate(lines) if roof.tflops == peak), None)
-            text = f"{m.kind} {words(m.key)}: {sig(rate)} TFLOP/s"
-            points.setdefault(under, []).append((m.flops / m.bytes, rate, text))
+            index = next((n for n, roof in enumerate(lines) if roof.tflops == peak), None)
+            text = f"{m.kind} {key_text(m.key)}: {sig(rate)} TFLOP/s"
+            points.setdefault(index, []).append((m.flops / m.bytes, rate, text))
     return charts.roofline(lines, points)
 
 
@@ -121,42 +122,42 @@ def by_rows(rows: Sequence[Measurement]) -> str:
             at, rate = float(m.key["m"]), m.flops_per_s / 1e12
             series = best.setdefault(str(m.key.get("dtype")), {})
             if at not in series or rate > series[at][1]:
-                series[at] = (at, rate, f"{words(m.key)}: {sig(rate)} TFLOP/s")
+                series[at] = (at, rate, f"{key_text(m.key)}: {sig(rate)} TFLOP/s")
     several = {name: list(points.values()) for name, points in best.items() if len(points) > 1}
     return charts.curves(several, "Matrix multiplies by rows", "rows, M (log)", "TFLOP/s (log)")
 
 
 def by_size(rows: Sequence[Measurement], kinds: Sequence[str], axis: str) -> str:
-    found: dict[str, dict[float, charts.Point]] = {}
+    best: dict[str, dict[float, charts.Point]] = {}
     for m in rows:
         if m.kind in kinds and m.bytes_per_s and isinstance(m.key.get(axis), int | float):
-            many = f" x {m.key['devices']}" if "devices" in m.key else ""
+            devices = f" x {m.key['devices']}" if "devices" in m.key else ""
             at, rate = m.key[axis] / 2**20, m.bytes_per_s / 1e9
-            series = found.setdefault(f"{m.kind}{many}", {})
+            series = best.setdefault(f"{m.kind}{devices}", {})
             if at not in series or rate > series[at][1]:
-                series[at] = (at, rate, f"{m.kind} {words(m.key)}: {sig(rate)} GB/s")
-    several = {name: list(points.values()) for name, points in found.items() if len(points) > 1}
+                series[at] = (at, rate, f"{m.kind} {key_text(m.key)}: {sig(rate)} GB/s")
+    several = {name: list(points.values()) for name, points in best.items() if len(points) > 1}
     return charts.curves(several, "Rate by size", "MiB (log)", "GB/s (log)")
 
 
 def figures(fit: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The efficiencies of a fit as text: times as times, shares and sizes as numbers."""
+    """The fitted efficiencies as display text."""
     return [{"name": name, "from": f["from"]} | {k: figure(name, f[k]) for k in BOUNDS} for name, f in fit.items()]
 
 
 def changes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Before and after of each figure of a calibration, the largest moves first."""
-    found = [{**row, "moved": moved(row["before"], row["after"])} for row in rows]
-    found.sort(key=lambda row: -abs(row["moved"]) if row["moved"] is not None else -math.inf)
+    """Each figure of a calibration before and after, largest relative changes first."""
+    by_change = [{**row, "moved": relative_change(row["before"], row["after"])} for row in rows]
+    by_change.sort(key=lambda row: -abs(row["moved"]) if row["moved"] is not None else -math.inf)
     return [
         {"figure": row["figure"], "moved": row["moved"]}
         | {side: figure(row["figure"], row[side]) for side in ("before", "after")}
-        for row in found
+        for row in by_change
     ]
 
 
-def moved(before: Any, after: Any) -> float | None:
-    """As a fraction; None where there was or is nothing to compare."""
+def relative_change(before: Any, after: Any) -> float | None:
+    """after / before - 1; None if either is missing or `before` is zero."""
     if not isinstance(before, int | float) or not isinstance(after, int | float) or not before:
         return None
     return after / before - 1
@@ -172,7 +173,7 @@ def table(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
     return [
         {
             "kind": m.kind,
-            "key": words(m.key),
+            "key": key_text(m.key),
             "time": duration(m.median_s),
             "spread": (m.p90_s - m.p10_s) / m.median_s,
             "rate": rate_text(m.kind, m.flops_per_s, m.bytes_per_s),
@@ -186,17 +187,17 @@ def table(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
 
 def remarks(m: Measurement) -> list[str]:
     wrong = "" if m.check_ok is not False else "wrong result"
-    reference = "reference path: never calibrates" if m.path == "reference" else ""
+    reference = "reference path, not used to calibrate" if m.path == "reference" else ""
     return [reference, wrong, "throttled" if m.throttled else "", m.note]
 
 
-# --- over time, and side by side --------------------------------------------------------------------------------
+# --- drift and comparison ---------------------------------------------------------------------------------------
 
 
 def drift(agent: Agent) -> str:
-    """Headline figures of this machine over its accepted results of the newest method."""
+    """An SVG of this machine's headline rates over time, from used results of the newest method."""
     rows = Result.objects.filter(agent=agent, state__in=USED).exclude(document=None).select_related("accelerator")
-    newest = list(rows.order_by("-received_at")[:MOST_RESULTS])
+    newest = list(rows.order_by("-received_at")[:MAX_RESULTS])
     series: dict[str, list[tuple[Any, float]]] = {}
     for result in reversed([r for r in newest if r.method == newest[0].method]):
         for name, share in shares((result.document or {})["results"], result.accelerator).items():
@@ -205,8 +206,10 @@ def drift(agent: Agent) -> str:
 
 
 def comparison(one: Result, other: Result) -> dict[str, Any]:
-    """What both measured, entry by entry: a ratio above one means that the second is faster."""
-    first, second = ({(m.kind, m.path, words(m.key)): m for m in result.measurements.all()} for result in (one, other))
+    """The entries that both results measured. A ratio above 1 means that the second result is faster."""
+    first, second = (
+        {(m.kind, m.path, key_text(m.key)): m for m in result.measurements.all()} for result in (one, other)
+    )
     both = [key for key in first if key in second]
     rows: list[dict[str, Any]] = [
         {
@@ -223,16 +226,22 @@ def comparison(one: Result, other: Result) -> dict[str, Any]:
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row["ratio"])
     summary = [
-        {"kind": kind, "count": len(found), "median": statistics.median(found), "low": min(found), "high": max(found)}
-        for kind, found in kinds.items()
+        {
+            "kind": kind,
+            "count": len(ratios),
+            "median": statistics.median(ratios),
+            "low": min(ratios),
+            "high": max(ratios),
+        }
+        for kind, ratios in kinds.items()
     ]
     rows.sort(key=lambda row: -abs(math.log(row["ratio"])))
-    split = {"moved": rows[:MOST_MOVED], "rest": rows[MOST_MOVED:]}
+    split = {"moved": rows[:MAX_DIFFERENCES], "rest": rows[MAX_DIFFERENCES:]}
     return {"rows": rows, **split, "summary": summary, "differences": list(differences(one, other))}
 
 
 def differences(one: Result, other: Result) -> Iterable[tuple[str, Any, Any]]:
-    """Device, driver and library versions, side by side."""
+    """(name, first, second) of each device, version and host fact that differs."""
     a, b = one.document or {}, other.document or {}
     for section in ("device", "versions", "host"):
         for name in sorted({*a.get(section, {}), *b.get(section, {})} - {"links", "uuid_hash"}):
