@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.step import small_of
+from advisor.engine.step import draft_model_id
 from advisor.inputs import hosted_apis, offers
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog.models import (
@@ -142,7 +142,7 @@ def model_row(wanted: str | Json) -> Json:
 
 def draft_row(slug: str) -> Json | None:
     """The small model that could draft for this one, where the catalog has it."""
-    small = small_of(slug)
+    small = draft_model_id(slug)
     return model_row(small) if small and ServedModel.objects.filter(hf_id=small).exists() else None
 
 

@@ -30,13 +30,13 @@ from advisor.engine.step import (
     Lanes,
     Scheduler,
     StepTimes,
+    concatenate,
     drafts_of,
-    joined,
     kv_offload,
     lanes,
     methods_of,
-    plain,
     rate_of,
+    supports_drafts,
     take,
     unsupported,
     with_draft,
@@ -139,7 +139,7 @@ def _loops(
     s = setups[members[0]]
     found = s.cached_fraction + s.host_cached_fraction
     demand, scheduler = replace(demand_of(workload), cached_fraction=found), scheduler_for(s)
-    times = joined([times_of(model, setups[i], built, i) for i in members])
+    times = concatenate([times_of(model, setups[i], built, i) for i in members])
     copies = [host_copies_s(workload, setups[i], built, i) for i in members]
     loaded_s, busy_s = np.array([c[0] for c in copies]), np.array([max(c) for c in copies])
     times = replace(times, request_s=times.request_s + loaded_s)
@@ -396,7 +396,7 @@ def possible(workload: Workload, catalog: Catalog, plan: Setup) -> Iterator[Chan
     for kv in f.kv_dtypes:
         if KV_BYTES.get(kv, math.inf) < KV_BYTES[c.kv_dtype] and (kv != "fp8" or rate_of(a, "fp8")):
             yield techniques.CACHE_FORMAT, f"cache in {kv}", replace(plan, lane=_changed(plan.lane, kv_dtype=kv))
-    if plain(c):
+    if supports_drafts(c):
         for row in methods_of(f, catalog.model, catalog.acceptances, workload.task):
             for draft in drafts_of(catalog.model, row):
                 words = f"{draft.name}, {draft.tokens} a step, {draft.shown_tokens:.2f} tokens shown"
@@ -454,7 +454,7 @@ def _drafting_words(workload: Workload, model: Model, plan: Setup, setup: Setup)
     built = lanes(model, [plan.lane])
     seats = seats_of(plan)
     demand, scheduler = demand_of(workload), scheduler_for(plan)
-    both = joined([times_of(model, s, built, 0) for s in (plan, setup)])
+    both = concatenate([times_of(model, s, built, 0) for s in (plan, setup)])
     rates = closed_loop(both, np.broadcast_to(seats, (2, len(seats))), demand, scheduler).output_tokens_per_s
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.nan_to_num(rates[1] / rates[0])

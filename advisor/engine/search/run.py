@@ -38,7 +38,7 @@ from advisor.engine.search.views import bettered, bounded, winners, with_winners
 from advisor.engine.search.why_not import Near, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, narrowed
 from advisor.engine.spec import Rejection, Workload
-from advisor.engine.step import EMBEDDING, Lanes, posed, prefill_fraction
+from advisor.engine.step import EMBEDDING, Lanes, normalize, prefill_fraction
 
 __all__ = [
     "CONCURRENCY",
@@ -186,7 +186,7 @@ def _other_ways(
 
 def posed_in(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
     """The question as the engine computes it: see encoder.py."""
-    workload, model = posed(workload, catalog.model)
+    workload, model = normalize(workload, catalog.model)
     return workload, replace(catalog, model=model)
 
 

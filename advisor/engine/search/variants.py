@@ -34,8 +34,8 @@ from advisor.engine.step import (
     drafts_of,
     has_encoder,
     methods_of,
-    plain,
-    published,
+    published_draft,
+    supports_drafts,
     take,
 )
 
@@ -47,7 +47,7 @@ def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scal
     """What holds every limit and is better under the objective than the finalist, the best first."""
     if workload.variants == "no" or workload.kind == EMBEDDING:
         return []
-    if has_encoder(catalog.model) or catalog.model.adapters or not plain(s.lane.choice):
+    if has_encoder(catalog.model) or catalog.model.adapters or not supports_drafts(s.lane.choice):
         return []
     found = [
         with_drafts(workload, catalog, s, scale) if workload.drafts else None,
@@ -98,7 +98,7 @@ def _drafts(workload: Workload, catalog: Catalog, s: Scored) -> list[Draft]:
     started = s.lane.framework.launch
     methods = started.template.draft_methods if started else frozenset()
     rows = [row for row in rows if row.method in methods]
-    usable = [row for row in rows if published(model, row.method) and (fits or row.method != "draft")]
+    usable = [row for row in rows if published_draft(model, row.method) and (fits or row.method != "draft")]
     return [d for row in usable for d in drafts_of(model, row, small)]
 
 
