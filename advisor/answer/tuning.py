@@ -218,7 +218,9 @@ def framework_choices(snapshot: Json, compared: list[FrameworkComparison]) -> li
 
 
 def framework_choice(r: FrameworkComparison, row: Json, snapshot: Json) -> FrameworkChoice:
-    maturity = maturity_of(row.get("first_release"), row.get("releases"), row.get("facts_as_of") or snapshot["asked_on"])
+    maturity = maturity_of(
+        row.get("first_release"), row.get("releases"), row.get("facts_as_of") or snapshot["asked_on"]
+    )
     return FrameworkChoice(
         slug=r.framework.slug,
         name=r.framework.name,

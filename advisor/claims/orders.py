@@ -3,7 +3,7 @@
 from advisor.claims.claims import LLAMA_8B, LLAMA_70B, Check, Desk, Finding, mean_tpot_ms, rate
 from advisor.engine.network import decoder_blocks, parameters
 from advisor.engine.spec import overhead
-from advisor.engine.step import shown
+from advisor.engine.step import tokens_per_step
 from catalog.models import Assumption, QuantizationMethod
 
 H100, A100, RTX, V6E = "h100-sxm", "a100-80gb-sxm", "rtx-4090", "tpu-v6e"
@@ -66,7 +66,8 @@ def for_latency(desk: Desk) -> Finding:
     eager_s = overhead(desk.scopes, r.framework, r.framework_version).eager_s_per_layer * layers
     other = mean_tpot_ms(desk.run(H100, model=LLAMA_8B, weights="bf16", framework="tensorrt-llm")) / 1e3
     waits_s = (assumed("draft-step-ms") + DRAFTS * assumed("draft-pass-ms")) / 1e3
-    drafts = shown(assumed("acceptance-eagle-chat"), DRAFTS) * tpot_s / (tpot_s * (1 + DRAFTS / layers) + waits_s)
+    tokens = tokens_per_step(assumed("acceptance-eagle-chat"), DRAFTS)
+    drafts = tokens * tpot_s / (tpot_s * (1 + DRAFTS / layers) + waits_s)
     figure = (
         f"one user of 8B on an H100: graphs {max(eager_s / tpot_s, 1):.1f} times, three EAGLE-3 drafts {drafts:.1f}, "
         f"TensorRT-LLM {tpot_s / other:.2f}"

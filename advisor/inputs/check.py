@@ -8,7 +8,7 @@ from pydantic import (
 )
 
 from advisor.engine.network import from_hf_config
-from advisor.engine.step import unsuited
+from advisor.engine.step import model_mismatch
 from advisor.workload import (
     RUNNABLE_KINDS,
     Spec,
@@ -33,7 +33,7 @@ def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
     except ValueError as e:
         return [error("model.config", f"cannot be read: {e}", "the contents of a Hugging Face config.json")]
     try:
-        reason = unsuited(workload_of(dict(spec)), model_of(model_row(spec["model"])))
+        reason = model_mismatch(workload_of(dict(spec)), model_of(model_row(spec["model"])))
     except (ValueError, KeyError, TypeError, OSError):
         return []  # e.g. a trace that is still a path: paths_in reports it
     return [error("kind" if "kind:" in reason else "traffic.input_tokens", reason)] if reason else []

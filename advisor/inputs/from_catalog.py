@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.step import small_of
+from advisor.engine.step import draft_model_id
 from advisor.inputs import hosted_apis, offers
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog.models import (
@@ -143,7 +143,7 @@ def model_row(model: str | Json) -> Json:
 
 def draft_row(slug: str) -> Json | None:
     """The draft model for speculative decoding with this model; None if the catalog has none."""
-    small = small_of(slug)
+    small = draft_model_id(slug)
     return model_row(small) if small and ServedModel.objects.filter(hf_id=small).exists() else None
 
 

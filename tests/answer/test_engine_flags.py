@@ -18,7 +18,7 @@ from advisor.engine.network.model import Model
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Pools, Scored
 from advisor.engine.spec.software import FlagLists
-from advisor.engine.step.encoder import posed
+from advisor.engine.step.encoder import normalize
 from advisor.engine.step.speculative import Draft
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, catalog, question, reached, shipped, software
 from tests.engine.launch.test_launch import under
@@ -140,7 +140,7 @@ def test_every_key_of_tensorrt_llm_s_options_stands_in_its_source(
     s = replace(
         s, lane=replace(s.lane, draft=draft), pools=Pools(prefill_replicas=1, decode_replicas=1, transfer_s=0.1)
     )
-    workload, posed_model = posed(question(prefix_cache_hit_fraction=0.5), model)
+    workload, posed_model = normalize(question(prefix_cache_hit_fraction=0.5), model)
     text = launch("m", s, posed_model, workload)["files"]["trtllm-options.yaml"]
     assert launch_flags.unknown_keys(flags("tensorrt-llm"), text) == []
     assert ("speculative_config" in text) is (draft is not None) and "cache_transceiver_config" in text

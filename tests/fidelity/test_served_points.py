@@ -17,7 +17,7 @@ from advisor.engine.spec.hardware import overhead
 from advisor.engine.step.lane import Lanes, lanes
 from advisor.engine.step.lane_times import prefill_s, step_s
 from advisor.engine.step.power import step_fractions
-from advisor.engine.step.speculative import drafted, searched, shown
+from advisor.engine.step.speculative import searched, speculative_times, tokens_per_step
 from advisor.inputs.current import catalog_resources
 from advisor.load_tests.result_files import parse
 
@@ -128,8 +128,10 @@ def compare_steps(model_id: str, known: Resources, rows: dict[str, dict[str, str
     for users in (1, 16, 64):
         if (row := rows.get(f"ngram-closed-{users}.json")) is not None:
             lanes_of = built(model_id, model, users, known)
-            drafting = drafted(searched(lanes_of.times, vllm, shown(0.6, 3)), 3, 0.6, slots=users)
-            step_ms = step_s(replace(lanes_of, times=drafting), 0, users, CONTEXT_TOKENS) * shown(0.6, 3) * 1e3
+            drafting = speculative_times(searched(lanes_of.times, vllm, tokens_per_step(0.6, 3)), 3, 0.6, slots=users)
+            step_ms = (
+                step_s(replace(lanes_of, times=drafting), 0, users, CONTEXT_TOKENS) * tokens_per_step(0.6, 3) * 1e3
+            )
             assert step_ms == pytest.approx(float(row["itl_ms_p50"]), rel=within), users
 
 

@@ -21,8 +21,8 @@ __all__ = [
     "estimate_all",
     "find_framework",
     "means",
-    "queued_requests",
     "prepare",
     "prepared",
     "quantization_for",
+    "queued_requests",
 ]

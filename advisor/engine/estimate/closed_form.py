@@ -10,7 +10,19 @@ import numpy as np
 from advisor.engine.estimate.simulated import Resources, kernel_flops_per_s, of_decoder, prepare, queued_requests
 from advisor.engine.scheduler import ClosedLoop, burst, closed_loop, scheduler_of
 from advisor.engine.spec import Case, Efficiency, Overhead, Scopes, efficiency, overhead
-from advisor.engine.step import STEADY, Demand, Lane, Lanes, Scheduler, drafted, idle_s, lanes, prefill_s, step_s, take
+from advisor.engine.step import (
+    STEADY,
+    Demand,
+    Lane,
+    Lanes,
+    Scheduler,
+    idle_s,
+    lanes,
+    prefill_s,
+    speculative_times,
+    step_s,
+    take,
+)
 
 NAN = math.nan
 Calibrations = dict[tuple[str, ...], tuple[Efficiency, Overhead]]  # by chip, framework and version
@@ -127,7 +139,7 @@ def _loops(
     group = [batch.cases[members[r]] for r in rows]
     times = take(built.times, np.array(rows))
     if draft:
-        times = drafted(times, int(str(draft)), model_lanes[rows[0]].choice.overhead.acceptance_fraction)
+        times = speculative_times(times, int(str(draft)), model_lanes[rows[0]].choice.overhead.acceptance_fraction)
     parallel = np.array([max(c.chips // model_lanes[r].choice.tp, 1) for c, r in zip(group, rows, strict=True)])
     users = np.array(
         [

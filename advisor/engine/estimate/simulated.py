@@ -32,12 +32,12 @@ from advisor.engine.step import (
     Lane,
     Lanes,
     as_scheduled,
-    drafted,
     idle_s,
     lanes,
     mean_source_tokens,
     prefill_s,
     rate_of,
+    speculative_times,
     step_s,
     take,
     unsupported,
@@ -313,7 +313,7 @@ def _aggregated(case: Case, lane: Lane, built: Lanes, i: int, base: Estimate, se
         client = replace(client, rate_per_s=client.rate_per_s / pool_lanes)
     times = take(built.times, np.array([i]))
     if case.speculative:
-        times = drafted(times, case.speculative_tokens or 1, lane.choice.overhead.acceptance_fraction)
+        times = speculative_times(times, case.speculative_tokens or 1, lane.choice.overhead.acceptance_fraction)
     result = simulate(
         times,
         0,

@@ -5,12 +5,12 @@ import json
 from advisor.engine.network import Model
 from advisor.engine.search import Scored
 from advisor.engine.spec import DRAFT
-from advisor.engine.step import MEDUSA_POSITIONS, Draft, published, served_rank
+from advisor.engine.step import MEDUSA_POSITIONS, Draft, published_draft, served_rank
 
 
 def checkpoint_of(draft: Draft, model: Model) -> str:
     """The published draft checkpoint, or a placeholder for one to train."""
-    return published(model, draft.method) or f"<{draft.name}>"
+    return published_draft(model, draft.method) or f"<{draft.name}>"
 
 
 def variant_values(s: Scored, model: Model) -> dict[str, object]:

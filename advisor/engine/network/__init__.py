@@ -37,6 +37,7 @@ __all__ = [
     "active_parameters",
     "attention_kv_elements",
     "block_parameters",
+    "check_plausible",
     "checkpoint",
     "cross_kv_elements",
     "decoder_blocks",
@@ -46,7 +47,6 @@ __all__ = [
     "kv_elements",
     "kv_elements_per_token",
     "parameters",
-    "check_plausible",
     "state_elements",
     "to_shape",
 ]

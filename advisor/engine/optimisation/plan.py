@@ -29,13 +29,13 @@ from advisor.engine.step import (
     Lanes,
     Scheduler,
     StepTimes,
+    concatenate,
     drafts_of,
-    joined,
     kv_offload,
     lanes,
     methods_of,
-    plain,
     rate_of,
+    supports_drafts,
     take,
     unsupported,
     with_draft,
@@ -140,7 +140,7 @@ def _estimate_group(
     s = setups[members[0]]
     cached_fraction = s.cached_fraction + s.host_cached_fraction
     demand, scheduler = replace(demand_of(workload), cached_fraction=cached_fraction), scheduler_for(s)
-    times = joined([times_of(model, setups[i], built, i) for i in members])
+    times = concatenate([times_of(model, setups[i], built, i) for i in members])
     copies = [host_copies_s(workload, setups[i], built, i) for i in members]
     loaded_s, busy_s = np.array([c[0] for c in copies]), np.array([max(c) for c in copies])
     times = replace(times, request_s=times.request_s + loaded_s)
@@ -403,7 +403,7 @@ def candidate_changes(workload: Workload, catalog: Catalog, plan: Setup) -> Iter
     for kv in f.kv_dtypes:
         if KV_BYTES.get(kv, math.inf) < KV_BYTES[c.kv_dtype] and (kv != "fp8" or rate_of(a, "fp8")):
             yield techniques.CACHE_FORMAT, f"{kv} KV cache", replace(plan, lane=_changed(plan.lane, kv_dtype=kv))
-    if plain(c):
+    if supports_drafts(c):
         for row in methods_of(f, catalog.model, catalog.acceptances, workload.task):
             for draft in drafts_of(catalog.model, row):
                 change = f"{draft.name}, {draft.tokens} draft tokens per step, {draft.shown_tokens:.2f} tokens accepted"
@@ -466,7 +466,7 @@ def _drafting_note(workload: Workload, model: Model, plan: Setup, setup: Setup) 
     built = lanes(model, [plan.lane])
     seats = seats_of(plan)
     demand, scheduler = demand_of(workload), scheduler_for(plan)
-    both = joined([times_of(model, s, built, 0) for s in (plan, setup)])
+    both = concatenate([times_of(model, s, built, 0) for s in (plan, setup)])
     rates = closed_loop(both, np.broadcast_to(seats, (2, len(seats))), demand, scheduler).output_tokens_per_s
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.nan_to_num(rates[1] / rates[0])

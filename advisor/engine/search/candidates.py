@@ -34,11 +34,11 @@ from advisor.engine.step import (
     Choice,
     HostCopy,
     Lane,
+    adapters_unsupported,
     computed_source_tokens,
     has_encoder,
+    model_mismatch,
     rate_of,
-    unadaptable,
-    unsuited,
     unsupported,
     whole_prompts,
 )
@@ -268,7 +268,7 @@ def enumerate_lanes(
 ) -> tuple[list[Lane], list[Rejection]]:
     """Every valid lane per accelerator (framework x format x KV-cache format x parallel sizes), and the rejections."""
     rejections, lanes = [], []
-    if why := unsuited(workload, catalog.model) or unadaptable(catalog.model):
+    if why := model_mismatch(workload, catalog.model) or adapters_unsupported(catalog.model):
         return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why) for a in chips]
     formats, c = formats_for(workload, catalog), workload.constraints
     sold = largest_connected_offer(workload, catalog)

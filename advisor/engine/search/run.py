@@ -46,7 +46,7 @@ from advisor.engine.search.views import add_view_winners, best_per_accelerator, 
 from advisor.engine.search.why_not import NearMiss, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
 from advisor.engine.spec import Rejection, Workload
-from advisor.engine.step import Lanes, posed, prefill_fraction
+from advisor.engine.step import Lanes, normalize, prefill_fraction
 
 __all__ = [
     "CONCURRENCY",
@@ -195,7 +195,7 @@ def _other_ways(
 
 def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
     """Workload and catalog as the engine computes them, encoder inputs and embeddings converted (step/encoder.py)."""
-    workload, model = posed(workload, catalog.model)
+    workload, model = normalize(workload, catalog.model)
     return workload, replace(catalog, model=model)
 
 

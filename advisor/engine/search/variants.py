@@ -33,8 +33,8 @@ from advisor.engine.step import (
     drafts_of,
     has_encoder,
     methods_of,
-    plain,
-    published,
+    published_draft,
+    supports_drafts,
     take,
 )
 
@@ -46,7 +46,7 @@ def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scal
     """Variants that meet every limit and beat the finalist under the objective, best first."""
     if workload.variants == "no":
         return []
-    if has_encoder(catalog.model) or catalog.model.adapters or not plain(s.lane.choice):
+    if has_encoder(catalog.model) or catalog.model.adapters or not supports_drafts(s.lane.choice):
         return []
     attempts = [
         with_drafts(workload, catalog, s, scale) if workload.drafts and workload.kind.tries_drafts else None,
@@ -97,7 +97,7 @@ def _drafts(workload: Workload, catalog: Catalog, s: Scored) -> list[Draft]:
     started = s.lane.framework.launch
     methods = started.template.draft_methods if started else frozenset()
     rows = [row for row in rows if row.method in methods]
-    usable = [row for row in rows if published(model, row.method) and (fits or row.method != "draft")]
+    usable = [row for row in rows if published_draft(model, row.method) and (fits or row.method != "draft")]
     return [d for row in usable for d in drafts_of(model, row, small)]
 
 

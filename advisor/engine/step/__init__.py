@@ -1,7 +1,7 @@
 """One scheduler step of a model on a lane: operators, memory, duration, power, speculative as_scheduled."""
 
 from advisor.engine.step import duration, kv_offload
-from advisor.engine.step.adapters import adapter_bytes, resident_bytes, served_rank, unadaptable
+from advisor.engine.step.adapters import adapter_bytes, adapters_unsupported, resident_bytes, served_rank
 from advisor.engine.step.encoder import (
     NO_CACHE_TOKENS,
     as_scheduled,
@@ -11,12 +11,12 @@ from advisor.engine.step.encoder import (
     has_decoder_beside,
     has_encoder,
     mean_source_tokens,
-    posed,
-    unsuited,
+    model_mismatch,
+    normalize,
     whole_prompts,
 )
 from advisor.engine.step.kv_offload import HostCopy, host_copy_of
-from advisor.engine.step.lane import Lane, Lanes, fitting, joined, lanes, memory, take
+from advisor.engine.step.lane import Lane, Lanes, concatenate, fitting, lanes, memory, take
 from advisor.engine.step.lane_times import idle_s, prefill_s, step_s
 from advisor.engine.step.layout import HALF, KV_BYTES, Choice, layouts, rate_of, unsupported
 from advisor.engine.step.ledger import (
@@ -35,13 +35,13 @@ from advisor.engine.step.speculative import (
     Acceptance,
     Draft,
     acceptances_of,
-    drafted,
+    draft_model_id,
     drafts_of,
     methods_of,
-    plain,
-    published,
-    shown,
-    small_of,
+    published_draft,
+    speculative_times,
+    supports_drafts,
+    tokens_per_step,
     with_draft,
 )
 from advisor.engine.step.step_time import (
@@ -101,13 +101,15 @@ __all__ = [
     "Z95",
     "acceptances_of",
     "adapter_bytes",
+    "adapters_unsupported",
+    "as_scheduled",
     "batch_capacity_requests_per_s",
     "batch_latency_p95_s",
     "computed_source_tokens",
+    "concatenate",
     "context_tokens",
     "decode_ledger",
-    "as_scheduled",
-    "drafted",
+    "draft_model_id",
     "drafts_of",
     "duration",
     "fitting",
@@ -115,7 +117,6 @@ __all__ = [
     "has_encoder",
     "host_copy_of",
     "idle_s",
-    "joined",
     "kv_offload",
     "lanes",
     "layouts",
@@ -123,24 +124,23 @@ __all__ = [
     "mean_source_tokens",
     "memory",
     "methods_of",
+    "model_mismatch",
+    "normalize",
     "phases",
-    "plain",
-    "posed",
     "prefill_fraction",
     "prefill_ledger",
     "prefill_s",
     "prompt_tokens",
-    "published",
+    "published_draft",
     "rate_of",
     "resident_bytes",
     "served_rank",
-    "shown",
-    "small_of",
+    "speculative_times",
     "step_fractions",
     "step_s",
+    "supports_drafts",
     "take",
-    "unadaptable",
-    "unsuited",
+    "tokens_per_step",
     "unsupported",
     "waves",
     "whole_prompts",

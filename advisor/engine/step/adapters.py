@@ -12,7 +12,7 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # accepted by servers (vLLM 0.14, L
 KERNELS = 2  # per matrix: shrink to the rank, expand from it
 
 
-def unadaptable(model: Model) -> str:
+def adapters_unsupported(model: Model) -> str:
     """Why adapters on this model are not modeled; empty: they are, or the model has none."""
     if model.adapters is None:
         return ""

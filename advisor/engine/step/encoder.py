@@ -79,7 +79,7 @@ def mean_source_tokens(case: Case, model: Model) -> float:
     )
 
 
-def posed(workload: Workload, model: Model) -> tuple[Workload, Model]:
+def normalize(workload: Workload, model: Model) -> tuple[Workload, Model]:
     """Workload and model in the form that the engine computes with; idempotent.
 
     For an encoder-decoder, the input moves to `source_tokens`. For embeddings, the model loses its output head and
@@ -102,7 +102,7 @@ def posed(workload: Workload, model: Model) -> tuple[Workload, Model]:
     return asked, model
 
 
-def unsuited(workload: Workload, model: Model) -> str:
+def model_mismatch(workload: Workload, model: Model) -> str:
     """Why this kind of workload does not suit this kind of model; empty: it does."""
     if model.encoder_only and workload.kind.generates_tokens:
         return "the model makes embeddings and generates no tokens: ask with kind: embedding"

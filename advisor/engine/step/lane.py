@@ -83,7 +83,7 @@ def _built(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> La
     times = step_times(model, x, wanted, room)
     if any(w.draft for w in wanted):
         known: dict[tuple[int, str], StepTimes] = {}  # draft models' times by choice, which lanes of a finalist share
-        times = joined([_as_drafted(take(times, np.array([i])), w, known) for i, w in enumerate(wanted)])
+        times = concatenate([_as_drafted(take(times, np.array([i])), w, known) for i, w in enumerate(wanted)])
     return Lanes(layouts=x, times=times, memory=room, source_tokens=_sources(wanted))
 
 
@@ -206,7 +206,7 @@ def take(times: StepTimes, rows: NDArray[np.intp]) -> StepTimes:
     return StepTimes(grid_tokens=times.grid_tokens, **{name: getattr(times, name)[rows] for name in names})
 
 
-def joined(parts: Sequence[StepTimes]) -> StepTimes:
+def concatenate(parts: Sequence[StepTimes]) -> StepTimes:
     """The step times of several groups of lanes, concatenated."""
     names = [f.name for f in fields(StepTimes) if f.name != "grid_tokens"]
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

@@ -83,14 +83,14 @@ class Draft:
     host_s: float = 0.0  # extra host time per step, all passes
 
 
-def shown(accepted_fraction: float, tokens: int) -> float:
+def tokens_per_step(accepted_fraction: float, tokens: int) -> float:
     """Mean tokens generated per step when `tokens` are drafted (arXiv 2211.17192, equation 1)."""
     if accepted_fraction >= 1.0:
         return tokens + 1.0
     return float((1.0 - accepted_fraction ** (tokens + 1)) / (1.0 - accepted_fraction))
 
 
-def drafted(
+def speculative_times(
     times: StepTimes,
     tokens: int,
     accepted_fraction: float,
@@ -108,7 +108,7 @@ def drafted(
     slots: maximum sequences that decode; further tokens of a step are prompt tokens, for which nothing is drafted.
     None: every token of a step is charged as a decode, which overstates prompts.
     """
-    s = shown(accepted_fraction, tokens) if shown_tokens is None else shown_tokens
+    s = tokens_per_step(accepted_fraction, tokens) if shown_tokens is None else shown_tokens
     grid, passes = times.grid_tokens, tokens * pass_fraction
     decodes = grid if slots is None else np.minimum(grid, max(slots, 1.0))
     computed = (tokens + 1) * decodes + s * (grid - decodes)
@@ -161,7 +161,7 @@ def with_draft(
     if draft.method == "ngram":
         times = searched(times, choice.overhead, draft.shown_tokens)
     times = replace(times, serial_s=times.serial_s + draft.host_s)
-    return drafted(
+    return speculative_times(
         times,
         positions,
         draft.accepted_fraction,
@@ -176,7 +176,7 @@ def with_draft(
 def searched(times: StepTimes, o: Overhead, shown_tokens: float) -> StepTimes:
     """Step times with the n-gram search before each step.
 
-    `drafted` divides the time of a step by the generated tokens, but not the host time per sequence.
+    `speculative_times` divides the time of a step by the generated tokens, but not the host time per sequence.
     """
     return replace(
         times,
@@ -250,7 +250,7 @@ def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iter
             name=NAMES[row.method],
             tokens=k,
             accepted_fraction=row.accepted_fraction,
-            shown_tokens=row.shown_tokens or shown(row.accepted_fraction, k),
+            shown_tokens=row.shown_tokens or tokens_per_step(row.accepted_fraction, k),
             pass_fraction=pass_fraction,
             head_bytes=k * head_rows * row_bytes,
             task=row.task,
@@ -260,12 +260,12 @@ def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iter
         )
 
 
-def plain(choice: Choice) -> bool:
+def supports_drafts(choice: Choice) -> bool:
     """Whether this layout supports drafts: no pipeline parallelism (vLLM documentation), 16-bit or FP8 KV cache."""
     return choice.pp == 1 and choice.kv_dtype in (*HALF, "fp8")
 
 
-def published(model: Model, method: str) -> str:
+def published_draft(model: Model, method: str) -> str:
     """What drafts without any training: a published checkpoint, the model itself, or its prompt; empty: none known."""
     if method == "ngram":
         return "the prompt"
@@ -275,6 +275,6 @@ def published(model: Model, method: str) -> str:
     return next((name for slug, name in checkpoints.items() if slug in model.slug), "")
 
 
-def small_of(slug: str) -> str:
+def draft_model_id(slug: str) -> str:
     """Hugging Face ID of a draft model for the model with this slug; empty: none is known."""
     return next((name for large, name in SMALL.items() if large in slug), "")

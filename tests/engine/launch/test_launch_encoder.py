@@ -10,7 +10,7 @@ from advisor.engine.network.hf_config import from_hf_config
 from advisor.engine.search.run import search
 from advisor.engine.spec.kinds import EMBEDDING
 from advisor.engine.spec.workload import Lengths, Slo
-from advisor.engine.step.encoder import posed
+from advisor.engine.step.encoder import normalize
 from tests.engine.catalog_sample import VLLM, catalog, question, software
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.network.test_model_seq2seq import FLAN_XXL, WHISPER
@@ -24,7 +24,7 @@ def started(slug, model, **asked):
     framework = replace(VLLM, slug=slug, name=slug, **software(slug), mixers=MIXERS, features=("embedding",))
     workload = replace(question(slo=Slo(e2e_p95_s=30.0)), **asked)
     answer = search(workload, catalog(model=model, frameworks=(framework,)))
-    workload, model = posed(workload, model)
+    workload, model = normalize(workload, model)
     return launch("the/model", answer.ranked[0], model, workload)
 
 

@@ -14,10 +14,10 @@ from advisor.engine.search.run import search
 from advisor.engine.step.adapters import (
     adapter_bytes,
     adapter_operators,
+    adapters_unsupported,
     resident_bytes,
     served_rank,
     swap_s,
-    unadaptable,
 )
 from advisor.engine.step.lane import lanes
 from advisor.engine.step.layout import layouts
@@ -140,8 +140,8 @@ def test_only_frameworks_that_serve_adapters_are_taken_and_the_others_are_told_s
 def test_models_whose_adapters_are_not_modelled_are_refused():
     latent = LatentAttention(heads=32, q_rank=0, kv_rank=512, nope_dim=128, rope_dim=64, v_dim=128)
     block = replace(LLAMA_8B.blocks[0], mixer=latent)
-    assert "latent" in unadaptable(with_adapters(model=replace(LLAMA_8B, blocks=(block,))))
-    assert unadaptable(with_adapters()) == unadaptable(LLAMA_8B) == ""
+    assert "latent" in adapters_unsupported(with_adapters(model=replace(LLAMA_8B, blocks=(block,))))
+    assert adapters_unsupported(with_adapters()) == adapters_unsupported(LLAMA_8B) == ""
 
 
 def test_experts_carry_no_adapters():

@@ -9,10 +9,10 @@ from advisor.engine.step.lane import lanes
 from advisor.engine.step.speculative import (
     Acceptance,
     acceptances_of,
-    drafted,
     drafts_of,
     methods_of,
-    shown,
+    speculative_times,
+    tokens_per_step,
     with_draft,
 )
 from tests.engine.catalog_sample import LLAMA_8B, VLLM, chip, lane
@@ -30,7 +30,7 @@ ABLE = replace(VLLM, speculative=("eagle", "mtp", "ngram"))
     ("accepted", "tokens", "expected"), [(0.0, 4, 1.0), (0.5, 1, 1.5), (0.8, 4, 3.3616), (1.0, 3, 4.0)]
 )
 def test_tokens_shown_follow_leviathan(accepted: float, tokens: int, expected: float) -> None:
-    assert shown(accepted, tokens) == pytest.approx(expected)
+    assert tokens_per_step(accepted, tokens) == pytest.approx(expected)
 
 
 def ideal_lane():
@@ -43,7 +43,7 @@ def times():
 
 
 def test_a_draft_that_costs_nothing_and_always_holds_divides_reads_but_not_arithmetic() -> None:
-    plain, fast = times(), drafted(times(), 3, 1.0)
+    plain, fast = times(), speculative_times(times(), 3, 1.0)
     one, wide = fast.linear_s[0][0], np.interp(4.0, plain.grid_tokens, plain.linear_s[0])
     assert one == pytest.approx(wide / 4)
     compute_bound = int(np.searchsorted(plain.grid_tokens, 4096))
@@ -52,7 +52,7 @@ def test_a_draft_that_costs_nothing_and_always_holds_divides_reads_but_not_arith
 
 def test_prompts_beyond_the_slots_are_not_charged_as_drafts() -> None:
     plain = times()
-    kept, all_drafted = drafted(plain, 3, 0.5, slots=1.0), drafted(plain, 3, 0.5)
+    kept, all_drafted = speculative_times(plain, 3, 0.5, slots=1.0), speculative_times(plain, 3, 0.5)
     at = int(np.searchsorted(plain.grid_tokens, 8192))
     assert kept.linear_s[0][at] == pytest.approx(plain.linear_s[0][at], rel=0.02)
     assert all_drafted.linear_s[0][at] > 1.8 * plain.linear_s[0][at]
@@ -90,7 +90,7 @@ def test_passes_and_the_step_wait_for_the_host() -> None:
     assert [d.host_s for d in drafts_of(LLAMA_8B, medusa)] == pytest.approx([2e-3])
     own, draft = ideal_lane(), next(d for d in drafts_of(LLAMA_8B, eagle) if d.tokens == 3)
     quick, slow = (with_draft(times(), d, own.choice, 1.0).serial_s for d in (replace(draft, host_s=0.0), draft))
-    assert slow - quick == pytest.approx(5e-3 / shown(0.7, 3))
+    assert slow - quick == pytest.approx(5e-3 / tokens_per_step(0.7, 3))
 
 
 def test_an_older_snapshot_has_no_waits() -> None:

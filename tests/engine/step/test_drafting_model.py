@@ -12,7 +12,14 @@ from advisor.engine.spec.kinds import BATCH
 from advisor.engine.spec.workload import Slo
 from advisor.engine.step.draft_heads import drafting_choice
 from advisor.engine.step.lane import lanes
-from advisor.engine.step.speculative import Acceptance, drafted, drafts_of, published, shown, small_of
+from advisor.engine.step.speculative import (
+    Acceptance,
+    draft_model_id,
+    drafts_of,
+    published_draft,
+    speculative_times,
+    tokens_per_step,
+)
 from tests.engine.catalog_sample import LLAMA_70B, catalog, chip, dense, lane, offer, question
 from tests.engine.search.test_variants import ABLE, NGRAM, ONE_FRAMEWORK, SUMMARIES
 
@@ -33,11 +40,11 @@ def draft(tokens: int = 3):
 def test_a_step_is_a_verification_and_a_pass_of_the_small_model_for_each_draft():
     own = lane(chip("h100"))
     large, small = lanes(LARGE, [own]).times, lanes(SMALL, [replace(own, choice=drafting_choice(own.choice))]).times
-    both = drafted(large, 3, 0.7, draft_times=small)
+    both = speculative_times(large, 3, 0.7, draft_times=small)
     verified = np.interp(4.0, large.grid_tokens, large.linear_s[0])
-    assert both.linear_s[0][0] == pytest.approx((verified + 3 * small.linear_s[0][0]) / shown(0.7, 3))
+    assert both.linear_s[0][0] == pytest.approx((verified + 3 * small.linear_s[0][0]) / tokens_per_step(0.7, 3))
     read = large.decode_s_per_context_token + 3 * small.decode_s_per_context_token
-    assert both.decode_s_per_context_token == pytest.approx(read / shown(0.7, 3))
+    assert both.decode_s_per_context_token == pytest.approx(read / tokens_per_step(0.7, 3))
     assert both.prefill_s_per_pair == pytest.approx(large.prefill_s_per_pair + small.prefill_s_per_pair)
 
 
@@ -53,7 +60,7 @@ def test_it_is_proposed_and_named():
     answer = search(ASKED, KNOWN)
     found = answer.variants[0][0].lane.draft
     assert found is not None and found.model is SMALL
-    assert published(LARGE, "draft") == small_of(LARGE.slug) == "meta-llama/Llama-3.2-1B"
+    assert published_draft(LARGE, "draft") == draft_model_id(LARGE.slug) == "meta-llama/Llama-3.2-1B"
 
 
 @pytest.mark.parametrize("small", [None, replace(SMALL, vocab=32000)])

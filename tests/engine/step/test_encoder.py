@@ -20,10 +20,10 @@ from advisor.engine.step.encoder import (
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
     computed_source_tokens,
-    posed,
+    model_mismatch,
+    normalize,
     source_operators,
     source_s,
-    unsuited,
     whole_prompts,
 )
 from advisor.engine.step.lane import lanes
@@ -169,7 +169,7 @@ def test_a_prompt_that_looks_both_ways_is_never_cut():
 
 
 def test_a_decoder_asked_for_vectors_loses_its_head_and_keeps_its_cache():
-    asked, model = posed(replace(question(), kind=EMBEDDING), LLAMA_8B)
+    asked, model = normalize(replace(question(), kind=EMBEDDING), LLAMA_8B)
     assert asked.output_tokens.mean_tokens == 1 and not whole_prompts(model)
     x = layouts(LLAMA_8B, [lane(chip("any")).choice])
     assert weights_bytes(LLAMA_8B, x)[0] - weights_bytes(model, x)[0] == 128256 * 4096 * 2
@@ -203,7 +203,7 @@ def test_what_a_framework_must_know():
 )
 def test_a_question_that_does_not_suit_the_model_says_what_to_ask(kind, model, tokens, says):
     asked = replace(question(), kind=kind, input_tokens=Lengths(mean_tokens=tokens, p95_tokens=tokens))
-    why = unsuited(asked, model)
+    why = model_mismatch(asked, model)
     assert says in why and bool(why) == bool(says)
     if says:
         answer = search(asked, catalog(model=model))
