@@ -1,4 +1,4 @@
-"""The optimisation plan: one field a step, from naive to the plan; formats, frameworks, pitfalls and the lesson."""
+"""The optimisation plan: one field a step, from naive to the plan; formats, frameworks, pitfalls and the roofline."""
 
 import math
 from dataclasses import fields, replace
@@ -163,7 +163,7 @@ def test_frameworks_are_compared_at_their_versions_and_one_is_best(best: Scored)
     assert all(r.estimate is None or r.estimate.output_tokens_per_s_per_chip > 0 for r in found)
 
 
-# --- pitfalls and the lesson ------------------------------------------------------------------------------------
+# --- pitfalls and the roofline ----------------------------------------------------------------------------------
 
 
 def slugs(world: Catalog, answer: Answer, s: Scored, asked=ASKED) -> set[str]:
@@ -222,7 +222,7 @@ def test_both_phases_sit_under_the_roofs_that_are_drawn(answer: Answer, best: Sc
     assert any("To speed up decode" in text for text in found.sentences)
 
 
-def test_the_lesson_names_both_roofs_and_where_the_reached_one_is_from(answer: Answer, best: Scored) -> None:
+def test_the_roofline_names_both_limits_and_their_basis(answer: Answer, best: Scored) -> None:
     said = taught(answer, best).sentences[0]
     c = best.lane.choice
     assert f"{c.accelerator.memory_bytes_per_s / 1e12:.2f} TB/s (datasheet)" in said

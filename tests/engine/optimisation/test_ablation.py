@@ -1,4 +1,4 @@
-"""Each stair is the one before with one switch moved, and the plain server's is what `estimate` says of it."""
+"""Each ablation step changes one switch of the step before, and the plain server matches `estimate`."""
 
 from dataclasses import replace
 
