@@ -243,3 +243,20 @@ def test_a_chip_draws_between_idle_and_its_share_of_tdp_with_its_part_of_the_hos
     assert watts(1.0, full=0.1) == 200  # never less than at rest
     assert (watts(-1.0), watts(2.0)) == (200, 800)
     assert watts(0.0, idle=float("nan")) == pytest.approx(205)
+
+
+def test_what_nobody_assumed_adds_nothing():
+    """Of the assumptions that may be left out, all are neutral but the accelerators' share of a server's price."""
+    plain = replace(ASSUMED, storage_fraction=0, spare_fraction=0, spot_lost_fraction=0, cloud_addon_fraction=0)
+    assert plain == ASSUMED
+    assert (ASSUMED.power_cap_fraction, ASSUMED.accelerator_fraction, ASSUMED.power_given) == (1, 0.65, False)
+    assert shares(Draw.of(ASSUMED, 700.0, 100.0)) == (0, 1, 0, 0)  # a chip that runs anything draws all of its power
+    assert (ASSUMED.prefill_power_fraction, ASSUMED.decode_power_fraction) == (1, 1)
+    assert services(1000.0, 1e12, "any", ASSUMED) == ()
+    assert services(1000.0, 1e12, "any", replace(ASSUMED, services_everywhere=True)) == ()
+    assert (
+        services(1000.0, 1e12, "any", replace(SOLD, egress_bytes_per_output_token=0.0, services_everywhere=True))[
+            0
+        ].name
+        == "storage of weights"
+    )
