@@ -23,14 +23,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 300  # a mutant that loops for ever is caught
 
-STEP = [f"tests/engine/step/test_{name}.py" for name in ("operators", "memory", "layout", "lane", "step_time")]
+STEP = [
+    f"tests/engine/step/test_{name}.py" for name in ("operators", "memory", "layout", "lane", "step_time", "ledger")
+]
 STEP += [f"tests/engine/step/test_{name}.py" for name in ("duration", "splits", "encoder", "adapters", "power")]
 STEP += ["tests/engine/step/test_power_ledger.py", "tests/engine/search/test_worked_examples.py"]
-INTAKE = [f"tests/workload/test_workload_{name}.py" for name in ("refused", "file", "text", "set", "catalog")]
+INTAKE = [
+    f"tests/workload/test_{name}.py" for name in ("errors", "workload_text", "workload_refused", "schema", "traffic")
+]
+INTAKE += [f"tests/workload/test_workload_{name}.py" for name in ("file", "set", "catalog")]
 INTAKE += ["tests/workload/test_workload_any.py", "tests/api/test_error_lists.py"]
 FORMS = [f"tests/web/test_{name}.py" for name in ("form_values", "form_workload", "form_fields", "page_ask")]
 ACCESS = ["tests/api/test_tokens.py", "tests/ops/test_deletion.py"]
-LIMITS = ["tests/api/test_api_limits.py", "tests/probes/test_limits.py"]
+LIMITS = ["tests/api/test_counting.py", "tests/api/test_api_limits.py", "tests/probes/test_limits.py"]
 
 # area -> module -> its test files, the fastest first
 AREAS: dict[str, dict[str, list[str]]] = {
@@ -47,7 +52,10 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/engine/step/adapters.py": ["tests/engine/step/test_adapters.py"],
         "advisor/engine/step/draft_heads.py": ["tests/engine/step/test_heads.py"],
         "advisor/engine/step/duration.py": STEP,
-        "advisor/engine/step/encoder.py": ["tests/engine/step/test_encoder.py"],
+        "advisor/engine/step/encoder.py": [
+            "tests/engine/step/test_encoder_batches.py",
+            "tests/engine/step/test_encoder.py",
+        ],
         "advisor/engine/step/kv_offload.py": ["tests/engine/step/test_offload.py"],
         "advisor/engine/step/lane.py": [*STEP, "tests/engine/step/test_heads.py"],
         "advisor/engine/step/lane_times.py": STEP,
@@ -57,7 +65,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/engine/step/operators.py": STEP,
         "advisor/engine/step/power.py": ["tests/engine/step/test_power.py", "tests/engine/step/test_power_ledger.py"],
         "advisor/engine/step/speculative.py": [
-            *(f"tests/engine/step/test_{name}.py" for name in ("drafting", "drafting_model", "heads"))
+            *(f"tests/engine/step/test_{name}.py" for name in ("drafts", "drafting", "drafting_model", "heads"))
         ],
         "advisor/engine/step/step_time.py": STEP,
     },
@@ -71,14 +79,14 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "advisor/workload/embedding.py": INTAKE,
         "advisor/workload/errors.py": INTAKE,
         "advisor/workload/parts.py": ["tests/workload/test_parts.py", *INTAKE],
-        "advisor/workload/schema.py": ["tests/workload/test_schema.py", *INTAKE],
+        "advisor/workload/schema.py": INTAKE,
         "advisor/workload/text.py": INTAKE,
         "advisor/workload/trace_files.py": ["tests/workload/test_traffic.py", "tests/inputs/test_question.py"],
-        "advisor/workload/traffic.py": ["tests/workload/test_traffic.py", *INTAKE, "tests/web/test_form_fields.py"],
+        "advisor/workload/traffic.py": ["tests/workload/test_traffic.py", *INTAKE],
     },
     "forms": {"advisor/web/forms.py": FORMS, "advisor/web/form_fields.py": FORMS},
     "permissions": {
-        "advisor/api/client_address.py": ["tests/web/test_login_limits.py", *LIMITS],
+        "advisor/api/client_address.py": ["tests/api/test_counting.py", "tests/web/test_login_limits.py"],
         "advisor/api/deletions.py": ["tests/ops/test_deletion.py"],
         "advisor/api/limits.py": [*LIMITS, *ACCESS],
         "advisor/api/tokens.py": ACCESS,

@@ -143,6 +143,10 @@ def test_the_frameworks_times_and_sizes_are_those_of_the_lane():
     assert (found["block_tokens"], found["graph_max_tokens"]) == (32, 256)
 
 
+def test_steps_are_computed_from_1_to_32768_tokens():
+    assert lanes(DENSE, [wanted()]).times.grid_tokens.tolist() == [2.0**n for n in range(16)]
+
+
 def test_steps_last_their_serial_time_longer():
     """On ideal hardware the host's serial time is all that differs: 3 s, and 4 s for each sequence."""
     plain, slow = lanes(DENSE, [wanted()]), lanes(DENSE, [wanted(serial_s=3.0, serial_s_per_sequence=4.0)])

@@ -77,6 +77,7 @@ def test_rates_of_experts_attention_and_unquantized_matrices():
 
 @pytest.mark.parametrize(("form", "each"), [
     (BF16, 2.0), (FP8, 1.0), (format_of("nvfp4", 4.5, "fp4"), 0.5), (format_of("fp32", 32, "fp32"), 4.0),
+    (format_of("w4a4", 4, "int4"), 0.5), (format_of("w8a8", 8, "int8"), 1.0),
 ])  # fmt: skip
 def test_inputs_are_as_wide_as_the_multiply_and_narrow_ones_are_quantized_first(form, each):
     found = rates(form)

@@ -183,4 +183,17 @@ def test_unknown_policies_and_clients_are_refused_by_name():
         Scheduler(policy="random")
     with pytest.raises(ValueError, match="client 'bot' is none of"):
         Client(kind="bot")
-    assert (Scheduler().policy, Client().kind) == ("chunked", "steady")
+
+
+def test_what_is_not_stated_is_vllms_scheduler_and_a_steady_client_of_constant_lengths():
+    s, c, d = Scheduler(), Client(), Demand(input_tokens=1.0, output_tokens=1.0)
+    assert (s.policy, s.max_batched_tokens, s.max_running_requests) == ("chunked", 8192, 1024)
+    assert (s.reserve_full, s.chunked_prefill, s.asynchronous) == (False, True, True)
+    assert (c.kind, c.requests_per_user, c.rate_per_s) == ("steady", 10, 0)
+    assert (c.length_low_fraction, c.length_high_fraction) == (1, 1)
+    assert (d.input_cv2, d.output_cv2, d.cached_fraction) == (0, 0, 0)
+
+
+def test_a_step_among_others_does_not_wait_for_the_preparation_of_its_prompts():
+    load = load_of(priced(prepare_s=4.0), Demand(input_tokens=10.0, output_tokens=1.0), 0)
+    assert (first(load.step_s(0.0, 1.0, 1.0)), first(load.step_s(0.0, 1.0, 1.0, 1.0))) == (0, 4)
