@@ -31,7 +31,12 @@ def pytest_report_header() -> list[str]:
     return [f"service {name}: {'found' if where else 'not found'}" for name, where in FOUND.items()]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out further variants of slow tests, which `make soak` runs, and skips what needs an absent service."""
+    if "soak" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         for name, where in FOUND.items():
             if not where and item.get_closest_marker(name):

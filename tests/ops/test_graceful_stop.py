@@ -9,11 +9,14 @@ from tests.soak import rolling_restart
 from tests.world import World, kill
 
 FILES = pytest.param("sqlite files", "solo", id="files, solo")
-SOLO = pytest.param("sqlite redis", "solo", marks=pytest.mark.redis, id="redis, solo")
-PREFORK = pytest.param(
-    "postgres redis", "prefork", marks=[pytest.mark.postgres, pytest.mark.redis], id="postgres, redis, prefork"
+SERVICES = [pytest.mark.postgres, pytest.mark.redis]
+PREFORK = pytest.param("postgres redis", "prefork", marks=SERVICES, id="postgres, redis, prefork")
+# the same behavior elsewhere
+SOAK_SOLO = pytest.param("sqlite redis", "solo", marks=[pytest.mark.soak, pytest.mark.redis], id="redis, solo")
+SOAK_PREFORK = pytest.param(
+    "postgres redis", "prefork", marks=[pytest.mark.soak, *SERVICES], id="postgres, redis, prefork"
 )
-EVERY_POOL = pytest.mark.parametrize(("world", "pool"), [FILES, SOLO, PREFORK], indirect=["world"])
+EVERY_POOL = pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_SOLO, SOAK_PREFORK], indirect=["world"])
 ONE = "select state, attempt, (select count(*) from advisor_option) from advisor_advice"
 
 
@@ -55,7 +58,7 @@ def test_a_job_that_outlasts_the_grace_period_goes_to_another_worker_with_its_at
     assert len(world.runs()) == 2
 
 
-@pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
+@pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_PREFORK], indirect=["world"])
 def test_a_stage_that_cannot_be_interrupted_does_not_delay_the_end_of_the_process(world: World, pool: str) -> None:
     world.extra |= {"ASSAY_GRACE_S": "0.5", "ASSAY_TEST_SILENT": "1"}
     worker = computing(world, pool)
@@ -97,7 +100,7 @@ results.wake(row.pk)
 """
 
 
-@pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
+@pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_PREFORK], indirect=["world"])
 @pytest.mark.parametrize("in_time", [True, False], ids=["in time", "too long"])
 def test_a_fit_that_runs_at_sigterm_is_finished_or_done_again(world: World, pool: str, in_time: bool) -> None:
     world.extra |= {"DJANGO_SETTINGS_MODULE": "advisor.settings", "ASSAY_GRACE_S": "20" if in_time else "0.5"}
@@ -117,7 +120,7 @@ def test_a_fit_that_runs_at_sigterm_is_finished_or_done_again(world: World, pool
     world.until(lambda: world.rows(fitted) == [(True,)])
 
 
-@pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
+@pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_PREFORK], indirect=["world"])
 def test_a_rolling_restart_under_load_loses_nothing_repeats_nothing_and_costs_no_attempt(
     world: World, pool: str
 ) -> None:

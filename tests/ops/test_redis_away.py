@@ -74,7 +74,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterato
         redis.stop()
 
 
-@pytest.fixture(params=["stopped", "hangs"])
+@pytest.fixture(params=["stopped", pytest.param("hangs", marks=pytest.mark.soak)])
 def without_redis(request: pytest.FixtureRequest, service: Service) -> Iterator[Service]:
     assert service.lease()[0] == 204
     if request.param == "stopped":

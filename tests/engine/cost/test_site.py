@@ -1,0 +1,96 @@
+"""Racks, cooling and hosts that are there already, at a planner's own site."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.engine.cost.site import bought, held, merged, near_refusal, racks_of, refusal
+from advisor.engine.spec.offer import OWNED, Offer, Part
+from advisor.engine.spec.rejection import Rejection
+from advisor.engine.spec.workload import Constraints
+from tests.engine.catalog_sample import offer
+
+HOST = offer("big", 5.0, 8, acquisition="own", term="purchase", full_watts=10_240.0, cooling="liquid")
+
+
+def site(**changes: Any) -> Constraints:
+    return Constraints(**changes)
+
+
+def test_a_host_that_draws_more_than_a_rack_feeds_is_refused_with_the_power_that_it_needs():
+    found = refusal(HOST, site(max_rack_watts=10_000.0))
+    assert found == Rejection(
+        accelerator="big",
+        reason="too_much_power",
+        detail="big-8 draws 10.2 kW at full load, a rack of the site has 10 kW",
+        limit=10.0,
+        reached=10.24,
+        smallest_change="passes this gate with site.kw_per_rack >= 10.3",
+    )
+    assert refusal(HOST, site(max_rack_watts=10_240.0)) is None
+
+
+def test_the_change_that_a_refusal_names_is_enough():
+    found = refusal(HOST, site(max_rack_watts=1.0))
+    assert found and refusal(HOST, site(max_rack_watts=1e3 * float(found.smallest_change.split()[-1]))) is None
+
+
+def test_a_host_needs_cooling_that_the_site_has():
+    found = refusal(HOST, site(cooling="air"))
+    assert found and found.reason == "cooling" and found.limit is None
+    assert found.detail == "big-8 is cooled by liquid, the site has air alone"
+    assert refusal(HOST, site(cooling="liquid")) is None
+    assert refusal(HOST, site(cooling="any")) is None
+    assert refusal(replace(HOST, cooling="air or liquid"), site(cooling="air")) is None
+
+
+@pytest.mark.parametrize("free", [
+    {"acquisition": "rent", "term": "on_demand"}, {"term": OWNED}, {"full_watts": None, "cooling": ""},
+])  # fmt: skip
+def test_rented_owned_and_unpublished_hosts_pass(free):
+    assert refusal(replace(HOST, **free), site(max_rack_watts=1000.0, cooling="air")) is None
+
+
+def test_of_refused_hosts_the_one_nearest_to_its_limit_is_told():
+    def power(reached: float, detail: str = "") -> Rejection:
+        return Rejection(accelerator="a", reason="too_much_power", detail=detail, limit=10.0, reached=reached)
+
+    cooling = Rejection(accelerator="a", reason="cooling", detail="")
+    assert near_refusal([cooling, power(14.0), power(11.0, "z"), power(11.0, "b")]) == power(11.0, "b")
+    assert near_refusal([cooling]) == cooling
+
+
+def racks(instances: int, watts: float | None, o: Offer = HOST) -> tuple[float, int | None, int | None] | None:
+    found = racks_of(o, instances, site(max_rack_watts=watts))
+    return found and (found.host_watts, found.rack_instances, found.racks)
+
+
+def test_racks_hold_whole_hosts():
+    """40 kW feed three hosts of 10.24 kW: seven hosts take three racks."""
+    assert racks(7, 40_000.0) == (10_240.0, 3, 3)
+    assert racks(6, 40_000.0) == (10_240.0, 3, 2)
+    assert racks(1, 10_240.0) == (10_240.0, 1, 1)
+
+
+def test_racks_are_not_counted_where_their_power_or_the_hosts_is_unknown():
+    assert racks(7, None) == (10_240.0, None, None)
+    assert racks(7, 10_000.0) == (10_240.0, 0, None)
+    assert racks(7, 40_000.0, replace(HOST, full_watts=None)) is None
+    assert racks(7, 40_000.0, replace(HOST, acquisition="rent")) is None
+
+
+def test_hosts_that_are_there_are_used_first_and_the_rest_is_bought():
+    some = replace(HOST, held_instances=3)
+    assert [(held(some, n), bought(some, n)) for n in (2, 3, 5)] == [(2, 0), (3, 0), (3, 2)]
+    assert bought(replace(some, term=OWNED), 5) == 0
+
+
+def test_parts_of_one_name_are_added_and_keep_their_order_and_group():
+    def part(name: str, usd: float, group: str) -> Part:
+        return Part(name=name, usd_per_hour=usd, group=group)
+
+    parts = (part("host", 1.0, "capital"), part("staff", 2.0, "running"), part("host", 4.0, "capital"))
+    assert merged((*parts, part("host", 8.0, "running"))) == (
+        part("host", 5.0, "capital"), part("staff", 2.0, "running"), part("host", 8.0, "running"),
+    )  # fmt: skip
