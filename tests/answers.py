@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from advisor.result import Answer
+from tests import sample_advice
+
 
 def snapshot(spec: dict[str, Any], organisation: object) -> dict[str, Any]:
     return {"engine_version": "test", "catalog_version": "test", "prices_as_of": "2026-11-01"}
@@ -10,11 +13,13 @@ def snapshot(spec: dict[str, Any], organisation: object) -> dict[str, Any]:
 
 def recommend(
     spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None] | None = None
-) -> dict[str, Any]:
+) -> Answer:
     if progress:
         progress("searching", 0.5)
-    one = {"accelerator": "h200-sxm", "accelerator_count": 4, "usd_per_month": 100.5, "usd_per_mtok_output": 1.25}
-    return {"workload": spec["name"], "recommendations": [{"rank": 1, **one}, {"rank": 2, **one}], "rejected": []}
+    answer = Answer.read(sample_advice.result())
+    figures = {"accelerator": "h200-sxm", "accelerator_count": 4, "usd_per_month": 100.5, "usd_per_mtok_output": 1.25}
+    options = [answer.recommendations[0].changed(rank=rank, **figures) for rank in (1, 2)]
+    return answer.changed(workload=spec, recommendations=options, rejected=[])
 
 
 def spec(**values: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import django
 from celery.signals import task_prerun
 
 from advisor.celery import app
+from advisor.result import Answer
 from tests import answers as quick
 
 FOLDER = Path(os.environ["ASSAY_VAR"])
@@ -21,7 +22,7 @@ BUSY_S = float(os.environ.get("ASSAY_TEST_BUSY_S", "0"))  # computes for so long
 SILENT = "ASSAY_TEST_SILENT" in os.environ  # says nothing while it computes: only the thread keeps the lease
 
 
-def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None]) -> dict[str, Any]:
+def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None]) -> Answer:
     with (FOLDER / "runs").open("a") as runs:
         runs.write(f"{os.getpid()}\n")
     note_if_done_before(spec["name"])
@@ -30,7 +31,7 @@ def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable
         time.sleep(0.05)
         if not SILENT:
             progress("waiting", 0.5)
-    return {**quick.recommend(spec, snapshot), "computed_by": os.getpid()}
+    return quick.recommend(spec, snapshot).changed(verdict=str(os.getpid()))
 
 
 def note_if_done_before(name: str) -> None:

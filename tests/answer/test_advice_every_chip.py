@@ -8,12 +8,12 @@ import pytest
 from django.utils import timezone
 
 from advisor import workload
-from advisor.answer.advice import recommend
 from advisor.engine.search.candidates import admissible, enumerate_lanes
 from advisor.engine.search.table import evaluate
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from catalog.models import Accelerator, Organisation, Price
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 SMALL = """

@@ -10,13 +10,13 @@ from django.test import Client
 from django.utils import timezone
 
 from advisor import report, workload
-from advisor.answer.advice import recommend
 from advisor.inputs import hosted_apis
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer
 from catalog.models import ApiPrice, Discount, Organisation, ServedModel
 from tests import sample_advice
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"

@@ -12,13 +12,13 @@ from django.test import Client
 from django.utils import timezone
 
 from advisor import advise, report, workload
-from advisor.answer.advice import recommend
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.models import Advice
 from advisor.result import Answer
 from advisor.web import forms
 from catalog.models import Accelerator, CatalogLoad, Price
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"

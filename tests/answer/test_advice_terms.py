@@ -8,7 +8,6 @@ import pytest
 from django.utils import timezone
 
 from advisor import workload
-from advisor.answer.advice import recommend
 from advisor.engine.cost.hourly import HOURS_PER_YEAR, own_parts, total_usd_per_hour
 from advisor.inputs import offers
 from advisor.inputs.assumptions import HOST_SHARES, assumptions_of
@@ -17,6 +16,7 @@ from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator, assumption, take_snapshot
 from advisor.inputs.to_engine import chip_of
 from catalog.models import Accelerator, Assumption, Discount, Organisation, Price, Region, SupportLicence, Unit
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"

@@ -7,8 +7,8 @@ import pytest
 
 from advisor import workload
 from advisor.advise import default_organisation
-from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 ROOT = Path(__file__).resolve().parents[2]

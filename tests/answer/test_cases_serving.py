@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from advisor import workload
-from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload.schema import parse
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"

@@ -4,12 +4,12 @@ import pytest
 import yaml
 
 from advisor import report
-from advisor.answer.advice import recommend
 from advisor.engine.search.declared_scores import WEIGHTS
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer
 from advisor.workload.schema import parse
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 QUESTION = """

@@ -6,13 +6,13 @@ import yaml
 from django.conf import settings
 
 from advisor.answer import ranking
-from advisor.answer.advice import recommend
 from advisor.engine.search import rank_uncertainty
 from advisor.engine.search.run import prepare_question, search
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.workload.schema import parse
 from advisor.workload.text import set_path
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 CHIPS = ("mi355x", "mi300x")

@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from advisor.answer import ranking
-from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload.schema import parse
 from catalog.models import Accelerator, Framework, QuantizationMethod
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 CHIPS = ["h100-sxm", "mi300x", "l4", "a10g", "l40", "rtx-a6000", "rtx-6000-ada"]

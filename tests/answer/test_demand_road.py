@@ -10,7 +10,6 @@ from django.test import Client
 
 from advisor import advise, report
 from advisor.answer import demand
-from advisor.answer.advice import recommend
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer
@@ -18,6 +17,7 @@ from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from tests import sample_advice
+from tests.as_json import recommend
 
 TRACE = "arrival_s,input_tokens,output_tokens\n" + "".join(
     f"{7 * k + 100},{500 + k % 50},{60 + k % 20}\n" for k in range(200)

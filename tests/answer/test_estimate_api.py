@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from advisor.answer import single_estimate
 from advisor.workload import deployment
+from tests.as_json import estimate
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 BODY = {"model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm", "weights": "bf16", "isl": 1000, "osl": 200}
@@ -20,7 +20,7 @@ def test_it_answers_as_the_command_does() -> None:
     body = {**BODY, "concurrency": 8, "tp": 2}
     response = post(body)
     assert response.status_code == 200
-    assert response.json() == single_estimate.answer(deployment.parse_deployment(body))
+    assert response.json() == estimate(deployment.parse_deployment(body))
 
 
 def test_yaml_and_pools_as_sections() -> None:

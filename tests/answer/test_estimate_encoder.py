@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from advisor.answer import single_estimate
 from advisor.workload import deployment
 from advisor.workload.text import WorkloadError
+from tests import as_json
 from tests.engine.hf_configs import CONFIGS
 from tests.engine.network.test_model_seq2seq import BART, FLAN_XXL, WHISPER
 
@@ -25,7 +25,7 @@ GIB = 2.0**30
 
 def estimate(**given: Any) -> dict[str, Any]:
     body = {"accelerator": "h100-sxm", "weights": "bf16", "isl": 512, "osl": 100, "concurrency": 8}
-    return single_estimate.answer(deployment.parse_deployment(body | given))
+    return as_json.estimate(deployment.parse_deployment(body | given))
 
 
 def numbers(value: Any) -> list[float]:

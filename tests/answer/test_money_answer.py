@@ -15,12 +15,12 @@ from django.utils import timezone
 
 from advisor import report, workload
 from advisor.advise import default_organisation
-from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.models import Share
 from advisor.report import documents
 from advisor.result import Answer, Portfolio
 from tests import sample_advice
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"

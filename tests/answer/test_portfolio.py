@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import advise, report
-from advisor.answer.portfolio import stretches, when
+from advisor.answer.portfolio import hours_of_week, stretches
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member, SharedFleet, periods_of, plan_shared_fleet, windows
 from advisor.engine.search.run import search
@@ -124,7 +124,7 @@ def test_periods_cover_the_week_once() -> None:
 
 def test_hours_are_told_in_words() -> None:
     assert stretches([0, 1, 2, 18, 23]) == "0-3, 18-19, 23-24"
-    assert when([d * 24 + h for d in range(5) for h in (9, 10)] + [5 * 24 + 3]) == "Mon-Fri 9-11; Sat 3-4"
+    assert hours_of_week([d * 24 + h for d in range(5) for h in (9, 10)] + [5 * 24 + 3]) == "Mon-Fri 9-11; Sat 3-4"
 
 
 # --- the ways in ------------------------------------------------------------------------------------------------

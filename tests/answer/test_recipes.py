@@ -14,10 +14,10 @@ from django.db import transaction
 
 from advisor import workload
 from advisor.answer import launch_flags
-from advisor.answer.advice import recommend
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
 from catalog.loading import fixtures as fixture_files
+from tests.as_json import recommend
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^ *```(?:yaml|csv|text) (fixtures/\S+)\n(.*?)^ *```", re.M | re.S)

@@ -8,7 +8,6 @@ import pytest
 from django.test import Client
 
 from advisor import advise, report
-from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import partitions_of
 from advisor.result import Answer, SharingWay
@@ -17,6 +16,7 @@ from advisor.workload.text import WorkloadError
 from catalog.loading.fixtures import FixtureError, accelerator
 from catalog.loading.load import load
 from tests import sample_advice
+from tests.as_json import recommend
 
 FILES = Path(__file__).resolve().parents[2] / "fixtures"
 TRAFFIC = {"input_tokens": 800, "output_tokens": 200, "requests_per_s": {"mean": 1, "peak": 2}}

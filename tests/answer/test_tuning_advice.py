@@ -8,10 +8,10 @@ import pytest
 from django.test import Client
 
 from advisor import report, workload
-from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.result import Answer, Option
 from advisor.web import tuning_charts
+from tests.as_json import recommend
 from tests.sample_advice import advice, result
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]

@@ -10,13 +10,13 @@ import pytest
 from django.core.management import call_command
 
 from advisor import workload
-from advisor.answer import single_estimate
 from advisor.engine.search.candidates import CONCURRENCY
 from advisor.engine.search.table import evaluate
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.inputs.to_engine import catalog_of, workload_of
 from advisor.management.commands import bench_search
 from advisor.workload import deployment
+from tests.as_json import estimate
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 CHIPS = ["h100-sxm", "h200-sxm", "mi300x", "l40s"]
@@ -58,7 +58,7 @@ def asked(lane: Any, **more: Any) -> dict[str, Any]:
         "weights": c.quantization.slug, "kv": c.kv_dtype, "framework": lane.framework.slug,
         "framework_version": lane.framework.version, "isl": 2000, "osl": 300, **more,
     }  # fmt: skip
-    return single_estimate.answer(deployment.parse_deployment(body))
+    return estimate(deployment.parse_deployment(body))
 
 
 def test_twenty_candidates_equal_the_closed_form_of_the_same_deployment() -> None:

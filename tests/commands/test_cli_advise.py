@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from advisor import advise, inputs
+from advisor.result import Answer
 from catalog.models import CatalogLoad
 from tests import sample_advice
 
@@ -22,9 +23,9 @@ def asked(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> list[dict
     """The questions that reached the engine, which answers with the sample."""
     questions: list[dict[str, Any]] = []
 
-    def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: object = None) -> dict[str, Any]:
+    def recommend(spec: dict[str, Any], snapshot: dict[str, Any], progress: object = None) -> Answer:
         questions.append(spec)
-        return sample_advice.result()
+        return Answer.read(sample_advice.result())
 
     engine.recommend = recommend
     monkeypatch.setattr(inputs, "check_catalog", lambda spec, files=False: None)
@@ -161,9 +162,9 @@ def test_a_snapshot_is_written_once_and_then_used(
 ) -> None:
     used: list[dict[str, Any]] = []
 
-    def recommend(spec: object, snapshot: dict[str, Any], progress: object = None) -> dict[str, Any]:
+    def recommend(spec: object, snapshot: dict[str, Any], progress: object = None) -> Answer:
         used.append(snapshot)
-        return sample_advice.result()
+        return Answer.read(sample_advice.result())
 
     engine.recommend = recommend
     file = tmp_path / "snapshot.json"

@@ -9,7 +9,6 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import report, workload
-from advisor.answer.advice import recommend
 from advisor.answer.unused_inputs import not_used
 from advisor.inputs.assumptions import COSTS
 from advisor.inputs.check import check_catalog
@@ -18,6 +17,7 @@ from advisor.inputs.to_engine import workload_of
 from advisor.result import Answer
 from advisor.workload.trace_files import with_traces
 from tests import sample_advice
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"

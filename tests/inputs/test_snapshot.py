@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from advisor import report, workload
-from advisor.answer.advice import recommend
 from advisor.inputs.from_catalog import is_outdated, packed, take_snapshot, unpacked
 from advisor.result import Answer
+from tests.as_json import recommend
 from tests.world import World
 
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"

@@ -38,9 +38,9 @@ def test_a_figure_beyond_its_column_stays_in_the_json_alone(
     """A millionth of a request a day makes a token that dear; PostgreSQL refuses the row, SQLite to read it again."""
     full = engine.recommend
     changed = {"usd_per_mtok_output": usd, "usd_per_month": 100.5}
-    engine.recommend = lambda *given: {**(r := full(*given)), "recommendations": [
-        {**each, **changed} for each in r["recommendations"]
-    ]}  # fmt: skip
+    engine.recommend = lambda *given: (r := full(*given)).changed(
+        recommendations=[each.changed(**changed) for each in r.recommendations]
+    )
     advise.run(advice.pk)
     advice.refresh_from_db()
     assert advice.state == State.DONE, advice.error

@@ -51,7 +51,7 @@ def test_a_worker_that_sleeps_through_its_lease_writes_nothing_when_it_wakes(wor
     world.until(lambda: "lost the lease" in (world.folder / "log").read_text())
     assert world.rows("select finished_at, result from advisor_advice") == written
     state, attempt, result = world.rows(ONE)[0]
-    assert (state, attempt, unpacked(result)["computed_by"]) == ("done", 2, other.pid)
+    assert (state, attempt, unpacked(result)["verdict"]) == ("done", 2, str(other.pid))
     assert world.rows(COUNT) == [(2,)]
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from advisor.answer import mix
-from advisor.answer.sentences import quoted, whence
+from advisor.answer.sentences import bracketed, provenance
 from advisor.report.documents import rent_of_one
 from advisor.result import Answer, HostedOffer, LengthClass, MixPart, Option, TuningPlan, Views
 from advisor.templatetags.units import percent_beside, sentence
@@ -143,10 +143,11 @@ def test_a_long_technique_keeps_all_of_its_name() -> None:
 
 
 def test_names_of_hosts_and_sellers_in_a_sentence() -> None:
-    assert whence({"provider": "own", "acquisition": "own"}) == "bought"
-    assert whence({"provider": "owned", "acquisition": "own"}) == "already there"
-    assert whence({"provider": "a-seller", "acquisition": "rent"}) == "rented from a-seller"
-    assert [quoted(name) for name in ("2 x L4 in an own host", "a server")] == ["(2 x L4 in an own host)", "a server"]
+    option = sample().recommendations[0]
+    assert provenance(option.changed(provider="own", acquisition="own")) == "bought"
+    assert provenance(option.changed(provider="owned", acquisition="own")) == "already owned"
+    assert provenance(option.changed(provider="a-seller", acquisition="rent")) == "rented from a-seller"
+    assert [bracketed(name) for name in ("2 x L4 in an own host", "a server")] == ["(2 x L4 in an own host)", "a server"]
     assert [sentence(text) for text in ("vLLM takes it", "a replica", "")] == ["vLLM takes it", "A replica", ""]
 
 

@@ -14,7 +14,7 @@ from advisor.workload.deployment import (
     fixed,
     framework_of,
     parse_deployment,
-    pool_words,
+    parse_pool,
     with_config,
 )
 from advisor.workload.text import WorkloadError
@@ -287,10 +287,10 @@ def test_lengths_up_to_the_limits_are_not_doubted():
 
 
 def test_a_pool_is_written_as_keys_and_numbers():
-    assert pool_words("prefill_pool", "tp=8; workers =2;") == {"tp": 8, "workers": 2}
+    assert parse_pool("prefill_pool", "tp=8; workers =2;") == {"tp": 8, "workers": 2}
     for text in ("tp", "tp=", "tp=x", "tp=-1"):
         with pytest.raises(WorkloadError) as caught:
-            pool_words("prefill_pool", text)
+            parse_pool("prefill_pool", text)
         assert caught.value.errors[0]["field"] == "prefill_pool"
         assert "KEY=NUMBER" in caught.value.errors[0]["message"]
 

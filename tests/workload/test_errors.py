@@ -8,8 +8,8 @@ import pytest
 from advisor.workload.errors import allowed_keys, kind_of, sections_in, unknown
 from advisor.workload.schema import Spec, parse
 from advisor.workload.text import (
+    MAX_ERRORS,
     MAX_TEXT_BYTES,
-    MOST_ERRORS,
     WorkloadError,
     check_plain,
     check_size,
@@ -156,7 +156,7 @@ def test_fifty_errors_are_explained_and_the_rest_is_counted():
 def test_more_wrong_fields_than_fifty_are_named_without_an_explanation():
     found = refused({**GOOD, **{f"objectiv{n}": 1 for n in range(60)}})
     explained = [item for item in found.values() if item["allowed"]]
-    assert len(found) == 60 and len(explained) == MOST_ERRORS
+    assert len(found) == 60 and len(explained) == MAX_ERRORS
     assert {item["message"] for item in found.values() if not item["allowed"]} == {"is not valid"}
 
 

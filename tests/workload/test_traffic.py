@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from advisor.workload.trace_files import lengths, with_traces
-from advisor.workload.traffic import Lengths, Section, hours_of_grid, of_trace, requests_of, trace_of, users_of
+from advisor.workload.traffic import Lengths, Section, check_hours, requests_of, trace_of, trace_statistics, users_of
 from tests.workload.test_workload_refused import GOOD, refused, with_traffic
 
 HEAD = "arrival_s,input_tokens,output_tokens\n"
@@ -94,7 +94,7 @@ def test_hit_rates_of_both_caches_add_up_to_at_most_all():
 
 @pytest.mark.parametrize("hours", [0, 24, 168])
 def test_the_grid_has_the_hours_of_a_day_or_a_week(hours):
-    assert hours_of_grid([0.4] * hours) == [0.4] * hours
+    assert check_hours([0.4] * hours) == [0.4] * hours
     spec = {**GOOD, "tco": {"grid_kgco2e_per_kwh": [0.4] * (hours + 1)}}
     assert f"has {hours + 1} numbers, not 24 or 168" in str(refused(spec))
 
@@ -145,7 +145,7 @@ def test_a_trace_has_at_most_20_000_requests():
 
 def test_figures_of_a_trace_by_hand():
     """Three gaps in 6 s. The 95th percentile of four lengths is the largest."""
-    found = of_trace(csv((0, 10, 4), (1, 20, 4), (2, 30, 4), (6, 100, 8)))
+    found = trace_statistics(csv((0, 10, 4), (1, 20, 4), (2, 30, 4), (6, 100, 8)))
     assert found == {
         "input_tokens": {"mean": 40, "p95": 100},
         "output_tokens": {"mean": 5, "p95": 8},
@@ -155,9 +155,9 @@ def test_figures_of_a_trace_by_hand():
 
 def test_a_p95_of_a_trace_is_never_below_its_mean():
     """Of 40 lengths the 38th counts; one enormous one beyond it makes the mean larger."""
-    found = of_trace(csv(*((n, 1, 1) for n in range(39)), (39, 4001, 1)))
+    found = trace_statistics(csv(*((n, 1, 1) for n in range(39)), (39, 4001, 1)))
     assert found["input_tokens"] == {"mean": 101, "p95": 101}
-    found = of_trace(csv(*((n, n + 1, 1) for n in range(40))))
+    found = trace_statistics(csv(*((n, n + 1, 1) for n in range(40))))
     assert found["input_tokens"]["p95"] == 38
 
 
@@ -165,9 +165,9 @@ def test_the_peak_of_a_long_trace_is_its_busiest_minute():
     """One request a second for ten minutes, but thirty more in the minute from second 300 on: 90 in 60 s."""
     calm = [(float(n), 1, 1) for n in range(601)]
     burst = [(300 + 2 * n + 0.5, 1, 1) for n in range(30)]
-    found = of_trace(csv(*calm, *burst))["requests_per_s"]
+    found = trace_statistics(csv(*calm, *burst))["requests_per_s"]
     assert found == {"mean": pytest.approx(630 / 600), "peak": 1.5}
-    short = of_trace(csv(*calm[:599], *burst))["requests_per_s"]  # under ten minutes: too few windows
+    short = trace_statistics(csv(*calm[:599], *burst))["requests_per_s"]  # under ten minutes: too few windows
     assert short["peak"] == short["mean"] == pytest.approx(628 / 598)
 
 
@@ -176,7 +176,7 @@ def test_the_peak_of_a_long_trace_is_its_busiest_minute():
 def test_the_peak_is_never_below_the_mean_and_is_a_window_that_exists(arrivals):
     text = csv(*((at, 1, 1) for at in arrivals))
     times = [at for at, _, _ in requests_of(text)]
-    found = of_trace(text)["requests_per_s"]
+    found = trace_statistics(text)["requests_per_s"]
     busiest = max(sum(at - 60 < other <= at for other in times) for at in times) / 60
     assert found["peak"] == pytest.approx(max(found["mean"], busiest) if times[-1] >= 600 else found["mean"])
 

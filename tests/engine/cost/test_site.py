@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from advisor.engine.cost.site import bought, held, merged, near_refusal, racks_of, refusal
+from advisor.engine.cost.site import (
+    closest_rejection,
+    merge_parts,
+    owned_instances,
+    purchased_instances,
+    racks_of,
+    site_rejection,
+)
 from advisor.engine.spec.offer import OWNED, Offer, Part
 from advisor.engine.spec.rejection import Rejection
 from advisor.engine.spec.workload import Constraints
@@ -19,7 +26,7 @@ def site(**changes: Any) -> Constraints:
 
 
 def test_a_host_that_draws_more_than_a_rack_feeds_is_refused_with_the_power_that_it_needs():
-    found = refusal(HOST, site(max_rack_watts=10_000.0))
+    found = site_rejection(HOST, site(max_rack_watts=10_000.0))
     assert found == Rejection(
         accelerator="big",
         reason="too_much_power",
@@ -28,28 +35,28 @@ def test_a_host_that_draws_more_than_a_rack_feeds_is_refused_with_the_power_that
         reached=10.24,
         smallest_change="passes this gate with site.kw_per_rack >= 10.3",
     )
-    assert refusal(HOST, site(max_rack_watts=10_240.0)) is None
+    assert site_rejection(HOST, site(max_rack_watts=10_240.0)) is None
 
 
 def test_the_change_that_a_refusal_names_is_enough():
-    found = refusal(HOST, site(max_rack_watts=1.0))
-    assert found and refusal(HOST, site(max_rack_watts=1e3 * float(found.smallest_change.split()[-1]))) is None
+    found = site_rejection(HOST, site(max_rack_watts=1.0))
+    assert found and site_rejection(HOST, site(max_rack_watts=1e3 * float(found.smallest_change.split()[-1]))) is None
 
 
 def test_a_host_needs_cooling_that_the_site_has():
-    found = refusal(HOST, site(cooling="air"))
+    found = site_rejection(HOST, site(cooling="air"))
     assert found and found.reason == "cooling" and found.limit is None
     assert found.detail == "big-8 is cooled by liquid, the site has air alone"
-    assert refusal(HOST, site(cooling="liquid")) is None
-    assert refusal(HOST, site(cooling="any")) is None
-    assert refusal(replace(HOST, cooling="air or liquid"), site(cooling="air")) is None
+    assert site_rejection(HOST, site(cooling="liquid")) is None
+    assert site_rejection(HOST, site(cooling="any")) is None
+    assert site_rejection(replace(HOST, cooling="air or liquid"), site(cooling="air")) is None
 
 
 @pytest.mark.parametrize("free", [
     {"acquisition": "rent", "term": "on_demand"}, {"term": OWNED}, {"full_watts": None, "cooling": ""},
 ])  # fmt: skip
 def test_rented_owned_and_unpublished_hosts_pass(free):
-    assert refusal(replace(HOST, **free), site(max_rack_watts=1000.0, cooling="air")) is None
+    assert site_rejection(replace(HOST, **free), site(max_rack_watts=1000.0, cooling="air")) is None
 
 
 def test_of_refused_hosts_the_one_nearest_to_its_limit_is_told():
@@ -57,8 +64,8 @@ def test_of_refused_hosts_the_one_nearest_to_its_limit_is_told():
         return Rejection(accelerator="a", reason="too_much_power", detail=detail, limit=10.0, reached=reached)
 
     cooling = Rejection(accelerator="a", reason="cooling", detail="")
-    assert near_refusal([cooling, power(14.0), power(11.0, "z"), power(11.0, "b")]) == power(11.0, "b")
-    assert near_refusal([cooling]) == cooling
+    assert closest_rejection([cooling, power(14.0), power(11.0, "z"), power(11.0, "b")]) == power(11.0, "b")
+    assert closest_rejection([cooling]) == cooling
 
 
 def racks(instances: int, watts: float | None, o: Offer = HOST) -> tuple[float, int | None, int | None] | None:
@@ -82,8 +89,8 @@ def test_racks_are_not_counted_where_their_power_or_the_hosts_is_unknown():
 
 def test_hosts_that_are_there_are_used_first_and_the_rest_is_bought():
     some = replace(HOST, held_instances=3)
-    assert [(held(some, n), bought(some, n)) for n in (2, 3, 5)] == [(2, 0), (3, 0), (3, 2)]
-    assert bought(replace(some, term=OWNED), 5) == 0
+    assert [(owned_instances(some, n), purchased_instances(some, n)) for n in (2, 3, 5)] == [(2, 0), (3, 0), (3, 2)]
+    assert purchased_instances(replace(some, term=OWNED), 5) == 0
 
 
 def test_parts_of_one_name_are_added_and_keep_their_order_and_group():
@@ -91,6 +98,6 @@ def test_parts_of_one_name_are_added_and_keep_their_order_and_group():
         return Part(name=name, usd_per_hour=usd, group=group)
 
     parts = (part("host", 1.0, "capital"), part("staff", 2.0, "running"), part("host", 4.0, "capital"))
-    assert merged((*parts, part("host", 8.0, "running"))) == (
+    assert merge_parts((*parts, part("host", 8.0, "running"))) == (
         part("host", 5.0, "capital"), part("staff", 2.0, "running"), part("host", 8.0, "running"),
     )  # fmt: skip

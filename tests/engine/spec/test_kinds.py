@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from advisor.engine.search.table import run_fraction, scales, tpot_limit_s
+from advisor.engine.search.table import autoscales, run_fraction, tpot_limit_s
 from advisor.engine.spec.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
 from advisor.engine.spec.workload import Slo
 from tests.engine.catalog_sample import offer, question
@@ -70,7 +70,7 @@ def test_only_what_ends_is_paid_for_while_it_runs() -> None:
     job = question(kind=BATCH, slo=Slo(), deadline_s=7200.0, requests_per_s_mean=1.0, requests_per_s_peak=2.0)
     assert run_fraction(job, rented, 0.25) == 0.25 and run_fraction(question(), rented, 0.25) == 1.0
     week = (1.0, 0.5) * 84
-    assert scales(question(week=week), rented) and not scales(replace(job, week=week), rented)
+    assert autoscales(question(week=week), rented) and not autoscales(replace(job, week=week), rented)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from advisor.engine.step.speculative import (
     Acceptance,
     Draft,
     acceptances_of,
-    drafted,
     drafts_of,
     methods_of,
     plain,
@@ -19,6 +18,7 @@ from advisor.engine.step.speculative import (
     searched,
     shown,
     small_of,
+    speculative_times,
     suits,
     with_draft,
 )
@@ -49,7 +49,7 @@ def value(times: StepTimes, name: str) -> float:
 def test_a_step_verifies_its_drafts_and_is_shared_by_the_tokens_shown():
     """3 drafts at one half: 1.875 tokens. A sequence brings 4 tokens to a step."""
     assert shown(0.5, 3) == 1.875
-    found = drafted(TIMES, 3, 0.5)
+    found = speculative_times(TIMES, 3, 0.5)
     assert found.linear_s[0] == pytest.approx((1 + 0.5 * 4 * GRID) / 1.875)
     assert value(found, "sample_s_per_sequence") == pytest.approx(3 * 4 / 1.875)
     for name, each in (
@@ -62,7 +62,7 @@ def test_a_step_verifies_its_drafts_and_is_shared_by_the_tokens_shown():
 
 
 def test_what_a_prompt_or_a_sequence_costs_stays():
-    found = drafted(TIMES, 3, 0.5)
+    found = speculative_times(TIMES, 3, 0.5)
     for name in (
         "prefill_s_per_pair",
         "window_prefill_s_per_pair",
@@ -75,28 +75,28 @@ def test_what_a_prompt_or_a_sequence_costs_stays():
 
 def test_drafting_passes_repeat_a_share_of_a_decode_and_heads_are_read():
     """3 passes of a tenth: 0.3 of a decode step more; 2 s of heads."""
-    found = drafted(TIMES, 3, 0.5, pass_fraction=0.1, head_s=2.0)
+    found = speculative_times(TIMES, 3, 0.5, pass_fraction=0.1, head_s=2.0)
     assert found.linear_s[0] == pytest.approx((1 + 2 * GRID + 0.3 * (1 + 0.5 * GRID) + 2) / 1.875)
     assert value(found, "decode_s_per_context_token") == pytest.approx(5 * 1.3 / 1.875)
 
 
 def test_tokens_beyond_the_seats_are_prompts_which_are_not_drafted():
     """8 seats: of 32 tokens, 8 are verified with 3 drafts each, 24 are computed once and shared by none."""
-    found = drafted(TIMES, 3, 0.5, seats=8.0)
+    found = speculative_times(TIMES, 3, 0.5, seats=8.0)
     wide = 4 * np.minimum(GRID, 8) + 1.875 * (GRID - np.minimum(GRID, 8))
     assert found.linear_s[0] == pytest.approx((1 + 0.5 * wide) / 1.875)
-    assert drafted(TIMES, 3, 0.5, seats=0.2).linear_s[0][0] == pytest.approx((1 + 0.5 * 4) / 1.875)
+    assert speculative_times(TIMES, 3, 0.5, seats=0.2).linear_s[0][0] == pytest.approx((1 + 0.5 * 4) / 1.875)
 
 
 def test_a_stated_number_of_tokens_shown_takes_the_place_of_the_formula():
-    assert drafted(TIMES, 3, 0.0, shown_tokens=2.5).linear_s[0] == pytest.approx((1 + 2 * GRID) / 2.5)
+    assert speculative_times(TIMES, 3, 0.0, shown_tokens=2.5).linear_s[0] == pytest.approx((1 + 2 * GRID) / 2.5)
 
 
 def test_a_drafting_model_makes_each_draft_and_reads_every_prompt():
-    found = drafted(TIMES, 3, 0.5, seats=8.0, own=OWN)
+    found = speculative_times(TIMES, 3, 0.5, seats=8.0, own=OWN)
     decodes = np.minimum(GRID, 8)
     prompts = 1.875 * (GRID - decodes)
-    plain_s = drafted(TIMES, 3, 0.5, seats=8.0).linear_s[0]
+    plain_s = speculative_times(TIMES, 3, 0.5, seats=8.0).linear_s[0]
     beside = 3 * (0.1 + 0.01 * decodes) + np.where(prompts > 0, 0.1 + 0.01 * np.maximum(prompts, 1), 0)
     assert found.linear_s[0] == pytest.approx(plain_s + beside / 1.875)
     assert value(found, "decode_s_per_context_token") == pytest.approx((5 + 3 * 0.5) / 1.875)
@@ -129,7 +129,7 @@ DRAFT = Draft(
 def test_heads_are_read_at_the_memorys_rate_by_the_whole_group_and_the_host_is_waited_for():
     """1,600 bytes over 2 chips at 400 bytes/s: 2 s."""
     found = with_draft(TIMES, DRAFT, choice(tp=2), 1e6)
-    expected = drafted(replace(TIMES, serial_s=np.array([24.0])), 3, 0.5, pass_fraction=0.1, head_s=2.0, seats=1e6)
+    expected = speculative_times(replace(TIMES, serial_s=np.array([24.0])), 3, 0.5, pass_fraction=0.1, head_s=2.0, seats=1e6)
     assert found.linear_s == pytest.approx(expected.linear_s)
     assert value(found, "serial_s") == pytest.approx(24 / 1.875)
     assert value(found, "serial_s_per_sequence") == 31

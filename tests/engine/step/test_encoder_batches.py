@@ -10,7 +10,6 @@ from advisor.engine.network.model import Attention, Block, Ffn, Model
 from advisor.engine.spec.case import Case, Protocol
 from advisor.engine.spec.workload import Lengths, Trace, Workload
 from advisor.engine.step.encoder import (
-    EMBEDDING,
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
     computed_source_tokens,
@@ -20,10 +19,10 @@ from advisor.engine.step.encoder import (
     has_decoder_beside,
     has_encoder,
     mean_source_tokens,
-    posed,
+    model_mismatch,
+    normalize,
     source_operators,
     source_s,
-    unsuited,
     whole_prompts,
 )
 from advisor.engine.step.step_time import Demand, Scheduler, StepTimes, load_of
@@ -88,22 +87,22 @@ TRACE = Trace(arrival_s=(0.0, 1.0), input_tokens=(10, 20), output_tokens=(5, 6))
 
 def test_an_embedding_makes_one_vector_and_keeps_a_prefix_only_where_tokens_look_back():
     asked = question(kind=EMBEDDING, prefix_cache_hit_fraction=0.5, trace=TRACE)
-    both_ways, m = posed(asked, BERT)
+    both_ways, m = normalize(asked, BERT)
     assert both_ways.output_tokens == of(1) and both_ways.prefix_cache_hit_fraction == 0 and m.encoder_only
     assert both_ways.trace and both_ways.trace.output_tokens == (1, 1) and both_ways.trace.input_tokens == (10, 20)
-    backwards, m = posed(asked, LLAMA_8B)
+    backwards, m = normalize(asked, LLAMA_8B)
     assert backwards.prefix_cache_hit_fraction == 0.5 and m.encoder_only
-    assert posed(*posed(asked, BERT)) == posed(asked, BERT)
+    assert normalize(*normalize(asked, BERT)) == normalize(asked, BERT)
 
 
 def test_the_input_of_an_encoder_decoder_is_its_source():
     asked = question(prefix_cache_hit_fraction=0.5, trace=TRACE)
-    found, m = posed(asked, TEXT)
+    found, m = normalize(asked, TEXT)
     assert (found.source_tokens, found.input_tokens, m) == (asked.input_tokens, of(2), TEXT)
     assert found.prefix_cache_hit_fraction == 0 and found.output_tokens == asked.output_tokens
     assert found.trace and (found.trace.input_tokens, found.trace.output_tokens) == ((2, 2), (5, 6))
-    assert posed(found, TEXT) == (found, TEXT)
-    assert posed(asked, LLAMA_8B) == (asked, LLAMA_8B)
+    assert normalize(found, TEXT) == (found, TEXT)
+    assert normalize(asked, LLAMA_8B) == (asked, LLAMA_8B)
 
 
 def asks(tokens: float, output: float = 10, **changes: Any) -> Workload:
@@ -118,15 +117,15 @@ def asks(tokens: float, output: float = 10, **changes: Any) -> Workload:
     (asks(131_000, 73), LLAMA_8B, "131,073 tokens on average"),
 ])  # fmt: skip
 def test_a_question_that_the_model_cannot_answer_says_what_to_ask(workload, m, says):
-    found = unsuited(workload, m)
+    found = model_mismatch(workload, m)
     assert says in found if says else not found
 
 
 def test_the_largest_questions_that_suit():
-    assert unsuited(asks(1500), SPEECH) == unsuited(asks(512, kind=EMBEDDING), BERT) == ""
-    assert unsuited(asks(400, 200), TEXT) == unsuited(asks(131_000, 72), LLAMA_8B) == ""
-    assert unsuited(posed(asks(1500), SPEECH)[0], SPEECH) == ""
-    assert "1,500" in unsuited(posed(asks(1501), SPEECH)[0], SPEECH)
+    assert model_mismatch(asks(1500), SPEECH) == model_mismatch(asks(512, kind=EMBEDDING), BERT) == ""
+    assert model_mismatch(asks(400, 200), TEXT) == model_mismatch(asks(131_000, 72), LLAMA_8B) == ""
+    assert model_mismatch(normalize(asks(1500), SPEECH)[0], SPEECH) == ""
+    assert "1,500" in model_mismatch(normalize(asks(1501), SPEECH)[0], SPEECH)
 
 
 # --- a source ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.engine.network.model import Block, Ffn, Recurrent
 from advisor.engine.spec.software import Quantization
-from advisor.engine.step.lane import Lane, fitting, joined, lanes, memory, take
+from advisor.engine.step.lane import Lane, concatenate, fitting, lanes, memory, take
 from advisor.engine.step.lane_times import idle_s, lasting_s, prefill_s, step_s
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.memory import Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
@@ -164,7 +164,7 @@ def test_a_prompt_on_an_idle_server_waits_for_its_preparation_and_a_decode_does_
 def test_lanes_can_be_taken_apart_and_joined():
     built = lanes(DENSE, [wanted(), wanted(host_s=1.0), wanted(host_s=2.0)]).times
     last, first = take(built, np.array([2])), take(built, np.array([0, 1]))
-    again = joined([last, first])
+    again = concatenate([last, first])
     assert again.host_s.tolist() == [2, 0, 1]
     assert again.linear_s.shape == (3, 16) and again.grid_tokens is built.grid_tokens
 

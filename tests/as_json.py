@@ -1,0 +1,15 @@
+"""Answers as the JSON that users get, for tests of keys and figures."""
+
+from typing import Any
+
+from advisor import answer
+from advisor.answer import single_estimate
+from advisor.workload import Deployment
+
+
+def recommend(spec: dict[str, Any], snapshot: dict[str, Any]) -> dict[str, Any]:
+    return answer.recommend(spec, snapshot).to_json()
+
+
+def estimate(deployment: Deployment) -> dict[str, Any]:
+    return single_estimate.answer(deployment).to_json()
