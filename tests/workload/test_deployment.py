@@ -10,6 +10,7 @@ from advisor.engine.network.model import Attention, Block, Ffn, Model
 from advisor.engine.spec.software import Framework
 from advisor.workload.deployment import (
     Fixed,
+    PoolSpec,
     divisors,
     fixed,
     framework_of,
@@ -171,6 +172,13 @@ def test_two_pools_add_up():
 ])  # fmt: skip
 def test_pools_that_contradict_the_rest_are_refused_at_their_field(changes, field, says):
     assert says in refused(**changes)[field][0]
+
+
+def test_workers_may_be_called_replicas_and_are_written_once():
+    assert PoolSpec.model_json_schema()["not"] == {"required": ["workers", "replicas"]}
+    assert parse_deployment(ASKED | {"decode_pool": {"replicas": 2}}).decode_pool == PoolSpec(workers=2)
+    with pytest.raises(WorkloadError):
+        parse_deployment(ASKED | {"decode_pool": {"replicas": 2, "workers": 2}})
 
 
 def test_sizes_of_one_beside_pools_are_the_defaults_and_pass():
