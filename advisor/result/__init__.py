@@ -1,5 +1,6 @@
 """The typed answer: every section that `advise` and `estimate` return, with unit and meaning of each field."""
 
+from advisor.result import reference
 from advisor.result.answer import (
     Answer,
     Assumption,
@@ -183,4 +184,5 @@ __all__ = [
     "Week",
     "WeekBill",
     "Weights",
+    "reference",
 ]

@@ -174,3 +174,9 @@ def test_every_number_of_an_answer_has_a_unit(components: dict[str, Any]) -> Non
 def test_no_two_components_share_a_title(components: dict[str, Any]) -> None:
     titles = [component["title"] for component in components.values() if "title" in component]
     assert len(titles) == len(set(titles))
+
+
+def test_the_reference_page_is_that_of_the_types(tmp_path: Path) -> None:
+    call_command("export_openapi", str(tmp_path / "answer.md"))
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "answer.md"
+    assert (tmp_path / "answer.md").read_text() == page.read_text()

@@ -147,7 +147,10 @@ def test_names_of_hosts_and_sellers_in_a_sentence() -> None:
     assert provenance(option.changed(provider="own", acquisition="own")) == "bought"
     assert provenance(option.changed(provider="owned", acquisition="own")) == "already owned"
     assert provenance(option.changed(provider="a-seller", acquisition="rent")) == "rented from a-seller"
-    assert [bracketed(name) for name in ("2 x L4 in an own host", "a server")] == ["(2 x L4 in an own host)", "a server"]
+    assert [bracketed(name) for name in ("2 x L4 in an own host", "a server")] == [
+        "(2 x L4 in an own host)",
+        "a server",
+    ]
     assert [sentence(text) for text in ("vLLM takes it", "a replica", "")] == ["vLLM takes it", "A replica", ""]
 
 

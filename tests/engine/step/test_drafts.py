@@ -129,7 +129,9 @@ DRAFT = Draft(
 def test_heads_are_read_at_the_memorys_rate_by_the_whole_group_and_the_host_is_waited_for():
     """1,600 bytes over 2 chips at 400 bytes/s: 2 s."""
     found = with_draft(TIMES, DRAFT, choice(tp=2), 1e6)
-    expected = speculative_times(replace(TIMES, serial_s=np.array([24.0])), 3, 0.5, pass_fraction=0.1, head_s=2.0, seats=1e6)
+    expected = speculative_times(
+        replace(TIMES, serial_s=np.array([24.0])), 3, 0.5, pass_fraction=0.1, head_s=2.0, seats=1e6
+    )
     assert found.linear_s == pytest.approx(expected.linear_s)
     assert value(found, "serial_s") == pytest.approx(24 / 1.875)
     assert value(found, "serial_s_per_sequence") == 31
