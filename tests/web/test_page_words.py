@@ -103,7 +103,7 @@ def test_a_range_says_both_of_its_ends_inside_the_picture() -> None:
     ends = (("performance of a chip with a name that is long", 4307.0, 10770.0), ("output length", 6461.0, 6461.0))
     bars = [{"assumption": a, "usd_per_month_low": low, "usd_per_month_high": high} for a, low, high in ends]
     svg = charts.tornado(bars)
-    assert "$4,310 to $10,800" in svg and "stays $6,460" in svg and "…" not in svg
+    assert "$4,310 to $10,800" in svg and "unchanged at $6,460" in svg and "…" not in svg
     starts = [float(x) for x in re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>[a-z ]*[$]', svg)]
     assert len(starts) == 2 and max(starts) + 7.2 * len("$4,310 to $10,800") < charts.WIDTH
 
