@@ -40,18 +40,18 @@ class Channel(filesystem.Channel):
         for name in sorted(os.listdir(self.data_folder_in)):
             if name.partition(".")[2] != f"{queue}.msg":
                 continue
-            taken = with_suffix(Path(self.data_folder_in, name), TAKEN)
+            claimed = with_suffix(Path(self.data_folder_in, name), TAKEN)
             try:
-                os.rename(Path(self.data_folder_in, name), taken)
-                text = taken.read_bytes()
+                os.rename(Path(self.data_folder_in, name), claimed)
+                text = claimed.read_bytes()
             except OSError:  # another reader was first
                 continue
             try:
                 payload = loads(text)
             except (json.JSONDecodeError, UnicodeDecodeError):
-                set_aside(taken, name)
+                set_aside(claimed, name)
                 continue
-            taken.unlink()
+            claimed.unlink()
             return payload
         raise Empty
 
@@ -71,11 +71,11 @@ def with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def set_aside(taken: Path, name: str) -> None:
+def set_aside(claimed: Path, name: str) -> None:
     """Keeps a damaged message for inspection; the sweep sends the task again."""
     log.error("message cannot be read, set aside", file=name + UNREADABLE)
     with suppress(OSError):
-        taken.rename(taken.with_name(name + UNREADABLE))
+        claimed.rename(claimed.with_name(name + UNREADABLE))
 
 
 class Transport(filesystem.Transport):

@@ -43,14 +43,14 @@ class Command(BaseCommand):
         rows = self._rows([path for paths in options["measurements"] for path in paths])
         with writing(options["out"]):  # fail before the fit, which takes minutes
             options["out"].mkdir(parents=True, exist_ok=True)
-        known = catalog_resources()
-        setup = calibration_files.setup(known.accelerators)
-        doubts = disputed.find(rows, known) | disputed.read()
+        resources = catalog_resources()
+        setup = calibration_files.setup(resources.accelerators)
+        disputed_rows = disputed.find(rows, resources) | disputed.read()
         try:
-            found = calibrate.calibrate(rows, known, setup, doubts, options["rounds"], log=self.log)
+            fit = calibrate.calibrate(rows, resources, setup, disputed_rows, options["rounds"], log=self.log)
         except BudgetError as error:
             raise CommandError(str(error)) from error
-        self._finish(found, known, setup, rows, doubts, options["out"])
+        self._finish(fit, resources, setup, rows, disputed_rows, options["out"])
 
     def log(self, text: str) -> None:
         self.stdout.write(text)
@@ -66,48 +66,48 @@ class Command(BaseCommand):
 
     def _finish(
         self,
-        found: calibrate.Fitted,
-        known: Resources,
+        fit: calibrate.Fitted,
+        resources: Resources,
         setup: Setup,
         rows: Sequence[Row],
-        doubts: Mapping[str, str],
+        disputed_rows: Mapping[str, str],
         out: Path,
     ) -> None:
         """Cross-validates, prints and writes the results."""
-        errors = {kind: calibrate.held_out(found, known, setup, kind) for kind in calibrate.HELD_OUT}
-        validated = tables(found, known, setup, errors)
-        validated["held out"][host_time.TITLE] = host_time.held_out(rows, replace(known, scopes=found.scopes))
-        bases = calibrate.bases_of(found.evidence.rows, known, setup)
-        others = unfitted(rows, known, found, doubts)
-        spans = calibrate.intervals(found, known, errors, bases, others)
+        errors = {kind: calibrate.held_out(fit, resources, setup, kind) for kind in calibrate.HELD_OUT}
+        validated = tables(fit, resources, setup, errors)
+        validated["held out"][host_time.TITLE] = host_time.held_out(rows, replace(resources, scopes=fit.scopes))
+        bases = calibrate.bases_of(fit.evidence.rows, resources, setup)
+        others = unfitted(rows, resources, fit, disputed_rows)
+        spans = calibrate.intervals(fit, resources, errors, bases, others)
         for title, table in validated.items():
             self.log("\n" + table_text(title, table))
         self.log("\n" + intervals_text(spans))
         with writing(out):
-            write(out, found, known, setup, bases, spans, validated)
+            write(out, fit, resources, setup, bases, spans, validated)
         self.log(f"\nWrote {out}; digest {calibration_files.digest(out)}")
 
 
 def unfitted(
-    rows: Sequence[Row], known: Resources, found: calibrate.Fitted, doubts: Mapping[str, str]
+    rows: Sequence[Row], resources: Resources, fit: calibrate.Fitted, disputed_rows: Mapping[str, str]
 ) -> list[tuple[calibrate.Used, float]]:
     """(row, log error) of rows without a closed form: disaggregated, speculative, percentiles and tuned rates."""
     import math
 
-    seen = {used.row.id for used in found.evidence.rows}
-    remaining = [row for row in rows if row.id not in seen and row.id not in doubts and row.task != "training"]
+    seen = {used.row.id for used in fit.evidence.rows}
+    remaining = [row for row in rows if row.id not in seen and row.id not in disputed_rows and row.task != "training"]
     fitted = Resources(
-        models=known.models,
-        accelerators=known.accelerators,
-        quantizations=known.quantizations,
-        frameworks=known.frameworks,
-        scopes=found.scopes,
+        models=resources.models,
+        accelerators=resources.accelerators,
+        quantizations=resources.quantizations,
+        frameworks=resources.frameworks,
+        scopes=fit.scopes,
     )
 
     def estimator(cases: Sequence[Case]) -> Sequence[Any]:
         return estimate_all(cases, fitted)
 
-    scored = scoring.predict(remaining, known, estimator)
+    scored = scoring.predict(remaining, resources, estimator)
     return [
         (
             calibrate.Used(
@@ -123,18 +123,18 @@ def unfitted(
 # ------------------------------------------------------------------ tables
 
 
-def tables(found: calibrate.Fitted, known: Resources, setup: Setup, errors: Mapping[str, Any]) -> dict[str, Table]:
+def tables(fit: calibrate.Fitted, resources: Resources, setup: Setup, errors: Mapping[str, Any]) -> dict[str, Table]:
     """Errors by held-out unit, and with each group of parameters reset to its starting values."""
-    evidence = found.evidence
-    fitted = calibrate.scores(evidence, found.solution.errors)
+    evidence = fit.evidence
+    fitted = calibrate.scores(evidence, fit.solution.errors)
     held_out: Table = {"none (in-sample)": fitted}
     held_out |= {f"one {kind}": calibrate.scores(evidence, errors[kind]) for kind in calibrate.HELD_OUT}
     start = calibrate.with_values(
         setup.scopes, setup.parameters, calibrate.least_squares.bounds_of(setup.parameters)[0]
     )
-    reset: Table = {"none": fitted, "all": calibrate.scores(evidence, evidence.errors(start, known))}
+    reset: Table = {"none": fitted, "all": calibrate.scores(evidence, evidence.errors(start, resources))}
     for group in dict.fromkeys(setup.groups):
-        reset[group] = calibrate.scores(evidence, calibrate.with_group_reset(found, known, setup, group))
+        reset[group] = calibrate.scores(evidence, calibrate.with_group_reset(fit, resources, setup, group))
     return {"held out": held_out, "parameters reset": reset}
 
 
@@ -162,19 +162,19 @@ def intervals_text(spans: Mapping[str, Mapping[str, Interval]]) -> str:
 
 def write(
     out: Path,
-    found: calibrate.Fitted,
-    known: Resources,
+    fit: calibrate.Fitted,
+    resources: Resources,
     setup: Setup,
     bases: Mapping[str, str],
     spans: Mapping[str, Mapping[str, Interval]],
     validated: Mapping[str, Table],
 ) -> None:
     """Writes each scope and interval to a file, and the scores."""
-    facts = calibrate.summary(found.evidence.rows)
+    facts = calibrate.summary(fit.evidence.rows)
     as_of = max(facts["to"] + "-28" if len(facts["to"]) == 7 else facts["to"], kernels_as_of())
     fitted_names = {(p.scope, p.name) for p in setup.parameters}
-    families = sorted({chip.family for slug, chip in known.accelerators.items() if bases[slug] != "datasheet"})
-    scopes: Scopes = {f"family:{family}": {} for family in families if family} | dict(found.scopes)
+    families = sorted({chip.family for slug, chip in resources.accelerators.items() if bases[slug] != "datasheet"})
+    scopes: Scopes = {f"family:{family}": {} for family in families if family} | dict(fit.scopes)
     for name, values in sorted(scopes.items()):
         free = [key for key in values if (name, key) in fitted_names]
         calibration_files.write_scope(out, name, basis_of(name), as_of, source_text(name, free, facts, setup), values)
@@ -184,7 +184,7 @@ def write(
         }
         text = interval_text(basis, metrics)
         calibration_files.write_scope(out, f"interval:{basis}", basis, as_of, text, ratios)
-    calibration_files.write_report(out, report(found, setup, facts, spans, validated, calibration_files.digest(out)))
+    calibration_files.write_report(out, report(fit, setup, facts, spans, validated, calibration_files.digest(out)))
 
 
 def kernels_as_of() -> str:
@@ -225,7 +225,7 @@ def interval_text(basis: str, metrics: Mapping[str, Interval]) -> str:
 
 
 def report(
-    found: calibrate.Fitted,
+    fit: calibrate.Fitted,
     setup: Setup,
     facts: Mapping[str, Any],
     spans: Mapping[str, Mapping[str, Interval]],
@@ -248,7 +248,7 @@ def report(
                 "fitted": calibration_files.rounded(float(np.exp(x))),
                 "reason": p.reason,
             }
-            for p, group, x in zip(setup.parameters, setup.groups, found.solution.x, strict=True)
+            for p, group, x in zip(setup.parameters, setup.groups, fit.solution.x, strict=True)
         ],
         "errors": {
             title: {name: {k: round(v, 4) for k, v in line.items()} for name, line in table.items()}

@@ -17,12 +17,12 @@ UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 def option_of(text: str) -> Option:
     """The option with this number, or of ADVICE-ID/RANK. Raises BadInput."""
     if match := re.fullmatch(rf"({UUID})/(?:options/)?(\d{{1,9}})", text):
-        found = Option.objects.filter(advice__pk=match[1], rank=int(match[2])).first()
+        option = Option.objects.filter(advice__pk=match[1], rank=int(match[2])).first()
     else:
-        found = Option.objects.filter(pk=int(text)).first() if re.fullmatch(r"[1-9]\d{0,17}", text) else None
-    if found is None:
+        option = Option.objects.filter(pk=int(text)).first() if re.fullmatch(r"[1-9]\d{0,17}", text) else None
+    if option is None:
         raise BadInput(f"{text}: no such option. Use the number on its page, or ADVICE-ID/RANK.")
-    return found
+    return option
 
 
 class Command(BaseCommand):
@@ -34,19 +34,19 @@ class Command(BaseCommand):
         parser.add_argument("--calibration", action="store_true", help="allow export as measured rows")
 
     def handle(self, *args: Any, option: str, file: Path, calibration: bool, **options: Any) -> None:
-        found = option_of(option)
+        target = option_of(option)
         if not file.is_file():
             raise BadInput(f"{file}: no such file; give the result file of the load test")
         if file.stat().st_size > MAX_BYTES:
             raise BadInput(f"{file}: is larger than {MAX_BYTES // 2**20} MiB; remove the texts of the requests")
         try:
-            test, is_new = load_tests.record(found, file.read_bytes(), file.name, calibration)
+            test, is_new = load_tests.record(target, file.read_bytes(), file.name, calibration)
         except OSError as error:
             raise BadInput(f"{file} cannot be read: {error.strerror}; check its permissions") from error
         except LoadResultError as error:
             raise BadInput(f"{file}: {error}") from error
-        self.stdout.write(f"load test {test.pk} of option {found.pk}: {'recorded' if is_new else 'already recorded'}")
-        for line in lines(load_tests.compare(load_tests.predicted(found), test.measured)):
+        self.stdout.write(f"load test {test.pk} of option {target.pk}: {'recorded' if is_new else 'already recorded'}")
+        for line in lines(load_tests.compare(load_tests.predicted(target), test.measured)):
             self.stdout.write(line)
 
 
