@@ -14,8 +14,7 @@ from advisor.answer.portfolio import portfolio_answer
 from advisor.answer.sentences import verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import Member, find_mix, merged_copies
-from advisor.engine.search import Answer as Found
-from advisor.engine.search import Catalog, Scored, prepare_question, search
+from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
 from advisor.engine.spec import Workload
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, hosted_apis, unpacked, workload_of
 from advisor.result import Answer, Candidates, Source, Views
@@ -51,50 +50,50 @@ def _portfolio(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
 
 def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     snapshot, workload, catalog = _engine_values(spec, snapshot)
-    found = search(workload, catalog, progress)
-    options = [option(snapshot, workload, catalog, found, s, rank) for rank, s in enumerate(found.shown, 1)]
-    options = ranking.with_probabilities(snapshot, workload, found, options)
-    near_misses = [near_miss(snapshot, workload, catalog, found, s) for s in found.near_misses]
+    outcome = search(workload, catalog, progress)
+    options = [option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
+    options = ranking.with_probabilities(snapshot, workload, outcome, options)
+    near_misses = [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
     answer = Answer(
-        **_frame(spec, snapshot, found, found.shown),
-        verdict=verdict(workload, found.ranked, options, near_misses),
+        **_frame(spec, snapshot, outcome, outcome.shown),
+        verdict=verdict(workload, outcome.ranked, options, near_misses),
         recommendations=options,
-        views=Views(**{view: place + 1 for view, place in found.views.items()}),
-        price_bound=ranking.price_bound(workload, found),
+        views=Views(**{view: place + 1 for view, place in outcome.views.items()}),
+        price_bound=ranking.price_bound(workload, outcome),
         weights=ranking.weights(workload),
         near_misses=near_misses,
-        owned=demand.owned(spec, snapshot, catalog, found),
-        rejected=[ranking.rejection(r) for r in found.rejections],
-        left_out=ranking.left_out(found),
-        pareto=pareto(workload, found),
-        sensitivity=ranking.sensitivity(snapshot, workload, found),
+        owned=demand.owned(spec, snapshot, catalog, outcome),
+        rejected=[ranking.rejection(r) for r in outcome.rejections],
+        left_out=ranking.left_out(outcome),
+        pareto=pareto(workload, outcome),
+        sensitivity=ranking.sensitivity(snapshot, workload, outcome),
     )
-    if options and (card := sharing(workload, catalog, found)):
+    if options and (card := sharing(workload, catalog, outcome)):
         answer = answer.changed(sharing=card)
     if catalog.model.adapters:
-        copies = merged_copies(workload, catalog, found)
-        answer = answer.changed(adapters=adapters(catalog, found, options, copies))
+        copies = merged_copies(workload, catalog, outcome)
+        answer = answer.changed(adapters=adapters(catalog, outcome, options, copies))
     if workload.kind.mixes_accelerators:
-        answer = answer.changed(mix=mix(workload, find_mix(workload, catalog, found)))
+        answer = answer.changed(mix=mix(workload, find_mix(workload, catalog, outcome)))
     return _with_hosted(spec, snapshot, catalog, answer)
 
 
 def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, Member]:
     """One workload of a portfolio: its first choice or nearest miss, and the engine values behind it."""
     snapshot, workload, catalog = _engine_values(spec, snapshot)
-    found = search(workload, catalog, progress, choice_alone=True)
-    first = [option(snapshot, workload, catalog, found, s, None) for s in found.ranked[:1]]
-    nearest = [] if first else [near_miss(snapshot, workload, catalog, found, s) for s in found.near_misses[:1]]
+    outcome = search(workload, catalog, progress, choice_alone=True)
+    first = [option(snapshot, workload, catalog, outcome, s, None) for s in outcome.ranked[:1]]
+    nearest = [] if first else [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses[:1]]
     answer = Answer(
-        **_frame(spec, snapshot, found, found.ranked),
-        verdict=verdict(workload, found.ranked, first, nearest),
+        **_frame(spec, snapshot, outcome, outcome.ranked),
+        verdict=verdict(workload, outcome.ranked, first, nearest),
         recommendations=first,
     )
-    member = Member(workload=workload, catalog=catalog, answer=found, week=workload.week)
+    member = Member(workload=workload, catalog=catalog, answer=outcome, week=workload.week)
     return _with_hosted(spec, snapshot, catalog, answer), member
 
 
-def _frame(spec: Json, snapshot: Json, found: Found, ranked: Sequence[Scored]) -> Json:
+def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
     """The fields of an Answer that do not depend on what it recommends."""
     calibrations = calibrations_used(snapshot, ranked)
     return {
@@ -102,9 +101,9 @@ def _frame(spec: Json, snapshot: Json, found: Found, ranked: Sequence[Scored]) -
         "engine_version": snapshot["engine_version"],
         "catalog": CatalogVersion(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
         "elapsed_s": None,
-        "candidates": Candidates(evaluated=found.evaluated, pruned=found.pruned, feasible=found.feasible),
+        "candidates": Candidates(evaluated=outcome.evaluated, pruned=outcome.pruned, feasible=outcome.feasible),
         "assumptions": bill.assumptions(spec, snapshot),
-        "sources": sources(snapshot, found.shown),
+        "sources": sources(snapshot, outcome.shown),
         "calibrations": calibrations,
         "calibration_ids": [c.id for c in calibrations],
     }

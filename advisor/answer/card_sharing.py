@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import TIME_SLICES, MergedCopies, SharingOption, sharing_options
-from advisor.engine.search import Answer, Catalog, describe
+from advisor.engine.search import Catalog, SearchResult, describe
 from advisor.engine.spec import Accelerator, Workload
 from advisor.engine.step import adapter_bytes, layouts, served_rank
 from advisor.inputs import number
@@ -61,9 +61,9 @@ def warnings(catalog: Catalog) -> list[str]:
 # --- sections of an answer --------------------------------------------------------------------------------------
 
 
-def sharing(workload: Workload, catalog: Catalog, found: Answer) -> Sharing | None:
+def sharing(workload: Workload, catalog: Catalog, outcome: SearchResult) -> Sharing | None:
     """The first choice's card as a whole against its parts; None: not asked for, or nothing is feasible."""
-    options = sharing_options(workload, catalog, found)
+    options = sharing_options(workload, catalog, outcome)
     if not options:
         return None
     card = options[0].accelerator
@@ -132,7 +132,9 @@ def comparison(options: Sequence[SharingOption]) -> str:
     )
 
 
-def adapters(catalog: Catalog, found: Answer, options: Sequence[Option], copies: MergedCopies | None) -> Adapters:
+def adapters(
+    catalog: Catalog, outcome: SearchResult, options: Sequence[Option], copies: MergedCopies | None
+) -> Adapters:
     """LoRA adapters: what they take, and the price of a merged copy of each instead."""
     a = catalog.model.adapters
     assert a is not None
@@ -146,7 +148,7 @@ def adapters(catalog: Catalog, found: Answer, options: Sequence[Option], copies:
         said="",
     )
     if options:
-        each = float(adapter_bytes(catalog.model, layouts(catalog.model, [found.ranked[0].lane.choice]))[0])
+        each = float(adapter_bytes(catalog.model, layouts(catalog.model, [outcome.ranked[0].lane.choice]))[0])
         decode = [line for line in options[0].step if line.phase == "decode"]
         adapters_s = sum(line.time_s or 0.0 for line in decode if line.operator == "adapters")
         section = section.changed(

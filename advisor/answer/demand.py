@@ -5,7 +5,7 @@ from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, present_value, racks_of
 from advisor.engine.scheduler import Verified
-from advisor.engine.search import Answer, Catalog, Scored, instances_of
+from advisor.engine.search import Catalog, Scored, SearchResult, instances_of
 from advisor.engine.spec import OWNED, Offer, Workload, mean_fraction, needed_by_hour
 from advisor.inputs import new_usd_per_accelerator, number
 from advisor.result import (
@@ -178,11 +178,11 @@ def site(workload: Workload, s: Scored) -> Site | None:
     )
 
 
-def owned(spec: Json, snapshot: Json, catalog: Catalog, answer: Answer) -> list[Owned]:
+def owned(spec: Json, snapshot: Json, catalog: Catalog, outcome: SearchResult) -> list[Owned]:
     """For each accelerator that is owned: keep it, sell it, or add to it, over the horizon in today's money."""
     a = catalog.site_assumptions or catalog.assumptions
     months, rate = int(spec["tco"]["horizon_months"]), float(spec["tco"]["discount_rate"])
-    ranked = [(k, s) for k, s in enumerate(answer.shown, 1) if any(s is r for r in answer.ranked)]
+    ranked = [(k, s) for k, s in enumerate(outcome.shown, 1) if any(s is r for r in outcome.ranked)]
     source = snapshot["assumptions"]["residual-value-fraction"]["source"] if spec["owned"] else ""
     plans = []
     for slug, count in spec["owned"].items():
@@ -195,7 +195,7 @@ def owned(spec: Json, snapshot: Json, catalog: Catalog, answer: Answer) -> list[
             sell = sell.changed(present_usd=number((sell.present_usd or 0.0) - resale))
         in_hosts = max((o.accelerators * o.held_instances for o in catalog.offers if _held(o, slug)), default=0)
         added = with_it[1].bought_instances if with_it else 0
-        why = next((r.detail for r in answer.rejections if r.accelerator == slug), "")
+        why = next((r.detail for r in outcome.rejections if r.accelerator == slug), "")
         idle = f"; {count - in_hosts} of {count} do not fill a whole server and are not used"
         plans.append(
             Owned(

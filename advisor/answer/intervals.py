@@ -42,18 +42,18 @@ def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, R
         "joules_per_input_token": (option.joules_per_input_token, energy),
         "kgco2e_per_mtok": (option.kgco2e_per_mtok, energy),
     }
-    found = {name: scaled(value, ratios) for name, (value, ratios) in figures.items() if value is not None}
+    ranges_by_name = {name: scaled(value, ratios) for name, (value, ratios) in figures.items() if value is not None}
     if option.latency_ms is not None:
-        found |= of_latency("latency_ms", option.latency_ms, half["ttft"])
-        found["input_tokens_per_s_at_capacity"] = scaled(option.input_tokens_per_s_at_capacity, half["throughput"])
-        found["usd_per_mtok_input"] = scaled(option.usd_per_mtok_input, token)
+        ranges_by_name |= of_latency("latency_ms", option.latency_ms, half["ttft"])
+        ranges_by_name["input_tokens_per_s_at_capacity"] = scaled(option.input_tokens_per_s_at_capacity, half["throughput"])
+        ranges_by_name["usd_per_mtok_input"] = scaled(option.usd_per_mtok_input, token)
     else:
-        found |= of_latency("ttft_ms", option.ttft_ms, half["ttft"])
-        found |= of_latency("tpot_ms", option.tpot_ms, half["tpot"])
-        found["output_tokens_per_s_at_capacity"] = scaled(option.output_tokens_per_s_at_capacity, half["throughput"])
+        ranges_by_name |= of_latency("ttft_ms", option.ttft_ms, half["ttft"])
+        ranges_by_name |= of_latency("tpot_ms", option.tpot_ms, half["tpot"])
+        ranges_by_name["output_tokens_per_s_at_capacity"] = scaled(option.output_tokens_per_s_at_capacity, half["throughput"])
         for name in ("usd_per_mtok_input", "usd_per_mtok_output", "usd_per_mtok_blended"):
-            found[name] = scaled(getattr(option, name), token)
-    return Intervals(**found)
+            ranges_by_name[name] = scaled(getattr(option, name), token)
+    return Intervals(**ranges_by_name)
 
 
 def of_latency(name: str, latency: Percentiles, ratios: Ratios) -> dict[str, list[float | None]]:

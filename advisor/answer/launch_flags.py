@@ -70,13 +70,13 @@ def extract(kind: str, archive: Path) -> frozenset[str]:
     if kind not in sources():
         raise ValueError(f"{kind}: not one of {', '.join(sources())}; add it to fixtures/flags/sources.yaml")
     source = sources()[kind]
-    found: set[str] = set()
+    names: set[str] = set()
     for name in source.files:
         text = _member(archive, name)
-        found |= set(_of_cpp(text) if name.endswith(".cpp") else _of_python(text, source.classes))
-    if not found:
+        names |= set(_of_cpp(text) if name.endswith(".cpp") else _of_python(text, source.classes))
+    if not names:
         raise ValueError(f"{archive}: {', '.join(source.files)} defines no option")
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _member(archive: Path, name: str) -> str:
@@ -110,12 +110,12 @@ def _called(node: ast.Call) -> str:
 def _flags(node: ast.Call) -> Iterator[str]:
     toggles = any("BooleanOptionalAction" in ast.dump(k.value) for k in node.keywords if k.arg == "action")
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "name")]
-    words = [c.value for arg in given for c in ast.walk(arg) if isinstance(c, ast.Constant)]
-    for word in words:
-        if isinstance(word, str) and FLAG.fullmatch(word):
-            yield word
-            if toggles and word.startswith("--"):
-                yield f"--no-{word[2:]}"
+    texts = [c.value for arg in given for c in ast.walk(arg) if isinstance(c, ast.Constant)]
+    for text in texts:
+        if isinstance(text, str) and FLAG.fullmatch(text):
+            yield text
+            if toggles and text.startswith("--"):
+                yield f"--no-{text[2:]}"
 
 
 def _fields(node: ast.ClassDef) -> list[str]:
@@ -161,11 +161,11 @@ def options(stem: str) -> Options:
     )
 
 
-def flags_of(words: list[str]) -> list[str]:
+def flags_of(argv: list[str]) -> list[str]:
     """The option names in a command, without the values given by `=` and what is Python's own."""
-    if words[:2] == ["python", "-m"]:
-        words = words[3:]
-    return [word.partition("=")[0] for word in words if FLAG.fullmatch(word.partition("=")[0])]
+    if argv[:2] == ["python", "-m"]:
+        argv = argv[3:]
+    return [arg.partition("=")[0] for arg in argv if FLAG.fullmatch(arg.partition("=")[0])]
 
 
 def check(name: str, flags: FlagLists, command: str, launcher: str = "") -> FlagCheck:
@@ -196,9 +196,9 @@ def check_against_source(name: str, flags: FlagLists, command: str, launcher: st
     return FlagCheck(checked=False, unknown=unknown, source=source)
 
 
-def after_launcher(words: list[str], launcher: str) -> list[str]:
+def after_launcher(argv: list[str], launcher: str) -> list[str]:
     """The words of the server, without those of what spreads it over hosts."""
-    return words[words.index(launcher) + 1 :] if launcher and launcher in words else words
+    return argv[argv.index(launcher) + 1 :] if launcher and launcher in argv else argv
 
 
 def unknown_keys(flags: FlagLists, text: str) -> list[str]:
@@ -209,8 +209,8 @@ def unknown_keys(flags: FlagLists, text: str) -> list[str]:
     return [key for key in _keys(yaml.safe_load(text)) if key not in known]
 
 
-def _keys(found: dict[str, Any]) -> Iterator[str]:
-    for key, value in found.items():
+def _keys(section: dict[str, Any]) -> Iterator[str]:
+    for key, value in section.items():
         yield key
         if isinstance(value, dict):
             yield from (f"{key}.{inner}" for inner in value)

@@ -16,8 +16,7 @@ from advisor.answer.launch_flags import checked
 from advisor.answer.sentences import counted, keeps_cache, length_warnings, price_notes, reasons, warnings
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.launch import launch
-from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, describe
-from advisor.engine.search import Answer as Found
+from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, SearchResult, describe
 from advisor.engine.spec import EMBEDDING, Workload
 from advisor.engine.step import (
     Line,
@@ -36,8 +35,10 @@ GIB = 2.0**30
 Json = dict[str, Any]
 
 
-def option(snapshot: Json, workload: Workload, catalog: Catalog, found: Found, s: Scored, rank: int | None) -> Option:
-    """A deployment that the search found; without a rank it has neither tuning nor variants."""
+def option(
+    snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, rank: int | None
+) -> Option:
+    """A deployment of the search; without a rank it has neither tuning nor variants."""
     workload = replace(workload, requests_per_s_mean=s.requests_per_s_mean, requests_per_s_peak=s.requests_per_s_peak)
     generates = workload.kind.generates_tokens
     c = s.lane.choice
@@ -46,7 +47,7 @@ def option(snapshot: Json, workload: Workload, catalog: Catalog, found: Found, s
         "output": workload.requests_per_s_mean * workload.output_tokens.mean_tokens if generates else 0.0,
     }
     priced_tokens_per_s = tokens_per_s["output"] or tokens_per_s["input"]
-    prefill, decode, prefill_share = ledgers(catalog, found, s, workload)
+    prefill, decode, prefill_share = ledgers(catalog, outcome, s, workload)
     steps = [operator(line) for line in prefill + decode]
     at_capacity = s.capacity_requests_per_s / workload.requests_per_s_mean
     adapters = float(resident_bytes(catalog.model, layouts(catalog.model, [c]))[0]) if catalog.model.adapters else 0.0
@@ -97,7 +98,7 @@ def option(snapshot: Json, workload: Workload, catalog: Catalog, found: Found, s
         step=steps,
         **demand.traffic_fields(workload, s),
         money=bill.money(snapshot, workload, catalog, s, tokens_per_s, prefill_share),
-        scores=ranking.scores(found, s),
+        scores=ranking.scores(outcome, s),
         reasons=[],
         warnings=[],
     )
@@ -122,18 +123,18 @@ def option(snapshot: Json, workload: Workload, catalog: Catalog, found: Found, s
     )
     if rank is None:
         return result
-    assert found.built is not None
-    variants = [option(snapshot, workload, catalog, found, v, None) for v in found.variants.get(rank - 1, ())]
+    assert outcome.built is not None
+    variants = [option(snapshot, workload, catalog, outcome, v, None) for v in outcome.variants.get(rank - 1, ())]
     return result.changed(
-        tuning=tuning.tuning(snapshot, workload, catalog, s, found.built, prefill, decode),
+        tuning=tuning.tuning(snapshot, workload, catalog, s, outcome.built, prefill, decode),
         variants=[tuning.variant(result, other) for other in variants],
     )
 
 
-def near_miss(snapshot: Json, workload: Workload, catalog: Catalog, found: Found, s: Scored) -> NearMiss:
+def near_miss(snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored) -> NearMiss:
     """A deployment that misses a limit: what it misses, by which share of the limit, and what would let it pass."""
-    why = next(r for r in found.rejections if r.accelerator == s.lane.choice.accelerator.slug)
-    missed = option(snapshot, workload, catalog, found, s, None)
+    why = next(r for r in outcome.rejections if r.accelerator == s.lane.choice.accelerator.slug)
+    missed = option(snapshot, workload, catalog, outcome, s, None)
     changes = [why.smallest_change] if why.smallest_change else []
     fields = {name: getattr(missed, name) for name in missed.model_fields_set}
     return NearMiss(
@@ -248,15 +249,17 @@ def token_costs(usd_per_hour: float, tokens_per_s: Mapping[str, float], prefill_
     }
 
 
-def ledgers(catalog: Catalog, found: Found, s: Scored, workload: Workload) -> tuple[list[Line], list[Line], float]:
+def ledgers(
+    catalog: Catalog, outcome: SearchResult, s: Scored, workload: Workload
+) -> tuple[list[Line], list[Line], float]:
     """Operators of one prefill and one decode step at the load, and prefill's share of a request's time."""
-    assert found.built is not None
+    assert outcome.built is not None
     running = max(s.verified.running_requests_mean, 1.0)
-    prefill = prefill_ledger(catalog.model, found.built, s.row_index, prompt_tokens(workload))
+    prefill = prefill_ledger(catalog.model, outcome.built, s.row_index, prompt_tokens(workload))
     if not workload.kind.generates_tokens:
         return prefill, [], 1.0
-    decode = decode_ledger(catalog.model, found.built, s.row_index, running, context_tokens(workload))
-    return prefill, decode, prefill_fraction(workload, found.built, s.row_index, running)
+    decode = decode_ledger(catalog.model, outcome.built, s.row_index, running, context_tokens(workload))
+    return prefill, decode, prefill_fraction(workload, outcome.built, s.row_index, running)
 
 
 def bound_of(steps: Sequence[Operator]) -> str:

@@ -5,19 +5,19 @@ import math
 import numpy as np
 
 from advisor.engine.cost import usd_per_mtok
-from advisor.engine.search import Answer, Point, frontier
+from advisor.engine.search import Point, SearchResult, frontier
 from advisor.engine.spec import Workload
 from advisor.inputs import number
 from advisor.result import ParetoPoint
 
 
-def pareto(workload: Workload, found: Answer) -> list[ParetoPoint]:
-    best = frontier(found.points)
+def pareto(workload: Workload, outcome: SearchResult) -> list[ParetoPoint]:
+    best = frontier(outcome.points)
     if not workload.kind.generates_tokens:
         given = workload.given_tokens
-        return [embedding_point(p, p.requests_per_s * given, k in best) for k, p in enumerate(found.points)]
+        return [embedding_point(p, p.requests_per_s * given, k in best) for k, p in enumerate(outcome.points)]
     output = workload.output_tokens.mean_tokens
-    return [token_point(p, p.requests_per_s * output, k in best) for k, p in enumerate(found.points)]
+    return [token_point(p, p.requests_per_s * output, k in best) for k, p in enumerate(outcome.points)]
 
 
 def embedding_point(p: Point, tokens_per_s: float, on_frontier: bool) -> ParetoPoint:

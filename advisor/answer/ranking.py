@@ -8,10 +8,10 @@ from advisor.answer.intervals import interval_fractions
 from advisor.engine.search import (
     PRICE_BOUND_FACTOR,
     SCORE_NAMES,
-    Answer,
     Bar,
     Ranges,
     Scored,
+    SearchResult,
     rank_uncertainty,
     tornado,
     weights_of,
@@ -40,10 +40,10 @@ def four_digits(value: float) -> float:
     return rounded(value, 4)
 
 
-def scores(found: Answer, s: Scored) -> Scores:
+def scores(outcome: SearchResult, s: Scored) -> Scores:
     """Ecosystem, team, lead time and lock-in of one option with the facts that were counted; 1 is best."""
-    assert found.scale.declared is not None
-    by_name, risk = found.scale.declared.of(s.lane, s.offer)
+    assert outcome.scale.declared is not None
+    by_name, risk = outcome.scale.declared.of(s.lane, s.offer)
     return Scores(**{name: score(by_name[name]) for name in SCORE_NAMES}, risk_fraction=four_digits(risk))
 
 
@@ -56,9 +56,9 @@ def score(counted: DeclaredScore) -> Score:
     )
 
 
-def price_bound(workload: Workload, found: Answer) -> PriceBound | None:
+def price_bound(workload: Workload, outcome: SearchResult) -> PriceBound | None:
     """The price beyond which nothing is ranked, for objectives that ignore cost when the planner gave no budget."""
-    most = found.bound_usd_per_month
+    most = outcome.bound_usd_per_month
     if most is None:
         return None
     return PriceBound(
@@ -90,12 +90,14 @@ def spread_of(snapshot: Json, s: Scored) -> rank_uncertainty.Spread:
     )
 
 
-def with_probabilities(snapshot: Json, workload: Workload, found: Answer, options: list[Option]) -> list[Option]:
+def with_probabilities(
+    snapshot: Json, workload: Workload, outcome: SearchResult, options: list[Option]
+) -> list[Option]:
     """The options, each with its chance to be the best of those shown and to beat each that ranks behind it."""
-    if not options or not interval_fractions(snapshot, found.shown[0].lane.choice.efficiency.basis):
+    if not options or not interval_fractions(snapshot, outcome.shown[0].lane.choice.efficiency.basis):
         return options
-    spreads = [spread_of(snapshot, s) for s in found.shown]
-    drawn = rank_uncertainty.scores(workload, found.scale, found.shown, spreads)
+    spreads = [spread_of(snapshot, s) for s in outcome.shown]
+    drawn = rank_uncertainty.scores(workload, outcome.scale, outcome.shown, spreads)
     wins, first = rank_uncertainty.pairwise_win_probability(drawn), rank_uncertainty.win_probability(drawn)
     return [
         option.changed(
@@ -106,18 +108,18 @@ def with_probabilities(snapshot: Json, workload: Workload, found: Answer, option
     ]
 
 
-def sensitivity(snapshot: Json, workload: Workload, found: Answer) -> list[SensitivityBar]:
+def sensitivity(snapshot: Json, workload: Workload, outcome: SearchResult) -> list[SensitivityBar]:
     """For each assumption: its range, the winner's bill at both ends, and where another option wins."""
-    if len(found.ranked) < 2 or found.table is None:
+    if len(outcome.ranked) < 2 or outcome.table is None:
         return []
-    spread = spread_of(snapshot, found.ranked[0])
+    spread = spread_of(snapshot, outcome.ranked[0])
     ranges = Ranges(
         price_fraction=spread.price_fraction,
         performance_fraction=spread.throughput_fraction,
-        load_fraction=bill.price_and_load_ranges(snapshot, found.ranked[0])["load"],
+        load_fraction=bill.price_and_load_ranges(snapshot, outcome.ranked[0])["load"],
     )
-    bars = tornado(workload, found.scale, found.table, found.ranked, ranges)
-    return [sensitivity_bar(found.ranked, b) for b in bars]
+    bars = tornado(workload, outcome.scale, outcome.table, outcome.ranked, ranges)
+    return [sensitivity_bar(outcome.ranked, b) for b in bars]
 
 
 def sensitivity_bar(ranked: tuple[Scored, ...], b: Bar) -> SensitivityBar:
@@ -176,10 +178,10 @@ def change_of(text: str) -> Json:
     return changes
 
 
-def left_out(found: Answer) -> LeftOutSoftware:
+def left_out(outcome: SearchResult) -> LeftOutSoftware:
     """Every framework and weight format of the catalog that no option uses, with why and what would change it."""
     return LeftOutSoftware(
-        frameworks=[software(r) for r in found.frameworks_left], formats=[software(r) for r in found.formats_left]
+        frameworks=[software(r) for r in outcome.frameworks_left], formats=[software(r) for r in outcome.formats_left]
     )
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from advisor.engine.cost import hour_usd
 from advisor.engine.search import (
-    Answer,
     Catalog,
     Scored,
+    SearchResult,
     Simulations,
     Table,
     efficiency_on,
@@ -81,7 +81,7 @@ def most_requests_per_s(workload: Workload, table: Table, row: int) -> float:
     return float(np.max(table.capacity_requests_per_s[row], where=table.busy_tpot_s[row] <= limit, initial=0.0))
 
 
-def underused_first_choice(workload: Workload, answer: Answer) -> Scored | None:
+def underused_first_choice(workload: Workload, answer: SearchResult) -> Scored | None:
     """The first choice if it is one partitionable card that its load leaves mostly idle, else None."""
     partitions = workload.constraints.partitions
     if partitions == "no" or not workload.kind.shares_cards or answer.table is None or not answer.ranked:
@@ -97,7 +97,7 @@ def underused_first_choice(workload: Workload, answer: Answer) -> Scored | None:
     return s if idle or partitions in ("yes", "required") else None
 
 
-def sharing_options(workload: Workload, catalog: Catalog, answer: Answer) -> list[SharingOption]:
+def sharing_options(workload: Workload, catalog: Catalog, answer: SearchResult) -> list[SharingOption]:
     """The first choice's card whole, partitioned and time-sliced; empty if sharing is not useful."""
     s = underused_first_choice(workload, answer)
     if s is None:
@@ -142,7 +142,7 @@ def _sharing_option(
 # --- adapters ---------------------------------------------------------------------------------------------------
 
 
-def merged_copies(workload: Workload, catalog: Catalog, answer: Answer) -> MergedCopies | None:
+def merged_copies(workload: Workload, catalog: Catalog, answer: SearchResult) -> MergedCopies | None:
     """The adapters as merged copies of the model, each with an equal share of the load; None without adapters."""
     a = catalog.model.adapters
     if a is None:
@@ -153,7 +153,7 @@ def merged_copies(workload: Workload, catalog: Catalog, answer: Answer) -> Merge
     return MergedCopies(each=each, count=a.count, side_by_side_replicas=_copies_per_card(alone, each) if each else 0)
 
 
-def _share(workload: Workload, catalog: Catalog, answer: Answer, count: int) -> Workload:
+def _share(workload: Workload, catalog: Catalog, answer: SearchResult, count: int) -> Workload:
     """The workload with 1 / `count` of the load, on the answer's chips and the cheapest chips."""
     usd: dict[str, float] = {}
     for o in catalog.offers:

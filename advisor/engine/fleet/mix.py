@@ -22,9 +22,9 @@ from advisor.engine.search import (
     HEADROOM_FRACTION,
     SLACK,
     UNSERVABLE_REPLICAS,
-    Answer,
     Catalog,
     Design,
+    SearchResult,
     Simulations,
     Table,
     best_offers,
@@ -109,7 +109,7 @@ def no_mix(reason: str, single: float) -> Mix:
     )  # fmt: skip
 
 
-def find_mix(workload: Workload, catalog: Catalog, answer: Answer) -> Mix:
+def find_mix(workload: Workload, catalog: Catalog, answer: SearchResult) -> Mix:
     """The mix for a serving workload that `search` has answered.
 
     Users and traces are represented by their peak rate and length distributions.

@@ -15,7 +15,16 @@ from advisor.engine.fleet.length_classes import LengthClass
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Period, Unit, cheapest
 from advisor.engine.fleet.mix import MachineOption, machine_options
 from advisor.engine.scheduler import Verified, verify
-from advisor.engine.search import BY_THE_HOUR, CONCURRENCY, Answer, Catalog, Design, Simulations, excess, offers_for
+from advisor.engine.search import (
+    BY_THE_HOUR,
+    CONCURRENCY,
+    Catalog,
+    Design,
+    SearchResult,
+    Simulations,
+    excess,
+    offers_for,
+)
 from advisor.engine.spec import Offer, Workload
 from advisor.engine.step import Lane
 
@@ -32,7 +41,7 @@ class Member:
 
     workload: Workload
     catalog: Catalog
-    answer: Answer
+    answer: SearchResult
     week: tuple[float, ...] = ()  # empty: peak load at every hour
 
     @property

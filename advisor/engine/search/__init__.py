@@ -19,7 +19,7 @@ from advisor.engine.search.candidates import (
 )
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.objective import MAX_RANKED, SLACK, Figures, Scale, describe, objective
-from advisor.engine.search.run import Answer, Point, frontier, prepare_question, search
+from advisor.engine.search.run import Point, SearchResult, frontier, prepare_question, search
 from advisor.engine.search.sensitivity import Bar, Ranges, tornado
 from advisor.engine.search.simulated import Design, Scored, Simulations, excess, instances_of, repriced, watts_at
 from advisor.engine.search.table import (
@@ -43,7 +43,7 @@ from advisor.engine.search.views import PRICE_BOUND_FACTOR
 
 __all__ = [
     "ALLOWED_QUALITY",
-    "Answer",
+    "SearchResult",
     "BY_THE_HOUR",
     "Bar",
     "CONCURRENCY",

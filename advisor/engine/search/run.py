@@ -51,7 +51,7 @@ from advisor.engine.step import Lanes, normalize, prefill_fraction
 __all__ = [
     "CONCURRENCY",
     "HEADROOM_FRACTION",
-    "Answer",
+    "SearchResult",
     "Catalog",
     "Point",
     "Scored",
@@ -87,7 +87,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class SearchResult:
     """The result of a search. Every accelerator is ranked or rejected; a near miss is also in `rejections`."""
 
     ranked: tuple[Scored, ...]  # the best design of each chip
@@ -130,7 +130,7 @@ def nearness(r: Rejection) -> tuple[int, float, str]:
 
 def search(
     workload: Workload, catalog: Catalog, progress: Progress | None = None, choice_alone: bool = False
-) -> Answer:
+) -> SearchResult:
     """The ranked deployments for one workload; if none is feasible, `ranked` is empty.
 
     `choice_alone` skips variants and the rejections of chips, frameworks and formats that were never simulated; the
@@ -164,7 +164,7 @@ def search(
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     losers = [r for r in losers if r.accelerator not in ranked_slugs]
     report("explaining rejections", 0.95)
-    return Answer(
+    return SearchResult(
         ranked=tuple(ranked),
         shown=tuple(shown),
         near_misses=tuple(near),
@@ -199,9 +199,9 @@ def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Ca
     return workload, replace(catalog, model=model)
 
 
-def empty_answer(rejections: Sequence[Rejection]) -> Answer:
+def empty_answer(rejections: Sequence[Rejection]) -> SearchResult:
     """The answer when every chip is rejected before evaluation."""
-    return Answer(
+    return SearchResult(
         ranked=(),
         near_misses=(),
         rejections=tuple(sorted(rejections, key=nearness)),

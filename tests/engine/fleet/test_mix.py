@@ -8,7 +8,7 @@ import pytest
 from advisor.engine.fleet.length_classes import length_classes
 from advisor.engine.fleet.mix import Mix, find_mix
 from advisor.engine.scheduler.simulation import token_lengths
-from advisor.engine.search.run import Answer, search
+from advisor.engine.search.run import SearchResult, search
 from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
@@ -21,14 +21,14 @@ def asked(**changes: object) -> Workload:
     return question(**{**lengths, **rates, "slo": Slo(ttft_p95_s=3.0, tpot_p95_s=0.06), **changes})
 
 
-def answered(workload: Workload) -> tuple[Answer, Mix]:
+def answered(workload: Workload) -> tuple[SearchResult, Mix]:
     there = catalog(offers=OFFERS)
     answer = search(workload, there)
     return answer, find_mix(workload, there, answer)
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[Answer, Mix]:
+def found() -> tuple[SearchResult, Mix]:
     return answered(asked())
 
 
@@ -52,7 +52,7 @@ def test_the_means_of_the_classes_are_those_of_drawn_lengths() -> None:
         assert here.mean() == pytest.approx(c.input_tokens.mean_tokens, rel=0.02)
 
 
-def test_a_mix_that_is_advised_is_cheaper_and_holds(found: tuple[Answer, Mix]) -> None:
+def test_a_mix_that_is_advised_is_cheaper_and_holds(found: tuple[SearchResult, Mix]) -> None:
     answer, mix = found
     assert mix.parts, mix.reason
     assert mix.usd_per_hour < answer.ranked[0].usd_per_hour == mix.single_usd_per_hour
@@ -63,7 +63,7 @@ def test_a_mix_that_is_advised_is_cheaper_and_holds(found: tuple[Answer, Mix]) -
         assert p.usd_per_hour == pytest.approx(p.instances * p.offer.usd_per_hour)
 
 
-def test_every_class_is_sent_somewhere_as_a_whole(found: tuple[Answer, Mix]) -> None:
+def test_every_class_is_sent_somewhere_as_a_whole(found: tuple[SearchResult, Mix]) -> None:
     shares: dict[float, float] = {}
     for p in found[1].parts:
         for c, share in p.classes:
@@ -71,7 +71,7 @@ def test_every_class_is_sent_somewhere_as_a_whole(found: tuple[Answer, Mix]) -> 
     assert len(shares) == 3 and all(s == pytest.approx(1) for s in shares.values())
 
 
-def test_the_same_question_has_the_same_mix(found: tuple[Answer, Mix]) -> None:
+def test_the_same_question_has_the_same_mix(found: tuple[SearchResult, Mix]) -> None:
     assert answered(asked())[1] == found[1]
 
 

@@ -18,7 +18,7 @@ from advisor.engine.optimisation.plan import (
 )
 from advisor.engine.optimisation.roofline import Roofline, roofline_of
 from advisor.engine.search.candidates import Catalog
-from advisor.engine.search.run import Answer, search
+from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.spec.workload import Constraints, Lengths
 from advisor.engine.step.ledger import context_tokens, decode_ledger, prefill_ledger, prompt_tokens
@@ -34,12 +34,12 @@ ASKED = question(prefix_cache_hit_fraction=0.3)
 
 
 @pytest.fixture(scope="module")
-def answer() -> Answer:
+def answer() -> SearchResult:
     return search(ASKED, WORLD)
 
 
 @pytest.fixture(scope="module")
-def best(answer: Answer) -> Scored:
+def best(answer: SearchResult) -> Scored:
     return next(s for s in answer.ranked if s.lane.framework.slug == "vllm")
 
 
@@ -92,7 +92,7 @@ def test_every_technique_is_named_once_with_its_effort_risk_and_prerequisite(pla
     assert all(s.technique.risk and s.technique.needs for s in plan.steps)
 
 
-def test_another_chip_gives_other_gains(answer: Answer, plan: OptimisationPlan, best: Scored) -> None:
+def test_another_chip_gives_other_gains(answer: SearchResult, plan: OptimisationPlan, best: Scored) -> None:
     other = next(s for s in answer.ranked if s.lane.choice.accelerator != best.lane.choice.accelerator)
     theirs = optimisation_plan(ASKED, WORLD, other)
     assert theirs is not None and theirs.gain_ratio != pytest.approx(plan.gain_ratio, rel=0.05)
@@ -166,7 +166,7 @@ def test_frameworks_are_compared_at_their_versions_and_one_is_best(best: Scored)
 # --- pitfalls and the roofline ----------------------------------------------------------------------------------
 
 
-def slugs(world: Catalog, answer: Answer, s: Scored, asked=ASKED) -> set[str]:
+def slugs(world: Catalog, answer: SearchResult, s: Scored, asked=ASKED) -> set[str]:
     assert answer.built is not None
     return {p.slug for p in pitfalls(asked, world.model, s, answer.built)}
 
@@ -175,7 +175,7 @@ def with_choice(s: Scored, **choice: object) -> Scored:
     return replace(s, lane=replace(s.lane, choice=replace(s.lane.choice, **choice)))
 
 
-def test_a_pitfall_is_named_only_where_it_applies(answer: Answer, best: Scored) -> None:
+def test_a_pitfall_is_named_only_where_it_applies(answer: SearchResult, best: Scored) -> None:
     plain = slugs(WORLD, answer, best)
     assert {"recompile_limit", "memory_fraction", "cold_start"} <= plain
     assert not {"kv_replicated", "heads_not_divisible", "alignment", "pcie_peers", "buckets"} & plain
@@ -183,35 +183,35 @@ def test_a_pitfall_is_named_only_where_it_applies(answer: Answer, best: Scored) 
     assert "recompile_limit" not in slugs(WORLD, answer, best, constant)
 
 
-def test_more_chips_than_kv_heads_keep_the_cache_more_than_once(answer: Answer, best: Scored) -> None:
+def test_more_chips_than_kv_heads_keep_the_cache_more_than_once(answer: SearchResult, best: Scored) -> None:
     assert "kv_replicated" in slugs(WORLD, answer, with_choice(best, tp=16))
 
 
-def test_heads_and_widths_that_do_not_divide_are_named(answer: Answer, best: Scored) -> None:
+def test_heads_and_widths_that_do_not_divide_are_named(answer: SearchResult, best: Scored) -> None:
     block = replace(LLAMA_8B.blocks[0], mixer=replace(LLAMA_8B.blocks[0].mixer, heads=28, kv_heads=4))
     odd = replace(WORLD, model=replace(LLAMA_8B, hidden=3584 + 32, blocks=(block,)))
     assert {"heads_not_divisible", "alignment"} <= slugs(odd, answer, best)
 
 
-def test_prefixes_that_a_framework_does_not_share_are_named(answer: Answer, best: Scored) -> None:
+def test_prefixes_that_a_framework_does_not_share_are_named(answer: SearchResult, best: Scored) -> None:
     plain = replace(best, lane=replace(best.lane, framework=replace(VLLM, features=())))
     assert "prefix_caching_off" in slugs(WORLD, answer, plain)
     assert "prefix_caching_off" not in slugs(WORLD, answer, best)
 
 
-def test_cards_without_a_link_are_told_of_peer_access(answer: Answer, best: Scored) -> None:
+def test_cards_without_a_link_are_told_of_peer_access(answer: SearchResult, best: Scored) -> None:
     card = with_choice(best, tp=2, accelerator=replace(best.lane.choice.accelerator, links=()))
     assert "pcie_peers" in slugs(WORLD, answer, card)
 
 
-def taught(answer: Answer, s: Scored) -> Roofline:
+def taught(answer: SearchResult, s: Scored) -> Roofline:
     assert answer.built is not None
     prefill = prefill_ledger(WORLD.model, answer.built, s.row_index, prompt_tokens(ASKED))
     decode = decode_ledger(WORLD.model, answer.built, s.row_index, 8.0, context_tokens(ASKED))
     return roofline_of(s, answer.built, prefill, decode)
 
 
-def test_both_phases_sit_under_the_roofs_that_are_drawn(answer: Answer, best: Scored) -> None:
+def test_both_phases_sit_under_the_roofs_that_are_drawn(answer: SearchResult, best: Scored) -> None:
     found = taught(answer, best)
     prefill, decode = found.phases
     assert decode.flops_per_byte < found.ridge_flops_per_byte < prefill.flops_per_byte
@@ -222,7 +222,7 @@ def test_both_phases_sit_under_the_roofs_that_are_drawn(answer: Answer, best: Sc
     assert any("To speed up decode" in text for text in found.sentences)
 
 
-def test_the_roofline_names_both_limits_and_their_basis(answer: Answer, best: Scored) -> None:
+def test_the_roofline_names_both_limits_and_their_basis(answer: SearchResult, best: Scored) -> None:
     said = taught(answer, best).sentences[0]
     c = best.lane.choice
     assert f"{c.accelerator.memory_bytes_per_s / 1e12:.2f} TB/s (datasheet)" in said

@@ -14,7 +14,7 @@ from advisor.engine.scheduler.closed_form import closed_loop, open_loop
 from advisor.engine.scheduler.percentiles import scheduler_of
 from advisor.engine.search.candidates import CONCURRENCY, admissible, enumerate_lanes
 from advisor.engine.search.objective import Scale, final_score, table_scores
-from advisor.engine.search.run import Answer, frontier, output_bill_usd_per_hour, search
+from advisor.engine.search.run import SearchResult, frontier, output_bill_usd_per_hour, search
 from advisor.engine.search.simulated import Design, Simulations
 from advisor.engine.search.table import demand_of, evaluate
 from advisor.engine.search.views import add_view_winners, best_per_accelerator
@@ -25,39 +25,39 @@ from tests.engine.catalog_sample import LLAMA_70B, VLLM, catalog, offer, questio
 HARD = question(slo=Slo(ttft_p95_s=0.05, tpot_p95_s=0.0018))
 
 
-def rejected(answer: Answer) -> dict[str, str]:
+def rejected(answer: SearchResult) -> dict[str, str]:
     return {r.accelerator: r.reason for r in answer.rejections}
 
 
-def text(answer: Answer) -> str:
+def text(answer: SearchResult) -> str:
     parts = (answer.ranked, answer.near_misses, answer.rejections, answer.points)
     return json.dumps([[asdict(x) for x in part] for part in parts], default=str, sort_keys=True)
 
 
 @pytest.fixture(scope="module")
-def easy() -> Answer:
+def easy() -> SearchResult:
     return search(question(), catalog())
 
 
 @pytest.fixture(scope="module")
-def hard() -> Answer:
+def hard() -> SearchResult:
     return search(HARD, catalog())
 
 
-def test_an_easy_question_is_answered_within_its_limits(easy: Answer):
+def test_an_easy_question_is_answered_within_its_limits(easy: SearchResult):
     assert easy.ranked
     for s in easy.ranked:
         assert s.verified.ttft_p95_s <= 1.0 and s.verified.tpot_p95_s <= 0.04
         assert s.verified.requests == 2000
 
 
-def test_each_accelerator_is_ranked_or_rejected_once(easy: Answer, hard: Answer):
+def test_each_accelerator_is_ranked_or_rejected_once(easy: SearchResult, hard: SearchResult):
     for answer in (easy, hard, search(question(), catalog(model=LLAMA_70B))):
         named = [s.lane.choice.accelerator.slug for s in answer.ranked] + [r.accelerator for r in answer.rejections]
         assert sorted(named) == ["big", "board", "small", "tiny", "unsold"]
 
 
-def test_an_infeasible_question_is_an_answer_with_reasons(hard: Answer):
+def test_an_infeasible_question_is_an_answer_with_reasons(hard: SearchResult):
     assert hard.ranked == () and hard.feasible == 0
     assert rejected(hard) == {
         "big": "misses_slo",
@@ -69,14 +69,14 @@ def test_an_infeasible_question_is_an_answer_with_reasons(hard: Answer):
     assert all(r.detail for r in hard.rejections)
 
 
-def test_the_ranking_is_by_cost_and_a_cheaper_price_never_costs_more(easy: Answer):
+def test_the_ranking_is_by_cost_and_a_cheaper_price_never_costs_more(easy: SearchResult):
     costs = [s.usd_per_hour for s in easy.ranked]
     assert costs == sorted(costs)
     cheaper = tuple(replace(o, usd_per_hour=o.usd_per_hour * 0.8) for o in catalog().offers)
     assert search(question(), catalog(offers=cheaper)).ranked[0].usd_per_hour <= costs[0]
 
 
-def test_the_same_question_has_the_same_answer_here_and_in_another_process(easy: Answer):
+def test_the_same_question_has_the_same_answer_here_and_in_another_process(easy: SearchResult):
     assert text(search(question(), catalog())) == text(easy)
     code = (
         "from tests.engine.search.test_search import text; from tests.engine.catalog_sample import *;"
@@ -154,7 +154,7 @@ def test_idle_chips_of_an_instance_are_counted():
     assert best.usd_per_hour == best.instances * 30.0
 
 
-def test_the_frontier_has_no_point_that_another_beats(easy: Answer):
+def test_the_frontier_has_no_point_that_another_beats(easy: SearchResult):
     best = frontier(easy.points)
     assert best
     at = {k: (output_bill_usd_per_hour(p), p.tpot_s) for k, p in enumerate(easy.points) if p.rank is not None}
@@ -163,20 +163,20 @@ def test_the_frontier_has_no_point_that_another_beats(easy: Answer):
         assert not any(usd <= at[k][0] and s <= at[k][1] and (usd, s) != at[k] for usd, s in at.values())
 
 
-def test_without_a_ranking_the_frontier_is_that_of_the_estimates(easy: Answer):
+def test_without_a_ranking_the_frontier_is_that_of_the_estimates(easy: SearchResult):
     bare = [replace(p, rank=None) for p in easy.points]
     best = frontier(bare)
     assert best and all(bare[k].meets_slo for k in best)
 
 
-def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: Answer):
+def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: SearchResult):
     ranked = {p.rank: p for p in easy.points if p.rank is not None}
     assert sorted(ranked) == list(range(1, len(easy.shown) + 1))
     for rank, s in enumerate(easy.shown, 1):
         assert (ranked[rank].chips, ranked[rank].usd_per_hour) == (s.chips, s.usd_per_hour)
 
 
-def test_a_cheaper_design_that_a_view_came_upon_takes_its_chips_place(easy: Answer):
+def test_a_cheaper_design_that_a_view_came_upon_takes_its_chips_place(easy: SearchResult):
     dear = easy.ranked[-1]
     cheap = replace(dear, parts=tuple(replace(p, usd_per_hour=p.usd_per_hour / 1e3) for p in dear.parts))
     ranked = best_per_accelerator(question(), easy.ranked, {"fastest": cheap}, easy.scale)
@@ -185,7 +185,7 @@ def test_a_cheaper_design_that_a_view_came_upon_takes_its_chips_place(easy: Answ
     assert views == {"cheapest": 0}
 
 
-def test_memory_parts_add_up_to_what_the_framework_may_fill(easy: Answer):
+def test_memory_parts_add_up_to_what_the_framework_may_fill(easy: SearchResult):
     for s in easy.ranked:
         m, total = s.memory, s.lane.choice.accelerator.memory_bytes
         parts = m.weights_bytes + m.kv_bytes + m.activations_bytes + m.overhead_bytes + m.free_bytes

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from advisor.engine.launch.command import Launch, launch
-from advisor.engine.search.run import Answer, search
+from advisor.engine.search.run import SearchResult, search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.search.variants import grow_pool, pool_sizes
 from advisor.engine.spec.software import Framework
@@ -28,20 +28,20 @@ POOLED = catalog(frameworks=(replace(ABLE, speculative=()),), offers=(offer("big
 
 
 @pytest.fixture(scope="module")
-def drafted() -> Answer:
+def drafted() -> SearchResult:
     return search(SUMMARIES, ONE_FRAMEWORK)
 
 
 @pytest.fixture(scope="module")
-def pooled() -> Answer:
+def pooled() -> SearchResult:
     return search(BUSY, POOLED)
 
 
-def first(answer: Answer) -> Scored:
+def first(answer: SearchResult) -> Scored:
     return answer.variants[0][0]
 
 
-def test_drafts_are_proposed_where_they_are_better_and_hold(drafted: Answer) -> None:
+def test_drafts_are_proposed_where_they_are_better_and_hold(drafted: SearchResult) -> None:
     plan, other = drafted.ranked[0], first(drafted)
     assert plan.lane.draft is None and other.lane.draft is not None and other.lane.draft.method == "ngram"
     assert other.verified.requests == plan.verified.requests
@@ -57,14 +57,14 @@ def test_nothing_is_proposed_without_a_published_figure_or_when_not_asked(asked:
     assert search(asked, ONE_FRAMEWORK).variants == {}, why
 
 
-def test_adopted_variants_are_ranked_again_among_all(drafted: Answer) -> None:
+def test_adopted_variants_are_ranked_again_among_all(drafted: SearchResult) -> None:
     answer = search(replace(SUMMARIES, variants="adopt"), ONE_FRAMEWORK)
     assert [s.lane.draft is not None for s in answer.ranked] == [True] * len(answer.ranked) and answer.variants == {}
     costs = [s.usd_per_hour for s in answer.ranked]
     assert costs == sorted(costs) and costs[0] <= drafted.ranked[0].usd_per_hour
 
 
-def test_two_pools_are_sized_to_the_peak_and_cost_less(pooled: Answer) -> None:
+def test_two_pools_are_sized_to_the_peak_and_cost_less(pooled: SearchResult) -> None:
     plan, other = pooled.ranked[0], first(pooled)
     assert other.pools is not None and other.pools.transfer_s > 0
     assert other.pools.prefill_replicas + other.pools.decode_replicas == other.replicas < plan.replicas
@@ -72,7 +72,7 @@ def test_two_pools_are_sized_to_the_peak_and_cost_less(pooled: Answer) -> None:
     assert other.verified.ttft_p95_s <= 3.0 and other.verified.tpot_p95_s <= 0.012
 
 
-def test_pools_grow_with_the_peak(pooled: Answer) -> None:
+def test_pools_grow_with_the_peak(pooled: SearchResult) -> None:
     s, built = pooled.ranked[0], pooled.built
     assert built is not None
     lane = replace(s.lane, max_running_requests=512)
@@ -84,14 +84,14 @@ def test_pools_grow_with_the_peak(pooled: Answer) -> None:
     assert totals == sorted(totals) and totals[2] >= 3 * totals[0]
 
 
-def test_the_command_of_a_draft_names_it_in_one_quoted_word(drafted: Answer) -> None:
+def test_the_command_of_a_draft_names_it_in_one_quoted_word(drafted: SearchResult) -> None:
     words = shlex.split(launch("a/model", first(drafted), LLAMA_8B, SUMMARIES)["command"])
     config = yaml.safe_load(words[words.index("--speculative-config") + 1])
     draft = first(drafted).lane.draft
     assert draft is not None and config["num_speculative_tokens"] == draft.tokens and config["method"] == "ngram"
 
 
-def test_sglang_and_tensorrt_llm_are_told_in_their_own_words(drafted: Answer) -> None:
+def test_sglang_and_tensorrt_llm_are_told_in_their_own_words(drafted: SearchResult) -> None:
     s = first(drafted)
 
     def under(framework: Framework) -> Launch:
@@ -104,7 +104,7 @@ def test_sglang_and_tensorrt_llm_are_told_in_their_own_words(drafted: Answer) ->
     assert s.lane.draft is not None and section["max_draft_len"] == s.lane.draft.tokens
 
 
-def test_each_pool_has_a_script_of_its_own(pooled: Answer) -> None:
+def test_each_pool_has_a_script_of_its_own(pooled: SearchResult) -> None:
     files = launch("a/model", first(pooled), LLAMA_8B, BUSY)["files"]
     assert "kv_role" in files["serve.sh"] and "kv_role" in files["serve-prefill.sh"]
     pools = first(pooled).pools
