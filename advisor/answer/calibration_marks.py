@@ -1,4 +1,4 @@
-"""Which calibrations an answer used, and which of them were undone since: a finished answer itself is never edited."""
+"""Calibrations that an answer used, and those undone since. A finished answer itself is never edited."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,8 +12,8 @@ Json = dict[str, Any]
 
 
 def calibrations_used(snapshot: Json, ranked: Iterable[Scored]) -> list[UsedCalibration]:
-    """Calibrations of chips that the answer rests on: of those ranked, and of any that machines here measured, since
-    a wrong one may also keep its chip out of the ranking."""
+    """Calibrations of the ranked chips, and all that machines here measured: a wrong one can also keep its chip out of
+    the ranking."""
     slugs = {s.lane.choice.accelerator.slug for s in ranked}
     return [
         UsedCalibration(id=row["id"], name=name, measured_on=row["measured_on"])
@@ -23,7 +23,7 @@ def calibrations_used(snapshot: Json, ranked: Iterable[Scored]) -> list[UsedCali
 
 
 def used(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """[{id, name, measured_on, undone_on, undone_by}]; nothing for answers that do not name them."""
+    """The calibrations that a stored answer used: [{id, name, measured_on, undone_on, undone_by}]."""
     named = (result or {}).get("calibrations", [])
     if not named:
         return []
@@ -38,13 +38,14 @@ def used(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     ]
 
 
-def words(calibration: Mapping[str, Any]) -> str:
-    """Of one that was undone."""
+def undone_notice(calibration: Mapping[str, Any]) -> str:
+    """What a reader of the answer must know about a calibration that was undone."""
     return (
         f"This answer used calibration {calibration['id']} of {calibration['name']} (measured on "
-        f"{calibration['measured_on']}, undone on {calibration['undone_on']} by {calibration['undone_by']}): ask again."
+        f"{calibration['measured_on']}, undone on {calibration['undone_on']} by {calibration['undone_by']}). Re-run the request."
     )
 
 
 def undone(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Those of them that were undone since."""
     return [calibration for calibration in used(result) if calibration["undone_on"]]

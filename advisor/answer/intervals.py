@@ -42,18 +42,18 @@ def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, R
         "joules_per_input_token": (option.joules_per_input_token, energy),
         "kgco2e_per_mtok": (option.kgco2e_per_mtok, energy),
     }
-    ranges_by_name = {name: scaled(value, ratios) for name, (value, ratios) in figures.items() if value is not None}
+    bounds = {name: scaled(value, ratios) for name, (value, ratios) in figures.items() if value is not None}
     if option.latency_ms is not None:
-        ranges_by_name |= of_latency("latency_ms", option.latency_ms, half["ttft"])
-        ranges_by_name["input_tokens_per_s_at_capacity"] = scaled(option.input_tokens_per_s_at_capacity, half["throughput"])
-        ranges_by_name["usd_per_mtok_input"] = scaled(option.usd_per_mtok_input, token)
+        bounds |= of_latency("latency_ms", option.latency_ms, half["ttft"])
+        bounds["input_tokens_per_s_at_capacity"] = scaled(option.input_tokens_per_s_at_capacity, half["throughput"])
+        bounds["usd_per_mtok_input"] = scaled(option.usd_per_mtok_input, token)
     else:
-        ranges_by_name |= of_latency("ttft_ms", option.ttft_ms, half["ttft"])
-        ranges_by_name |= of_latency("tpot_ms", option.tpot_ms, half["tpot"])
-        ranges_by_name["output_tokens_per_s_at_capacity"] = scaled(option.output_tokens_per_s_at_capacity, half["throughput"])
+        bounds |= of_latency("ttft_ms", option.ttft_ms, half["ttft"])
+        bounds |= of_latency("tpot_ms", option.tpot_ms, half["tpot"])
+        bounds["output_tokens_per_s_at_capacity"] = scaled(option.output_tokens_per_s_at_capacity, half["throughput"])
         for name in ("usd_per_mtok_input", "usd_per_mtok_output", "usd_per_mtok_blended"):
-            ranges_by_name[name] = scaled(getattr(option, name), token)
-    return Intervals(**ranges_by_name)
+            bounds[name] = scaled(getattr(option, name), token)
+    return Intervals(**bounds)
 
 
 def of_latency(name: str, latency: Percentiles, ratios: Ratios) -> dict[str, list[float | None]]:

@@ -1,4 +1,4 @@
-"""Options of released engines: reading them out of a package, and whether a command keeps to the list."""
+"""Command-line options of released frameworks: reads them from a package and checks commands against them."""
 
 import ast
 import re
@@ -197,7 +197,7 @@ def check_against_source(name: str, flags: FlagLists, command: str, launcher: st
 
 
 def after_launcher(argv: list[str], launcher: str) -> list[str]:
-    """The words of the server, without those of what spreads it over hosts."""
+    """The server's own arguments, without those of the launcher that spreads it over hosts."""
     return argv[argv.index(launcher) + 1 :] if launcher and launcher in argv else argv
 
 

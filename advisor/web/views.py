@@ -287,7 +287,7 @@ def export_csv(request: HttpRequest, pk: Any) -> HttpResponse:
 @require_safe
 def export_markdown(request: HttpRequest, pk: Any) -> HttpResponse:
     advice = finished(pk)
-    undone = [f"> {calibration_marks.words(c)}\n" for c in calibration_marks.undone(advice.result)]
+    undone = [f"> {calibration_marks.undone_notice(c)}\n" for c in calibration_marks.undone(advice.result)]
     text = "\n".join([*undone, report.markdown(answer_of(advice))])
     return download(advice, "md", "text/markdown; charset=utf-8", text)
 
