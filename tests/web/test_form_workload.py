@@ -8,7 +8,7 @@ import pytest
 from advisor.web import forms
 from advisor.web.forms import WorkloadForm, defaults, from_spec
 from advisor.workload.schema import parse
-from catalog.models import ServedModel
+from catalog.models import Accelerator, Price, ServedModel
 
 pytestmark = pytest.mark.django_db
 TRAFFIC = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 2}
@@ -126,3 +126,19 @@ def test_the_advanced_part_is_open_when_it_says_something() -> None:
     assert not WorkloadForm(initial=from_spec(forms.preset("support-chat") or {})).advanced_is_open()
     assert WorkloadForm(initial={"team.cuda": "4"}).advanced_is_open()
     assert WorkloadForm({**GOOD, "yaml": "a: ["}).advanced_is_open()
+
+
+def test_lists_offer_each_name_of_the_catalog_once_in_order() -> None:
+    """Of accelerators those that serve; regions, vendors and providers as the price lists spell them."""
+    seen = {"release_year": 2026, "memory_gib": 80, "memory_gb_per_s": 1, "as_of": date(2026, 11, 1)}
+    for slug, vendor, served in (("b", "nvidia", True), ("a", "amd", True), ("c", "amd", False)):
+        Accelerator.objects.create(slug=slug, name=slug, vendor=vendor, served=served, **seen)
+    for provider, region in (("zeta", "south"), ("acme", "south"), ("acme", "north")):
+        chip = Accelerator.objects.get(slug="a")
+        plain = {"instance": "i", "accelerators": 1, "term": "spot", "usd_per_hour": 1, "as_of": date(2026, 11, 1)}
+        Price.objects.create(provider=provider, region=region, accelerator=chip, **plain)
+    found = WorkloadForm().suggestions()
+    assert found["offered"] == ["north", "south"] and found["providers"] == ["acme", "zeta"]
+    assert sorted(found["accelerators"]) == ["a", "b"] and found["vendors"] == ["amd", "nvidia"]
+    assert found["models"] == ["meta-llama/Llama-3.1-8B"]
+    assert found["caches"] == ["bf16", "fp16", "fp8"] and found["curves"] == ["flat", "office_hours"]

@@ -8,13 +8,14 @@ import yaml
 
 from advisor.engine.fleet.card_sharing import merged_copies
 from advisor.engine.launch.command import launch
-from advisor.engine.network.model import Adapters, Ffn, LatentAttention
+from advisor.engine.network.model import Adapters, Attention, Ffn, LatentAttention
 from advisor.engine.search.candidates import supports_model
 from advisor.engine.search.run import search
 from advisor.engine.step.adapters import (
     adapter_bytes,
     adapter_operators,
     adapters_unsupported,
+    matrices,
     resident_bytes,
     served_rank,
     swap_s,
@@ -22,6 +23,7 @@ from advisor.engine.step.adapters import (
 from advisor.engine.step.lane import lanes
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.ledger import decode_ledger
+from advisor.engine.step.operators import distinct_experts
 from tests.engine.catalog_sample import (
     BF16,
     LLAMA_8B,
@@ -34,9 +36,11 @@ from tests.engine.catalog_sample import (
     question,
     software,
 )
+from tests.engine.step.test_operators import chips, model
 
 MIB = 2.0**20
 TUNED = replace(VLLM, features=("lora",))
+QUERY_ALONE = Attention(heads=4, kv_heads=0, head_dim=3)
 
 
 def with_adapters(count=50, active=8, rank=16, model=LLAMA_8B, attention_only=False):
@@ -110,6 +114,40 @@ def test_a_step_reads_each_distinct_adapter_once():
 
     activations = moved(2000.0) - moved(1000.0)
     assert moved(1000.0) - activations == pytest.approx(4 * 80 * MIB, rel=0.01)
+
+
+def test_shrink_and_expand_of_each_matrix_add_up_by_hand():
+    """Query 8 x 12 by columns and output 12 x 8 by rows, on two chips; rank 4, three adapters, 5 tokens, 2 layers."""
+    small = replace(
+        model(Attention(heads=4, kv_heads=0, head_dim=3), count=2), adapters=Adapters(count=9, rank=4, active=3)
+    )
+    x = chips(tp=2.0, adapter_kernel_s=0.75, further_adapter_s=0.125)
+    query, _, _, output = adapter_operators(small, x, np.array([5.0]))
+    touched = float(distinct_experts(3, 1, np.array(5.0)))
+    for found, wide, narrow in ((query, 8, 6), (output, 6, 8)):
+        flops = 2 * 5 * 4 * (wide + narrow)
+        moved = 2 * (touched * 4 * (wide + narrow) + 5 * (wide + 2 * narrow + 2 * 4))
+        assert found.flops.item() == 2 * flops and found.bytes.item() == pytest.approx(2 * moved)
+        launch_s = 2 * (0.75 + 0.125 * (touched - 1))
+        assert found.time_s.item() == pytest.approx(2 * (flops / 50 + moved / 10 + launch_s))
+        assert found.bound == "memory"
+
+
+def test_one_adapter_is_launched_as_the_chips_own_kernels_at_least_and_read_where_a_token_runs():
+    small = replace(
+        model(Attention(heads=4, kv_heads=0, head_dim=3), count=1), adapters=Adapters(count=1, rank=4, active=1)
+    )
+    first = next(adapter_operators(small, chips(), np.array([5.0])))
+    assert first.bytes.item() == 2 * (4 * 20 + 5 * (8 + 24 + 8))
+    assert first.time_s.item() == pytest.approx(2 * 5 * 4 * 20 / 50 + first.bytes.item() / 10 + 2 * 0.5)
+    half = next(adapter_operators(small, chips(), np.array([0.5])))
+    assert half.bytes.item() == 2 * (0.5 * 4 * 20 + 0.5 * (8 + 24 + 8))
+
+
+def test_layers_without_softmax_attention_carry_no_adapters():
+    given = Adapters(count=1, rank=4, active=1)
+    assert not matrices(model(None), model(None).blocks[0])
+    assert not matrices(replace(model(None), adapters=given), model(None).blocks[0])
 
 
 def test_what_is_not_resident_comes_over_pci_express():

@@ -147,6 +147,12 @@ def test_a_source_runs_through_the_encoder_and_is_projected_for_the_decoder():
     assert few[2] == pytest.approx(2 * max(48 / 25, 96 / 10))  # read and written, not multiplied
 
 
+@pytest.mark.parametrize(("tokens", "bound"), [(1, "memory"), (50, "compute")])
+def test_a_long_source_is_bound_by_its_scores_and_a_short_one_by_memory(tokens, bound):
+    found = {op.name: op for op in source_operators(TEXT, chips(), np.array([float(tokens)]))}
+    assert found["encoder/attention_scores"].bound == bound
+
+
 def test_many_chips_share_the_projection_down_to_one_head():
     assert source(TEXT, 50, tp=2.0)["cross_attention/source_kv"] == times(3, product(50, 6, 8))
     assert source(TEXT, 50, tp=4.0)["cross_attention/source_kv"] == times(3, product(50, 6, 8))

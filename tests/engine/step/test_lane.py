@@ -12,6 +12,7 @@ from advisor.engine.step.lane import Lane, concatenate, fitting, lanes, memory, 
 from advisor.engine.step.lane_times import idle_s, lasting_s, prefill_s, step_s
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.memory import Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
+from advisor.engine.step.speculative import Draft
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, chip, format_of
 from tests.engine.catalog_sample import lane as sample
 from tests.engine.step.test_operators import ATTENTION, model
@@ -159,6 +160,24 @@ def test_a_prompt_on_an_idle_server_waits_for_its_preparation_and_a_decode_does_
     assert prefill_s(built, 1, 100) == pytest.approx(5, abs=0.01)
     assert step_s(built, 1, 2, 100) == step_s(built, 0, 2, 100)
     assert lasting_s(built, 1, np.array([7.0]), 100, 1, True) == 7
+
+
+def test_lanes_that_draft_stand_beside_those_that_do_not():
+    """Each as it would be alone; two lanes of one choice share what is known of their drafting model."""
+    small = replace(LLAMA_8B, slug="small", blocks=(replace(LLAMA_8B.blocks[0], count=2),))
+    draft = Draft(
+        method="draft", name="x", tokens=3, accepted_fraction=0.5, shown_tokens=1.875, pass_fraction=0.0,
+        head_bytes=0.0, task="chat", source="", model=small,
+    )  # fmt: skip
+    plain = wanted()
+    drafts = replace(plain, draft=draft)
+    several = [plain, drafts, replace(drafts, max_running_requests=4)]
+    together = lanes(LLAMA_8B, several).times
+    for i, one in enumerate(several):
+        alone = lanes(LLAMA_8B, [one]).times
+        assert together.linear_s[i] == pytest.approx(alone.linear_s[0])
+        assert together.prefill_s_per_pair[i] == pytest.approx(alone.prefill_s_per_pair[0])
+    assert together.prefill_s_per_pair[1] > together.prefill_s_per_pair[0]
 
 
 def test_lanes_can_be_taken_apart_and_joined():

@@ -93,6 +93,11 @@ def test_experts_are_spread_by_rank_and_the_router_stays_in_16_bits():
     assert found == 3 * (NORMS + 8 / 2 * 240 / 2 * 0.5 + 3 * 8 * 6 / 4 + 8 * 8 * 2) + 2 * TABLE / 4
 
 
+def test_two_experts_are_a_mixture_with_a_router():
+    found = one(weights_bytes(model(None, Ffn(inner=10, experts=2)), chips(expert_weight_bytes=0.5)))
+    assert found == 3 * (NORMS + 2 * 240 * 0.5 + 8 * 2 * 2) + 2 * TABLE
+
+
 # --- cache ------------------------------------------------------------------------------------------------------
 
 

@@ -331,6 +331,11 @@ def test_experts_add_up_by_hand_where_every_one_is_touched():
     }
 
 
+def test_two_experts_are_a_mixture_and_one_is_a_dense_layer():
+    assert "moe/router" in block(model(None, Ffn(inner=10, experts=2)), 5)
+    assert "moe/router" not in block(model(None, Ffn(inner=10, experts=1)), 5)
+
+
 def test_experts_pad_their_rows_on_chips_with_many_cores():
     """8 touched experts of 250 rows each: 150 padded rows each; of 20 rows each, 20; of few, half a tile of 16."""
     rows = {

@@ -25,13 +25,15 @@ def share_of(line: Line, memory_bytes_per_s: float, flops_per_s: float) -> float
 
 
 @pytest.mark.parametrize("tile_tokens", [0.0, TILES])
+@pytest.mark.parametrize("sample_s", [1e-6, 1e-2])
 @pytest.mark.parametrize(("prompt", "sequences"), [(129.0, 130.0), (256.0, 256.0), (1000.0, 12.0)])
-def test_a_step_draws_what_its_lines_draw(tile_tokens, prompt, sequences):
+def test_a_step_draws_what_its_lines_draw(tile_tokens, sample_s, prompt, sequences):
     wanted = lane(chip("any"), FP8)
     wanted = replace(
         wanted, choice=replace(wanted.choice, overhead=replace(wanted.choice.overhead, tile_tokens=tile_tokens))
     )
     built = lanes(LLAMA_8B, [wanted])
+    built = replace(built, times=replace(built.times, sample_s_per_sequence=np.array([sample_s])))
     memory, matmul = (float(getattr(built.layouts, f"{n}_per_s")[0]) for n in ("memory_bytes", "matmul_flops"))
     half = float(built.layouts.half_flops_per_s[0])
     ledgers = prefill_ledger(LLAMA_8B, built, 0, prompt), decode_ledger(LLAMA_8B, built, 0, sequences, 1000.0)
