@@ -42,7 +42,8 @@ def undone_notice(calibration: Mapping[str, Any]) -> str:
     """What a reader of the answer must know about a calibration that was undone."""
     return (
         f"This answer used calibration {calibration['id']} of {calibration['name']} (measured on "
-        f"{calibration['measured_on']}, undone on {calibration['undone_on']} by {calibration['undone_by']}). Re-run the request."
+        f"{calibration['measured_on']}, undone on {calibration['undone_on']} by {calibration['undone_by']}). "
+        "Re-run the request."
     )
 
 

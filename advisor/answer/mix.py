@@ -1,5 +1,6 @@
 """A mix of machines: its parts, what it saves against one kind, or why there is no mix."""
 
+from advisor.answer.option import setup
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import Mix as EngineMix
 from advisor.engine.fleet import MixPart as EnginePart
@@ -43,15 +44,7 @@ def mix_part(p: EnginePart) -> MixPart:
         acquisition=p.offer.acquisition,
         term=p.offer.term,
         price_as_of=p.offer.as_of,
-        framework=p.lane.framework.slug,
-        framework_version=p.lane.framework.version,
-        weights_dtype=c.quantization.weights_dtype,
-        quantization=c.quantization.slug,
-        kv_dtype=c.kv_dtype,
-        tp=c.tp,
-        pp=c.pp,
-        ep=c.ep,
-        dp=c.dp,
+        **setup(p.lane),
         replicas=p.replicas,
         spare_replicas=p.spare_replicas,
         concurrency=p.concurrency,

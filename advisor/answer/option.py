@@ -19,6 +19,7 @@ from advisor.engine.launch import launch
 from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, SearchResult, describe
 from advisor.engine.spec import EMBEDDING, Workload
 from advisor.engine.step import (
+    Lane,
     Line,
     context_tokens,
     decode_ledger,
@@ -153,7 +154,7 @@ def near_miss(snapshot: Json, workload: Workload, catalog: Catalog, outcome: Sea
 
 def configuration(s: Scored) -> Json:
     """The fields of an Option that say what is bought or rented and started."""
-    c, a = s.lane.choice, s.lane.choice.accelerator
+    a = s.lane.choice.accelerator
     return {
         "label": f"{s.chips} x {a.name}, {describe(s.lane)}, {counted(s.replicas, 'replica')}{tuning.variant_label(s)}",
         "accelerator": a.slug,
@@ -167,8 +168,21 @@ def configuration(s: Scored) -> Json:
         "term": s.offer.term,
         "price_as_of": s.offer.as_of,
         "price_source": s.offer.source,
-        "framework": s.lane.framework.slug,
-        "framework_version": s.lane.framework.version,
+        **setup(s.lane),
+        "replicas": s.replicas,
+        "spare_replicas": s.spare_replicas,
+        "concurrency": s.concurrency,
+        "max_batched_tokens": s.lane.max_batched_tokens,
+        "partition": partition(a),
+    }
+
+
+def setup(lane: Lane) -> Json:
+    """The fields of a Setup that a lane has: framework, formats, parallel sizes."""
+    c = lane.choice
+    return {
+        "framework": lane.framework.slug,
+        "framework_version": lane.framework.version,
         "weights_dtype": c.quantization.weights_dtype,
         "quantization": c.quantization.slug,
         "kv_dtype": c.kv_dtype,
@@ -176,11 +190,6 @@ def configuration(s: Scored) -> Json:
         "pp": c.pp,
         "ep": c.ep,
         "dp": c.dp,
-        "replicas": s.replicas,
-        "spare_replicas": s.spare_replicas,
-        "concurrency": s.concurrency,
-        "max_batched_tokens": s.lane.max_batched_tokens,
-        "partition": partition(a),
     }
 
 

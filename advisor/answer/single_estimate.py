@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from advisor.answer.intervals import interval_fractions
-from advisor.answer.option import bound_of, embedding_figures, operator, token_costs
+from advisor.answer.option import bound_of, embedding_figures, operator, setup, token_costs
 from advisor.answer.sentences import UNMEASURED
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, Assumptions, Draw, watts_per_chip
@@ -109,7 +109,7 @@ def answer_of(fixed: Fixed) -> Estimate:
 def configuration(built: Built) -> Estimate:
     """The deployment and its memory; figures follow where it fits."""
     fixed, lane = built.fixed, built.own[-1]
-    c, case, pool = lane.choice, fixed.case, fixed.pools[-1]
+    case, pool = fixed.case, fixed.pools[-1]
     replicas = f"{pool.replicas} replicas" if pool.replicas > 1 else "1 replica"
     prefill = "" if case.mode == "agg" else f", prefill on {fixed.pools[0].chips} of them"
     return Estimate(
@@ -118,15 +118,7 @@ def configuration(built: Built) -> Estimate:
         accelerator=fixed.accelerator.slug,
         accelerator_name=fixed.accelerator.name,
         accelerator_count=case.chips,
-        framework=lane.framework.slug,
-        framework_version=lane.framework.version,
-        weights_dtype=c.quantization.weights_dtype,
-        quantization=c.quantization.slug,
-        kv_dtype=c.kv_dtype,
-        tp=c.tp,
-        pp=c.pp,
-        ep=c.ep,
-        dp=c.dp,
+        **setup(lane),
         moe_tp=pool.moe_tp,
         replicas=pool.replicas,
         concurrency=running(built),

@@ -21,7 +21,7 @@ from advisor.result.base import (
     Watts,
     WholeTokens,
 )
-from advisor.result.option import Disaggregated, Intervals, Memory, Operator, Speculative
+from advisor.result.option import Disaggregated, Intervals, Memory, Operator, Setup, Speculative
 
 
 class ClosedForm(Section):
@@ -118,43 +118,15 @@ class MeasuredRow(Section):
     """Its page."""
 
 
-class Estimate(Section):
+class Estimate(Setup):
     """One fixed deployment. When it does not fit, only memory, `smallest_change` and warnings are given."""
 
-    label: str
-    """The deployment in one line."""
     model: str
     """Hugging Face ID."""
-    accelerator: str
-    """Catalog name."""
     accelerator_name: str
     """Name for people."""
-    accelerator_count: Chips
-    """All accelerators."""
-    framework: str
-    """Serving framework."""
-    framework_version: str
-    """Its release."""
-    weights_dtype: str
-    """Storage type of the weights."""
-    quantization: str
-    """Weight format."""
-    kv_dtype: str
-    """Storage type of the KV cache."""
-    tp: Count
-    """Tensor-parallel size."""
-    pp: Count
-    """Pipeline stages."""
-    ep: Count
-    """Expert-parallel size."""
-    dp: Count
-    """Attention data-parallel size."""
     moe_tp: Count
     """Tensor-parallel size of the experts."""
-    replicas: Count
-    """Replicas."""
-    concurrency: Count
-    """Requests in flight per replica."""
     max_batched_tokens: WholeTokens
     """Token budget of a step."""
     speculative: Speculative | None

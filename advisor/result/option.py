@@ -309,35 +309,15 @@ class Variant(Section):
     """Its p95 TPOT over the option's."""
 
 
-class Option(Section):
-    """A recommended deployment, or a near miss."""
+class Setup(Section):
+    """What is started: accelerators, framework, formats and parallel layout."""
 
-    rank: Count | None
-    """1 is best; null: not ranked."""
     label: str
     """The deployment in one line."""
     accelerator: str
     """Catalog name of the accelerator."""
-    accelerator_name: str
-    """Name for people."""
     accelerator_count: Chips
     """Accelerators in use."""
-    provider: str
-    """Who sells or rents it; own: bought; owned: already there."""
-    instance: str
-    """Instance type or server."""
-    instances: Count
-    """Instances or servers."""
-    region: str
-    """Region of the price."""
-    acquisition: str
-    """rent or own."""
-    term: str = "on_demand"
-    """on_demand, spot, reserved_1y, reserved_3y, purchase or owned."""
-    price_as_of: str
-    """Date of the price."""
-    price_source: str
-    """Where the price was read."""
     framework: str
     """Serving framework."""
     framework_version: str
@@ -358,10 +338,40 @@ class Option(Section):
     """Attention data-parallel size of a replica."""
     replicas: Count
     """Replicas, spares included."""
-    spare_replicas: Count = 0
-    """Replicas beyond those that carry the peak."""
     concurrency: Count
     """Maximum requests in flight per replica."""
+
+
+class Purchase(Section):
+    """What is rented or bought, and from whom."""
+
+    provider: str
+    """Who sells or rents it; own: bought; owned: already there."""
+    instance: str
+    """Instance type or server."""
+    instances: Count
+    """Instances or servers."""
+    region: str
+    """Region of the price."""
+    acquisition: str
+    """rent or own."""
+    price_as_of: str
+    """Date of the price."""
+
+
+class Option(Setup, Purchase):
+    """A recommended deployment, or a near miss."""
+
+    rank: Count | None
+    """1 is best; null: not ranked."""
+    accelerator_name: str
+    """Name for people."""
+    term: str = "on_demand"
+    """on_demand, spot, reserved_1y, reserved_3y, purchase or owned."""
+    price_source: str
+    """Where the price was read."""
+    spare_replicas: Count = 0
+    """Replicas beyond those that carry the peak."""
     max_batched_tokens: WholeTokens
     """Token budget of a step."""
     partition: Partition | None = None

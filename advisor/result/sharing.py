@@ -17,7 +17,7 @@ from advisor.result.base import (
     UsdPerHour,
     UsdPerMonth,
 )
-from advisor.result.option import Partition
+from advisor.result.option import Partition, Purchase, Setup
 
 
 class SharingWay(Section):
@@ -117,53 +117,13 @@ class LengthClass(Section):
     """Share of these that goes here."""
 
 
-class MixPart(Section):
+class MixPart(Setup, Purchase):
     """One kind of machine of a mix."""
 
-    label: str
-    """The deployment in one line."""
-    accelerator: str
-    """Catalog name."""
-    accelerator_count: Chips
-    """Accelerators."""
-    provider: str
-    """Seller."""
-    instance: str
-    """Instance type or server."""
-    instances: Count
-    """Instances or servers."""
-    region: str
-    """Region of the price."""
-    acquisition: str
-    """rent or own."""
     term: str
     """Term of the price."""
-    price_as_of: str
-    """Date of the price."""
-    framework: str
-    """Serving framework."""
-    framework_version: str
-    """Its release."""
-    weights_dtype: str
-    """Storage type of the weights."""
-    quantization: str
-    """Weight format."""
-    kv_dtype: str
-    """Storage type of the KV cache."""
-    tp: Count
-    """Tensor-parallel size."""
-    pp: Count
-    """Pipeline stages."""
-    ep: Count
-    """Expert-parallel size."""
-    dp: Count
-    """Attention data-parallel size."""
-    replicas: Count
-    """Replicas."""
     spare_replicas: Count
     """Spare replicas."""
-    concurrency: Count
-    """Requests in flight per replica."""
     basis: str
     """measured, relative or datasheet."""
     input_tokens: list[LengthClass]
