@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from advisor.result import Answer
-from tests import sample_advice
 
 
 def snapshot(spec: dict[str, Any], organisation: object) -> dict[str, Any]:
@@ -14,6 +13,8 @@ def snapshot(spec: dict[str, Any], organisation: object) -> dict[str, Any]:
 def recommend(
     spec: dict[str, Any], snapshot: dict[str, Any], progress: Callable[[str, float], None] | None = None
 ) -> Answer:
+    from tests import sample_advice  # loads models: slow_worker imports this module before Django is set up
+
     if progress:
         progress("searching", 0.5)
     answer = Answer.read(sample_advice.result())

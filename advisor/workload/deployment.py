@@ -360,7 +360,7 @@ def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, qu
     if quantization.weight_only and quantization.activations_dtype == "bf16" and case.weights_dtype != "bf16":
         warnings.append(f"{chip.name} computes with {case.weights_dtype} weights in 16 bits (weight-only quantization)")
     if case.kv_dtype and case.kv_dtype not in (*framework.kv_dtypes, "bf16", "fp16"):
-        warnings.append(f"{framework.name} is not known to support a {case.kv_dtype} KV cache")
+        warnings.append(f"{framework.name} is not known to support KV cache dtype {case.kv_dtype}")
     encoder_decoder = has_decoder_beside(model)
     if encoder_decoder and case.isl > model.source_tokens:
         warnings.append(f"{case.isl:,.0f} tokens exceed the model's maximum source length of {model.source_tokens:,}")

@@ -41,7 +41,7 @@ def test_a_question_that_cannot_be_stored_is_refused_with_the_reason(
     from advisor.web import views
 
     client.raise_request_exception = False
-    monkeypatch.setattr(api_views, "asked", error)
+    monkeypatch.setattr(api_views, "workload_in", error)
     monkeypatch.setattr(views, "prefilled", error)
     send = client.post(path, QUESTION, "application/json") if path.startswith("/api") else client.get(path)
     assert send.status_code == 503 and int(send["Retry-After"]) > 0

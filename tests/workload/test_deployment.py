@@ -106,7 +106,7 @@ def test_an_embedding_counts_one_vector():
 def test_a_count_alone_means_replicas_and_says_so():
     found = built(count=8, tp=2)
     assert found.case.pool and found.case.pool.replicas == 4
-    assert found.doubts[0] == "8 accelerators are 4 independent replicas of 2 (dp 4)"
+    assert found.doubts[0] == "count 8 gives 4 independent replicas of 2 (dp 4)"
     assert built(count=2, tp=2).doubts == built(tp=2).doubts == ()
 
 
@@ -266,14 +266,15 @@ def test_a_plain_deployment_is_not_doubted():
 
 @pytest.mark.parametrize(("changes", "says"), [
     ({"model": "t5", "isl": 100}, "vLLM is not known to run this kind of model (cross-attention)"),
-    ({"weights": "awq", "framework": "sglang"}, "H100 multiplies awq weights in 16 bits"),
-    ({"weights": "fp8", "accelerator": "old"}, "OLD multiplies fp8 weights in 16 bits"),
-    ({"kv": "fp4"}, "vLLM is not known to keep its cache in fp4"),
-    ({"model": "t5", "isl": 513}, "513 tokens exceed the longest source it was trained on, 512"),
-    ({"model": "experts", "isl": 4000, "osl": 97}, "4,097 tokens exceed the model's context of 4,096"),
-    ({"model": "t5", "isl": 100, "osl": 256}, "257 tokens exceed the model's context of 256"),
-    ({"model": "bert", "isl": 513, "osl": 0}, "513 tokens exceed the model's context of 512"),
-    ({"model": "t5", "isl": 100, "pp": 2}, "no framework of the catalog is known to pipeline an encoder-decoder"),
+    ({"weights": "awq", "framework": "sglang"}, "H100 computes with awq weights in 16 bits (weight-only quantization)"),
+    ({"weights": "fp8", "accelerator": "old"}, "OLD computes with fp8 weights in 16 bits (weight-only quantization)"),
+    ({"kv": "fp4"}, "vLLM is not known to support KV cache dtype fp4"),
+    ({"model": "t5", "isl": 513}, "513 tokens exceed the model's maximum source length of 512"),
+    ({"model": "experts", "isl": 4000, "osl": 97}, "4,097 tokens exceed the model's context length of 4,096"),
+    ({"model": "t5", "isl": 100, "osl": 256}, "257 tokens exceed the model's context length of 256"),
+    ({"model": "bert", "isl": 513, "osl": 0}, "513 tokens exceed the model's context length of 512"),
+    ({"model": "t5", "isl": 100, "pp": 2},
+     "no framework in the catalog is known to support pipeline parallelism for encoder-decoder models"),
     ({"framework": "vllm", "framework_version": "9.9"}, "the catalog has no vLLM 9.9"),
 ])  # fmt: skip
 def test_what_the_catalog_does_not_support_is_said(changes, says):

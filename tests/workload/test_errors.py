@@ -79,7 +79,7 @@ def test_a_key_is_set_once_and_is_text():
 def test_text_that_is_no_yaml_is_told_by_line_and_column():
     assert says("a: 1\nb: [1")["message"].startswith("not valid YAML at line 2, column 6")
     assert says(b"\xff")["message"] == "not readable as UTF-8 YAML text"
-    assert says("- 1")["message"] == says("")["message"] == "a workload must be a mapping of keys to values"
+    assert says("- 1")["message"] == says("")["message"] == "must be a mapping of keys to values"
     assert says("a: &x 1\nb: *x")["message"] == "YAML aliases are not allowed"
 
 
@@ -232,7 +232,7 @@ def test_the_nearest_name_is_found_in_any_case(typed, found):
 
 def test_names_that_begin_so_come_before_those_that_hold_it_and_short_ones_first():
     assert nearest("sxm", [*NAMES, "sxm-board", "sxm"], 3, 0.99) == ["sxm", "sxm-board", "h100-sxm"]
-    assert near("h100", NAMES, most=2) == "; did you mean h100-sxm or h100-pcie?"
+    assert near("h100", NAMES, limit=2) == "; did you mean h100-sxm or h100-pcie?"
     assert near("zzz", NAMES) == ""
 
 
@@ -240,9 +240,9 @@ def test_a_list_of_names_is_cut_and_says_where_the_rest_is():
     names = [f"n{k:02}" for k in range(45)]
     assert listed("n44", names[:3], "") == "n00, n01, n02"
     text = listed("n44", names, "/api/v1/models")
-    assert text.startswith("n44, ") and text.endswith(", ... (45 in all; see /api/v1/models)")
+    assert text.startswith("n44, ") and text.endswith(", ... (45 in total; see /api/v1/models)")
     assert text.count(", ") == 40
-    assert listed("x", names, "").endswith(", ... (45 in all)")
+    assert listed("x", names, "").endswith(", ... (45 in total)")
     assert "..." not in listed("x", names[:40], "")
 
 

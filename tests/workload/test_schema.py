@@ -32,7 +32,8 @@ def test_a_batch_has_the_rate_that_ends_it_in_time_and_the_mean_over_all_hours()
 
 def test_the_next_batch_begins_after_the_deadline_of_the_one_before():
     found = refused(batch(every_hours=1.9))["batch.every_hours"]
-    assert "before this one's deadline" in found["message"] and found["allowed"] == ">= 2, the deadline"
+    assert found["message"] == "is shorter than the deadline, so batches would overlap"
+    assert found["allowed"] == ">= 2, the deadline"
     assert parse(batch(every_hours=2))["traffic"]["requests_per_s"] == {"mean": 1, "peak": 1}
 
 

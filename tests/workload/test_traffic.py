@@ -46,7 +46,7 @@ def test_users_ask_at_the_peak_and_less_over_the_week():
 
 def test_a_peak_below_the_busiest_hour_is_refused_with_what_it_takes():
     found = refused(with_traffic(requests_per_s={"mean": 2, "peak": 7.9}, load_curve=BUSY))
-    assert "is below 8, the mean of the busiest hour" in found["traffic.requests_per_s.peak"]["message"]
+    assert "is below 8, the mean of the load curve's busiest hour" in found["traffic.requests_per_s.peak"]["message"]
     assert found["traffic.requests_per_s.peak"]["allowed"] == ">= 8, or remove it"
     assert traffic(requests_per_s={"mean": 2, "peak": 8}, load_curve=BUSY)
 
@@ -101,8 +101,8 @@ def test_the_grid_has_the_hours_of_a_day_or_a_week(hours):
 
 def test_whole_numbers_may_be_written_with_a_point():
     assert parse({**GOOD, "owned": {"h100": 2.0}})["owned"] == {"h100": 2}
-    assert Section.whole_where_it_is(2.5) == 2.5
-    assert isinstance(Section.whole_where_it_is(2.0), int)
+    assert Section.whole_numbers(2.5) == 2.5
+    assert isinstance(Section.whole_numbers(2.0), int)
 
 
 # --- traces -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def test_a_host_that_draws_more_than_a_rack_feeds_is_refused_with_the_power_that
     assert found == Rejection(
         accelerator="big",
         reason="too_much_power",
-        detail="big-8 draws 10.2 kW at full load, a rack of the site has 10 kW",
+        detail="big-8 draws 10.2 kW at full load; the site has 10 kW per rack",
         limit=10.0,
         reached=10.24,
         smallest_change="passes this gate with site.kw_per_rack >= 10.3",
@@ -46,7 +46,7 @@ def test_the_change_that_a_refusal_names_is_enough():
 def test_a_host_needs_cooling_that_the_site_has():
     found = site_rejection(HOST, site(cooling="air"))
     assert found and found.reason == "cooling" and found.limit is None
-    assert found.detail == "big-8 is cooled by liquid, the site has air alone"
+    assert found.detail == "big-8 needs liquid cooling; the site has air cooling only"
     assert site_rejection(HOST, site(cooling="liquid")) is None
     assert site_rejection(HOST, site(cooling="any")) is None
     assert site_rejection(replace(HOST, cooling="air or liquid"), site(cooling="air")) is None

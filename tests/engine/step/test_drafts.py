@@ -11,15 +11,15 @@ from advisor.engine.step.speculative import (
     Acceptance,
     Draft,
     acceptances_of,
+    draft_model_id,
     drafts_of,
     methods_of,
-    plain,
-    published,
+    published_draft,
     searched,
-    shown,
-    small_of,
     speculative_times,
     suits,
+    supports_drafts,
+    tokens_per_step,
     with_draft,
 )
 from advisor.engine.step.step_time import StepTimes
@@ -48,7 +48,7 @@ def value(times: StepTimes, name: str) -> float:
 
 def test_a_step_verifies_its_drafts_and_is_shared_by_the_tokens_shown():
     """3 drafts at one half: 1.875 tokens. A sequence brings 4 tokens to a step."""
-    assert shown(0.5, 3) == 1.875
+    assert tokens_per_step(0.5, 3) == 1.875
     found = speculative_times(TIMES, 3, 0.5)
     assert found.linear_s[0] == pytest.approx((1 + 0.5 * 4 * GRID) / 1.875)
     assert value(found, "sample_s_per_sequence") == pytest.approx(3 * 4 / 1.875)
@@ -82,10 +82,10 @@ def test_drafting_passes_repeat_a_share_of_a_decode_and_heads_are_read():
 
 def test_tokens_beyond_the_seats_are_prompts_which_are_not_drafted():
     """8 seats: of 32 tokens, 8 are verified with 3 drafts each, 24 are computed once and shared by none."""
-    found = speculative_times(TIMES, 3, 0.5, seats=8.0)
+    found = speculative_times(TIMES, 3, 0.5, slots=8.0)
     wide = 4 * np.minimum(GRID, 8) + 1.875 * (GRID - np.minimum(GRID, 8))
     assert found.linear_s[0] == pytest.approx((1 + 0.5 * wide) / 1.875)
-    assert speculative_times(TIMES, 3, 0.5, seats=0.2).linear_s[0][0] == pytest.approx((1 + 0.5 * 4) / 1.875)
+    assert speculative_times(TIMES, 3, 0.5, slots=0.2).linear_s[0][0] == pytest.approx((1 + 0.5 * 4) / 1.875)
 
 
 def test_a_stated_number_of_tokens_shown_takes_the_place_of_the_formula():
@@ -93,10 +93,10 @@ def test_a_stated_number_of_tokens_shown_takes_the_place_of_the_formula():
 
 
 def test_a_drafting_model_makes_each_draft_and_reads_every_prompt():
-    found = speculative_times(TIMES, 3, 0.5, seats=8.0, own=OWN)
+    found = speculative_times(TIMES, 3, 0.5, slots=8.0, draft_times=OWN)
     decodes = np.minimum(GRID, 8)
     prompts = 1.875 * (GRID - decodes)
-    plain_s = speculative_times(TIMES, 3, 0.5, seats=8.0).linear_s[0]
+    plain_s = speculative_times(TIMES, 3, 0.5, slots=8.0).linear_s[0]
     beside = 3 * (0.1 + 0.01 * decodes) + np.where(prompts > 0, 0.1 + 0.01 * np.maximum(prompts, 1), 0)
     assert found.linear_s[0] == pytest.approx(plain_s + beside / 1.875)
     assert value(found, "decode_s_per_context_token") == pytest.approx((5 + 3 * 0.5) / 1.875)
@@ -130,7 +130,7 @@ def test_heads_are_read_at_the_memorys_rate_by_the_whole_group_and_the_host_is_w
     """1,600 bytes over 2 chips at 400 bytes/s: 2 s."""
     found = with_draft(TIMES, DRAFT, choice(tp=2), 1e6)
     expected = speculative_times(
-        replace(TIMES, serial_s=np.array([24.0])), 3, 0.5, pass_fraction=0.1, head_s=2.0, seats=1e6
+        replace(TIMES, serial_s=np.array([24.0])), 3, 0.5, pass_fraction=0.1, head_s=2.0, slots=1e6
     )
     assert found.linear_s == pytest.approx(expected.linear_s)
     assert value(found, "serial_s") == pytest.approx(24 / 1.875)
@@ -226,19 +226,19 @@ def test_encoders_draft_nothing_and_only_some_models_predict_a_second_token():
     assert not suits("eagle", replace(LLAMA_8B, source_tokens=512))
     deepseek = replace(LLAMA_8B, slug="deepseek-ai-deepseek-v3")
     assert suits("mtp", deepseek) and not suits("mtp", LLAMA_8B)
-    assert published(deepseek, "mtp") == "the model's own layer" and published(LLAMA_8B, "mtp") == ""
+    assert published_draft(deepseek, "mtp") == "the model's own layer" and published_draft(LLAMA_8B, "mtp") == ""
 
 
 def test_published_drafts_are_found_by_the_models_slug():
     llama = replace(LLAMA_8B, slug="meta-llama-llama-3-1-8b-instruct")
-    assert published(llama, "eagle") == "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
-    assert published(llama, "medusa") == "nvidia/Llama-3.1-8B-Medusa-FP8"
-    assert published(llama, "ngram") == "the prompt" and published(llama, "draft") == ""
+    assert published_draft(llama, "eagle") == "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
+    assert published_draft(llama, "medusa") == "nvidia/Llama-3.1-8B-Medusa-FP8"
+    assert published_draft(llama, "ngram") == "the prompt" and published_draft(llama, "draft") == ""
     large = replace(LLAMA_8B, slug="meta-llama-llama-3-3-70b-instruct")
-    assert published(large, "draft") == small_of(large.slug) == "meta-llama/Llama-3.2-1B"
-    assert published(LLAMA_8B, "eagle") == small_of("other") == ""
+    assert published_draft(large, "draft") == draft_model_id(large.slug) == "meta-llama/Llama-3.2-1B"
+    assert published_draft(LLAMA_8B, "eagle") == draft_model_id("other") == ""
 
 
 def test_frameworks_draft_without_a_pipeline_and_with_a_cache_of_16_bits_or_fp8():
-    assert [plain(choice(kv_dtype=kv)) for kv in ("bf16", "fp16", "fp8", "int8")] == [True, True, True, False]
-    assert not plain(choice(pp=2))
+    assert [supports_drafts(choice(kv_dtype=kv)) for kv in ("bf16", "fp16", "fp8", "int8")] == [True, True, True, False]
+    assert not supports_drafts(choice(pp=2))

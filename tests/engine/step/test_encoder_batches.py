@@ -8,13 +8,14 @@ import pytest
 
 from advisor.engine.network.model import Attention, Block, Ffn, Model
 from advisor.engine.spec.case import Case, Protocol
+from advisor.engine.spec.kinds import EMBEDDING
 from advisor.engine.spec.workload import Lengths, Trace, Workload
 from advisor.engine.step.encoder import (
+    as_scheduled,
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
     computed_source_tokens,
     cross_read,
-    decoding,
     full_batch,
     has_decoder_beside,
     has_encoder,
@@ -69,11 +70,11 @@ def case(**changes: Any) -> Case:
 
 
 def test_a_source_moves_out_of_the_prompt_once():
-    found = decoding(case(), TEXT)
+    found = as_scheduled(case(), TEXT)
     assert (found.source_tokens, found.isl, found.osl) == (100, 2, 50)
-    assert decoding(found, TEXT) == found
-    assert decoding(case(), LLAMA_8B) == case()
-    assert decoding(case(), BERT).osl == 1
+    assert as_scheduled(found, TEXT) == found
+    assert as_scheduled(case(), LLAMA_8B) == case()
+    assert as_scheduled(case(), BERT).osl == 1
 
 
 def test_sources_are_as_long_as_the_lengths_that_are_drawn():

@@ -9,7 +9,7 @@ import pytest
 from advisor.engine.network.model import Block, Ffn, Recurrent
 from advisor.engine.spec.software import Quantization
 from advisor.engine.step.lane import Lane, concatenate, fitting, lanes, memory, take
-from advisor.engine.step.lane_times import idle_s, lasting_s, prefill_s, step_s
+from advisor.engine.step.lane_times import idle_s, lane_step_s, prefill_s, step_s
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.memory import Memory, activations_bytes, kv_bytes_per_sequence, weights_bytes
 from advisor.engine.step.speculative import Draft
@@ -159,7 +159,7 @@ def test_a_prompt_on_an_idle_server_waits_for_its_preparation_and_a_decode_does_
     built = lanes(DENSE, [wanted(), wanted(prepare_s=5.0)])
     assert prefill_s(built, 1, 100) == pytest.approx(5, abs=0.01)
     assert step_s(built, 1, 2, 100) == step_s(built, 0, 2, 100)
-    assert lasting_s(built, 1, np.array([7.0]), 100, 1, True) == 7
+    assert lane_step_s(built, 1, np.array([7.0]), 100, 1, True) == 7
 
 
 def test_lanes_that_draft_stand_beside_those_that_do_not():

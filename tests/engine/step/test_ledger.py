@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.engine.network.model import Attention, Block, Ffn, Model, Recurrent
+from advisor.engine.spec.kinds import EMBEDDING
 from advisor.engine.spec.workload import Lengths
 from advisor.engine.step.lane import Lanes, lanes
 from advisor.engine.step.lane_times import prefill_s, step_s
@@ -201,7 +202,7 @@ def test_prefills_share_of_a_request_by_hand():
     first_s, later_s = prefill_s(lanes_, 0, 1000), step_s(lanes_, 0, 4, 1100) / 4
     assert prefill_fraction(asked, lanes_, 0, 4) == pytest.approx(first_s / (first_s + 200 * later_s))
     assert prefill_fraction(asked, lanes_, 0, 0.2) == prefill_fraction(asked, lanes_, 0, 1)
-    assert prefill_fraction(replace(asked, kind="embedding"), lanes_, 0, 4) == 1
+    assert prefill_fraction(replace(asked, kind=EMBEDDING), lanes_, 0, 4) == 1
 
 
 def test_heads_of_attention_are_those_of_the_mixer():

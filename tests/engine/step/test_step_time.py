@@ -179,9 +179,9 @@ def test_candidates_and_loads_broadcast():
 
 
 def test_unknown_policies_and_clients_are_refused_by_name():
-    with pytest.raises(ValueError, match="policy 'random' is none of"):
+    with pytest.raises(ValueError, match="policy 'random' is not one of"):
         Scheduler(policy="random")
-    with pytest.raises(ValueError, match="client 'bot' is none of"):
+    with pytest.raises(ValueError, match="client 'bot' is not one of"):
         Client(kind="bot")
 
 
