@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -194,19 +194,27 @@ def mutants_of(area: str, module: str) -> Iterator[Mutant]:
             yield Mutant(area, module, place.lineno, start, end, new)
 
 
+def run_here(copy: Path, files: list[str]) -> NoReturn:
+    """Becomes a run of these tests in the copy."""
+    os.setsid()
+    os.chdir(copy)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    sys.path[:] = [str(copy), *(path for path in sys.path if Path(path or ".").resolve() != ROOT)]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    quick = ["-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:schemathesis", "--no-migrations"]
+    os._exit(pytest.main(["-q", *quick, "--hypothesis-seed=0", *files]))
+
+
 def passes(copy: Path, files: list[str]) -> bool:
     """Whether these tests pass in the copy, in a fork of this process: what all of them import is imported once."""
     if not (child := os.fork()):
-        os.setsid()
-        os.chdir(copy)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(nothing, stream)
-        sys.path[:] = [str(copy), *(path for path in sys.path if Path(path or ".").resolve() != ROOT)]
-        for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
-            del sys.modules[name]
-        quick = ["-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:schemathesis", "--no-migrations"]
-        os._exit(pytest.main(["-q", *quick, "--hypothesis-seed=0", *files]))
+        try:
+            run_here(copy, files)
+        finally:
+            os._exit(1)  # whatever a mutant raises: nothing of this process may run twice
     began = time.monotonic()
     while time.monotonic() - began < LIMIT_S:
         done, status = os.waitpid(child, os.WNOHANG)

@@ -67,9 +67,11 @@ def test_the_limit_with_the_fewest_calls_left_is_told() -> None:
     count(asked, "narrow", "who", 2)
     count(asked, "wide", "other", 50)
     assert asked.META[TIGHTEST] == Usage(limit=2, calls=1, reset_s=20)
-    count(asked, "equal", "who", 2)
-    count(asked, "equal", "who", 2)
-    assert (asked.META[TIGHTEST].limit, asked.META[TIGHTEST].remaining) == (2, 0)
+    count(asked, "equal", "who", 3)
+    count(asked, "equal", "who", 3)
+    assert asked.META[TIGHTEST].limit == 3  # of those that leave as many calls the one counted last
+    count(asked, "equal", "who", 3)
+    assert (asked.META[TIGHTEST].limit, asked.META[TIGHTEST].remaining) == (3, 0)
 
 
 def test_headers_say_what_is_left_and_never_less_than_nothing() -> None:

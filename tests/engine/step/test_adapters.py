@@ -144,6 +144,12 @@ def test_one_adapter_is_launched_as_the_chips_own_kernels_at_least_and_read_wher
     assert half.bytes.item() == 2 * (0.5 * 4 * 20 + 0.5 * (8 + 24 + 8))
 
 
+def test_a_gated_query_is_adapted_at_twice_its_width():
+    given = Adapters(count=1, rank=4, active=1)
+    gated = replace(model(replace(QUERY_ALONE, output_gate=True)), adapters=given)
+    assert matrices(gated, gated.blocks[0])[0] == (8, 24, True)
+
+
 def test_layers_without_softmax_attention_carry_no_adapters():
     given = Adapters(count=1, rank=4, active=1)
     assert not matrices(model(None), model(None).blocks[0])

@@ -122,6 +122,7 @@ def test_a_part_filled_wave_of_tiles_costs_a_whole_one():
     assert waves(np.array([2 * 128.0]), np.array([5.5 * 128.0]), ten) == pytest.approx(20 / 12)
     assert waves(np.array([20 * 128.0]), np.array([128.0]), ten) == 1
     assert waves(np.array([9 * 128.0]), np.array([128.0]), ten) == 1  # less than one wave: kernels split differently
+    assert waves(np.array([10 * 128.0]), np.array([128.0]), np.array([9.0])) == pytest.approx(18 / 10)
     assert waves(np.array([1e5]), np.array([1e5]), np.array([8.0])) == 1  # a few large arrays have no such tiles
 
 
