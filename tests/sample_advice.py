@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from advisor import advise
 from advisor.models import Advice, Option, Workload
+from advisor.result import Option as Recommended
 from advisor.stored import RESULT_VERSION
 from advisor.workload.schema import parse
 
@@ -169,5 +170,5 @@ def advice(answer: dict[str, Any] | None = None, state: str = "done", **fields: 
         fields = {"attempt": 1, "lease_until": timezone.now() + timedelta(minutes=5), **fields}
     made = Advice.objects.create(organisation=organisation, workload=workload, state=state, **fields)
     rows = (made.result or {}).get("recommendations", [])
-    Option.objects.bulk_create(advise.option(made.pk, r) for r in rows)
+    Option.objects.bulk_create(advise.option_row(made.pk, r["rank"], Recommended.read(r)) for r in rows)
     return made
