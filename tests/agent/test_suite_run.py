@@ -27,7 +27,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
     """The cases that the run will find for `norm`."""
     cases: list[Case] = []
     monkeypatch.setattr(suite, "cases_of", lambda kind, name, device: cases)
-    monkeypatch.setattr(suite, "_first_look", lambda device: (1e9, 1e9))
+    monkeypatch.setattr(suite, "_estimated_rates", lambda device: (1e9, 1e9))
     return cases
 
 
