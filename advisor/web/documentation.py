@@ -1,4 +1,4 @@
-"""The documentation at /docs/: the site that `make docs` built, or the same pages as text where it was not built."""
+"""The documentation at /docs/: the site built by `make docs`, or the Markdown sources without it."""
 
 import re
 from base64 import b64encode
@@ -22,7 +22,7 @@ INLINE_SCRIPT = re.compile(r"<script(?: id=\"[^\"]*\")?>(.*?)</script>", flags=r
 
 @require_safe
 def page(request: HttpRequest, path: str = "") -> HttpResponseBase:
-    """A file of the built site; without a site the Markdown source of the page, and the glossary with its anchors."""
+    """A file of the built site; without a site, the page's Markdown source or the rendered glossary."""
     if (settings.DOCS_SITE / "index.html").is_file():
         return _built(request, path)
     return _source(request, path)
@@ -45,7 +45,7 @@ def _built(request: HttpRequest, path: str) -> HttpResponseBase:
 
 @lru_cache(maxsize=256)
 def _script_hashes(file: Path, changed_ns: int) -> list[str]:
-    """What the content policy must allow: the theme has a few short scripts inside its pages."""
+    """The CSP hashes of the theme's inline scripts in a page."""
     scripts = {match[1] for match in INLINE_SCRIPT.finditer(file.read_text(encoding="utf-8"))}
     return sorted(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
 
@@ -68,7 +68,7 @@ def _source(request: HttpRequest, path: str) -> HttpResponseBase:
 
 
 def _inside(folder: Path, path: str) -> Path:
-    """A path below the folder. Http404: a path that leaves it."""
+    """The path inside the folder. Raises Http404 if it is outside."""
     try:
         return Path(safe_join(folder, path))
     except (SuspiciousFileOperation, ValueError) as error:

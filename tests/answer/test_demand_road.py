@@ -12,7 +12,7 @@ from advisor import advise, report
 from advisor.answer import demand
 from advisor.inputs.check import check_catalog
 from advisor.inputs.from_catalog import take_snapshot
-from advisor.result import Answer
+from advisor.result import Answer, Option, Users
 from advisor.web.forms import WorkloadForm, from_spec
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
@@ -204,7 +204,7 @@ class TestAnswers:
         r = answer(
             constraints=BIG, inventory={"h100-sxm": 4}, traffic=traffic(growth_fraction_per_year=3.0),
         )["recommendations"][0]  # fmt: skip
-        assert r["accelerator_count"] <= 4 and any("that can be had" in said for said in r["warnings"])
+        assert r["accelerator_count"] <= 4 and any("accelerators of your inventory" in said for said in r["warnings"])
 
     def test_users_over_the_command_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         rest = {key: value for key, value in ASKED["traffic"].items() if key != "requests_per_s"}
@@ -264,11 +264,11 @@ def result_of(answered: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_that_pools_are_not_tried_for_users_is_said_where_they_would_be_for_a_rate() -> None:
-    figures = {"users": None, "recorded": None, "week": None, "growth_schedule": None, "site": None}
-    users = {"active": 9.0, "think_s": 1.0, "e2e_ms_mean": 1.0, "requests_per_s": 1.0}
+    option = Option.read({**sample_advice.result()["recommendations"][0], "replicas": 4, "spare_replicas": 0})
+    users = Users(active=9.0, think_s=1.0, e2e_ms_mean=1.0, requests_per_s=1.0)
 
     def said(**changes: object) -> bool:
-        found = demand.said_of({**figures, "replicas": 4, "spare_replicas": 0, **changes})
-        return any("tried for a plain rate only" in sentence for sentence in found)
+        sentences = demand.sentences(option.changed(**changes))
+        return any("only tried for a plain request rate" in sentence for sentence in sentences)
 
     assert said(users=users) and not said() and not said(users=users, replicas=2)

@@ -99,7 +99,7 @@ def test_max_is_as_many_as_the_cache_holds(run: Run) -> None:
 
 def test_more_requests_than_run_at_once_are_said_to_queue(run: Run) -> None:
     answer = said(run, *LLAMA, "--isl", "20000", "--osl", "2000", "--concurrency", "200")
-    assert any("the rest queue" in warning for warning in answer["warnings"])
+    assert any("the rest wait in the queue" in warning for warning in answer["warnings"])
 
 
 def test_attention_dp_stays_inside_the_replica(run: Run) -> None:
@@ -128,7 +128,7 @@ def test_a_poisson_client_above_capacity_is_warned(run: Run) -> None:
     calm = said(run, *LLAMA, *LENGTHS, "--client", "poisson:2")
     assert calm["requests_per_s"] == pytest.approx(2, rel=0.25)
     wild = said(run, *LLAMA, *LENGTHS, "--client", "poisson:500")
-    assert any("more than it can serve" in warning for warning in wild["warnings"])
+    assert any("exceed the capacity" in warning for warning in wild["warnings"])
 
 
 def test_a_spread_of_lengths_shortens_them(run: Run) -> None:

@@ -182,7 +182,7 @@ def test_a_profile_that_takes_more_slices_than_there_are_is_refused(tmp_path: Pa
     text = (FILES / "accelerators" / "h100-sxm.yaml").read_text()
     wrong = tmp_path / "h100-sxm.yaml"
     wrong.write_text(text.replace("instances: 7", "instances: 8"))
-    with pytest.raises(FixtureError, match="more compute_slices than there are"):
+    with pytest.raises(FixtureError, match="more compute_slices than the chip has"):
         accelerator(wrong)
 
 

@@ -139,7 +139,7 @@ def test_a_finalist_with_drafts_is_an_option_of_its_own_beside_the_plan(client: 
     assert 0 < other["speculative"]["acceptance"] < 1 and other["speculative"]["source"]
     assert other["tpot_ms"]["p95"] < plan["tpot_ms"]["p95"] and other["cost_ratio"] <= 1
     assert "speculat" in other["launch"]["command"] + str(other["launch"]["files"])
-    assert any("acceptance is a published figure" in warning for warning in other["warnings"])
+    assert any("acceptance rate was published for" in warning for warning in other["warnings"])
     assert "### Variants, simulated" in report.markdown(Answer.read(answer))
     page = client.get(f"/advice/{advice({**result(), **answer}).pk}/options/1").content.decode()
     assert "Simulated variants" in page

@@ -85,7 +85,7 @@ def test_markdown_has_the_plans_the_rejections_and_the_sources(run: Run, asked: 
 def test_canonical_is_sorted_rounded_and_free_of_clocks(run: Run, asked: list[Any], engine: SimpleNamespace) -> None:
     first = run("--canonical")[1]
     answer = {**sample_advice.result(), "elapsed_s": 99.0}
-    engine.recommend = lambda *args: dict(reversed(answer.items()))
+    engine.recommend = lambda *args: Answer.read(dict(reversed(answer.items())))
     assert run("--canonical")[1] == first
     assert list(json.loads(first)) == sorted(json.loads(first))
     assert "elapsed_s" not in first
@@ -95,7 +95,7 @@ def test_canonical_is_sorted_rounded_and_free_of_clocks(run: Run, asked: list[An
 
 def test_nothing_feasible_is_exit_3_with_the_nearest_miss(run: Run, asked: list[Any], engine: SimpleNamespace) -> None:
     answer = {**sample_advice.result(), "recommendations": [], "verdict": "Nothing meets this."}
-    engine.recommend = lambda *args: answer
+    engine.recommend = lambda *args: Answer.read(answer)
     code, output, _ = run()
     assert code == 3
     assert "nearest miss: 2 x H200 SXM" in output and "passes with tpot_ms_p95 >= 62" in output

@@ -50,8 +50,8 @@ def test_a_plain_question_is_used_whole() -> None:
 )
 def test_what_the_engine_leaves_out_is_listed_and_printed(change: str, field: str) -> None:
     found = not_used(asked(change), COSTS)
-    assert [item["field"] for item in found] == [field]
-    result = {**sample_advice.result(), "not_used": found}
+    assert [item.field for item in found] == [field]
+    result = {**sample_advice.result(), "not_used": [item.to_json() for item in found]}
     assert f"not used: {field}: " in report.table(Answer.read(result))
     assert f"not used: {field}: " in report.markdown(Answer.read(result))
 

@@ -17,37 +17,35 @@ from advisor.workload import MAX_ERRORS, MAX_TEXT_BYTES, more_errors, with_trace
 from catalog.management.errors import BAD_INPUT
 from catalog.models import CatalogLoad
 
-MOST_SNAPSHOT_BYTES = 64 * 2**20
+MAX_SNAPSHOT_BYTES = 64 * 2**20
 OK, NOTHING_FEASIBLE = 0, 3
 
 
 class Command(BaseCommand):
-    help = (
-        "Answers one workload file at once, without a broker. Exit 0: recommended, 3: nothing feasible, 2: bad input."
-    )
-    requires_system_checks: list[str] = []  # they import every page, and none is served here
+    help = "Answers one workload file without a broker. Exit codes: 0 recommended, 3 nothing feasible, 2 bad input."
+    requires_system_checks: list[str] = []  # they would import all pages
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("workload", type=Path)
         parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
-        parser.add_argument(
-            "--canonical", action="store_true", help="JSON to compare: sorted, 6 digits, no clock values"
-        )
-        parser.add_argument("--top", type=int, metavar="N", help="show at most N recommendations")
+        parser.add_argument("--canonical", action="store_true", help="JSON for comparisons: sorted, 6 digits, no times")
+        parser.add_argument("--top", type=int, metavar="N", help="maximum number of recommendations")
         parser.add_argument("--set", action="append", default=[], metavar="path.to.key=value")
-        parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
-        parser.add_argument("--snapshot", type=Path, help="read the catalog from this file; written when it is absent")
+        parser.add_argument("--prices-as-of", metavar="DATE", help="use the prices known on this date; default: today")
+        parser.add_argument(
+            "--snapshot", type=Path, help="read the catalog from this file; it is created if it does not exist"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor.answer import recommend  # here: `advise --help` need not import the engine
+        from advisor.answer import recommend  # here, so that --help does not import the engine
         from advisor.inputs import take_snapshot
 
         require_catalog()
         if options["top"] is not None and options["top"] < 1:
-            self.refuse(f"--top: {options['top']} recommendations are none; give a whole number from 1")
+            self.refuse(f"--top: {options['top']} is too small; give a whole number from 1")
         try:
             spec = question(options["workload"], options["set"], options["prices_as_of"])
-            snapshot = kept_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
+            snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
             answer = timed(lambda: recommend(spec, snapshot))
         except workload.WorkloadError as error:
             self.refuse(*lines(error))
@@ -55,7 +53,7 @@ class Command(BaseCommand):
             self.refuse(str(error))
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](answer))
-        sys.exit(OK if answer.is_feasible or is_for_sale(answer) else NOTHING_FEASIBLE)
+        sys.exit(OK if answer.is_feasible or has_hosted_only(answer) else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -80,46 +78,46 @@ RENDER: dict[str, Callable[[Answer], str]] = {
 
 
 class BadFile(Exception):
-    """A file that was named cannot be used; the text names it and says what to do."""
+    """A file cannot be used; the message names it and says what to do."""
 
 
-def read(path: Path, what: str, most_bytes: int = MAX_TEXT_BYTES) -> bytes:
+def read(path: Path, what: str, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(most_bytes + 1)
+            content = file.read(max_bytes + 1)
     except FileNotFoundError:
-        raise BadFile(f"{path}: there is no such {what}; check the path and the working folder") from None
+        raise BadFile(f"{path}: no such {what}; check the path") from None
     except OSError as error:
-        raise BadFile(f"{path}: this {what} cannot be read: {error.strerror}; check its path and rights") from None
-    if len(content) > most_bytes:
-        raise BadFile(f"{path}: this {what} is larger than {most_bytes:,} bytes; check the path")
+        raise BadFile(f"{path}: cannot read this {what}: {error.strerror}; check its path and permissions") from None
+    if len(content) > max_bytes:
+        raise BadFile(f"{path}: this {what} is larger than {max_bytes:,} bytes; check the path")
     return content
 
 
-def read_json(path: Path, what: str, remedy: str, most_bytes: int = MAX_TEXT_BYTES) -> dict[str, Any]:
+def read_json(path: Path, what: str, remedy: str, max_bytes: int = MAX_TEXT_BYTES) -> dict[str, Any]:
     try:
-        found = json.loads(read(path, what, most_bytes))
+        data = json.loads(read(path, what, max_bytes))
     except ValueError as error:
         raise BadFile(f"{path}: this {what} is not valid JSON ({error}); {remedy}") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise BadFile(f"{path}: this {what} is not a JSON object; {remedy}")
-    return found
+    return data
 
 
 def timed(compute: Callable[[], Answer]) -> Answer:
-    """The answer of `compute` with the seconds that it took."""
-    begun_s = time.monotonic()
+    """The answer of `compute`, with the elapsed seconds."""
+    start_s = time.monotonic()
     answer = compute()
-    return answer.changed(elapsed_s=round(time.monotonic() - begun_s, 3))
+    return answer.changed(elapsed_s=round(time.monotonic() - start_s, 3))
 
 
-def is_for_sale(answer: Answer) -> bool:
-    """Whether a hosted API answers a workload that asks for hosted APIs only."""
+def has_hosted_only(answer: Answer) -> bool:
+    """Whether only hosted APIs were asked for and there is one."""
     return answer.workload["constraints"]["acquisition"] == ["api"] and bool(answer.hosted)
 
 
 def question(path: Path, changes: list[str], prices_as_of: str | None = None) -> dict[str, Any]:
-    """The validated workload of the file with each `--set` applied; the files it names are read beside it."""
+    """The validated workload of the file, with each `--set` applied and the files it refers to read."""
     raw = workload.load(read(path, "workload file"))
     if prices_as_of is not None:
         raw = {**raw, "prices_as_of": prices_as_of}
@@ -136,16 +134,16 @@ def question(path: Path, changes: list[str], prices_as_of: str | None = None) ->
 
 
 def with_workloads(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The files that a portfolio names, read beside it."""
-    named = raw.get("workloads")
-    if raw.get("kind") != "portfolio" or not isinstance(named, list):
+    """The raw workload, with the files that a portfolio refers to read from `folder`."""
+    parts = raw.get("workloads")
+    if raw.get("kind") != "portfolio" or not isinstance(parts, list):
         return raw
-    read_in = [workload.load(read(folder / part, "workload file")) if isinstance(part, str) else part for part in named]
-    return {**raw, "workloads": read_in}
+    loaded = [workload.load(read(folder / part, "workload file")) if isinstance(part, str) else part for part in parts]
+    return {**raw, "workloads": loaded}
 
 
 def with_models(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The config.json that a path names, in its place: it is examined with the rest."""
+    """The workload, with the path of a config.json replaced by its contents."""
     if spec["kind"] == "portfolio":
         return {**spec, "workloads": [with_models(part, folder) for part in spec["workloads"]]}
     model = spec["model"]
@@ -155,8 +153,8 @@ def with_models(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     return spec
 
 
-def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The catalog as the file has it; a file that is absent is written from today's catalog."""
+def file_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The snapshot in the file, which is first created from today's catalog if it does not exist."""
     if path is None:
         return make()
     if not path.exists():
@@ -164,21 +162,21 @@ def kept_snapshot(path: Path | None, make: Callable[[], dict[str, Any]]) -> dict
         try:
             path.write_text(text)
         except OSError as error:
-            raise BadFile(f"{path}: the snapshot cannot be written: {error.strerror}; check the folder") from None
-    remedy = "delete it, and it is written again from today's catalog"
-    found = read_json(path, "snapshot", remedy, MOST_SNAPSHOT_BYTES)
-    if "catalog_version" not in found:
-        raise BadFile(f"{path}: this is no snapshot of the catalog (it has no catalog_version); {remedy}")
-    if ("prices" in found and "hosted" not in found) or is_outdated(found):
+            raise BadFile(f"{path}: cannot write the snapshot: {error.strerror}; check the folder") from None
+    remedy = "delete it to create it again from today's catalog"
+    snapshot = read_json(path, "snapshot", remedy, MAX_SNAPSHOT_BYTES)
+    if "catalog_version" not in snapshot:
+        raise BadFile(f"{path}: this is not a catalog snapshot (it has no catalog_version); {remedy}")
+    if ("prices" in snapshot and "hosted" not in snapshot) or is_outdated(snapshot):
         raise BadFile(f"{path}: this snapshot was written by an earlier version; {remedy}")
-    return found
+    return snapshot
 
 
 def lines(
-    trouble: workload.WorkloadError, one: Callable[[dict[str, str]], dict[str, str]] = lambda item: item
+    failure: workload.WorkloadError, rename: Callable[[dict[str, str]], dict[str, str]] = lambda item: item
 ) -> list[str]:
-    """A line for each reported error (as `one` names it), and one that counts the rest."""
-    return [*(line(one(item)) for item in trouble.errors[:MAX_ERRORS]), *more_errors(trouble.errors)]
+    """A line for each reported error (after `rename`), and one that counts the rest."""
+    return [*(line(rename(item)) for item in failure.errors[:MAX_ERRORS]), *more_errors(failure.errors)]
 
 
 def line(error: dict[str, str]) -> str:

@@ -30,8 +30,10 @@ PARTS = {
     "estimates": ("advisor.engine.search.run.evaluate",),
     "ranking": ("advisor.engine.search.run._decide",),
     "variants": ("advisor.engine.search.run._other_ways",),
-    "views": ("advisor.engine.search.run.winners",),
-    "why_not": tuple(f"advisor.engine.search.run.{name}" for name in ("narrowed", "frameworks", "formats")),
+    "views": ("advisor.engine.search.run.view_winners",),
+    "why_not": tuple(
+        f"advisor.engine.search.run.{name}" for name in ("retry_with_any_quality", "frameworks", "formats")
+    ),
     "tornado": ("advisor.answer.ranking.sensitivity",),
     "mix": ("advisor.answer.advice.find_mix",),
     "options": ("advisor.answer.option.option",),

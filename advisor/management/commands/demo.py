@@ -20,7 +20,7 @@ OPEN_STATES = ("queued", "running")
 
 
 class Command(BaseCommand):
-    help = "Starts the service on a free port, asks it one question over REST, prints the answer, stops the service."
+    help = "Starts the service on a free port, sends it one workload over REST, prints the answer and stops it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("workload", nargs="?", default="fixtures/workloads/support-chat.yaml")
@@ -41,21 +41,21 @@ class Command(BaseCommand):
             advice = Conversation(base, supervisor, options["limit_s"], log).ask(question)
         finally:
             supervisor.stop()
-        self.say(advice)
+        self.show(advice)
 
-    def say(self, advice: dict[str, Any]) -> None:
+    def show(self, advice: dict[str, Any]) -> None:
         if advice["state"] != "done":
-            raise CommandError(f"the advice ended as {advice['state']}: {advice['error']}")
+            raise CommandError(f"the advice is {advice['state']}: {advice['error']}")
         self.stdout.write(report.table(Answer.read(advice["result"]), top=5))
         page = reverse("advice", args=[advice["id"]])
         self.stdout.write(
-            f"\nThe whole answer, with its evidence, is a page: run `make serve` and open http://{HOST}:8000{page}\n"
-            f"The same from the command line: .venv/bin/python manage.py advise fixtures/workloads/support-chat.yaml\n"
+            f"\nTo see the full answer with its evidence, run `make serve` and open http://{HOST}:8000{page}\n"
+            f"From the command line: .venv/bin/python manage.py advise fixtures/workloads/support-chat.yaml\n"
         )
 
 
 class Conversation:
-    """A client of the running service that keeps the service supervised while it waits."""
+    """A client that also runs the supervisor while it waits."""
 
     def __init__(self, base: str, supervisor: supervise.Supervisor, limit_s: float, log: Path) -> None:
         self.base, self.supervisor, self.log = base, supervisor, log
@@ -80,7 +80,7 @@ class Conversation:
 
     def wait(self, what: str) -> None:
         if self.supervisor.stopping or time.monotonic() > self.deadline:
-            raise CommandError(f"stopped while waiting for {what}; the processes' own words are in {self.log}")
+            raise CommandError(f"stopped while waiting for {what}; see the log in {self.log}")
         self.supervisor.tick()
 
     def call(self, path: str, body: bytes | None = None) -> dict[str, Any]:

@@ -20,24 +20,24 @@ from catalog.management.errors import BAD_INPUT
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
 TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
 HELP = {
-    "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools)",
+    "count": "total number of accelerators; default: tp x pp x attention-dp x dp, or that of the pools",
     "dp": "independent replicas",
     "attention_dp": "attention data parallelism inside a replica",
-    "weights": "a dtype or the slug of a quantization method",
-    "kv": "KV cache format; default: that of the framework",
-    "framework": "default: the first in the catalog that supports this",
+    "weights": "a dtype, or the slug of a quantization method",
+    "kv": "KV cache format; default: the framework's default",
+    "framework": "default: the first in the catalog that supports the deployment",
     "client": "steady, burst:10, poisson:RATE or static; default steady",
-    "length_spread": "lengths are uniform between these shares of isl and osl, such as 0.8:1.0",
+    "length_spread": "lengths are uniform between these fractions of isl and osl, such as 0.8:1.0",
 }
 
 
 def requests(text: str) -> int | str:
-    """A whole number where the text is one; the deployment checks what else is allowed."""
+    """A number if the text is one; the deployment validates other text."""
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
 class Command(BaseCommand):
-    help = "Estimates one fixed deployment, without a search. Exit 0: estimated, 3: it does not fit, 2: bad input."
+    help = "Estimates one fixed deployment. Exit codes: 0 estimated, 3 does not fit, 2 bad input."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -54,18 +54,20 @@ class Command(BaseCommand):
             parser.add_argument(
                 f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
             )
-        parser.add_argument("--concurrency", type=requests, default="max", metavar="N|max", help="of all replicas")
+        parser.add_argument(
+            "--concurrency", type=requests, default="max", metavar="N|max", help="concurrent requests of all replicas"
+        )
         parser.add_argument("--format", choices=["table", "json"], default="table")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.answer import single_estimate
-        from advisor.report import estimate_text  # here: `estimate --help` need not import the engine
+        from advisor.report import estimate_text  # here, so that --help does not import the engine
 
         require_catalog()
         try:
             estimate = single_estimate.answer(deployment(options))
         except WorkloadError as error:
-            self.refuse(*lines(error, named))
+            self.refuse(*lines(error, with_flag))
         except BadFile as error:
             self.refuse(f"--model: {error}")
         as_json = options["format"] == "json"
@@ -81,7 +83,7 @@ class Command(BaseCommand):
 
 
 def deployment(options: dict[str, Any]) -> Any:
-    """The arguments that were given, with the files and pools they name read."""
+    """The deployment from the command-line arguments."""
     from advisor.workload import parse_deployment, parse_pool
 
     raw = {name: options[name] for name in (*WHOLE, *TEXTS, "concurrency") if options[name] is not None}
@@ -91,14 +93,14 @@ def deployment(options: dict[str, Any]) -> Any:
     return parse_deployment({**raw, "model": model(options["model"])})
 
 
-def model(given: str) -> Any:
-    """A catalog id, or the contents of the config.json at this path."""
-    if not given.endswith(".json") and not Path(given).exists():
-        return given
-    return {"config": read_json(Path(given), "model configuration", "give a Hugging Face config.json")}
+def model(text: str) -> Any:
+    """A model ID, or {config: contents} for the path of a config.json."""
+    if not text.endswith(".json") and not Path(text).exists():
+        return text
+    return {"config": read_json(Path(text), "model configuration", "give a Hugging Face config.json")}
 
 
-def named(item: dict[str, str]) -> dict[str, str]:
-    """The field as the flag that sets it."""
+def with_flag(item: dict[str, str]) -> dict[str, str]:
+    """The error, with its field as the command-line flag."""
     flag, dot, rest = item["field"].partition(".")
     return {**item, "field": f"--{flag.replace('_', '-')}{dot}{rest}" if flag else "estimate"}
