@@ -71,7 +71,8 @@ def test_the_built_site_can_be_searched_and_read_under_its_policy(
     subprocess.run([sys.executable, "-m", "mkdocs", "build", "-q", "--site-dir", str(site)], cwd=ROOT, check=True)
     settings.DOCS_SITE = site
     page = open_page("/docs/")
-    page.get_by_role("textbox", name="Search").fill("speculative decoding")
+    search = page.get_by_role("textbox", name="Search")
+    search.press_sequentially("speculative decoding")  # the search listens to keys; fill() sends none
     page.locator(".md-search-result__item a").first.wait_for()
     page.goto("/docs/glossary/#ttft")
     assert page.locator("#ttft").is_visible()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from catalog.models import Accelerator
-from probes import calibrate, reading, results
+from probes import calibrate, presentation, results
 from probes.models import Job, Result
 from tests.probes import samples
 from tests.probes.client import FakeAgent
@@ -71,7 +71,8 @@ def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
     page = open_page(f"/workers/results/{three[0].pk}", **LOOKS[look])
     roof = page.locator("figure", has=page.get_by_role("img", name=re.compile("datasheet rooflines"))).first
     points, lines = roof.locator("circle.dot"), roof.locator("path.roof-line")
-    placed = [e for e in samples.document()["results"] if e["kind"] in reading.ROOF_KINDS and e["flops"] and e["bytes"]]
+    entries = samples.document()["results"]
+    placed = [e for e in entries if e["kind"] in presentation.ROOF_KINDS and e["flops"] and e["bytes"]]
     assert points.count() == len(placed) and lines.count() == 2
     top = min(line.bounding_box()["y"] for line in lines.all())
     assert all(box["y"] + box["height"] >= top for box in (p.bounding_box() for p in points.all()[::20]))
