@@ -105,9 +105,12 @@ def calibration_rows() -> Json:
 
 
 def newest_calibrations() -> list[Calibration]:
-    """The newest calibration of each name; a name without values (undone) is left out."""
+    """The newest calibration of each name; a name whose undo left no values is left out.
+
+    A chip family without values of its own stays: its basis says that its chips have rows in the fit.
+    """
     newest = {c.name: c for c in Calibration.objects.order_by("name", "created_at", "pk")}
-    return [c for c in newest.values() if c.values]
+    return [c for c in newest.values() if c.values or not c.undoes_id]
 
 
 def host_times_of(row: Json) -> Json:

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from advisor import report, workload
+from advisor.engine.spec import efficiency
+from advisor.inputs import catalog_resources
 from advisor.inputs.from_catalog import is_outdated, packed, take_snapshot, unpacked
 from advisor.result import Answer
+from catalog.models import Calibration
 from tests.as_json import recommend
 from tests.world import World
 
@@ -80,3 +83,12 @@ def test_two_processes_answer_alike_to_the_byte(world: World) -> None:
     world.extra |= {"PYTHONHASHSEED": "12345"}
     assert world.python(*asked, *kept) == first
     assert json.loads(first)["recommendations"]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_a_chip_family_with_rows_in_the_fit_is_relative_without_values_of_its_own() -> None:
+    assert not Calibration.objects.get(name="family:blackwell").values
+    resources = catalog_resources([])
+    chip = resources.accelerators["b200"]
+    assert efficiency(resources.scopes, chip.slug, chip.family, chip.kind).basis == "relative"
