@@ -45,7 +45,7 @@ organisation, now = agents.default_organisation(), timezone.now()
 tokens = [agents.new_token("agt") for _ in range(int(sys.argv[1]))]
 Agent.objects.bulk_create(
     Agent(organisation=organisation, name=f"a{n}", install_id=uuid.uuid4().hex, token_hash=agents.hashed(token),
-          token_expires_at=agents.token_end(), key_salt=salt, confirmed_at=now, last_seen_at=now)
+          token_expires_at=agents.token_expiry(), key_salt=salt, confirmed_at=now, last_seen_at=now)
     for n, token in enumerate(tokens))
 key = next(agents.keys(Agent(key_salt=salt)))
 print("\\n".join(f"{token}:{key}" for token in tokens))

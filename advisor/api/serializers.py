@@ -86,7 +86,7 @@ class WorkloadField(serializers.DictField):
     """A workload file's content."""
 
 
-@extend_schema_field({"oneOf": [{"$ref": "#/components/schemas/Answer"}, {"type": "null"}]})
+@extend_schema_field({"$ref": "#/components/schemas/Answer"})  # the field adds null
 class AnswerField(serializers.DictField):
     """advisor.result.Answer as JSON."""
 

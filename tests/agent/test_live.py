@@ -68,4 +68,4 @@ def test_a_machine_that_registers_again_stays_the_same(
     assert Agent.objects.count() == 1
     state.save(tmp_path, replace(state.load(tmp_path), key="0" * 64))
     assert cli.main([*given, enrolled(capsys)]) == cli.BAD_INPUT
-    assert "does not prove to come from it" in capsys.readouterr().err
+    assert "does not prove that it is the same" in capsys.readouterr().err

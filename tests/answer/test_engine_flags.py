@@ -70,8 +70,8 @@ def test_every_flag_of_every_launch_is_in_the_list_of_the_release_or_says_unchec
         scripts = [text.partition("\nexec ")[2] for name, text in files.items() if name.endswith(".sh")]
         for line in [command, *scripts]:
             said = launch_flags.check(slug, lists, line, facts.template.launcher)
-            assert said["unknown"] == []
-            assert said["checked"] is bool(lists.lists) and said["source"]
+            assert said.unknown == []
+            assert said.checked is bool(lists.lists) and said.source
 
 
 def test_the_frameworks_that_most_advice_names_are_checked_at_the_catalog_s_version() -> None:
@@ -80,18 +80,18 @@ def test_the_frameworks_that_most_advice_names_are_checked_at_the_catalog_s_vers
 
 def test_an_invented_flag_is_named() -> None:
     said = launch_flags.check("vllm", flags("vllm"), "vllm serve m --port 8000 --make-it-fast --kv-cache-dtype=fp8")
-    assert said["unknown"] == ["--make-it-fast"] and said["checked"] is False
+    assert said.unknown == ["--make-it-fast"] and said.checked is False
 
 
 def test_a_flag_of_llama_cpp_must_stand_on_both_sides_of_the_build() -> None:
     sides = [launch_flags.options(f"llama.cpp-0.3.{n}").names for n in (16, 17)]
     newer = sorted(flag for flag in sides[1] - sides[0] if flag.startswith("--"))[0]
-    assert launch_flags.check("llama.cpp", flags("llama.cpp"), f"llama-server {newer}")["unknown"] == [newer]
+    assert launch_flags.check("llama.cpp", flags("llama.cpp"), f"llama-server {newer}").unknown == [newer]
 
 
 def test_a_version_without_a_list_is_unchecked() -> None:
     said = launch_flags.check("vllm 9.9.9", FlagLists(), "vllm serve m --port 8000")
-    assert said["checked"] is False and "no released package" in said["source"]
+    assert said.checked is False and "no released package" in said.source
 
 
 @pytest.mark.parametrize("path", sorted(launch_flags.FOLDER.glob("*.txt")), ids=lambda p: p.stem)
@@ -113,14 +113,14 @@ BY_HAND = {stem for slug in STARTED for stem in (flags(slug).nearest, flags(slug
 def test_options_known_from_the_source_alone_are_compared_and_never_called_checked(slug: str) -> None:
     command = {"tensorrt-llm": "trtllm-serve m --tp_size 2", "tgi": "text-generation-launcher --model-id m"}[slug]
     said = launch_flags.check(slug, flags(slug), command)
-    assert said["checked"] is False and said["unknown"] == [] and "all stand in the source of" in said["source"]
+    assert said.checked is False and said.unknown == [] and "all options are in the source of" in said.source
     said = launch_flags.check(slug, flags(slug), f"{command} --make-it-fast")
-    assert said["checked"] is False and said["unknown"] == ["--make-it-fast"]
+    assert said.checked is False and said.unknown == ["--make-it-fast"]
 
 
 def test_slurm_s_own_options_are_not_the_server_s() -> None:
     command = "srun --nodes 2 --mpi pmix trtllm-llmapi-launch trtllm-serve m --tp_size 16"
-    assert launch_flags.check("tensorrt-llm", flags("tensorrt-llm"), command, "trtllm-llmapi-launch")["unknown"] == []
+    assert launch_flags.check("tensorrt-llm", flags("tensorrt-llm"), command, "trtllm-llmapi-launch").unknown == []
 
 
 T5 = from_hf_config(FLAN_XXL, "t5")

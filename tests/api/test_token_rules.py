@@ -37,7 +37,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
 
 @pytest.mark.parametrize(("scope", "days"), [("read", 0), ("read", 367), ("root", 30)])
 def test_a_token_has_a_known_scope_and_a_life_of_1_to_366_days(scope: str, days: int) -> None:
-    with pytest.raises(ValueError, match="read, submit, admin, an age is of 1 to 366 days"):
+    with pytest.raises(ValueError, match="read, submit, admin, and days from 1 to 366"):
         tokens.make("ci", scope, days)
     assert not ApiToken.objects.exists()
 
@@ -97,7 +97,7 @@ def test_a_use_is_noted_at_most_once_a_minute(at: Callable[[timedelta], None]) -
     noted = []
     for seconds in (0, 59, 60):
         at(timedelta(seconds=seconds))
-        tokens.used(row)
+        tokens.record_use(row)
         row.refresh_from_db()
         noted.append((row.last_used_at - NOW).seconds)
     assert noted == [0, 0, 60]

@@ -64,7 +64,7 @@ def test_a_changed_figure_needs_a_newer_date(tmp_path):
 @pytest.mark.parametrize(
     ("form", "text", "words"),
     [
-        ("discounts", DISCOUNTS.replace("0.15", "15"), "below 1"),
+        ("discounts", DISCOUNTS.replace("0.15", "15"), "must be below 1"),
         ("discounts", DISCOUNTS.replace("acme,,", "acme,none,"), "no accelerator 'none'"),
         ("licences", LICENCES.replace("4500", "much"), "licences.csv:2"),
         ("csv", OFFERS.replace("16.00", "-1"), "csv.csv:2"),
@@ -79,7 +79,7 @@ def test_a_bad_row_refuses_the_file_with_its_line(tmp_path, form, text, words):
 def test_discounts_without_an_organisation_are_refused(tmp_path):
     with pytest.raises(CommandError, match="give --organisation"):
         add(tmp_path, "discounts", DISCOUNTS, organisation=None)
-    with pytest.raises(CommandError, match="choose one of"):
+    with pytest.raises(CommandError, match="choose one of default, ours"):
         add(tmp_path, "discounts", DISCOUNTS, organisation="nobody")
 
 

@@ -19,7 +19,7 @@ BAD = [
     ("advise", [NOWHERE], "check the path"),
     ("advise", ["{tmp}", "--top", "0"], "give a whole number from 1"),
     ("estimate", ["--model", "{tmp}/nowhere.json", *ESTIMATE], "no such model configuration"),
-    ("waterfall", ["--model", "m", "--accelerator", "a", "--users", "0"], "--users must be at least 1"),
+    ("waterfall", ["--model", "m", "--accelerator", "a", "--users", "0"], "--users: 1 or more"),
     ("import_loadtest", ["999", NOWHERE], "no such option"),
     ("import_loadtest", ["{option}", NOWHERE], "give the result file"),
     ("calibrate", ["--measurements", NOWHERE], "no such file"),

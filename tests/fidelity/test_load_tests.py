@@ -116,7 +116,7 @@ def test_the_command_records_and_prints_the_comparison(option: Option, tmp_path:
     call_command("import_loadtest", str(option.pk), str(path))
     call_command("import_loadtest", f"{option.advice_id}/1", str(path))
     said = capsys.readouterr().out
-    assert "recorded" in said and "already there" in said and "OUTSIDE the interval" in said
+    assert "recorded" in said and "already recorded" in said and "OUTSIDE the interval" in said
     assert LoadTest.objects.get().file_name == "result.json"
 
 
@@ -131,7 +131,7 @@ def test_a_bad_file_is_told_and_nothing_kept(option: Option, tmp_path: Path) -> 
     with pytest.raises(CommandError, match="no such file"):
         call_command("import_loadtest", str(option.pk), str(path))
     path.write_text("{}")
-    with pytest.raises(CommandError, match="no result of vllm bench serve"):
+    with pytest.raises(CommandError, match="not a result of vllm bench serve"):
         call_command("import_loadtest", str(option.pk), str(path))
     assert not LoadTest.objects.exists()
 
@@ -192,7 +192,7 @@ def test_the_api_takes_the_file_as_it_is(option: Option, client: Client) -> None
 @pytest.mark.parametrize(
     ("query", "content", "status", "said"),
     [
-        ("", b"{}", 400, "no result of vllm"),
+        ("", b"{}", 400, "not a result of vllm"),
         ("?calibration=perhaps", written(vllm()), 400, "true or false"),
         ("?calibration=true", written(vllm(rate=1)), 400, "cannot be used as calibration"),
     ],

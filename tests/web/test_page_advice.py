@@ -26,7 +26,7 @@ def test_a_done_advice_shows_every_part(client: Client) -> None:
     text = text_of(client, f"/advice/{advice.pk}")
     for said in (
         "4 x H200 SXM in FP8",  # verdict
-        "Cheapest, simplest and greenest",
+        "Cheapest, greenest and simplest",
         "Fastest",
         "$1.61–$2.28",  # interval
         "measured on this chip",

@@ -8,7 +8,7 @@ from django.test import Client
 from advisor.answer import mix
 from advisor.answer.sentences import bracketed, provenance
 from advisor.report.documents import rent_of_one
-from advisor.result import Answer, HostedOffer, LengthClass, MixPart, Option, TuningPlan, Views
+from advisor.result import Answer, HostedOffer, LengthClass, Mix, MixPart, Option, TuningPlan, Views
 from advisor.templatetags.units import percent_beside, sentence
 from advisor.web import charts
 from advisor.web.page import cards, cheaper_by_token, has_view_winners, rejected_counts
@@ -62,9 +62,9 @@ def test_the_page_names_a_cheaper_endpoint_once(client: Client) -> None:
         "A hosted API (pay per token) is cheaper for this traffic: $1.00"
         in client.get(f"/advice/{advice.pk}").content.decode()
     )
-    answer["verdict"] += " By the token it is $1 a month at someone."
+    answer["hosted"][0]["rank_by_cost"] = 1  # ranked with the options: the verdict names it
     assert cheaper_by_token(Answer.read(answer)) is None
-    answer["hosted"][0]["usd_per_month"], answer["verdict"] = 1e9, "dearer"
+    answer["hosted"][0] |= {"usd_per_month": 1e9, "rank_by_cost": None}
     assert cheaper_by_token(Answer.read(answer)) is None
 
 
@@ -93,12 +93,13 @@ def test_neighbouring_lengths_are_one_span() -> None:
         {"from": 622.0, "below": 1545.0, "share_of_requests": 0.25, "share_here": 1.0},
         {"from": 1545.0, "below": None, "share_of_requests": 0.25, "share_here": 1.0},
     ]
-    assert mix.lengths({"input_tokens": classes}) == "all from 622 input tokens"
-    assert mix.joined(classes) == [{"from": 622.0, "below": None, "share_of_requests": 0.5, "share_here": 1.0}]
     part = MixPart.model_construct(input_tokens=[LengthClass.read(each) for each in classes])
-    assert [(k.from_tokens, k.below, k.share_of_requests) for k in part.length_ranges()] == [(622.0, None, 0.5)]
+    assert mix.prompt_lengths(part) == "all from 622 input tokens"
+    (span,) = part.length_ranges()
+    assert span.to_json() == {"from": 622.0, "below": None, "share_of_requests": 0.5, "share_here": 1.0}
     classes[1]["share_here"] = 0.5
-    assert mix.lengths({"input_tokens": classes}) == "all from 622 to 1,545, 50% of those from 1,545 input tokens"
+    part = MixPart.model_construct(input_tokens=[LengthClass.read(each) for each in classes])
+    assert mix.prompt_lengths(part) == "all from 622 to 1,545, 50% of those from 1,545 input tokens"
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ def test_neighbouring_lengths_are_one_span() -> None:
     ],
 )
 def test_a_mix_that_was_not_sought_is_not_called_dearer(reason: str, said: str) -> None:
-    found = {"cheaper": False, "reason": reason, "single_usd_per_month": 1.0}
-    assert mix.said(None, found) == said  # type: ignore[arg-type]
+    plan = Mix.model_construct(cheaper=False, reason=reason, single_usd_per_month=1.0)
+    assert mix.sentence(None, plan) == said  # type: ignore[arg-type]
 
 
 def test_a_range_says_both_of_its_ends_inside_the_picture() -> None:
@@ -119,7 +120,7 @@ def test_a_range_says_both_of_its_ends_inside_the_picture() -> None:
     svg = charts.tornado(
         [first.changed(assumption=a, usd_per_month_low=low, usd_per_month_high=high) for a, low, high in ends]
     )
-    assert "$4,310 to $10,800" in svg and "unchanged at $6,460" in svg and "…" not in svg
+    assert "$4,310 to $10,800" in svg and "stays $6,460" in svg and "…" not in svg
     starts = [float(x) for x in re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>[a-z ]*[$]', svg)]
     assert len(starts) == 2 and max(starts) + 7.2 * len("$4,310 to $10,800") < charts.WIDTH
 

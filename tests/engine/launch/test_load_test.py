@@ -118,7 +118,7 @@ def test_every_flag_is_in_the_list_of_the_generator_s_release(best: Scored, kind
         words = [word for word in shlex.split(command) if word != name]
         lists = {source.tool: FlagLists(lists=(source.list,)) for source in launch_flags.sources().values()}
         said = launch_flags.check(tool, lists[tool], shlex.join(words))
-        assert said["checked"] and said["unknown"] == []
+        assert said.checked and said.unknown == []
 
 
 def test_a_model_name_stays_one_word_of_each_command(best: Scored) -> None:
