@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -380,9 +381,11 @@ def check_support(
     for prefix, pool in (("", case.pool), ("prefill_pool.", case.prefill_pool), ("decode_pool.", case.decode_pool)):
         if pool is None:
             continue
+        if pool.pp > 1 and (model.encoder_only or has_decoder_beside(model)):
+            raise refused(f"{prefix}pp", "no framework documents pipeline parallelism for encoders", "1")
         if feature := missing_parallelism(framework, pool):
             field, name = LAYOUT_FIELDS[feature]
-            works = instead(lambda f, pool=pool: not missing_parallelism(f, pool))
+            works = instead(partial(has_parallelism, pool=pool))
             raise refused(f"{prefix}{field}", f"{release} has no documented {name}",
                           f"1, or {works}" if works else "1")  # fmt: skip
     if case.mode == "disagg" and "disaggregation" not in framework.features:
@@ -403,6 +406,10 @@ def missing_parallelism(framework: Framework, pool: Pool) -> str:
     return unsupported_layout(framework, pp=pp, ep=pool.ep, dp=pool.dp)
 
 
+def has_parallelism(framework: Framework, pool: Pool) -> bool:
+    return not missing_parallelism(framework, pool)
+
+
 def nearest_formats(framework: Framework, resources: Resources, model: Model) -> str:
     """The formats that the framework loads for this model."""
     known = [q.slug for q in resources.quantizations if q.slug in framework.quantizations and quantizes(q, model)]
@@ -421,10 +428,6 @@ def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, qu
     if context_tokens > model.max_context_tokens:
         warnings.append(
             f"{context_tokens:,.0f} tokens exceed the model's context length of {model.max_context_tokens:,}"
-        )
-    if encoder_decoder and case.pool is not None and case.pool.pp > 1:
-        warnings.append(
-            "no framework in the catalog is known to support pipeline parallelism for encoder-decoder models"
         )
     return warnings
 
