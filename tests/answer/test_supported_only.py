@@ -65,3 +65,15 @@ def test_the_b100_has_an_estimate_and_says_that_it_is_not_sold() -> None:
     estimate = as_json.estimate(deployment.parse_deployment(body | {"concurrency": 8}))
     assert estimate["fits"] and estimate["tpot_ms"]["mean"] > 0
     assert any("never broadly shipped" in warning for warning in estimate["warnings"])
+
+
+def test_software_over_budget_is_listed_by_its_own_name() -> None:
+    """A framework whose best design exceeds the budget used to be listed under the name of its chip."""
+    given = {"model": "meta-llama/Llama-3.1-8B", "constraints": {"max_usd_per_month": 1500}}
+    spec = workload.parse({"name": "budget", "traffic": TRAFFIC, **given})
+    snapshot = take_snapshot(spec)
+    answer = as_json.recommend(spec, snapshot)
+    frameworks = {row["slug"] for row in unpacked(snapshot)["frameworks"]}
+    listed = answer["left_out"]["frameworks"]
+    assert any(item["reason"] == "too_expensive" for item in listed)
+    assert {item["name"] for item in listed} <= frameworks
