@@ -1,7 +1,8 @@
 """One fixed deployment, as `estimate` takes it: validated, checked against the catalog, converted to a Case."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -9,10 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from advisor.engine.estimate import Resources, find_framework, quantization_for
 from advisor.engine.network import Attention, LatentAttention, Model, from_hf_config
-from advisor.engine.search import mixers_of, runs_on
+from advisor.engine.search import mixers_of, runs_on, unsupported_layout
 from advisor.engine.search import supports_model as serves
 from advisor.engine.spec import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
-from advisor.engine.step import KV_BYTES, as_scheduled, has_decoder_beside, unsupported
+from advisor.engine.step import KV_BYTES, as_scheduled, has_decoder_beside, quantizes, unsupported
 from advisor.workload.errors import explain, explained
 from advisor.workload.schema import ModelRef
 from advisor.workload.text import WorkloadError, check_plain, error, near
@@ -158,7 +159,7 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
     model_id = d.model if isinstance(d.model, str) else next(iter(resources.models))
     model = named("model", model_id, resources.models)
     chip = named("accelerator", d.accelerator, resources.accelerators)
-    if not chip.served:
+    if not chip.served and not any(runs_on(f, chip) for f in resources.frameworks):
         raise refused(
             "accelerator", f"{chip.name} cannot be estimated: {chip.not_served_reason}", "a supported accelerator"
         )
@@ -197,6 +198,9 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
         **layout,
     )
     check_client(case)
+    check_support(case, model, framework, quantization, resources)
+    if not chip.served:
+        notes.append(f"{chip.name} is not recommended to anyone: {chip.not_served_reason}")
     notes += doubts(case, model, chip, framework, quantization)
     if framework.version not in {f.version for f in resources.frameworks if f.slug == framework.slug}:
         notes.append(
@@ -350,17 +354,73 @@ def check_client(case: Case) -> None:
         raise refused("client", "has too many requests to simulate", f"at most {10 * MAX_CONCURRENCY:,} in all")
 
 
+def check_support(
+    case: Case, model: Model, framework: Framework, quantization: Quantization, resources: Resources
+) -> None:
+    """Raises WorkloadError where the catalog has no source that this combination works, with the nearest that does."""
+    release = f"{framework.name} {framework.version}"
+    others = [f for f in resources.frameworks if runs_on(f, resources.accelerators[case.accelerator_slug])]
+
+    def instead(works: Callable[[Framework], bool]) -> str:
+        names = sorted({f.slug for f in others if works(f)})
+        return f"use {' or '.join(names)}" if names else ""
+
+    if missing := mixers_of(model) - set(framework.mixers):
+        kind = ", ".join(sorted(missing))
+        raise refused("framework", f"{release} has no documented support for this kind of model ({kind})",
+                      instead(lambda f: mixers_of(model) <= set(f.mixers)))  # fmt: skip
+    if not quantizes(quantization, model):
+        raise refused("weights", f"{quantization.name} has kernels for expert layers only; this model is dense",
+                      nearest_formats(framework, resources, model))  # fmt: skip
+    if quantization.slug not in framework.quantizations:
+        raise refused("weights", f"{release} has no documented support for {quantization.name}",
+                      nearest_formats(framework, resources, model))  # fmt: skip
+    if case.kv_dtype and case.kv_dtype not in (*framework.kv_dtypes, "bf16", "fp16"):
+        raise refused("kv", f"{release} has no documented support for a KV cache in {case.kv_dtype}",
+                      ", ".join(framework.kv_dtypes))  # fmt: skip
+    for prefix, pool in (("", case.pool), ("prefill_pool.", case.prefill_pool), ("decode_pool.", case.decode_pool)):
+        if pool is None:
+            continue
+        if pool.pp > 1 and (model.encoder_only or has_decoder_beside(model)):
+            raise refused(f"{prefix}pp", "no framework documents pipeline parallelism for encoders", "1")
+        if feature := missing_parallelism(framework, pool):
+            field, name = LAYOUT_FIELDS[feature]
+            works = instead(partial(has_parallelism, pool=pool))
+            raise refused(f"{prefix}{field}", f"{release} has no documented {name}",
+                          f"1, or {works}" if works else "1")  # fmt: skip
+    if case.mode == "disagg" and "disaggregation" not in framework.features:
+        raise refused("prefill_pool", f"{release} has no documented disaggregated serving",
+                      instead(lambda f: "disaggregation" in f.features))  # fmt: skip
+
+
+LAYOUT_FIELDS = {  # framework feature -> field, name for people
+    "pipeline_parallel": ("pp", "pipeline parallelism"),
+    "expert_parallel": ("ep", "expert parallelism"),
+    "attention_dp": ("attention_dp", "attention data parallelism"),
+}
+
+
+def missing_parallelism(framework: Framework, pool: Pool) -> str:
+    """The framework feature that the pool's layout lacks. llama.cpp splits layers over the chips of one host."""
+    pp = 1 if "layer_split" in framework.features else pool.pp
+    return unsupported_layout(framework, pp=pp, ep=pool.ep, dp=pool.dp)
+
+
+def has_parallelism(framework: Framework, pool: Pool) -> bool:
+    return not missing_parallelism(framework, pool)
+
+
+def nearest_formats(framework: Framework, resources: Resources, model: Model) -> str:
+    """The formats that the framework loads for this model."""
+    known = [q.slug for q in resources.quantizations if q.slug in framework.quantizations and quantizes(q, model)]
+    return ", ".join(known)
+
+
 def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, quantization: Quantization) -> list[str]:
     """Warnings about a deployment that can be estimated but that the catalog does not know to work."""
     warnings = []
-    if missing := mixers_of(model) - set(framework.mixers):
-        warnings.append(f"{framework.name} is not known to run this kind of model ({', '.join(sorted(missing))})")
-    if quantization.slug not in framework.quantizations:
-        warnings.append(f"{framework.name} is not known to load {quantization.name}")
     if quantization.weight_only and quantization.activations_dtype == "bf16" and case.weights_dtype != "bf16":
         warnings.append(f"{chip.name} computes with {case.weights_dtype} weights in 16 bits (weight-only quantization)")
-    if case.kv_dtype and case.kv_dtype not in (*framework.kv_dtypes, "bf16", "fp16"):
-        warnings.append(f"{framework.name} is not known to support KV cache dtype {case.kv_dtype}")
     encoder_decoder = has_decoder_beside(model)
     if encoder_decoder and case.isl > model.source_tokens:
         warnings.append(f"{case.isl:,.0f} tokens exceed the model's maximum source length of {model.source_tokens:,}")
@@ -368,10 +428,6 @@ def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, qu
     if context_tokens > model.max_context_tokens:
         warnings.append(
             f"{context_tokens:,.0f} tokens exceed the model's context length of {model.max_context_tokens:,}"
-        )
-    if encoder_decoder and case.pool is not None and case.pool.pp > 1:
-        warnings.append(
-            "no framework in the catalog is known to support pipeline parallelism for encoder-decoder models"
         )
     return warnings
 

@@ -21,6 +21,8 @@ from advisor.workload.deployment import (
 from advisor.workload.text import WorkloadError
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, SGLANG, VLLM, chip
 
+FEATURES = ("expert_parallel", "attention_dp", "pipeline_parallel", "disaggregation")
+CAPABLE = replace(VLLM, mixers=(*VLLM.mixers, "cross-attention", "speech"), features=(*VLLM.features, *FEATURES))
 EXPERTS = Model(
     slug="experts", hidden=2048, vocab=65536, max_context_tokens=4096,
     blocks=(Block(count=24, mixer=Attention(heads=32, kv_heads=8, head_dim=64),
@@ -37,10 +39,10 @@ KNOWN = Resources(
         "h100": chip("h100"),
         "old": chip("old", flops_per_s={"bf16": 1e14}),
         "amd": chip("amd", stacks=("rocm",), vendor="amd"),
-        "board": chip("board", served=False, not_served_reason="runs no serving framework"),
+        "board": chip("board", served=False, not_served_reason="runs no serving framework", stacks=("own",)),
     },
     quantizations=(BF16, FP8, replace(INT4, weights_dtype="int4", weight_only=True)),
-    frameworks=(VLLM, SGLANG),
+    frameworks=(CAPABLE, SGLANG),
     scopes={},
 )
 ASKED = {"model": "llama", "accelerator": "h100", "weights": "bf16", "isl": 1000, "osl": 200}
@@ -265,26 +267,59 @@ def test_a_plain_deployment_is_not_doubted():
 
 
 @pytest.mark.parametrize(("changes", "says"), [
-    ({"model": "t5", "isl": 100}, "vLLM is not known to run this kind of model (cross-attention)"),
     ({"weights": "awq", "framework": "sglang"}, "H100 computes with awq weights in 16 bits (weight-only quantization)"),
     ({"weights": "fp8", "accelerator": "old"}, "OLD computes with fp8 weights in 16 bits (weight-only quantization)"),
-    ({"kv": "fp4"}, "vLLM is not known to support KV cache dtype fp4"),
     ({"model": "t5", "isl": 513}, "513 tokens exceed the model's maximum source length of 512"),
     ({"model": "experts", "isl": 4000, "osl": 97}, "4,097 tokens exceed the model's context length of 4,096"),
     ({"model": "t5", "isl": 100, "osl": 256}, "257 tokens exceed the model's context length of 256"),
     ({"model": "bert", "isl": 513, "osl": 0}, "513 tokens exceed the model's context length of 512"),
-    ({"model": "t5", "isl": 100, "pp": 2},
-     "no framework in the catalog is known to support pipeline parallelism for encoder-decoder models"),
     ({"framework": "vllm", "framework_version": "9.9"}, "the catalog has no vLLM 9.9"),
 ])  # fmt: skip
-def test_what_the_catalog_does_not_support_is_said(changes, says):
+def test_what_the_catalog_does_not_know_is_said(changes, says):
     assert says in doubted(**changes)
 
 
-def test_a_format_that_the_framework_does_not_load_is_said():
-    known = replace(KNOWN, frameworks=(replace(VLLM, quantizations=("bf16",)),))
-    found = fixed(parse_deployment(ASKED | {"weights": "fp8"}), known)
-    assert found.doubts == ("vLLM is not known to load FP8",)
+MX = replace(FP8, slug="mxfp4", name="MXFP4", weights_dtype="mxfp4", experts_only="always")
+PLAIN = replace(VLLM, quantizations=("bf16", "int4"), kv_dtypes=("bf16", "fp8"), features=())
+OTHER = replace(CAPABLE, slug="other", name="Other", aliases=(), quantizations=("bf16", "fp8", "mxfp4"))
+
+
+@pytest.mark.parametrize(("changes", "field", "message", "instead"), [
+    ({"model": "t5", "isl": 100}, "framework", "support for this kind of model (cross-attention)", "other"),
+    ({"weights": "fp8"}, "weights", "no documented support for FP8", "bf16"),
+    ({"kv": "fp4"}, "kv", "no documented support for a KV cache in fp4", "bf16, fp8"),
+    ({"model": "experts", "tp": 2, "ep": 2}, "ep", "no documented expert parallelism", "1, or use other"),
+    ({"model": "experts", "attention_dp": 2}, "attention_dp", "no documented attention data parallelism", "use other"),
+    ({"pp": 2}, "pp", "no documented pipeline parallelism", "use other"),
+    ({"prefill_pool": {"tp": 1}, "decode_pool": {"tp": 1}}, "prefill_pool", "no documented disaggregated", "other"),
+])  # fmt: skip
+def test_a_combination_without_a_source_is_refused_with_the_nearest_that_works(changes, field, message, instead):
+    known = replace(KNOWN, frameworks=(PLAIN, OTHER))
+    with pytest.raises(WorkloadError) as caught:
+        fixed(parse_deployment(ASKED | {"framework": "vllm"} | changes), known)
+    [error] = caught.value.errors
+    assert error["field"] == field and message in error["message"] and instead in error["allowed"]
+
+
+def test_a_format_of_expert_layers_is_refused_for_a_dense_model():
+    known = replace(KNOWN, quantizations=(*KNOWN.quantizations, MX), frameworks=(OTHER,))
+    assert fixed(parse_deployment(ASKED | {"model": "experts", "weights": "mxfp4"}), known).quantization == MX
+    with pytest.raises(WorkloadError) as caught:
+        fixed(parse_deployment(ASKED | {"weights": "mxfp4"}), known)
+    [error] = caught.value.errors
+    assert "kernels for expert layers only" in error["message"] and "mxfp4" not in error["allowed"]
+
+
+def test_llama_cpp_splits_layers_over_the_chips_of_a_host():
+    split = replace(KNOWN, frameworks=(replace(PLAIN, features=("layer_split",)),))
+    assert fixed(parse_deployment(ASKED | {"pp": 2}), split).case.pool.pp == 2
+
+
+def test_a_chip_that_is_not_sold_is_estimated_where_a_framework_runs_on_it():
+    b100 = chip("b100", served=False, not_served_reason="never broadly shipped")
+    sold = replace(KNOWN, accelerators={"b100": b100})
+    found = fixed(parse_deployment(ASKED | {"accelerator": "b100"}), sold)
+    assert any("never broadly shipped" in doubt for doubt in found.doubts)
 
 
 def test_lengths_up_to_the_limits_are_not_doubted():

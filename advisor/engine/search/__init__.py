@@ -16,6 +16,7 @@ from advisor.engine.search.candidates import (
     runs_on,
     spans_hosts,
     supports_model,
+    unsupported_layout,
 )
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
 from advisor.engine.search.objective import MAX_RANKED, SLACK, Figures, Scale, describe, objective
@@ -79,6 +80,7 @@ __all__ = [
     "instances_needed",
     "instances_of",
     "spans_hosts",
+    "unsupported_layout",
     "latency_excess",
     "launchable",
     "licence_of",

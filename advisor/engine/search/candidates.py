@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
-from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
+from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, parameters
 from advisor.engine.spec import (
     OWNED,
     SOURCES,
@@ -38,6 +38,7 @@ from advisor.engine.step import (
     computed_source_tokens,
     has_encoder,
     model_mismatch,
+    quantizes,
     rate_of,
     unsupported,
     whole_prompts,
@@ -50,6 +51,9 @@ EMBEDDINGS = "embedding"  # framework feature: serves embeddings
 LORA = "lora"  # framework feature: serves LoRA adapters with one base model
 MIN_WEIGHT_BITS = 4.0  # below 4 bits a smaller model is usually better (arXiv 2210.17323)
 PIPELINE = "pipeline_parallel"  # framework feature
+ONE_CHIP_FRACTION = 0.5  # of a chip's memory: an encoder whose 16-bit weights take less runs on one chip
+EXPERT_PARALLEL = "expert_parallel"  # framework feature
+ATTENTION_DP = "attention_dp"  # framework feature
 ALLOWED_QUALITY = {"lossless": 0, "near_lossless": 1, "any": 2}
 
 
@@ -211,6 +215,15 @@ def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
     )
 
 
+def unsupported_layout(framework: Framework, *, pp: int = 1, ep: int = 1, dp: int = 1) -> str:
+    """The kind of parallelism that the layout needs and the framework does not document (PIPELINE and so on), or empty.
+
+    pp: pipeline stages; ep: expert-parallel size; dp: attention data-parallel size.
+    """
+    sizes = {PIPELINE: pp, EXPERT_PARALLEL: ep, ATTENTION_DP: dp}
+    return next((feature for feature, size in sizes.items() if size > 1 and feature not in framework.features), "")
+
+
 def spans_hosts(framework: Framework) -> bool:
     """Whether the framework documents pipeline parallelism, so that one replica can span hosts."""
     return PIPELINE in framework.features
@@ -230,6 +243,8 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
             continue
         if q.bits_per_weight < 16 and has_encoder(catalog.model):
             continue
+        if not quantizes(q, catalog.model):
+            continue
         if not _allowed_slug(q.slug, workload.constraints.formats_allow, workload.constraints.formats_deny):
             continue
         key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
@@ -248,6 +263,8 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]
     heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
     experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
     latent = any(isinstance(b.mixer, LatentAttention) for b in model.blocks)
+    if model.encoder_only and parameters(model) * 2.0 < ONE_CHIP_FRACTION * accelerator.memory_bytes:
+        sizes = [1]  # embedding servers are scaled by replicas; nobody splits a model that one chip holds easily
     for n in sizes:
         if any(h % n for h in heads):
             continue
@@ -257,8 +274,8 @@ def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]
             if latent:
                 yield 1, 1, n, n
     most, layers = max(sizes), sum(b.count for b in model.blocks)
-    # no framework supports pipeline parallelism for encoder-decoders
-    plain = not any(b.stage == "encoder" for b in model.blocks)
+    # no framework documents pipeline parallelism for encoders, alone or beside a decoder
+    plain = not (model.encoder_only or has_encoder(model))
     if plain and not accelerator.cut and most >= accelerator.chips_per_host and not any(h % most for h in heads):
         yield from ((most, stages, 1, 1) for stages in (2, 4) if layers >= stages)
 
@@ -333,7 +350,11 @@ def _lanes_of(
     reached = efficiency_on(catalog.scopes, a)
     extra = overhead(catalog.scopes, f.slug, f.version, a.family)
     loaded = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
-    layouts = [sized for sized in _parallel_sizes(catalog.model, a, sizes) if sized[1] == 1 or spans_hosts(f)]
+    layouts = [
+        (tp, pp, ep, dp)
+        for tp, pp, ep, dp in _parallel_sizes(catalog.model, a, sizes)
+        if not unsupported_layout(f, pp=pp, ep=ep, dp=dp)
+    ]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
     for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
         yield Lane(

@@ -224,7 +224,7 @@ def _power_rejection(s: Scored, max_watts: float, refuse: Callable[..., Rejectio
     if not math.isfinite(full_kw):
         detail = "its power is not published, so the site's limit cannot be checked"
         return refuse(reason="too_much_power", detail=detail, limit=limit_kw, smallest_change="")
-    detail = f"{full_kw:.1f} kW at full load > {limit_kw:g} kW ({describe(s.lane)})"
+    detail = f"{full_kw:.4g} kW at full load > {limit_kw:g} kW ({describe(s.lane)})"
     return refuse(reason="too_much_power", detail=detail, limit=limit_kw, reached=full_kw)
 
 

@@ -21,7 +21,7 @@ from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.why_not import explain
 from advisor.engine.spec import Accelerator, Framework, Quantization, Rejection, Workload
-from advisor.engine.step import unsupported
+from advisor.engine.step import quantizes, unsupported
 
 CHIPS = 2  # formats outside the requested quality are tried on this many top-ranked chips
 
@@ -106,6 +106,8 @@ def _format_gate(catalog: Catalog, q: Quantization, chips: Sequence[Accelerator]
 def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered: Sequence[Quantization]) -> Rejection:
     """The reason why a format is never evaluated for this model."""
     refuse = partial(Rejection, accelerator=q.slug, reason="unsupported")
+    if not quantizes(q, catalog.model):
+        return refuse(detail="its kernels are for expert layers only; this model is dense")
     key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
     for twin in offered:
         if (twin.weights_dtype, twin.bits_per_weight, twin.activations_dtype) == key:
@@ -226,7 +228,11 @@ def _simulated_rejection(
     best = ask(workload).best
     if best is None:
         candidates = partial(designs, table=simulations.table, own=own, score=score)
-        return explain(workload, simulations, slug, ask, candidates)[0]
+        rejection = explain(workload, simulations, slug, ask, candidates)[0]
+        if rejection.accelerator == slug:
+            return rejection
+        # over a budget, the rejection is that of the chip
+        return replace(rejection, accelerator=slug, detail=f"best on {rejection.accelerator}: {rejection.detail}")
     first = f"; the first choice costs {_monthly(shown[0])}" if shown else ""
     cost = f"{_monthly(best)} ({best.lane.choice.accelerator.name})"
     return Rejection(

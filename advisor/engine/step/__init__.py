@@ -18,7 +18,7 @@ from advisor.engine.step.encoder import (
 from advisor.engine.step.kv_offload import HostCopy, host_copy_of
 from advisor.engine.step.lane import Lane, Lanes, concatenate, fitting, lanes, memory, take
 from advisor.engine.step.lane_times import idle_s, prefill_s, step_s
-from advisor.engine.step.layout import HALF, KV_BYTES, Choice, layouts, rate_of, unsupported
+from advisor.engine.step.layout import HALF, KV_BYTES, Choice, layouts, quantizes, rate_of, unsupported
 from advisor.engine.step.ledger import (
     Line,
     context_tokens,
@@ -132,6 +132,7 @@ __all__ = [
     "prefill_s",
     "prompt_tokens",
     "published_draft",
+    "quantizes",
     "rate_of",
     "resident_bytes",
     "served_rank",

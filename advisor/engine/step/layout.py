@@ -54,6 +54,11 @@ def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
     return ""
 
 
+def quantizes(quantization: Quantization, model: Model) -> bool:
+    """Whether the format has kernels for this model: those for expert layers alone do nothing for a dense model."""
+    return quantization.experts_only != "always" or any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
+
+
 def experts_only(model: Model, quantization: Quantization) -> bool:
     """Whether this format quantizes only the experts of this model; some do always, some if its attention is latent."""
     has_experts = any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
