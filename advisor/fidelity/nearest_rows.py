@@ -1,4 +1,4 @@
-"""The measured rows nearest to an estimate, by a distance whose parts can be read, and what was predicted there."""
+"""Finds the measured runs that are most similar to an estimate, with their prediction errors."""
 
 import functools
 import math
@@ -45,7 +45,7 @@ BITS = re.compile(r"(?:q|fp|int|bf|uint|mxfp|nvfp)-?(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """What decides how near two runs are; None or empty: not stated."""
+    """The properties of a run that `distance` compares; None or empty: not stated."""
 
     accelerator: str
     family: str
@@ -64,7 +64,7 @@ class Situation:
 
 
 def distance(asked: Situation, measured: Situation) -> float:
-    """0: the same run; symmetric; each part is one of the constants above, doublings counted as |log2|."""
+    """How different two runs are: the sum of the constants above for each difference. Symmetric; 0 for equal runs."""
     return (
         chips_apart(asked, measured)
         + models_apart(asked, measured)
@@ -105,20 +105,20 @@ def formats_apart(a: str, b: str) -> float:
 
 
 def bits(weights: str) -> int:
-    """Bits of one weight from the name of its format; 16 where the name has none."""
+    """Bits per weight, from the format's name; 16 if the name has none."""
     found = BITS.search(weights)
     return int(found[1]) if found and 0 < int(found[1]) <= 32 else 16
 
 
 def lengths_apart(a: float, b: float) -> float:
-    """A run without a prompt, or without an answer, shows the other part only: that has its own price."""
+    """Like `doublings`, but a run with only prefill or only decode differs by ONE_PART."""
     if min(a, b) <= 1 < max(a, b):
         return ONE_PART
     return doublings(a, b)
 
 
 def doublings(a: float | None, b: float | None, unknown: float = DOUBLING) -> float:
-    """DOUBLING for each factor of two between them; less than one counts as one."""
+    """DOUBLING for each factor of two between a and b; values below 1 count as 1."""
     if a is None or b is None:
         return 0.0 if a is b else unknown
     return abs(math.log2(max(a, 1.0) / max(b, 1.0))) * DOUBLING
@@ -136,13 +136,13 @@ class Run:
 
 
 def nearest(asked: Situation, runs: Iterable[Run], most: int = NEAREST) -> list[tuple[float, Run]]:
-    """The nearest runs with their distances, nearest first."""
+    """(distance, run) of the most similar runs, nearest first."""
     apart = sorted(((distance(asked, run.situation), n, run) for n, run in enumerate(runs)), key=lambda each: each[:2])
     return [(far, run) for far, _, run in apart[:most]]
 
 
 def runs_of(found: Card) -> tuple[Run, ...]:
-    """The scored rows as runs, without disputed ones and without kernels and memory flags."""
+    """The scored rows as runs, without disputed rows, kernels and memory predictions."""
     return _runs(found.head.digest)
 
 
@@ -159,7 +159,7 @@ def _runs(digest: str) -> tuple[Run, ...]:
 
 
 def sizes_of(shape: Mapping[str, Any]) -> Sizes:
-    """(all, active) parameters of a catalog model; unknown where its layers are."""
+    """(total, active) parameters of a catalog model; (None, None) if its layers are unknown."""
     if not shape.get("blocks"):
         return None, None
     model = from_shape("", dict(shape))
@@ -167,7 +167,7 @@ def sizes_of(shape: Mapping[str, Any]) -> Sizes:
 
 
 def sizes_named(model: str | Mapping[str, Any]) -> Sizes:
-    """Of a model as a workload names it: an id or slug of the catalog, or {config: the contents of config.json}."""
+    """(total, active) parameters of a workload's model: an ID or slug, or {config: contents of config.json}."""
     if isinstance(model, str):
         row = ServedModel.objects.filter(Q(hf_id=model) | Q(slug=model)).first()
         return sizes_of(row.shape) if row else (None, None)
@@ -201,7 +201,7 @@ def situation_of(line: Line, sizes: Mapping[str, Sizes]) -> Situation:
 
 
 def asked_for(deployment: Option | Estimate, model: str, sizes: Sizes, isl: float, osl: float) -> Situation:
-    """The situation of an estimate, or of an option of an advice."""
+    """The situation of an estimate or of an option of an answer (`deployment`)."""
     d = deployment
     chip = Accelerator.objects.filter(slug=d.accelerator).only("family").first()
     return Situation(
@@ -223,7 +223,7 @@ def asked_for(deployment: Option | Estimate, model: str, sizes: Sizes, isl: floa
 
 
 def of_option(option: Option, spec: Mapping[str, Any]) -> list[MeasuredRow]:
-    """The measured rows nearest to one option of a finished advice; `spec`: its workload."""
+    """The evidence for one option of a finished answer."""
     lengths = [mean_tokens(spec["traffic"][name]) for name in ("input_tokens", "output_tokens")]
     if None in lengths or not isinstance(spec["model"], str | Mapping):
         return []
@@ -234,13 +234,13 @@ def of_option(option: Option, spec: Mapping[str, Any]) -> list[MeasuredRow]:
 
 
 def mean_tokens(given: Any) -> float | None:
-    """Of a length in a workload: a number, or a mapping with a mean; None: only its trace knows."""
+    """The mean of a workload's token length; None if only a trace file states it."""
     mean = given.get("mean") if isinstance(given, Mapping) else given
     return float(mean) if isinstance(mean, int | float) else None
 
 
 def evidence(asked: Situation) -> list[MeasuredRow]:
-    """The headline figures of the nearest measured runs, nearest first; empty: no scorecard is loaded."""
+    """The main figures of the most similar measured runs, as in the JSON of `estimate`."""
     scorecard = card()
     if scorecard is None:
         return []
@@ -249,7 +249,7 @@ def evidence(asked: Situation) -> list[MeasuredRow]:
 
 
 def headlines(lines: Sequence[Line]) -> list[Line]:
-    """One figure of each kind: the mean before the median, no tails."""
+    """One line of each metric kind, preferably the mean, else the median."""
     chosen: dict[str, Line] = {}
     for line in sorted(lines, key=lambda line: line.row.metric):
         if not line.row.metric.endswith(("p95", "p99")):
@@ -283,12 +283,12 @@ def measured_row(far: float, line: Line, scorecard: Card) -> MeasuredRow:
 
 
 def address(ids: Iterable[str]) -> str:
-    """The scorecard page of these rows."""
+    """The URL of the scorecard page with these rows."""
     return f"/fidelity?{urlencode({'id': ','.join(ids)})}"
 
 
 def shown(rows: Sequence[MeasuredRow]) -> Json:
-    """The same for a page: the figures of a run together, one address for all, and whether nothing is near."""
+    """The evidence grouped by run for a page, with links, and whether no run is near."""
     runs: dict[tuple[Any, ...], list[MeasuredRow]] = {}
     for row in rows:
         runs.setdefault(tuple(getattr(row, name) for name in RUN), []).append(row)

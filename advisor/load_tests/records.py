@@ -1,4 +1,4 @@
-"""Predicted against measured: results of load tests kept beside their option, compared, and exported as evidence."""
+"""Stores load test results of options, compares them with the predictions, and exports them as measured rows."""
 
 import csv
 import hashlib
@@ -18,9 +18,9 @@ from advisor.result import Option as Deployment
 from catalog.export import cell
 
 Json = dict[str, Any]
-SAME_FRACTION = 0.10  # a load further from the predicted one is another load
-FAILED_FRACTION = 0.01  # with more failures, the served requests are not those that were sent
-DRIFT_FRACTION = 0.10  # a greater change between two runs is shown
+SAME_FRACTION = 0.10  # a load that differs more than this is not the predicted one
+FAILED_FRACTION = 0.01  # with more failures, the served requests are not representative
+DRIFT_FRACTION = 0.10  # larger changes between runs are reported
 SOURCE_KEY = "load_test"
 LATENCIES = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"))  # name, field of the option and of the measurement
 PERCENTILES = ("mean", "p50", "p95", "p99")
@@ -30,7 +30,7 @@ PERCENTILES = ("mean", "p50", "p95", "p99")
 
 
 def record(option: Option, content: bytes, file_name: str, calibrates: bool = False) -> tuple[LoadTest, bool]:
-    """(the row, whether it is new): a file given twice for an option is one result. LoadResultError: unreadable."""
+    """Stores a result file. Returns (row, whether it is new). Raises LoadResultError if it is not readable."""
     measured = parse(content).as_json()
     if calibrates:
         refuse_other_loads(option, measured)
@@ -52,14 +52,14 @@ def record(option: Option, content: bytes, file_name: str, calibrates: bool = Fa
 
 
 def set_calibrates(test: LoadTest, wanted: bool) -> None:
-    """Use the run for calibration or not. LoadResultError: it was of another load than the prediction."""
+    """Marks a load test as calibration or not. Raises LoadResultError if its load was not the predicted one."""
     if wanted:
         refuse_other_loads(test.option, test.measured)
     LoadTest.objects.filter(pk=test.pk).update(calibrates=wanted)
 
 
 def refuse_other_loads(option: Option, measured: Mapping[str, Any]) -> None:
-    """LoadResultError where a measured row could not describe the run: it has no field for shared prefixes."""
+    """Raises LoadResultError if a measured row cannot describe the run, for example its shared prefixes."""
     why = compare(predicted(option), measured)["differences"]
     if option.advice.workload.spec["traffic"].get("prefix_cache_hit_rate"):
         why = [
@@ -79,10 +79,10 @@ def predicted(option: Option) -> Deployment:
 
 
 def compare(option: Deployment, measured: Mapping[str, Any]) -> Json:
-    """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [sentence]}.
+    """{rows: [{metric, unit, predicted, low, high, measured, error_fraction, inside}], differences: [reason]}.
 
-    `inside` is None where the prediction has no interval of that figure, and for a run of another load. All figures
-    are those of one replica.
+    Figures are per replica. `differences` says why the load was not the predicted one; empty if it was. `inside` is
+    None if the prediction has no interval, or for a different load.
     """
     planned = option.launch.load_test
     if planned is None:
@@ -118,7 +118,7 @@ def _latencies(option: Deployment, measured: Mapping[str, Any]) -> list[Json | N
 def row(
     metric: str, unit: str, predicted: float | None, interval: Sequence[float | None] | None, measured: float | None
 ) -> Json | None:
-    """One line of the table; nothing where either side has no figure."""
+    """One line of the table; None if the predicted or measured figure is missing."""
     if predicted is None or measured is None:
         return None
     low, high = interval or (None, None)
@@ -136,7 +136,7 @@ def row(
 
 
 def _throughput(option: Deployment, planned: Planned, measured: Mapping[str, Any]) -> list[Json | None]:
-    """Requests/s and output tokens/s of one replica: those offered, or for a batch those of its batch slots."""
+    """Requests/s and output tokens/s of one replica: the offered rate, or the capacity of a closed loop."""
     carrying = max(option.replicas - option.spare_replicas, 1)
     if planned.requests_per_s is not None:
         rate = planned.requests_per_s
@@ -152,7 +152,7 @@ def _throughput(option: Deployment, planned: Planned, measured: Mapping[str, Any
 
 
 def differences(planned: Planned, measured: Mapping[str, Any]) -> list[str]:
-    """Why the run was of another load than the predicted one; empty: it was that load."""
+    """Why the load of the run was not the predicted one; empty if it was."""
     sentences = []
     seen, wanted = measured["concurrency"], planned.concurrency
     if (seen is None) != (wanted is None):
@@ -176,7 +176,7 @@ def differences(planned: Planned, measured: Mapping[str, Any]) -> list[str]:
 
 
 def drift(option: Deployment, tests: Sequence[LoadTest]) -> list[Json]:
-    """Figures that moved by more than a tenth from the first to the last run of the predicted load."""
+    """Metrics that changed by more than DRIFT_FRACTION from the first to the last run with the predicted load."""
     same = [c["rows"] for t in tests if not (c := compare(option, t.measured))["differences"]]
     if len(same) < 2:
         return []
@@ -192,7 +192,7 @@ def drift(option: Deployment, tests: Sequence[LoadTest]) -> list[Json]:
 
 
 def shown(option: Option) -> Json:
-    """An option's load tests as the page and the API show them."""
+    """An option's load tests for the page and the API."""
     tests, deployment = list(option.load_tests.all()), predicted(option)
     return {
         "tests": [
@@ -221,7 +221,7 @@ OF_THE_SPREAD = ("ttft_ms_mean", "ttft_ms_p99", "tpot_ms_p99")
 
 
 def measured_rows(tests: Iterable[LoadTest]) -> list[dict[str, str]]:
-    """Rows as `fidelity` and `calibrate` read them, of one replica, with mean lengths."""
+    """Measured rows of one replica, as `fidelity` and `calibrate` read them, with mean lengths."""
     return [line for t in tests for line in _rows_of(t)]
 
 
@@ -256,7 +256,7 @@ def _rows_of(test: LoadTest) -> list[dict[str, str]]:
         "date": test.created_at.date().isoformat(),
         "source_key": SOURCE_KEY,
         "confidence": "B",
-        "notes": "own load test" if is_constant(spec) else "own load test; lengths vary about these means",
+        "notes": "own load test" if is_constant(spec) else "own load test; lengths vary around these means",
     }
     return [
         {**dict.fromkeys(COLUMNS, ""), **common, "id": f"{SOURCE_KEY}_{test.pk}:{metric}", "metric": metric}
@@ -267,7 +267,7 @@ def _rows_of(test: LoadTest) -> list[dict[str, str]]:
 
 
 def is_constant(spec: Mapping[str, Any]) -> bool:
-    """Whether every request has the same lengths."""
+    """Whether all requests have the same lengths."""
     parts = (spec["traffic"]["input_tokens"], spec["traffic"]["output_tokens"])
     return all(not isinstance(p, Mapping) or (not p.get("trace") and p.get("p95") in (None, p["mean"])) for p in parts)
 

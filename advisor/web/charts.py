@@ -1,4 +1,4 @@
-"""Pictures drawn on the server: plain functions from numbers to SVG text; colours come from the stylesheet."""
+"""Charts as SVG text; colors come from the stylesheet."""
 
 import math
 import textwrap
@@ -12,9 +12,9 @@ from catalog.charts import Log
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 26, 56
-MOST_POINTS = 400
+MAX_POINTS = 400
 FINE_STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))  # of a decade: costs and times often lie within one
-MOST_TIMES_CHEAPEST, MOST_TIMES_SLO = 50, 3
+MAX_TIMES_CHEAPEST, MAX_TIMES_SLO = 50, 3
 MEMORY_PARTS = (
     ("weights_gib", "weights"),
     ("adapters_gib", "adapters"),
@@ -27,7 +27,7 @@ MEMORY_PARTS = (
 
 
 def log_scale(values: Sequence[float], start: float, end: float) -> Log:
-    """An axis with room around the values; one value alone gets an axis too."""
+    """A log axis with margins around the values, at least a factor of 3 long."""
     low, high = min(values) / 1.25, max(values) * 1.25
     if high / low < 3:
         middle = math.sqrt(low * high)
@@ -36,7 +36,7 @@ def log_scale(values: Sequence[float], start: float, end: float) -> Log:
 
 
 def drawable(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
-    """Points that a logarithmic picture can show: both values known and above zero."""
+    """The points that a log chart can show: both values known and positive."""
     return [point for point in points if (point.response_ms or 0) > 0 and (point.usd_per_mtok or 0) > 0]
 
 
@@ -46,10 +46,10 @@ def xy(point: ParetoPoint) -> tuple[float, float]:
 
 
 def in_view(points: Sequence[ParetoPoint], slo_ms: float | None) -> tuple[list[ParetoPoint], dict[str, int]]:
-    """The points worth drawing, and how many are left out: without a price or latency, or far slower or dearer."""
+    """The points to show, and the numbers of those left out: undrawable, or far slower or more expensive."""
     shown = drawable(points)
-    dearest = MOST_TIMES_CHEAPEST * min((xy(point)[1] for point in shown), default=0.0)
-    slowest = MOST_TIMES_SLO * slo_ms if slo_ms else math.inf
+    dearest = MAX_TIMES_CHEAPEST * min((xy(point)[1] for point in shown), default=0.0)
+    slowest = MAX_TIMES_SLO * slo_ms if slo_ms else math.inf
     near = [point for point in shown if point.rank or (xy(point)[0] <= slowest and xy(point)[1] <= dearest)]
     return near, {"undrawable": len(points) - len(shown), "far": len(shown) - len(near)}
 
@@ -64,7 +64,7 @@ def pareto(
     base: str = "",
     names: tuple[str, str] = TOKEN_AXES,
 ) -> str:
-    """Price per million tokens against time per token (or latency); `base` + rank is a ranked point's address."""
+    """Price per million output tokens against time per output token; ranked points link to `base` + rank."""
     shown, left_out = in_view(points, slo_ms)
     if not shown:
         return ""
@@ -79,15 +79,15 @@ def pareto(
 
 
 def layered(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
-    """Ranked and frontier points last, so that they lie on top; the others are thinned when they are many."""
+    """The points in drawing order, ranked ones on top; at most MAX_POINTS of those without rank or frontier."""
     first = [point for point in points if not point.frontier and not point.rank]
     rest = [point for point in points if point.frontier or point.rank]
     rest.sort(key=lambda point: -(point.rank or 1e9))
-    return first[:: max(1, math.ceil(len(first) / MOST_POINTS))] + rest
+    return first[:: max(1, math.ceil(len(first) / MAX_POINTS))] + rest
 
 
 def mark(point: ParetoPoint, x: Log, y: Log, base: str) -> str:
-    """One deployment: disc on the frontier, ring when dominated, cross when it misses the SLO; ranked ones link."""
+    """One deployment: a disc on the frontier, a ring if dominated, a cross if it misses the SLO."""
     time_ms, price = xy(point)
     px, py, rank = x(time_ms), y(price), point.rank
     kind = "missed" if not point.meets_slo else "frontier" if point.frontier else "dominated"
@@ -103,7 +103,7 @@ def mark(point: ParetoPoint, x: Log, y: Log, base: str) -> str:
 
 
 def frontier_line(points: Sequence[ParetoPoint], x: Log, y: Log) -> str:
-    """The staircase through the frontier: the speed that each price buys."""
+    """The step line through the Pareto frontier."""
     on_it = [xy(point) for point in points if point.frontier and point.meets_slo]
     corners = sorted((x(time_ms), y(price)) for time_ms, price in on_it)
     if len(corners) < 2:
@@ -120,7 +120,7 @@ def slo_line(x: Log, slo: float) -> str:
 
 
 def axes(x: Log, y: Log, names: tuple[str, str]) -> str:
-    """Grid, ticks and axis names."""
+    """The grid, ticks and axis labels."""
     floor, parts = HEIGHT - BOTTOM, []
     for value in x.ticks():
         parts += [f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
@@ -138,7 +138,7 @@ def axes(x: Log, y: Log, names: tuple[str, str]) -> str:
 
 
 def sig_short(value: float) -> str:
-    """A tick: 0.5, 2, 20, without trailing zeros."""
+    """A tick label without trailing zeros."""
     text = sig(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -148,7 +148,7 @@ def label(x: float, y: float, text: object, kind: str = "tick", anchor: str = "m
 
 
 def memory_bar(memory: Memory) -> str:
-    """What fills one accelerator's memory, part by part; an overfull one has no free part."""
+    """A bar with the parts of one chip's memory; no free part if it is over capacity."""
     parts = memory_parts(memory)
     total = sum(part["value_gib"] for part in parts)
     if total <= 0:
@@ -158,7 +158,7 @@ def memory_bar(memory: Memory) -> str:
 
 
 def memory_parts(memory: Memory) -> list[dict[str, Any]]:
-    """The same as rows for the table beside the bar; negative parts count as none."""
+    """The rows of the table beside the memory bar; negative and unknown parts count as 0."""
     values = [(key, name, max(0.0, float(memory.figure(key)))) for key, name in MEMORY_PARTS]
     total = sum(value for _, _, value in values) or 1.0
     return [
@@ -169,7 +169,7 @@ def memory_parts(memory: Memory) -> list[dict[str, Any]]:
 
 
 def step_bar(operators: Sequence[Operator], phase: str) -> str:
-    """Where the time of one step goes, by what bounds each operator."""
+    """A bar with the time of each operator of a step, colored by its bound."""
     times = [(bound_css(item.bound), item.time_s or 0.0) for item in operators]
     if sum(value for _, value in times) <= 0:
         return ""
@@ -178,7 +178,7 @@ def step_bar(operators: Sequence[Operator], phase: str) -> str:
 
 
 def share_bar(share: float, css: str) -> str:
-    """A small bar inside a table cell; the cell beside it has the number."""
+    """A small bar in a table cell, beside the cell with the number."""
     width = max(0.0, min(1.0, share)) * 100
     return (
         '<svg class="cell-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
@@ -187,12 +187,12 @@ def share_bar(share: float, css: str) -> str:
 
 
 def bound_css(bound: str) -> str:
-    """The engine's bounds that have a colour of their own; launches and the host share one."""
+    """The CSS class of a bound; launches and the host share one."""
     return f"bound-{bound}" if bound in ("compute", "memory", "communication") else "bound-other"
 
 
 def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) -> str:
-    """Parts side by side over the full width; the shapes carry no text, the table beside them does."""
+    """A stacked bar without labels, which the table beside it has."""
     total, at, rects = sum(value for _, value in parts), 0.0, []
     for css, value in parts:
         width = value / total * 1000
@@ -207,7 +207,7 @@ UNUSED = ("chips left over in whole instances", "spare replicas", "idle hours an
 
 
 def waterfall(steps: Sequence[WaterfallStep]) -> str:
-    """From the bare price of capacity to the cost of a served token; the last bar is the sum."""
+    """A waterfall chart of the cost per million tokens; the last bar is the total."""
     values = [(step.name, step.usd_per_mtok) for step in steps]
     total = sum(value for _, value in values)
     if total <= 0:
@@ -227,10 +227,7 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
 
 
 def tornado(bars: Sequence[SensitivityBar]) -> str:
-    """Each assumption's range as the winner's bill at its two ends; a range within which the winner changes is dark.
-
-    Bars without costs (answers from before November 2026) are left out.
-    """
+    """A tornado chart: the first choice's monthly cost at both ends of each assumption; dark if the ranking changes."""
     ends = [(bar, bar.usd_per_month_low, bar.usd_per_month_high) for bar in bars]
     known = [(bar, low, high) for bar, low, high in ends if low is not None and high is not None]
     if not known:
@@ -252,7 +249,7 @@ def tornado(bars: Sequence[SensitivityBar]) -> str:
 
 
 def wrapped(x: float, middle: float, text: str, letters: int) -> str:
-    """A name that ends at x, on two lines around `middle` when it is longer than `letters`."""
+    """A right-aligned label at x, on up to two lines around `middle` of at most `letters` each."""
     lines = textwrap.wrap(text, letters, max_lines=2, placeholder="…")
     start = middle + 4 - LINE / 2 * (len(lines) - 1)
     return "".join(label(x, start + LINE * i, line, "name", "end") for i, line in enumerate(lines))

@@ -74,7 +74,7 @@ def test_text_from_outside_cannot_become_markup() -> None:
 def test_a_large_crowd_is_thinned_but_never_the_frontier() -> None:
     crowd = [point(10 + n, 2 + n) for n in range(5000)] + [point(9 + n, 2, frontier=True) for n in range(50)]
     svg = pareto(crowd)
-    assert len(marks(svg, "dominated")) <= charts.MOST_POINTS
+    assert len(marks(svg, "dominated")) <= charts.MAX_POINTS
     assert len(marks(svg, "frontier")) == 50
 
 
