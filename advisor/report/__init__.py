@@ -1,6 +1,6 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
-from advisor.report import documents, estimate_text
+from advisor.report import documents, estimate_text, support_matrix
 from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, has_papers
 from advisor.report.text import canonical, head, markdown, meeting, table
 
@@ -15,5 +15,6 @@ __all__ = [
     "head",
     "markdown",
     "meeting",
+    "support_matrix",
     "table",
 ]

@@ -1,8 +1,10 @@
 """On the shipped catalog: only layouts and formats that a source documents are searched or estimated."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from advisor import workload
 from advisor.engine.search import prepare_question
@@ -77,3 +79,9 @@ def test_software_over_budget_is_listed_by_its_own_name() -> None:
     listed = answer["left_out"]["frameworks"]
     assert any(item["reason"] == "too_expensive" for item in listed)
     assert {item["name"] for item in listed} <= frameworks
+
+
+def test_the_support_matrix_is_that_of_the_catalog(tmp_path: Path) -> None:
+    call_command("support_matrix", "--write-docs", str(tmp_path / "matrix.md"))
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "support-matrix.md"
+    assert (tmp_path / "matrix.md").read_text() == page.read_text()
