@@ -72,6 +72,7 @@ def request(
     supersedes: Advice | None = None,
 ) -> Advice:
     """Queues a validated workload. The same idempotency key and workload return the same advice again."""
+    spec = inputs.with_catalog_names(spec)
     inputs.check_catalog(spec)
     organisation = organisation or default_organisation()
     try:

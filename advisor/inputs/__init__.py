@@ -13,6 +13,7 @@ from advisor.inputs.from_catalog import (
     take_snapshot,
     unpacked,
 )
+from advisor.inputs.names import with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator, usual_host_watts
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, workload_of
@@ -45,5 +46,6 @@ __all__ = [
     "unknown_names_in_parts",
     "unpacked",
     "usual_host_watts",
+    "with_catalog_names",
     "workload_of",
 ]

@@ -1,6 +1,5 @@
 """Today's catalog as engine values, for estimates of single deployments and for scoring."""
 
-from django.db.models import Q
 from django.utils import timezone
 
 from advisor.engine.cost import Assumptions
@@ -10,6 +9,7 @@ from advisor.engine.spec import Offer
 from advisor.inputs import offers
 from advisor.inputs.assumptions import assumptions_of
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
+from advisor.inputs.names import models, one
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of
 from catalog.models import Accelerator, Assumption, QuantizationMethod, ServedModel
 
@@ -32,9 +32,8 @@ def catalog_resources(models: list[str] | None = None) -> Resources:
 
 
 def catalog_model_id(name: str) -> str:
-    """The Hugging Face ID of a model given by ID or slug; an unknown name is returned unchanged."""
-    hf_id = ServedModel.objects.filter(Q(hf_id=name) | Q(slug=name)).values_list("hf_id", flat=True).first()
-    return hf_id or name
+    """The Hugging Face ID of a model given by ID, slug or short name; an unknown name is returned unchanged."""
+    return one(name, models())
 
 
 def catalog_model_ids() -> list[str]:

@@ -12,7 +12,7 @@ from django.http import QueryDict
 
 from advisor import workload
 from advisor.engine.spec import kind_named
-from advisor.inputs import check_catalog, unknown_names_in_parts
+from advisor.inputs import check_catalog, unknown_names_in_parts, with_catalog_names
 from advisor.web.form_fields import (
     ADVANCED,
     COUNTS,
@@ -89,7 +89,7 @@ class WorkloadForm(forms.Form):
         except workload.WorkloadError as e:
             return e.errors
         try:
-            self.spec = workload.parse(raw)
+            self.spec = with_catalog_names(workload.parse(raw))
         except workload.WorkloadError as e:
             return e.errors + unknown_names_in_parts(raw)
         try:

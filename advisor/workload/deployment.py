@@ -236,6 +236,9 @@ def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
     """The catalog entry of this name. Raises WorkloadError with similar names."""
     if name in entries:
         return entries[name]
+    by_name = {text.casefold(): entry for key, entry in entries.items() for text in (key, getattr(entry, "name", key))}
+    if name.casefold() in by_name:
+        return by_name[name.casefold()]
     suggestion = near(name, entries, limit=3, cutoff=0.45)
     raise refused(field, f"{name} is not in the catalog{suggestion}", ", ".join(sorted(entries)[:40]))
 

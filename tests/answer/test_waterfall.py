@@ -25,8 +25,8 @@ def test_the_graphs_step_is_the_estimate_of_the_same_server(capsys: pytest.Captu
     [
         (["--model", "meta-llama/Llama-3.1-8", "--accelerator", "h200-sxm"], "not in the catalog"),
         (["--model", "meta-llama/Llama-3.3-70B-Instruct", "--accelerator", "rtx-4090"], "does not fit"),
-        ([*LLAMA, "--shared", "1.5"], "--shared: from 0"),
-        ([*LLAMA, "--users", "0"], "--users: 1 or more"),
+        ([*LLAMA, "--shared", "1.5"], "--shared at least 0"),
+        ([*LLAMA, "--users", "0"], "--users must be at least 1"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

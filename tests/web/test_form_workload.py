@@ -50,7 +50,7 @@ def test_a_filled_form_is_a_workload() -> None:
         ("traffic.input_tokens.mean", "many", 'must be a number, not "many"'),
         ("traffic.input_tokens.p95", "1", "below the mean"),
         ("slo.tpot_ms_p95", "-5", "greater than 0"),
-        ("model", "Llama-3.1-8b", "did you mean meta-llama/Llama-3.1-8B"),
+        ("model", "Llama-3.1-8c", "did you mean meta-llama/Llama-3.1-8B"),
         ("constraints.max_accelerators", "2.5", "whole number"),
         ("constraints.vendors.deny", "nvdia", "not in the catalog"),
         ("team.cuda", "9", "at most 5"),

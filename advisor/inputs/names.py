@@ -1,0 +1,105 @@
+"""Names as people write them: any case, display names, and common short names such as H100, AWS or Llama-3.1-8B."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
+
+Json = dict[str, Any]
+Known = dict[str, list[str]]  # folded name -> the catalog's own names
+
+
+def with_catalog_names(spec: Mapping[str, Any]) -> Json:
+    """The workload with the catalog's own names; unknown names stay as they are, for check_catalog to report.
+
+    A short name of several chips stands for all of them in allow and deny lists (H100: SXM, PCIe, NVL).
+    """
+    found = dict(spec)
+    if isinstance(spec["model"], str):
+        found["model"] = one(spec["model"], models())
+    constraints, chips = dict(spec["constraints"]), accelerators()
+    known = {
+        "accelerators": chips,
+        "vendors": folded(Accelerator.objects.values_list("vendor", flat=True)),
+        "providers": folded(Price.objects.values_list("provider", flat=True)),
+        "regions": folded(
+            [*Price.objects.values_list("region", flat=True), *Region.objects.values_list("slug", flat=True)]
+        ),
+        "frameworks": frameworks(),
+        "formats": formats(),
+    }
+    for field, names in known.items():
+        lists = {side: [each for name in given for each in all_of(name, names)]
+                 for side, given in spec["constraints"][field].items()}  # fmt: skip
+        constraints[field] = {side: list(dict.fromkeys(given)) for side, given in lists.items()}
+    found["constraints"] = constraints
+    for field in ("owned", "inventory"):
+        found[field] = {one(name, chips): count for name, count in spec[field].items()}
+    if spec.get("workloads"):
+        found["workloads"] = [with_catalog_names(part) for part in spec["workloads"]]
+    return found
+
+
+def fold(name: str) -> str:
+    """Lower case, with spaces, underscores and hyphens alike."""
+    return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
+
+
+def folded(names: Iterable[str]) -> Known:
+    known: Known = {}
+    for name in dict.fromkeys(names):
+        known.setdefault(fold(name), []).append(name)
+    return known
+
+
+def all_of(name: str, known: Known) -> list[str]:
+    """The catalog's names for `name`; itself where the catalog has none."""
+    if any(name in names for names in known.values()):
+        return [name]
+    return known.get(fold(name), [name])
+
+
+def one(name: str, known: Known) -> str:
+    """The catalog's only name for `name`; itself where there is none or more than one."""
+    names = all_of(name, known)
+    return names[0] if len(names) == 1 else name
+
+
+def accelerators() -> Known:
+    """Slugs by slug, by display name, and by the first word of the slug (h100: h100-sxm, h100-pcie, ...)."""
+    known: Known = {}
+    rows = list(Accelerator.objects.values_list("slug", "name"))
+    for slug, name in rows:
+        for written in {fold(slug), fold(name)}:
+            known.setdefault(written, []).append(slug)
+    series: Known = {}
+    for slug, _ in rows:
+        series.setdefault(slug.split("-")[0], []).append(slug)
+    return {**{short: slugs for short, slugs in series.items() if any(c.isdigit() for c in short)}, **known}
+
+
+def models() -> Known:
+    """Hugging Face IDs by ID, by slug, and by the part after the slash."""
+    known: Known = {}
+    for hf_id, slug in ServedModel.objects.values_list("hf_id", "slug"):
+        for written in {fold(hf_id), fold(slug), fold(hf_id.rpartition("/")[2])}:
+            known.setdefault(written, []).append(hf_id)
+    return known
+
+
+def frameworks() -> Known:
+    """Slugs by slug, display name and aliases."""
+    known: Known = {}
+    for row in Framework.objects.all():
+        for written in {fold(row.slug), fold(row.name), *map(fold, row.settings.get("aliases", ()))}:
+            if row.slug not in known.setdefault(written, []):
+                known[written].append(row.slug)
+    return known
+
+
+def formats() -> Known:
+    known: Known = {}
+    for slug, name in QuantizationMethod.objects.values_list("slug", "name"):
+        for written in {fold(slug), fold(name)}:
+            known.setdefault(written, []).append(slug)
+    return known
