@@ -291,7 +291,7 @@ def sentences(option: Option) -> list[str]:
         first = f", the first in month {g.steps[0].month}" if g.steps else ""
         lines.append(
             f"sized for today; in {g.months} months the peak of {g.peak_requests_per_s_at_end or 0:.4g} requests/s "
-            f"needs {g.replicas_at_end} replicas ({len(g.steps)} changes{first})"
+            f"needs {g.replicas_at_end} replicas ({len(g.steps)} expansions{first})"
         )
     if (at := option.site) and at.racks:
         lines.append(
@@ -300,10 +300,10 @@ def sentences(option: Option) -> list[str]:
         )
     if (at := option.site) and at.hosts_there_already:
         lines.append(f"{at.hosts_there_already} of {at.hosts} servers are already owned, {at.hosts_to_buy} to buy")
-    if option.spare_replicas:
-        lines.append(
-            f"if any {option.spare_replicas} of {option.replicas} replicas fail, the others still carry the peak"
-        )
+    if (spares := option.spare_replicas) == 1:
+        lines.append(f"if any one of the {option.replicas} replicas fails, the others still carry the peak")
+    elif spares:
+        lines.append(f"if any {spares} of the {option.replicas} replicas fail, the others still carry the peak")
     return lines
 
 

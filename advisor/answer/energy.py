@@ -16,9 +16,9 @@ POWER_LOW, POWER_HIGH = "power-low-ratio", "power-high-ratio"
 FITTED_TO = "h200-sxm"  # the chip whose kernels the draw was fitted to
 BASIS = {
     "given": "the workload's own shares of the power limit",
-    "measured": "the step ledger, with shares fitted to this chip's kernels, checked on whole layers: "
+    "measured": "the per-operator model, with shares fitted to this chip's kernels, checked on whole layers: "
     "docs/explanation/energy.md",
-    "relative": "the step ledger, scaled from an H200 to this chip's idle power and limit: a wider interval",
+    "relative": "the per-operator model, scaled from an H200 to this chip's idle power and limit: a wider interval",
 }
 YEARLY = "the grid's yearly mean; for hourly carbon give your own figures as tco." + CURVE
 ASSUMED_TIME = "hours count from Monday 0:00, as in traffic.load_curve; give both in the same time zone"

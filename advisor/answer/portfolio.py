@@ -216,14 +216,14 @@ def sentence(p: Portfolio) -> str:
     """The answer in a few sentences."""
     missing = [a.name for a in p.alone if a.option is None]
     separate = (
-        f"Each workload by itself costs ${p.alone_usd_per_month:,.0f} a month in all"
+        f"Run separately, the workloads cost ${p.alone_usd_per_month:,.0f} a month in total"
         if p.alone_usd_per_month is not None
-        else f"By itself, {', '.join(missing)} has no feasible option"
+        else f"Run separately, {', '.join(missing)} has no feasible option"
     )
     if p.shared is None:
         return f"{separate}; a shared fleet does not help: {p.reason}."
     machines = " and ".join(f"{m.count or 0:.3g} x {m.machine} ({m.accelerator}, {m.paid})" for m in p.shared.machines)
-    less = f", {p.saving_fraction:.0%} less" if p.saving_fraction else ""
+    less = f" ({p.saving_fraction:.0%} less)" if p.saving_fraction else ""
     return f"{separate}; one shared fleet costs ${p.shared.usd_per_month:,.0f}{less}: {machines}."
 
 

@@ -145,7 +145,9 @@ def break_point(b: Bar, winner: str) -> str:
         return f"no value of the {b.name} that was tried changes the winner"
     side = "below" if b.at < b.value else "above"
     inside = "" if b.low <= b.at <= b.high else ", outside its range"
-    return f"{winner} wins {side} {plain(b.at)} {b.unit} (today {plain(b.value)}{inside})"
+    today = "" if b.unit.startswith("times") else f"today {plain(b.value)}"
+    note = f" ({today}{inside})" if today else inside
+    return f"{winner} wins {side} {plain(b.at)} {b.unit}{note}"
 
 
 def plain(value: float) -> str:

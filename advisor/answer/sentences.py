@@ -21,8 +21,8 @@ BOUND_BY = {
     "host": "bound by the host",
 }
 UNMEASURED = {
-    "relative": "kernel efficiency is extrapolated from a related chip, not measured on this one: the interval is wide",
-    "datasheet": "kernel efficiency follows from this chip's data sheet, not from measurements: the interval is wide",
+    "relative": "performance was extrapolated from a related chip, not measured on this one, so the interval is wide",
+    "datasheet": "performance was estimated from this chip's datasheet, not from measurements, so the interval is wide",
 }
 
 

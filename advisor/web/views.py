@@ -338,7 +338,7 @@ def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
 TROUBLE = {
     400: ("Bad request", "Go back and submit it again."),
     403: ("Not allowed", "Sign in, or ask an administrator for permission."),
-    404: ("Page not advice", "Check the address. The page may have been deleted."),
+    404: ("Page not found", "Check the address. The page may have been deleted."),
     411: ("Length required", "Send the request again with a Content-Length header."),
     413: ("Too large", "A workload is at most 1 MB of text. Send less."),
     503: ("Not available right now", "Try again in a moment."),

@@ -128,11 +128,11 @@ def _why_no_mix(workload: Workload) -> str:
     if workload.objective != "cost":
         return f"a mix is computed only for the objective cost, not {workload.objective}"
     if workload.slo.doubled:
-        return "a mix is not computed with 2n redundancy"
+        return "a mix is not evaluated with 2n redundancy"
     if workload.constraints.max_watts is not None:
-        return "a mix is not computed with a site power limit"
+        return "a mix is not evaluated with a site power limit"
     if workload.week:
-        return "a mix is not computed for a weekly load profile"
+        return "a mix is not evaluated for a weekly load profile"
     if lengths.p95_tokens <= lengths.mean_tokens or workload.source_tokens:
         return "all prompts have the same length"
     return ""
@@ -154,7 +154,7 @@ def _search_mix(workload: Workload, catalog: Catalog, table: Table, single: floa
             fleet = _planned(workload, options, rates, classes, single)
             if fleet is None:
                 if math.isfinite(single) and reason == BY_ESTIMATE:
-                    reason = "no combination of whole machines is cheaper, by estimate"
+                    reason = "no combination of whole machines is estimated to cost less"
                 break
             lines = sorted({use.unit_index for use in fleet.uses})
             tried = _simulated(workload, simulations, options, fleet, classes)

@@ -77,7 +77,7 @@ def log_normal_cv2(lengths: Lengths) -> float:
 def verify(
     workload: Workload, times: StepTimes, index: int, lane: Lane, rate_per_s: float, requests: int = REQUESTS
 ) -> Verified:
-    """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with every seat taken."""
+    """Simulate one lane of a finalist at `rate_per_s` requests/s; without arrivals, with all batch slots full."""
     client = Client(kind=POISSON, rate_per_s=rate_per_s) if workload.kind.has_arrivals else Client(kind=STEADY)
     return _verified(workload, times, index, lane, client, rate_per_s, requests)
 

@@ -126,9 +126,7 @@ def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered:
         return refuse(
             detail=f"{q.bits_per_weight:g} bits per weight; below {MIN_WEIGHT_BITS:g} a smaller model is usually better"
         )
-    return refuse(
-        detail=f"your quality constraint excludes {q.quality} formats, and the top-ranked chips do not support it"
-    )
+    return refuse(detail=f"your quality constraint excludes {q.quality} formats")
 
 
 def _formats_of_any_quality(
@@ -155,7 +153,7 @@ def _with_any_quality(
     why = f"your quality constraint excludes {q.quality} formats"
     if not len(own):
         return Rejection(
-            accelerator=q.slug, reason="excluded", detail=f"{why}, and the top-ranked chips do not support it"
+            accelerator=q.slug, reason="excluded", detail=f"{why}; the top-ranked chips do not support this one either"
         )
     ask = partial(
         best_of_chip,

@@ -53,7 +53,7 @@ class Kind:
     title: str  # in the form
     sections: tuple[str, ...]  # of the workload file that it cannot do without
     # how its requests come
-    has_arrivals: bool  # over time, at a rate; False: all wait at the start and keep every seat taken
+    has_arrivals: bool  # over time, at a rate; False: all wait at the start and keep all batch slots full
     has_deadline: bool
     released_after_run: bool  # instances rented by the hour are released when the work is done
     # what it makes
@@ -99,27 +99,27 @@ def _latency(o: Outcome) -> str:
 
 def _run_cost(o: Outcome) -> str:
     assert o.run is not None
-    return f"${o.run.usd:,.2f} a run of {o.run.hours:.2g} h within the {o.run.deadline_hours:g} h allowed"
+    return f"${o.run.usd:,.2f} per run; a run takes {o.run.hours:.2g} h of the {o.run.deadline_hours:g} h allowed"
 
 
 def _simulated_peak(o: Outcome) -> list[str]:
     replicas = f"{o.carrying_replicas} replica{'s' if o.carrying_replicas != 1 else ''}"
     if o.spare_replicas:
-        replicas += f", {o.spare_replicas} spare replica{'s' if o.spare_replicas != 1 else ''} beside"
+        replicas += f" plus {o.spare_replicas} spare replica{'s' if o.spare_replicas != 1 else ''}"
     return [
         f"the peak of {o.peak_requests_per_s:.4g} requests/s is simulated on {replicas}; "
-        f"the mean of {o.mean_requests_per_s:.4g} takes {o.utilisation_fraction:.0%} of the capacity"
+        f"the average load of {o.mean_requests_per_s:.4g} requests/s uses {o.utilisation_fraction:.0%} of the capacity"
     ]
 
 
 def _simulated_run(o: Outcome) -> list[str]:
     assert o.run is not None
-    paid = "given back after each run" if o.run.released else "paid between the runs too"
+    paid = "released after each run" if o.run.released else "paid for between runs too"
     return [
-        f"{o.run.requests:,} requests take {o.run.hours:.3g} h with every seat taken, as simulated; "
+        f"{o.run.requests:,} requests take {o.run.hours:.3g} h with all batch slots full (simulated); "
         f"{o.run.deadline_hours:g} h are allowed, again every {o.run.every_hours:g} h; the machines are {paid}",
-        f"in it a start of {o.run.start_hours * 60:.3g} minutes until the weights are loaded (tco.cold-start-s) "
-        "and the last answers, which leave seats empty",
+        f"this includes {o.run.start_hours * 60:.3g} minutes of startup (tco.cold-start-s) and a tail in which batch "
+        "slots run empty",
     ]
 
 

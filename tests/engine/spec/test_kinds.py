@@ -87,12 +87,13 @@ def test_how_a_verdict_ends(kind: Kind, end: str) -> None:
 
 def test_what_the_size_of_an_option_rests_on() -> None:
     peak = (
-        "the peak of 12.5 requests/s is simulated on 3 replicas, 1 spare replica beside; the mean of 5 takes 40% of the"
+        "the peak of 12.5 requests/s is simulated on 3 replicas plus 1 spare replica; the average load of 5 requests/s "
+        "uses 40% of the capacity"
     )
-    assert SERVING.load_reasons(REACHED) == EMBEDDING.load_reasons(REACHED) == [f"{peak} capacity"]
+    assert SERVING.load_reasons(REACHED) == EMBEDDING.load_reasons(REACHED) == [peak]
     took, start = BATCH.load_reasons(REACHED)
-    assert "10,000 requests take 6.25 h" in took and took.endswith("the machines are given back after each run")
-    assert "a start of 6 minutes" in start
+    assert "10,000 requests take 6.25 h" in took and took.endswith("the machines are released after each run")
+    assert "6 minutes of startup" in start
 
 
 def test_what_is_priced_by_the_token() -> None:
