@@ -56,6 +56,7 @@ class Memo:
     others: list[str]
     risks: list[str]
     tests: list[str]
+    ways_title: str = "Payment options and break-even"
 
 
 def memo(answer: Answer, rank: int = 1) -> Memo:
@@ -98,7 +99,7 @@ def portfolio_memo(answer: Answer, portfolio: Portfolio, m: PortfolioMoney) -> M
     alone = [f"{a.name} alone: {a.verdict}" for a in portfolio.alone]
     money = [
         ("per month", dollars(m.usd_per_month)),
-        ("bought today", dollars(m.capital_usd) if m.capital_usd else "nothing: rented"),
+        ("upfront purchase", dollars(m.capital_usd) if m.capital_usd else "none (rented)"),
         (f"present value of costs over {m.horizon_months} months", dollars(m.npv_usd)),
     ]
     if shared and portfolio.alone_usd_per_month is not None:
@@ -119,6 +120,7 @@ def portfolio_memo(answer: Answer, portfolio: Portfolio, m: PortfolioMoney) -> M
         dated=dated(answer, m),
         money=money,
         ways=schedule or alone,
+        ways_title="Schedule" if schedule else "Each workload alone",
         others=alone if shared else [f"one shared fleet: {portfolio.reason}"],
         risks=list(NOT_COUNTED) if shared else ["each workload has its own risks: see its own answer"],
         tests=[load_test, *(quote_text(i.item, i.provider, i.price_as_of) for i in m.items)],
@@ -138,7 +140,8 @@ def quote_text(item: str, provider: str, price_as_of: str) -> str:
 def purchase_text(r: Option) -> str:
     """buy 1 x a server, or rent 8 x an instance: what is signed."""
     what = f"{r.instances} x {r.instance or r.accelerator_name}"
-    what += f" ({r.accelerator_count} x {r.accelerator_name} in use)"
+    if r.accelerator_count != r.instances:
+        what += f" ({r.accelerator_count} x {r.accelerator_name} in use)"
     return f"buy {what}" if r.acquisition == "own" else f"rent {what} at {r.provider}"
 
 
@@ -209,17 +212,17 @@ def cost_rows(r: Option) -> list[tuple[str, str]]:
     each = [
         (f"per million {token} tokens", price(usd, interval.of(f"usd_per_mtok_{token}"))),
         ("per million tokens, blended", price(r.usd_per_mtok_blended, interval.usd_per_mtok_blended)),
-        ("the same at full capacity", price(r.usd_per_mtok_blended_at_capacity)),
+        ("blended cost at full capacity", price(r.usd_per_mtok_blended_at_capacity)),
     ]
     if m is None:
         total = ("present value of costs", dollars(r.tco_usd, interval.tco_usd))
-        return [month, total, *each, ("power at the load", f"{figure(r.watts)} W")]
+        return [month, total, *each, ("average power", f"{figure(r.watts)} W")]
     return [
         month,
-        ("bought today", dollars(m.capital_usd) if m.capital_usd else "nothing: rented"),
+        ("upfront purchase", dollars(m.capital_usd) if m.capital_usd else "none (rented)"),
         (f"present value of costs over {m.horizon_months} months", dollars(m.npv_usd, interval.tco_usd)),
         *each,
-        ("power at the load", f"{figure(r.watts)} W, {figure(m.energy.kwh_per_month)} kWh a month"),
+        ("average power", f"{figure(r.watts)} W, {figure(m.energy.kwh_per_month)} kWh a month"),
     ]
 
 
@@ -252,7 +255,7 @@ def acquisition_text(r: Option | WayToPay) -> str:
 
 
 def alternatives(answer: Answer, rank: int) -> list[str]:
-    """The other options, then the first rejected accelerators with their reasons."""
+    """The other options, then rejected accelerators that have a price, with their reasons."""
     ranked = [
         f"{r.accelerator_count} x {r.accelerator_name}, {acquisition_text(r)}: {dollars(r.usd_per_month)} per month"
         for r in answer.recommendations
@@ -268,15 +271,15 @@ def risks(answer: Answer, r: Option) -> list[str]:
         if r.acquisition == "own":
             left = r.money.cash_flow[-1].value_left_usd
             items.append(
-                f"the costs count on a carrying value of {dollars(left)} at the horizon: what used hardware will sell "
-                "for then is not known"
+                f"the costs assume the hardware can be resold for {dollars(left)} after {r.money.horizon_months} months; "
+                "the actual resale value is not known"
             )
         if any(part.name == "interruptions" for part in r.money.parts):
             items.append("spot instances can be interrupted at any time: the cost allowance for it is an assumption")
         if r.money.services and r.money.services.said:
             items.append(r.money.services.said)
     items += r.warnings
-    breaks = [f"break point: {bar.detail} ({bar.assumption})" for bar in answer.sensitivity if bar.winner_after]
+    breaks = [f"sensitivity: {bar.detail} ({bar.assumption})" for bar in answer.sensitivity if bar.winner_after]
     return items[:MOST_RISKS] + breaks[:MOST_BREAK_POINTS]
 
 
@@ -288,7 +291,7 @@ def tests(answer: Answer, r: Option) -> list[str]:
     limits = ", ".join(text.format(slo[key]) for key, text in LIMITS.items() if slo.get(key))
     seller = "own" if r.acquisition == "own" else r.provider
     items = [
-        f"load test one replica at its share of the peak{f' of {peak:g} requests/s' if peak else ''} with your own "
+        f"load test one replica at its share of the peak{f' of {figure(peak)} requests/s' if peak else ''} with your own "
         f"prompts{f'; at p95: {limits}' if limits else ''}",
         quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of),
     ]
@@ -304,12 +307,12 @@ def memo_markdown(found: Memo) -> str:
     def listed(title: str, items: Sequence[str]) -> list[str]:
         return [md.heading(2, title), "", *map(md.item, items), ""] if items else []
 
-    costs = ["## Costs", "", *markdown_table([("figure", "value (90 % interval)"), *found.money]), ""]
+    costs = ["## Costs", "", *markdown_table([("figure", "value (90% interval)"), *found.money]), ""]
     return "\n".join(
         [
             md.heading(1, f"Decision memo: {found.title}"), "", md.paragraph(found.verdict), "",
             *(costs if found.money else []),
-            *listed("Payment options and break-even", found.ways),
+            *listed(found.ways_title, found.ways),
             *listed("Alternatives considered", found.others),
             *listed("Risks", found.risks),
             *listed("Before signing", found.tests),

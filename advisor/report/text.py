@@ -195,7 +195,7 @@ def confidence_lines(answer: Answer) -> list[str]:
     """How likely the first option is the best, and what would make another win."""
     rivals = (answer.recommendations[0].beats or [])[:MOST_ODDS] if answer.recommendations else []
     odds = [f"#1 beats #{r.rank} with probability {r.probability:.0%}" for r in rivals]
-    breaks = [f"break point: {bar.assumption}: {bar.detail}" for bar in answer.sensitivity]
+    breaks = [f"sensitivity: {bar.assumption}: {bar.detail}" for bar in answer.sensitivity]
     return [*([", ".join(odds)] if odds else []), *breaks]
 
 

@@ -183,7 +183,7 @@ def test_the_documents_of_a_purchase(bought: dict[str, Any]) -> None:
         "Before signing",
         "present value of costs",
         "load test one replica",
-        "carrying value of",
+        "can be resold for",
         "get a supplier's written quote for",
     ):
         assert said in memo, said
