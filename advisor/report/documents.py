@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,12 +13,11 @@ from django.template.loader import render_to_string
 from advisor.answer import CURRENCY
 from advisor.report import markdown_escapes as md
 from advisor.report.text import figure, markdown_table, meeting, name_of
-from advisor.result import Answer, BreakEven, Money, Option, Portfolio, PortfolioMoney, WayToPay
+from advisor.result import Answer, Money, Option, Portfolio, PortfolioMoney, WayToPay
 from catalog.export import cell
 
 Interval = Sequence[float | None] | None
 MOST_OTHERS, MOST_REJECTED, MOST_RISKS, MOST_BREAK_POINTS = 3, 2, 6, 3
-COUNTS = {"M": "million", "G": "billion", "T": "trillion"}
 LIMITS = {
     "ttft_ms_p95": "first token within {:g} ms",
     "tpot_ms_p95": "each further token within {:g} ms",
@@ -66,13 +64,15 @@ def memo(answer: Answer, rank: int = 1) -> Memo:
     if answer.portfolio is not None and answer.portfolio.money is not None:
         return portfolio_memo(answer, answer.portfolio, answer.portfolio.money)
     r = chosen(answer, rank)
-    break_evens = [break_even_text(b) for b in r.money.break_even] if r.money else []
+    break_evens = [meeting(b) for b in r.money.break_even] if r.money else []
     return Memo(
         title=f"{name_of(answer)}: {purchase_text(r)}",
         verdict=verdict_text(answer, r, rank),
         dated=dated(answer, r.money),
         money=cost_rows(r),
-        ways=[*map(way_text, r.money.ways_to_pay), *break_evens] if r.money else [TOTALS_ONLY],
+        ways=[*(way_text(way, r.batch is not None) for way in r.money.ways_to_pay), *break_evens]
+        if r.money
+        else [TOTALS_ONLY],
         others=alternatives(answer, rank),
         risks=risks(answer, r),
         tests=tests(answer, r),
@@ -172,11 +172,6 @@ def hosted_text(answer: Answer, r: Option) -> str:
     )
 
 
-def break_even_text(b: BreakEven) -> str:
-    """The break-even with counts in words: 3 billion tokens."""
-    return re.sub(r"\s+([GMT]) tokens", lambda match: f" {COUNTS[match[1]]} tokens", meeting(b))
-
-
 def dated(answer: Answer, m: Money | PortfolioMoney | None) -> str:
     as_of, currency = (m.prices_as_of, m.currency) if m else (answer.catalog.prices_as_of, CURRENCY)
     return f"Prices as of {as_of}, {currency}; engine {answer.engine_version}, catalog {answer.catalog.version[:12]}"
@@ -201,7 +196,7 @@ def chosen(answer: Answer, rank: int) -> Option:
     """The option of this rank; its `money` is None in answers of early versions."""
     option = answer.option(rank)
     if option is None:
-        raise Http404("This advice has no option of that rank.")
+        raise Http404("This answer has no option of that rank.")
     return option
 
 
@@ -240,10 +235,12 @@ def range_text(interval: Sequence[float | None], currency: str = "") -> str:
     return " to ".join("-" if usd is None else f"{currency}{usd:,.0f}" for usd in interval)
 
 
-def way_text(way: WayToPay) -> str:
+def way_text(way: WayToPay, is_batch: bool = False) -> str:
     upfront = f", {dollars(way.capital_usd)} of it today" if way.capital_usd else ""
     note = " (assumed discount, no price in the catalog)" if way.basis == "assumed" else ""
     term = "" if way.capital_usd else f", {way.term.replace('_', ' ')}"
+    if is_batch and way.term.startswith("reserved"):
+        term += " (billed 24 h a day)"
     return (
         f"{acquisition_text(way)}{term}: {dollars(way.usd_per_month)} per month, "
         f"present value of costs {dollars(way.npv_usd)}{upfront}{note}"
