@@ -268,8 +268,8 @@ def risks(answer: Answer, r: Option) -> list[str]:
         if r.acquisition == "own":
             left = r.money.cash_flow[-1].value_left_usd
             items.append(
-                f"the costs assume the hardware can be resold for {dollars(left)} after {r.money.horizon_months} months; "
-                "the actual resale value is not known"
+                f"the costs assume the hardware can be resold for {dollars(left)} after "
+                f"{r.money.horizon_months} months; the actual resale value is not known"
             )
         if any(part.name == "interruptions" for part in r.money.parts):
             items.append("spot instances can be interrupted at any time: the cost allowance for it is an assumption")
@@ -288,8 +288,8 @@ def tests(answer: Answer, r: Option) -> list[str]:
     limits = ", ".join(text.format(slo[key]) for key, text in LIMITS.items() if slo.get(key))
     seller = "own" if r.acquisition == "own" else r.provider
     items = [
-        f"load test one replica at its share of the peak{f' of {figure(peak)} requests/s' if peak else ''} with your own "
-        f"prompts{f'; at p95: {limits}' if limits else ''}",
+        f"load test one replica at its share of the peak{f' of {figure(peak)} requests/s' if peak else ''} with your "
+        f"own prompts{f'; at p95: {limits}' if limits else ''}",
         quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of),
     ]
     if r.weights_dtype not in ("bf16", "fp16"):

@@ -224,7 +224,7 @@ def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any])
         "Cost breakdown",
         "Payment options",
         "Cash flow by month",
-        "own against rent",
+        "on-demand rental",
         "W during prefill",
     ):
         assert said in page, said

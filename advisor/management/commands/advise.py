@@ -22,7 +22,10 @@ OK, NOTHING_FEASIBLE = 0, 3
 
 
 class Command(BaseCommand):
-    help = "Computes the recommendation synchronously, without a message broker. Exit 0: recommended, 3: nothing feasible, 2: bad input."
+    help = (
+        "Computes the recommendation synchronously, without a message broker. "
+        "Exit 0: recommended, 3: nothing feasible, 2: bad input."
+    )
     requires_system_checks: list[str] = []  # they import every page, and none is served here
 
     def add_arguments(self, parser: ArgumentParser) -> None:
