@@ -262,7 +262,7 @@ def page(rows: list[str], races: list[str], swarm: list[str], calls: str, varian
             "|---|---|---|---|---|---|---|",
             *rows,
             "",
-            "The time to the next start includes the start of the new worker process. An advice that is not done here",
+            "The time to the next start includes the start of the new worker process. A request that is not done here",
             "lost three workers in a row and failed with that reason. In a rolling restart one worker after another",
             "gets SIGTERM while it computes: every advice must be done after one attempt, and none is computed again.",
             "",

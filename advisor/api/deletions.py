@@ -62,7 +62,7 @@ class OneLoadTest(DeletableRow):
         deletion.delete_load_test(row, by)
 
 
-@deletes("deleteShare", "Delete a link to an advice", "share")
+@deletes("deleteShare", "Delete a link to a recommendation", "share")
 class OneShare(DeletableRow):
     key = "share"
 
@@ -87,7 +87,7 @@ class OneToken(DeletableRow):
 @extend_schema_view(
     get=extend_schema(
         operation_id="listShares",
-        summary="List the links to an advice, including expired ones",
+        summary="List the links to a recommendation, including expired ones",
         responses={200: ShareSerializer, **problems(401, 403, 404, 406)},
     )
 )

@@ -188,7 +188,11 @@ KEY_PARAMETER = OpenApiParameter(
     description=f"At most {KEY_LENGTH} characters; the same key and workload give the same advice again.",
 )
 LOCATION = OpenApiParameter(
-    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, response=[202], description="Where to watch the advice."
+    "Location",
+    OpenApiTypes.URI,
+    OpenApiParameter.HEADER,
+    response=[202],
+    description="Where to watch the recommendation.",
 )
 
 

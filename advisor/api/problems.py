@@ -41,7 +41,7 @@ class Unprocessable(exceptions.ValidationError):
 
 class Conflict(exceptions.APIException):
     status_code = HTTPStatus.CONFLICT
-    default_detail = "The state of this advice does not allow this."
+    default_detail = "The state of this recommendation does not allow this."
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class AdviceSerializer(AdviceSummarySerializer):
 
 
 class ShareSerializer(serializers.ModelSerializer[Share]):
-    url = serializers.SerializerMethodField(help_text="Whoever has it can read the advice until it expires.")
+    url = serializers.SerializerMethodField(help_text="Whoever has it can read the answer until it expires.")
 
     class Meta:
         model = Share

@@ -139,7 +139,7 @@ class CancelAdvice(OneAdvice):
     def post(self, request: Request, pk: Any) -> Response:
         advice = self.advice(pk)
         if not advise.cancel(advice) and advice.state != Advice.State.CANCELLED:
-            raise Conflict(f"This advice is {advice.state}; only a queued or running one can be cancelled.")
+            raise Conflict(f"This recommendation is {advice.state}; only a queued or running one can be cancelled.")
         return self.shown(advice)
 
 
@@ -153,7 +153,7 @@ class AdviceResult(OneAdvice):
         advice = self.advice(pk)
         if advice.result is None:
             reason = f": {advice.error}" if advice.error else ""
-            raise Conflict(f"This advice is {advice.state}{reason}. It has no result.")
+            raise Conflict(f"This recommendation is {advice.state}{reason}. It has no result.")
         return Response(advice.answer)
 
 

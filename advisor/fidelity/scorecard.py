@@ -227,7 +227,7 @@ def static(row: ScoredRow) -> bool:
 TARGETS = (
     Target(
         name="TPOT of deployments",
-        rows="TensorRT-LLM, vLLM and SGLang, closed loop, known client",
+        rows="TensorRT-LLM, vLLM and SGLang, closed loop, known load generator",
         limit=0.08,
         selects=lambda row: closed_loop(row) and is_mean(row, "tpot"),
         validated="tpot",
@@ -273,7 +273,7 @@ TARGETS = (
     ),
     Target(
         name="TPOT, chip held out",
-        rows="means of known clients",
+        rows="means of known load generators",
         limit=0.15,
         selects=lambda row: False,
         held_out=("one accelerator", "tpot"),
@@ -301,7 +301,7 @@ TARGETS = (
     ),
     Target(
         name="Runs predicted to fit",
-        rows="aggregated runs at their concurrency",
+        rows="non-disaggregated runs at their concurrency",
         limit=0.99,
         selects=lambda row: row.mode == "agg" and undisputed(row) and row.metric != "fits_in_memory",
         figure="fitting",

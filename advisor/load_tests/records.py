@@ -40,7 +40,7 @@ def record(option: Option, content: bytes, file_name: str, calibrates: bool = Fa
         try:
             hold(option.advice_id)
         except Advice.DoesNotExist:
-            raise LoadResultError("This advice was deleted.") from None
+            raise LoadResultError("This recommendation was deleted.") from None
         test, is_new = LoadTest.objects.get_or_create(
             option=option,
             file_sha256=digest,

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,12 +13,11 @@ from django.template.loader import render_to_string
 from advisor.answer import CURRENCY
 from advisor.report import markdown_escapes as md
 from advisor.report.text import figure, markdown_table, meeting, name_of
-from advisor.result import Answer, BreakEven, Money, Option, Portfolio, PortfolioMoney, WayToPay
+from advisor.result import Answer, Money, Option, Portfolio, PortfolioMoney, WayToPay
 from catalog.export import cell
 
 Interval = Sequence[float | None] | None
 MOST_OTHERS, MOST_REJECTED, MOST_RISKS, MOST_BREAK_POINTS = 3, 2, 6, 3
-COUNTS = {"M": "million", "G": "billion", "T": "trillion"}
 LIMITS = {
     "ttft_ms_p95": "first token within {:g} ms",
     "tpot_ms_p95": "each further token within {:g} ms",
@@ -56,6 +54,7 @@ class Memo:
     others: list[str]
     risks: list[str]
     tests: list[str]
+    ways_title: str = "Payment options and break-even"
 
 
 def memo(answer: Answer, rank: int = 1) -> Memo:
@@ -65,13 +64,15 @@ def memo(answer: Answer, rank: int = 1) -> Memo:
     if answer.portfolio is not None and answer.portfolio.money is not None:
         return portfolio_memo(answer, answer.portfolio, answer.portfolio.money)
     r = chosen(answer, rank)
-    break_evens = [break_even_text(b) for b in r.money.break_even] if r.money else []
+    break_evens = [meeting(b) for b in r.money.break_even] if r.money else []
     return Memo(
         title=f"{name_of(answer)}: {purchase_text(r)}",
         verdict=verdict_text(answer, r, rank),
         dated=dated(answer, r.money),
         money=cost_rows(r),
-        ways=[*map(way_text, r.money.ways_to_pay), *break_evens] if r.money else [TOTALS_ONLY],
+        ways=[*(way_text(way, r.batch is not None) for way in r.money.ways_to_pay), *break_evens]
+        if r.money
+        else [TOTALS_ONLY],
         others=alternatives(answer, rank),
         risks=risks(answer, r),
         tests=tests(answer, r),
@@ -98,7 +99,7 @@ def portfolio_memo(answer: Answer, portfolio: Portfolio, m: PortfolioMoney) -> M
     alone = [f"{a.name} alone: {a.verdict}" for a in portfolio.alone]
     money = [
         ("per month", dollars(m.usd_per_month)),
-        ("bought today", dollars(m.capital_usd) if m.capital_usd else "nothing: rented"),
+        ("upfront purchase", dollars(m.capital_usd) if m.capital_usd else "none (rented)"),
         (f"present value of costs over {m.horizon_months} months", dollars(m.npv_usd)),
     ]
     if shared and portfolio.alone_usd_per_month is not None:
@@ -119,6 +120,7 @@ def portfolio_memo(answer: Answer, portfolio: Portfolio, m: PortfolioMoney) -> M
         dated=dated(answer, m),
         money=money,
         ways=schedule or alone,
+        ways_title="Schedule" if schedule else "Each workload alone",
         others=alone if shared else [f"one shared fleet: {portfolio.reason}"],
         risks=list(NOT_COUNTED) if shared else ["each workload has its own risks: see its own answer"],
         tests=[load_test, *(quote_text(i.item, i.provider, i.price_as_of) for i in m.items)],
@@ -138,7 +140,8 @@ def quote_text(item: str, provider: str, price_as_of: str) -> str:
 def purchase_text(r: Option) -> str:
     """buy 1 x a server, or rent 8 x an instance: what is signed."""
     what = f"{r.instances} x {r.instance or r.accelerator_name}"
-    what += f" ({r.accelerator_count} x {r.accelerator_name} in use)"
+    if r.accelerator_count != r.instances:
+        what += f" ({r.accelerator_count} x {r.accelerator_name} in use)"
     return f"buy {what}" if r.acquisition == "own" else f"rent {what} at {r.provider}"
 
 
@@ -169,11 +172,6 @@ def hosted_text(answer: Answer, r: Option) -> str:
     )
 
 
-def break_even_text(b: BreakEven) -> str:
-    """The break-even with counts in words: 3 billion tokens."""
-    return re.sub(r"\s+([GMT]) tokens", lambda match: f" {COUNTS[match[1]]} tokens", meeting(b))
-
-
 def dated(answer: Answer, m: Money | PortfolioMoney | None) -> str:
     as_of, currency = (m.prices_as_of, m.currency) if m else (answer.catalog.prices_as_of, CURRENCY)
     return f"Prices as of {as_of}, {currency}; engine {answer.engine_version}, catalog {answer.catalog.version[:12]}"
@@ -198,7 +196,7 @@ def chosen(answer: Answer, rank: int) -> Option:
     """The option of this rank; its `money` is None in answers of early versions."""
     option = answer.option(rank)
     if option is None:
-        raise Http404("This advice has no option of that rank.")
+        raise Http404("This answer has no option of that rank.")
     return option
 
 
@@ -209,17 +207,17 @@ def cost_rows(r: Option) -> list[tuple[str, str]]:
     each = [
         (f"per million {token} tokens", price(usd, interval.of(f"usd_per_mtok_{token}"))),
         ("per million tokens, blended", price(r.usd_per_mtok_blended, interval.usd_per_mtok_blended)),
-        ("the same at full capacity", price(r.usd_per_mtok_blended_at_capacity)),
+        ("blended cost at full capacity", price(r.usd_per_mtok_blended_at_capacity)),
     ]
     if m is None:
         total = ("present value of costs", dollars(r.tco_usd, interval.tco_usd))
-        return [month, total, *each, ("power at the load", f"{figure(r.watts)} W")]
+        return [month, total, *each, ("average power", f"{figure(r.watts)} W")]
     return [
         month,
-        ("bought today", dollars(m.capital_usd) if m.capital_usd else "nothing: rented"),
+        ("upfront purchase", dollars(m.capital_usd) if m.capital_usd else "none (rented)"),
         (f"present value of costs over {m.horizon_months} months", dollars(m.npv_usd, interval.tco_usd)),
         *each,
-        ("power at the load", f"{figure(r.watts)} W, {figure(m.energy.kwh_per_month)} kWh a month"),
+        ("average power", f"{figure(r.watts)} W, {figure(m.energy.kwh_per_month)} kWh a month"),
     ]
 
 
@@ -237,10 +235,12 @@ def range_text(interval: Sequence[float | None], currency: str = "") -> str:
     return " to ".join("-" if usd is None else f"{currency}{usd:,.0f}" for usd in interval)
 
 
-def way_text(way: WayToPay) -> str:
+def way_text(way: WayToPay, is_batch: bool = False) -> str:
     upfront = f", {dollars(way.capital_usd)} of it today" if way.capital_usd else ""
     note = " (assumed discount, no price in the catalog)" if way.basis == "assumed" else ""
     term = "" if way.capital_usd else f", {way.term.replace('_', ' ')}"
+    if is_batch and way.term.startswith("reserved"):
+        term += " (billed 24 h a day)"
     return (
         f"{acquisition_text(way)}{term}: {dollars(way.usd_per_month)} per month, "
         f"present value of costs {dollars(way.npv_usd)}{upfront}{note}"
@@ -252,7 +252,7 @@ def acquisition_text(r: Option | WayToPay) -> str:
 
 
 def alternatives(answer: Answer, rank: int) -> list[str]:
-    """The other options, then the first rejected accelerators with their reasons."""
+    """The other options, then rejected accelerators that have a price, with their reasons."""
     ranked = [
         f"{r.accelerator_count} x {r.accelerator_name}, {acquisition_text(r)}: {dollars(r.usd_per_month)} per month"
         for r in answer.recommendations
@@ -268,15 +268,15 @@ def risks(answer: Answer, r: Option) -> list[str]:
         if r.acquisition == "own":
             left = r.money.cash_flow[-1].value_left_usd
             items.append(
-                f"the costs count on a carrying value of {dollars(left)} at the horizon: what used hardware will sell "
-                "for then is not known"
+                f"the costs assume the hardware can be resold for {dollars(left)} after "
+                f"{r.money.horizon_months} months; the actual resale value is not known"
             )
         if any(part.name == "interruptions" for part in r.money.parts):
             items.append("spot instances can be interrupted at any time: the cost allowance for it is an assumption")
         if r.money.services and r.money.services.said:
             items.append(r.money.services.said)
     items += r.warnings
-    breaks = [f"break point: {bar.detail} ({bar.assumption})" for bar in answer.sensitivity if bar.winner_after]
+    breaks = [f"sensitivity: {bar.detail} ({bar.assumption})" for bar in answer.sensitivity if bar.winner_after]
     return items[:MOST_RISKS] + breaks[:MOST_BREAK_POINTS]
 
 
@@ -288,8 +288,8 @@ def tests(answer: Answer, r: Option) -> list[str]:
     limits = ", ".join(text.format(slo[key]) for key, text in LIMITS.items() if slo.get(key))
     seller = "own" if r.acquisition == "own" else r.provider
     items = [
-        f"load test one replica at its share of the peak{f' of {peak:g} requests/s' if peak else ''} with your own "
-        f"prompts{f'; at p95: {limits}' if limits else ''}",
+        f"load test one replica at its share of the peak{f' of {figure(peak)} requests/s' if peak else ''} with your "
+        f"own prompts{f'; at p95: {limits}' if limits else ''}",
         quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of),
     ]
     if r.weights_dtype not in ("bf16", "fp16"):
@@ -304,12 +304,12 @@ def memo_markdown(found: Memo) -> str:
     def listed(title: str, items: Sequence[str]) -> list[str]:
         return [md.heading(2, title), "", *map(md.item, items), ""] if items else []
 
-    costs = ["## Costs", "", *markdown_table([("figure", "value (90 % interval)"), *found.money]), ""]
+    costs = ["## Costs", "", *markdown_table([("figure", "value (90% interval)"), *found.money]), ""]
     return "\n".join(
         [
             md.heading(1, f"Decision memo: {found.title}"), "", md.paragraph(found.verdict), "",
             *(costs if found.money else []),
-            *listed("Payment options and break-even", found.ways),
+            *listed(found.ways_title, found.ways),
             *listed("Alternatives considered", found.others),
             *listed("Risks", found.risks),
             *listed("Before signing", found.tests),

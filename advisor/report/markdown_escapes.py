@@ -12,7 +12,7 @@ def escaped(text: object) -> str:
     """One line that reads as `text` in every Markdown renderer, those that pass HTML through included."""
     line = " ".join(CONTROLS.sub("", str(text)).split())
     plain = SPECIAL.sub(lambda found: f"\\{found[0]}", line)
-    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return plain.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def item(text: object) -> str:
@@ -22,7 +22,8 @@ def item(text: object) -> str:
 
 def paragraph(text: object) -> str:
     """A line of its own."""
-    return LEADING.sub(r"\1\\\2", escaped(text))
+    line = LEADING.sub(r"\1\\\2", escaped(text))
+    return f"&gt;{line[1:]}" if line.startswith(">") else line
 
 
 def heading(level: int, text: object) -> str:

@@ -18,7 +18,7 @@ from advisor.result import (
     Variant,
 )
 from advisor.result import Launch as LaunchFiles
-from advisor.templatetags.units import si
+from advisor.templatetags.units import large
 
 CLOCK_VALUES = frozenset({"elapsed_s"})
 SIGNIFICANT_DIGITS = 6
@@ -64,18 +64,28 @@ def name_of(answer: Answer) -> str:
     return str(workload["name"] if isinstance(workload, dict) else workload)
 
 
+WAYS = {"own": "buying", "rent on_demand": "on-demand rental", "rent": "renting"}
+
+
 def meeting(b: BreakEven) -> str:
-    """The break-even of two ways to pay in one line."""
-    one, other = (name.replace("_", " ") for name in b.between)
-    points = [f"breaks even in month {b.month}, without resale"] if b.month else []
+    """The break-even of two ways to pay in one sentence."""
+    one, other = (WAYS.get(name, name.replace("_", " ").replace("API of", "the API of")) for name in b.between)
+    points = [f"breaks even with {other} in month {b.month} (ignoring resale)"] if b.month else []
     if (share := b.share_of_hours) is not None:
         points.append(
-            f"cheaper when used more than {share:.0%} of the hours" if share < 1 else "more expensive at any use"
+            f"is cheaper if the machines are used more than {share:.0%} of the hours"
+            if share < 1
+            else f"is never cheaper than {other}"
         )
     if b.tokens_per_month:
         beyond = ", which is more than it can serve" if b.within_capacity is False else ""
-        points.append(f"cheaper from {si(b.tokens_per_month)} tokens a month{beyond}")
-    return f"{one} against {other}: {', '.join(points) or 'not cheaper within the life of the hardware'}"
+        points.append(f"is cheaper from {large(b.tokens_per_month)} tokens a month{beyond}")
+    start = one[0].upper() + one[1:]
+    if not points:
+        return f"{start} is not cheaper than {other} within the life of the hardware"
+    compared = "" if other in points[0] else f" than {other}"
+    points[0] = points[0].replace("is cheaper", f"is cheaper{compared}", 1)
+    return f"{start} {' and '.join(points)}"
 
 
 # --- table for a terminal ---------------------------------------------------------------------------------------
@@ -195,7 +205,7 @@ def confidence_lines(answer: Answer) -> list[str]:
     """How likely the first option is the best, and what would make another win."""
     rivals = (answer.recommendations[0].beats or [])[:MOST_ODDS] if answer.recommendations else []
     odds = [f"#1 beats #{r.rank} with probability {r.probability:.0%}" for r in rivals]
-    breaks = [f"break point: {bar.assumption}: {bar.detail}" for bar in answer.sensitivity]
+    breaks = [f"sensitivity: {bar.assumption}: {bar.detail}" for bar in answer.sensitivity]
     return [*([", ".join(odds)] if odds else []), *breaks]
 
 

@@ -38,7 +38,7 @@ class Candidates(Section):
     """How many deployments were looked at."""
 
     evaluated: Count
-    """Estimated."""
+    """Deployments estimated."""
     pruned: Count
     """Dropped early because they cannot win."""
     feasible: Count
@@ -275,7 +275,7 @@ class Answer(Section):
     left_out: LeftOutSoftware | None = None
     """Why other frameworks and formats are not used; absent for portfolios."""
     pareto: list[ParetoPoint] = []
-    """All deployments by cost and speed."""
+    """Cost and speed of all deployments; `frontier` marks the Pareto set."""
     sensitivity: list[SensitivityBar] = []
     """What would change the choice."""
     assumptions: list[Assumption] = []
@@ -295,7 +295,7 @@ class Answer(Section):
     adapters: Adapters | None = None
     """LoRA adapters; absent without adapters."""
     mix: Mix | None = None
-    """Several kinds of machines; absent unless serving."""
+    """Several kinds of machines; only for online serving."""
     portfolio: Portfolio | None = None
     """Several workloads; absent for a single one."""
     probes: Probes | None = None

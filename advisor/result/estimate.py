@@ -124,7 +124,7 @@ class Estimate(Setup):
     model: str
     """Hugging Face ID."""
     accelerator_name: str
-    """Name for people."""
+    """Display name."""
     moe_tp: Count
     """Tensor-parallel size of the experts."""
     max_batched_tokens: WholeTokens

@@ -125,7 +125,7 @@ class Pool(Section):
     ep: Count
     """Expert-parallel size."""
     dp: Count
-    """Attention data-parallel size."""
+    """Attention data-parallel size; not the number of replicas."""
     moe_tp: Count = 1
     """Tensor-parallel size of the experts; absent in advice."""
 
@@ -335,11 +335,11 @@ class Setup(Section):
     ep: Count
     """Expert-parallel size of a replica."""
     dp: Count
-    """Attention data-parallel size of a replica."""
+    """Attention data-parallel size of a replica; not the number of replicas."""
     replicas: Count
     """Replicas, spares included."""
     concurrency: Count
-    """Maximum requests in flight per replica."""
+    """Maximum requests in flight in each replica, not in total."""
 
 
 class Purchase(Section):
@@ -365,7 +365,7 @@ class Option(Setup, Purchase):
     rank: Count | None
     """1 is best; null: not ranked."""
     accelerator_name: str
-    """Name for people."""
+    """Display name."""
     term: str = "on_demand"
     """on_demand, spot, reserved_1y, reserved_3y, purchase or owned."""
     price_source: str
@@ -439,7 +439,7 @@ class Option(Setup, Purchase):
     usd_per_mtok_cached_input_at_capacity: UsdPerMtok | None = None
     """The same at capacity."""
     tco_usd: Usd
-    """Present value of all costs over the horizon."""
+    """Present value of the total cost of ownership over the horizon."""
     watts: Watts | None
     """Mean draw at the load, hosts and cooling included."""
     pue: Ratio | None = None
@@ -481,7 +481,7 @@ class Option(Setup, Purchase):
     interval: Intervals = Field(default_factory=Intervals)
     """90 % intervals."""
     scores: Scores | None = None
-    """Declared scores."""
+    """Ecosystem, team, lead-time and lock-in scores."""
     first_probability: Fraction | None = None
     """Chance to be the best of all options shown; absent without intervals."""
     beats: list[Beats] | None = None

@@ -55,7 +55,7 @@ class Sharing(Section):
     accelerator: str
     """Catalog name."""
     accelerator_name: str
-    """Name for people."""
+    """Display name."""
     said: str
     """The comparison in words."""
     ways: list[SharingWay]

@@ -38,7 +38,7 @@ class TuningStep(SetupFigures):
     technique: str
     """Short name."""
     name: str
-    """Name for people."""
+    """Display name."""
     state: str
     """base, used, not_used, possible or cannot."""
     change: str
@@ -72,7 +72,7 @@ class FormatChoice(SetupFigures):
     slug: str
     """Catalog name of the format."""
     name: str
-    """Name for people."""
+    """Display name."""
     state: str
     """plan, possible or cannot."""
     bits_per_weight: Bits
@@ -134,7 +134,7 @@ class FrameworkChoice(SetupFigures):
     slug: str
     """Catalog name."""
     name: str
-    """Name for people."""
+    """Display name."""
     version: str
     """Release."""
     best: bool

@@ -139,6 +139,18 @@ def si(value: object) -> str:
 
 
 @register.filter
+def large(value: object) -> str:
+    """A large count in words: 45.0 billion; below a million in full."""
+    figure = number(value)
+    if figure is None:
+        return UNKNOWN
+    for factor, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if abs(figure) >= factor:
+            return f"{sig(figure / factor)}\u00a0{name}"
+    return sig(figure)
+
+
+@register.filter
 def plain(value: object) -> str:
     """Any value as text, without a unit."""
     if isinstance(value, bool):

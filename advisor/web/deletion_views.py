@@ -31,7 +31,7 @@ def advice(request: HttpRequest, pk: Any) -> HttpResponse:
         goes.append(f"{successors} newer answer{'s' * (successors > 1)} to this request will be kept.")
     return confirmed(
         request,
-        f"the advice “{row.workload.name}”",
+        f"the recommendation “{row.workload.name}”",
         goes,
         back=reverse("advice", args=[pk]),
         then=reverse("advice-list"),

@@ -24,7 +24,7 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
     if name not in DOCUMENTS:
         raise Http404(f"Unknown document. Available: {', '.join(DOCUMENTS)}.")
     if advice.result is None:
-        raise Http404(f"This advice is {advice.state}: it has no result to create documents from.")
+        raise Http404(f"This recommendation is {advice.state}: it has no result to create documents from.")
     if rank is not None and not (rank.isascii() and rank.isdigit() and len(rank) < 4):
         raise Http404("rank must be a whole number of at least 1.")
     answer = answer_of(advice)

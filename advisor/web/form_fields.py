@@ -52,13 +52,14 @@ WEIGHED = {
     "lead_time": "lead time",
     "lock_in": "lock-in",
 }
+AMERICAN = {"maths": "math", "summarisation": "summarization"}  # labels of tasks; the values keep their spelling
 ON_OFF = (("yes", "yes"), ("no", "no"))
 TRACE_TEXT, TRACE_FILE = "traffic.trace.csv", "traffic.trace.file"
 
 MODEL = Group(
     "Model",
     (
-        Field("name", "Name of this workload", TEXT, "A name for your list of advice"),
+        Field("name", "Name of this workload", TEXT, "Shown in your list of recommendations"),
         Field("model", "Model", TEXT, "Model name or Hugging Face ID", suggestions="models"),
         Field(
             "kind",
@@ -75,7 +76,7 @@ MODEL = Group(
             "Task",
             ONE_OF,
             "Affects speculative decoding acceptance and quantization quality",
-            choices=tuple((task, task) for task in get_args(workload.Task)),
+            choices=tuple((task, AMERICAN.get(task, task)) for task in get_args(workload.Task)),
         ),
     ),
 )
@@ -86,7 +87,7 @@ LENGTHS = Group(
             "traffic.input_tokens.mean",
             "Input tokens, mean",
             NUMBER,
-            "Per request, including history and documents. For speech: encoder positions of one window, 50 per second",
+            "Per request, including history and documents. For speech models: audio seconds × 50",
         ),
         Field(
             "traffic.input_tokens.p95",
@@ -170,14 +171,14 @@ LIMITS = Group(
             "constraints.max_usd_per_month",
             "Budget, USD per month",
             NUMBER,
-            "Empty: no budget; the speed, energy and carbon views stay within five times the cheapest",
+            "No budget: options above five times the cheapest are not recommended for speed, energy or carbon",
         ),
         Field("constraints.max_accelerators", "Maximum accelerators", WHOLE, "Including spare replicas"),
         Field(
             "constraints.acquisition",
             "Rent, buy or hosted API",
             SOME_OF,
-            "None checked: any",
+            "None checked: rent or buy (hosted APIs are shown for comparison only)",
             choices=(("rent", "rent"), ("own", "buy"), ("api", "hosted API (pay per token)")),
         ),
         Field(
@@ -250,10 +251,10 @@ RUN = Group(
             ONE_OF,
             "Hardware partitions such as MIG",
             choices=(
-                ("auto", "mention, do not rank"),
-                ("yes", "rank them too"),
-                ("required", "only partitions"),
-                ("no", "no"),
+                ("auto", "show, but don't rank"),
+                ("yes", "rank with whole GPUs"),
+                ("required", "partitions only"),
+                ("no", "ignore"),
             ),
         ),
         Field("adapters.count", "LoRA adapters", WHOLE, "Served with the base model, not merged; empty: none"),

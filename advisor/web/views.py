@@ -41,7 +41,7 @@ from catalog.deleting import may_delete
 log = structlog.get_logger("assay.web")
 SHARE_DAYS = (7, 30, 90)
 PAGE_SIZE = 50
-GONE = "This advice was deleted."
+GONE = "This recommendation was deleted."
 UNREADABLE = "This answer was stored by another version and cannot be displayed. Re-run it."
 QUEUE_FULL = "Too many requests are waiting. Your entries are kept; submit again in a minute."
 
@@ -193,7 +193,7 @@ def option_context(advice: Advice, rank: int) -> dict[str, Any]:
     answer = answer_of(advice)
     option = answer.option(rank)
     if option is None:
-        raise Http404("This advice has no option of that rank.")
+        raise Http404("This answer has no option of that rank.")
     return {
         **page_of_option(option),
         **load_test_views.shown(advice, rank),

@@ -23,7 +23,7 @@ EVIL = "<img src=x onerror=alert(1)> [click](https://evil.example) | `x` *y* __z
         ("_emphasis_", "\\_emphasis\\_"),
         ("a|b", "a\\|b"),
         ("a\\|b", "a\\\\\\|b"),
-        ("<b>&lt;", "&lt;b&gt;&amp;lt;"),
+        ("<b>&lt;", "&lt;b>&amp;lt;"),
         ("one\r\ntwo\u2028three", "one two three"),
         ("\u202eturned\x1b[31m", "turned\\[31m"),
         ("[x](javascript:y)", "\\[x\\](javascript:y)"),

@@ -183,7 +183,7 @@ def test_the_documents_of_a_purchase(bought: dict[str, Any]) -> None:
         "Before signing",
         "present value of costs",
         "load test one replica",
-        "carrying value of",
+        "can be resold for",
         "get a supplier's written quote for",
     ):
         assert said in memo, said
@@ -224,7 +224,7 @@ def test_markdown_and_page_show_the_bill(client: Client, bought: dict[str, Any])
         "Cost breakdown",
         "Payment options",
         "Cash flow by month",
-        "own against rent",
+        "on-demand rental",
         "W during prefill",
     ):
         assert said in page, said

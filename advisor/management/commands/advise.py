@@ -22,18 +22,33 @@ OK, NOTHING_FEASIBLE = 0, 3
 
 
 class Command(BaseCommand):
-    help = "Answers one workload file without a broker. Exit codes: 0 recommended, 3 nothing feasible, 2 bad input."
-    requires_system_checks: list[str] = []  # they would import all pages
+    help = (
+        "Computes the recommendation synchronously, without a message broker. "
+        "Exit 0: recommended, 3: nothing feasible, 2: bad input."
+    )
+    requires_system_checks: list[str] = []  # they import every page, and none is served here
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("workload", type=Path)
-        parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
-        parser.add_argument("--canonical", action="store_true", help="JSON for comparisons: sorted, 6 digits, no times")
-        parser.add_argument("--top", type=int, metavar="N", help="maximum number of recommendations")
-        parser.add_argument("--set", action="append", default=[], metavar="path.to.key=value")
-        parser.add_argument("--prices-as-of", metavar="DATE", help="use the prices known on this date; default: today")
+        parser.add_argument("workload", type=Path, help="workload file (YAML or JSON)")
         parser.add_argument(
-            "--snapshot", type=Path, help="read the catalog from this file; it is created if it does not exist"
+            "--format", choices=["table", "json", "markdown"], default="table", help="output format; default: table"
+        )
+        parser.add_argument(
+            "--canonical",
+            action="store_true",
+            help="reproducible JSON for diffs: sorted keys, 6 significant digits, no timestamps",
+        )
+        parser.add_argument("--top", type=int, metavar="N", help="show at most N recommendations")
+        parser.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="path.to.key=value",
+            help="change one value of the workload, for example traffic.requests_per_s.mean=6; repeatable",
+        )
+        parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
+        parser.add_argument(
+            "--snapshot", type=Path, help="read the catalog from this file; created if it does not exist"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -45,7 +45,7 @@ class Command(BaseCommand):
 
     def show(self, advice: dict[str, Any]) -> None:
         if advice["state"] != "done":
-            raise CommandError(f"the advice is {advice['state']}: {advice['error']}")
+            raise CommandError(f"the recommendation is {advice['state']}: {advice['error']}")
         self.stdout.write(report.table(Answer.read(advice["result"]), top=5))
         page = reverse("advice", args=[advice["id"]])
         self.stdout.write(

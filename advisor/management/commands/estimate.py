@@ -20,7 +20,16 @@ from catalog.management.errors import BAD_INPUT
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
 TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
 HELP = {
-    "count": "total number of accelerators; default: tp x pp x attention-dp x dp, or that of the pools",
+    "accelerator": "catalog name of the accelerator",
+    "tp": "tensor-parallel size; default: 1",
+    "pp": "pipeline-parallel size; default: 1",
+    "ep": "expert-parallel size; default: 1",
+    "moe_tp": "tensor-parallel size of the expert layers",
+    "isl": "input tokens per request",
+    "osl": "output tokens per request",
+    "max_batched_tokens": "token budget of a scheduler step",
+    "framework_version": "release of the framework; default: the catalog's",
+    "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools)",
     "dp": "independent replicas",
     "attention_dp": "attention data parallelism inside a replica",
     "weights": "a dtype, or the slug of a quantization method",
@@ -55,9 +64,11 @@ class Command(BaseCommand):
                 f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
             )
         parser.add_argument(
-            "--concurrency", type=requests, default="max", metavar="N|max", help="concurrent requests of all replicas"
+            "--concurrency", type=requests, default="max", metavar="N|max", help="total across all replicas"
         )
-        parser.add_argument("--format", choices=["table", "json"], default="table")
+        parser.add_argument(
+            "--format", choices=["table", "json"], default="table", help="output format; default: table"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor.answer import single_estimate
