@@ -78,7 +78,7 @@ def test_only_what_ends_is_paid_for_while_it_runs() -> None:
     [
         (SERVING, "p95 TTFT 812 ms and p95 TPOT 31.3 ms at the peak of 12.5 requests/s"),
         (EMBEDDING, "p95 latency 812 ms at the peak of 12.5 requests/s"),
-        (BATCH, "$1,234.50 a run of 6.2 h within the 8 h allowed"),
+        (BATCH, "$1,234.50 per run; a run takes 6.2 h of the 8 h allowed"),
     ],
 )
 def test_how_a_verdict_ends(kind: Kind, end: str) -> None:
