@@ -1,5 +1,6 @@
 """Names as people write them: any case, display names, and common short names such as H100, AWS or Llama-3.1-8B."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,9 +15,9 @@ def with_catalog_names(spec: Mapping[str, Any]) -> Json:
 
     A short name of several chips stands for all of them in allow and deny lists (H100: SXM, PCIe, NVL).
     """
-    found = dict(spec)
+    named = dict(spec)
     if isinstance(spec["model"], str):
-        found["model"] = one(spec["model"], models())
+        named["model"] = one(spec["model"], models())
     constraints, chips = dict(spec["constraints"]), accelerators()
     known = {
         "accelerators": chips,
@@ -32,12 +33,17 @@ def with_catalog_names(spec: Mapping[str, Any]) -> Json:
         lists = {side: [each for name in given for each in all_of(name, names)]
                  for side, given in spec["constraints"][field].items()}  # fmt: skip
         constraints[field] = {side: list(dict.fromkeys(given)) for side, given in lists.items()}
-    found["constraints"] = constraints
+    named["constraints"] = constraints
     for field in ("owned", "inventory"):
-        found[field] = {one(name, chips): count for name, count in spec[field].items()}
+        counts: Counter[str] = Counter()  # two spellings of one chip add up
+        for name, count in spec[field].items():
+            counts[one(name, chips)] += count
+        named[field] = dict(counts)
     if spec.get("workloads"):
-        found["workloads"] = [with_catalog_names(part) for part in spec["workloads"]]
-    return found
+        # a part that is still a path is reported by check_catalog
+        parts = spec["workloads"]
+        named["workloads"] = [with_catalog_names(p) if isinstance(p, Mapping) else p for p in parts]
+    return named
 
 
 def fold(name: str) -> str:

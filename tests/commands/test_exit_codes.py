@@ -86,7 +86,11 @@ def test_bad_input_ends_with_2_and_says_what_to_give(
 
 def test_every_command_that_takes_input_is_among_those_tried() -> None:
     ours = {name for name, app in get_commands().items() if app in ("advisor", "catalog", "probes")}
-    assert ours - {command for command, *_ in BAD} - WITHOUT_INPUT == {"claims", "export_loadtests"}  # below
+    assert ours - {command for command, *_ in BAD} - WITHOUT_INPUT == {
+        "claims",
+        "export_loadtests",
+        "support_matrix",
+    }  # below
 
 
 def test_an_export_without_rows_is_no_bad_input_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +104,15 @@ def test_an_export_to_a_path_that_cannot_be_written_ends_with_2(
     monkeypatch.setattr("advisor.load_tests.measured_rows", lambda tests: [{}])
     monkeypatch.setattr("advisor.load_tests.csv_text", lambda rows: "")
     assert ended("export_loadtests", "--out", str(tmp_path / "nowhere" / "x.csv")) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_support_matrix_that_cannot_be_written_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CatalogLoad.objects.create(version="test")
+    monkeypatch.setattr("advisor.report.support_matrix.page", lambda resources, sources: "")
+    assert ended("support_matrix", "--write-docs", str(tmp_path / "nowhere" / "x.md")) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 

@@ -41,7 +41,7 @@ def test_a_short_name_stands_for_all_chips_of_the_series() -> None:
 
 
 def test_owned_chips_are_found_by_display_name_and_ambiguous_ones_are_refused() -> None:
-    assert named(owned={"H100 SXM5 80GB": 8})["owned"] == {"h100-sxm": 8}
+    assert named(owned={"H100 SXM5 80GB": 8, "h100-sxm": 4})["owned"] == {"h100-sxm": 12}
     with pytest.raises(workload.WorkloadError, match="owned"):
         check_catalog(named(owned={"H100": 8}))
 
