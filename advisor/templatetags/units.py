@@ -109,11 +109,11 @@ def watts(value: object) -> str:
 
 @register.filter
 def percent(value: object) -> str:
-    """A fraction as a percentage; below 0.1 % as "< 0.1 %"."""
+    """A fraction as a percentage; below 0.1% as "< 0.1%"."""
     figure = number(value)
     if figure is not None and 0 < figure < 0.001:
-        return "<\u00a00.1\u00a0%"
-    return UNKNOWN if figure is None else with_unit(figure * 100, "%")
+        return "<\u00a00.1%"
+    return UNKNOWN if figure is None else f"{sig(figure * 100)}%"
 
 
 @register.filter
@@ -123,7 +123,7 @@ def percent_beside(value: object, other: object) -> str:
     if figure is None or against is None or figure == against or percent(value) != percent(other):
         return percent(value)
     digits = next((n for n in range(4, 8) if sig(figure * 100, n) != sig(against * 100, n)), 7)
-    return f"{sig(figure * 100, digits)}\u00a0%"
+    return f"{sig(figure * 100, digits)}%"
 
 
 @register.filter

@@ -149,7 +149,7 @@ def explain(
     nearest = result.nearest
     missed = misses(free, nearest.verified)
     worst, lane = missed[0], simulations.lane(nearest.design)
-    limits = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
+    limits = " and ".join(f"{m.name} {above(m.reached_s, m.limit_s)}" for m in missed)
     scored = simulations.scored(workload, nearest)
     monthly = f"${scored.usd_per_hour * HOURS_PER_MONTH:,.0f}"
     rejection = Rejection(
