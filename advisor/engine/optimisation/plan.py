@@ -458,7 +458,7 @@ def _other_steps(
 def _quality_note(workload: Workload, setup: Setup, plan: Setup) -> str:
     q = setup.lane.choice.quantization
     if q != plan.lane.choice.quantization and q.quality == "lossy" and workload.constraints.quality != "any":
-        return f"outside the requested quality ({workload.constraints.quality})"
+        return f"outside the requested quality ({workload.constraints.quality.replace('_', '-')})"
     return ""
 
 
