@@ -105,7 +105,7 @@ def test_neighbouring_lengths_are_one_span() -> None:
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("a mix is not sought under a recorded trace", "A mix is not sought under a recorded trace."),
+        ("a mix is not sought under a recorded trace", "Mixes are not sought under a recorded trace."),
         ("no combination is cheaper", "No mix of machines is cheaper: no combination is cheaper."),
     ],
 )
