@@ -123,7 +123,7 @@ def preview(row: Row, text: str, published: int | None) -> dict[str, Any]:
         "active": active_parameters(model),
         "cross_cache_bytes": 2 * cross_kv_elements(model, model.source_tokens),
         "published": published,
-        "difference": f"{(computed / published - 1) * 100:+.2f} %" if published else "",
+        "difference": f"{(computed / published - 1) * 100:+.2f}%" if published else "",
         "quantized": checkpoint(hf.parsed(text, "config.json")),
         "shape_costs": shapes.costs(model),
     }

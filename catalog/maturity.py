@@ -27,7 +27,7 @@ def maturity(row: Framework) -> Maturity:
 def maturity_of(first_release: str | None, releases: int | None, counted_on: str) -> Maturity:
     """The maturity on the day the releases were counted. Dates are ISO dates."""
     if not first_release or not releases:
-        return Maturity(level="unknown", reason="the row does not state the first release and the number of releases")
+        return Maturity(level="unknown", reason="release history not in the catalog")
     years = (date.fromisoformat(counted_on) - date.fromisoformat(first_release)).days / 365.25
     level = next(level for level, min_years, min_count in RULE if years >= min_years and releases >= min_count)
     return Maturity(level=level, reason=f"{releases} releases in {years:.1f} years, counted {counted_on}")

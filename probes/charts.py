@@ -111,7 +111,7 @@ def drift(series: Mapping[str, Sequence[tuple[datetime, float]]]) -> str:
     def y(share: float) -> float:
         return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share / top, 1)
 
-    body = "".join(horizontal(y(n / 5), f"{n * 20} %", EDGE) for n in range(6))
+    body = "".join(horizontal(y(n / 5), f"{n * 20}%", EDGE) for n in range(6))
     body += label(x(first), HEIGHT - BOTTOM + 18, f"{first:%Y-%m-%d}", anchor="start")
     body += label(x(days[-1]), HEIGHT - BOTTOM + 18, f"{days[-1]:%Y-%m-%d}", anchor="end")
     body += side_name("share of datasheet")

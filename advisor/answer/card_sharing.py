@@ -53,8 +53,8 @@ def warnings(catalog: Catalog) -> list[str]:
         return []
     return [
         "the cost of adapters per step is estimated from bytes and Punica's published 2 ms, not measured here; "
-        "published slowdowns range from 4 % (vLLM V1 on an A100, vllm-project/vllm#11613) over 24 % (TPU v6e, #15655) "
-        "to 34 % (vLLM 0.6 on an A100, #11267): load-test with your adapters"
+        "published slowdowns range from 4% (vLLM V1 on an A100, vllm-project/vllm#11613) over 24% (TPU v6e, #15655) "
+        "to 34% (vLLM 0.6 on an A100, #11267): load-test with your adapters"
     ]
 
 

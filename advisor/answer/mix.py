@@ -88,7 +88,11 @@ def sentence(workload: Workload, plan: Mix) -> str:
     """The mix in a sentence or two."""
     if not plan.cheaper:
         reason = plan.reason
-        return f"A{reason[1:]}." if reason.startswith("a mix is ") else f"No mix of machines is cheaper: {reason}."
+        if reason.startswith("a mix is "):
+            return f"Mixes are {reason.removeprefix('a mix is ')}."
+        if reason.startswith("no mix of "):
+            return f"N{reason[1:]}."
+        return f"No mix of machines is cheaper: {reason}."
     saving = "no single kind of machine meets the limits"
     if plan.single_usd_per_month is not None:
         saving = f"${plan.saving_usd_per_month or 0:,.0f} ({plan.saving_fraction or 0:.0%}) less than the single choice"

@@ -155,7 +155,9 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
     c = s.lane.choice
     lines = variant_warnings(s)
     if s.idle_chips:
-        lines.append(f"{s.idle_chips} of the {s.chips + s.idle_chips} chips in the instances are paid for but idle")
+        verb = "is" if s.idle_chips == 1 else "are"
+        chips = f"{s.idle_chips} of the {s.chips + s.idle_chips} chips"
+        lines.append(f"{chips} in the instances {verb} paid for but idle")
     if c.quantization.quality == "lossy":
         lines.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     if c.kv_dtype not in HALF:
@@ -170,7 +172,7 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
         high = (option.interval.of(f"{name.lower()}_ms_p95") or (None, None))[1]
         if limit_s is not None and high is not None and high > limit_s * 1e3:
             lines.append(
-                f"the 90 % interval of p95 {name} reaches {high:.0f} ms, above the limit of {limit_s * 1e3:.0f} ms: "
+                f"the 90% interval of p95 {name} reaches {high:.0f} ms, above the limit of {limit_s * 1e3:.0f} ms: "
                 "load-test before signing"
             )
     if workload.kind.has_arrivals and s.capacity_requests_per_s > 2 * workload.requests_per_s_peak:

@@ -41,7 +41,7 @@ def interval_lines(e: Estimate) -> list[str]:
     if e.interval is None:
         return []
     ranges = {name: pair for name, pair in e.interval if pair is not None and name in e.interval.model_fields_set}
-    return [f"90 %: {name} {shown(low)} to {shown(high)}" for name, (low, high) in ranges.items()]
+    return [f"90%: {name} {shown(low)} to {shown(high)}" for name, (low, high) in ranges.items()]
 
 
 def evidence_lines(rows: Sequence[MeasuredRow]) -> list[str]:

@@ -368,7 +368,7 @@ def option_section(r: Option) -> list[str]:
     latencies = [("latency", r.ttft_ms)] if r.is_embedding else [("TTFT", r.ttft_ms), ("TPOT", r.tpot_ms)]
     memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r.memory.parts().items())
     rows = [
-        ("figure", "value (90 % interval)"),
+        ("figure", "value (90% interval)"),
         (f"USD per million {token} tokens", cost),
         *((f"{name} p50 / p95 / p99 (ms)", percentiles(latency_ms)) for name, latency_ms in latencies),
         ("memory per accelerator (GiB)", memory),

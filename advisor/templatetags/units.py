@@ -1,6 +1,7 @@
 """Formats numbers for people: three significant digits with a unit, a dash for unknown."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
@@ -12,6 +13,8 @@ from advisor.result import Option
 register = template.Library()
 UNKNOWN = "–"
 WARN_DAYS, STALE_DAYS = 30, 90
+RAISED = re.compile(r"([a-z0-9_.-]+) >= ([0-9.]+)")
+WORDS = {"misses_slo": "misses SLO", "lock_in": "vendor lock-in", "near_lossless": "near-lossless"}
 BASES = {
     "measured": "measured on this chip",
     "relative": "extrapolated from a related GPU",
@@ -109,11 +112,11 @@ def watts(value: object) -> str:
 
 @register.filter
 def percent(value: object) -> str:
-    """A fraction as a percentage; below 0.1 % as "< 0.1 %"."""
+    """A fraction as a percentage; below 0.1% as "< 0.1%"."""
     figure = number(value)
     if figure is not None and 0 < figure < 0.001:
-        return "<\u00a00.1\u00a0%"
-    return UNKNOWN if figure is None else with_unit(figure * 100, "%")
+        return "<\u00a00.1%"
+    return UNKNOWN if figure is None else f"{sig(figure * 100)}%"
 
 
 @register.filter
@@ -123,7 +126,7 @@ def percent_beside(value: object, other: object) -> str:
     if figure is None or against is None or figure == against or percent(value) != percent(other):
         return percent(value)
     digits = next((n for n in range(4, 8) if sig(figure * 100, n) != sig(against * 100, n)), 7)
-    return f"{sig(figure * 100, digits)}\u00a0%"
+    return f"{sig(figure * 100, digits)}%"
 
 
 @register.filter
@@ -168,8 +171,20 @@ def plain(value: object) -> str:
 
 @register.filter
 def words(value: object) -> str:
-    """misses_slo -> misses slo."""
-    return str(value).replace("_", " ")
+    """misses_slo -> misses SLO, near_lossless -> near-lossless."""
+    text = str(value)
+    return WORDS.get(text, text.replace("_", " "))
+
+
+@register.filter
+def limits_to_raise(change: object) -> str:
+    """The smallest change for people: "qualifies if you raise the limits to ttft_ms_p95 1,441 and tpot_ms_p95 54"."""
+    plain_text = str(change)
+    limits = RAISED.findall(plain_text.removeprefix("passes with "))
+    if plain_text != "passes with " + " and ".join(f"{key} >= {value}" for key, value in limits):
+        return plain(change)
+    raised = " and ".join(f"{key} {given(value)}" for key, value in limits)
+    return f"qualifies if you raise the limit{'s' if len(limits) > 1 else ''} to {raised}"
 
 
 @register.filter

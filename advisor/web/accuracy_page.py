@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, str] = {  # sort key -> heading, for tables of groups
     "group_median_ape": "Median of groups",
     "p90_ape": "p90 error",
     "bias": "Bias",
-    "coverage_90": "Inside 90 %",
+    "coverage_90": "Inside 90%",
 }
 MAX_IDS = 200
 

@@ -53,7 +53,7 @@ def picture(lines: Sequence[Line], axis_label: str, hue_of: Mapping[str, int]) -
     marks = "".join(mark(line, x, y, hue_of) for line in thinned(lines, x, y))
     near = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[1] for line in lines) / len(lines)
     close = sum(abs(line.row.bias_fraction or 0.0) <= BANDS[0] for line in lines) / len(lines)
-    description = f"{len(lines)} figures: {near:.0%} within 10 % of the measurement, {close:.0%} within 25 %."
+    description = f"{len(lines)} figures: {near:.0%} within 10% of the measurement, {close:.0%} within 25%."
     title = f"Predicted vs. measured: {axis_label}"
     return (
         f'<svg class="chart scatter" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(title)}">'

@@ -23,7 +23,7 @@ def send(client, status=200, **given):
 
 def test_the_size_is_computed_and_set_beside_the_published_one(client):
     text = send(client, config=json.dumps(QWEN), published_parameters=7_615_616_512)
-    assert text.count("7,615,616,512") == 3 and "0.00 %" in text
+    assert text.count("7,615,616,512") == 3 and "0.00%" in text
     assert "28: not divisible" in text and "4: each replicated 2 times" in text
     assert not ServedModel.objects.exists()
 
@@ -44,7 +44,7 @@ def test_an_encoder_decoder_shows_both_caches(client):
     for side in ("encoder", "decoder"):
         whisper |= {f"{side}_layers": 32, f"{side}_attention_heads": 20, f"{side}_ffn_dim": 5120}
     text = send(client, config=json.dumps(whisper), published_parameters=1_543_490_560)
-    assert "1,500 tokens" in text and "245,760,000 bytes" in text and "+0.01 %" in text
+    assert "1,500 tokens" in text and "245,760,000 bytes" in text and "+0.01%" in text
     send(client, 302, config=json.dumps(whisper), name="whisper", keep="1")
     assert "32 layers of the encoder" in client.get("/catalog/models/whisper").content.decode()
 

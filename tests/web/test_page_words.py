@@ -105,7 +105,7 @@ def test_neighbouring_lengths_are_one_span() -> None:
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("a mix is not sought under a recorded trace", "A mix is not sought under a recorded trace."),
+        ("a mix is not sought under a recorded trace", "Mixes are not sought under a recorded trace."),
         ("no combination is cheaper", "No mix of machines is cheaper: no combination is cheaper."),
     ],
 )
@@ -156,8 +156,8 @@ def test_names_of_hosts_and_sellers_in_a_sentence() -> None:
 
 
 def test_a_target_missed_by_little_is_seen_to_be_missed() -> None:
-    assert percent_beside(0.15021, 0.15) == "15.02\u00a0%" and percent_beside(0.150004, 0.15) == "15.0004\u00a0%"
-    assert percent_beside(0.13, 0.15) == "13.0\u00a0%" == percent_beside(0.13, None)
+    assert percent_beside(0.15021, 0.15) == "15.02%" and percent_beside(0.150004, 0.15) == "15.0004%"
+    assert percent_beside(0.13, 0.15) == "13.0%" == percent_beside(0.13, None)
 
 
 def test_a_unit_price_has_no_digits_of_a_float() -> None:

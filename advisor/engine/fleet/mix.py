@@ -154,7 +154,7 @@ def _search_mix(workload: Workload, catalog: Catalog, table: Table, single: floa
             fleet = _planned(workload, options, rates, classes, single)
             if fleet is None:
                 if math.isfinite(single) and reason == BY_ESTIMATE:
-                    reason = "no combination of whole machines is estimated to cost less"
+                    reason = "no mix of machine types is estimated to be cheaper than the first choice"
                 break
             lines = sorted({use.unit_index for use in fleet.uses})
             tried = _simulated(workload, simulations, options, fleet, classes)

@@ -219,7 +219,8 @@ def install(vendor: str, facts: LaunchFacts, version: str) -> str:
 def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list[str]:
     """Comments at the top of the start script."""
     s, longest_request, framework, facts = start.s, start.context_limit, start.s.lane.framework, start.facts
-    comments = [f"{framework.name} {framework.version}, one of {s.replicas} replicas"]
+    one_of = f"one of {s.replicas} replicas" if s.replicas > 1 else "one replica"
+    comments = [f"{framework.name} {framework.version}, {one_of}"]
     comments += partition_notes(s.lane.choice.accelerator)
     comments.append(f"install: {install(s.lane.choice.accelerator.vendor, facts, framework.version)}")
     if s.replicas > 1:

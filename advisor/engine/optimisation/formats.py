@@ -38,7 +38,7 @@ CHECKS = {
     "retrieval": "needle-in-a-haystack at every depth of your longest context, and questions without an answer in it",
 }
 WARNING = (
-    "4-bit decoder weights: AWQ and GPTQ lower Llama-3's MATH scores by 11 % on average and up to 32 % "
+    "4-bit decoder weights: AWQ and GPTQ lower Llama-3's MATH scores by 11% on average and up to 32% "
     "(arXiv:2501.03035), most for small models and long reasoning chains (arXiv:2505.11574)"
 )
 MADE_ON = {

@@ -78,7 +78,7 @@ def compare_frameworks(
         if figure is not None and not figure.fits:
             why = f"does not fit on {s.lane.choice.tp} chips per replica with its own memory overhead"
         elif figure is not None and top is not None and key != best and _as_good(figure, top):
-            why = "as good within 3 %; decide by effort, maturity and your own test"
+            why = "as good within 3%; decide by effort, maturity and your own test"
         rows.append(
             FrameworkComparison(
                 framework=f,

@@ -406,7 +406,8 @@ def candidate_changes(workload: Workload, catalog: Catalog, plan: Setup) -> Iter
     if supports_drafts(c):
         for row in methods_of(f, catalog.model, catalog.acceptances, workload.task):
             for draft in drafts_of(catalog.model, row):
-                change = f"{draft.name}, {draft.tokens} draft tokens per step, {draft.shown_tokens:.2f} tokens accepted"
+                drafted = f"{draft.tokens} draft token{'s' if draft.tokens != 1 else ''} per step"
+                change = f"{draft.name}, {drafted}, mean acceptance length {draft.shown_tokens:.2f}"
                 yield techniques.DRAFTING, change, replace(plan, draft=draft)
     if not kv_offload.refusal(workload, f, a, catalog.host_copy):
         yield techniques.OFFLOAD, *offloaded(workload, catalog, plan)
@@ -457,7 +458,7 @@ def _other_steps(
 def _quality_note(workload: Workload, setup: Setup, plan: Setup) -> str:
     q = setup.lane.choice.quantization
     if q != plan.lane.choice.quantization and q.quality == "lossy" and workload.constraints.quality != "any":
-        return f"outside the requested quality ({workload.constraints.quality})"
+        return f"outside the requested quality ({workload.constraints.quality.replace('_', '-')})"
     return ""
 
 

@@ -59,11 +59,14 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
     return sorted(missed, key=lambda m: -m.reached_s / m.limit_s)
 
 
-def in_ms(seconds: float) -> str:
-    """A duration as text: milliseconds, or hours from 1000 s."""
-    if seconds >= 1000:
-        return f"{seconds / 3600:.3g} h"
-    return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
+def above(reached_s: float, limit_s: float) -> str:
+    """ "1441 ms > 1000 ms": both in one unit; seconds if the reached one is 1000 s or more, hours if both are."""
+    if min(reached_s, limit_s) >= 1000:
+        return f"{reached_s / 3600:.3g} h > {limit_s / 3600:.3g} h"
+    if reached_s >= 1000:
+        return f"{reached_s:,.0f} s > {limit_s:.3g} s"
+    reached, limit = (f"{s * 1e3:.{1 if s < 0.1 else 0}f} ms" for s in (reached_s, limit_s))
+    return f"{reached} > {limit}"
 
 
 def _missed_latency(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
@@ -149,7 +152,7 @@ def explain(
     nearest = result.nearest
     missed = misses(free, nearest.verified)
     worst, lane = missed[0], simulations.lane(nearest.design)
-    limits = " and ".join(f"{m.name} {in_ms(m.reached_s)} > {in_ms(m.limit_s)}" for m in missed)
+    limits = " and ".join(f"{m.name} {above(m.reached_s, m.limit_s)}" for m in missed)
     scored = simulations.scored(workload, nearest)
     monthly = f"${scored.usd_per_hour * HOURS_PER_MONTH:,.0f}"
     rejection = Rejection(

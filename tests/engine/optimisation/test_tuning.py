@@ -238,4 +238,4 @@ def test_frameworks_that_nothing_measured_tells_apart_are_said_to_be_as_good(bes
     setups = framework_setups(world, best, plan)
     figures = dict(zip(setups, estimate_setups(ASKED, world.model, list(setups.values())), strict=True))
     said = {r.framework.slug: r.because for r in compare_frameworks(ASKED, world, best, figures, {})}
-    assert said["vllm"] == "" and "as good within 3 %" in said["twin"] and "as good" not in said["slow"]
+    assert said["vllm"] == "" and "as good within 3%" in said["twin"] and "as good" not in said["slow"]
