@@ -20,7 +20,7 @@ from advisor.engine.search.objective import Scale, best_of_chip, describe, desig
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.why_not import explain
-from advisor.engine.spec import Accelerator, Framework, Quantization, Rejection, Workload, stack_names
+from advisor.engine.spec import Accelerator, Framework, Quantization, Rejection, Workload
 from advisor.engine.step import quantizes, unsupported
 
 CHIPS = 2  # formats outside the requested quality are tried on this many top-ranked chips
@@ -60,7 +60,7 @@ def _framework_gate(
         return refuse(detail=f"no launch command is known for {f.name} with this model")
     mine = [a for a in chips if any(runs_on(v, a) for v in versions)]
     if not mine:
-        return refuse(detail=f"{f.name} needs {' or '.join(stack_names(f.stacks))}, which no remaining accelerator has")
+        return refuse(detail=f"{f.name} needs {' or '.join(f.stacks)}, which no remaining accelerator has")
     formats = formats_for(workload, catalog)
     if not any(q.slug in v.quantizations and not unsupported(a, q) for v in versions for q in formats for a in mine):
         return refuse(detail=f"{f.name} supports none of the allowed formats on {', '.join(a.slug for a in mine)}")

@@ -37,7 +37,6 @@ from advisor.engine.spec.software import (
     Framework,
     LaunchFacts,
     Quantization,
-    stack_names,
 )
 from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
 
@@ -94,7 +93,6 @@ __all__ = [
     "mean_fraction",
     "needed_by_hour",
     "overhead",
-    "stack_names",
     "template_of",
     "text_lines",
     "week_of",

@@ -1,6 +1,6 @@
 """Serving frameworks and quantization methods."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.engine.spec.command_template import CommandTemplate
@@ -110,31 +110,3 @@ class Framework:
     def startable(self) -> bool:
         """Whether a launch command is known at all."""
         return self.launch is not None
-
-
-STACK_NAMES = {
-    "cuda": "CUDA",
-    "cuda-sm70": "CUDA (SM 7.0)",
-    "cuda-sm75": "CUDA (SM 7.5)",
-    "rocm": "ROCm",
-    "oneapi": "oneAPI",
-    "openvino": "OpenVINO",
-    "onnxruntime": "ONNX Runtime",
-    "metal": "Metal",
-    "mlx": "MLX",
-    "cpu": "CPU",
-    "xla": "XLA",
-    "cann": "CANN",
-    "neuron": "Neuron",
-    "synapse": "SynapseAI",
-    "coreml": "Core ML",
-    "executorch": "ExecuTorch",
-    "tt-metalium": "TT-Metalium",
-    "furiosa": "Furiosa",
-    "qaic": "Cloud AI (QAIC)",
-}
-
-
-def stack_names(stacks: Iterable[str]) -> list[str]:
-    """The names of software stacks as their vendors write them."""
-    return [STACK_NAMES.get(stack, stack) for stack in stacks]

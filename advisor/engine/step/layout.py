@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.engine.network import LatentAttention, Model
-from advisor.engine.spec import Accelerator, Efficiency, Overhead, Quantization, stack_names
+from advisor.engine.spec import Accelerator, Efficiency, Overhead, Quantization
 from advisor.engine.step.operators import Layouts
 
 HALF = ("bf16", "fp16")
@@ -50,7 +50,7 @@ def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
     if rate_of(accelerator, quantization.activations_dtype) is None:
         return f"{accelerator.name} has no {quantization.activations_dtype} matrix rate"
     if quantization.stacks and not set(quantization.stacks) & set(accelerator.stacks):
-        return f"{quantization.name} kernels exist only for {', '.join(stack_names(quantization.stacks))}"
+        return f"{quantization.name} kernels exist only for {', '.join(quantization.stacks)}"
     return ""
 
 

@@ -47,7 +47,7 @@ def test_sixteen_bit_formats_stand_in_for_each_other_and_nothing_else_does():
 
 def test_a_format_needs_a_matrix_rate_and_a_stack_with_its_kernels():
     assert "no int8 matrix rate" in unsupported(CHIP, format_of("w8", 8, "int8"))
-    assert "FP8 kernels exist only for ROCm" in unsupported(CHIP, replace(FP8, stacks=("rocm",)))
+    assert "FP8 kernels exist only for rocm" in unsupported(CHIP, replace(FP8, stacks=("rocm",)))
     assert unsupported(CHIP, replace(FP8, stacks=("rocm", "cuda"))) == unsupported(CHIP, FP8) == ""
 
 
