@@ -10,12 +10,14 @@ from simple_history.admin import SimpleHistoryAdmin
 from catalog.models import (
     Accelerator,
     ApiPrice,
+    ApiProvider,
     Assumption,
     Benchmark,
     Calibration,
     CatalogLoad,
     Discount,
     Framework,
+    InstanceType,
     Organisation,
     Price,
     QuantizationMethod,
@@ -79,11 +81,23 @@ class PriceAdmin(AppendOnly):
     list_select_related = ("accelerator",)
 
 
+@admin.register(InstanceType)
+class InstanceTypeAdmin(admin.ModelAdmin):
+    list_display = ("provider", "instance", "vcpus", "host_memory_gib", "local_disk_gb", "network_gbit_per_s", "as_of")
+    list_filter = ("provider",)
+    search_fields = ("instance",)
+
+
 @admin.register(ApiPrice)
 class ApiPriceAdmin(AppendOnly):
     list_display = ("model", "provider", "name", "usd_per_mtok_input", "usd_per_mtok_output", "as_of")
     list_filter = ("provider",)
     list_select_related = ("model",)
+
+
+@admin.register(ApiProvider)
+class ApiProviderAdmin(SimpleHistoryAdmin):
+    list_display = ("name", "slug", "base_url", "locations", "as_of")
 
 
 @admin.register(Calibration)

@@ -194,11 +194,33 @@ def framework(row: Framework) -> list[Section]:
         ("Rule", rule_text(), ""),
     )
     parts = [section(title, row.sources.get(part), *settings(row, keys)) for part, (title, keys) in titles.items()]
+    for key, title in RULES.items():
+        parts.append(section(title, None, *map(rule_fact, row.settings.get(key, []))))
     host_times = row.settings.get("host_times", {})
     times = [(name.replace("_", " ").capitalize(), value, "") for name, value in host_times.items()]
     parts.append(section("Host times", row.sources.get("host_times"), *times))
     parts.append(section("Behavior", row.sources.get("behavior"), *settings(row, BEHAVIOR)))
-    return [facts, *parts, section("Launch", row.sources.get("launch"), *launch_facts(row.settings.get("launch")))]
+    parts.append(section("Launch", row.sources.get("launch"), *launch_facts(row.settings.get("launch"))))
+    if reason := row.settings.get("not_started_reason"):
+        parts.append(section("Not started", row.sources.get("not_started"), ("Reason", reason, "")))
+    return [facts, *parts]
+
+
+RULES = {"weights": "Weight formats", "caches": "Formats of the KV cache"}
+LAYERS = {"dense": "models without experts", "experts": "expert layers"}
+
+
+def rule_fact(rule: dict[str, Any]) -> tuple[str, str, str]:
+    """Formats, and where the source says they work."""
+    chips = ", ".join(rule.get("chips", [])) or "all its chips"
+    limits = [
+        f"not {', '.join(rule['not_chips'])}" if rule.get("not_chips") else "",
+        LAYERS.get(rule.get("layers", ""), ""),
+        f"models with {', '.join(rule['mixers'])} layers only" if rule.get("mixers") else "",
+        "weight-only: converted to 16 bits before the multiply" if rule.get("weight_only") else "",
+    ]
+    where = "; ".join(filter(None, (chips, *limits)))
+    return ", ".join(rule["formats"]), f"{where} ({rule['source']}; {rule['basis']}, {rule['as_of']})", ""
 
 
 def launch_facts(launch: dict[str, Any] | None) -> list[tuple[str, Any, str]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from advisor.engine.spec import SupportRule, rules_of
 from catalog.models import Accelerator, Calibration, Framework, QuantizationMethod
 
 SIXTEEN_BIT = ("bf16", "fp16")
@@ -21,20 +22,23 @@ class Format:
 
 
 def formats(chip: Accelerator) -> list[Format]:
-    """The weight formats that a chip supports, native ones first. Unsupported formats are omitted."""
-    rows = (format_of(row, chip) for row in QuantizationMethod.objects.all())
-    return sorted((row for row in rows if row), key=lambda row: (row.support != "native", row.name))
+    """The weight formats that some framework loads on a chip, native ones first."""
+    found: dict[str, Format] = {}
+    for each in frameworks(chip):
+        for loaded in each.formats:
+            if loaded.slug not in found or loaded.support == "native":
+                found[loaded.slug] = loaded
+    return sorted(found.values(), key=lambda each: (each.support != "native", each.name))
 
 
-def format_of(row: QuantizationMethod, chip: Accelerator) -> Format | None:
-    """Native: the chip computes in the stored dtype. Emulated: in a wider dtype. None: unsupported."""
+def format_of(row: QuantizationMethod, rule: SupportRule, chip: Accelerator) -> Format | None:
+    """Native: the chip computes in the stored dtype. Emulated: in a wider dtype. None: it cannot compute in it."""
     method, rates = row.settings, chip.dense_tflops
-    compute = method["activations_dtype"]
+    compute = "bf16" if rule.weight_only else method["activations_dtype"]
     if method["applies_to"] != "weights" or not computes_in(compute, rates):
         return None
-    if (stacks := method.get("stacks")) and not set(stacks) & set(chip.stacks):
-        return None
-    native = not method.get("weight_only") and int(method["bits_per_weight"]) == width_bits(compute)
+    weight_only = rule.weight_only or method.get("weight_only")
+    native = not weight_only and int(method["bits_per_weight"]) == width_bits(compute)
     support = "native" if native else "emulated"
     return Format(slug=row.slug, name=row.name, support=support, compute_dtype=compute)
 
@@ -55,27 +59,33 @@ class FrameworkOnChip:
 
     row: Framework
     stacks: str
-    native: list[str]
-    emulated: list[str]
+    formats: list[Format]
+
+    @property
+    def native(self) -> list[str]:
+        return [each.slug for each in self.formats if each.support == "native"]
+
+    @property
+    def emulated(self) -> list[str]:
+        return [each.slug for each in self.formats if each.support == "emulated"]
 
 
 def frameworks(chip: Accelerator) -> list[FrameworkOnChip]:
     """The frameworks that run on a chip: they share a stack with it and support its vendor and kind."""
-    supports = {each.slug: each.support for each in formats(chip)}
+    methods = {row.slug: row for row in QuantizationMethod.objects.all()}
+    names = (chip.slug, chip.family.replace(" ", "-"), *chip.stacks)
     running = []
     for row in Framework.objects.all():
         support = row.settings
         stacks = sorted(set(support["stacks"]) & set(chip.stacks))
         if stacks and chip.vendor in support["vendors"] and chip.kind in support["kinds"]:
-            loaded = [slug for slug in support["quantizations"] if slug in supports]
+            rules = [rule for rule in rules_of(support, "weights") if rule.covers(names)]
+            pairs = [(slug, rule) for rule in rules for slug in rule.formats if slug in methods]
+            loaded = [format_of(methods[slug], rule, chip) for slug, rule in pairs]
+            unique = {each.slug: each for each in reversed(loaded) if each}  # the first rule decides
             running.append(
-                FrameworkOnChip(
-                    row=row,
-                    stacks=", ".join(stacks),
-                    native=[slug for slug in loaded if supports[slug] == "native"],
-                    emulated=[slug for slug in loaded if supports[slug] == "emulated"],
-                )
-            )
+                FrameworkOnChip(row=row, stacks=", ".join(stacks), formats=list(unique.values())[::-1])
+            )  # fmt: skip
     return running
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from advisor.engine.spec import OMITTED, PARTS, SWITCHES, TEXTS, template_of, without_parts
+from advisor.engine.spec import OMITTED, PARTS, RULE_LISTS, SWITCHES, TEXTS, template_of, without_parts
 from catalog.loading.fixtures import (
     META,
     FixtureError,
@@ -24,7 +24,9 @@ from catalog.loading.fixtures import (
     source_of,
 )
 
-SUPPORT = ("stacks", "vendors", "kinds", "quantizations", "kv_dtypes", "mixers", "features")
+SUPPORT = ("stacks", "vendors", "kinds", "mixers", "features")
+IN_RULES = ("formats", "chips", "not_chips", "mixers")
+LAYERS = ("dense", "experts")
 SCHEDULING = (
     *("scheduler", "default_max_batched_tokens", "max_running_requests", "memory_fraction", "block_tokens"),
     *("graph_max_tokens", "memory_policy"),
@@ -35,17 +37,17 @@ HOST_TIMES = (
 )
 BEHAVIOR = (
     *("compiled_stacks", "torch_compile", "prefixes_by_default", "builds_engines", "memory_as_needed"),
-    *("host_cache_option", "fp8_cache_weights"),
+    *("one_accelerator", "host_cache_option", "fp8_cache_weights"),
 )
 LAUNCH_TEXTS = (
     *("template", "package", "package_note", "checkpoint_file", "hosts", "health_path", "default_model_name"),
     *("device_note", "card_share"),
 )
-LAUNCH_LISTS = ("serves", "package_vendors", "omits")
+LAUNCH_LISTS = ("serves", "package_vendors", "expert_hosts", "omits")
 LAUNCH_NAMES = ("formats_on_load", "format_names", "cache_names", "images")  # mappings of strings
 LAUNCH_SWITCHES = ("image_has_entrypoint", "load_test")
 LAUNCH = (*LAUNCH_TEXTS, *LAUNCH_LISTS, *LAUNCH_NAMES, *LAUNCH_SWITCHES, "preference")
-SERVES = ("tokens", "vectors", "sources")
+SERVES = ("tokens", "vectors", "sources", "images")
 SCHEDULERS = ("chunked", "prefill_first", "static")
 MEMORY_POLICIES = ("total", "static", "free")
 HOSTS = ("ranked", "ray", "slurm")
@@ -87,7 +89,7 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
     """The row of one framework version. `known` has the launch templates by slug."""
     given, where = read_yaml(path), path.name
     parts: dict[str, tuple[str, ...]] = {"support": SUPPORT, "scheduling": SCHEDULING, "overhead": OVERHEAD}
-    optional = ("host_times", "behavior", "launch", "flags", "facts")
+    optional = ("host_times", "behavior", "launch", "not_started", "flags", "facts")
     plain = ("notes", "role", "hardware", "aliases")
     check_keys(where, given, ("slug", "name", "version", *parts), (*optional, *plain))
     check_text(f"{where}: version", given["version"])
@@ -99,13 +101,16 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
         raise FixtureError(f"{where}: missing host_times; copy those of a similar framework with basis: relative")
     check_texts(f"{where}: aliases", given.get("aliases", []))
     settings: Row = {key: given[key] for key in ("role", "hardware", "aliases") if key in given}
-    for part, keys in parts.items():
-        settings |= group(f"{where}: {part}", given[part], () if part == "support" else keys, keys)
-    for key in SUPPORT:
-        check_texts(f"{where}: support.{key}", settings.get(key, []))
+    settings |= _support(f"{where}: support", given["support"])
+    for part in ("scheduling", "overhead"):
+        settings |= group(f"{where}: {part}", given[part], parts[part])
     check_choice(f"{where}: scheduling.scheduler", settings["scheduler"], SCHEDULERS)
     check_choice(f"{where}: scheduling.memory_policy", settings["memory_policy"], MEMORY_POLICIES)
     settings["launch"] = _launch(f"{where}: launch", given["launch"], known) if "launch" in given else None
+    if "not_started" in given:
+        settings["not_started_reason"] = group(f"{where}: not_started", given["not_started"], ("reason",))["reason"]
+    elif not settings["launch"]:
+        raise FixtureError(f"{where}: give launch, or not_started with the reason why it has no start command")
     if "host_times" in given:
         settings["host_times"] = _host_times(f"{where}: host_times", given["host_times"])
     if "behavior" in given:
@@ -117,6 +122,36 @@ def framework(path: Path, known: Mapping[str, Row]) -> Row:
     sources = {part: source_of(f"{where}: {part}", given[part]) for part in (*parts, *optional) if part in given}
     row = {key: given[key] for key in ("slug", "name", "version", "notes") if key in given}
     return row | {"settings": settings, "sources": sources, "as_of": newest(sources)}
+
+
+def _support(where: str, given: Mapping[str, Any]) -> Row:
+    """Where the framework runs and what it loads; `quantizations` and `kv_dtypes` list the formats of the rules."""
+    support = group(where, given, tuple(RULE_LISTS), (*SUPPORT, "feature_chips"))
+    for key in SUPPORT:
+        check_texts(f"{where}.{key}", support.get(key, []))
+    for feature, chips in support.get("feature_chips", {}).items():
+        check_choice(f"{where}.feature_chips", feature, support.get("features", []))
+        check_texts(f"{where}.feature_chips.{feature}", chips)
+    own = source_of(where, given)
+    for key, plain in RULE_LISTS.items():
+        if not isinstance(given[key], list):
+            raise FixtureError(f"{where}.{key}: expected a list of rules, such as [{{formats: [bf16]}}]")
+        support[key] = [_rule(f"{where}.{key}, rule {i}", rule, own) for i, rule in enumerate(given[key], 1)]
+        support[plain] = list(dict.fromkeys(slug for rule in support[key] for slug in rule["formats"]))
+    return support
+
+
+def _rule(where: str, given: Any, own: Row) -> Row:
+    """Formats that work on some chips; a rule without a source has that of the whole support group."""
+    check_keys(where, given, ("formats",), (*IN_RULES, "layers", "weight_only", *META))
+    for key in IN_RULES:
+        check_texts(f"{where}.{key}", given.get(key, []))
+    check_choice(f"{where}.layers", given.get("layers", ""), ("", *LAYERS))
+    check_switch(f"{where}.weight_only", given.get("weight_only", False))
+    if not any(key in given for key in META):
+        return {**given, **own}
+    check_keys(where, given, ("formats", *META), given)
+    return {**given, **source_of(where, given)}
 
 
 def _host_times(where: str, given: Mapping[str, Any]) -> Row:

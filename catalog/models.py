@@ -37,6 +37,7 @@ class Accelerator(Sourced):
     form_factor = models.CharField(max_length=60, blank=True)
     release_year = models.IntegerField(null=True, blank=True)
     memory_gib = models.FloatField(validators=[MinValueValidator(0)])
+    usual_memory_gib = models.FloatField(null=True, blank=True)  # of a processor's usual server, per socket
     memory_type = models.CharField(max_length=40, blank=True)
     memory_gb_per_s = models.FloatField(validators=[MinValueValidator(0)])
     dense_tflops = models.JSONField(default=dict)  # {dtype: TFLOP/s or TOP/s}; an absent dtype is unsupported
@@ -46,11 +47,13 @@ class Accelerator(Sourced):
     links = models.JSONField(default=list)  # [{name, gb_per_s, latency_us, chips, topology}], nearest first
     pcie_gb_per_s = models.FloatField(null=True, blank=True)
     chips_per_host = models.IntegerField(default=8)
+    chassis = models.CharField(max_length=20, blank=True)  # computer | workstation | server; see fixtures/README.md
     tdp_watts = models.FloatField(null=True, blank=True)
     idle_watts = models.FloatField(null=True, blank=True)
     # {way, compute_slices, memory_slices, profiles}; empty: no hardware partitions
     partitions = models.JSONField(default=dict, blank=True)
     stacks = models.JSONField(default=list)
+    market = models.JSONField(default=dict, blank=True)  # {segment: consumer, terms}; empty: any use
     software = models.JSONField(default=dict, blank=True)  # device names and container access; see fixtures/README.md
     bought_as = models.JSONField(default=list)  # rent | own | api
     typical_price_usd = models.FloatField(null=True, blank=True)
@@ -90,6 +93,7 @@ class Price(models.Model):
     as_of = models.DateField()
     source = models.TextField()
     notes = models.TextField(blank=True)
+    marks = models.CharField(max_length=60, blank=True)  # of second_hand | quote | preview, separated by spaces
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
 
     class Meta:
@@ -104,6 +108,31 @@ class Price(models.Model):
         ]
 
 
+class InstanceType(models.Model):
+    """What a provider's instance has besides its chips. None: unknown."""
+
+    provider = models.CharField(max_length=60)
+    instance = models.CharField(max_length=120)
+    vcpus = models.FloatField(null=True, blank=True)
+    cores = models.IntegerField(null=True, blank=True)  # physical
+    sockets = models.IntegerField(null=True, blank=True)
+    socket_cores = models.IntegerField(null=True, blank=True)  # of a whole socket of the machine under it
+    numa_nodes = models.IntegerField(null=True, blank=True)
+    host_memory_gib = models.FloatField(null=True, blank=True)
+    local_disk_gb = models.FloatField(null=True, blank=True)  # 0: no drives inside the host
+    network_gbit_per_s = models.FloatField(null=True, blank=True)
+    source = models.TextField()
+    as_of = models.DateField()
+    basis = models.CharField(max_length=80)
+
+    class Meta:
+        ordering = ["provider", "instance"]
+        constraints = [models.UniqueConstraint(fields=["provider", "instance"], name="one_row_an_instance_type")]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.instance}"
+
+
 class ServedModel(Sourced):
     slug = models.SlugField(unique=True, max_length=120)
     hf_id = models.CharField(max_length=200, unique=True)
@@ -113,6 +142,8 @@ class ServedModel(Sourced):
     native_dtype = models.CharField(max_length=20)
     licence = models.CharField(max_length=60, blank=True)
     max_context_tokens = models.IntegerField(null=True, blank=True)
+    # published (format, experts_only), conversions (hf_id, format), drafts (method -> hf_id), mtp_layers
+    checkpoints = models.JSONField(default=dict, blank=True)
     shape = models.JSONField()  # hidden, vocab, tied_embeddings, blocks ...: the fields of advisor.engine.network.Model
     history = HistoricalRecords()
 
@@ -134,7 +165,13 @@ class ApiPrice(models.Model):
     usd_per_mtok_output = models.DecimalField(max_digits=12, decimal_places=6)
     max_input_tokens = models.IntegerField(null=True, blank=True)
     output_tokens_per_s = models.FloatField(null=True, blank=True)  # of one request, as published
-    speed_source = models.TextField(blank=True)  # with its date
+    ttft_ms = models.FloatField(null=True, blank=True)  # median of the same source
+    speed_kind = models.CharField(max_length=12, blank=True)  # measured, or stated by the provider
+    speed_as_of = models.DateField(null=True, blank=True)
+    speed_source = models.TextField(blank=True)
+    quantization = models.CharField(max_length=20, blank=True)  # of the weights, as the provider names it
+    withdrawn = models.DateField(null=True, blank=True)  # not offered since; `notes` has the source
+    notes = models.TextField(blank=True)
     as_of = models.DateField()
     source = models.TextField()
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
@@ -145,6 +182,22 @@ class ApiPrice(models.Model):
             models.UniqueConstraint(fields=["provider", "name", "as_of"], name="one_api_price_a_day"),
             models.CheckConstraint(condition=models.Q(usd_per_mtok_output__gte=0), name="api_price_not_negative"),
         ]
+
+
+class ApiProvider(Sourced):
+    """Who hosts models behind an API: how it is called and where it serves."""
+
+    slug = models.SlugField(unique=True, max_length=60)  # as `provider` in ApiPrice
+    name = models.CharField(max_length=60)
+    base_url = models.CharField(max_length=200, blank=True)  # of its OpenAI-compatible endpoint
+    locations = models.JSONField(default=list, blank=True)  # ISO country codes; empty: not published
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Framework(Sourced):
@@ -195,14 +248,15 @@ class Region(Sourced):
 
 
 class Unit(Sourced):
-    """Hardware that is sold or rented as a whole: a board, a host, a rack or a slice of a pod."""
+    """Hardware that is sold or rented as a whole: a board, a host, a rack, a slice of a pod or a cluster."""
 
     slug = models.SlugField(unique=True, max_length=80)
     name = models.CharField(max_length=120)
-    kind = models.CharField(max_length=20)  # board | host | rack | slice
+    kind = models.CharField(max_length=20)  # board | host | rack | slice | cluster
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="units")
     accelerators = models.PositiveIntegerField()
     shape = models.CharField(max_length=40, blank=True)  # of a slice: 2x2x1 ...
+    sold_as = models.JSONField(default=list, blank=True)  # instances joined to this unit: "PROVIDER INSTANCE"
     instances = models.PositiveIntegerField(default=1)  # number of hosts
     watts = models.FloatField(null=True, blank=True)  # maximum power of the whole unit
     cooling = models.CharField(max_length=20, blank=True)  # air | liquid | air or liquid

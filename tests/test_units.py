@@ -27,7 +27,7 @@ BARE = set(
     heads kv_heads head_dim v_head_dim q_rank kv_rank nope_dim rope_dim v_dim index_heads index_dim index_top_k
     inner state groups conv dt_rank matrices experts top_k shared_inner count norms hidden vocab position_embeddings
     tp pp ep dp moe_tp replicas spare_replicas concurrency max_batch
-    cores chips accelerators chips_per_host near_chips vcpus attempt rank racks
+    cores sockets socket_cores numa_nodes chips accelerators chips_per_host near_chips vcpus attempt rank racks
     pue input_cv2 output_cv2 roof_exponent matmul_factor memory_factor prefill_factor expert_factor collective_factor
     matrix_factor routing_evenness beams bound_factor
     year seed preemptions steps requests devices kubernetes_devices preference

@@ -3,12 +3,14 @@
 from advisor.answer import calibration_marks, launch_flags, single_estimate, waterfall
 from advisor.answer.advice import recommend
 from advisor.answer.bill import CURRENCY
+from advisor.answer.sentences import likely
 from advisor.answer.unused_inputs import with_probes
 
 __all__ = [
     "CURRENCY",
     "calibration_marks",
     "launch_flags",
+    "likely",
     "recommend",
     "single_estimate",
     "waterfall",

@@ -7,16 +7,20 @@ from typing import Any
 from advisor.answer import bill, demand, ranking
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.card_sharing import adapters, sharing
+from advisor.answer.hosted import hosted
 from advisor.answer.mix import mix
+from advisor.answer.one_ranking import ranked_together
+from advisor.answer.one_ranking import verdict as together_verdict
 from advisor.answer.option import near_miss, option
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolio import portfolio_answer
+from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import Member, find_mix, merged_copies
 from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
 from advisor.engine.spec import Workload
-from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, hosted_apis, unpacked, workload_of
+from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
 from advisor.result import Answer, Candidates, Source, Views
 from advisor.result import Catalog as CatalogVersion
 from advisor.workload import PORTFOLIO
@@ -54,16 +58,19 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     options = [option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
     options = ranking.with_probabilities(snapshot, workload, outcome, options)
     near_misses = [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
+    left = ranking.unranked(snapshot, workload, outcome)
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.shown),
-        verdict=verdict(workload, outcome.ranked, options, near_misses),
-        recommendations=options,
+        verdict=verdict(workload, outcome.ranked, options, near_misses) + ranking.stale_note(outcome.shown, options),
+        recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in outcome.views.items()}),
         price_bound=ranking.price_bound(workload, outcome),
         weights=ranking.weights(workload),
         near_misses=near_misses,
         owned=demand.owned(spec, snapshot, catalog, outcome),
         rejected=[ranking.rejection(r) for r in outcome.rejections],
+        unranked=left,
+        bookable=ranking.bookable(snapshot, spec, options, left),
         left_out=ranking.left_out(outcome),
         pareto=pareto(workload, outcome),
         sensitivity=ranking.sensitivity(snapshot, workload, outcome),
@@ -75,7 +82,7 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         answer = answer.changed(adapters=adapters(catalog, outcome, options, copies))
     if workload.kind.mixes_accelerators:
         answer = answer.changed(mix=mix(workload, find_mix(workload, catalog, outcome)))
-    return _with_hosted(spec, snapshot, catalog, answer)
+    return _with_hosted(spec, snapshot, workload, catalog, outcome, answer)
 
 
 def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, Member]:
@@ -87,10 +94,10 @@ def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answ
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.ranked),
         verdict=verdict(workload, outcome.ranked, first, nearest),
-        recommendations=first,
+        recommendations=[*first],
     )
     member = Member(workload=workload, catalog=catalog, answer=outcome, week=workload.week)
-    return _with_hosted(spec, snapshot, catalog, answer), member
+    return _with_hosted(spec, snapshot, workload, catalog, outcome, answer, together=False), member
 
 
 def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
@@ -120,17 +127,34 @@ def _engine_values(spec: Json, snapshot: Json) -> tuple[Json, Workload, Catalog]
     return snapshot, *prepare_question(workload, catalog_of(spec, snapshot))
 
 
-def _with_hosted(spec: Json, snapshot: Json, catalog: Catalog, answer: Answer) -> Answer:
-    """The answer with hosted APIs and break-even, and the inputs that did not change it."""
+def _with_hosted(
+    spec: Json,
+    snapshot: Json,
+    workload: Workload,
+    catalog: Catalog,
+    outcome: SearchResult,
+    answer: Answer,
+    together: bool = True,
+) -> Answer:
+    """The answer with hosted APIs, scale to zero, break-even, and the inputs that did not change it.
+
+    `together` ranks them among the options; workloads of a portfolio share machines, so theirs are only listed.
+    """
     services = {name for name in snapshot["assumptions"] if name.startswith((EGRESS, STORAGE))}
-    rows = [] if catalog.model.adapters else snapshot["hosted"]
-    hosted = hosted_apis.hosted(spec, rows, answer.recommendations)
-    return answer.changed(
-        recommendations=bill.with_break_even(answer.recommendations, hosted),
-        verdict=hosted_apis.verdict(spec, hosted, answer.verdict, bool(answer.recommendations)),
-        hosted=hosted,
+    rows = [] if catalog.model.adapters or not workload.kind.generates_tokens else snapshot["hosted"]
+    offers = hosted(spec, snapshot, workload, rows, answer.deployments, outcome.bound_usd_per_month)
+    answer = answer.changed(
+        recommendations=[*bill.with_break_even(answer.deployments, offers)],
+        hosted=offers,
         not_used=not_used(spec, COSTS | services),
     )
+    if not together:
+        return answer
+    on_demand = found(spec, snapshot, workload, catalog, outcome)
+    if on_demand.rejection is not None:
+        answer = answer.changed(scale_to_zero=on_demand.rejection)
+    answer = ranked_together(spec, workload, outcome, answer, on_demand.options)
+    return answer.changed(verdict=together_verdict(spec, answer, answer.verdict))
 
 
 def sources(snapshot: Json, options: Sequence[Scored]) -> list[Source]:

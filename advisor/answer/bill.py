@@ -1,5 +1,6 @@
 """What one option costs: the bill by part, cash flow, other ways to pay, growth, energy, break-even."""
 
+import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from advisor.engine.cost import (
     break_even_month,
     break_even_share,
     break_even_tokens,
+    combined_ratio,
     flows,
     growth,
     in_cents,
@@ -181,10 +183,10 @@ def ways_to_pay(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored)
 def offers_of_chip(snapshot: Json, workload: Workload, catalog: Catalog, s: Scored) -> Iterator[Offer]:
     """Offers of the option's chip that the planner's providers and regions leave, on any terms."""
     c = workload.constraints
-    slug, terms = s.lane.choice.accelerator.slug, set()
+    chip, terms = s.lane.choice.accelerator, set()
     for o in (*catalog.offers, *catalog.other_offers):
         named = not c.providers_allow or o.provider in c.providers_allow or o.acquisition == "own"
-        if o.accelerator == slug and named and o.provider not in c.providers_deny and o.region not in c.regions_deny:
+        if o.sells(chip) and named and o.provider not in c.providers_deny and not o.is_in(c.regions_deny):
             terms.add(o.term)
             yield o
     for term, key in ASSUMED_TERMS.items():
@@ -268,18 +270,25 @@ def price_and_load_ranges(snapshot: Json, s: Scored) -> dict[str, tuple[float, f
         row = snapshot["assumptions"].get(key, {"value": 1.0})
         return max(float(snapshot.get("tco", {}).get(key, row["value"])), 1.0)
 
-    load = ratio("load-swing-ratio")
-    o = s.offer
+    load, o = ratio("load-swing-ratio"), s.offer
+    older = ratio("price-age-swing-ratio") ** math.sqrt(price_age_years(snapshot, o))
+    aged = (1 / older, older)
     if o.acquisition != "own":
         rent = ratio("rent-price-swing-ratio")
-        return {"price": (1 / rent, rent), "load": (1 / load, load)}
+        return {"price": combined_ratio([(1 / rent, rent), aged]), "load": (1 / load, load)}
     usual = ratio("purchase-price-swing-ratio")
-    low, high = 1 / usual, usual
+    printed = (1 / usual, usual)
     if o.purchase_low_usd and o.purchase_usd:
-        low, high = o.purchase_low_usd / o.purchase_usd, o.purchase_high_usd / o.purchase_usd
+        printed = min(o.purchase_low_usd / o.purchase_usd, 1.0), max(o.purchase_high_usd / o.purchase_usd, 1.0)
+    low, high = combined_ratio([printed, aged])
     capital = total_usd_per_hour([p for p in s.parts if p.group == "capital"]) / max(s.usd_per_hour, 1e-12)
-    price = (1 + capital * (min(low, 1.0) - 1), 1 + capital * (max(high, 1.0) - 1))
-    return {"price": price, "load": (1 / load, load)}
+    return {"price": (1 + capital * (low - 1), 1 + capital * (high - 1)), "load": (1 / load, load)}
+
+
+def price_age_years(snapshot: Json, o: Offer) -> float:
+    """Age of a price on the day of the question, years."""
+    days = datetime.date.fromisoformat(snapshot.get("asked_on", o.as_of)) - datetime.date.fromisoformat(o.as_of)
+    return max(days.days, 0) / 365.25
 
 
 def assumptions(spec: Json, snapshot: Json) -> list[Assumption]:

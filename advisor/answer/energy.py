@@ -36,7 +36,7 @@ def curve_of(snapshot: Json, workload: Workload, s: Scored) -> list[float]:
     if not given:
         return []
     known = snapshot["regions"].get(f"{s.offer.provider}-{s.offer.region}", {}).get("kgco2e_per_kwh")
-    named = s.offer.region in workload.constraints.regions_allow
+    named = s.offer.is_in(workload.constraints.regions_allow)
     if s.offer.acquisition != "own" and known and not named:
         return []
     return [float(v) for v in given] * (WEEK_HOURS // len(given))

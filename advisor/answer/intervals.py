@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.engine.cost import combined_ratio
+from advisor.engine.search import interval_ratios
 from advisor.inputs import number
 from advisor.result import Intervals, Option, Percentiles
 
@@ -14,12 +15,7 @@ Ratios = tuple[float, float]  # (low, high) as factors on a figure
 
 def interval_fractions(snapshot: Json, basis: str) -> dict[str, Ratios]:
     """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class."""
-    row = snapshot["calibrations"].get(f"interval:{basis}", {})
-    return {
-        name: (float(row[f"{name}_low_ratio"]), float(row[f"{name}_high_ratio"]))
-        for name in ("ttft", "tpot", "throughput")
-        if f"{name}_low_ratio" in row
-    }
+    return interval_ratios(snapshot["calibrations"], basis)
 
 
 def intervals(option: Option, half: Mapping[str, Ratios], ranges: Mapping[str, Ratios]) -> Intervals:

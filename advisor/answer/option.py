@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer import bill, demand, ranking, tuning
+from advisor.answer import bill, contents, demand, ranking, tuning
 from advisor.answer.card_sharing import partition
 from advisor.answer.card_sharing import warnings as adapter_warnings
 from advisor.answer.energy import grid_of, power_range
@@ -15,9 +15,11 @@ from advisor.answer.intervals import interval_fractions, intervals
 from advisor.answer.launch_flags import checked
 from advisor.answer.sentences import counted, keeps_cache, length_warnings, price_notes, reasons, warnings
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
-from advisor.engine.launch import launch
-from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, SearchResult, describe
-from advisor.engine.spec import EMBEDDING, Workload
+from advisor.engine.launch import launch, served_checkpoint
+from advisor.engine.network import Model
+from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, SearchResult, as_cached, describe
+from advisor.engine.spec import EMBEDDING, WeightStore, Workload
+from advisor.engine.spec import Host as HostOfOffer
 from advisor.engine.step import (
     Lane,
     Line,
@@ -27,20 +29,40 @@ from advisor.engine.step import (
     prefill_fraction,
     prefill_ledger,
     prompt_tokens,
+    quality_of,
     resident_bytes,
 )
 from advisor.inputs import number, rounded
-from advisor.result import Batch, Estimate, Memory, NearMiss, Operator, Option, Percentiles, Simulation
+from advisor.result import (
+    Batch,
+    Checkpoint,
+    Estimate,
+    Host,
+    Memory,
+    NearMiss,
+    Operator,
+    Option,
+    Percentiles,
+    Simulation,
+)
 
-GIB = 2.0**30
+GIB, GB, GBIT = 2.0**30, 1e9, 1e9 / 8
 Json = dict[str, Any]
+# names of host figures in an answer, by their names in the engine
+HOST_FIELDS = {
+    "memory_bytes": "memory_gib",
+    "local_disk_bytes": "local_disk_gb",
+    "network_bytes_per_s": "network_gbit_per_s",
+}
 
 
 def option(
     snapshot: Json, workload: Workload, catalog: Catalog, outcome: SearchResult, s: Scored, rank: int | None
 ) -> Option:
     """A deployment of the search; without a rank it has neither tuning nor variants."""
+    asked_hit_fraction = workload.prefix_cache_hit_fraction
     workload = replace(workload, requests_per_s_mean=s.requests_per_s_mean, requests_per_s_peak=s.requests_per_s_peak)
+    workload = as_cached(workload, s.kept_fraction)
     generates = workload.kind.generates_tokens
     c = s.lane.choice
     tokens_per_s = {
@@ -62,7 +84,8 @@ def option(
     result = Option(
         rank=rank,
         **configuration(s),
-        speculative=tuning.speculative(catalog.model, s),
+        host=host_section(catalog, s),
+        speculative=tuning.speculative(catalog.model, s, outcome.draft_risks.get(rank - 1) if rank else None),
         disaggregated=tuning.disaggregated(s),
         memory=memory(s, adapters),
         kv_capacity_tokens=number(s.memory.kv_capacity_tokens) if keeps_cache(s) else None,
@@ -95,9 +118,13 @@ def option(
         bound=bound_of(steps),
         basis=c.efficiency.basis,
         meets_slo=bool(s.meets_slo),
-        launch=checked(s.lane.framework, launch(snapshot["model"]["hf_id"], s, catalog.model, workload)),
+        slo_probability=number(s.slo_probability) if s.slo_probability is not None else None,
+        launch=checked(s.lane.framework, launch(snapshot["model"]["hf_id"], s, catalog.model, workload)).changed(
+            checkpoint=checkpoint(snapshot["model"]["hf_id"], catalog.model, s.lane)
+        ),
         step=steps,
         **demand.traffic_fields(workload, s),
+        **contents.contents_fields(workload, catalog, s, asked_hit_fraction),
         money=bill.money(snapshot, workload, catalog, s, tokens_per_s, prefill_share),
         scores=ranking.scores(outcome, s),
         reasons=[],
@@ -114,12 +141,20 @@ def option(
     ranges = bill.price_and_load_ranges(snapshot, s) | {"power": power_range(snapshot, catalog, s)}
     result = result.changed(interval=intervals(result, half, ranges), demand=demand.sentences(result))
     result = result.changed(
-        reasons=[*reasons(workload, s, result), *result.demand, *price_notes(catalog, s)],
+        reasons=[
+            *reasons(workload, s, result),
+            *contents.sentences(workload, catalog, result),
+            *(result.speculative.said if result.speculative else []),
+            *result.demand,
+            *price_notes(catalog, s),
+        ],
         warnings=[
+            *ranking.stale_warnings(s.offer),
             *warnings(workload, s, result),
             *length_warnings(workload, catalog.model),
             *demand.warnings(workload, s),
             *adapter_warnings(catalog),
+            *host_warnings(workload, catalog, s),
         ],
     )
     if rank is None:
@@ -143,7 +178,7 @@ def near_miss(snapshot: Json, workload: Workload, catalog: Catalog, outcome: Sea
         | {
             "detail": why.detail,
             "smallest_change": why.smallest_change,
-            "change": ranking.change_of(why.smallest_change),
+            "change": ranking.change_of(why),
             "beyond_fraction": number(why.reached / why.limit - 1, 4)
             if why.limit and why.reached is not None
             else None,
@@ -167,6 +202,7 @@ def configuration(s: Scored) -> Json:
         "acquisition": s.offer.acquisition,
         "term": s.offer.term,
         "price_as_of": s.offer.as_of,
+        "price_is_stale": s.offer.stale,
         "price_source": s.offer.source,
         **setup(s.lane),
         "replicas": s.replicas,
@@ -175,6 +211,15 @@ def configuration(s: Scored) -> Json:
         "max_batched_tokens": s.lane.max_batched_tokens,
         "partition": partition(a),
     }
+
+
+def checkpoint(name: str, model: Model, lane: Lane) -> Checkpoint:
+    """The weights that this lane serves."""
+    q = lane.choice.quantization
+    served = served_checkpoint(name, model, q, lane.framework.launch)
+    return Checkpoint(
+        repository=served.repository, origin=served.origin, step=served.step, quality=quality_of(model, q)
+    )
 
 
 def setup(lane: Lane) -> Json:
@@ -262,12 +307,12 @@ def ledgers(
     catalog: Catalog, outcome: SearchResult, s: Scored, workload: Workload
 ) -> tuple[list[Line], list[Line], float]:
     """Operators of one prefill and one decode step at the load, and prefill's share of a request's time."""
-    assert outcome.built is not None
-    running = max(s.verified.running_requests_mean, 1.0)
-    prefill = prefill_ledger(catalog.model, outcome.built, s.row_index, prompt_tokens(workload))
+    assert outcome.built is not None and outcome.table is not None
+    running, row = max(s.verified.running_requests_mean, 1.0), int(outcome.table.plain_row[s.row_index])
+    prefill = prefill_ledger(catalog.model, outcome.built, row, prompt_tokens(workload))
     if not workload.kind.generates_tokens:
         return prefill, [], 1.0
-    decode = decode_ledger(catalog.model, outcome.built, s.row_index, running, context_tokens(workload))
+    decode = decode_ledger(catalog.model, outcome.built, row, running, context_tokens(workload))
     return prefill, decode, prefill_fraction(workload, outcome.built, s.row_index, running)
 
 
@@ -290,3 +335,64 @@ def operator(line: Line) -> Operator:
         bytes=number(line.bytes),
         bound=line.bound,
     )
+
+
+# --- the host ---------------------------------------------------------------------------------------------------
+
+
+def host_section(catalog: Catalog, s: Scored) -> Host | None:
+    """The host section; None without figures (an old snapshot)."""
+    h = s.offer.host
+    if h is None:
+        return None
+    section = Host(
+        memory_gib=number(h.memory_bytes / GIB) or 0.0,
+        cores=h.cores,
+        sockets=h.sockets,
+        numa_nodes=h.numa_nodes,
+        local_disk_gb=number(h.local_disk_bytes / GB) or 0.0,
+        network_gbit_per_s=number(h.network_bytes_per_s / GBIT) or 0.0,
+        assumed=[HOST_FIELDS.get(name, name) for name in h.assumed],
+        source=h.source,
+    )
+    return section if catalog.weight_store is None else section.changed(**weights_fields(catalog.weight_store, h, s))
+
+
+def weights_fields(store: WeightStore, h: HostOfOffer, s: Scored) -> dict[str, object]:
+    """The fields on where the weights are kept."""
+    stored_bytes = checkpoint_bytes(s)
+    on_volume = store.keeps_on_volume(h, stored_bytes)
+    usd = store.volume_usd_per_month(h, stored_bytes) * s.instances
+    return {
+        "checkpoint_gb": number(stored_bytes / GB),
+        "weights_on": "network volume" if on_volume else "local disk",
+        "volume_usd_per_month": number(usd) if on_volume else None,
+        "download_s": number(store.download_s(h, stored_bytes)),
+    }
+
+
+def checkpoint_bytes(s: Scored) -> float:
+    """Weights of one replica, bytes: an instance keeps one copy for all its replicas."""
+    c = s.lane.choice
+    return s.memory.weights_bytes * c.tp * c.pp * c.dp
+
+
+def host_warnings(workload: Workload, catalog: Catalog, s: Scored) -> list[str]:
+    """What to know about disk and start-up time before signing."""
+    h, store = s.offer.host, catalog.weight_store
+    if h is None or store is None:
+        return []
+    lines, size_gb = [], checkpoint_bytes(s) / GB
+    if store.keeps_on_volume(h, checkpoint_bytes(s)) and h.local_disk_bytes:
+        disk_gb = h.local_disk_bytes / GB
+        lines.append(
+            f"the weights ({size_gb:,.0f} GB) do not fit on the instance's local disk ({disk_gb:,.0f} GB): "
+            "attach a network volume"
+        )
+    download_s = store.download_s(h, checkpoint_bytes(s))
+    if download_s > workload.cold_start_s > 0 and s.paid_fraction < 1.0:
+        lines.append(
+            f"downloading the weights takes about {download_s:,.0f} s, longer than the {workload.cold_start_s:,.0f} s "
+            "that are billed for starting an instance: keep them on a volume, or set tco.cold-start-s"
+        )
+    return lines

@@ -110,7 +110,7 @@ def alone(member: Member, a: Answer) -> Alone:
         name=member.workload.name,
         kind=member.workload.kind.name,
         verdict=a.verdict,
-        option=alone_option(a.recommendations[0]) if a.recommendations else None,
+        option=alone_option(a.deployments[0]) if a.deployments else None,
     )
 
 

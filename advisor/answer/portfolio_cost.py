@@ -18,7 +18,7 @@ def portfolio_money(members: Sequence[Member], answers: Sequence[Answer], plan: 
     """Of the shared fleet; without one, the sum over the workloads alone; None where one has no answer."""
     if plan.machines:
         return of_fleet(members, plan)
-    firsts = [a.recommendations[0] for a in answers if a.recommendations]
+    firsts = [a.deployments[0] for a in answers if a.deployments]
     return of_each(answers, firsts) if len(firsts) == len(answers) else None
 
 

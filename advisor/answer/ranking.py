@@ -1,10 +1,12 @@
 """The choice itself: declared scores, weights, how certain the order is, and why the others were not chosen."""
 
-import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.answer import bill
 from advisor.answer.intervals import interval_fractions
+from advisor.answer.sentences import provenance
+from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     PRICE_BOUND_FACTOR,
     SCORE_NAMES,
@@ -12,16 +14,20 @@ from advisor.engine.search import (
     Ranges,
     Scored,
     SearchResult,
+    describe,
+    equal_fraction,
     rank_uncertainty,
     tornado,
     weights_of,
 )
 from advisor.engine.search import Score as DeclaredScore
+from advisor.engine.search import Unranked as Found
+from advisor.engine.spec import Offer, Workload
 from advisor.engine.spec import Rejection as EngineRejection
-from advisor.engine.spec import Workload
 from advisor.inputs import number, rounded
 from advisor.result import (
     Beats,
+    Bookable,
     LeftOut,
     LeftOutSoftware,
     Option,
@@ -30,6 +36,8 @@ from advisor.result import (
     Score,
     Scores,
     SensitivityBar,
+    Unranked,
+    UnrankedOffer,
     Weights,
 )
 
@@ -98,10 +106,15 @@ def with_probabilities(
         return options
     spreads = [spread_of(snapshot, s) for s in outcome.shown]
     drawn = rank_uncertainty.scores(workload, outcome.scale, outcome.shown, spreads)
-    wins, first = rank_uncertainty.pairwise_win_probability(drawn), rank_uncertainty.win_probability(drawn)
+    equal = equal_fraction(workload)
+    wins, first = (
+        rank_uncertainty.pairwise_win_probability(drawn, equal),
+        rank_uncertainty.win_probability(drawn, equal),
+    )
     return [
         option.changed(
             first_probability=four_digits(first[i]),
+            tied_with=[j + 1 for j in range(len(options)) if j != i and rank_uncertainty.is_tie(wins[i, j])],
             beats=[Beats(rank=j + 1, probability=four_digits(wins[i, j])) for j in range(i + 1, len(options))],
         )
         for i, option in enumerate(options)
@@ -156,28 +169,10 @@ def plain(value: float) -> str:
 
 # --- why not the others -----------------------------------------------------------------------------------------
 
-SECTIONS = {"deadline_hours": "batch", "max_kw": "constraints.site"} | {
-    name: "constraints" for name in ("max_accelerators", "max_usd_per_month", "quality")
-}
-CHANGED = re.compile(
-    r"([a-z_.0-9-]+) (?:>=|<=) ([0-9.]+)|(quality): (any)|(constraints\.[a-z]+(?:\.allow)?): (\[[^]]+\])"
-)
 
-
-def change_of(text: str) -> Json:
-    """The smallest change as paths of the workload file and their values, read from its sentence."""
-    changes: Json = {}
-    for key, value, quality, any_quality, path, names in CHANGED.findall(text):
-        name = (key or quality).removeprefix("site.").removeprefix("batch.")
-        if path:
-            changes[path] = names.strip("[]").split(", ")
-        elif name.startswith("inventory."):
-            changes[name] = int(value)
-        else:
-            limit = float(value) if value else 0.0
-            whole = int(limit) if limit.is_integer() else limit
-            changes[f"{SECTIONS.get(name, 'slo')}.{name}"] = any_quality or whole
-    return changes
+def change_of(r: EngineRejection) -> Json:
+    """The smallest change as paths of the workload file and their values."""
+    return {change.field: change.value for change in r.changes}
 
 
 def left_out(outcome: SearchResult) -> LeftOutSoftware:
@@ -195,7 +190,8 @@ def software(r: EngineRejection) -> LeftOut:
         limit=None if r.limit is None else four_digits(r.limit),
         reached=None if r.reached is None else four_digits(r.reached),
         smallest_change=r.smallest_change,
-        change=change_of(r.smallest_change),
+        change=change_of(r),
+        dead_end=r.dead_end,
     )
 
 
@@ -207,5 +203,152 @@ def rejection(r: EngineRejection) -> Rejection:
         limit=None if r.limit is None else number(r.limit),
         reached=None if r.reached is None else number(r.reached),
         smallest_change=r.smallest_change,
-        change=change_of(r.smallest_change),
+        change=change_of(r),
+        dead_end=r.dead_end,
     )
+
+
+# --- chips without a usable price, and capacity to book --------------------------------------------------------
+BOOKED = "capacity_block"
+TERMS = "constraints.terms"
+LIMITS = (  # assumption of a provider's bookings, and its words
+    ("capacity-block-days", "at most {:.0f} days"),
+    ("capacity-block-instances", "{:.0f} instances"),
+    ("capacity-block-weeks-ahead", "starting within {:.0f} weeks"),
+)
+MOST = 5  # bookings to suggest
+
+
+def unranked(snapshot: Json, workload: Workload, outcome: SearchResult) -> list[Unranked]:
+    """The chips that no allowed offer prices and that meet every limit in simulation, best first."""
+    said = {r.accelerator: r.detail for r in outcome.rejections}
+    return [_unranked(snapshot, workload, u, said) for u in outcome.unranked]
+
+
+def _unranked(snapshot: Json, workload: Workload, u: Found, said: dict[str, str]) -> Unranked:
+    s, v = u.scored, u.scored.verified
+    slug = s.lane.choice.accelerator.slug
+    generates = workload.kind.generates_tokens
+    tokens = workload.output_tokens.mean_tokens if generates else workload.given_tokens
+    return Unranked(
+        accelerator=slug,
+        label=label(s),
+        accelerator_count=s.chips,
+        replicas=s.replicas,
+        ttft_ms_p95=rounded(v.ttft_p95_s * 1e3),
+        tpot_ms_p95=rounded(v.tpot_p95_s * 1e3) if generates else None,
+        tokens_per_s_per_accelerator=rounded(s.capacity_requests_per_s * tokens / s.chips),
+        usd_per_accelerator_hour_to_win=number(u.usd_per_accelerator_hour) if u.usd_per_accelerator_hour else None,
+        usd_per_month_to_win=rounded(u.usd_per_month) if u.usd_per_month else None,
+        rank_at_price=u.place,
+        offer=None if u.assumed else _offer(snapshot, s),
+        said=said.get(slug, ""),
+    )
+
+
+def label(s: Scored) -> str:
+    """The deployment in words: 16 x Trainium2, BF16, TP8, NxD Inference 2.26."""
+    return f"{s.chips:,} x {s.lane.choice.accelerator.name}, {describe(s.lane)}"
+
+
+def _offer(snapshot: Json, s: Scored) -> UnrankedOffer:
+    o = s.offer
+    return UnrankedOffer(
+        provider=o.provider,
+        instance=o.instance,
+        region=o.region,
+        acquisition=o.acquisition,
+        term=o.term,
+        usd_per_month=rounded(s.usd_per_hour * HOURS_PER_MONTH),
+        price_as_of=o.as_of,
+        price_source=o.source,
+        booking=booking(snapshot, o.provider) if o.term == BOOKED else "",
+    )
+
+
+def booking(snapshot: Json, provider: str) -> str:
+    """The limits of a provider's bookings; empty if none are known."""
+    rows = snapshot["assumptions"]
+    known = [said.format(rows[f"{key}-{provider}"]["value"]) for key, said in LIMITS if f"{key}-{provider}" in rows]
+    return f"a booking has {', '.join(known)}" if known else ""
+
+
+def bookable(snapshot: Json, spec: Json, options: Sequence[Option], left: Sequence[Unranked]) -> list[Bookable]:
+    """Bookings that cost less than the first machine, cheapest first; without one, all that are found."""
+    most = options[0].usd_per_month if options else None
+    terms = [*spec["constraints"]["terms"], BOOKED]
+    if BOOKED in spec["constraints"]["terms"]:
+        return []
+    found = [*_of_options(snapshot, options, terms, most), *_of_unranked(left, terms, most)]
+    return sorted(found, key=lambda b: b.usd_per_month)[:MOST]
+
+
+def _of_options(snapshot: Json, options: Sequence[Option], terms: list[str], most: float | None) -> Iterator[Bookable]:
+    for option in options:
+        for way in option.money.ways_to_pay if option.money else ():
+            if way.term == BOOKED and _saves(way.usd_per_month, most):
+                yield _bookable(
+                    option.accelerator, option.label, _limits(snapshot, way), way.usd_per_month, most,
+                    rank=option.rank, change={TERMS: terms},
+                )  # fmt: skip
+
+
+def _limits(snapshot: Json, way: Any) -> Json:
+    return {
+        "provider": way.provider,
+        "instance": way.instance,
+        "price_as_of": way.price_as_of,
+        "price_source": way.price_source,
+        "booking": booking(snapshot, way.provider),
+    }
+
+
+def _of_unranked(left: Sequence[Unranked], terms: list[str], most: float | None) -> Iterator[Bookable]:
+    for u in left:
+        if u.offer is not None and u.offer.term == BOOKED and _saves(u.offer.usd_per_month, most):
+            o = u.offer
+            seller = {
+                name: getattr(o, name) for name in ("provider", "instance", "price_as_of", "price_source", "booking")
+            }
+            yield _bookable(u.accelerator, u.label, seller, o.usd_per_month, most, rank=None, change={TERMS: terms})
+
+
+def _saves(usd_per_month: float, most: float | None) -> bool:
+    return most is None or usd_per_month < most
+
+
+def _bookable(
+    accelerator: str, name: str, seller: Json, usd: float, most: float | None, *, rank: int | None, change: Json
+) -> Bookable:
+    saving = None if most is None else 1 - usd / most
+    less = "" if saving is None else f", {saving:.0%} less than the first machine"
+    limits = f"; {seller['booking']}" if seller["booking"] else ""
+    return Bookable(
+        accelerator=accelerator,
+        rank=rank,
+        label=name,
+        usd_per_month=rounded(usd),
+        saving_fraction=None if saving is None else rounded(saving),
+        change=change,
+        said=f"{name} as {seller['instance']} at {seller['provider']}: ${usd:,.0f} a month{less}{limits}",
+        **seller,
+    )
+
+
+def stale_note(ranked: Sequence[Scored], options: Sequence[Option]) -> str:
+    """What the verdict adds if the first choice rests on a price over a year old: the best option without one."""
+    if not options or not ranked[0].offer.stale:
+        return ""
+    said = f" Its price is from {options[0].price_as_of}, over a year old: ask for a current one first."
+    fresh = next((option for option in options if not option.price_is_stale), None)
+    if fresh is None:
+        return f"{said} Every other option has an old price too."
+    choice = f"{fresh.label}, {provenance(fresh)}: ${fresh.usd_per_month:,.0f} a month"
+    return f"{said} Without it, the first choice is {choice}."
+
+
+def stale_warnings(o: Offer) -> list[str]:
+    """What to check before signing an old price."""
+    if not o.stale:
+        return []
+    return [f"the price is from {o.as_of}, over a year old, so its interval is wide: ask for a current one"]

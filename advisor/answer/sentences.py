@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from advisor.answer.card_sharing import partition_notes
 from advisor.answer.tuning import variant_warnings
 from advisor.engine.cost import HOURS_PER_YEAR
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored, tpot_limit_s
-from advisor.engine.spec import JobRun, Outcome, Workload
-from advisor.engine.step import HALF, NO_CACHE_TOKENS
+from advisor.engine.spec import JobRun, Outcome, Workload, unlike, usd_text
+from advisor.engine.step import HALF, NO_CACHE_TOKENS, yarn_warning
 from advisor.result import Batch, NearMiss, Option
 
 GIB = 2.0**30
+MOST_TIES = 3  # named in the verdict
 BOUND_BY = {
     "compute": "compute-bound",
     "memory": "memory-bound",
@@ -37,11 +39,53 @@ def verdict(
     usd_per_mtok = first.usd_per_mtok_input if token == "input" else first.usd_per_mtok_output
     low, high = first.interval.of(f"usd_per_mtok_{token}") or (None, None)
     between = f" ({dollars(low)[1:]} to {dollars(high)[1:]})" if low is not None and high is not None else ""
+    each = f"{dollars(usd_per_mtok or 0.0)}{between} per million {token} tokens"
+    if first.unit_cost and first.unit_cost.usd is not None and not workload.kind.generates_tokens:
+        each = f"{dollars(first.unit_cost.usd)} per {first.unit_cost.count:,} {first.unit_cost.unit}s"
     return (
-        f"{first.label}, {provenance(first)}: ${first.usd_per_month:,.0f} a month, "
-        f"{dollars(usd_per_mtok or 0.0)}{between} per million {token} tokens, "
-        f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}."
+        f"{first.label}, {provenance(first)}: {price_of(first)}, {each}, "
+        f"{workload.kind.verdict_end(outcome(ranked[0], first.batch))}.{certainty(options)}"
     )
+
+
+def price_of(option: Option) -> str:
+    """What a run costs, with the month if runs repeat; for other workloads the month."""
+    monthly, run = f"{usd_text(option.usd_per_month)} a month", option.batch
+    if run is None or run.usd_per_run is None:
+        return monthly
+    repeated = run.every_hours is not None and run.deadline_hours is not None and run.every_hours > run.deadline_hours
+    return f"{usd_text(run.usd_per_run)} per run" + (
+        f" ({monthly} at a run every {run.every_hours:g} h)" if repeated else ""
+    )
+
+
+def certainty(options: Sequence[Option]) -> str:
+    """How likely the first option is to meet the limits and to be the best, and which others tie with it."""
+    first = options[0]
+    parts = []
+    if first.slo_probability is not None:
+        parts.append(f"meets the limits with {likely(first.slo_probability)} probability")
+    if first.first_probability is not None and len(options) > 1:
+        parts.append(
+            f"is the best of the {len(options)} deployments with {likely(first.first_probability)} probability"
+        )
+    sentences = [f"It {' and '.join(parts)}."] if parts else []
+    tied = [option.accelerator_name for option in options if option.rank in (first.tied_with or [])]
+    if ties := [name for name in dict.fromkeys(tied) if name != first.accelerator_name]:
+        more = f" and {len(ties) - MOST_TIES} more" if len(ties) > MOST_TIES else ""
+        sentences.append(f"The estimates cannot tell it from {' and '.join(ties[:MOST_TIES])}{more}.")
+    if first.speculative is not None and (stated := first.speculative).acceptance:
+        least = stated.break_even_acceptance
+        after = f"; below {least:.2f} it misses a limit" if least else ""
+        sentences.append(f"It relies on speculative decoding with an acceptance of {stated.acceptance:.2f}{after}.")
+    return "".join(f" {sentence}" for sentence in sentences)
+
+
+def likely(probability: float) -> str:
+    """72%; at the ends more than 99% and less than 1%."""
+    if probability > 0.99:
+        return "more than 99%"
+    return "less than 1%" if probability < 0.01 else f"{probability:.0%}"
 
 
 def outcome(s: Scored, run: Batch | None) -> Outcome:
@@ -54,6 +98,7 @@ def outcome(s: Scored, run: Batch | None) -> Outcome:
         carrying_replicas=s.replicas - s.spare_replicas,
         spare_replicas=s.spare_replicas,
         utilisation_fraction=s.utilisation_fraction,
+        busy_fraction=sum(s.phases.busy(s.carrying_lanes, 1.0 / (s.paid_fraction or 1.0))),
         run=job_run(run) if run else None,
     )
 
@@ -77,6 +122,10 @@ def provenance(option: Option) -> str:
     return "bought" if option.acquisition == "own" else f"rented from {option.provider}"
 
 
+def _in_ms(reached_ms: float, limit_ms: float, more: int) -> tuple[str, str]:
+    return f"{reached_ms:.{more}f} ms", f"{limit_ms:.{more}f} ms"
+
+
 def dollars(usd: float) -> str:
     """$1.23, and $0.0012: two significant digits below ten cents."""
     return f"${usd:.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
@@ -95,7 +144,10 @@ def reasons(workload: Workload, s: Scored, option: Option) -> list[str]:
         *workload.kind.load_reasons(outcome(s, option.batch)),
     ]
     lines += partition_notes(c.accelerator)
-    if c.quantization.quality == "near_lossless":
+    weights = option.launch.checkpoint
+    if weights is not None:
+        lines.append(f"weights: {weights.step}")
+    if weights is not None and weights.quality == "near_lossless":
         lines.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     limits = (
         (workload.kind.first_result, v.ttft_p95_s, slo.ttft_p95_s, 0),
@@ -143,10 +195,12 @@ def counted(number: int, what: str) -> str:
 
 def length_warnings(workload: Workload, model: Model) -> list[str]:
     """Requests beyond the model's context length; if the mean is beyond it, the workload is rejected at intake."""
-    context = model.max_context_tokens
+    context = model.longest_context_tokens
     longest = workload.input_tokens.p95_tokens + workload.output_tokens.mean_tokens
-    if not workload.kind.generates_tokens or longest <= context:
+    if not workload.kind.generates_tokens or longest <= model.max_context_tokens:
         return []
+    if longest <= context:
+        return [yarn_warning(model)]
     return [f"more than one request in twenty is longer than the model's context of {context:,} tokens"]
 
 
@@ -158,7 +212,7 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
         verb = "is" if s.idle_chips == 1 else "are"
         chips = f"{s.idle_chips} of the {s.chips + s.idle_chips} chips"
         lines.append(f"{chips} in the instances {verb} paid for but idle")
-    if c.quantization.quality == "lossy":
+    if option.launch.checkpoint is not None and option.launch.checkpoint.quality == "lossy":
         lines.append(f"{c.quantization.name}: {c.quantization.quality_note}")
     if c.kv_dtype not in HALF:
         lines.append(f"the KV cache is stored in {c.kv_dtype}: compare answers to long prompts before shipping")
@@ -171,9 +225,10 @@ def warnings(workload: Workload, s: Scored, option: Option) -> list[str]:
     for name, limit_s in ((workload.kind.first_result, workload.slo.ttft_p95_s), ("TPOT", tpot_limit_s(workload))):
         high = (option.interval.of(f"{name.lower()}_ms_p95") or (None, None))[1]
         if limit_s is not None and high is not None and high > limit_s * 1e3:
+            reached, limit = unlike(partial(_in_ms, high, limit_s * 1e3))
             lines.append(
-                f"the 90% interval of p95 {name} reaches {high:.0f} ms, above the limit of {limit_s * 1e3:.0f} ms: "
-                "load-test before signing"
+                f"the 90% interval of p95 {name} reaches {reached}, above the limit of {limit}: load-test before "
+                "signing"
             )
     if workload.kind.has_arrivals and s.capacity_requests_per_s > 2 * workload.requests_per_s_peak:
         lines.append("utilization stays below half even at the peak: smaller or shared hardware may be cheaper")

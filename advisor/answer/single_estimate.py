@@ -16,7 +16,7 @@ from advisor.engine.estimate import estimate, means, prepare, prepared, queued_r
 from advisor.engine.network import active_parameters, parameters
 from advisor.engine.scheduler import open_loop, scheduler_of
 from advisor.engine.search import describe, instances_needed, offer_usd_per_hour
-from advisor.engine.spec import Case, Offer, Pool
+from advisor.engine.spec import Case, Offer, Pool, SocketShare
 from advisor.engine.step import (
     NO_CACHE_TOKENS,
     Demand,
@@ -314,7 +314,9 @@ def costs(built: Built, result: Estimate, prefill_share: float) -> Json:
     """Fields of the cheapest current offer that can hold it, and its power at full load."""
     offers, a = market(built.fixed.accelerator)
     phases = mean_power_fraction(built, a, result.concurrency, prefill_share)
-    priced = [(usd, o) for o in offers if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
+    used_gib = sum(gib for name, gib in result.memory.parts().items() if name != "free_gib")
+    holding = [o for o in offers if o.share is None or holds(o.share, used_gib * GIB)]
+    priced = [(usd, o) for o in holding if (usd := usd_per_hour(built.fixed.pools, o)) is not None]
     if not priced:
         unpriced = {"usd_per_hour": None, "price_as_of": None, "price_source": None}
         return power(watts(built, a, None, phases), result, None) | unpriced
@@ -333,6 +335,11 @@ def costs(built: Built, result: Estimate, prefill_share: float) -> Json:
         "usd_per_month": number(usd * HOURS_PER_MONTH),
         **{f"usd_per_mtok_{name}": number(value) for name, value in by_token.items()},
     }
+
+
+def holds(share: SocketShare, used_bytes: float) -> bool:
+    """Whether a whole socket is rented, with enough memory: an estimate of a processor is of whole sockets."""
+    return share.fraction == 1.0 and share.memory_bytes >= used_bytes
 
 
 def usd_per_hour(pools: tuple[Pool, ...], offer: Offer) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypedDict
 
+from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.launch import checkpoint_of
 from advisor.engine.network import Model
 from advisor.engine.optimisation import (
@@ -26,15 +27,16 @@ from advisor.engine.optimisation import (
 )
 from advisor.engine.optimisation import Roofline as EngineRoofline
 from advisor.engine.optimisation import plan as engine_plan
-from advisor.engine.search import Catalog, Scored
+from advisor.engine.search import Catalog, DraftRisk, Scored
 from advisor.engine.spec import Framework, Workload
-from advisor.engine.step import Lanes, Line, lanes
-from advisor.inputs import number, quantization_of
+from advisor.engine.step import Lanes, Line, is_published, lanes, published_conversion, quality_of
+from advisor.inputs import number, quantization_of, rounded
 from advisor.result import (
     CacheFormatChoice,
     Disaggregated,
     FormatChoice,
     FrameworkChoice,
+    LowerAcceptance,
     Option,
     Pitfall,
     Pool,
@@ -86,7 +88,9 @@ def tuning(
     compared = compare_frameworks(workload, catalog, s, by_framework, cache_tokens(catalog, frameworks))
     return Tuning(
         plan=tuning_plan(steps, methods) if steps else None,
-        formats=[format_choice(a, methods) for a in format_advice(workload, catalog, s, by_format, bounds)],
+        formats=[
+            format_choice(a, catalog.model, methods) for a in format_advice(workload, catalog, s, by_format, bounds)
+        ],
         cache_formats=[cache_choice(a, methods) for a in cache_advice(workload, s, by_cache, cache_methods)],
         frameworks=framework_choices(snapshot, compared),
         pitfalls=traps,
@@ -176,8 +180,10 @@ def release(framework: Framework | None) -> str | None:
     return f"{framework.name} {framework.version}" if framework else None
 
 
-def format_choice(a: FormatAdvice, methods: Methods) -> FormatChoice:
+def format_choice(a: FormatAdvice, model: Model, methods: Methods) -> FormatChoice:
     q = a.quantization
+    published = is_published(model, q) or published_conversion(model, q) is not None
+    effort = "none" if published else methods.get(q.slug, {}).get("effort", "")
     return FormatChoice(
         slug=q.slug,
         name=q.name,
@@ -188,10 +194,10 @@ def format_choice(a: FormatAdvice, methods: Methods) -> FormatChoice:
         gain_ratio=four_digits(a.gain_ratio),
         **figures(a.estimate),
         why=a.why,
-        quality=q.quality,
+        quality=quality_of(model, q),
         quality_note=q.quality_note,
         quality_source=q.source,
-        **making(a.state, methods.get(q.slug, {}).get("effort", ""), a.check),
+        **making(a.state, effort, a.check),
         warning=a.warning,
     )
 
@@ -268,19 +274,15 @@ def roofline(r: EngineRoofline) -> Roofline:
 
 
 def variant_label(s: Scored) -> str:
-    """What the label adds for speculative decoding or separate pools."""
-    draft = s.lane.draft
-    method = "small-model" if draft and draft.method == "draft" else draft.method if draft else ""
-    drafts = f", {method} drafts of {draft.tokens}" if draft else ""
-    pools = f", {s.pools.prefill_replicas} for prefill and {s.pools.decode_replicas} for decode" if s.pools else ""
-    return drafts + pools
+    """What the label adds for separate pools."""
+    return f", {s.pools.prefill_replicas} for prefill and {s.pools.decode_replicas} for decode" if s.pools else ""
 
 
-def speculative(model: Model, s: Scored) -> Speculative | None:
+def speculative(model: Model, s: Scored, risk: DraftRisk | None = None) -> Speculative | None:
     draft = s.lane.draft
     if draft is None:
         return None
-    return Speculative(
+    stated = Speculative(
         method=draft.method,
         draft=checkpoint_of(draft, model),
         k=draft.tokens,
@@ -288,7 +290,73 @@ def speculative(model: Model, s: Scored) -> Speculative | None:
         tokens_shown_per_step=four_digits(draft.shown_tokens),
         task=draft.task,
         source=draft.source,
+        acceptance_low=four_digits(draft.accepted_range[0]) if draft.accepted_fraction else None,
+        acceptance_high=four_digits(draft.accepted_range[1]) if draft.accepted_fraction else None,
     )
+    return with_risk(s, stated, risk) if risk else stated
+
+
+def with_risk(s: Scored, stated: Speculative, risk: DraftRisk) -> Speculative:
+    """The section with what a lower acceptance does, in figures and in words."""
+    lower, larger, rate = risk.lower, risk.lower_scored, bool(s.lane.draft and s.lane.draft.accepted_fraction)
+    filled = stated.changed(
+        lower_acceptance=LowerAcceptance(
+            acceptance=four_digits(lower.accepted_fraction) if rate else None,
+            tokens_shown_per_step=rounded(lower.shown_tokens, 4),
+            ttft_ms_p95=number(risk.lower_verified.ttft_p95_s * 1e3),
+            tpot_ms_p95=number(risk.lower_verified.tpot_p95_s * 1e3),
+            meets_slo=risk.lower_meets_slo,
+            replicas=larger.replicas if larger else None,
+            usd_per_month=rounded(larger.usd_per_hour * HOURS_PER_MONTH) if larger else None,
+        ),
+        tpot_ms_p95_without=number(risk.without.tpot_p95_s * 1e3),
+        meets_slo_without=risk.without_meets_slo,
+    )
+    if risk.break_even is not None:
+        filled = filled.changed(
+            break_even_acceptance=four_digits(risk.break_even.accepted_fraction) if rate else None,
+            break_even_tokens_shown_per_step=four_digits(risk.break_even.shown_tokens),
+        )
+    return filled.changed(said=acceptance_sentences(filled))
+
+
+def acceptance_sentences(stated: Speculative) -> list[str]:
+    """Acceptance and its source, what a drop costs, where a limit is missed, and the speed without drafts."""
+    lower, least = stated.lower_acceptance, stated.break_even_tokens_shown_per_step
+    assert lower is not None
+    lines = [f"speculative decoding with {stated.draft}: {accepted(stated.acceptance, stated)} ({stated.source})"]
+    after = f"if acceptance is 20% lower, p95 TPOT is {lower.tpot_ms_p95 or 0.0:.1f} ms"
+    if least is None:
+        lines.append(after)
+    elif lower.meets_slo:
+        lines.append(f"{after}, and every limit still holds at the same cost")
+    elif lower.usd_per_month is not None:
+        lines.append(
+            f"{after} and a limit is missed; {lower.replicas} replicas at ${lower.usd_per_month:,.0f} a month meet it"
+        )
+    else:
+        lines.append(f"{after} and a limit is missed; twice as many replicas of this layout do not meet it either")
+    if least is not None and least <= 1.0:
+        lines.append("every limit holds even if no draft is accepted")
+    elif least is not None:
+        bound = stated.break_even_acceptance
+        lines.append(
+            f"the limits hold down to an acceptance of {bound:.2f}"
+            if bound is not None
+            else f"the limits hold down to {least:.2f} tokens per step"
+        )
+    without = "which meets" if stated.meets_slo_without else "which misses"
+    limits = f", {without} the limits" if least is not None else ""
+    return [*lines, f"without drafts the same deployment has a p95 TPOT of {stated.tpot_ms_p95_without:.1f} ms{limits}"]
+
+
+def accepted(acceptance: float | None, stated: Speculative) -> str:
+    """The published acceptance in words."""
+    if not acceptance:
+        return f"{stated.tokens_shown_per_step:.2f} tokens per step, published for {stated.task}"
+    low, high = stated.acceptance_low, stated.acceptance_high
+    between = f", {low:g} to {high:g} in other published runs" if low != high else ""
+    return f"{stated.k} draft tokens per step, acceptance {acceptance:g} published for {stated.task}{between}"
 
 
 def disaggregated(s: Scored) -> Disaggregated | None:

@@ -6,7 +6,7 @@ from advisor.engine.estimate import prepare
 from advisor.engine.network import Model
 from advisor.engine.optimisation import ablation_steps, estimate_steps
 from advisor.engine.spec import Quantization
-from advisor.engine.step import Demand, Draft, Lane, acceptances_of, drafts_of, lanes, rate_of
+from advisor.engine.step import Demand, Draft, Lane, acceptances_of, drafts_of, lanes, weights_on
 from advisor.inputs import assumption, catalog_model_id, catalog_model_ids, catalog_resources, number
 from advisor.result import Ablation, AblationStep
 from advisor.workload import WorkloadError, deployment, error
@@ -33,7 +33,9 @@ def answer(options: Json) -> Ablation:
             [error("", f"{model_id} in {options['weights']} does not fit one {fixed.accelerator.name}")]
         )
     draft = drafting(fixed.model, lane, options["drafts"])
-    steps = ablation_steps(lane, options["users"], fp8_of(lane, known.quantizations), options["shared"], draft)
+    steps = ablation_steps(
+        lane, options["users"], fp8_of(fixed.model, lane, known.quantizations), options["shared"], draft
+    )
     demand = Demand(input_tokens=options["isl"], output_tokens=options["osl"])
     estimates = estimate_steps(fixed.model, steps, demand, options["users"])
     return Ablation(
@@ -56,11 +58,11 @@ def answer(options: Json) -> Ablation:
     )
 
 
-def fp8_of(lane: Lane, known: Any) -> Quantization | None:
-    """FP8 made while loading, where the chip multiplies it and the framework has it."""
-    if rate_of(lane.choice.accelerator, "fp8") is None or "fp8" not in lane.framework.quantizations:
-        return None
-    return next((q for q in known if q.slug == "fp8"), None)
+def fp8_of(model: Model, lane: Lane, known: Any) -> Quantization | None:
+    """FP8 made while loading, where the framework multiplies in it on this chip."""
+    made = next((q for q in known if q.slug == "fp8"), None)
+    run = weights_on(lane.framework, lane.choice.accelerator, made, model) if made else ""
+    return run if isinstance(run, Quantization) and not run.weight_only else None
 
 
 def drafting(model: Model, lane: Lane, tokens: int) -> Draft | None:

@@ -75,7 +75,9 @@ def _weights_bytes(case: Case, resources: Resources) -> tuple[float, float]:
     """Bytes of (all weights, active weights without embeddings), a lower bound: all matrices at the format's width."""
     model = resources.models[case.model_id]
     chip = resources.accelerators[case.accelerator_slug]
-    method = quantization_for(case.weights_dtype, chip, resources.quantizations)
+    method = quantization_for(
+        case.weights_dtype, chip, resources.quantizations, model=resources.models.get(case.model_id)
+    )
     width = 0.0 if isinstance(method, str) else method.bits_per_weight / 8
     return parameters(model) * width, max(active_parameters(model) - embedding_parameters(model), 0) * width
 

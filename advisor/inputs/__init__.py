@@ -1,7 +1,7 @@
 """Reads the catalog into a snapshot and converts a snapshot to engine values."""
 
 from advisor.inputs import hosted_apis, offers
-from advisor.inputs.assumptions import COLD_START, COSTS, EGRESS, STORAGE
+from advisor.inputs.assumptions import COLD_START, COSTS, EGRESS, STORAGE, serverless_of
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import catalog_chip, catalog_model_id, catalog_model_ids, catalog_resources, market
 from advisor.inputs.from_catalog import (
@@ -13,8 +13,10 @@ from advisor.inputs.from_catalog import (
     take_snapshot,
     unpacked,
 )
+from advisor.inputs.hosts import usual_host_watts
 from advisor.inputs.names import with_catalog_names
-from advisor.inputs.offers import new_usd_per_accelerator, usual_host_watts
+from advisor.inputs.offers import new_usd_per_accelerator
+from advisor.inputs.places import areas_of
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, workload_of
 
@@ -24,6 +26,7 @@ __all__ = [
     "COSTS",
     "EGRESS",
     "STORAGE",
+    "areas_of",
     "assumption",
     "calibrations",
     "catalog_chip",
@@ -42,6 +45,7 @@ __all__ = [
     "offers",
     "quantization_of",
     "rounded",
+    "serverless_of",
     "take_snapshot",
     "unknown_names_in_parts",
     "unpacked",

@@ -22,6 +22,9 @@ ASSUMPTION_KEYS = {
     "socket_host_watts": "socket-host-watts",
     "small_host_watts": "small-host-watts",
     "small_host_usd": "small-host-usd",
+    "card_server_usd": "card-server-usd",
+    "card_server_usd_per_card": "card-server-usd-per-card",
+    "card_server_watts_per_card": "card-server-watts-per-card",
     "storage_fraction": "storage-fraction-of-hardware",
     "spare_fraction": "spare-fraction",
     "accelerator_fraction": "accelerator-share-of-server-fraction",
@@ -42,14 +45,24 @@ HOST = ("host_watts_per_accelerator", "host-watts-per-accelerator")
 HOST_SHARES = {name: ASSUMPTION_KEYS[name] for name in ("card_host_watts", "socket_host_watts")}
 CAP, IDLE = "power_cap_fraction", "idle-power-fraction"
 PHASES = ("prefill_power_fraction", "decode_power_fraction")
-# may be missing from old snapshots
-POWER_FRACTIONS = tuple(name for name in ASSUMPTION_KEYS if name.endswith("_power_fraction") and name not in PHASES)
+MAY_BE_MISSING = tuple(  # in old snapshots
+    name
+    for name in ASSUMPTION_KEYS
+    if name.endswith("_power_fraction") and name not in PHASES or name.startswith("card_server_")
+)
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
 COLD_START = "cold-start-s"
+SERVERLESS = {  # scale to zero: field of ColdStartTimes or rate -> key of the assumption
+    "container_s": "serverless-container-start-s",
+    "engine_s": "serverless-engine-start-s",
+    "idle_timeout_s": "serverless-idle-timeout-s",
+    "read_gb_per_s": "serverless-read-gb-per-s",
+}
 SOFTWARE = "software-usd-per-accelerator-year"
 SWINGS = (
     "rent-price-swing-ratio",
     "purchase-price-swing-ratio",
+    "price-age-swing-ratio",
     "load-swing-ratio",
     "power-low-ratio",
     "power-high-ratio",
@@ -65,6 +78,7 @@ COSTS = {
     CAP,
     GRID_CURVE,
     COLD_START,
+    *SERVERLESS.values(),
     *SWINGS,
     *DISCOUNTS,
 }  # keys of `tco:` that affect the answer
@@ -75,7 +89,7 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
     tco, regional = spec.get("tco", {}), place or {}
     tco = {name: tco[host] for host in HOST if host in tco for name, key in HOST_SHARES.items() if key not in tco} | tco
     rows = dict.fromkeys(HOST_SHARES.values(), rows[ASSUMPTION_KEYS[HOST[0]]]) | rows  # old snapshots lack them
-    keys = {name: key for name, key in ASSUMPTION_KEYS.items() if key in rows or name not in POWER_FRACTIONS}
+    keys = {name: key for name, key in ASSUMPTION_KEYS.items() if key in rows or name not in MAY_BE_MISSING}
     values = {
         name: float(tco.get(name, tco.get(key, regional.get(name, rows[key]["value"])))) for name, key in keys.items()
     }
@@ -98,6 +112,14 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
         power_cap_fraction=float(tco.get(CAP, 1.0)),
         power_given=any(key in tco for name in PHASES for key in (name, ASSUMPTION_KEYS[name])),
     )
+
+
+def serverless_of(spec: Json, rows: Json) -> dict[str, float] | None:
+    """The assumptions on scale to zero, by field; None in snapshots from before they were kept."""
+    if any(key not in rows for key in SERVERLESS.values()):
+        return None
+    tco = spec.get("tco", {})
+    return {name: float(tco.get(key, rows[key]["value"])) for name, key in SERVERLESS.items()}
 
 
 def _by_provider(tco: Json, rows: Json, key: str) -> dict[str, float]:

@@ -9,6 +9,7 @@ from pydantic import (
 
 from advisor.engine.network import from_hf_config
 from advisor.engine.step import model_mismatch
+from advisor.inputs.places import places
 from advisor.workload import (
     RUNNABLE_KINDS,
     Spec,
@@ -36,7 +37,13 @@ def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         reason = model_mismatch(workload_of(dict(spec)), model_of(model_row(spec["model"])))
     except (ValueError, KeyError, TypeError, OSError):
         return []  # e.g. a trace that is still a path: paths_in reports it
-    return [error("kind" if "kind:" in reason else "traffic.input_tokens", reason)] if reason else []
+    return [error(field_of(reason), reason)] if reason else []
+
+
+def field_of(reason: str) -> str:
+    """The field that a mismatch of workload and model is about."""
+    marks = {"kind:": "kind", "ask for one": "model", "traffic.images": "traffic.images"}
+    return next((field for mark, field in marks.items() if mark in reason), "traffic.input_tokens")
 
 
 # --- against the catalog ----------------------------------------------------------------------------------------
@@ -80,7 +87,17 @@ def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, str]]:
     """An error with suggestions for each name that is not in the catalog; `before` as in check_catalog."""
-    from catalog.models import Accelerator, Assumption, Framework, Price, QuantizationMethod, Region, ServedModel
+    from catalog.models import (
+        Accelerator,
+        ApiPrice,
+        ApiProvider,
+        Assumption,
+        Framework,
+        Price,
+        QuantizationMethod,
+        Region,
+        ServedModel,
+    )
 
     errors: list[dict[str, str]] = []
 
@@ -95,15 +112,23 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
     for field, source in (
         ("accelerators", slugs),
         ("vendors", lambda: list(Accelerator.objects.values_list("vendor", flat=True).distinct())),
-        ("providers", lambda: list(Price.objects.values_list("provider", flat=True).distinct())),
-        ("regions", lambda: [*Price.objects.values_list("region", flat=True).distinct(), *region_slugs(Region)]),
+        ("providers", lambda: [name for rows in (Price, ApiPrice) for name in providers_of(rows)]),
+        (
+            "regions",
+            lambda: [
+                *Price.objects.values_list("region", flat=True).distinct(),
+                *region_slugs(Region),
+                *places(),
+                *(place for host in ApiProvider.objects.all() for place in host.locations),
+            ],
+        ),
         ("frameworks", lambda: list(Framework.objects.values_list("slug", flat=True).distinct())),
         ("formats", lambda: list(QuantizationMethod.objects.values_list("slug", flat=True))),
     ):
         for side in ("allow", "deny"):
             check(f"constraints.{field}.{side}", constraints[field][side], source)
-    for field in ("owned", "inventory"):
-        check(field, list(spec[field]), slugs)
+    for field in ("owned", "inventory", "usd_per_accelerator_hour"):
+        check(field, list(spec.get(field, {})), slugs)
     site = spec["constraints"]["site"].get("region")
     check("constraints.site.region", [site] if site else [], lambda: region_slugs(Region))
     extra = [key for key in spec["tco"] if key not in Tco.model_fields]
@@ -114,13 +139,17 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
 def unknown_names_in_parts(raw: Mapping[str, Any]) -> list[dict[str, str]]:
     """Unknown names in the valid sections of a workload that has errors elsewhere."""
     parts: dict[str, Any] = {}
-    for key in ("model", "constraints", "owned", "inventory", "tco"):
+    for key in ("model", "constraints", "owned", "inventory", "usd_per_accelerator_hour", "tco"):
         try:
             Spec.model_validate({key: raw[key]} if key in raw else {})
         except ValidationError:
             continue
         parts |= {key: raw[key]} if key in raw else {}
     return unknown_names(Spec.model_validate(parts).model_dump(mode="json"))
+
+
+def providers_of(prices: Any) -> list[str]:
+    return list(prices.objects.values_list("provider", flat=True).distinct())
 
 
 def region_slugs(region: Any) -> list[str]:

@@ -6,7 +6,7 @@ from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Offer
-from advisor.inputs import offers
+from advisor.inputs import hosts, offers
 from advisor.inputs.assumptions import assumptions_of
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
@@ -44,6 +44,11 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     """Today's offers of one chip, and the cost assumptions behind them."""
     day = timezone.localdate()
     prices = [p for p in offers.prices([], None, day) if p["accelerator"] == chip.slug and not offers.is_stale(p, day)]
-    assumptions = assumptions_of({}, {a.key: assumption(a) for a in Assumption.objects.order_by("key")})
-    snapshot = {"prices": prices, "regions": offers.regions(), "units": offers.units(), "site": ""}
+    rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
+    assumptions = assumptions_of({}, rows)
+    snapshot = {
+        "instances": hosts.instance_types(prices),
+        "prices": prices, "regions": offers.regions(), "units": offers.units(), "site": "", "assumptions": rows,
+        "fabrics": offers.fabrics(), "slices": offers.slices(),
+    }  # fmt: skip
     return offers.offers_of(snapshot, assumptions, assumptions, {chip.slug: chip}), assumptions

@@ -8,8 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from advisor.engine import ENGINE_VERSION
-from advisor.engine.step import draft_model_id
-from advisor.inputs import hosted_apis, offers
+from advisor.inputs import hosted_apis, hosts, offers
 from advisor.workload import PORTFOLIO, WorkloadError, error
 from catalog.models import (
     Accelerator,
@@ -46,27 +45,34 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
     chips = [_accelerator(a) for a in Accelerator.objects.order_by("slug")]
     served = {chip["slug"] for chip in chips if chip["served"]}
     terms = spec["constraints"]["terms"]
-    prices = [p for p in offers.prices(providers, organisation, day, terms) if p["accelerator"] in served]
-    current = [p for p in prices if not offers.is_stale(p, day)]
+    kinds = offers.kinds_for(spec["constraints"]["exclude"])
+    prices = [p for p in offers.prices(providers, organisation, day, terms, kinds) if p["accelerator"] in served]
+    used = offers.used(prices, day)
     site = spec["constraints"]["site"].get("region") or ""
-    places = {f"{p['provider']}-{p['region']}" for p in current} | {site}
+    places = {f"{p['provider']}-{p['region']}" for p in used} | {site}
     model = model_row(spec["model"])
-    sold = {p["accelerator"] for p in current} | set(spec["owned"])
-    allowed = set(spec["constraints"]["accelerators"]["allow"]) or sold
+    serverless = [p for p in offers.serverless(organisation, day) if p["accelerator"] in served]
+    sold = {p["accelerator"] for p in (*used, *serverless)} | set(spec["owned"])
+    allowed = set(spec["constraints"]["accelerators"]["allow"]) or served
+    other_terms = [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in served & allowed]
     snapshot = {
         "engine_version": ENGINE_VERSION,
         "catalog_version": newest.version if newest else "",
         "asked_on": day.isoformat(),
         "prices_as_of": max((p["as_of"] for p in prices), default=None),
         "model": model,
-        "draft_model": draft_row(model["slug"]),
+        "draft_model": draft_row(model),
         "accelerators": [chip if chip["slug"] in sold else chip | {"sources": {}, "software": {}} for chip in chips],
-        "prices": current,
-        "other_terms": [p for p in offers.other_terms(organisation, day, terms) if p["accelerator"] in sold & allowed],
+        "prices": [without_host(p) for p in used],
+        "other_terms": [without_host(p) for p in other_terms],
+        "serverless": [without_host(p) for p in serverless],
         "hosted": hosted_apis.rows(model["hf_id"], organisation, day),
-        "stale": offers.sold_only_otherwise(day) | offers.stale(prices, day),
+        "stale": offers.sold_only_otherwise(day),
         "licences": offers.licences(organisation, day),
+        "instances": hosts.instance_types([p for p in used if p["accelerator"] in allowed] + other_terms + serverless),
         "units": [u for u in offers.units() if u["accelerator"] in sold],
+        "fabrics": [f for f in offers.fabrics() if f["accelerator"] in sold & allowed],
+        "slices": [s for s in offers.slices() if s["accelerator"] in sold & allowed],
         # host times are part of `calibrations`
         "frameworks": [{k: v for k, v in row.items() if k != "host_times"} for row in _frameworks()],
         "quantizations": [_quantization(q) for q in QuantizationMethod.objects.order_by("slug")],
@@ -77,6 +83,11 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "calibration_rows": calibration_rows(),
     }
     return packed(snapshot)
+
+
+def without_host(price: Json) -> Json:
+    """The price without the host's figures, which a snapshot has once for each instance."""
+    return {name: value for name, value in price.items() if name not in hosts.IN_PRICES}
 
 
 def asked_on(spec: Json) -> datetime.date:
@@ -134,6 +145,7 @@ def model_row(model: str | Json) -> Json:
             "slug": row.slug,
             "shape": row.shape,
             "native_dtype": row.native_dtype,
+            "checkpoints": row.checkpoints,
             "max_context_tokens": row.max_context_tokens,
             "published_parameters": row.published_parameters,
             "sources": row.sources,
@@ -144,18 +156,22 @@ def model_row(model: str | Json) -> Json:
     return {"hf_id": config.get("_name_or_path") or "own-model", "slug": "own-model", "config": config}
 
 
-def draft_row(slug: str) -> Json | None:
+def draft_row(model: Json) -> Json | None:
     """The draft model for speculative decoding with this model; None if the catalog has none."""
-    small = draft_model_id(slug)
+    small = model.get("checkpoints", {}).get("drafts", {}).get("draft")
     return model_row(small) if small and ServedModel.objects.filter(hf_id=small).exists() else None
 
 
 def _accelerator(a: Accelerator) -> Json:
     columns = (
         "slug name vendor family kind memory_gib memory_gb_per_s dense_tflops cores sram_mib links pcie_gb_per_s "
-        "chips_per_host tdp_watts idle_watts stacks software partitions served not_served_reason sources"
+        "chips_per_host chassis tdp_watts idle_watts stacks software partitions served not_served_reason sources"
     ).split()
-    row = {name: getattr(a, name) for name in columns}
+    row = {name: getattr(a, name) for name in columns} | ({"market": a.market} if a.market else {})
+    if any(tier.get("topology") == "torus" for tier in a.links):
+        row["slices"] = [unit.shape for unit in a.units.all() if unit.kind == offers.SLICE]
+    if a.usual_memory_gib:
+        row["usual_memory_gib"] = a.usual_memory_gib
     # answers list the sources of figures, and `software` holds no figures
     return row | {"sources": {part: source for part, source in a.sources.items() if part != "software"}}
 

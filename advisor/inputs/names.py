@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from advisor.inputs.places import places
+from advisor.workload import fold
 from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
 
 Json = dict[str, Any]
@@ -29,8 +31,10 @@ def with_catalog_names(spec: Mapping[str, Any]) -> Json:
         "frameworks": frameworks(),
         "formats": formats(),
     }
+    areas = {fold(place): [place] for place in places()}  # before regions: US is the country
     for field, names in known.items():
-        lists = {side: [each for name in given for each in all_of(name, names)]
+        first = areas if field == "regions" else {}
+        lists = {side: [each for name in given for each in first.get(fold(name)) or all_of(name, names)]
                  for side, given in spec["constraints"][field].items()}  # fmt: skip
         constraints[field] = {side: list(dict.fromkeys(given)) for side, given in lists.items()}
     named["constraints"] = constraints
@@ -39,16 +43,13 @@ def with_catalog_names(spec: Mapping[str, Any]) -> Json:
         for name, count in spec[field].items():
             counts[one(name, chips)] += count
         named[field] = dict(counts)
+    given = spec.get("usd_per_accelerator_hour", {})
+    named["usd_per_accelerator_hour"] = {each: usd for name, usd in given.items() for each in all_of(name, chips)}
     if spec.get("workloads"):
         # a part that is still a path is reported by check_catalog
         parts = spec["workloads"]
         named["workloads"] = [with_catalog_names(p) if isinstance(p, Mapping) else p for p in parts]
     return named
-
-
-def fold(name: str) -> str:
-    """Lower case, with spaces, underscores and hyphens alike."""
-    return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
 def folded(names: Iterable[str]) -> Known:

@@ -9,12 +9,24 @@ from typing import Any
 from django.db.models import Q
 
 from advisor.engine.cost import Assumptions, Licence, capital_usd, own_parts, rent_parts, total_usd_per_hour
-from advisor.engine.spec import OWNED, Offer
+from advisor.engine.spec import ASSUMED, OWNED, Offer
 from advisor.engine.spec import Accelerator as Chip
+from advisor.inputs.hosts import (
+    IN_PRICES,
+    PER_CHIP,
+    BoughtHost,
+    bought_host,
+    card_hosts,
+    cooling_of,
+    host_watts,
+    is_per_chip,
+    rented_host,
+    socket_share,
+)
+from advisor.inputs.places import areas_of
 from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 
-PER_CHIP = "(per GPU)"  # marks an instance whose price is for one chip of a larger host
 SUPERSEDED_DAYS = 45  # older than the provider's newest price for the same chips by more than this: superseded
 # marketplaces and serverless have lower service levels: used only if the workload names the provider
 COMPARABLE = ("vm", "bare_metal", "capacity_block")
@@ -23,7 +35,8 @@ WITH_HOST = ("system", "server", "rack")  # purchases that include the host
 SYSTEM = "system"  # a complete computer with one chip, no separate server
 CARD = "chip"  # a purchase without a host; only PCIe cards fit any server, modules need a baseboard
 CARD_KINDS = ("gpu", "npu")  # kinds of accelerators sold as PCIe cards
-CARDS_PER_HOST = (1, 2, 4)
+SLICE = "slice"  # a unit: part of a pod, sold in fixed shapes
+CLUSTER = "cluster"  # a unit: instances joined by a network
 WHOLE = ("host", "rack")  # units whose `watts` cover everything in them
 UNRANKED_SALES = {  # how something is sold that is not ranked by default
     "marketplace": "on marketplaces",
@@ -35,6 +48,7 @@ UNRANKED_SALES = {  # how something is sold that is not ranked by default
     "chip": "the chip alone, without a server",
     "baseboard": "the baseboard alone",
 }
+MARKETPLACE, CAPACITY_BLOCK = "marketplace", "capacity_block"
 OWN_SITE = "own-site"
 ON_DEMAND = ("on_demand",)
 TERMS = (*ON_DEMAND, "spot", "reserved_1y", "reserved_3y", "capacity_block")  # of rental prices
@@ -49,14 +63,15 @@ def current(
     organisation: Organisation | None,
     day: datetime.date,
     terms: Sequence[str] = ON_DEMAND,
+    kinds: Sequence[str] = COMPARABLE,
 ) -> list[Price]:
     """The newest price of each offer known on `day`.
 
-    Only kinds with comparable service levels, except from `named_providers`. An organization's own price replaces the
-    public one until it expires. `terms`: the rental terms to include of public prices.
+    Only these kinds, by default those with comparable service levels, except from `named_providers`. An organization's
+    own price replaces the public one until it expires. `terms`: the rental terms to include of public prices.
     """
     return _newest(
-        Q(term__in=terms, kind__in=COMPARABLE)
+        Q(term__in=terms, kind__in=kinds)
         | Q(term__in=terms, provider__in=named_providers)
         | Q(term__in=CONTRACTED, organisation__isnull=False)
         | Q(term="purchase", kind__in=WITH_HOST)
@@ -115,11 +130,12 @@ def prices(
     organisation: Organisation | None,
     day: datetime.date,
     terms: Sequence[str] = ON_DEMAND,
+    kinds: Sequence[str] = COMPARABLE,
 ) -> list[Json]:
     """Each offer at the price the organization pays: its own price, or the public price less its discount."""
     discounts = discounts_of(organisation, day)
     return [
-        _price(p, discount_for(p, discounts)) for p in current(named_providers, organisation, day, terms)
+        _price(p, discount_for(p, discounts)) for p in current(named_providers, organisation, day, terms, kinds)
     ] + _sold_units(day)
 
 
@@ -127,6 +143,14 @@ def other_terms(organisation: Organisation | None, day: datetime.date, terms: Se
     """Public rental prices of the terms not in `terms`, shown beside an option for comparison."""
     others, discounts = [term for term in TERMS if term not in terms], discounts_of(organisation, day)
     rows = _newest(Q(term__in=others, kind__in=COMPARABLE, organisation=None), organisation, day)
+    found = [_price(p, discount_for(p, discounts)) for p in rows]
+    return [p for p in found if not is_stale(p, day)]
+
+
+def serverless(organisation: Organisation | None, day: datetime.date) -> list[Json]:
+    """Accelerators that are billed by the second and can scale to zero."""
+    discounts = discounts_of(organisation, day)
+    rows = _newest(Q(term__in=ON_DEMAND, kind="serverless", organisation=None), organisation, day)
     return [row for p in rows if not is_stale(row := _price(p, discount_for(p, discounts)), day)]
 
 
@@ -139,6 +163,7 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "region": p.region,
         "accelerator": p.accelerator.slug,
         "accelerators": p.accelerators,
+        **{name: figure for name in IN_PRICES if (figure := getattr(p, name))},
         "term": p.term,
         "kind": p.kind,
         "usd_per_hour": hourly_usd * paid_fraction if hourly_usd is not None else None,
@@ -147,7 +172,19 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "as_of": p.as_of.isoformat(),
         "source": p.source,
         "notes": _price_note(p, discount),
+        **({"marks": marks} if (marks := price_marks(p)) else {}),
     }
+
+
+def price_marks(p: Price) -> list[str]:
+    """What `constraints.exclude` can rule out about how something is sold (engine MARKS)."""
+    sold = ["marketplace"] if p.kind == MARKETPLACE else ["bookable"] if p.term == CAPACITY_BLOCK else []
+    return [*sold, *p.marks.split()]
+
+
+def kinds_for(exclude: Sequence[str]) -> tuple[str, ...]:
+    """The kinds of rental prices that are ranked if these marks are excluded."""
+    return COMPARABLE if MARKETPLACE in exclude else (*COMPARABLE, MARKETPLACE)
 
 
 def _range(low: Any, high: Any, paid_fraction: float) -> Json:
@@ -228,7 +265,7 @@ def licences(organisation: Organisation | None, day: datetime.date) -> list[Json
 
 
 def regions() -> Json:
-    """Electricity price, carbon intensity, PUE and colocation price by region; unknown figures are left out."""
+    """Electricity price, carbon intensity, PUE, colocation price and areas by region; unknown figures are left out."""
     names = {
         "usd_per_kwh": "electricity_usd_per_kwh",
         "kgco2e_per_kwh": "grid_kgco2e_per_kwh",
@@ -237,6 +274,7 @@ def regions() -> Json:
     }
     return {
         r.slug: {key: getattr(r, name) for key, name in names.items() if getattr(r, name) is not None}
+        | {"areas": areas_of(r.country)}
         for r in Region.objects.order_by("slug")
     }
 
@@ -256,21 +294,43 @@ def units() -> list[Json]:
     ]
 
 
+def fabrics() -> list[Json]:
+    """Units that join several instances: the chips they connect, each chip's rate, and which instances are joined."""
+    rows = Unit.objects.exclude(sold_as=[]).select_related("accelerator").order_by("slug")
+    return [
+        {
+            "accelerator": u.accelerator.slug,
+            "accelerators": u.accelerators,
+            "network_gb_per_s": u.network_gb_per_s,
+            "kind": u.kind,
+            "sold_as": u.sold_as,
+        }
+        for u in rows
+    ]
+
+
+def slices() -> list[Json]:
+    """The shapes in which parts of a pod are sold, smallest first."""
+    rows = Unit.objects.filter(kind=SLICE).select_related("accelerator").order_by("accelerators", "slug")
+    return [
+        {"name": u.name, "accelerator": u.accelerator.slug, "accelerators": u.accelerators, "shape": u.shape}
+        for u in rows
+    ]
+
+
 def is_stale(price: Json, day: datetime.date) -> bool:
     return has_expired(datetime.date.fromisoformat(price["as_of"]), day)
 
 
-def stale(rows: list[Json], day: datetime.date) -> Json:
-    """For each accelerator whose prices have all expired, a sentence with the date of the newest."""
-    current_slugs = {p["accelerator"] for p in rows if not is_stale(p, day)}
-    newest: dict[str, str] = {}
-    for p in rows:
-        newest[p["accelerator"]] = max(newest.get(p["accelerator"], ""), p["as_of"])
-    return {
-        slug: f"{NO_CURRENT_PRICE}: the newest one is from {as_of}, more than 12 months ago"
-        for slug, as_of in newest.items()
-        if slug not in current_slugs
-    }
+def used(rows: Sequence[Json], day: datetime.date) -> list[Json]:
+    """The current prices, and the expired ones, marked `stale`, of chips with no current price of that acquisition."""
+
+    def way(p: Json) -> tuple[str, bool]:
+        return p["accelerator"], p["term"] == "purchase"
+
+    fresh = {way(p) for p in rows if not is_stale(p, day)}
+    old = [p for p in rows if way(p) not in fresh]
+    return [p for p in rows if not is_stale(p, day)] + [p | {"stale": True} for p in old]
 
 
 def sold_only_otherwise(day: datetime.date) -> Json:
@@ -289,6 +349,8 @@ def _only_as(ways: Mapping[str, set[str]]) -> str:
     parts = [f"{way} ({', '.join(sorted(sellers)[:3])})" for way, sellers in ways.items()]
     by_name = any(way in ways for way in (UNRANKED_SALES["marketplace"], UNRANKED_SALES["serverless"]))
     tail = "; to include such a provider, add it to constraints.providers.allow" if by_name else ""
+    if UNRANKED_SALES[MARKETPLACE] in ways:
+        tail += ", or remove marketplace from constraints.exclude"
     return f"{NO_CURRENT_PRICE} for an instance or a server, only {' and '.join(parts)}{tail}"
 
 
@@ -303,37 +365,73 @@ def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[
     kept: list[Offer] = []
     for p in snapshot["prices"]:
         chip, known = chips[p["accelerator"]], [u for u in snapshot["units"] if u["accelerator"] == p["accelerator"]]
+        marks = (*p.get("marks", ()), *([chip.market] if chip.market else []))
         if p["term"] == "purchase":
-            kept += _owned(p, site, chip, known, snapshot["site"])
+            kept += [replace(o, marks=marks) for o in _owned(p, site, chip, known, snapshot)]
         else:
             place = snapshot["regions"].get(f"{p['provider']}-{p['region']}", {})
-            kept.append(_rented(p, a, chip, place, host_watts(chip, p["accelerators"], known, a)))
+            areas = tuple(place.get("areas", ())) or tuple(areas_of(p["region"]))
+            kept += [
+                replace(_rented(sold, a, chip, place, known, snapshot), marks=marks, areas=areas)
+                for sold in _as_sold(p, snapshot)
+            ]
     return tuple(kept)
 
 
-def host_watts(chip: Chip, accelerators: int, known: Sequence[Json], a: Assumptions) -> float:
-    """Host power per chip, W, from the unit nearest in size; without one, the default for this class of chip."""
-    if not known or math.isnan(chip.watts):
-        return usual_host_watts(chip, a)
-    unit = min(known, key=lambda u: (abs(u["accelerators"] - accelerators), u["watts"]))
-    return max(float(unit["watts"]) / unit["accelerators"] - chip.watts, 0.0)
+def assumed(snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[Offer, ...]:
+    """Offers of each served chip at USD 1 per accelerator-hour: instances of 1, 2, 4 and so on, up to a whole host."""
+    kept = []
+    for chip in chips.values():
+        known = [u for u in snapshot["units"] if u["accelerator"] == chip.slug]
+        sizes = {2**k for k in range(chip.chips_per_host.bit_length()) if 2**k < chip.chips_per_host}
+        for n in sorted({*sizes, chip.chips_per_host}) if chip.served else ():
+            row = {
+                "provider": ASSUMED,
+                "instance": f"{n} x {chip.name} at the price that you assume",
+                "region": "any",
+                "term": "on_demand",
+                "accelerators": n,
+                "usd_per_hour": float(n),
+                "as_of": snapshot["asked_on"],
+                "source": "set in the workload",
+            }
+            kept.append(_rented(row, a, chip, {}, known, snapshot))
+    return tuple(kept)
 
 
-def usual_host_watts(chip: Chip, a: Assumptions) -> float:
-    """The default host power per chip, W, for a CPU, a PCIe card or a module in a server."""
-    if chip.kind == "cpu":
-        return a.socket_host_watts
-    return a.card_host_watts if any(link.topology == "host" for link in chip.links) else a.host_watts_per_accelerator
+def _as_sold(p: Json, snapshot: Json) -> list[Json]:
+    """The rental price of each slice shape, for chips sold in slices; else the price unchanged."""
+    shapes = [s for s in snapshot.get("slices", ()) if s["accelerator"] == p["accelerator"]]
+    each = p["usd_per_hour"] / p["accelerators"]
+    return [
+        p | {"instance": s["name"], "accelerators": s["accelerators"], "usd_per_hour": each * s["accelerators"]}
+        for s in shapes
+        if s["accelerators"] % p["accelerators"] == 0
+    ] or [p]
 
 
-def is_per_chip(p: Json) -> bool:
-    """Whether the price is for one chip of a larger host or slice, according to its name or source."""
-    return PER_CHIP in p["instance"] or "(per chip)" in p["instance"] or "per chip-hour" in p["source"]
+def fabric_accelerators(p: Json, chip: Chip, known: Sequence[Json]) -> int:
+    """Chips that the provider connects across instances like this one at the chip's own link rate; 0 if unknown."""
+    needed_bytes_per_s = chip.links[-1].bytes_per_s if len(chip.links) > 1 else 0.0
+    return max(
+        (
+            f["accelerators"]
+            for f in known
+            if f["accelerator"] == chip.slug and f"{p['provider']} {p['instance']}" in f["sold_as"]
+            if f["kind"] != CLUSTER or (f["network_gb_per_s"] or 0.0) * 1e9 >= needed_bytes_per_s
+        ),
+        default=0,
+    )
 
 
-def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> Offer:
+def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Json], snapshot: Json) -> Offer:
     """A rented instance, with electricity and carbon figures of its region."""
+    sliced = any(s["name"] == p["instance"] for s in snapshot.get("slices", ()))
     parts = rent_parts(p["usd_per_hour"], p["term"], a)
+    host, share = rented_host(p, chip, snapshot), None
+    if host and chip.kind == "cpu":
+        share = socket_share(p, chip, host, snapshot)
+    watts = host_watts(chip, p["accelerators"], known, a) * (share.fraction if share else 1.0)
     return Offer(
         provider=p["provider"],
         instance=p["instance"],
@@ -350,62 +448,40 @@ def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, watts: float) -> O
         usd_per_kwh=place.get("usd_per_kwh") or a.usd_per_kwh,
         pue=place.get("pue") or a.pue,
         host_watts_per_accelerator=watts,
-        joined_accelerators=chip.chips_per_host if is_per_chip(p) else 0,
+        joined_accelerators=chip.chips_per_host if is_per_chip(p) and not sliced else 0,
+        fabric_accelerators=fabric_accelerators(p, chip, snapshot.get("fabrics", ())),
         notes=p.get("notes", ""),
+        stale=p.get("stale", False),
+        host=host,
+        share=share,
     )
 
 
-def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], site: str) -> list[Offer]:
-    """Offers from one purchase price. A card sold alone gets a server of each size, at an assumed server price."""
-    if p["kind"] != CARD:
-        n = p["accelerators"]
-        share = 0.0 if p["kind"] == SYSTEM and not known else host_watts(chip, n, known, a)
-        return _owned_host(p, a, chip, site, (p["instance"], n, p["purchase_usd"], share, None), cooling_of(known, n))
-    card = p["purchase_usd"] / p["accelerators"]
-    sizes = [n for n in CARDS_PER_HOST if n <= chip.chips_per_host]
-    hosts = [
-        (
-            f"server with {n} x {chip.name} (server price estimated)",
-            n,
-            card * n + a.small_host_usd,
-            host_watts(chip, n, [u for u in known if u["accelerators"] == n], a)
-            if _has(known, n)
-            else a.small_host_watts / n,
-            card * n,
-        )
-        for n in sizes
-    ]
-    return [offer for host in hosts for offer in _owned_host(p, a, chip, site, host, cooling_of(known, host[1]))]
-
-
-def _has(known: Sequence[Json], accelerators: int) -> bool:
-    return any(u["accelerators"] == accelerators for u in known)
-
-
-def cooling_of(known: Sequence[Json], accelerators: int) -> str:
-    """The cooling of units with this number of chips; empty if unknown."""
-    kinds = {kind for u in known if u["accelerators"] == accelerators for kind in u.get("cooling", "").split(" or ")}
-    return " or ".join(sorted(kinds - {""}))
+def _owned(p: Json, a: Assumptions, chip: Chip, known: Sequence[Json], snapshot: Json) -> list[Offer]:
+    """Offers from one purchase price. A card sold alone gets a host of each size, at an assumed price."""
+    n = p["accelerators"]
+    if p["kind"] == CARD:
+        hosts = card_hosts(p, chip, a, snapshot["assumptions"], known)
+        return [offer for host in hosts for offer in _owned_host(p, a, chip, host, known, snapshot)]
+    share = 0.0 if p["kind"] == SYSTEM and not known else host_watts(chip, n, known, a)
+    low, high = p.get("purchase_low_usd", 0.0), p.get("purchase_high_usd", 0.0)
+    whole = BoughtHost(p["instance"], n, p["purchase_usd"], share, None, low, high)
+    return _owned_host(p, a, chip, whole, known, snapshot)
 
 
 def _owned_host(
-    p: Json, a: Assumptions, chip: Chip, site: str, host: tuple[str, int, float, float, float | None], cooling: str
+    p: Json, a: Assumptions, chip: Chip, host: BoughtHost, known: Sequence[Json], snapshot: Json
 ) -> list[Offer]:
-    """The offer of a bought host; empty if the chip's power is not published.
-
-    `host` is its name, number of chips, price in USD, host power per chip in W and, for cards sold alone, their part
-    of the price in USD.
-    """
-    instance, accelerators, usd, share, chips_usd = host
-    watts = (chip.watts + share) * accelerators
+    """The offer of a bought host; empty if the chip's power is not published."""
+    usd, accelerators = host.usd, host.accelerators
+    watts = (chip.watts + host.watts_per_accelerator) * accelerators
     if math.isnan(watts):
         return []
-    parts = own_parts(usd, accelerators, watts, a, chips_usd)
-    low, high = (_scaled(p.get(key), p["purchase_usd"], usd) for key in ("purchase_low_usd", "purchase_high_usd"))
+    parts = own_parts(usd, accelerators, watts, a, host.chips_usd)
     offer = Offer(
         provider="own",
-        instance=instance,
-        region=site or OWN_SITE,
+        instance=host.name,
+        region=snapshot["site"] or OWN_SITE,
         accelerator=chip.slug,
         accelerators=accelerators,
         acquisition="own",
@@ -414,24 +490,28 @@ def _owned_host(
         parts=parts,
         capital_usd=capital_usd(usd, a),
         purchase_usd=usd,
-        purchase_low_usd=low,
-        purchase_high_usd=high,
+        purchase_low_usd=host.low_usd,
+        purchase_high_usd=host.high_usd,
         as_of=p["as_of"],
         source=p["source"],
         kgco2e_per_kwh=a.kgco2e_per_kwh,
         usd_per_kwh=a.usd_per_kwh,
         pue=a.pue,
-        host_watts_per_accelerator=share,
+        host_watts_per_accelerator=host.watts_per_accelerator,
         full_watts=watts,
-        cooling=cooling,
+        cooling=cooling_of(known, accelerators),
+        fabric_accelerators=_own_fabric(p, chip, accelerators),
         notes=p.get("notes", ""),
+        stale=p.get("stale", False),
+        host=bought_host(chip, accelerators, snapshot["assumptions"]),
     )
     return [offer]
 
 
-def _scaled(bound: float | None, price_usd: float, usd: float) -> float:
-    """A bound of the purchase price, scaled from `price_usd` to the whole host's `usd`; 0 if there is no bound."""
-    return usd * bound / price_usd if bound and price_usd else 0.0
+def _own_fabric(p: Json, chip: Chip, accelerators: int) -> int:
+    """Chips that bought servers reach over their network cards, whose switches are part of the purchase; 0: none."""
+    networked = len(chip.links) > 1 and chip.links[-1].topology == "switch" and p["kind"] in WITH_HOST
+    return chip.links[-1].chips if networked and accelerators >= chip.chips_per_host > 1 else 0
 
 
 def with_owned(
@@ -473,6 +553,7 @@ def with_owned(
             full_watts=watts,
             cooling=cooling_of(known, size),
             held_instances=hosts,
+            host=bought_host(chip, size, snapshot["assumptions"]),
         )
         kept.insert(0, own)
     return tuple(kept)

@@ -5,22 +5,23 @@ from dataclasses import fields, replace
 from typing import Any
 
 from advisor.engine.cost import capped_speed_fraction
-from advisor.engine.network import Adapters, Model, from_hf_config, from_shape
-from advisor.engine.search import Catalog
+from advisor.engine.network import Adapters, DraftRelease, Model, Release, from_hf_config, from_shape
+from advisor.engine.search import PRICE_FIELD, Catalog, at_price
 from advisor.engine.spec import (
     KINDS,
     Constraints,
     FlagLists,
     LaunchFacts,
-    Lengths,
     Link,
     Partition,
     Quantization,
     Slo,
     Workload,
     cold_start_of,
+    rules_of,
     template_of,
     week_of,
+    weight_store_of,
 )
 from advisor.engine.spec import Accelerator as Chip
 from advisor.engine.spec import Framework as Serving
@@ -28,9 +29,10 @@ from advisor.engine.step import acceptances_of, host_copy_of
 from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import CAP, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.from_catalog import first_source, unpacked
-from advisor.workload import CHOICES, trace_of, users_of
+from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
 
 Json = dict[str, Any]
+GRAMMAR_MASK = "grammar-mask-us"
 GIB, GB, TERA, KILO, MILLI, MICRO = 2.0**30, 1e9, 1e12, 1e3, 1e-3, 1e-6
 
 
@@ -41,7 +43,24 @@ def model_of(row: Json) -> Model:
     shape = row["shape"] | {"native_dtype": row["native_dtype"]}
     if row["max_context_tokens"]:
         shape["max_context_tokens"] = row["max_context_tokens"]
-    return from_shape(row["slug"], shape)
+    return with_checkpoints(from_shape(row["slug"], shape), row.get("checkpoints", {}))
+
+
+def with_checkpoints(model: Model, checkpoints: Json) -> Model:
+    """The model with its published checkpoint, conversions and drafts; unchanged for snapshots without them."""
+    published, drafts = checkpoints.get("published"), dict(checkpoints.get("drafts", {}))
+    layers = drafts.pop("mtp_layers", 0)
+    return replace(
+        model,
+        published=release_of(published) if published else None,
+        conversions=tuple(release_of(each) for each in checkpoints.get("conversions", [])),
+        draft_releases=tuple(DraftRelease(method=method, hf_id=hf_id) for method, hf_id in drafts.items()),
+        mtp_layers=layers,
+    )
+
+
+def release_of(row: Json) -> Release:
+    return Release(hf_id=row.get("hf_id", ""), format=row["format"], experts_only=row.get("experts_only"))
 
 
 def chip_of(row: Json) -> Chip:
@@ -53,7 +72,7 @@ def chip_of(row: Json) -> Chip:
         vendor=row["vendor"],
         family=row["family"].replace(" ", "-"),
         kind=row["kind"],
-        memory_bytes=row["memory_gib"] * GIB,
+        memory_bytes=(row.get("usual_memory_gib") or row["memory_gib"]) * GIB,
         memory_bytes_per_s=row["memory_gb_per_s"] * GB,
         flops_per_s={dtype: tflops * TERA for dtype, tflops in row["dense_tflops"].items()},
         cores=row["cores"] or 1,
@@ -67,15 +86,20 @@ def chip_of(row: Json) -> Chip:
                 latency_s=tier.get("latency_us", 0) * MICRO,
                 chips=tier["chips"],
                 topology=tier.get("topology", "switch"),
+                shapes=() if near else tuple(tuple(map(int, s.split("x"))) for s in row.get("slices", ())),
+                wraps_from=tier.get("wraps_from", 0),
             )
-            for tier in row["links"]
+            for near, tier in enumerate(row["links"])
         ),
         stacks=tuple(row["stacks"]),
         chips_per_host=row["chips_per_host"],
         pcie_bytes_per_s=row["pcie_gb_per_s"] * GB if row["pcie_gb_per_s"] else nan,
+        chassis=row.get("chassis", ""),
         **row.get("software", {}),
         served=row["served"],
         not_served_reason=row["not_served_reason"],
+        market=row.get("market", {}).get("segment", ""),
+        market_terms=row.get("market", {}).get("terms", ""),
         partitions=partitions_of(row),
     )
 
@@ -101,6 +125,8 @@ def framework_of(row: Json) -> Serving:
     return _from_row(
         Serving,
         row,
+        weights=rules_of(row, "weights"),
+        caches=rules_of(row, "caches"),
         runtime_bytes=row["runtime_gib"] * GIB,
         launch=launch_facts_of(row.get("launch")),
         flags=_from_row(FlagLists, row.get("flags", {})),
@@ -120,10 +146,6 @@ def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
     return tuple(quantization_of(r) for r in rows if r.get("applies_to", "weights") == "weights")
 
 
-def lengths_of(section: Json) -> Lengths:
-    return Lengths(mean_tokens=section["mean"], p95_tokens=section["p95"] if "p95" in section else section["mean"])
-
-
 def workload_of(spec: Json) -> Workload:
     """The engine's workload, in SI units, from a validated workload file."""
     traffic, c, kind = spec["traffic"], spec["constraints"], KINDS[spec["kind"]]
@@ -135,14 +157,22 @@ def workload_of(spec: Json) -> Workload:
     choices: dict[str, Any] = {
         f"{key}_{side}": tuple(c[key][side]) for key in CHOICES if key in c for side in ("allow", "deny")
     }
+    prompts, hit_fraction, turns = prompts_of(traffic)
     return Workload(
         name=spec["name"],
         kind=kind,
-        input_tokens=lengths_of(traffic["input_tokens"]),
+        input_tokens=prompts,
         output_tokens=lengths_of(traffic["output_tokens"]),
         requests_per_s_mean=traffic["requests_per_s"]["mean"],
         requests_per_s_peak=traffic["requests_per_s"]["peak"],
-        prefix_cache_hit_fraction=traffic["prefix_cache_hit_rate"],
+        prefix_cache_hit_fraction=hit_fraction,
+        turns=turns,
+        images=images_of(traffic),
+        drawing=drawing_of(traffic),
+        audio=bool(traffic.get("audio")),
+        documents=float(traffic.get("documents_per_request") or 1),
+        unit=unit_of(traffic),
+        structured_output=spec.get("structured_output", "no") == "yes",
         host_cache_hit_fraction=traffic.get("host_cache_hit_rate"),
         users=users_of(traffic),
         trace=trace_of(traffic) if kind.uses("traffic.trace") else None,
@@ -156,10 +186,13 @@ def workload_of(spec: Json) -> Workload:
             tokens_per_s_per_user=slo.get("tokens_per_s_per_user"),
             spare_replicas={"n+1": 1, "n+2": 2}.get(slo.get("availability", "n"), 0),
             doubled=slo.get("availability") == "2n",
+            confidence=slo.get("confidence"),
         ),
         constraints=Constraints(
             **choices,
+            exclude=tuple(c.get("exclude", ())),
             acquisition=tuple(c["acquisition"]),
+            terms=tuple(c.get("terms", ("on_demand",))),
             quality=c["quality"],
             partitions=c.get("partitions", "auto"),
             max_accelerators=c["max_accelerators"],
@@ -188,13 +221,26 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
     chips = {row["slug"]: capped(chip_of(row), cap, snapshot) for row in snapshot["accelerators"]}
     assumptions = assumptions_of(spec, snapshot["assumptions"])
     site = assumptions_of(spec, snapshot["assumptions"], snapshot["regions"].get(snapshot["site"]))
+    assumed = offers.assumed(snapshot, assumptions, chips)
+    own_prices = spec.get(PRICE_FIELD, {})
     return Catalog(
         model=replace(model_of(snapshot["model"]), adapters=adapters_of(spec)),
         accelerators=tuple(chips.values()),
         offers=offers.with_owned(
-            offers.offers_of(snapshot, assumptions, site, chips), spec["owned"], snapshot, site, chips
+            (
+                *offers.offers_of(snapshot, assumptions, site, chips),
+                *(at_price(o, own_prices[o.accelerator]) for o in assumed if o.accelerator in own_prices),
+            ),
+            spec["owned"],
+            snapshot,
+            site,
+            chips,
         ),
+        assumed_offers=assumed,
         other_offers=offers.offers_of(snapshot | {"prices": snapshot.get("other_terms", [])}, assumptions, site, chips),
+        serverless_offers=offers.offers_of(
+            snapshot | {"prices": snapshot.get("serverless", [])}, assumptions, site, chips
+        ),
         quantizations=quantizations_of(snapshot["quantizations"]),
         frameworks=tuple(framework_of(row) for row in snapshot["frameworks"]),
         scopes=snapshot["calibrations"],
@@ -206,6 +252,8 @@ def catalog_of(spec: Json, snapshot: Json) -> Catalog:
         acceptances=acceptances_of(snapshot["assumptions"]),
         draft_model=model_of(snapshot["draft_model"]) if snapshot.get("draft_model") else None,
         host_copy=host_copy_of(snapshot["assumptions"]),
+        grammar_mask_s=snapshot["assumptions"].get(GRAMMAR_MASK, {"value": 0.0})["value"] * MICRO,
+        weight_store=weight_store_of(snapshot["assumptions"]),
         prepared_start=cold_start_of(snapshot["assumptions"]),
     )
 

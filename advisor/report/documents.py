@@ -10,10 +10,10 @@ from typing import Any
 from django.http import Http404
 from django.template.loader import render_to_string
 
-from advisor.answer import CURRENCY
+from advisor.answer import CURRENCY, likely
 from advisor.report import markdown_escapes as md
 from advisor.report.text import figure, markdown_table, meeting, name_of
-from advisor.result import Answer, Money, Option, Portfolio, PortfolioMoney, WayToPay
+from advisor.result import Answer, ApiOption, Money, Option, Portfolio, PortfolioMoney, WayToPay
 from catalog.export import cell
 
 Interval = Sequence[float | None] | None
@@ -23,6 +23,7 @@ LIMITS = {
     "tpot_ms_p95": "each further token within {:g} ms",
     "e2e_ms_p95": "whole answers within {:g} ms",
     "tokens_per_s_per_user": "{:g} tokens/s for each user",
+    "confidence": "{:.0%} probability of meeting them",
 }
 TOTALS_ONLY = (
     "An earlier version of Assay computed this answer and kept only its totals. Run the workload again to get the "
@@ -154,8 +155,10 @@ def verdict_text(answer: Answer, r: Option, rank: int) -> str:
     upfront = f"; {dollars(m.capital_usd)} is paid today" if m and m.capital_usd else ""
     what = purchase_text(r)
     place = "" if rank == 1 else f" This is option {rank} of the ranking."
+    chance = f" It meets the limits with {likely(r.slo_probability)} probability." if r.slo_probability else ""
     return (
-        f"{what[0].upper()}{what[1:]}{term}: {cost}{upfront}.{place} Configuration: {r.label}.{hosted_text(answer, r)}"
+        f"{what[0].upper()}{what[1:]}{term}: {cost}{upfront}.{place}{chance} Configuration: "
+        f"{r.label}.{hosted_text(answer, r)}"
     )
 
 
@@ -189,14 +192,21 @@ def is_early_portfolio(answer: Answer) -> bool:
 
 def has_papers(answer: Answer) -> bool:
     """Whether something was recommended that a document can be about."""
-    return bool(answer.recommendations or shared_money(answer) or is_early_portfolio(answer))
+    return bool(answer.deployments or shared_money(answer) or is_early_portfolio(answer))
+
+
+def first_rank(answer: Answer) -> int:
+    """The rank of the first deployment, which documents are about unless another is named."""
+    return next((r.rank for r in answer.deployments if r.rank), 1)
 
 
 def chosen(answer: Answer, rank: int) -> Option:
-    """The option of this rank; its `money` is None in answers of early versions."""
+    """The deployment of this rank; its `money` is None in answers of early versions."""
     option = answer.option(rank)
     if option is None:
         raise Http404("This answer has no option of that rank.")
+    if isinstance(option, ApiOption):
+        raise Http404("That option is a hosted API: nothing is bought or installed. Its page has the bill.")
     return option
 
 
@@ -251,13 +261,15 @@ def acquisition_text(r: Option | WayToPay) -> str:
     return "bought" if r.acquisition == "own" else f"rented at {r.provider}"
 
 
+def other(r: Option | ApiOption) -> str:
+    if isinstance(r, ApiOption):
+        return f"{r.label}, pay per token, latency not verified"
+    return f"{r.accelerator_count} x {r.accelerator_name}, {acquisition_text(r)}"
+
+
 def alternatives(answer: Answer, rank: int) -> list[str]:
     """The other options, then rejected accelerators that have a price, with their reasons."""
-    ranked = [
-        f"{r.accelerator_count} x {r.accelerator_name}, {acquisition_text(r)}: {dollars(r.usd_per_month)} per month"
-        for r in answer.recommendations
-        if r.rank != rank
-    ]
+    ranked = [f"{other(r)}: {dollars(r.usd_per_month)} per month" for r in answer.recommendations if r.rank != rank]
     rejected = [r for r in answer.rejected if r.reason not in ("excluded", "outranked")]
     return ranked[:MOST_OTHERS] + [f"{r.accelerator}: {r.detail.split(' (')[0]}" for r in rejected[:MOST_REJECTED]]
 
@@ -292,8 +304,9 @@ def tests(answer: Answer, r: Option) -> list[str]:
         f"own prompts{f'; at p95: {limits}' if limits else ''}",
         quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of),
     ]
-    if r.weights_dtype not in ("bf16", "fp16"):
-        items.append(f"compare the quality of {r.quantization} weights with the 16-bit model on your own evaluation")
+    loaded = r.launch.checkpoint
+    if loaded.quality != "lossless" if loaded else r.weights_dtype not in ("bf16", "fp16"):
+        items.append(f"compare the quality of {r.quantization} weights with the published model on your own evaluation")
     if r.basis != "measured":
         origin = "extrapolated from a related accelerator" if r.basis == "relative" else "taken from datasheets"
         items.append(f"run the probe on this accelerator: its efficiency is {origin}, so the intervals are wide")

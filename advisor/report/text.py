@@ -7,6 +7,7 @@ from typing import Any
 from advisor.report import markdown_escapes as md
 from advisor.result import (
     Answer,
+    ApiOption,
     BreakEven,
     HostedOffer,
     LeftOut,
@@ -90,24 +91,24 @@ def meeting(b: BreakEven) -> str:
 
 # --- table for a terminal ---------------------------------------------------------------------------------------
 
-COLUMNS: tuple[tuple[str, Callable[[Option], str]], ...] = (
+COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
     ("#", lambda r: str(r.rank)),
     ("deployment", lambda r: r.label),
     ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
     ("USD/month", lambda r: figure(r.usd_per_month)),
     ("USD/M output", lambda r: figure(r.usd_per_mtok_output)),
-    ("TTFT p95 ms", lambda r: figure(r.ttft_ms.p95)),
-    ("TPOT p95 ms", lambda r: figure(r.tpot_ms.p95)),
+    ("TTFT p95 ms", lambda r: tail(r.ttft_ms)),
+    ("TPOT p95 ms", lambda r: tail(r.tpot_ms)),
     ("output tok/s", lambda r: figure(r.output_tokens_per_s)),
     ("load", lambda r: "-" if r.utilisation is None else f"{r.utilisation:.0%}"),
     ("basis", lambda r: r.basis),
 )
-EMBEDDING_COLUMNS: tuple[tuple[str, Callable[[Option], str]], ...] = (
+EMBEDDING_COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
     *COLUMNS[:4],
     ("USD/M tokens", lambda r: figure(r.usd_per_mtok_input)),
-    ("latency p95 ms", lambda r: figure(r.latency_ms.p95 if r.latency_ms else None)),
-    ("tokens/s", lambda r: figure(r.input_tokens_per_s)),
-    ("sequences/s", lambda r: figure(r.sequences_per_s)),
+    ("latency p95 ms", lambda r: figure(r.figure("latency_ms.p95"))),
+    ("tokens/s", lambda r: figure(r.figure("input_tokens_per_s"))),
+    ("sequences/s", lambda r: figure(r.figure("sequences_per_s"))),
     *COLUMNS[-2:],
 )
 TEXT_COLUMNS = 3  # this many leading columns are text; the others are numbers and align right
@@ -116,17 +117,25 @@ HOSTED_COLUMNS: tuple[tuple[str, Callable[[HostedOffer], str]], ...] = (
     ("accelerator", lambda h: h.accelerator or ""),
     ("price as of", lambda h: h.as_of),
     ("USD/month", lambda h: figure(h.usd_per_month)),
-    ("rank by cost", lambda h: str(h.rank_by_cost or "-")),
+    ("rank", lambda h: str(h.rank or "-")),
     ("USD/M input", lambda h: figure(h.usd_per_mtok_input)),
     ("cached", lambda h: figure(h.usd_per_mtok_cached_input)),
     ("USD/M output", lambda h: figure(h.usd_per_mtok_output)),
     ("published tok/s", lambda h: figure(h.published_output_tokens_per_s)),
     ("break-even Mtok/month", lambda h: figure(in_millions(h.break_even_tokens_per_month))),
+    ("not ranked because", lambda h: h.rejection.detail if h.rejection else ""),
 )
-HOSTED_NOTE = "Prices and speeds as published, not estimated; not checked against your latency limits."
+HOSTED_NOTE = "Prices and speeds as published, not estimated; p95 latencies are not published."
 
 
-def option_cells(options: Sequence[Option]) -> list[list[str]]:
+def tail(latency_ms: Percentiles) -> str:
+    """The 95th percentile; of a hosted API the published median, marked as such."""
+    if latency_ms.p95 is None and latency_ms.p50 is not None:
+        return f"median {figure(latency_ms.p50)}"
+    return figure(latency_ms.p95)
+
+
+def option_cells(options: Sequence[Option | ApiOption]) -> list[list[str]]:
     """Header and one row per option."""
     columns = EMBEDDING_COLUMNS if any(r.is_embedding for r in options) else COLUMNS
     return [[name for name, _ in columns]] + [[show(r) for _, show in columns] for r in options]
@@ -172,10 +181,9 @@ def table(answer: Answer, top: int | None = None) -> str:
             *confidence_lines(answer),
             *near_miss_lines(answer),
             "",
-            "start #1 with:",
-            *(f"  {line}" for line in first.launch.command.splitlines()),
+            *start_lines(first),
             "",
-            *(f"demand: {sentence}" for sentence in first.demand),
+            *(f"demand: {sentence}" for sentence in (first.demand if isinstance(first, Option) else ())),
             *(f"warning: {warning}" for warning in first.warnings),
         ]
     else:
@@ -184,14 +192,23 @@ def table(answer: Answer, top: int | None = None) -> str:
         [
             *lines,
             *owned_lines(answer),
+            *on_demand_lines(answer),
             *sharing_lines(answer),
             *(mix_lines(answer) or portfolio_lines(answer)),
             *hosted_lines(answer),
+            *unranked_lines(answer),
             *rejection_lines(answer),
             *not_used_lines(answer),
             head(answer),
         ]
     )
+
+
+def start_lines(first: Option | ApiOption) -> list[str]:
+    """How to start the first option, or how to call it."""
+    if isinstance(first, ApiOption):
+        return ["call #1 with:", f"  {first.how_to_call}"]
+    return [f"start #{first.rank} with:", *(f"  {line}" for line in first.launch.command.splitlines())]
 
 
 def view_lines(answer: Answer) -> list[str]:
@@ -203,8 +220,13 @@ def view_lines(answer: Answer) -> list[str]:
 
 def confidence_lines(answer: Answer) -> list[str]:
     """How likely the first option is the best, and what would make another win."""
-    rivals = (answer.recommendations[0].beats or [])[:MOST_ODDS] if answer.recommendations else []
-    odds = [f"#1 beats #{r.rank} with probability {r.probability:.0%}" for r in rivals]
+    first = answer.deployments[0] if answer.deployments else None
+    rivals, ties = ((first.beats or [])[:MOST_ODDS], first.tied_with or []) if first else ([], [])
+    odds = [
+        f"#{first.rank} beats #{r.rank} with probability {r.probability:.0%}{' (a tie)' if r.rank in ties else ''}"
+        for r in rivals
+        if first
+    ]
     breaks = [f"sensitivity: {bar.assumption}: {bar.detail}" for bar in answer.sensitivity]
     return [*([", ".join(odds)] if odds else []), *breaks]
 
@@ -238,6 +260,18 @@ def software_left_out(answer: Answer) -> list[tuple[str, LeftOut]]:
     return [(kind, item) for kind, items in named for item in items]
 
 
+def unranked_lines(answer: Answer) -> list[str]:
+    """Bookings that cost less, and what accelerators without a usable price may cost."""
+    lines = [f"cheaper if booked: {item.said}" for item in answer.bookable]
+    priced = [item for item in answer.unranked if item.usd_per_accelerator_hour_to_win is not None]
+    priced.sort(key=lambda item: -(item.usd_per_accelerator_hour_to_win or 0.0))
+    return lines + [
+        f"without a usable price: {item.label}: first of the machines at up to "
+        f"${item.usd_per_accelerator_hour_to_win:.3g} per accelerator-hour (${item.usd_per_month_to_win:,.0f} a month)"
+        for item in priced[:MOST_CHANGES]
+    ]
+
+
 def rejection_lines(answer: Answer) -> list[str]:
     """Why not the other accelerators, frameworks and formats."""
     rejected, excluded = rejected_and_excluded(answer)
@@ -260,6 +294,12 @@ def owned_lines(answer: Answer) -> list[str]:
 def not_used_lines(answer: Answer) -> list[str]:
     """Inputs that did not change the answer."""
     return [f"not used: {item.field}: {item.instead}" for item in answer.not_used]
+
+
+def on_demand_lines(answer: Answer) -> list[str]:
+    """Why no deployment that scales to zero is ranked."""
+    why = answer.scale_to_zero
+    return [f"scale to zero: {why.detail}; passes with {why.smallest_change}"] if why else []
 
 
 def sharing_lines(answer: Answer) -> list[str]:
@@ -316,12 +356,13 @@ def markdown(answer: Answer, top: int | None = None) -> str:
     lines = [md.heading(1, name_of(answer)), "", md.paragraph(answer.verdict), ""]
     if shown:
         lines += [*markdown_table(option_cells(shown)), ""]
-        lines += option_section(shown[0])
-        lines += [*map(md.item, (*view_lines(answer), *confidence_lines(answer), *near_miss_lines(answer))), ""]
+        lines += api_section(shown[0]) if isinstance(shown[0], ApiOption) else option_section(shown[0])
+        facts = (*view_lines(answer), *confidence_lines(answer), *near_miss_lines(answer), *unranked_lines(answer))
+        lines += [*map(md.item, facts), ""]
     else:
         lines += [*map(md.item, nearest_miss_lines(answer)), ""]
     notes = [md.item(text) for text in not_used_lines(answer)]
-    more = (*sharing_lines(answer), *(mix_lines(answer) or portfolio_lines(answer)))
+    more = (*on_demand_lines(answer), *sharing_lines(answer), *(mix_lines(answer) or portfolio_lines(answer)))
     lines += [*map(markdown_line, more), *hosted_section(answer)]
     ending = [*rejection_section(answer), *([*notes, ""] if notes else []), *source_section(answer)]
     return "\n".join([*lines, *ending, md.paragraph(head(answer))])
@@ -350,15 +391,28 @@ def hosted_section(answer: Answer) -> list[str]:
 
 def rejection_section(answer: Answer) -> list[str]:
     rejected, excluded = rejected_and_excluded(answer)
-    rows = [[r.accelerator, r.reason, r.detail, r.smallest_change] for r in rejected]
+    rows = [[r.accelerator, r.reason, r.detail, r.smallest_change or dead_end(r)] for r in rejected]
     rows += [[f"{excluded} others", "excluded", "excluded by your constraints", ""]] if excluded else []
     rows += [
-        [f"{kind} {item.name}", item.reason, item.detail, item.smallest_change]
+        [f"{kind} {item.name}", item.reason, item.detail, item.smallest_change or dead_end(item)]
         for kind, item in software_left_out(answer)
     ]
     if not rows:
         return []
     return ["## Not chosen", "", *markdown_table([["what", "reason", "why", "what would change it"], *rows]), ""]
+
+
+def api_section(r: ApiOption) -> list[str]:
+    """A hosted API in full: its bill, what is known about it and what is not, and how to call it."""
+    rows = [("tokens", "tokens a month", "USD per million", "USD a month")]
+    rows += [(c.name, f"{c.tokens_per_month:,.0f}", figure(c.usd_per_mtok), f"{c.usd_per_month:,.2f}") for c in r.bill]
+    notes = [md.item(text) for text in (*r.reasons, *(f"Warning: {warning}" for warning in r.warnings))]
+    return [md.heading(2, r.label), "", *markdown_table(rows), "", *notes, "", *md.fenced(r.how_to_call, "sh"), ""]
+
+
+def dead_end(item: Rejection | LeftOut) -> str:
+    """What a table says where no change helps; empty in answers from before November 2026."""
+    return "no change helps" if item.dead_end else ""
 
 
 def option_section(r: Option) -> list[str]:
@@ -367,11 +421,15 @@ def option_section(r: Option) -> list[str]:
     cost = figure(usd) + interval_text(r.interval.of(f"usd_per_mtok_{token}"))
     latencies = [("latency", r.ttft_ms)] if r.is_embedding else [("TTFT", r.ttft_ms), ("TPOT", r.tpot_ms)]
     memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r.memory.parts().items())
+    each = (f"USD per million {token} tokens", cost)
+    if r.is_embedding and r.unit_cost:
+        each = (f"USD per {r.unit_cost.count:,} {r.unit_cost.unit}s", figure(r.unit_cost.usd))
     rows = [
         ("figure", "value (90% interval)"),
-        (f"USD per million {token} tokens", cost),
+        each,
         *((f"{name} p50 / p95 / p99 (ms)", percentiles(latency_ms)) for name, latency_ms in latencies),
         ("memory per accelerator (GiB)", memory),
+        *host_rows(r),
         ("power (W)", figure(r.watts)),
         ("bound by", r.bound),
     ]
@@ -381,6 +439,22 @@ def option_section(r: Option) -> list[str]:
         md.heading(2, r.label), "", *markdown_table(rows), "", *notes, *bill_lines(r), "",
         *launch, "", *tuning_sections(r),
     ]  # fmt: skip
+
+
+def host_rows(r: Option) -> list[tuple[str, str]]:
+    """The host of an instance and where the weights are kept; nothing for answers without it."""
+    h = r.host
+    if h is None:
+        return []
+    disk = f"{figure(h.local_disk_gb)} GB of local disk" if h.local_disk_gb else "no local disk"
+    parts = [f"{figure(h.memory_gib)} GiB", f"{h.cores} cores in {h.sockets} sockets", disk]
+    parts += [f"{figure(h.network_gbit_per_s)} Gbit/s"] + ([f"assumed: {', '.join(h.assumed)}"] if h.assumed else [])
+    rows = [("host of an instance", ", ".join(parts))]
+    if h.download_s is not None:
+        on = f"{figure(h.checkpoint_gb)} GB on a {h.weights_on}, download {figure(h.download_s)} s"
+        usd = f", {figure(h.volume_usd_per_month)} USD a month (not included)" if h.volume_usd_per_month else ""
+        rows.append(("weights", on + usd))
+    return rows
 
 
 def tuning_sections(r: Option) -> list[str]:

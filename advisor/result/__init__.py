@@ -6,7 +6,6 @@ from advisor.result.answer import (
     Assumption,
     Candidates,
     Catalog,
-    HostedOffer,
     NotUsed,
     ParetoPoint,
     Probes,
@@ -16,6 +15,7 @@ from advisor.result.answer import (
     Weights,
 )
 from advisor.result.base import Percentiles, Section
+from advisor.result.contents import Conversation, ImageInput, UnitCost
 from advisor.result.demand import (
     Availability,
     Day,
@@ -31,7 +31,9 @@ from advisor.result.demand import (
     WeekBill,
 )
 from advisor.result.estimate import Ablation, AblationStep, ClosedForm, Estimate, MeasuredRow
-from advisor.result.launch import FlagCheck, Launch, LoadTest
+from advisor.result.host import Host
+from advisor.result.hosted import ApiOption, HostedOffer, SloState, Speed, TokenCharge
+from advisor.result.launch import Checkpoint, FlagCheck, Launch, LoadTest
 from advisor.result.money import (
     BreakEven,
     BuyNowOrExtend,
@@ -48,12 +50,14 @@ from advisor.result.option import (
     Beats,
     Disaggregated,
     Intervals,
+    LowerAcceptance,
     Memory,
     NearMiss,
     Operator,
     Option,
     Partition,
     Pool,
+    ScaleToZero,
     Score,
     Scores,
     Simulation,
@@ -88,9 +92,25 @@ from advisor.result.tuning import (
     TuningPlan,
     TuningStep,
 )
-from advisor.result.why_not import LeftOut, LeftOutSoftware, PriceBound, Rejection, SensitivityBar
+from advisor.result.why_not import (
+    Bookable,
+    LeftOut,
+    LeftOutSoftware,
+    PriceBound,
+    Rejection,
+    SensitivityBar,
+    Unranked,
+    UnrankedOffer,
+)
 
 __all__ = [
+    "ImageInput",
+    "Conversation",
+    "UnitCost",
+    "Checkpoint",
+    "Bookable",
+    "Unranked",
+    "UnrankedOffer",
     "Ablation",
     "AblationStep",
     "Adapters",
@@ -122,10 +142,16 @@ __all__ = [
     "FrameworkChoice",
     "GrowthSchedule",
     "GrowthStep",
+    "ApiOption",
+    "Host",
     "HostedOffer",
+    "SloState",
+    "Speed",
+    "TokenCharge",
     "Intervals",
     "Launch",
     "LeftOut",
+    "LowerAcceptance",
     "LeftOutSoftware",
     "LengthClass",
     "LoadTest",
@@ -159,6 +185,7 @@ __all__ = [
     "Roofline",
     "RooflinePhase",
     "RunHours",
+    "ScaleToZero",
     "Score",
     "Scores",
     "Section",

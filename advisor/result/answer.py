@@ -2,27 +2,25 @@
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from advisor.result.base import (
     Chips,
     Count,
-    Fraction,
     Milliseconds,
     Number,
     Seconds,
     Section,
-    Tokens,
     TokensPerSecond,
     Unit,
-    UsdPerMonth,
     UsdPerMtok,
 )
 from advisor.result.demand import Owned
+from advisor.result.hosted import ApiOption, HostedOffer
 from advisor.result.option import NearMiss, Option
 from advisor.result.portfolio import Portfolio
 from advisor.result.sharing import Adapters, Mix, Sharing
-from advisor.result.why_not import LeftOutSoftware, PriceBound, Rejection, SensitivityBar
+from advisor.result.why_not import Bookable, LeftOutSoftware, PriceBound, Rejection, SensitivityBar, Unranked
 
 
 class Catalog(Section):
@@ -158,55 +156,6 @@ class Source(Section):
     """Date read."""
 
 
-class HostedOffer(Section):
-    """A hosted API of the model, paid per token; prices and speeds as published."""
-
-    provider: str
-    """Who hosts it."""
-    name: str
-    """The provider's name of the model."""
-    accelerator: str | None
-    """Accelerator that the provider names; null: not published."""
-    as_of: str
-    """Date of the price."""
-    source: str
-    """Where the price was read."""
-    acquisition: str
-    """api."""
-    basis: str
-    """published, not estimated."""
-    usd_per_mtok_input: UsdPerMtok
-    """Price of a million prompt tokens."""
-    usd_per_mtok_cached_input: UsdPerMtok | None
-    """Price of a million cached prompt tokens; null: none published, counted as other tokens."""
-    usd_per_mtok_output: UsdPerMtok
-    """Price of a million output tokens."""
-    usd_per_mtok_blended: UsdPerMtok | None
-    """Price of a million tokens at the workload's mix."""
-    usd_per_month: UsdPerMonth
-    """Bill of the workload."""
-    discount_fraction: Fraction
-    """Discount in these prices."""
-    max_input_tokens: Annotated[int, Unit("tokens")] | None
-    """Longest prompt; null: not published."""
-    published_output_tokens_per_s: TokensPerSecond | None
-    """Published speed for a user; null: not published."""
-    speed_source: str
-    """Where the speed was read."""
-    within_budget: bool
-    """Whether it is within max_usd_per_month."""
-    rank_by_cost: Count | None
-    """Rank among options and APIs; null: APIs were not asked for."""
-    break_even_tokens_per_month: Tokens | None
-    """Tokens per month above which the best rented option costs less."""
-    break_even_with: str | None
-    """That option."""
-    break_even_within_capacity: bool | None
-    """Whether it can serve that many."""
-    warnings: list[str]
-    """Limits that the published figures miss."""
-
-
 class NotUsed(Section):
     """An input that did not change the answer."""
 
@@ -240,6 +189,15 @@ class Probes(Section):
     """IDs of the probe jobs; absent when nothing was asked of a machine."""
 
 
+def api_or_deployment(value: Any) -> str:
+    """Which of the two kinds of option a stored or new value is."""
+    bought = value.get("acquisition") if isinstance(value, dict) else value.acquisition
+    return "api" if bought == "api" else "deployment"
+
+
+Ranked = Annotated[
+    Annotated[Option, Tag("deployment")] | Annotated[ApiOption, Tag("api")], Discriminator(api_or_deployment)
+]
 WORKLOAD = WithJsonSchema({"type": "object", "additionalProperties": True})
 
 
@@ -258,8 +216,8 @@ class Answer(Section):
     """Size of the search."""
     verdict: str
     """The answer in a sentence."""
-    recommendations: list[Option]
-    """Ranked options, best first; empty for portfolios and when nothing is feasible."""
+    recommendations: list[Ranked]
+    """Ranked options, best first: deployments and hosted APIs; empty for portfolios and when nothing is feasible."""
     views: Views = Field(default_factory=Views)
     """Which option is cheapest, fastest, simplest, greenest or best balanced."""
     price_bound: PriceBound | None = None
@@ -272,6 +230,10 @@ class Answer(Section):
     """What to do with accelerators that are owned; absent for portfolios."""
     rejected: list[Rejection] = []
     """Why each other accelerator is not recommended."""
+    unranked: list[Unranked] = []
+    """What accelerators without a usable price would do, and the price at which they would win."""
+    bookable: list[Bookable] = []
+    """Capacity to book in advance that costs less than the first machine."""
     left_out: LeftOutSoftware | None = None
     """Why other frameworks and formats are not used; absent for portfolios."""
     pareto: list[ParetoPoint] = []
@@ -283,13 +245,15 @@ class Answer(Section):
     sources: list[Source]
     """Where its figures come from."""
     hosted: list[HostedOffer] = []
-    """Hosted APIs of the model, cheapest first."""
+    """Every hosted API of the model, cheapest first, with its rank or why it is not ranked."""
     not_used: list[NotUsed] = []
     """Inputs that did not change the answer."""
     calibrations: list[UsedCalibration] | None = None
     """Calibrations that it used; absent in answers from before November 2026."""
     calibration_ids: list[Count] | None = None
     """Their numbers."""
+    scale_to_zero: Rejection | None = None
+    """Why no deployment that scales to zero is ranked; absent: one is, or the traffic does not suit it."""
     sharing: Sharing | None = None
     """The card whole and in parts; absent unless asked for."""
     adapters: Adapters | None = None
@@ -301,7 +265,17 @@ class Answer(Section):
     probes: Probes | None = None
     """What machines measured for this question; absent unless asked for."""
 
-    def option(self, rank: int) -> Option | None:
+    @property
+    def deployments(self) -> list[Option]:
+        """The ranked options that are deployments, not hosted APIs."""
+        return [option for option in self.recommendations if isinstance(option, Option)]
+
+    @property
+    def has_apis(self) -> bool:
+        """Whether hosted APIs are ranked."""
+        return len(self.deployments) < len(self.recommendations)
+
+    def option(self, rank: int) -> Option | ApiOption | None:
         """The option of this rank; None: there is none."""
         return next((option for option in self.recommendations if option.rank == rank), None)
 

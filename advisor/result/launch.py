@@ -35,6 +35,19 @@ class LoadTest(Section):
     """Load generator to the check of its options."""
 
 
+class Checkpoint(Section):
+    """The weights that the command loads."""
+
+    repository: str
+    """Hugging Face ID; text in < > stands for a checkpoint to make or find."""
+    origin: str
+    """published, conversion (published by others), on_load (quantized while loading), cast (to 16 bits) or to_make."""
+    step: str
+    """What it is and what has to be done first."""
+    quality: str
+    """Against the published model: lossless, near_lossless or lossy."""
+
+
 class Launch(Section):
     """Commands and files that serve exactly what was estimated."""
 
@@ -44,5 +57,7 @@ class Launch(Section):
     """File name to its contents: scripts, Compose, Kubernetes, systemd."""
     flags: FlagCheck | None = None
     """Check of the command's options."""
+    checkpoint: Checkpoint | None = None
+    """The weights that the command loads; absent in answers before 0.2."""
     load_test: LoadTest | None = None
     """Load test of a replica; absent where no load generator can ask this server."""

@@ -31,7 +31,9 @@ from advisor.result.base import (
     Watts,
     WholeTokens,
 )
+from advisor.result.contents import Conversation, ImageInput, UnitCost
 from advisor.result.demand import Availability, GrowthSchedule, MeanAndTail, Recorded, Site, Users, Week
+from advisor.result.host import Host
 from advisor.result.launch import Launch
 from advisor.result.money import Money
 from advisor.result.tuning import Tuning
@@ -94,6 +96,25 @@ class Simulation(Section):
     """Standard error of the mean TPOT."""
 
 
+class LowerAcceptance(Section):
+    """The same deployment when fewer drafts are accepted."""
+
+    acceptance: Fraction | None
+    """The lower acceptance; null where the source states tokens per step."""
+    tokens_shown_per_step: Ratio
+    """Tokens that a step then produces on average."""
+    ttft_ms_p95: Milliseconds | None
+    """p95 TTFT at the planned size."""
+    tpot_ms_p95: Milliseconds | None
+    """p95 TPOT at the planned size."""
+    meets_slo: bool
+    """Whether the planned size still meets every limit."""
+    replicas: Count | None
+    """Replicas that meet every limit then; null: none up to twice as many do."""
+    usd_per_month: UsdPerMonth | None
+    """Cost of these replicas."""
+
+
 class Speculative(Section):
     """Speculative decoding."""
 
@@ -111,6 +132,23 @@ class Speculative(Section):
     """Task that the published acceptance was measured on."""
     source: str
     """Source of the acceptance."""
+    acceptance_low: Fraction | None = None
+    """Lowest published acceptance; null: not published, or stated in tokens per step."""
+    acceptance_high: Fraction | None = None
+    """Highest published acceptance."""
+    break_even_acceptance: Fraction | None = None
+    """Acceptance below which the planned size misses a limit; 0: it holds without any accepted draft; null: no limit,
+    not computed for this option, or stated in tokens per step."""
+    break_even_tokens_shown_per_step: Ratio | None = None
+    """The same in tokens per step."""
+    lower_acceptance: LowerAcceptance | None = None
+    """What 20 % less acceptance does; absent where it was not computed."""
+    tpot_ms_p95_without: Milliseconds | None = None
+    """p95 TPOT of the same deployment without drafts; absent where it was not computed."""
+    meets_slo_without: bool | None = None
+    """Whether every limit holds without drafts; absent where it was not computed."""
+    said: list[str] = []
+    """The same in words."""
 
 
 class Pool(Section):
@@ -175,6 +213,37 @@ class Batch(Section):
     """Cost of one run."""
     given_back: bool
     """Whether machines are released after each run."""
+
+
+class ScaleToZero(Section):
+    """A replica that starts with a request and stops when idle; the option's figures include it."""
+
+    idle_timeout_s: Seconds
+    """How long the replica stays up without requests, and is billed."""
+    cold_start_s: Seconds
+    """From a request that finds no replica until the replica serves."""
+    container_s: Seconds
+    """Part of it: the container starts."""
+    weights_s: Seconds
+    """Part of it: the weights are read."""
+    engine_s: Seconds
+    """Part of it: the framework starts, loads compiled kernels and captures graphs."""
+    cold_fraction: Fraction
+    """Share of the requests that start a replica and wait for all of it, at Poisson arrivals."""
+    waiting_fraction: Fraction
+    """Share of the requests that wait for a start at all."""
+    wait_mean_s: Seconds
+    """Mean wait for a start over all requests; part of the TTFT."""
+    wait_p95_s: Seconds
+    """p95 of that wait."""
+    wait_p99_s: Seconds
+    """p99 of that wait."""
+    billed_fraction: Fraction
+    """Share of all hours that is billed: starts, requests and idle timeouts."""
+    billed_s_per_month: Seconds
+    """The same in seconds of a month."""
+    said: str
+    """The same in words."""
 
 
 class Score(Section):
@@ -357,6 +426,8 @@ class Purchase(Section):
     """rent or own."""
     price_as_of: str
     """Date of the price."""
+    price_is_stale: bool = False
+    """Whether the price is over a year old; used because there is no newer one."""
 
 
 class Option(Setup, Purchase):
@@ -376,6 +447,8 @@ class Option(Setup, Purchase):
     """Token budget of a step."""
     partition: Partition | None = None
     """Hardware instances of an accelerator; null: whole accelerators."""
+    host: Host | None = None
+    """Host of one instance; null: an answer from before hosts were recorded."""
     speculative: Speculative | None
     """Speculative decoding; null: not used."""
     disaggregated: Disaggregated | None
@@ -462,8 +535,16 @@ class Option(Setup, Purchase):
     """How to start it."""
     step: list[Operator] = []
     """Ledger of one prefill and one decode step."""
+    scale_to_zero: ScaleToZero | None = None
+    """Runs only on demand; absent for deployments that stay up."""
     batch: Batch | None = None
     """One run of a batch; absent for other workloads."""
+    unit_cost: UnitCost | None = None
+    """Cost of the unit that the planner counts, such as an image; absent where tokens are counted."""
+    conversation: Conversation | None = None
+    """Turns of a conversation; absent where requests are independent."""
+    images: ImageInput | None = None
+    """Image input; absent where requests are text only."""
     availability: Availability | None = None
     """Spare replicas."""
     users: Users | None = None
@@ -482,8 +563,12 @@ class Option(Setup, Purchase):
     """90 % intervals."""
     scores: Scores | None = None
     """Ecosystem, team, lead-time and lock-in scores."""
+    slo_probability: Fraction | None = None
+    """Probability of meeting every latency limit, from the 90 % intervals; absent without limits or intervals."""
     first_probability: Fraction | None = None
     """Chance to be the best of all options shown; absent without intervals."""
+    tied_with: list[Count] | None = None
+    """Ranks of the options that a joint draw cannot tell from this one: neither is better in 90 % of the draws."""
     beats: list[Beats] | None = None
     """Chance to beat each option that ranks behind it."""
     demand: list[str] = []

@@ -2,7 +2,18 @@
 
 from typing import Annotated, Any
 
-from advisor.result.base import Fraction, Ratio, Section, Unit, UsdPerMonth
+from advisor.result.base import (
+    Chips,
+    Count,
+    Fraction,
+    Milliseconds,
+    Ratio,
+    Section,
+    TokensPerSecond,
+    Unit,
+    UsdPerHour,
+    UsdPerMonth,
+)
 
 Figure = Annotated[float, Unit("that of the limit")]
 
@@ -21,9 +32,12 @@ class Rejection(Section):
     reached: Figure | None
     """What its best deployment reaches."""
     smallest_change: str
-    """Smallest change of the workload that lets it pass; empty: none is known."""
+    """Smallest change of the workload that lets it pass, in words; empty: `dead_end` says why there is none."""
     change: dict[str, Any] = {}
-    """The same as paths of the workload and their values; absent in answers from before November 2026."""
+    """The same as paths of the workload and their values; null removes a limit. Absent in answers from before November
+    2026."""
+    dead_end: str = ""
+    """Why no change of the workload lets it pass; empty: `change` does."""
 
 
 class LeftOut(Section):
@@ -40,9 +54,11 @@ class LeftOut(Section):
     reached: Figure | None
     """What its best deployment reaches."""
     smallest_change: str
-    """Smallest change of the workload that lets it pass; empty: none is known."""
+    """Smallest change of the workload that lets it pass, in words; empty: `dead_end` says why there is none."""
     change: dict[str, Any]
-    """The same as paths of the workload and their values."""
+    """The same as paths of the workload and their values; null removes a limit."""
+    dead_end: str = ""
+    """Why no change of the workload lets it pass; empty: `change` does."""
 
 
 class LeftOutSoftware(Section):
@@ -56,6 +72,87 @@ class LeftOutSoftware(Section):
     def kinds(self) -> dict[str, list[LeftOut]]:
         """The lists that have entries, by what they list."""
         return {kind: items for kind, items in self if items}
+
+
+class UnrankedOffer(Section):
+    """A price that the workload's constraints or terms leave out."""
+
+    provider: str
+    """Seller."""
+    instance: str
+    """Instance or server."""
+    region: str
+    """Region."""
+    acquisition: str
+    """rent or own."""
+    term: str
+    """on_demand, spot, reserved_1y, reserved_3y, capacity_block or purchase."""
+    usd_per_month: UsdPerMonth
+    """Monthly cost of the deployment at this price."""
+    price_as_of: str
+    """Date of the price."""
+    price_source: str
+    """Where the price was read."""
+    booking: str = ""
+    """Limits of a booking, such as its longest duration; empty: none known."""
+
+
+class Unranked(Section):
+    """The best deployment of an accelerator that no allowed offer prices. It meets every limit in simulation."""
+
+    accelerator: str
+    """Catalog name."""
+    label: str
+    """The deployment in words."""
+    accelerator_count: Chips
+    """Accelerators, spares included."""
+    replicas: Count
+    """Replicas, spares included."""
+    ttft_ms_p95: Milliseconds
+    """95th percentile of the TTFT, or of the latency of embeddings."""
+    tpot_ms_p95: Milliseconds | None
+    """95th percentile of the TPOT; null for embeddings."""
+    tokens_per_s_per_accelerator: TokensPerSecond
+    """Output tokens, or input tokens of embeddings, at capacity."""
+    usd_per_accelerator_hour_to_win: UsdPerHour | None
+    """Highest price of an accelerator at which it would be first of the machines; null: at no price."""
+    usd_per_month_to_win: UsdPerMonth | None
+    """Monthly cost of the deployment at that price; null: at no price."""
+    rank_at_price: Count
+    """Rank that it would have at its offer's price, or at the assumed one."""
+    offer: UnrankedOffer | None
+    """Offer that a change of the workload would admit; null: the catalog has none."""
+    said: str
+    """The same in words."""
+
+
+class Bookable(Section):
+    """Capacity that must be booked for a period and would cost less than the first machine."""
+
+    accelerator: str
+    """Catalog name."""
+    rank: Count | None
+    """Option that the booking would run; null: the accelerator is not ranked."""
+    label: str
+    """The deployment in words."""
+    provider: str
+    """Seller."""
+    instance: str
+    """Instance."""
+    usd_per_month: UsdPerMonth
+    """Cost of a month of bookings."""
+    saving_fraction: Fraction | None
+    """Share of the first machine's cost that it saves; null: no machine is recommended."""
+    price_as_of: str
+    """Date of the price."""
+    price_source: str
+    """Where the price was read."""
+    booking: str
+    """Limits of a booking; empty: none known."""
+    change: dict[str, Any]
+    """Paths of the workload and their values with which it is ranked."""
+    said: str
+    """The same in words."""
 
 
 class SensitivityBar(Section):

@@ -16,6 +16,7 @@ WARN_DAYS, STALE_DAYS = 30, 90
 RAISED = re.compile(r"([a-z0-9_.-]+) >= ([0-9.]+)")
 WORDS = {"misses_slo": "misses SLO", "lock_in": "vendor lock-in", "near_lossless": "near-lossless"}
 BASES = {
+    "published, not estimated": "published, not estimated",
     "measured": "measured on this chip",
     "relative": "extrapolated from a related GPU",
     "datasheet": "from the datasheet only",

@@ -277,13 +277,20 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
         initial[path] = value if field.reads == SOME_OF else shown(value)
         drop(rest, path.split("."))
     recorded = bool(dig(spec, "traffic.trace"))
+    if dig(spec, "traffic.image_output") and dig(spec, "traffic.input_tokens.mean") == workload.PROMPT_TOKENS["mean"]:
+        for path in RECORDED[:2]:
+            initial.pop(path, None)  # does not matter
+    if dig(spec, "traffic.audio"):
+        for path in RECORDED[:2]:
+            initial.pop(path, None)  # derived from the audio
     for path in RECORDED if recorded else ():
         initial.pop(path, None)
     kind = kind_named(spec.get("kind"))
     derived = not kind.has_arrivals or dig(spec, "traffic.users") or recorded
+    derived = derived or workload.states_rate(dig(spec, "traffic") or {})
     if isinstance(spec.get("traffic"), Mapping) and derived:
         for path in ("traffic.requests_per_s.mean", "traffic.requests_per_s.peak"):
-            initial.pop(path, None)  # derived from users, trace or deadline
+            initial.pop(path, None)  # derived from users, trace, deadline or conversations
     if not kind.generates_tokens:
         for path in ("traffic.output_tokens.mean", "traffic.output_tokens.p95"):
             initial.pop(path, None)  # embeddings have none
@@ -302,9 +309,9 @@ def as_file(spec: Mapping[str, Any]) -> str:
     kept = without_defaults(spec)
     traffic, derived = kept.get("traffic", {}), []
     recorded, kind = bool(dig(spec, "traffic.trace")), kind_named(spec["kind"])
-    if recorded or not kind.has_arrivals or dig(spec, "traffic.users"):
+    if recorded or not kind.has_arrivals or dig(spec, "traffic.users") or workload.states_rate(traffic):
         derived.append("requests_per_s")
-    if recorded:
+    if recorded or dig(spec, "traffic.audio"):
         derived.append("input_tokens")
     if recorded or not kind.generates_tokens:
         derived.append("output_tokens")

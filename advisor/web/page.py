@@ -9,7 +9,18 @@ from typing import Any
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.spec import kind_named
 from advisor.report import meeting
-from advisor.result import Answer, HostedOffer, NearMiss, Operator, Option, ParetoPoint, Rejection, Section, Views
+from advisor.result import (
+    Answer,
+    ApiOption,
+    HostedOffer,
+    NearMiss,
+    Operator,
+    Option,
+    ParetoPoint,
+    Rejection,
+    Section,
+    Views,
+)
 from advisor.templatetags.units import number
 from advisor.web import charts, tuning_charts
 from catalog.export import cell
@@ -50,7 +61,7 @@ def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> 
     options = answer.recommendations
     embedding = not kind_named(spec.get("kind")).generates_tokens
     sorts, axes = (VECTOR_SORTS, charts.VECTOR_AXES) if embedding else (SORTS, charts.TOKEN_AXES)
-    points = ranked_once(answer.pareto, options)
+    points = ranked_once(answer.pareto, answer.deployments)
     slo = spec.get("slo") or {}
     slo_ms = number(slo.get("e2e_ms_p95" if embedding else "tpot_ms_p95"))
     return {
@@ -59,12 +70,13 @@ def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> 
         "documents": base.removesuffix("options/") + "documents/",
         "options": [(option, wins(option, answer.views)) for option in ordered(options, sort, sorts)],
         "ranked_by": OBJECTIVES.get(str(spec.get("objective")), spec.get("objective")),
-        "has_view_winners": has_view_winners(options),
+        "has_view_winners": has_view_winners(answer.deployments),
         "cheaper_by_token": cheaper_by_token(answer),
         "by_token_alone": bool(answer.hosted) and acquisition(answer) == ["api"],
+        "has_deployments": bool(answer.deployments),
         "headers": headers(sort, sorts),
         "cards": cards(answer),
-        "best": option_context(options[0]) if options else None,
+        "best": option_context(answer.deployments[0]) if answer.deployments else None,
         "pareto_svg": charts.pareto(points, slo_ms, base, axes),
         "tornado_svg": charts.tornado(answer.sensitivity),
         "pareto_rows": notable(points),
@@ -110,7 +122,7 @@ def rejected_counts(rejected: Sequence[Rejection]) -> list[tuple[str, int]]:
     return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
 
 
-def wins(option: Option, views: Views) -> list[str]:
+def wins(option: Option | ApiOption, views: Views) -> list[str]:
     """The views that this option wins."""
     return [view for view, rank in views.ranks().items() if rank == option.rank]
 
@@ -123,11 +135,11 @@ def has_view_winners(options: Sequence[Option]) -> bool:
 
 def cheaper_by_token(answer: Answer) -> HostedOffer | None:
     """The cheapest hosted API where it costs less than the first choice and the verdict does not name it."""
-    if not answer.recommendations or not answer.hosted:
+    if not answer.deployments or not answer.hosted:
         return None
     cheapest = min(answer.hosted, key=lambda offer: offer.usd_per_month)
-    in_verdict = cheapest.rank_by_cost is not None  # APIs were ranked with the options
-    return None if in_verdict or cheapest.usd_per_month >= answer.recommendations[0].usd_per_month else cheapest
+    asked_for = answer.has_apis or cheapest.rejection is not None or cheapest.rank_by_cost is not None
+    return None if asked_for or cheapest.usd_per_month >= answer.deployments[0].usd_per_month else cheapest
 
 
 def option_context(option: Option) -> dict[str, Any]:
@@ -198,7 +210,9 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def ordered(options: Sequence[Option], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> list[Option]:
+def ordered(
+    options: Sequence[Option | ApiOption], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS
+) -> list[Option | ApiOption]:
     """By a column of `sorts`, '-' before it for descending; unknown figures come last."""
     name = sort.removeprefix("-")
     if name not in sorts:
@@ -246,7 +260,7 @@ def notable(points: Sequence[ParetoPoint], most: int = 60) -> list[ParetoPoint]:
     return sorted(rows, key=lambda point: point.response_ms or float("inf"))[:most]
 
 
-def price_dates(options: Sequence[Option]) -> list[dict[str, str]]:
+def price_dates(options: Sequence[Option | ApiOption]) -> list[dict[str, str]]:
     """Each price that the options use, once: provider, date, source."""
     prices = {(option.provider, option.price_as_of, option.price_source) for option in options if option.price_as_of}
     return [

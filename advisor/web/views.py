@@ -31,11 +31,11 @@ from advisor.api import problem_response, queue_is_full, unavailable
 from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Option, Share
 from advisor.report import documents
-from advisor.result import Answer
+from advisor.result import Answer, ApiOption
 from advisor.web import forms, load_test_views
 from advisor.web.page import csv_text, page
 from advisor.web.page import option_context as page_of_option
-from advisor.workload import WorkloadError
+from advisor.workload import WorkloadError, with_changes
 from catalog.deleting import may_delete
 
 log = structlog.get_logger("assay.web")
@@ -105,14 +105,24 @@ def ask(request: HttpRequest) -> HttpResponse:
 
 
 def prefilled(request: HttpRequest) -> forms.WorkloadForm:
-    """An unbound form from ?preset=slug or ?from=an advice, else with the defaults."""
+    """An unbound form from ?preset=slug or ?from=an advice, else with the defaults.
+
+    ?change=an accelerator that the advice rejected: with the change that its rejection names.
+    """
     spec = forms.preset(request.GET["preset"]) if "preset" in request.GET else None
     if "from" in request.GET:
         earlier = advise.visible().filter(pk=request.GET["from"]).first() if is_uuid(request.GET["from"]) else None
         spec = earlier.workload.spec if earlier else None
+        if earlier and earlier.result and "change" in request.GET:
+            spec = with_changes(earlier.workload.spec, change_for(answer_of(earlier), request.GET["change"]))
     if spec is None and request.GET.keys() & {"preset", "from"}:
         raise Http404("That workload does not exist.")
     return forms.WorkloadForm(initial=forms.from_spec(spec) if spec else forms.defaults())
+
+
+def change_for(answer: Answer, accelerator: str) -> dict[str, Any]:
+    """The change with which a rejected accelerator would pass; empty if there is none."""
+    return next((item.change for item in answer.rejected if item.accelerator == accelerator), {})
 
 
 def is_uuid(text: str) -> bool:
@@ -186,7 +196,11 @@ def answer_context(advice: Advice, base: str, sort: str) -> dict[str, Any]:
 def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
     advice = finished(pk)
     context = {"advice": advice, "may_delete": may_delete(request.user), **option_context(advice, rank)}
-    return render(request, "advisor/option.html", context)
+    return render(request, template_of(context), context)
+
+
+def template_of(context: dict[str, Any]) -> str:
+    return "advisor/api_option.html" if isinstance(context["option"], ApiOption) else "advisor/option.html"
 
 
 def option_context(advice: Advice, rank: int) -> dict[str, Any]:
@@ -194,11 +208,14 @@ def option_context(advice: Advice, rank: int) -> dict[str, Any]:
     option = answer.option(rank)
     if option is None:
         raise Http404("This answer has no option of that rank.")
+    ranks = [each.rank for each in answer.recommendations]
+    if isinstance(option, ApiOption):
+        return {"option": option, "ranks": ranks, "spec": advice.workload.spec}
     return {
         **page_of_option(option),
         **load_test_views.shown(advice, rank),
         "evidence": nearest_rows.shown(nearest_rows.of_option(option, advice.workload.spec)),
-        "ranks": [each.rank for each in answer.recommendations],
+        "ranks": ranks,
         "undone": calibration_marks.undone(advice.result),
         "spec": advice.workload.spec,
     }
@@ -330,7 +347,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 def shared_option(request: HttpRequest, token: str, rank: int) -> HttpResponse:
     advice = shared_advice(token)
     context = {"advice": advice, "shared": True, "token": token, **option_context(advice, rank)}
-    return unlisted(render(request, "advisor/option.html", context))
+    return unlisted(render(request, template_of(context), context))
 
 
 # --- errors -----------------------------------------------------------------------------------------------------

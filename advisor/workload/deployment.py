@@ -1,6 +1,6 @@
 """One fixed deployment, as `estimate` takes it: validated, checked against the catalog, converted to a Case."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -8,16 +8,28 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.estimate import Resources, find_framework, quantization_for
+from advisor.engine.estimate import Resources, find_framework, methods_of_dtype, quantization_for
 from advisor.engine.network import Attention, LatentAttention, Model, from_hf_config
-from advisor.engine.search import mixers_of, runs_on, unsupported_layout
-from advisor.engine.search import supports_model as serves
 from advisor.engine.spec import KV, UNRANKED, WEIGHTS, Accelerator, Case, Framework, Pool, Protocol, Quantization
-from advisor.engine.step import KV_BYTES, as_scheduled, has_decoder_beside, quantizes, unsupported
+from advisor.engine.step import (
+    KV_BYTES,
+    as_scheduled,
+    broken_shard,
+    cache_unsupported,
+    has_decoder_beside,
+    mixers_of,
+    runs_on,
+    supports_weights,
+    unsupported,
+    unsupported_layout,
+    weights_on,
+    yarn_warning,
+)
+from advisor.engine.step import supports_model as serves
 from advisor.workload.errors import explain, explained
+from advisor.workload.fields import Name, Section
 from advisor.workload.schema import ModelRef
-from advisor.workload.text import WorkloadError, check_plain, error, near
-from advisor.workload.traffic import Name, Section
+from advisor.workload.text import WorkloadError, check_plain, error, fold, near
 
 Ways = Annotated[int, Field(ge=1, le=4096)]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -163,12 +175,14 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
         raise refused(
             "accelerator", f"{chip.name} cannot be estimated: {chip.not_served_reason}", "a supported accelerator"
         )
-    weights = WEIGHTS.get(d.weights, d.weights)
-    quantization = format_of(weights, chip, resources.quantizations)
-    kv = KV.get(d.kv, d.kv) if d.kv else None
+    weights = format_name(d.weights, resources.quantizations)
+    methods = known_methods(weights, chip, resources.quantizations, model)
+    kv = KV.get(d.kv.casefold(), d.kv.casefold()) if d.kv else None
     if kv is not None and kv not in KV_BYTES:
         raise refused("kv", f"{kv} is not a KV cache format{near(kv, KV_BYTES)}", ", ".join(KV_BYTES))
-    framework = framework_of(d, chip, model, quantization, resources.frameworks)
+    framework = framework_of(d, chip, model, methods, resources.frameworks)
+    quantization = format_of(methods, chip, model, framework)
+    weights = weights if quantization.slug == methods[0].slug else quantization.slug
     low, high = map(float, d.length_spread.split(":"))
     kind, _, figure = d.client.partition(":")
     client = Protocol(
@@ -217,6 +231,10 @@ def fixed(d: Deployment, resources: Resources) -> Fixed:
 
 def check_lengths(d: Deployment, model: Model) -> None:
     """Raises WorkloadError if the model cannot have requests of these lengths."""
+    if model.diffusion is not None:
+        raise refused(
+            "model", "estimate times tokens; for images use advise with kind: image_generation", "a model of text"
+        )
     if model.encoder_only and d.osl > 1:
         raise refused("osl", "this model returns one vector per request and generates no tokens", "0 or 1")
     if not model.encoder_only and d.osl < 1:
@@ -233,32 +251,59 @@ def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
 
 
 def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
-    """The catalog entry of this name. Raises WorkloadError with similar names."""
+    """The catalog entry of this name, in any case, by display name or short name. Raises WorkloadError otherwise."""
     if name in entries:
         return entries[name]
-    by_name = {text.casefold(): entry for key, entry in entries.items() for text in (key, getattr(entry, "name", key))}
-    if name.casefold() in by_name:
-        return by_name[name.casefold()]
+    found = {key for key, entry in entries.items() if fold(name) in spellings(key, getattr(entry, "name", key))}
+    if len(found) == 1:
+        return entries[found.pop()]
+    if found:
+        raise refused(field, f"{name} stands for {len(found)} catalog entries; choose one", ", ".join(sorted(found)))
     suggestion = near(name, entries, limit=3, cutoff=0.45)
     raise refused(field, f"{name} is not in the catalog{suggestion}", ", ".join(sorted(entries)[:40]))
 
 
-def format_of(dtype: str, chip: Accelerator, known: Iterable[Quantization]) -> Quantization:
-    known = tuple(known)
-    chosen = quantization_for(dtype, chip, known)
+def spellings(key: str, name: str) -> set[str]:
+    """What people write for a catalog entry: its ID or slug, its name, a model without its owner, a chip's series."""
+    series = key.split("-")[0]
+    known = {fold(key), fold(name), fold(key.rpartition("/")[2])}
+    return known | {fold(series)} if "/" not in key and any(c.isdigit() for c in series) else known
+
+
+def format_name(written: str, known: Iterable[Quantization]) -> str:
+    """The dtype or slug that the engine uses for a format as people write it (FP8, AWQ, nvfp4)."""
+    typed = written.casefold()
+    slugs = {text.casefold(): q.slug for q in known for text in (q.name, q.slug)}
+    return WEIGHTS.get(written) or WEIGHTS.get(typed) or slugs.get(typed, written)
+
+
+def format_of(methods: Sequence[Quantization], chip: Accelerator, model: Model, framework: Framework) -> Quantization:
+    """The first of the methods that the framework runs on the chip, as it runs it. Raises WorkloadError."""
+    documented = (weights_on(framework, chip, q, model) for q in methods)
+    run = next((q for q in documented if isinstance(q, Quantization)), "")
+    chosen = run or quantization_for(methods[0].slug, chip, methods)
     if isinstance(chosen, Quantization):
         return chosen
+    raise refused("weights", chosen)
+
+
+def known_methods(dtype: str, chip: Accelerator, known: Sequence[Quantization], model: Model) -> list[Quantization]:
+    """The catalog's methods of this dtype. Raises WorkloadError with the ones that the chip can compute."""
+    if methods := methods_of_dtype(dtype, known, model):
+        return methods
     able = sorted({q.slug for q in known if not unsupported(chip, q)})
-    raise refused("weights", f"{chosen}{near(dtype, able)}", ", ".join(able))
+    raise refused("weights", f"no quantization method for {dtype}{near(dtype, able)}", ", ".join(able))
 
 
 def framework_of(
-    d: Deployment, chip: Accelerator, model: Model, quantization: Quantization, known: tuple[Framework, ...]
+    d: Deployment, chip: Accelerator, model: Model, methods: Sequence[Quantization], known: tuple[Framework, ...]
 ) -> Framework:
     """The named framework, or the preferred one in the catalog for this chip, model and format."""
     able = {f.slug: f for f in known if runs_on(f, chip)}
     if d.framework is None:
-        ready = [f for f in able.values() if serves(f, model) and quantization.slug in f.quantizations]
+        ready = [
+            f for f in able.values() if serves(f, model) and any(supports_weights(f, chip, q, model) for q in methods)
+        ]
         ready.sort(key=lambda f: f.launch.preference if f.launch else UNRANKED)
         if ready or able:
             slug = (ready or list(able.values()))[0].slug
@@ -362,7 +407,8 @@ def check_support(
 ) -> None:
     """Raises WorkloadError where the catalog has no source that this combination works, with the nearest that does."""
     release = f"{framework.name} {framework.version}"
-    others = [f for f in resources.frameworks if runs_on(f, resources.accelerators[case.accelerator_slug])]
+    chip = resources.accelerators[case.accelerator_slug]
+    others = [f for f in resources.frameworks if runs_on(f, chip)]
 
     def instead(works: Callable[[Framework], bool]) -> str:
         names = sorted({f.slug for f in others if works(f)})
@@ -372,23 +418,25 @@ def check_support(
         kind = ", ".join(sorted(missing))
         raise refused("framework", f"{release} has no documented support for this kind of model ({kind})",
                       instead(lambda f: mixers_of(model) <= set(f.mixers)))  # fmt: skip
-    if not quantizes(quantization, model):
-        raise refused("weights", f"{quantization.name} has kernels for expert layers only; this model is dense",
-                      nearest_formats(framework, resources, model))  # fmt: skip
-    if quantization.slug not in framework.quantizations:
-        raise refused("weights", f"{release} has no documented support for {quantization.name}",
-                      nearest_formats(framework, resources, model))  # fmt: skip
-    if case.kv_dtype and case.kv_dtype not in (*framework.kv_dtypes, "bf16", "fp16"):
-        raise refused("kv", f"{release} has no documented support for a KV cache in {case.kv_dtype}",
-                      ", ".join(framework.kv_dtypes))  # fmt: skip
+    wanted = next(q for q in resources.quantizations if q.slug == quantization.slug)
+    if isinstance(run := weights_on(framework, chip, wanted, model), str):
+        able = instead(lambda f: supports_weights(f, chip, wanted, model))
+        formats = ", ".join(nearest_formats(framework, chip, model, wanted, resources))
+        raise refused("weights", run, "; or ".join(filter(None, (formats, able))))
+    if case.kv_dtype and (reason := cache_unsupported(framework, chip, case.kv_dtype, model)):
+        caches = [kv for kv in framework.kv_dtypes if not cache_unsupported(framework, chip, kv, model)]
+        able = instead(lambda f: not cache_unsupported(f, chip, case.kv_dtype or "", model))
+        raise refused("kv", reason, "; or ".join(filter(None, (", ".join(caches), able))))
     for prefix, pool in (("", case.pool), ("prefill_pool.", case.prefill_pool), ("decode_pool.", case.decode_pool)):
         if pool is None:
             continue
         if pool.pp > 1 and (model.encoder_only or has_decoder_beside(model)):
             raise refused(f"{prefix}pp", "no framework documents pipeline parallelism for encoders", "1")
-        if feature := missing_parallelism(framework, pool):
+        if quantization.shard_elements > 1 and (why := broken_shard(model, quantization, pool.tp, pool.moe_tp)):
+            raise refused(f"{prefix}tp", why, "a smaller tp, or more ep")
+        if feature := missing_parallelism(framework, chip, pool):
             field, name = LAYOUT_FIELDS[feature]
-            works = instead(partial(has_parallelism, pool=pool))
+            works = instead(partial(has_parallelism, chip=chip, pool=pool))
             raise refused(f"{prefix}{field}", f"{release} has no documented {name}",
                           f"1, or {works}" if works else "1")  # fmt: skip
     if case.mode == "disagg" and "disaggregation" not in framework.features:
@@ -397,26 +445,29 @@ def check_support(
 
 
 LAYOUT_FIELDS = {  # framework feature -> field, name for people
+    "tensor_parallel": ("tp", "tensor parallelism"),
     "pipeline_parallel": ("pp", "pipeline parallelism"),
     "expert_parallel": ("ep", "expert parallelism"),
     "attention_dp": ("attention_dp", "attention data parallelism"),
 }
 
 
-def missing_parallelism(framework: Framework, pool: Pool) -> str:
+def missing_parallelism(framework: Framework, chip: Accelerator, pool: Pool) -> str:
     """The framework feature that the pool's layout lacks. llama.cpp splits layers over the chips of one host."""
     pp = 1 if "layer_split" in framework.features else pool.pp
-    return unsupported_layout(framework, pp=pp, ep=pool.ep, dp=pool.dp)
+    return unsupported_layout(framework, chip, tp=pool.tp, pp=pp, ep=pool.ep, dp=pool.dp)
 
 
-def has_parallelism(framework: Framework, pool: Pool) -> bool:
-    return not missing_parallelism(framework, pool)
+def has_parallelism(framework: Framework, chip: Accelerator, pool: Pool) -> bool:
+    return not missing_parallelism(framework, chip, pool)
 
 
-def nearest_formats(framework: Framework, resources: Resources, model: Model) -> str:
-    """The formats that the framework loads for this model."""
-    known = [q.slug for q in resources.quantizations if q.slug in framework.quantizations and quantizes(q, model)]
-    return ", ".join(known)
+def nearest_formats(
+    framework: Framework, chip: Accelerator, model: Model, wanted: Quantization, resources: Resources
+) -> list[str]:  # fmt: skip
+    """The formats that the framework runs on the chip for this model, the closest in size first."""
+    able = [q for q in resources.quantizations if supports_weights(framework, chip, q, model)]
+    return [q.slug for q in sorted(able, key=lambda q: abs(q.bits_per_weight - wanted.bits_per_weight))]
 
 
 def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, quantization: Quantization) -> list[str]:
@@ -428,9 +479,11 @@ def doubts(case: Case, model: Model, chip: Accelerator, framework: Framework, qu
     if encoder_decoder and case.isl > model.source_tokens:
         warnings.append(f"{case.isl:,.0f} tokens exceed the model's maximum source length of {model.source_tokens:,}")
     context_tokens = (model.start_tokens if encoder_decoder else case.isl) + (0 if model.encoder_only else case.osl)
-    if context_tokens > model.max_context_tokens:
+    if model.max_context_tokens < context_tokens <= model.longest_context_tokens:
+        warnings.append(yarn_warning(model))
+    elif context_tokens > model.max_context_tokens:
         warnings.append(
-            f"{context_tokens:,.0f} tokens exceed the model's context length of {model.max_context_tokens:,}"
+            f"{context_tokens:,.0f} tokens exceed the model's context length of {model.longest_context_tokens:,}"
         )
     return warnings
 

@@ -129,6 +129,7 @@ LIST_URLS = {
     "vendors": "/api/v1/accelerators",
     "owned": "/api/v1/accelerators",
     "inventory": "/api/v1/accelerators",
+    "usd_per_accelerator_hour": "/api/v1/accelerators",
 }
 
 

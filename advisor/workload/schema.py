@@ -16,28 +16,19 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from advisor.engine.spec import KINDS, SERVING, kind_named
+from advisor.workload.contents import contents_errors, states_rate
 from advisor.workload.embedding import with_one_vector
 from advisor.workload.errors import explained
+from advisor.workload.fields import Count, Fraction, GridCurve, Name, NotNegative, Positive, Section, whole
 from advisor.workload.parts import parse_parts
 from advisor.workload.text import WorkloadError, check_size, either, error, load, past_day, unstorable
-from advisor.workload.traffic import (
-    Count,
-    Fraction,
-    GridCurve,
-    Name,
-    NotNegative,
-    Positive,
-    Section,
-    Traffic,
-    contradictions,
-    filled,
-    whole,
-)
+from advisor.workload.traffic import Traffic, contradictions, filled
 
 PORTFOLIO = "portfolio"
 RUNNABLE_KINDS = (*KINDS, PORTFOLIO)
 
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
+Mark = Literal["consumer", "marketplace", "second_hand", "quote", "preview", "bookable"]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
 Task = Literal["any", "chat", "code", "maths", "reasoning", "summarisation", "translation", "retrieval"]
 CacheFormat = Literal["bf16", "fp16", "fp8"]
@@ -73,6 +64,7 @@ class Slo(Section):
     e2e_ms_p95: Positive | None = None
     tokens_per_s_per_user: Positive | None = None
     availability: Literal["n", "n+1", "n+2", "2n"] = "n"
+    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None  # least probability of meeting every limit
 
 
 class Choice(Section):
@@ -103,6 +95,10 @@ def yes_or_no(value: object) -> object:
     return {False: "no", True: "yes"}.get(value, value) if isinstance(value, bool) else value
 
 
+def nothing_for_none(value: object) -> object:
+    return [] if value in ("none", ["none"]) else value
+
+
 class Constraints(Section):
     accelerators: Choice = Choice()
     vendors: Choice = Choice()
@@ -117,6 +113,14 @@ class Constraints(Section):
         "api",
     ]
     terms: Annotated[list[Term], Field(min_length=1, max_length=5)] = ["on_demand"]  # rental terms that are ranked
+    # what an enterprise would not deploy on without asking: [] or none allows everything
+    exclude: Annotated[list[Mark], Field(max_length=6), BeforeValidator(nothing_for_none)] = [
+        "consumer",
+        "marketplace",
+        "second_hand",
+        "quote",
+        "preview",
+    ]
     quality: Literal["lossless", "near_lossless", "any"] = "near_lossless"
     # GPU partitions (MIG): auto mentions them for small workloads, yes ranks them, required ranks nothing else
     partitions: Annotated[
@@ -175,7 +179,7 @@ class Adapters(Section):
     targets: Literal["all", "attention"] = "all"
 
 
-Kind = Literal["serving", "batch", "embedding", "training", "finetuning", "portfolio"]
+Kind = Literal["serving", "batch", "embedding", "rerank", "image_generation", "training", "finetuning", "portfolio"]
 RANGES = {  # of assumptions under tco; others: 0 to 1 for fractions, else not negative
     "pue": (1.0, 5.0),
     "depreciation-years": (0.25, 30.0),
@@ -183,6 +187,7 @@ RANGES = {  # of assumptions under tco; others: 0 to 1 for fractions, else not n
     "spot-lost-fraction": (0.0, 0.95),
     "rent-price-swing-ratio": (1.0, 100.0),
     "purchase-price-swing-ratio": (1.0, 100.0),
+    "price-age-swing-ratio": (1.0, 100.0),
     "load-swing-ratio": (1.0, 100.0),
     "power-low-ratio": (0.01, 1.0),
     "power-high-ratio": (1.0, 100.0),
@@ -224,11 +229,12 @@ CountOrNone = Annotated[int, Field(ge=0, le=10_000_000), BeforeValidator(whole)]
 class Spec(Section):
     name: Name = "untitled"
     kind: Kind = "serving"
-    variants: Literal["show", "adopt", "no"] = (
-        "show"  # speculative decoding and disaggregation: shown beside an option, or adopted
+    variants: Literal["adopt", "show", "no"] = (
+        "adopt"  # speculative decoding and disaggregation: ranked with all options, or shown beside them
     )
     speculative: Switch = "yes"  # whether variants include speculative decoding
     disaggregated: Switch = "yes"  # whether variants include disaggregated prefill and decode pools
+    structured_output: Switch = "no"  # every answer follows a grammar such as a JSON schema
     task: Task = "any"  # affects draft acceptance rates and the quality loss of formats
     model: ModelRef | None = None
     traffic: Traffic | None = None
@@ -244,6 +250,9 @@ class Spec(Section):
         dict[Name, Annotated[int, Field(ge=0, le=10_000_000), BeforeValidator(whole)]],
         Field(max_length=200, json_schema_extra=NO_OTHER_NAMES),
     ] = {}
+    usd_per_accelerator_hour: Annotated[
+        dict[Name, Positive], Field(max_length=200, json_schema_extra=NO_OTHER_NAMES)
+    ] = {}  # prices that the planner assumes or was quoted; they are ranked with the catalog's
     objective: Literal["cost", "latency", "throughput", "energy", "carbon", "balanced"] = "cost"
     weights: dict[Weight, NotNegative] = {}
     tco: Tco = Field(default_factory=lambda: Tco.model_validate({}))
@@ -262,6 +271,8 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     """The validated workload as JSON values, with all defaults filled in. Raises WorkloadError."""
     raw = with_one_vector(load(data) if isinstance(data, str | bytes) else dict(data))
     check_size(raw)
+    if errors := not_modeled(raw):
+        raise WorkloadError(errors)
     errors = list(unstorable(raw))
     if any(item["message"] == "nested too deeply" for item in errors):
         raise WorkloadError(errors)
@@ -282,7 +293,10 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         if key != spec.kind and full[key] is not None
     ]
     errors = extra + cross_checks(spec)
-    errors += contradictions(full["traffic"], kind_named(spec.kind)) if spec.traffic else []
+    if spec.traffic:
+        errors += contradictions(full["traffic"], kind_named(spec.kind))
+        errors += contents_errors(full["traffic"], kind_named(spec.kind))
+    errors += grammar_errors(spec)
     if errors := errors + parse_parts(full, parse):
         raise WorkloadError(errors)
     return full
@@ -302,18 +316,37 @@ def missing(raw: Mapping[str, Any]) -> list[dict[str, str]]:
     if errors and kind not in RUNNABLE_KINDS:
         errors.insert(0, unavailable(kind))
     traffic = raw.get("traffic")
-    if isinstance(traffic, Mapping) and traffic.get("trace") is None:
-        lengths = [key for key in ("input_tokens", "output_tokens") if traffic.get(key) is None]
+    if isinstance(traffic, Mapping) and traffic.get("trace") is None and traffic.get("audio") is None:
+        given = ("output_tokens",) if traffic.get("image_output") is not None else ("input_tokens", "output_tokens")
+        lengths = [key for key in given if traffic.get(key) is None]
         errors += [error(f"traffic.{key}", "is required", "a number, {mean, p95}, or traffic.trace") for key in lengths]
     rate = ("requests_per_s", "users", "trace")
     if (
         isinstance(traffic, Mapping)
         and kind in [known.name for known in KINDS.values() if known.has_arrivals]
         and all(traffic.get(key) is None for key in rate)
+        and not states_rate(traffic)
     ):
         allowed = "a number, {mean, peak}, or traffic.users or traffic.trace instead"
         errors.append(error("traffic.requests_per_s", "is required", allowed))
     return errors
+
+
+# kinds that people ask for, and what the engine lacks to answer them
+NOT_MODELED = {
+    "video_generation": "video generation is not modeled: shapes of video transformers and decoders are missing",
+    "text_to_speech": "text to speech is not modeled: shapes of speech decoders and vocoders are missing",
+    "image_embedding": "image embeddings are not modeled: embedding models with a vision tower are missing",
+    "training_rl": "reinforcement learning is not modeled: rollout and training phases are missing",
+}
+
+
+def not_modeled(raw: Mapping[str, Any]) -> list[dict[str, str]]:
+    """An error with what is missing, for a kind of workload that the engine cannot answer."""
+    kind = raw.get("kind")
+    if not isinstance(kind, str) or kind not in NOT_MODELED:
+        return []
+    return [error("kind", f"{NOT_MODELED[kind]}; use kind {either(KINDS)}", ", ".join(RUNNABLE_KINDS))]
 
 
 def unavailable(kind: str) -> dict[str, str]:
@@ -350,6 +383,13 @@ def batch_errors(batch: Batch, traffic: Traffic | None) -> list[dict[str, str]]:
     if traffic and traffic.requests_per_s and traffic.requests_per_s.model_dump() != batch_rate(batch):
         errors.append(error("traffic.requests_per_s", "contradicts batch.requests", "remove it"))
     return errors
+
+
+def grammar_errors(spec: Spec) -> list[dict[str, str]]:
+    """An error if answers that follow a grammar are asked for, but nothing is generated."""
+    if spec.structured_output == "no" or spec.kind not in KINDS or kind_named(spec.kind).generates_tokens:
+        return []
+    return [error("structured_output", f"cannot be used with kind {spec.kind}, which generates no tokens", "no")]
 
 
 def adapter_errors(spec: Spec) -> list[dict[str, str]]:

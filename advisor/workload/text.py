@@ -176,6 +176,15 @@ def set_path(spec: Mapping[str, Any], path: str, value: str) -> dict[str, Any]:
     return {**spec, head: set_path(inner or {}, rest, value)}
 
 
+def with_changes(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `spec` with each value at its dotted path, as a rejection names them; missing sections are created."""
+    changed = dict(spec)
+    for path, value in changes.items():
+        head, _, rest = path.partition(".")
+        changed[head] = with_changes(changed.get(head) or {}, {rest: value}) if rest else value
+    return changed
+
+
 def load_value(path: str, value: str) -> Any:
     """The value of one `--set`, read like a value in the file."""
     return load("value: " + value if value.strip() else "value: ''")["value"]
@@ -192,6 +201,11 @@ def past_day(value: str) -> str:
     if day > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):
         raise ValueError("is in the future", "a date up to today")
     return day.isoformat()
+
+
+def fold(name: str) -> str:
+    """Lower case, with spaces, underscores and hyphens alike."""
+    return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
 def near(given: object, known: Iterable[str], limit: int = 1, cutoff: float = 0.65) -> str:

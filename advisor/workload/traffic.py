@@ -1,4 +1,4 @@
-"""The traffic section of a workload file, and the number types that all sections share."""
+"""The traffic section of a workload file."""
 
 import csv
 import io
@@ -6,72 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from advisor.engine.spec import Kind, Trace, mean_fraction, week_of
+from advisor.engine.spec import Z95, Kind, Trace, mean_fraction, week_of
 from advisor.engine.spec import Users as Population
-from advisor.engine.step import Z95
+from advisor.workload.contents import PROMPT_TOKENS, Audio, ImageOutput, Images, Turns, audio_traffic, turn_rate
+from advisor.workload.fields import Count, Fraction, NotNegative, Section, Tokens, number_as_mean
 from advisor.workload.text import WorkloadError, error
-
-Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Positive = Annotated[float, Field(gt=0, le=1e15)]
-NotNegative = Annotated[float, Field(ge=0, le=1e15)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Tokens = Annotated[float, Field(ge=1, le=1e8)]
-
-
-def whole(value: object) -> object:
-    """JSON writers may write the integer 2 as 2.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Count = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(whole)]
-
-
-def number_as_mean(written: Any) -> BeforeValidator:
-    """Accepts a plain number as the section's mean. `written`: the type of all accepted forms, for the JSON schema."""
-
-    def as_section(value: object) -> object:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return {"mean": value} if is_number else value
-
-    return BeforeValidator(as_section, json_schema_input_type=written)
-
-
-def check_hours(values: list[float]) -> list[float]:
-    if len(values) not in (0, 24, 168):
-        message = f"has {len(values)} numbers, not 24 or 168"
-        raise PydanticCustomError("hours", message, {"expected": "24, or 168 from Monday 0:00"})
-    return values
-
-
-GridFactor = Annotated[float, Field(ge=0, le=5)]
-GridCurve = Annotated[
-    list[GridFactor],
-    AfterValidator(check_hours),
-    Field(json_schema_extra={"anyOf": [{"minItems": hours, "maxItems": hours} for hours in (0, 24, 168)]}),
-]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def whole_numbers(cls, value: object) -> object:
-        return whole(value)
-
 
 # p95 / mean of a log-normal is exp(Z95 sigma - sigma^2 / 2), which is largest for sigma = Z95
 MAX_P95_OF_MEAN = math.exp(Z95**2 / 2)
@@ -163,6 +105,11 @@ class Traffic(Section):
     prefix_cache_hit_rate: Fraction = 0.0
     host_cache_hit_rate: Fraction | None = None  # prompt tokens found in host memory after eviction from the GPU
     growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
+    image_output: ImageOutput | None = None  # kind image_generation
+    audio: Audio | None = None  # speech models: instead of tokens and a rate
+    documents_per_request: Count | None = None  # rerankers; input_tokens are then one query with one document
+    images: Images | None = None  # input_tokens then count the text only
+    turns: Turns | None = None  # conversations; input_tokens are then the first prompt's, and rates count turns
 
     @model_validator(mode="after")
     def hit_rates_add_up(self) -> Self:
@@ -190,7 +137,7 @@ def filled(traffic: dict[str, Any], batch_rate: dict[str, float] | None = None) 
             if "mean" in values[key]:
                 values[key]["p95"] = values[key].get("p95") or values[key]["mean"]
     busiest = 1.0 / mean_fraction(week_of(values["load_curve"]))
-    rate = values["requests_per_s"]
+    rate = values["requests_per_s"] or turn_rate(values)
     if batch_rate:
         values["requests_per_s"] = batch_rate
     elif rate is None and values["users"]:
@@ -202,7 +149,12 @@ def filled(traffic: dict[str, Any], batch_rate: dict[str, float] | None = None) 
 
 
 def derived(traffic: Mapping[str, Any]) -> dict[str, Any]:
-    """Lengths and rate from a recorded trace, for those that the file does not state."""
+    """Lengths and rate from a recorded trace or from audio, for those that the file does not state."""
+    if traffic.get("audio"):
+        found = audio_traffic(traffic["audio"])
+        return {key: value for key, value in found.items() if traffic[key] is None}
+    if traffic.get("image_output") and traffic["input_tokens"] is None:
+        return {"input_tokens": PROMPT_TOKENS}
     if not isinstance(traffic["trace"], Mapping):
         return {}
     statistics = trace_statistics(traffic["trace"]["csv"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from advisor.engine.network import from_hf_config, to_shape
+from advisor.engine.network import Model, from_hf_config, to_shape
 from catalog.loading.fixtures import FixtureError, Row
 
 SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
@@ -44,8 +44,21 @@ def model_row(config: dict[str, Any], name: str, source: str, slug: str | None) 
         "hf_id": name or slug,
         "family": str(config.get("model_type") or "unknown"),
         "native_dtype": shape.pop("native_dtype", model.native_dtype),
+        "checkpoints": checkpoints_of(model),
         "max_context_tokens": shape.pop("max_context_tokens", model.max_context_tokens),
         "shape": shape,
         "sources": {"shape": {"source": source, "as_of": today.isoformat(), "basis": "read"}},
         "as_of": today,
     }
+
+
+def checkpoints_of(model: Model) -> dict[str, Any]:
+    """The checkpoint facts that a config.json states, as the catalog stores them."""
+    checkpoints: dict[str, Any] = {}
+    if model.published is not None:
+        checkpoints["published"] = {"format": model.published.format}
+        if model.published.experts_only is not None:
+            checkpoints["published"]["experts_only"] = model.published.experts_only
+    if model.mtp_layers:
+        checkpoints["drafts"] = {"mtp_layers": model.mtp_layers}
+    return checkpoints

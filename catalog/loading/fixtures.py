@@ -29,10 +29,18 @@ API_PRICE_COLUMNS = (
     *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
     *("max_input_tokens", "as_of", "source"),
 )
-API_SPEED = ("output_tokens_per_s", "speed_source")  # optional columns
+API_SPEED = ("output_tokens_per_s", "ttft_ms", "speed_kind", "speed_as_of", "speed_source")  # optional columns
+API_OTHER = ("quantization", "withdrawn", "notes")  # optional columns
+SPEED_KINDS = ("measured", "stated")  # by somebody else, by the provider
 SOFTWARE = tuple("devices device_name kubernetes_resource kubernetes_devices kubernetes_note container".split())
-UNIT_KINDS = ("board", "host", "rack", "slice")
+SEGMENTS = ("consumer",)
+PRICE_MARKS = ("second_hand", "quote", "preview")
+UNIT_CONTENTS = ("instances", "shape", "network_gb_per_s", "sold_as")
+UNIT_KINDS = ("board", "host", "rack", "slice", "cluster")
+CHASSIS = ("computer", "workstation", "server")
 COOLINGS = ("air", "liquid", "air or liquid", "passive")
+QUALITIES = ("lossless", "near_lossless", "lossy")
+DRAFT_METHODS = ("eagle", "medusa", "draft")  # methods that draft with a checkpoint of their own
 PROFILE = ("name", "compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
 BENCHMARKS = "chips.csv"
 BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
@@ -145,7 +153,7 @@ def accelerator(path: Path) -> Row:
     given, where = read_yaml(path), path.name
     plain = ("slug", "name", "vendor", "family", "kind", "stacks", "bought_as", "served")
     optional = ("architecture", "form_factor", "release_year", "not_served_reason", "notes")
-    groups = ("dense_tflops", "chip", "links", "power", "price", "partitions", "software")
+    groups = ("dense_tflops", "chip", "links", "power", "price", "partitions", "software", "market")
     check_keys(where, given, (*plain, "memory", "host"), (*optional, *groups))
     check_choice(f"{where}: kind", given["kind"], KINDS)
     if given["slug"] != path.stem:
@@ -156,12 +164,23 @@ def accelerator(path: Path) -> Row:
     return row | figures | {"sources": sources, "as_of": newest(sources)}
 
 
+def _host(where: str, given: Mapping[str, Any]) -> Row:
+    """What a host around the chip is like."""
+    host = group(where, given, ("chips_per_host",), ("pcie_gb_per_s", "chassis"))
+    for key in set(host) - {"chassis"}:
+        check_number(f"{where}.{key}", host[key])
+    if "chassis" in host:
+        check_choice(f"{where}.chassis", host["chassis"], CHASSIS)
+    return host
+
+
 def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
-    memory = group(f"{where}: memory", given["memory"], ("gib", "type", "gb_per_s"))
-    for key in ("gib", "gb_per_s"):
+    memory = group(f"{where}: memory", given["memory"], ("gib", "type", "gb_per_s"), ("usual_gib",))
+    for key in set(memory) - {"type"}:
         check_number(f"{where}: memory.{key}", memory[key])
-    row = {"memory_gib": memory["gib"], "memory_type": memory["type"], "memory_gb_per_s": memory["gb_per_s"]}
-    row |= _numbers(f"{where}: host", given["host"], ("chips_per_host",), ("pcie_gb_per_s",))
+    row: Row = {"usual_memory_gib": memory.get("usual_gib")}
+    row |= {"memory_gib": memory["gib"], "memory_type": memory["type"], "memory_gb_per_s": memory["gb_per_s"]}
+    row |= _host(f"{where}: host", given["host"])
     if "dense_tflops" in given:
         row["dense_tflops"] = _numbers(f"{where}: dense_tflops", given["dense_tflops"], (), DTYPES)
     if "chip" in given:
@@ -176,6 +195,9 @@ def _chip_figures(where: str, given: Mapping[str, Any]) -> Row:
         row["typical_price_usd"] = _numbers(f"{where}: price", given["price"], ("typical_usd",))["typical_usd"]
     if "software" in given:
         row["software"] = _software(f"{where}: software", given["software"])
+    if "market" in given:
+        row["market"] = group(f"{where}: market", given["market"], ("segment", "terms"))
+        check_choice(f"{where}: market.segment", row["market"]["segment"], SEGMENTS)
     return row
 
 
@@ -194,7 +216,7 @@ def _software(where: str, given: Mapping[str, Any]) -> Row:
 def _links(where: str, given: Mapping[str, Any]) -> list[Row]:
     tiers = group(where, given, ("tiers",))["tiers"]
     for tier in tiers:
-        check_keys(where, tier, ("name", "gb_per_s", "chips", "topology"), ("latency_us",))
+        check_keys(where, tier, ("name", "gb_per_s", "chips", "topology"), ("latency_us", "wraps_from"))
         check_choice(f"{where}.topology", tier["topology"], TOPOLOGIES)
         for key in tier.keys() - {"name", "topology"}:
             check_number(f"{where}.{key}", tier[key])
@@ -220,7 +242,7 @@ def served_model(path: Path) -> Row:
     """The row of one model. FixtureError: the engine cannot read its shape."""
     given, where = read_yaml(path), path.name
     plain = ("slug", "hf_id", "family", "licence", "native_dtype", "max_context_tokens")
-    check_keys(where, given, (*plain, "shape"), ("published", "notes"))
+    check_keys(where, given, (*plain, "shape"), ("published", "checkpoint", "conversions", "drafts", "notes"))
     if given["slug"] != path.stem:
         raise FixtureError(f"{where}: slug {given['slug']!r} differs from the file name")
     shape = {key: value for key, value in given["shape"].items() if key not in META}
@@ -237,25 +259,55 @@ def served_model(path: Path) -> Row:
         sources["published"]["rounded"] = published.get("rounded", False)
         row["published_parameters"] = published["parameters"]
         row["published_active_parameters"] = published.get("active_parameters")
+    row["checkpoints"] = _checkpoints(where, given, sources)
     return row | {"sources": sources, "as_of": newest(sources)}
+
+
+def _checkpoints(where: str, given: Mapping[str, Any], sources: Row) -> Row:
+    """The published checkpoint, conversions by others and what drafts tokens; their sources are added to `sources`."""
+    checkpoints: Row = {}
+    if "checkpoint" in given:
+        name = f"{where}: checkpoint"
+        published = group(name, given["checkpoint"], ("format",), ("experts_only", "kept"))
+        check_switch(f"{name}.experts_only", published.get("experts_only", False))
+        check_text(f"{name}.kept", published.get("kept", ""))
+        checkpoints["published"], sources["checkpoint"] = published, source_of(name, given["checkpoint"])
+    for index, each in enumerate(given.get("conversions", [])):
+        name = f"{where}: conversions[{index}]"
+        conversion = group(name, each, ("hf_id", "format"), ("experts_only",))
+        check_switch(f"{name}.experts_only", conversion.get("experts_only", False))
+        checkpoints.setdefault("conversions", []).append(conversion)
+        sources[f"conversion {conversion['hf_id']}"] = source_of(name, each)
+    if "drafts" in given:
+        name = f"{where}: drafts"
+        drafts = group(name, given["drafts"], (), ("mtp_layers", *DRAFT_METHODS))
+        check_count(f"{name}.mtp_layers", drafts.get("mtp_layers", 1))
+        for method in DRAFT_METHODS:
+            check_text(f"{name}.{method}", drafts.get(method, ""))
+        checkpoints["drafts"], sources["drafts"] = drafts, source_of(name, given["drafts"])
+    return checkpoints
 
 
 def quantization(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one quantization method of weights or KV cache."""
     settings = ("applies_to", "weights_dtype", "bits_per_weight", "activations_dtype", "quality", "quality_note")
-    more = ("stacks", "weight_only", "block_scaled", "training", "experts_only", "effort")
-    check_keys(where, given, ("slug", "name", *settings, *META), (*more, "notes"))
+    more = ("weight_only", "block_scaled", "training", "experts_only", "effort")
+    loading = ("checkpoint_format", "published_quality", "shard_elements")
+    check_keys(where, given, ("slug", "name", *settings, *META), (*more, *loading, "notes"))
     where = f"{where}: {given['slug']}"
     check_choice(f"{where}: applies_to", given["applies_to"], ("weights", "kv"))
-    check_choice(f"{where}: quality", given["quality"], ("lossless", "near_lossless", "lossy"))
+    check_choice(f"{where}: quality", given["quality"], QUALITIES)
     check_number(f"{where}: bits_per_weight", given["bits_per_weight"])
     sources = {"method": source_of(where, given)}
     row = {key: given[key] for key in ("slug", "name", "notes") if key in given}
     check_switch(f"{where}: weight_only", given.get("weight_only", False))
     check_switch(f"{where}: block_scaled", given.get("block_scaled", False))
     check_choice(f"{where}: training", given.get("training", ""), ("", "fine_tuning", "from_scratch"))
+    check_choice(f"{where}: published_quality", given.get("published_quality", "lossless"), QUALITIES)
+    check_count(f"{where}: shard_elements", given.get("shard_elements", 1))
+    check_text(f"{where}: checkpoint_format", given.get("checkpoint_format", ""))
     check_choice(f"{where}: experts_only", given.get("experts_only", ""), ("", "always", "latent"))
-    kept = {key: given[key] for key in (*settings, *more) if key in given}
+    kept = {key: given[key] for key in (*settings, *more, *loading) if key in given}
     return row | {"settings": kept, "sources": sources, "as_of": newest(sources)}
 
 
@@ -279,6 +331,16 @@ def region(where: str, given: Mapping[str, Any]) -> Row:
     return row | {"sources": sources, "as_of": newest(sources)}
 
 
+def api_provider(where: str, given: Mapping[str, Any]) -> Row:
+    """The row of one provider of hosted models."""
+    check_keys(where, given, ("slug", "name", *META), ("base_url", "locations", "notes"))
+    where = f"{where}: {given['slug']}"
+    check_texts(f"{where}: locations", given.get("locations", []))
+    sources = {"endpoint": source_of(where, given)}
+    row = {key: given[key] for key in ("slug", "name", "base_url", "locations", "notes") if key in given}
+    return row | {"sources": sources, "as_of": newest(sources)}
+
+
 def unit(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one unit; `accelerator` is a slug."""
     check_keys(
@@ -287,7 +349,9 @@ def unit(where: str, given: Mapping[str, Any]) -> Row:
     where = f"{where}: {given['slug']}"
     check_choice(f"{where}: kind", given["kind"], UNIT_KINDS)
     row = {key: given[key] for key in ("slug", "name", "kind", "accelerator", "notes") if key in given}
-    row |= group(f"{where}: contents", given["contents"], ("accelerators",), ("instances", "shape", "network_gb_per_s"))
+    row |= group(f"{where}: contents", given["contents"], ("accelerators",), UNIT_CONTENTS)
+    if "sold_as" in row:
+        check_texts(f"{where}: sold_as", row["sold_as"])
     if "power" in given:
         power = group(f"{where}: power", given["power"], (), ("watts", "cooling"))
         check_choice(f"{where}: cooling", power.get("cooling", "air"), COOLINGS)
@@ -347,25 +411,28 @@ def table(
 
 def prices(path: Path) -> Iterator[Row]:
     """The offers in one file: instances by the hour, or purchases."""
-    return table(path, PRICE_COLUMNS, price, PRICE_RANGE)
+    return table(path, PRICE_COLUMNS, price, (*PRICE_RANGE, "marks"))
 
 
 def api_prices(path: Path) -> Iterator[Row]:
     """The prices of hosted models; none if the file does not exist."""
-    return table(path, API_PRICE_COLUMNS, api_price, API_SPEED) if path.exists() else iter(())
+    return table(path, API_PRICE_COLUMNS, api_price, (*API_SPEED, *API_OTHER)) if path.exists() else iter(())
 
 
 def api_price(where: str, given: Mapping[str, Any]) -> Row:
     """The price of one hosted model, in USD per million tokens."""
-    optional = ("usd_per_mtok_cached_input", "max_input_tokens", *API_SPEED)
+    optional = ("usd_per_mtok_cached_input", "max_input_tokens", *API_SPEED, *API_OTHER)
     check_keys(where, given, [column for column in API_PRICE_COLUMNS if column not in optional], optional)
-    row: Row = dict(given)
+    # a line may be shorter than the header
+    row: Row = dict(given) | {key: given[key] or "" for key in ("quantization", "notes") if key in given}
     try:
         for key in ("usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"):
             row[key] = _usd(key, given[key], "0.000001")
         row["max_input_tokens"] = int(given["max_input_tokens"]) if given["max_input_tokens"] else None
         if "output_tokens_per_s" in given:  # without the column, the stored speed stays
-            row |= _speed(where, given["output_tokens_per_s"] or "", given.get("speed_source") or "")
+            row |= _speed(where, given)
+        if "withdrawn" in given:
+            row["withdrawn"] = date.fromisoformat(given["withdrawn"]) if given["withdrawn"] else None
         row["as_of"] = date.fromisoformat(given["as_of"])
     except ValueError as error:
         raise FixtureError(f"{where}: {error}") from error
@@ -383,14 +450,20 @@ def _usd(name: str, text: str | None, places: str) -> Decimal | None:
     return usd.quantize(Decimal(places)) if usd is not None else None
 
 
-def _speed(where: str, tokens_per_s: str, source: str) -> Row:
-    """The published speed of an endpoint, in tokens/s per request, with its source."""
-    if bool(tokens_per_s) != bool(source):
-        raise FixtureError(f"{where}: give output_tokens_per_s and speed_source together, or neither")
-    if not tokens_per_s:
-        return {"output_tokens_per_s": None, "speed_source": ""}
-    check_number(f"{where}: output_tokens_per_s", float(tokens_per_s))
-    return {"output_tokens_per_s": float(tokens_per_s), "speed_source": source}
+def _speed(where: str, given: Mapping[str, Any]) -> Row:
+    """The published speed of an endpoint: output tokens/s of one request, its TTFT in ms, and their source."""
+    text = {column: given.get(column) or "" for column in API_SPEED}
+    needed = [column for column in API_SPEED if column != "ttft_ms"]
+    if len({bool(text[column]) for column in needed}) > 1 or (text["ttft_ms"] and not text["speed_source"]):
+        raise FixtureError(f"{where}: give {', '.join(needed)} together, or none of them")
+    if not text["speed_source"]:
+        return {"output_tokens_per_s": None, "ttft_ms": None, "speed_kind": "", "speed_as_of": None, "speed_source": ""}
+    check_choice(f"{where}: speed_kind", text["speed_kind"], SPEED_KINDS)
+    figures = {name: float(text[name]) if text[name] else None for name in ("output_tokens_per_s", "ttft_ms")}
+    for name, value in figures.items():
+        if value is not None:
+            check_number(f"{where}: {name}", value)
+    return {**text, **figures, "speed_as_of": date.fromisoformat(text["speed_as_of"])}
 
 
 def row_with_number(
@@ -442,9 +515,11 @@ def licence(where: str, given: Mapping[str, Any]) -> Row:
 def price(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one offer."""
     required = ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source")
-    check_keys(where, given, required, (*PRICE_COLUMNS, *PRICE_RANGE))
+    check_keys(where, given, required, (*PRICE_COLUMNS, *PRICE_RANGE, "marks"))
     check_choice(f"{where}: term", given["term"], TERMS)
-    row: Row = {**given, "notes": given["notes"] or ""}
+    row: Row = {**given, "notes": given["notes"] or "", "marks": given.get("marks") or ""}
+    for mark in row["marks"].split():
+        check_choice(f"{where}: marks", mark, PRICE_MARKS)
     try:
         row["accelerators"] = int(given["accelerators"])
         row["as_of"] = date.fromisoformat(given["as_of"])

@@ -9,17 +9,19 @@ from django.db import models, transaction
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
 from catalog import framework_files
-from catalog.loading import fixtures, scored
+from catalog.loading import fixtures, instances, scored
 from catalog.loading.fixtures import FixtureError, Row
 from catalog.models import (
     Accelerator,
     ApiPrice,
+    ApiProvider,
     Assumption,
     Benchmark,
     Calibration,
     CatalogLoad,
     Discount,
     Framework,
+    InstanceType,
     Organisation,
     Price,
     QuantizationMethod,
@@ -69,12 +71,15 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
     for kind, model, name, key, reader in (
         ("quantizations", QuantizationMethod, "quantization", ("slug",), fixtures.quantization),
         ("regions", Region, "regions", ("slug",), fixtures.region),
+        ("api_providers", ApiProvider, "api_providers", ("slug",), fixtures.api_provider),
         ("assumptions", Assumption, "overheads", ("key",), fixtures.assumption),
     ):
         counts[kind] = upsert(model, key, fixtures.listed(directory / f"{name}.yaml", reader))
     price_files = sorted((directory / "prices").glob("*.csv"))
     units = with_foreign_key(fixtures.listed(directory / "units.yaml", fixtures.unit), "accelerator", Accelerator)
     counts["units"] = upsert(Unit, ("slug",), units)
+    rows = instances.instance_types(directory / "instances.csv")
+    counts["instance_types"] = upsert(InstanceType, ("provider", "instance"), rows)
     counts["prices"] = append_prices(row for path in price_files for row in fixtures.prices(path))
     counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
     counts["benchmarks"] = append_benchmarks(directory / "measurements" / fixtures.BENCHMARKS)
@@ -104,10 +109,15 @@ def upsert(model: type[models.Model], key: tuple[str, ...], given: Iterable[Row]
                 setattr(stored, name, values[name])
             change.append(stored)
             fields.update(differing)
-    if create:
+    with_history = hasattr(model, "history")
+    if create and with_history:
         bulk_create_with_history(create, model, default_change_reason="loaded")
-    if change:
+    elif create:
+        model._default_manager.bulk_create(create, batch_size=200)
+    if change and with_history:
         bulk_update_with_history(change, model, sorted(fields), default_change_reason="loaded")
+    elif change:
+        model._default_manager.bulk_update(change, sorted(fields))
     return Counts(created=len(create), changed=len(change), unchanged=len(rows) - len(create) - len(change))
 
 

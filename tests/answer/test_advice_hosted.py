@@ -23,6 +23,10 @@ FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support
 TODAY = timezone.localdate()
 CHIP = "constraints.accelerators.allow=[mi355x]"
 ANY = "constraints.acquisition=[rent, own, api]"
+FEW = ("h100-sxm", "mi355x")  # no allow list of chips, so APIs are ranked; the other chips are denied to be quick
+OTHERS = sorted(path.stem for path in (FILE.parents[1] / "accelerators").glob("*.yaml") if path.stem not in FEW)
+EVERY_CHIP = f"constraints.accelerators={{allow: [], deny: [{', '.join(OTHERS)}]}}"
+TOKENS = "constraints.acquisition=[api]"
 
 
 @pytest.fixture(autouse=True)
@@ -81,24 +85,112 @@ def test_the_break_even_is_where_both_bills_are_equal() -> None:
     assert first["break_even_within_capacity"] == (requests <= capacity)
 
 
-def test_ranks_by_cost_are_given_only_where_tokens_may_be_bought_and_cost_decides() -> None:
-    assert {offer["rank_by_cost"] for offer in answered()["hosted"]} == {None}
-    assert {offer["rank_by_cost"] for offer in answered(ANY, "objective=latency")["hosted"]} == {None}
-    found = answered(ANY)
-    monthly = [r["usd_per_month"] for r in [*found["recommendations"], *found["hosted"]]]
-    for offer in found["hosted"]:
-        assert offer["rank_by_cost"] == 1 + sum(usd < offer["usd_per_month"] for usd in monthly)
-    assert found["hosted"][0]["rank_by_cost"] == 1
-    assert "A hosted API costs" in found["verdict"] and "not verified" in found["verdict"]
-    assert all(r["acquisition"] != "api" for r in found["recommendations"])
+def test_hosted_apis_are_ranked_among_the_options_by_the_objective() -> None:
+    assert {offer["rank"] for offer in answered()["hosted"]} == {None}  # not asked for
+    found = answered(ANY, EVERY_CHIP, "slo.ttft_ms_p95=null", "slo.tpot_ms_p95=null")
+    ranked = found["recommendations"]
+    assert [r["rank"] for r in ranked] == list(range(1, len(ranked) + 1))
+    costs = [r["usd_per_month"] for r in ranked]
+    assert costs == sorted(costs) and {r["acquisition"] for r in ranked} > {"api"}
+    first = ranked[0]
+    assert (first["provider"], first["acquisition"], first["tp"], first["launch"]) == ("somehost", "api", None, None)
+    assert first["meets_slo"] is True and first["slo_state"] == "no limit"
+    assert found["views"]["cheapest"] == 1 and "A hosted API costs" in found["verdict"]
+    by_rank = {r["rank"]: r for r in ranked}
+    assert all(by_rank[offer["rank"]]["provider"] == offer["provider"] for offer in found["hosted"])
+    beaten = next(r for r in ranked if r["acquisition"] != "api")["beats"]
+    assert all(by_rank[each["rank"]]["acquisition"] != "api" for each in beaten)
+    assert Answer.read(found).to_json() == found
     assert found["not_used"] == []
 
 
+def test_ranks_by_cost_are_given_only_where_tokens_may_be_bought_and_cost_decides() -> None:
+    assert {offer["rank_by_cost"] for offer in answered()["hosted"]} == {None}
+    assert {offer["rank_by_cost"] for offer in answered(ANY, "objective=latency")["hosted"]} == {None}
+
+
+def test_a_bill_names_each_kind_of_token_and_adds_up() -> None:
+    offer = answered()["hosted"][1]
+    assert [charge["name"] for charge in offer["bill"]] == ["input", "cached input", "output"]
+    assert sum(charge["usd_per_month"] for charge in offer["bill"]) == pytest.approx(offer["usd_per_month"], rel=1e-5)
+    assert offer["bill"][1]["usd_per_mtok"] == 0.2
+
+
+def why_not(provider: str, *changes: str) -> dict[str, Any]:
+    found = answered(TOKENS, *changes)
+    assert provider not in [r["provider"] for r in found["recommendations"]]
+    return next(offer for offer in found["hosted"] if offer["provider"] == provider)["rejection"]
+
+
+NO_SPEED = "slo.tpot_ms_p95=null"
+
+
+def test_each_limit_that_an_api_misses_names_the_smallest_change() -> None:
+    ApiPrice.objects.update(max_input_tokens=8192)
+    long = why_not("somehost", EVERY_CHIP, NO_SPEED, "traffic.input_tokens={mean: 2000, p95: 7600}")
+    assert (long["reason"], long["limit"]) == ("does_not_fit", 8192) and long["reached"] == 7600 + 800
+    slow = why_not("cerebras", EVERY_CHIP, NO_SPEED, "slo.tokens_per_s_per_user=500")
+    assert slow["smallest_change"] == "tokens_per_s_per_user <= 450"
+    assert slow["change"] == {"slo.tokens_per_s_per_user": 450}
+    unknown = why_not("somehost", EVERY_CHIP, NO_SPEED, "slo.tokens_per_s_per_user=500")
+    assert "speed not published" in unknown["detail"] and unknown["change"] == {"slo.tokens_per_s_per_user": None}
+    place = why_not("somehost", EVERY_CHIP, NO_SPEED, "constraints.regions.allow=[FR]")
+    assert "location unknown" in place["detail"] and place["change"] == {"constraints.regions.allow": []}
+    money = why_not("cerebras", EVERY_CHIP, NO_SPEED, "constraints.max_usd_per_month=5000")
+    assert money["reason"] == "too_expensive" and money["change"]["constraints.max_usd_per_month"] > 5000
+    chips = why_not("somehost", NO_SPEED)
+    assert chips["change"] == {"constraints.accelerators.allow": []}
+    power = why_not("somehost", EVERY_CHIP, NO_SPEED, "objective=energy")
+    assert power["change"] == {"objective": "cost"}
+
+
+def test_weights_of_four_bits_need_a_quality_that_allows_them() -> None:
+    ApiPrice.objects.filter(provider="somehost").update(quantization="fp4")
+    assert why_not("somehost", EVERY_CHIP, NO_SPEED)["change"] == {"constraints.quality": "any"}
+
+
+def test_a_price_far_from_the_others_is_marked() -> None:
+    for provider in ("one", "two", "three"):
+        listed(provider, 0.9, 1.3)
+    by = {offer["provider"]: offer for offer in answered()["hosted"]}
+    assert (
+        "unusual price" in by["somehost"]["price_outlier"]
+        and by["somehost"]["price_outlier"] in by["somehost"]["warnings"]
+    )
+    assert by["cerebras"]["price_outlier"] == ""
+
+
+def test_an_api_with_a_disputed_speed_stands_behind_those_that_keep_the_limit() -> None:
+    listed("quick", 2.0, 3.0, output_tokens_per_s=900, speed_kind="measured", speed_as_of=TODAY, speed_source="a")
+    listed(
+        "cerebras",
+        0.85,
+        1.2,
+        days=9,
+        output_tokens_per_s=800,
+        speed_kind="measured",
+        speed_as_of=TODAY,
+        speed_source="b",
+    )
+    found = answered(
+        "constraints.acquisition=[api]", EVERY_CHIP, NO_SPEED, "slo.ttft_ms_p95=null", "slo.tokens_per_s_per_user=500"
+    )
+    assert [(r["provider"], r["slo_state"], r["meets_slo"]) for r in found["recommendations"]] == [
+        ("quick", "reached", None), ("cerebras", "disputed", None),
+    ]  # fmt: skip
+    assert "reach 500 tokens/s per user at quick (900), Cerebras (800 and 450)" in found["verdict"]
+
+
+def test_a_withdrawn_endpoint_is_not_offered() -> None:
+    ApiPrice.objects.filter(provider="somehost").update(withdrawn=TODAY)
+    assert [offer["provider"] for offer in answered()["hosted"]] == ["cerebras"]
+
+
 def test_a_published_speed_is_told_and_held_against_the_service_level() -> None:
-    somehost, cerebras = answered("slo.tokens_per_s_per_user=500", "slo.tpot_ms_p95=null")["hosted"]
+    somehost, cerebras = answered("slo.tokens_per_s_per_user=500", NO_SPEED)["hosted"]
     assert cerebras["published_output_tokens_per_s"] == 450 and cerebras["speed_source"] == "maker, 2024"
-    assert any("are below the 500 that you need per user" in warning for warning in cerebras["warnings"])
-    assert (somehost["published_output_tokens_per_s"], somehost["warnings"]) == (None, [])
+    assert (cerebras["slo_state"], somehost["slo_state"]) == ("missed", "not verified")
+    assert somehost["published_output_tokens_per_s"] is None
 
 
 def test_a_speed_outlives_a_newer_price_without_one() -> None:
@@ -131,9 +223,7 @@ def test_providers_and_budget_of_the_planner_count() -> None:
     found = answered("constraints.providers.deny=[nebius]", "constraints.max_usd_per_month=4000")["hosted"]
     assert [offer["within_budget"] for offer in found] == [True, False]
     spec = {**asked(), "constraints": {**asked()["constraints"], "providers": {"allow": ["cerebras"], "deny": []}}}
-    assert [offer.provider for offer in hosted_apis.hosted(spec, hosted_apis.rows(spec["model"], None, TODAY), [])] == [
-        "cerebras"
-    ]
+    assert [offer["provider"] for offer in recommend(spec, take_snapshot(spec))["hosted"]] == ["cerebras"]
 
 
 def test_prices_of_a_past_day_are_those_known_on_it() -> None:
@@ -142,10 +232,12 @@ def test_prices_of_a_past_day_are_those_known_on_it() -> None:
 
 
 def test_tokens_alone_are_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answered("constraints.acquisition=[api]")
-    assert found["recommendations"] == [] and found["verdict"].startswith("A hosted API costs $3,364 a month")
+    tokens = ("constraints.acquisition=[api]", EVERY_CHIP, NO_SPEED)
+    found = answered(*tokens)
+    assert [r["acquisition"] for r in found["recommendations"]] == ["api", "api"]
+    assert found["verdict"].startswith("A hosted API costs $3,364 a month")
     with pytest.raises(SystemExit) as ended:
-        call_command("advise", str(FILE), "--set", "constraints.acquisition=[api]")
+        call_command("advise", str(FILE), "--set", "constraints.acquisition=[api]", "--set", NO_SPEED)
     assert ended.value.code == 0
     ApiPrice.objects.all().delete()
     with pytest.raises(SystemExit) as ended:
@@ -154,13 +246,21 @@ def test_tokens_alone_are_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_page_table_and_markdown_show_it(client: Client) -> None:
-    found = answered(ANY)
+    found = answered(ANY, EVERY_CHIP, NO_SPEED)
     advice = sample_advice.advice(found)
     page = client.get(f"/advice/{advice.pk}").content.decode()
     assert "Hosted API (pay per token)" in page and "450" in page and "Published provider prices" in page
+    assert f'<a href="/advice/{advice.pk}/options/1">somehost API, llama</a>' in page
+    own = client.get(f"/advice/{advice.pk}/options/1").content.decode()
+    assert "How to call it" in own and "not published" in own and "Cached input" in own
+    memo = client.get(f"/advice/{advice.pk}/documents/memo.html").content.decode()
+    assert "somehost API, llama, pay per token" in memo
+    assert client.get(f"/advice/{advice.pk}/documents/memo.html?rank=1").status_code == 404
+    assert "somehost API, llama" in client.get(f"/advice/{advice.pk}/options.csv").content.decode()
     table, markdown = (render(Answer.read(found)) for render in (report.table, report.markdown))
     assert "hosted API (pay per token)" in table and "somehost llama" in table
     assert "## Hosted API (pay per token)" in markdown and "cerebras-wse-3" in markdown
-    alone = sample_advice.advice(answered("constraints.acquisition=[api]"))
+    assert "## somehost API, llama" in markdown and "call #1 with:" in table
+    alone = sample_advice.advice(answered("constraints.acquisition=[api]", NO_SPEED))
     page = client.get(f"/advice/{alone.pk}").content.decode()
     assert "Hosted API (pay per token)" in page and "No feasible deployment" not in page

@@ -95,7 +95,7 @@ def test_a_night_of_a_billion_tokens_over_the_command_line(capsys: pytest.Captur
     first = answer["recommendations"][0]
     assert first["acquisition"] == "rent" and first["batch"]["given_back"] and first["accelerator_count"] <= 8
     assert 1 < first["batch"]["usd_per_run"] < 60
-    assert "per run; a run takes" in answer["verdict"] and "TTFT" not in answer["verdict"]
+    assert "per run ($" in answer["verdict"] and "a run takes" in answer["verdict"] and "TTFT" not in answer["verdict"]
 
 
 @pytest.mark.django_db
@@ -106,7 +106,7 @@ def test_over_rest_and_on_the_page(client: Client) -> None:
     assert response.status_code == 202
     advise.run(response.json()["id"])
     text = client.get(f"/advice/{response.json()['id']}").content.decode()
-    assert "86,400 requests within 8 h, every 24 h" in text and "per run; a run takes" in text
+    assert "86,400 requests within 8 h, every 24 h" in text and "per run ($" in text and "a run takes" in text
 
 
 @pytest.mark.django_db

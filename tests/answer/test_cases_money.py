@@ -94,6 +94,6 @@ def test_a_product_that_grows_meets_the_price_of_its_api() -> None:
     found = answer("api-to-own", "[mi355x, mi300x]")
     r = found["recommendations"][0]
     met, today = meeting(r, "rent", "API"), 20 * 2400 * 730 * 3600
-    assert met["tokens_per_month"] == pytest.approx(today, rel=0.3) and met["within_capacity"]
-    assert r["usd_per_month"] < found["hosted"][1]["usd_per_month"]
+    assert today < met["tokens_per_month"] < 3 * today
+    assert found["hosted"][0]["usd_per_month"] < r["usd_per_month"] < 1.5 * found["hosted"][0]["usd_per_month"]
     assert r["money"]["growth"]["npv_extending_usd"] < r["money"]["growth"]["npv_all_now_usd"]

@@ -1,5 +1,8 @@
 """Scores are counted from the catalog, unknown ones widen the risk, and the planner's weights move the balance."""
 
+import json
+from functools import cache
+
 import pytest
 import yaml
 
@@ -23,7 +26,12 @@ objective: balanced
 
 
 def answer(**changes):
-    spec = parse({**yaml.safe_load(QUESTION), **changes})
+    return asked(json.dumps(changes))
+
+
+@cache
+def asked(changes: str):
+    spec = parse({**yaml.safe_load(QUESTION), **json.loads(changes)})
     return recommend(spec, take_snapshot(spec))
 
 
@@ -96,17 +104,17 @@ def test_every_view_names_a_simulated_option_and_none_shown_is_better():
     assert named["simplest"]["accelerator_count"] == min(r["accelerator_count"] for r in by_rank.values())
     greenest = min(r["kgco2e_per_mtok"] for r in by_rank.values() if r["kgco2e_per_mtok"])
     assert named["greenest"]["kgco2e_per_mtok"] == greenest
-    assert "best by view: cheapest #1" in report.table(Answer.read(result))
+    assert f"best by view: cheapest #{result['views']['cheapest']}" in report.table(Answer.read(result))
 
 
 @pytest.mark.parametrize(
     ("view", "objective"), [("fastest", "latency"), ("greenest", "carbon"), ("balanced", "balanced")]
 )
 def test_a_view_is_what_asking_for_it_would_rank_first(view: str, objective: str):
-    by_cost = answer(objective="cost")
+    by_cost = answer(objective="cost", variants="no")  # numbers of draft tokens are close to each other
     most = PRICE_BOUND_FACTOR * by_cost["recommendations"][0]["usd_per_month"]
     limits = {} if view == "balanced" else {"max_usd_per_month": most}
-    asked = answer(objective=objective, constraints=yaml.safe_load(QUESTION)["constraints"] | limits)
+    asked = answer(objective=objective, variants="no", constraints=yaml.safe_load(QUESTION)["constraints"] | limits)
     named = next(r for r in by_cost["recommendations"] if r["rank"] == by_cost["views"][view])
     assert named["label"] == asked["recommendations"][0]["label"]
     assert named["usd_per_month"] == asked["recommendations"][0]["usd_per_month"]

@@ -35,7 +35,9 @@ def test_chances_add_up_and_the_better_is_never_the_less_likely_to_win(question:
     options = answer(question)["recommendations"]
     assert sum(r["first_probability"] for r in options) == pytest.approx(1, abs=1e-3)
     assert [len(r["beats"]) for r in options] == list(range(len(options) - 1, -1, -1))
-    assert options[0]["beats"][0]["rank"] == 2 and 0.5 <= options[0]["beats"][0]["probability"] <= 1
+    beats = {b["rank"]: b["probability"] for b in options[0]["beats"]}
+    dearer = [r for r in options if r["usd_per_month"] > 1.01 * options[0]["usd_per_month"]]  # others count as equal
+    assert dearer and all(0.5 <= beats[r["rank"]] <= 1 for r in dearer)
 
 
 def test_what_two_options_share_is_drawn_once(question: dict):
@@ -70,6 +72,9 @@ def test_a_price_beyond_the_one_told_makes_the_other_win(question: dict):
 
 
 def test_the_tornado_names_what_an_answer_asked_again_names(question: dict):
+    # asked again, a chip may take another framework or draft; the tornado keeps its deployment
+    only = {**question["constraints"], "frameworks": {"allow": ["vllm"]}}
+    question = {**question, "variants": "no", "constraints": only}
     result = answer(question)
     bars = {b["assumption"]: b for b in result["sensitivity"]}
     assert {"load", "output length", "prefix cache hit rate"} < set(bars) and len(bars) == 5

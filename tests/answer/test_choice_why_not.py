@@ -5,7 +5,6 @@ import re
 import pytest
 import yaml
 
-from advisor.answer import ranking
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload.schema import parse
 from catalog.models import Accelerator, Framework, QuantizationMethod
@@ -65,8 +64,8 @@ def test_nothing_of_the_catalog_is_left_unsaid(result):
 
 
 def test_the_change_told_makes_an_accelerator_pass(result):
-    tried = [r for r in result["rejected"] if r["change"]]
-    assert {r["reason"] for r in tried} >= {"misses_slo", "does_not_fit"}
+    tried = [r for r in result["rejected"] if r["change"] and r["reason"] in ("misses_slo", "does_not_fit")]
+    assert {r["reason"] for r in tried} == {"misses_slo", "does_not_fit"}
     for r in tried:
         after = answer(changed(asked(), r["change"], accelerators={"allow": [r["accelerator"]]}))
         assert [o["accelerator"] for o in after["recommendations"][:1]] == [r["accelerator"]], r["smallest_change"]
@@ -74,7 +73,7 @@ def test_the_change_told_makes_an_accelerator_pass(result):
 
 @pytest.mark.parametrize(("kind", "key"), [("frameworks", "framework"), ("formats", "quantization")])
 def test_the_change_told_makes_a_framework_or_a_format_pass(result, kind: str, key: str):
-    tried = [r for r in result["left_out"][kind] if r["change"] and r["reason"] in ("outranked", "excluded")]
+    tried = [r for r in result["left_out"][kind] if r["smallest_change"].startswith(("ranked", "passes"))]
     assert tried
     for r in tried:
         after = answer(changed(asked(), r["change"], **{kind: {"allow": [r["name"]]}}))
@@ -88,16 +87,3 @@ def test_a_name_that_is_no_framework_is_refused_with_its_nearest():
     with pytest.raises(WorkloadError) as refused:
         check_catalog(parse(asked(frameworks={"allow": ["vlm"]}, formats={"deny": ["fp9"]})))
     assert {e["field"] for e in refused.value.errors} == {"constraints.frameworks.allow", "constraints.formats.deny"}
-
-
-def test_a_change_is_read_from_what_is_said():
-    said = "passes with ttft_ms_p95 >= 1758 and max_accelerators >= 8 and site.max_kw >= 2.5"
-    assert ranking.change_of(said) == {
-        "slo.ttft_ms_p95": 1758, "constraints.max_accelerators": 8, "constraints.site.max_kw": 2.5,
-    }  # fmt: skip
-    assert ranking.change_of("priced with constraints.acquisition: [rent, own]") == {
-        "constraints.acquisition": ["rent", "own"],
-    }  # fmt: skip
-    assert ranking.change_of("passes with quality: any and batch.deadline_hours >= 3.5") == {
-        "constraints.quality": "any", "batch.deadline_hours": 3.5,
-    }  # fmt: skip

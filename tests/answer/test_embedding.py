@@ -132,7 +132,7 @@ def test_the_form_asks_for_embeddings() -> None:
     assert form.is_valid(), form.errors
     assert form.spec["kind"] == "embedding"
     again = from_spec(form.spec)
-    assert again["kind"] == "embedding" and not any("output" in path for path in again)
-    assert "output" not in again.get("yaml", "")
+    assert again["kind"] == "embedding" and not any("output_tokens" in path for path in again)
+    assert "output_tokens" not in again.get("yaml", "")
     refused = WorkloadForm({**typed, "kind": "serving", "traffic.output_tokens.mean": "5"})
     assert not refused.is_valid() and "ask with kind: embedding" in refused.errors["kind"][0]

@@ -73,7 +73,10 @@ def test_hours_of_much_draw_count_for_more() -> None:
 )
 def test_the_curve_is_that_of_the_place_it_is_given_for(acquisition, region, known, allowed, used) -> None:
     taken = {"tco": {"grid_kgco2e_per_kwh": SUNNY}, "regions": {f"cloud-{region}": {"kgco2e_per_kwh": known}}}
-    s: Any = SimpleNamespace(offer=SimpleNamespace(acquisition=acquisition, provider="cloud", region=region))
+    offer = SimpleNamespace(
+        acquisition=acquisition, provider="cloud", region=region, is_in=lambda places: region in places
+    )
+    s: Any = SimpleNamespace(offer=offer)
     asked: Any = SimpleNamespace(constraints=SimpleNamespace(regions_allow=allowed))
     assert curve_of(taken, asked, s) == (SUNNY * 7 if used else [])
 

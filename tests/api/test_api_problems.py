@@ -86,8 +86,9 @@ def test_kinds_that_do_not_exist_yet_are_refused_at_kind(client: Client) -> None
     assert problem(post(client, body), 422)["errors"] == [
         {
             "field": "kind",
-            "message": "finetuning is not available yet; use kind serving, embedding or batch",
-            "allowed": "serving, embedding, batch, portfolio",
+            "message": "finetuning is not available yet; "
+            "use kind serving, embedding, rerank, image_generation or batch",
+            "allowed": "serving, embedding, rerank, image_generation, batch, portfolio",
         }
     ]
 

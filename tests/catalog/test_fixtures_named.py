@@ -1,5 +1,6 @@
 """What a planner may be offered by name is in the reference data, complete and with its conflicts settled."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,19 @@ def test_units_are_possible():
             assert product == row["accelerators"], slug
         if "lead_time" in row:
             assert "lead_time" in row["sources"], slug
+
+
+def test_instances_that_a_rack_or_cluster_joins_have_a_price():
+    sold = {
+        (row["accelerator"], f"{row['provider']} {row['instance']}")
+        for path in (ROOT / "prices").glob("*.csv")
+        for row in csv.DictReader(path.open(encoding="utf-8"))
+    }
+    joining = [row for row in rows("units", fixtures.unit).values() if "sold_as" in row]
+    assert {"rack", "cluster"} == {row["kind"] for row in joining}
+    assert not [
+        (row["slug"], one) for row in joining for one in row["sold_as"] if (row["accelerator"], one) not in sold
+    ]
 
 
 def test_what_a_chip_was_seen_to_reach_is_below_its_data_sheet():

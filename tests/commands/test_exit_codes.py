@@ -111,7 +111,7 @@ def test_a_support_matrix_that_cannot_be_written_ends_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     CatalogLoad.objects.create(version="test")
-    monkeypatch.setattr("advisor.report.support_matrix.page", lambda resources, sources: "")
+    monkeypatch.setattr("advisor.report.support_matrix.page", lambda *given: "")
     assert ended("support_matrix", "--write-docs", str(tmp_path / "nowhere" / "x.md")) == 2
     assert "cannot be written" in capsys.readouterr().err
 

@@ -8,13 +8,14 @@ from typing import Any
 import yaml
 
 from advisor.engine.cost.hourly import Assumptions
-from advisor.engine.network.model import Attention, Block, Ffn, Model
+from advisor.engine.network.blocks import Attention, Block, Ffn
+from advisor.engine.network.model import Model
 from advisor.engine.search.candidates import Catalog
 from advisor.engine.spec.command_template import template_of
 from advisor.engine.spec.hardware import Accelerator, Efficiency, Link, Overhead
 from advisor.engine.spec.kinds import SERVING
 from advisor.engine.spec.offer import Offer
-from advisor.engine.spec.software import FlagLists, Framework, LaunchFacts, Quantization
+from advisor.engine.spec.software import FlagLists, Framework, LaunchFacts, Quantization, SupportRule
 from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
 from advisor.engine.step.lane import Lane
 from advisor.engine.step.layout import Choice
@@ -134,9 +135,14 @@ def chip_software(slug: str) -> dict[str, Any]:
     return dict(fixtures.accelerator(path).get("software", {})) if path.exists() else {}
 
 
+def rules(*formats: str, **limits: Any) -> tuple[SupportRule, ...]:
+    """One rule for all formats, without limits unless given."""
+    return (SupportRule(formats=formats, **limits),)
+
+
 VLLM = Framework(
     slug="vllm", name="vLLM", version="0.24.0", stacks=("cuda",), vendors=(), kinds=("gpu",),
-    quantizations=("bf16", "fp8", "awq"), kv_dtypes=("bf16", "fp8"), mixers=("attention", "window"),
+    weights=rules("bf16", "fp8", "awq"), caches=rules("bf16", "fp8"), mixers=("attention", "window"),
     scheduler="chunked", default_max_batched_tokens=8192, max_running_requests=1024, memory_fraction=0.9,
     runtime_bytes=2 * GIB, block_tokens=16, graph_max_tokens=512, features=("pipeline_parallel",),
     **software("vllm"),

@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from advisor.engine.network.model import Attention, Block, Ffn, Model
+from advisor.engine.network.blocks import Attention, Block, Ffn
+from advisor.engine.network.model import Model
 from advisor.fidelity import calibration_files, host_time
 from advisor.fidelity.host_time import Step
 

@@ -128,7 +128,7 @@ def compare_steps(model_id: str, known: Resources, rows: dict[str, dict[str, str
     for users in (1, 16, 64):
         if (row := rows.get(f"ngram-closed-{users}.json")) is not None:
             lanes_of = built(model_id, model, users, known)
-            drafting = speculative_times(searched(lanes_of.times, vllm, tokens_per_step(0.6, 3)), 3, 0.6, slots=users)
+            drafting = speculative_times(searched(lanes_of.times, [vllm], tokens_per_step(0.6, 3)), 3, 0.6, slots=users)
             step_ms = (
                 step_s(replace(lanes_of, times=drafting), 0, users, CONTEXT_TOKENS) * tokens_per_step(0.6, 3) * 1e3
             )

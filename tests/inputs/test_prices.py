@@ -5,7 +5,7 @@ import datetime
 import pytest
 from django.utils import timezone
 
-from advisor.engine.cost.hourly import own_parts, total_usd_per_hour
+from advisor.engine.cost.hourly import Assumptions, own_parts, total_usd_per_hour
 from advisor.inputs import offers
 from advisor.inputs.current import market
 from advisor.inputs.from_catalog import _accelerator
@@ -68,15 +68,35 @@ def owned(slug: str) -> dict[str, float]:
     return {o.instance: o.usd_per_hour for o in found if o.acquisition == "own"}
 
 
-def test_a_card_that_is_sold_alone_can_be_owned_in_hosts_of_one_two_and_four() -> None:
-    Price.objects.filter(accelerator__slug="l40s", term="purchase").delete()
-    add("card", "l40s", 30, 0, provider="shop", term="purchase", kind="chip", purchase_usd=8500)
-    chip = chip_of(_accelerator(Accelerator.objects.get(slug="l40s")))
-    _, assumed = market(chip)
-    # 8,500 USD and 350 W for each card; 4,500 USD and 400 W for the computer around them
-    by_hand = {n: total_usd_per_hour(own_parts(8_500 * n + 4_500, n, 350.0 * n + 400, assumed)) for n in (1, 2, 4)}
+def sold_alone(slug: str, usd: float) -> Assumptions:
+    Price.objects.filter(accelerator__slug=slug, term="purchase").delete()
+    add("card", slug, 30, 0, provider="shop", term="purchase", kind="chip", purchase_usd=usd)
+    return market(chip_of(_accelerator(Accelerator.objects.get(slug=slug))))[1]
+
+
+def test_a_passively_cooled_card_is_bought_in_a_server_that_can_cool_it() -> None:
+    assumed = sold_alone("l40s", 8500)
+    # 8,500 USD and 350 W for each card; around them 17,900 USD and 400 W, and 4,640 USD and 181 W more for each card
+    by_hand = {
+        n: total_usd_per_hour(own_parts((8_500 + 4_640) * n + 17_900, n, (350.0 + 181) * n + 400, assumed, 8_500 * n))
+        for n in (1, 2, 4, 8)
+    }
     assert owned("l40s") == pytest.approx(
-        {f"server with {n} x L40S (server price estimated)": by_hand[n] for n in by_hand}
+        {f"GPU server with {n} x L40S (server price estimated)": by_hand[n] for n in by_hand}
+    )
+
+
+def test_a_card_with_a_fan_is_bought_in_a_workstation() -> None:
+    assumed = sold_alone("rtx-pro-6000-blackwell", 8500)
+    # 8,500 USD and 600 W for each card; 4,500 USD and 400 W for the computer around them
+    by_hand = {
+        n: total_usd_per_hour(own_parts(8_500 * n + 4_500, n, 600.0 * n + 400, assumed, 8_500 * n)) for n in (1, 2, 4)
+    }
+    assert owned("rtx-pro-6000-blackwell") == pytest.approx(
+        {
+            f"workstation with {n} x RTX PRO 6000 Blackwell Workstation (computer price estimated)": by_hand[n]
+            for n in by_hand
+        }
     )
 
 

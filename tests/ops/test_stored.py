@@ -31,7 +31,14 @@ def stored_bytes(advice: Advice) -> int:
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shipped")
-@pytest.mark.parametrize("name", ["support-chat", "code-assistant", "nightly-batch", "small-models", "shared-fleet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "support-chat",
+        "shared-fleet",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("code-assistant", "nightly-batch", "small-models")),
+    ],
+)
 def test_a_stored_answer_takes_at_most_0_3_mb(name: str, woken: list[str]) -> None:
     """With its question, snapshot, result and options."""
     advice = advise.request(question(ROOT / "fixtures" / "workloads" / f"{name}.yaml", [], None))

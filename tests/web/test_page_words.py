@@ -52,7 +52,7 @@ def test_what_was_left_out_reads_behind_a_number() -> None:
 @pytest.mark.django_db
 def test_the_page_names_a_cheaper_endpoint_once(client: Client) -> None:
     answer = sample_advice.result()
-    unknown = dict.fromkeys(HostedOffer.model_fields)
+    unknown = {name: None for name, field in HostedOffer.model_fields.items() if field.is_required()}
     texts = {"provider": "someone", "name": "a model", "as_of": "2026-11-01", "source": "a page", "speed_source": ""}
     prices = {"usd_per_mtok_input": 1.0, "usd_per_mtok_output": 1.0, "usd_per_month": 1.0, "discount_fraction": 0.0}
     kinds = {"acquisition": "api", "basis": "published", "within_budget": True, "warnings": []}

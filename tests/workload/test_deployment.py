@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from advisor.engine.estimate.simulated import Resources
-from advisor.engine.network.model import Attention, Block, Ffn, Model
+from advisor.engine.network.blocks import Attention, Block, Ffn
+from advisor.engine.network.model import Model
 from advisor.engine.spec.software import Framework
 from advisor.workload.deployment import (
     Fixed,
@@ -19,10 +20,16 @@ from advisor.workload.deployment import (
     with_config,
 )
 from advisor.workload.text import WorkloadError
-from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, SGLANG, VLLM, chip
+from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, SGLANG, VLLM, chip, rules
 
 FEATURES = ("expert_parallel", "attention_dp", "pipeline_parallel", "disaggregation")
-CAPABLE = replace(VLLM, mixers=(*VLLM.mixers, "cross-attention", "speech"), features=(*VLLM.features, *FEATURES))
+OLD_CHIP = rules("fp8", chips=("old",), weight_only=True)
+CAPABLE = replace(
+    VLLM,
+    weights=(*OLD_CHIP, *VLLM.weights),
+    mixers=(*VLLM.mixers, "cross-attention", "speech"),
+    features=(*VLLM.features, *FEATURES),
+)
 EXPERTS = Model(
     slug="experts", hidden=2048, vocab=65536, max_context_tokens=4096,
     blocks=(Block(count=24, mixer=Attention(heads=32, kv_heads=8, head_dim=64),
@@ -237,17 +244,17 @@ def test_a_list_of_allowed_names_holds_what_can_be_used():
 
 def chosen(known: tuple[Framework, ...], **changes: Any) -> str:
     asked = parse_deployment(ASKED | changes)
-    return framework_of(asked, KNOWN.accelerators["h100"], LLAMA_8B, FP8, known).slug
+    return framework_of(asked, KNOWN.accelerators["h100"], LLAMA_8B, [FP8], known).slug
 
 
 def test_the_preferred_framework_that_loads_the_format_is_chosen():
     """vLLM is preferred in the reference data; where it does not load the format, the next one is taken."""
     assert VLLM.launch and SGLANG.launch and VLLM.launch.preference < SGLANG.launch.preference
     assert chosen((SGLANG, VLLM)) == "vllm"
-    assert chosen((SGLANG, replace(VLLM, quantizations=("bf16",)))) == "sglang"
+    assert chosen((SGLANG, replace(VLLM, weights=rules("bf16")))) == "sglang"
     assert chosen((replace(VLLM, launch=None), SGLANG)) == "sglang"
     assert chosen((replace(VLLM, mixers=()), SGLANG)) == "sglang"
-    assert chosen((replace(SGLANG, quantizations=()), replace(VLLM, quantizations=()))) == "sglang"  # none: the first
+    assert chosen((replace(SGLANG, weights=()), replace(VLLM, weights=()))) == "sglang"  # none: the first
 
 
 def test_a_framework_answers_to_its_other_names_in_any_case():
@@ -280,8 +287,8 @@ def test_what_the_catalog_does_not_know_is_said(changes, says):
 
 
 MX = replace(FP8, slug="mxfp4", name="MXFP4", weights_dtype="mxfp4", experts_only="always")
-PLAIN = replace(VLLM, quantizations=("bf16", "int4"), kv_dtypes=("bf16", "fp8"), features=())
-OTHER = replace(CAPABLE, slug="other", name="Other", aliases=(), quantizations=("bf16", "fp8", "mxfp4"))
+PLAIN = replace(VLLM, weights=rules("bf16", "int4"), caches=rules("bf16", "fp8"), features=())
+OTHER = replace(CAPABLE, slug="other", name="Other", aliases=(), weights=rules("bf16", "fp8", "mxfp4"))
 
 
 @pytest.mark.parametrize(("changes", "field", "message", "instead"), [

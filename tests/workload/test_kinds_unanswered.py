@@ -17,7 +17,7 @@ QUESTIONS = [
     {"kind": "finetuning", "model": "meta-llama/Llama-3.1-8B", "finetuning": {**TOKENS, "method": "lora"}},
     {"kind": "training", "model": "meta-llama/Llama-3.1-8B"},
 ]
-SAYS = "is not available yet; use kind serving, embedding or batch"
+SAYS = "is not available yet; use kind serving, embedding, rerank, image_generation or batch"
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -222,3 +222,11 @@ def test_what_nobody_chose():
 def test_prices_are_of_a_real_day_that_has_been(day):
     assert "prices_as_of" in refused({**GOOD, "prices_as_of": day})
     assert parse({**GOOD, "prices_as_of": "2026-01-05"})["prices_as_of"] == "2026-01-05"
+
+
+@pytest.mark.parametrize("kind", ["video_generation", "text_to_speech"])
+def test_a_kind_that_is_not_modeled_says_what_is_missing(kind: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        parse({"kind": kind, "model": "m"})
+    (found,) = caught.value.errors
+    assert found["field"] == "kind" and "are missing; use kind serving" in found["message"]

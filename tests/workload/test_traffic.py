@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.workload.fields import Section, check_hours
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from advisor.workload.trace_files import lengths, with_traces
-from advisor.workload.traffic import Lengths, Section, check_hours, requests_of, trace_of, trace_statistics, users_of
+from advisor.workload.traffic import Lengths, requests_of, trace_of, trace_statistics, users_of
 from tests.workload.test_workload_refused import GOOD, refused, with_traffic
 
 HEAD = "arrival_s,input_tokens,output_tokens\n"

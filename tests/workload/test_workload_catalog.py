@@ -90,8 +90,8 @@ def test_other_kinds_are_not_yet_available() -> None:
         check_catalog(parse({**kept, "kind": "training", "training": training}))
     assert caught.value.errors[0] == {
         "field": "kind",
-        "message": "training is not available yet; use kind serving, embedding or batch",
-        "allowed": "serving, embedding, batch, portfolio",
+        "message": "training is not available yet; use kind serving, embedding, rerank, image_generation or batch",
+        "allowed": "serving, embedding, rerank, image_generation, batch, portfolio",
     }
 
 

@@ -1,7 +1,6 @@
 """Hourly cost, total cost of ownership and site limits."""
 
 from advisor.engine.cost.hourly import (
-    HOURS_PER_MONTH,
     HOURS_PER_YEAR,
     JOULES_PER_KWH,
     Amount,
@@ -47,6 +46,7 @@ from advisor.engine.cost.tco import (
     sizes_under_growth,
     waterfall,
 )
+from advisor.engine.spec import HOURS_PER_MONTH
 
 __all__ = [
     "Amount",

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.spec import Part
+from advisor.engine.spec import HOURS_PER_MONTH, Part
 
 Array = NDArray[np.float64]
 Amount = Any  # a number or an array that broadcasts with the candidates
-HOURS_PER_MONTH = 730.0
 HOURS_PER_YEAR = 8760.0
 JOULES_PER_KWH = 3.6e6
 METERED = ("electricity", "cooling")  # parts proportional to the power drawn
@@ -39,6 +38,11 @@ class Assumptions:
     card_host_watts: float  # host power per PCIe card, if the catalog has no figure for its server
     socket_host_watts: float  # host power per CPU that serves without accelerators
     months: float  # horizon
+    card_server_usd: float = (
+        0.0  # a rack server for passively cooled cards, without them; these three: 0 in old snapshots
+    )
+    card_server_usd_per_card: float = 0.0
+    card_server_watts_per_card: float = 0.0  # added to small_host_watts
     storage_fraction: float = 0.0  # added to the purchase
     spare_fraction: float = 0.0  # added to the purchase: spare parts
     accelerator_fraction: float = 0.65  # of the price of a server: its accelerators

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from advisor.engine.spec import OWNED, Constraints, Offer, Part, Rejection
+from advisor.engine.spec import OWNED, Change, Constraints, Offer, Part, Rejection, limit_change, unlike
 
 OWN = "own"
 
@@ -17,20 +17,25 @@ def site_rejection(o: Offer, c: Constraints) -> Rejection | None:
         return None
     kw, limit_kw = (x / 1e3 if x else None for x in (o.full_watts, c.max_rack_watts))
     if kw and limit_kw and kw > limit_kw:
+        drawn, most = unlike(lambda more: (f"{kw:.{1 + more}f} kW", f"{limit_kw:.{6 + more}g} kW"))
+        change = limit_change("constraints.site.kw_per_rack", ">=", math.ceil(kw * 10) / 10)
         return Rejection(
             accelerator=o.accelerator,
             reason="too_much_power",
-            detail=f"{o.instance} draws {kw:.1f} kW at full load; the site has {limit_kw:g} kW per rack",
+            detail=f"{o.instance} draws {drawn} at full load; the site has {most} per rack",
             limit=limit_kw,
             reached=kw,
-            smallest_change=f"passes this gate with site.kw_per_rack >= {math.ceil(kw * 10) / 10:g}",
+            smallest_change=f"passes this gate with {change.said}",
+            changes=(change,),
         )
     if c.cooling != "any" and o.cooling and c.cooling not in o.cooling.split(" or "):
+        change = Change(field="constraints.site.cooling", value=o.cooling, said=f"site.cooling: {o.cooling}")
         return Rejection(
             accelerator=o.accelerator,
             reason="cooling",
             detail=f"{o.instance} needs {o.cooling} cooling; the site has {c.cooling} cooling only",
-            smallest_change=f"passes this gate with site.cooling: {o.cooling}",
+            smallest_change=f"passes this gate with {change.said}",
+            changes=(change,),
         )
     return None
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from advisor.engine.cost.hourly import (
-    HOURS_PER_MONTH,
     annuity_usd_per_month,
     monthly_rate,
     present_value,
     total_usd_per_hour,
 )
-from advisor.engine.spec import Part
+from advisor.engine.spec import HOURS_PER_MONTH, Part
 
 CENT = Decimal("0.01")
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +41,7 @@ from advisor.engine.step import (
     step_s,
     take,
     unsupported,
+    weights_on,
     whole_prompts,
 )
 
@@ -142,7 +143,7 @@ def prepare(case: Case, resources: Resources) -> tuple[Lane, ...] | str:
     if case.mode == "disagg" and (model.encoder_only or model.source_tokens):
         return "disaggregated serving is estimated only for decoder-only models"
     dtype = "fp8-block" if case.block_scaled and case.weights_dtype == "fp8" else case.weights_dtype
-    quantization = quantization_for(dtype, accelerator, resources.quantizations)
+    quantization = quantization_for(dtype, accelerator, resources.quantizations, framework, model)
     if isinstance(quantization, str):
         return quantization
     pools = [case.prefill_pool, case.decode_pool] if case.mode == "disagg" else [case.pool]
@@ -169,16 +170,39 @@ def find_framework(frameworks: Sequence[Framework], slug: str, version: str) -> 
     return exact[0] if exact else replace(versions[-1], version=version or versions[-1].version)
 
 
-def quantization_for(dtype: str, accelerator: Accelerator, known: Sequence[Quantization]) -> Quantization | str:
-    """The method of a checkpoint in this dtype (weight-only if the chip cannot compute in it), or why there is none."""
-    methods = [q for q in known if dtype in (q.slug, q.weights_dtype)]
+def quantization_for(
+    dtype: str,
+    accelerator: Accelerator,
+    known: Sequence[Quantization],
+    framework: Framework | None = None,
+    model: Model | None = None,
+) -> Quantization | str:
+    """The method of a checkpoint in this dtype, as the framework runs it on this chip, or why there is none.
+
+    Without a documented method, the first one, weight-only if the chip cannot compute in it: a measured run shows that
+    it works. `check_support` refuses such a deployment to users.
+    """
+    methods = methods_of_dtype(dtype, known, model)
     if not methods:
         return f"no quantization method for {dtype}"
-    exact = [q for q in methods if q.slug == dtype]
-    chosen = (exact or methods)[0]
+    chosen = methods[0]
+    if framework is not None and model is not None:
+        run = weights_on(framework, accelerator, chosen, model)
+        if isinstance(run, Quantization):
+            return run
     if unsupported(accelerator, chosen) and rate_of(accelerator, "bf16"):
         return replace(chosen, activations_dtype="bf16", weight_only=True)
     return unsupported(accelerator, chosen) or chosen
+
+
+def methods_of_dtype(dtype: str, known: Iterable[Quantization], model: Model | None = None) -> list[Quantization]:
+    """The methods that store weights in this dtype; if it is a slug alone, only that.
+
+    First the one that loads the model's published checkpoint, then the one with this slug.
+    """
+    methods = [q for q in known if dtype in (q.slug, q.weights_dtype)]
+    published = model.published.format if model is not None and model.published is not None else ""
+    return sorted(methods, key=lambda q: (q.slug != published, q.slug != dtype))
 
 
 def default_kv_dtype(framework: Framework, weights_dtype: str) -> str:

@@ -424,7 +424,7 @@ def _in_instance(c: Copy, p: Partition | None, a: Accelerator) -> Tenant:
 
 def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], isolated: bool) -> Packing:
     """The packing at the cheapest offer that every member may use."""
-    offers = [o for o in offers_for(members[0].workload, members[0].catalog) if o.accelerator == a.slug]
+    offers = [o for o in offers_for(members[0].workload, members[0].catalog) if o.sells(a)]
     for m in members[1:]:
         theirs = {_key(o) for o in offers_for(m.workload, m.catalog)}
         offers = [o for o in offers if _key(o) in theirs]

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
 
-from advisor.engine.scheduler import log_normal_sigma
-from advisor.engine.spec import Lengths
+from advisor.engine.spec import Lengths, log_normal_sigma
 
 QUANTILES = (0.0, 0.5, 0.9, 1.0)  # planning assumption: boundaries of the classes, as quantiles of prompt length
 

@@ -35,7 +35,7 @@ from advisor.engine.search import (
     offer_usd_per_hour,
     serving_estimates,
 )
-from advisor.engine.spec import Offer, Workload
+from advisor.engine.spec import Offer, Workload, cost_text
 from advisor.engine.step import TRACE, Client, Lane, take
 
 KINDS = 5  # accelerators considered per class, cheapest first
@@ -147,7 +147,7 @@ def _search_mix(workload: Workload, catalog: Catalog, table: Table, single: floa
         for _ in range(ROUNDS):
             lower_bound = _cost_lower_bound(workload, options, rates, classes)
             if lower_bound > single * (1 - WORTH_FRACTION):
-                cost = f"${lower_bound * HOURS_PER_MONTH:,.0f} a month"
+                cost = cost_text(workload, lower_bound)
                 return no_mix(
                     f"by estimate no combination costs less than {cost}, even with fractional machines", single
                 )
@@ -209,7 +209,7 @@ def machine_options(
     for k, row in enumerate(rows):
         own = {catalog.offers[i]: None for i in sorted(set(offers[k].tolist()) - {-1})}
         c = kept[k].choice
-        same_chip = [o for o in others if o.accelerator == c.accelerator.slug]
+        same_chip = [o for o in others if o.sells(c.accelerator)]
         own |= {o: None for o in same_chip if c.tp * c.dp <= o.tensor_parallel_chips}
         lane, simulated = seen.get(int(row), (kept[k], 0.0))
         ready = simulated > rates[k, 0]

@@ -12,11 +12,10 @@ from advisor.engine.launch.kubernetes import FIRST_HOST, HostRanks, ReplicaSpec,
 from advisor.engine.launch.leader_worker_set import leader_workers
 from advisor.engine.launch.load_generators import LoadTest, load_test
 from advisor.engine.launch.partitions import partition_notes, partition_script, per_instance
+from advisor.engine.launch.served_checkpoint import CAST, PUBLISHED, ServedCheckpoint, served_checkpoint
 from advisor.engine.network import Model
-from advisor.engine.scheduler import log_normal_sigma
 from advisor.engine.search import Scored
-from advisor.engine.spec import LaunchFacts, Lengths, Workload, command_arguments, text_lines
-from advisor.engine.step import HALF
+from advisor.engine.spec import LaunchFacts, Lengths, Workload, command_arguments, log_normal_sigma, text_lines
 
 CONTEXT_STEP_TOKENS = 1024
 SOURCE_STEP_TOKENS = 128
@@ -45,14 +44,13 @@ class ContextLimit:
 class Start:
     """Inputs of the values and conditions of a command template."""
 
-    checkpoint: str  # Hugging Face ID, or a placeholder in < > for a checkpoint to make or find
-    made_on_load: bool
-    cast_dtype: str  # 16-bit format to cast a wider checkpoint to; empty: none
+    checkpoint: ServedCheckpoint
     context_limit: ContextLimit
     longest_source_tokens: int  # of an encoder-decoder; 0: no encoder
+    images_per_prompt: int  # 0: requests are text only
     generates_tokens: bool
     shares_prefixes: bool
-    served_name: str  # model name for clients if the checkpoint is a path; empty: the checkpoint's name
+    served_name: str  # model name for clients if the checkpoint has another name; empty: the checkpoint's name
     s: Scored
     facts: LaunchFacts
 
@@ -77,11 +75,13 @@ def p999_tokens(lengths: Lengths) -> float:
 
 def context_limit(s: Scored, model: Model, workload: Workload) -> ContextLimit:
     """p99.9 of the prompt plus p99.9 of the answer, limited by the model's context and the replica's KV cache."""
-    rare = p999_tokens(workload.input_tokens)
+    rare = p999_tokens(workload.pair_tokens or workload.input_tokens)
+    if workload.turns:
+        rare = max(rare, workload.turns.last_prompt_tokens)
     rare += p999_tokens(workload.output_tokens) if workload.kind.generates_tokens else 0
     wanted = math.ceil(rare / CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     held = int(s.memory.kv_capacity_tokens * s.lane.choice.pp)
-    limits = ((model.max_context_tokens, "the model's context length"), (held, "the KV cache of one replica"))
+    limits = ((model.longest_context_tokens, "the model's context length"), (held, "the KV cache of one replica"))
     tokens, limit = min((wanted, ""), *limits, key=lambda pair: pair[0])
     return ContextLimit(tokens=tokens, wanted_tokens=wanted, limit=limit)
 
@@ -89,25 +89,25 @@ def context_limit(s: Scored, model: Model, workload: Workload) -> ContextLimit:
 def start_of(name: str, s: Scored, model: Model, workload: Workload, facts: LaunchFacts) -> Start:
     """Template inputs; the checkpoint is a placeholder if the framework cannot load the published one as planned."""
     q = s.lane.choice.quantization
-    native = model.native_dtype in (q.slug, q.weights_dtype)
-    on_load = not native and q.slug in facts.formats_on_load
-    cast = q.weights_dtype if not native and q.weights_dtype in HALF else ""
-    if facts.checkpoint_file:
-        checkpoint = f"<{facts.checkpoint_file} of {name} in {q.name}>"
-    else:
-        checkpoint = name if native or on_load or cast else f"<checkpoint of {name} in {q.name}>"
+    served = served_checkpoint(name, model, q, facts)
     return Start(
-        checkpoint=checkpoint,
-        made_on_load=on_load,
-        cast_dtype=cast,
+        checkpoint=served,
         context_limit=context_limit(s, model, workload),
         longest_source_tokens=longest_source(model, workload),
+        images_per_prompt=images_per_prompt(workload),
         generates_tokens=workload.kind.generates_tokens,
         shares_prefixes=workload.prefix_cache_hit_fraction > 0 and "prefix_caching" in s.lane.framework.features,
-        served_name=name if checkpoint.startswith("<") else "",
+        served_name="" if served.repository == name else name,
         s=s,
         facts=facts,
     )
+
+
+def images_per_prompt(workload: Workload) -> int:
+    """Images that one prompt may have: of a conversation, those of all its turns."""
+    if workload.images is None:
+        return 0
+    return math.ceil(workload.images.per_request * (workload.turns.count if workload.turns else 1))
 
 
 def longest_source(model: Model, workload: Workload) -> int:
@@ -135,14 +135,15 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
     s, c, facts = start.s, start.s.lane.choice, start.facts
     q, source, ranks = c.quantization, start.longest_source_tokens, c.tp * c.pp * c.dp
     share = s.memory.source_kv_bytes / s.memory.kv_bytes if source and s.memory.kv_bytes else 0.0
-    named = start.checkpoint if start.checkpoint.startswith("<") else start.checkpoint.rsplit("/", 1)[-1]
+    repository = start.checkpoint.repository
+    named = repository if start.checkpoint.to_make else repository.rsplit("/", 1)[-1]
     return {
         "accelerator_name": c.accelerator.device_name or c.accelerator.slug,
         "attention_dp": c.dp,
         "cache_gib": cache_gib(start),
         "cache_name": facts.cache_names.get(c.kv_dtype, ""),
-        "cast_dtype": DTYPES.get(start.cast_dtype, ""),
-        "checkpoint": start.checkpoint,
+        "cast_dtype": DTYPES.get(q.weights_dtype, "") if start.checkpoint.origin == CAST else "",
+        "checkpoint": repository,
         "concurrency": s.concurrency,
         "concurrency_per_rank": s.concurrency // c.dp,
         "context_and_source_tokens": source + start.context_limit.tokens,
@@ -152,6 +153,7 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
         "first_host": FIRST_HOST,
         "format_name": facts.format_names.get(q.slug, ""),
         "hosts": start.hosts,
+        "images_per_prompt": start.images_per_prompt,
         "max_batched_tokens": s.lane.max_batched_tokens,
         "memory_fraction": f"{s.lane.framework.memory_fraction:g}",
         "model_name": named,
@@ -182,12 +184,14 @@ def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
         "cache_int8": c.kv_dtype == "int8",
         "cache_named": c.kv_dtype in facts.cache_names,
         "cache_room": cache_gib(start) >= 1,
-        "cast": bool(start.cast_dtype),
+        "cast": start.checkpoint.origin == CAST,
         "cpu": c.accelerator.kind == "cpu",
         "experts": c.ep > 1,
-        "format_named": c.quantization.slug in facts.format_names,
+        "experts_across_hosts": c.ep > 1 and c.dp > 1 and start.hosts > 1,
+        "format_named": c.quantization.slug in facts.format_names and start.checkpoint.origin != PUBLISHED,
         "half_weights": c.quantization.weights_dtype in DTYPES,
-        "made_on_load": start.made_on_load,
+        "made_on_load": start.checkpoint.made_on_load,
+        "images": start.images_per_prompt > 0,
         "pipeline": c.pp > 1,
         "prefixes": start.shares_prefixes,
         "ranked_hosts": start.hosts > 1 and facts.hosts == "ranked",
@@ -195,6 +199,7 @@ def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
         "served_name": bool(start.served_name),
         "several_hosts": start.hosts > 1,
         "sources": start.longest_source_tokens > 0,
+        "scores": model.scores_pairs,
         "vectors": not start.generates_tokens,
         **variant_conditions(start.s, model, pool),
     }
@@ -216,7 +221,16 @@ def install(vendor: str, facts: LaunchFacts, version: str) -> str:
     return f"version {version} for this chip, from the chip vendor or the framework project"
 
 
-def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list[str]:
+def yarn_note(model: Model) -> str:
+    """What to set for contexts beyond the native one."""
+    factor = math.ceil(model.extended_context_tokens / model.max_context_tokens)
+    return (
+        f"contexts beyond {model.max_context_tokens:,} tokens need RoPE scaling: set rope_type yarn, factor {factor}, "
+        f"original_max_position_embeddings {model.max_context_tokens} as the model card describes"
+    )
+
+
+def notes(start: Start, model: Model, values: dict[str, object], true: frozenset[str]) -> list[str]:
     """Comments at the top of the start script."""
     s, longest_request, framework, facts = start.s, start.context_limit, start.s.lane.framework, start.facts
     one_of = f"one of {s.replicas} replicas" if s.replicas > 1 else "one replica"
@@ -227,11 +241,13 @@ def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list
         comments.append(
             "put a load balancer in front of the replicas; give each replica on a host its own chips and port"
         )
+    comments += numa_notes(s)
     if start.hosts > 1:
         comments.append(f"a replica spans {start.hosts} hosts: {MULTI_HOST_NOTES[facts.hosts or 'ray']}")
     if facts.device_note:
         comments.append(facts.device_note)
-    if start.checkpoint.startswith("<"):
+    comments.append(f"checkpoint: {start.checkpoint.step}")
+    if start.checkpoint.to_make:
         comments.append(f"replace the text in < > with the path of a {s.lane.choice.quantization.name} checkpoint")
     comments += text_lines(facts.template.notes, values, true)
     if facts.template.limits_context:
@@ -239,6 +255,8 @@ def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list
         if start.longest_source_tokens:
             parts = f"decoder prompt plus answer, with sources of up to {start.longest_source_tokens} tokens"
         comments.append(f"requests of up to {longest_request.tokens} tokens, {parts}; {_why(longest_request)}")
+    if longest_request.tokens > model.max_context_tokens:
+        comments.append(yarn_note(model))
     if facts.template.reserves_slots and slots(start) < s.concurrency:
         comments.append(
             f"planned for {s.concurrency} concurrent requests, but the KV cache holds {slots(start)} of the longest"
@@ -246,6 +264,16 @@ def notes(start: Start, values: dict[str, object], true: frozenset[str]) -> list
     if "adapters" in true:
         comments += text_lines(facts.template.adapter_notes, values, true)
     return comments
+
+
+def numa_notes(s: Scored) -> list[str]:
+    """How to bind the replicas of a processor that leave other NUMA nodes of their instance to more replicas."""
+    c, host = s.lane.choice, s.offer.host
+    if c.accelerator.kind != "cpu" or host is None or host.numa_nodes <= c.tp or s.replicas < 2:
+        return []
+    return [
+        "bind each replica to its own NUMA node: put `numactl --cpunodebind=0 --membind=0` before the first command"
+    ]
 
 
 def _why(longest_request: ContextLimit) -> str:
@@ -265,7 +293,7 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     true = conditions_of(start, model, "decode" if s.pools else "")
     command = command_arguments(template.command, values, true)
     pool_notes = text_lines(template.pool_notes, values, true) if s.pools else []
-    comments = [*notes(start, values, true), *pool_note(s, "decode"), *pool_notes]
+    comments = [*notes(start, model, values, true), *pool_note(s, "decode"), *pool_notes]
     files = {"serve.sh": script(command, comments)}
     prefill = command_arguments(template.command, values, conditions_of(start, model, "prefill")) if s.pools else []
     if s.pools:
@@ -279,13 +307,13 @@ def launch(name: str, s: Scored, model: Model, workload: Workload) -> Launch:
     for replica, script_argv in pools_of(replica_spec(name, start, command, beside), s, prefill):
         files |= on_one_host(replica, facts) if start.hosts == 1 else on_hosts(replica, start, script_argv)
     result: Launch = {"command": shlex.join(command), "files": files}
-    test, test_files = load_test(name, start.checkpoint, s, workload, start.context_limit.tokens)
+    test, test_files = load_test(name, start.checkpoint.repository, s, workload, start.context_limit.tokens)
     return {**result, "files": files | test_files, "load_test": test} if test else result
 
 
 def script(argv: list[str], comments: list[str]) -> str:
-    """A shell script that runs the command, with comments at the top."""
-    return "\n".join(["#!/bin/sh", *(f"# {c}" for c in comments), f"exec {shlex.join(argv)}"]) + "\n"
+    """A shell script that runs the command, with comments at the top: one line each, whatever a model's name holds."""
+    return "\n".join(["#!/bin/sh", *(f"# {' '.join(c.split())}" for c in comments), f"exec {shlex.join(argv)}"]) + "\n"
 
 
 def other_hosts(start: Start, argv: list[str]) -> dict[str, str]:

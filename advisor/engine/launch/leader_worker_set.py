@@ -33,6 +33,8 @@ def leader_workers(replica: ReplicaSpec, hosts: int) -> str:
         f"# {replica.replicas} x {hosts} hosts with {each} x {printable(a.name)}; needs the LeaderWorkerSet\n"
         "# controller and the vendor's device plugin; you attach the network between the hosts\n"
     )
+    if a.kubernetes_note:
+        head += f"# {printable(a.kubernetes_note)}\n"
     objects = [_set(replica, resource, hosts, each), _leaders(replica)]
     return head + "".join(f"---\n{yaml_text(o)}" for o in objects)
 

@@ -6,9 +6,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TypedDict
 
-from advisor.engine.scheduler import REQUESTS, SEED, log_normal_sigma
+from advisor.engine.scheduler import REQUESTS, SEED
 from advisor.engine.search import Scored
-from advisor.engine.spec import Lengths, Workload
+from advisor.engine.spec import Lengths, Workload, log_normal_sigma
 
 TRACE = "load_trace.jsonl"
 BLOCK_TOKENS = 16  # block size of the hash IDs that mark shared prompt prefixes

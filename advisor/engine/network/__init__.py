@@ -1,17 +1,18 @@
 """Model architectures: shapes, parameter counts and cache sizes, and the parser of config.json."""
 
+from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention, Recurrent, attention_kv_elements
 from advisor.engine.network.checkpoint import checkpoint
+from advisor.engine.network.diffusion import (
+    LATENT_PX,
+    decoder_convolutions,
+    diffusion_parameters,
+)
 from advisor.engine.network.hf_config import from_hf_config
 from advisor.engine.network.model import (
     Adapters,
-    Attention,
-    Block,
-    Ffn,
-    LatentAttention,
+    Drawing,
     Model,
-    Recurrent,
     active_parameters,
-    attention_kv_elements,
     block_parameters,
     cross_kv_elements,
     decoder_blocks,
@@ -20,20 +21,29 @@ from advisor.engine.network.model import (
     kv_elements,
     kv_elements_per_token,
     parameters,
+    passes_of,
     state_elements,
     to_shape,
 )
+from advisor.engine.network.release import DraftRelease, Release
 from advisor.engine.network.validate import MAX_PARAMETERS, check_plausible
+from advisor.engine.network.vision import pictures_of, vision_parameters
 
 __all__ = [
+    "LATENT_PX",
+    "Drawing",
+    "decoder_convolutions",
+    "diffusion_parameters",
     "Adapters",
     "Attention",
     "Block",
+    "DraftRelease",
     "Ffn",
     "LatentAttention",
     "MAX_PARAMETERS",
     "Model",
     "Recurrent",
+    "Release",
     "active_parameters",
     "attention_kv_elements",
     "block_parameters",
@@ -47,6 +57,9 @@ __all__ = [
     "kv_elements",
     "kv_elements_per_token",
     "parameters",
+    "passes_of",
+    "pictures_of",
+    "vision_parameters",
     "state_elements",
     "to_shape",
 ]

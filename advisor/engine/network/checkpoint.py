@@ -160,3 +160,12 @@ READERS = {
     "compressed-tensors": compressed_tensors,
     **dict.fromkeys(("modelopt", "modelopt_fp4"), modelopt),
 }
+
+
+def format_name(stored: Checkpoint) -> str:
+    """The catalog's name for this storage format; empty if it has none."""
+    if stored.weights_dtype == "fp8":
+        return "fp8-block" if stored.grouping else "fp8"
+    if stored.method in ("awq", "gptq"):
+        return stored.method
+    return stored.weights_dtype if stored.weights_dtype in ("nvfp4", "mxfp4", "nf4") else ""

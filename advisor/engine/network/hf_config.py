@@ -10,8 +10,10 @@ from math import ceil
 from typing import Any
 
 from advisor.engine.network import hf_seq2seq
-from advisor.engine.network.checkpoint import checkpoint
-from advisor.engine.network.model import Attention, Block, Ffn, LatentAttention, Mixer, Model, Recurrent
+from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention, Mixer, Recurrent
+from advisor.engine.network.checkpoint import checkpoint, format_name
+from advisor.engine.network.model import Model
+from advisor.engine.network.release import Release
 from advisor.engine.network.validate import check_plausible
 
 Config = Mapping[str, Any]
@@ -109,6 +111,8 @@ def parse(config: Config, slug: str) -> Model:
         position_embeddings=need(text, "max_position_embeddings") + text.get("type_vocab_size", 0) if encoder else 0,
         norm_bias=traits.norm_bias,
         native_dtype=native_dtype(config, text),
+        published=published(config, text),
+        mtp_layers=int(first(text, "num_nextn_predict_layers", "mtp_num_hidden_layers") or 0),
         max_context_tokens=context_tokens(text),
         encoder_only=encoder,
     )
@@ -154,6 +158,16 @@ def native_dtype(config: Config, text: Config) -> str:
         return quantized.weights_dtype
     names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
     return names.get(str(first(text, "dtype", "torch_dtype")), "bf16")
+
+
+def published(config: Config, text: Config) -> Release | None:
+    """The format of a quantized checkpoint; None if it is not quantized or the format has no name in the catalog."""
+    stored = checkpoint(config) or checkpoint(text)
+    name = format_name(stored) if stored else ""
+    if stored is None or not name:
+        return None
+    attention_kept = any("attn" in layer or "attention" in layer for layer in stored.unquantized_layers)
+    return Release(hf_id="", format=name, experts_only=True if attention_kept else None)
 
 
 MAX_LAYERS = 10_000

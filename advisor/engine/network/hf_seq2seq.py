@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.engine.network.model import Attention, Block, Ffn, Model
+from advisor.engine.network.blocks import Attention, Block, Ffn
+from advisor.engine.network.model import Model
 
 Config = Mapping[str, Any]
 POSITION_S = 0.02  # seconds of audio per encoder position of Whisper

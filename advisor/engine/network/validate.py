@@ -4,14 +4,16 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from advisor.engine.network.model import Attention, Block, Model, parameters
+from advisor.engine.network.blocks import Attention, Block
+from advisor.engine.network.model import Model, parameters
 
 # Our own bounds, far beyond any published model: a larger value is a mistake, and loops over it would not end.
 MAX_SIZE = 10**9
 MAX_PARAMETERS = 10**15
 MAY_BE_ZERO = {
-    "position_embeddings", "source_tokens", "start_tokens", "norms", "q_rank", "nope_dim", "rope_dim", "index_heads",
-    "index_dim", "index_top_k", "dt_rank", "shared_inner", "groups",
+    "extended_context_tokens", "position_embeddings", "source_tokens", "start_tokens", "norms", "q_rank", "nope_dim",
+    "rope_dim", "index_heads", "index_dim", "index_top_k", "dt_rank", "shared_inner", "groups", "max_patches",
+    "max_pixels", "modulation", "max_tiles", "min_pixels", "image_px", "marker_tokens", "mtp_layers",
 }  # fmt: skip
 
 
@@ -23,7 +25,7 @@ def check_plausible(model: Model) -> None:
             raise ValueError(f"{name} must be a whole number, not {value!r}")
         if not minimum <= value <= MAX_SIZE:
             raise ValueError(f"{name} {value:,} cannot be right: it must be between {minimum:,} and {MAX_SIZE:,}")
-    for block in model.blocks:
+    for block in (*model.blocks, *(model.vision.blocks if model.vision else ())):
         check_consistent(block)
     if (count := parameters(model)) > MAX_PARAMETERS:
         raise ValueError(f"{count:,} parameters cannot be right: the maximum is {MAX_PARAMETERS:,}")
@@ -42,7 +44,9 @@ def sizes(model: Model) -> Iterator[tuple[str, Any]]:
     if not model.blocks:
         raise ValueError("the model has no layers")
     yield from integer_fields(model)
-    for block in model.blocks:
+    if model.vision:
+        yield from integer_fields(model.vision)
+    for block in (*model.blocks, *(model.vision.blocks if model.vision else ())):
         yield from integer_fields(block)
         for part in (block.mixer, block.ffn):
             if part is not None:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from advisor.engine.network import Model
 from advisor.engine.optimisation.plan import Setup, SetupEstimate, uncapped
 from advisor.engine.search import (
     ALLOWED_QUALITY,
@@ -16,12 +17,25 @@ from advisor.engine.search import (
     QUALITY_RANK,
     Catalog,
     Scored,
-    launchable,
-    runs_on,
-    supports_model,
+    published_bits,
+    within_quality,
 )
 from advisor.engine.spec import Framework, Quantization, Workload, overhead
-from advisor.engine.step import HALF, KV_BYTES, has_encoder, rate_of, unsupported
+from advisor.engine.step import (
+    HALF,
+    KV_BYTES,
+    cache_unsupported,
+    has_encoder,
+    is_published,
+    launchable,
+    quality_of,
+    rate_of,
+    runs_on,
+    supports_model,
+    supports_weights,
+    weights_on,
+    worth_converting,
+)
 
 LONG_ANSWER_TOKENS = 2000  # reasoning outputs: an early error affects the rest
 SAME = 1.03  # rates within 3 % tie; the wider format wins
@@ -105,7 +119,8 @@ def frameworks_here(catalog: Catalog, s: Scored) -> list[Framework]:
 def with_framework(catalog: Catalog, plan: Setup, f: Framework) -> Setup:
     """The plan with another framework: its scheduler, memory settings and overheads."""
     c = plan.lane.choice
-    kv = c.kv_dtype if c.kv_dtype in f.kv_dtypes else next((d for d in HALF if d in f.kv_dtypes), c.kv_dtype)
+    kept = c.kv_dtype in f.kv_dtypes and not cache_unsupported(f, c.accelerator, c.kv_dtype, catalog.model)
+    kv = c.kv_dtype if kept else next((d for d in HALF if d in f.kv_dtypes), c.kv_dtype)
     lane = replace(
         plan.lane,
         framework=f,
@@ -129,11 +144,15 @@ def format_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[str, Setup]:
     """By format slug: the plan with each weight format that runs on this chip."""
     here, setups = frameworks_here(catalog, s), {}
     for q in _listed(catalog):
-        framework = next((f for f in here if q.slug in f.quantizations), None)
-        if framework is None or unsupported(s.lane.choice.accelerator, q) or q.training == FROM_SCRATCH:
+        published = is_published(catalog.model, q) or worth_converting(catalog.model, q, published_bits(catalog))
+        runs = ((f, weights_on(f, s.lane.choice.accelerator, q, catalog.model)) for f in here)
+        framework, run = next(((f, run) for f, run in runs if isinstance(run, Quantization)), (None, None))
+        if framework is None or run is None or q.training == FROM_SCRATCH:
+            continue
+        if not published:
             continue
         setup = plan if framework is s.lane.framework else with_framework(catalog, plan, framework)
-        setups[q.slug] = replace(setup, lane=replace(setup.lane, choice=replace(setup.lane.choice, quantization=q)))
+        setups[q.slug] = replace(setup, lane=replace(setup.lane, choice=replace(setup.lane.choice, quantization=run)))
     return setups
 
 
@@ -158,20 +177,20 @@ def format_advice(
     """Advice on every weight format, the recommended one first."""
     current = figures.get(s.lane.choice.quantization.slug)
     advice = [_advice(workload, catalog, s, q, figures.get(q.slug), current, bounds) for q in _listed(catalog)]
-    best = advised(workload, s, advice)
+    best = advised(workload, s, catalog.model, advice)
     advice = [replace(a, state="advised") if a is best and a.state != "plan" else a for a in advice]
     order = ("advised", "plan", "possible", "outside", "retrained", "cannot")
     return sorted(advice, key=lambda a: (order.index(a.state), -(a.gain_ratio if a.gain_ratio == a.gain_ratio else 0)))
 
 
-def advised(workload: Workload, s: Scored, advice: Sequence[FormatAdvice]) -> FormatAdvice | None:
+def advised(workload: Workload, s: Scored, model: Model, advice: Sequence[FormatAdvice]) -> FormatAdvice | None:
     """The fastest format within the requested quality; among ties the one with the best quality."""
     usable = [a for a in advice if a.state in ("plan", "possible") and a.estimate is not None and a.estimate.fits]
     if not usable:
         return None
     top = max(_tokens_per_s(workload, s, a) for a in usable)
     near = [a for a in usable if _tokens_per_s(workload, s, a) * SAME >= top]
-    return min(near, key=lambda a: (QUALITY_RANK[a.quantization.quality], -_tokens_per_s(workload, s, a)))
+    return min(near, key=lambda a: (QUALITY_RANK[quality_of(model, a.quantization)], -_tokens_per_s(workload, s, a)))
 
 
 def _tokens_per_s(workload: Workload, s: Scored, a: FormatAdvice) -> float:
@@ -194,47 +213,52 @@ def _advice(
     chip = s.lane.choice.accelerator
     state = _state(workload, catalog, s, q, figure)
     gain = _gain(figure, now)
-    why = _why(q, s, bounds) if state != "cannot" else _why_not(catalog, s, q, figure)
+    run = figure.setup.lane.choice.quantization if figure else q  # weight-only on chips without its dtype
+    why = _why(catalog.model, run, s, bounds) if state != "cannot" else _why_not(catalog, s, q, figure)
     return FormatAdvice(
         quantization=q,
         state=state,
         framework=figure.setup.lane.framework if figure else None,
-        native=not q.weight_only and rate_of(chip, q.activations_dtype) is not None,
+        native=not run.weight_only and rate_of(chip, run.activations_dtype) is not None,
         estimate=figure,
         gain_ratio=gain,
         why=why,
-        check=check_of(workload, q),
+        check=check_of(workload, catalog.model, q),
         warning=warning_of(workload, catalog, q),
     )
 
 
 def _state(workload: Workload, catalog: Catalog, s: Scored, q: Quantization, figure: SetupEstimate | None) -> str:
-    if q == s.lane.choice.quantization:
+    if q.slug == s.lane.choice.quantization.slug:
         return "plan"
-    native = catalog.model.native_dtype in (q.slug, q.weights_dtype)
-    if q.training and not native:
+    published = is_published(catalog.model, q)
+    if q.training and not published:
         return "retrained"
     if figure is None or not figure.fits:
         return "cannot"
-    allowed = (
-        QUALITY_RANK[q.quality] <= ALLOWED_QUALITY[workload.constraints.quality]
-        and q.bits_per_weight >= MIN_WEIGHT_BITS
-    )
-    allowed |= native
+    allowed = within_quality(workload, catalog.model, q) and (published or q.bits_per_weight >= MIN_WEIGHT_BITS)
     return "possible" if allowed else "outside"
 
 
 def _why_not(catalog: Catalog, s: Scored, q: Quantization, figure: SetupEstimate | None) -> str:
     if figure is not None:
         return f"does not fit on {s.lane.choice.tp} chip{'s' if s.lane.choice.tp > 1 else ''} per replica"
-    names = ", ".join(sorted({f.name for f in frameworks_here(catalog, s)}))
-    return unsupported(s.lane.choice.accelerator, q) or f"no known support for it on this chip in {names}"
+    published = published_bits(catalog)
+    if not is_published(catalog.model, q) and not worth_converting(catalog.model, q, published):
+        return f"the published checkpoint has {published:g} bits per weight; a conversion to this format gains nothing"
+    here = frameworks_here(catalog, s)
+    reasons = [r for f in here if isinstance(r := weights_on(f, s.lane.choice.accelerator, q, catalog.model), str)]
+    return (
+        reasons[0]
+        if len(here) == 1 and reasons
+        else (f"no documented support for it on this chip in {', '.join(sorted({f.name for f in here}))}")
+    )
 
 
-def _why(q: Quantization, s: Scored, bounds: Bounds) -> str:
+def _why(model: Model, q: Quantization, s: Scored, bounds: Bounds) -> str:
     """Where this format helps on this chip, and where it does not."""
     chip = s.lane.choice.accelerator
-    if q.bits_per_weight >= 16:
+    if is_published(model, q) and q.bits_per_weight >= 16:
         return "the published format: no conversion, no quality check"
     half, own = rate_of(chip, "bf16") or math.nan, rate_of(chip, q.activations_dtype) or math.nan
     reads = f"decode is {bounds.decode}-bound and reads {q.bits_per_weight:g} instead of 16 bits per weight"
@@ -247,17 +271,16 @@ def _why(q: Quantization, s: Scored, bounds: Bounds) -> str:
     return f"{reads}; prefill is {bounds.prefill}-bound, and {rate}"
 
 
-def check_of(workload: Workload, q: Quantization) -> str:
+def check_of(workload: Workload, model: Model, q: Quantization) -> str:
     """How to check the quality of a format for this task."""
-    if q.quality == "lossless":
+    if quality_of(model, q) == "lossless":
         return "one smoke test"
     return CHECKS.get(workload.task, CHECKS["any"])
 
 
 def warning_of(workload: Workload, catalog: Catalog, q: Quantization) -> str:
     """Published quality losses of low-bit decoder weights; empty for the model's published format."""
-    native = catalog.model.native_dtype in (q.slug, q.weights_dtype)
-    if q.bits_per_weight >= FEW_BITS or native or catalog.model.encoder_only:
+    if q.bits_per_weight >= FEW_BITS or is_published(catalog.model, q) or catalog.model.encoder_only:
         return ""
     exact = workload.task in EXACT_TASKS or workload.output_tokens.mean_tokens >= LONG_ANSWER_TOKENS
     ends = "; this workload is affected: prefer 8 bits unless your own test shows otherwise" if exact else ""
@@ -285,11 +308,9 @@ def cache_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, st
     """By (dtype, "own" or "half"): the plan with each cache format, and its 16-bit baseline on the same framework."""
     setups = {}
     for kv in CACHES:
-        if kv not in KV_BYTES or (kv == "fp8" and rate_of(s.lane.choice.accelerator, "fp8") is None):
+        if kv not in KV_BYTES:
             continue
-        framework = next(
-            (f for f in frameworks_here(catalog, s) if kv in f.kv_dtypes and _supports_weights(f, s)), None
-        )
+        framework = next((f for f in frameworks_here(catalog, s) if _supports_cache(catalog, f, s, kv)), None)
         if framework is None:
             continue
         setup = plan if framework is s.lane.framework else with_framework(catalog, plan, framework)
@@ -302,8 +323,19 @@ def _with_cache(setup: Setup, kv: str) -> Setup:
     return replace(setup, lane=replace(setup.lane, choice=replace(setup.lane.choice, kv_dtype=kv)))
 
 
-def _supports_weights(f: Framework, s: Scored) -> bool:
-    return s.lane.choice.quantization.slug in f.quantizations
+def _supports_cache(catalog: Catalog, f: Framework, s: Scored, kv: str) -> bool:
+    """Whether the framework has this cache format together with the plan's weights on the plan's chip."""
+    c = s.lane.choice
+    return (
+        kv in f.kv_dtypes
+        and not cache_unsupported(f, c.accelerator, kv, catalog.model)
+        and supports_weights(f, c.accelerator, as_listed(catalog, c.quantization), catalog.model)
+    )
+
+
+def as_listed(catalog: Catalog, q: Quantization) -> Quantization:
+    """The format as the catalog lists it, from one that a framework runs weight-only."""
+    return next((each for each in catalog.quantizations if each.slug == q.slug), q)
 
 
 def cache_advice(

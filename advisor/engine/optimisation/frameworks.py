@@ -1,25 +1,29 @@
 """Comparison of all frameworks for this model, format and chip: estimated performance, effort and reasons."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.optimisation.formats import SAME, with_framework
+from advisor.engine.optimisation.formats import SAME, as_listed, with_framework
 from advisor.engine.optimisation.plan import Setup, SetupEstimate
 from advisor.engine.search import (
     Catalog,
     Figures,
     Scale,
     Scored,
-    launchable,
     objective,
+)
+from advisor.engine.spec import Framework, Quantization, Workload
+from advisor.engine.step import (
+    is_published,
+    launchable,
+    published_conversion,
     runs_on,
     spans_hosts,
     supports_model,
+    weights_on,
 )
-from advisor.engine.spec import Framework, Workload
-from advisor.engine.step import unsupported
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,26 +41,28 @@ class FrameworkComparison:
 
 def framework_setups(catalog: Catalog, s: Scored, plan: Setup) -> dict[tuple[str, str], Setup]:
     """By (slug, version): the plan with every framework version that supports it."""
-    q, setups = s.lane.choice.quantization, {}
+    setups = {}
     for f in catalog.frameworks:
-        if _refused(catalog, s, f) or q.slug not in f.quantizations:
+        run = _as_run(catalog, s, f)
+        if isinstance(run, str):
             continue
         own = (f.slug, f.version) == (s.lane.framework.slug, s.lane.framework.version)
-        setups[(f.slug, f.version)] = plan if own else with_framework(catalog, plan, f)
+        setup = plan if own else with_framework(catalog, plan, f)
+        choice = replace(setup.lane.choice, quantization=run)
+        setups[(f.slug, f.version)] = plan if own else replace(setup, lane=replace(setup.lane, choice=choice))
     return setups
 
 
-def _refused(catalog: Catalog, s: Scored, f: Framework) -> str:
-    a, q = s.lane.choice.accelerator, s.lane.choice.quantization
+def _as_run(catalog: Catalog, s: Scored, f: Framework) -> Quantization | str:
+    """The plan's weight format as this framework runs it on the plan's chip, or why it cannot run the plan."""
+    a = s.lane.choice.accelerator
     if not runs_on(f, a):
         return "does not support this chip"
     if not supports_model(f, catalog.model):
         return "no known support for this kind of model"
-    if q.slug not in f.quantizations:
-        return f"no known support for {q.name}"
     if s.lane.choice.pp > 1 and not spans_hosts(f):
         return "does not document multi-host replicas"
-    return unsupported(a, q)
+    return weights_on(f, a, as_listed(catalog, s.lane.choice.quantization), catalog.model)
 
 
 def compare_frameworks(
@@ -74,7 +80,8 @@ def compare_frameworks(
         key = (f.slug, f.version)
         if not runs_on(f, s.lane.choice.accelerator):
             continue
-        figure, why = figures.get(key), _refused(catalog, s, f)
+        figure, run = figures.get(key), _as_run(catalog, s, f)
+        why = run if isinstance(run, str) else ""
         if figure is not None and not figure.fits:
             why = f"does not fit on {s.lane.choice.tp} chips per replica with its own memory overhead"
         elif figure is not None and top is not None and key != best and _as_good(figure, top):
@@ -136,9 +143,10 @@ def _best(
 
 def effort_of(catalog: Catalog, s: Scored, f: Framework) -> str:
     """Setup effort, derived from how the framework is launched."""
-    own = catalog.model.native_dtype in (s.lane.choice.quantization.slug, s.lane.choice.quantization.weights_dtype)
+    q = s.lane.choice.quantization
+    own = is_published(catalog.model, q) or published_conversion(catalog.model, q) is not None
     started = f.launch
-    on_load = started is not None and s.lane.choice.quantization.slug in started.formats_on_load
+    on_load = started is not None and q.slug in started.formats_on_load
     made = "" if own else "; converts the weights while loading" if on_load else "; needs a checkpoint in this format"
     if started is not None and started.checkpoint_file:
         return f"convert the checkpoint to a {started.checkpoint_file}"

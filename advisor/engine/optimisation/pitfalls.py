@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.engine.launch import context_limit
 from advisor.engine.network import Attention, LatentAttention, Model, Recurrent
 from advisor.engine.search import Scored
 from advisor.engine.spec import Workload
-from advisor.engine.step import Lanes, prefill_s, prompt_tokens
+from advisor.engine.step import ALIGNED_ELEMENTS, Choice, Lanes, lanes, prefill_s, prompt_tokens, step_s
 
+ROUND_ELEMENTS = 64  # per chip: 128 bytes in 16 bits; FP8 with sizes off it loses up to 30 % (gemm-alignment.csv)
 TILE = 128  # matrix kernels use tiles of 64 or 128
 VOCAB_TILE = 64  # vLLM and SGLang pad a sharded vocabulary to multiples of this
 FAST_LOAD_BYTES = 1e9  # weights that load in about one second
@@ -113,6 +114,62 @@ def alignment(x: Situation) -> Pitfall | None:
         remedy="another tensor-parallel size, or padded weights; for your own model choose multiples of 128",
         source="tile and wave quantization in the step model; the matrix-multiply probe measures neighboring sizes",
     )
+
+
+def misaligned(x: Situation) -> Pitfall | None:
+    """Sizes whose rows do not start on 16 bytes, and what the next round size would save: for model designers."""
+    sizes = better_sizes(x.model, x.s.lane.choice)
+    if not sizes:
+        return None
+    rounder = rounded_up(x.model, x.s.lane.choice)
+    prompt, users = prompt_tokens(x.workload), float(max(x.s.concurrency, 1))
+    now, then = (lanes(m, [x.s.lane]) for m in (x.model, rounder))
+    context = x.s.lane.context_tokens
+    prefill, decode = (
+        1.0 - prefill_s(then, 0, prompt) / prefill_s(now, 0, prompt),
+        1.0 - step_s(then, 0, users, context) / step_s(now, 0, users, context),
+    )
+    listed = ", ".join(f"{name} {size:,}" for name, size, _ in sizes)
+    changes = "; ".join(f"{name} {size:,} → {better:,}" for name, size, better in sizes)
+    return Pitfall(
+        slug="misaligned_sizes",
+        what=f"with {listed} and tensor parallelism {x.s.lane.choice.tp}, rows of matrices do not start on 16 bytes, "
+        "so they are multiplied by slow kernels; FP8 kernels refuse such sizes",
+        remedy=f"for your own model: {changes} makes a prefill {prefill:.0%} and a decode step {decode:.0%} shorter",
+        source="matrix multiplies on an H200 and an H100, 2026-11-23 (fixtures/measurements/gemm-alignment.csv)",
+    )
+
+
+def better_sizes(model: Model, c: Choice) -> list[tuple[str, int, int]]:
+    """(name, size, next round size) of the widths that are misaligned on this layout."""
+    sizes = [("hidden size", model.hidden, 1)]
+    for f in (block.ffn for block in model.blocks if block.ffn is not None):
+        if f.experts <= 1:
+            sizes.append(("intermediate size", f.inner, c.tp))
+        elif f.shared_inner:
+            sizes.append(("shared expert size", f.shared_inner, c.tp))
+    found = ((name, size, round_up(size, split)) for name, size, split in sizes if size / split % ALIGNED_ELEMENTS)
+    return list(dict.fromkeys(found))
+
+
+def round_up(size: int, split: int) -> int:
+    """The next size that is a multiple of ROUND_ELEMENTS on each of `split` chips."""
+    return math.ceil(size / (ROUND_ELEMENTS * split)) * ROUND_ELEMENTS * split
+
+
+def rounded_up(model: Model, c: Choice) -> Model:
+    """The model with its misaligned widths rounded up."""
+    better = {(name, size): new for name, size, new in better_sizes(model, c)}
+    blocks = []
+    for block in model.blocks:
+        f = block.ffn
+        if f is not None and f.experts <= 1:
+            f = replace(f, inner=better.get(("intermediate size", f.inner), f.inner))
+        elif f is not None:
+            f = replace(f, shared_inner=better.get(("shared expert size", f.shared_inner), f.shared_inner))
+        blocks.append(replace(block, ffn=f))
+    hidden = better.get(("hidden size", model.hidden), model.hidden)
+    return replace(model, hidden=hidden, blocks=tuple(blocks))
 
 
 def head_split(x: Situation) -> Pitfall | None:
@@ -261,6 +318,17 @@ def cold_start(x: Situation) -> Pitfall | None:
 
 
 RULES: tuple[Rule, ...] = (
-    *(recompiles, buckets, beyond_graphs, alignment, head_split, vocabulary, engines, replicated_kv, no_peers),
+    *(
+        recompiles,
+        buckets,
+        beyond_graphs,
+        misaligned,
+        alignment,
+        head_split,
+        vocabulary,
+        engines,
+        replicated_kv,
+        no_peers,
+    ),
     *(prefix_default, memory_share, refused, cold_start),
 )

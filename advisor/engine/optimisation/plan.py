@@ -18,8 +18,8 @@ from advisor.engine.network import Attention, LatentAttention, Model, decoder_bl
 from advisor.engine.optimisation import precompiled, techniques
 from advisor.engine.optimisation.techniques import Technique
 from advisor.engine.scheduler import closed_loop, matched, scheduler_of
-from advisor.engine.search import CONCURRENCY, Catalog, Scored, demand_of, tpot_limit_s
-from advisor.engine.spec import Quantization, Workload
+from advisor.engine.search import CONCURRENCY, Catalog, Scored, can_convert, demand_of, published_bits, tpot_limit_s
+from advisor.engine.spec import Offer, Quantization, Workload
 from advisor.engine.step import (
     HALF,
     KV_BYTES,
@@ -29,15 +29,17 @@ from advisor.engine.step import (
     Lanes,
     Scheduler,
     StepTimes,
+    cache_unsupported,
     concatenate,
     drafts_of,
+    is_published,
     kv_offload,
     lanes,
     methods_of,
-    rate_of,
+    quality_of,
     supports_drafts,
     take,
-    unsupported,
+    weights_on,
     with_draft,
 )
 
@@ -65,6 +67,7 @@ class Setup:
     host_bytes_per_s: float = math.inf  # from the host to one chip
     draft: Draft | None = None
     disaggregated: bool = False  # prefill and decode in pools with matched rates
+    offer: Offer | None = None  # whose host memory an offloaded cache fills
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -259,10 +262,11 @@ def uncapped(lane: Lane) -> Lane:
 
 
 def planned(workload: Workload, s: Scored) -> Setup:
-    """The recommended deployment as a setup."""
+    """The recommended deployment as a setup; its draft is a step of its own."""
     caches = "prefix_caching" in s.lane.framework.features
     return Setup(
-        lane=uncapped(s.lane),
+        lane=uncapped(replace(s.lane, draft=None)),
+        offer=s.offer,
         batching="static" if s.lane.framework.scheduler == "static" else "continuous",
         graphs=s.lane.framework.graph_max_tokens > 0,
         load_requests=max(s.verified.running_requests_mean, 1.0),
@@ -277,10 +281,14 @@ def optimisation_plan(workload: Workload, catalog: Catalog, s: Scored) -> Optimi
     plan = planned(workload, s)
     reserved = float(context_limit(s, catalog.model, workload).tokens)
     chain = list(_chain(plan, _baseline(workload, catalog, plan, reserved)))
-    others = list(candidate_changes(workload, catalog, plan))
+    others = list(candidate_changes(workload, catalog, plan, s.lane.draft))
     figures = estimate_setups(workload, catalog.model, [setup for _, _, setup in (*chain, *others)])
     used = list(_plan_steps(chain, figures))
     beside = list(_other_steps(workload, catalog.model, plan, others, figures[len(chain) :], figures[len(chain) - 1]))
+    if s.lane.draft:
+        drafting = techniques.DRAFTING.slug
+        beside = [replace(x, state="used") if x.technique.slug == drafting else x for x in beside]
+        beside.sort(key=lambda x: x.state != "used")
     return OptimisationPlan(
         steps=(
             *used,
@@ -327,12 +335,11 @@ def _sizes(model: Model, lane: Lane) -> list[dict[str, int]]:
 
 def _published_format(catalog: Catalog, lane: Lane) -> Quantization:
     """The model's published format if the framework and chip support it, else a 16-bit format."""
-    native = [q for q in catalog.quantizations if catalog.model.native_dtype in (q.slug, q.weights_dtype)]
-    supported = [
-        q for q in native if q.slug in lane.framework.quantizations and not unsupported(lane.choice.accelerator, q)
-    ]
-    half = [q for q in catalog.quantizations if q.slug in HALF and q.slug in lane.framework.quantizations]
-    return next(iter(supported or half), lane.choice.quantization)
+    half = [q for name in HALF for q in catalog.quantizations if q.slug == name]
+    wanted = [q for q in catalog.quantizations if is_published(catalog.model, q)] + half
+    f, a = lane.framework, lane.choice.accelerator
+    run = (weights_on(f, a, q, catalog.model) for q in wanted)
+    return next((r for r in run if isinstance(r, Quantization)), lane.choice.quantization)
 
 
 def _chain(plan: Setup, base: Setup) -> Iterator[Change]:
@@ -394,18 +401,25 @@ def _plan_steps(chain: Sequence[Change], figures: Sequence[SetupEstimate]) -> It
 # --- other techniques -------------------------------------------------------------------------------------------
 
 
-def candidate_changes(workload: Workload, catalog: Catalog, plan: Setup) -> Iterator[Change]:
-    """Techniques the plan could add, each as one change to the plan."""
+def candidate_changes(workload: Workload, catalog: Catalog, plan: Setup, own: Draft | None) -> Iterator[Change]:
+    """Techniques the plan could add, each as one change to the plan; of drafts only `own` if the deployment has one."""
     c, f, a = plan.lane.choice, plan.lane.framework, plan.lane.choice.accelerator
+    published = published_bits(catalog)
     for q in catalog.quantizations:
-        if q.slug in f.quantizations and q.bits_per_weight < c.quantization.bits_per_weight and not unsupported(a, q):
-            yield techniques.FORMAT, q.name, replace(plan, lane=_changed(plan.lane, quantization=q))
+        if q.bits_per_weight >= c.quantization.bits_per_weight or not can_convert(catalog.model, q, published):
+            continue
+        run = weights_on(f, a, q, catalog.model)
+        if isinstance(run, Quantization):
+            yield techniques.FORMAT, run.name, replace(plan, lane=_changed(plan.lane, quantization=run))
     for kv in f.kv_dtypes:
-        if KV_BYTES.get(kv, math.inf) < KV_BYTES[c.kv_dtype] and (kv != "fp8" or rate_of(a, "fp8")):
+        smaller = KV_BYTES.get(kv, math.inf) < KV_BYTES[c.kv_dtype]
+        if smaller and not cache_unsupported(f, a, kv, catalog.model):
             yield techniques.CACHE_FORMAT, f"{kv} KV cache", replace(plan, lane=_changed(plan.lane, kv_dtype=kv))
     if supports_drafts(c):
         for row in methods_of(f, catalog.model, catalog.acceptances, workload.task):
             for draft in drafts_of(catalog.model, row):
+                if own is not None and (draft.method, draft.tokens) != (own.method, own.tokens):
+                    continue
                 drafted = f"{draft.tokens} draft token{'s' if draft.tokens != 1 else ''} per step"
                 change = f"{draft.name}, {drafted}, mean acceptance length {draft.shown_tokens:.2f}"
                 yield techniques.DRAFTING, change, replace(plan, draft=draft)
@@ -421,9 +435,11 @@ def offloaded(workload: Workload, catalog: Catalog, plan: Setup) -> tuple[str, S
     share = min(workload.host_cache_hit_fraction, 1.0 - plan.cached_fraction)
     rate = plan.lane.choice.accelerator.pcie_bytes_per_s * catalog.host_copy.rate_fraction
     option = plan.lane.framework.host_cache_option
+    size = offload_gib(catalog, plan)
+    room = f" {size}: the host's memory, less what the host needs itself" if size else ""
     change = (
-        f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s per chip instead of prefilled ({option}); achieved "
-        f"link rate: {catalog.host_copy.source}"
+        f"{share:.0%} of a prompt loaded at {rate / 1e9:.1f} GB/s per chip instead of prefilled ({option}{room}); "
+        f"achieved link rate: {catalog.host_copy.source}"
     )
     return change, replace(plan, host_cached_fraction=share, host_bytes_per_s=rate)
 
@@ -451,13 +467,14 @@ def _other_steps(
             gain_ratio=figure.output_tokens_per_s_per_chip / current.output_tokens_per_s_per_chip,
             because=_drafting_note(workload, model, plan, setup)
             if setup.draft
-            else _quality_note(workload, setup, plan),
+            else _quality_note(workload, model, setup, plan),
         )
 
 
-def _quality_note(workload: Workload, setup: Setup, plan: Setup) -> str:
+def _quality_note(workload: Workload, model: Model, setup: Setup, plan: Setup) -> str:
     q = setup.lane.choice.quantization
-    if q != plan.lane.choice.quantization and q.quality == "lossy" and workload.constraints.quality != "any":
+    lossy = quality_of(model, q) == "lossy"
+    if q != plan.lane.choice.quantization and lossy and workload.constraints.quality != "any":
         return f"outside the requested quality ({workload.constraints.quality.replace('_', '-')})"
     return ""
 
@@ -485,6 +502,15 @@ def _drafting_note(workload: Workload, model: Model, plan: Setup, setup: Setup) 
         else f"published for {draft.task}"
     )
     return f"{ratio[0]:.2f} times the speed at batch size 1; {end}; {task}: {draft.source}"
+
+
+def offload_gib(catalog: Catalog, plan: Setup) -> int:
+    """Whole GiB of host memory for the offloaded cache of one replica, of all its chips; 0: the host is unknown."""
+    if plan.offer is None or plan.offer.host is None or catalog.weight_store is None:
+        return 0
+    c, o = plan.lane.choice, plan.offer
+    share = min(c.tp * c.pp * c.dp / o.accelerators, 1.0)
+    return int(plan.offer.host.memory_bytes * catalog.weight_store.offload_fraction * share / 2.0**30)
 
 
 def _inapplicable_steps(

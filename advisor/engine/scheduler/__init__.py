@@ -14,7 +14,7 @@ from advisor.engine.scheduler.percentiles import (
     verify,
     verify_trace,
 )
-from advisor.engine.scheduler.simulation import Simulation, log_normal_sigma, simulate, token_lengths
+from advisor.engine.scheduler.simulation import Simulation, simulate, token_lengths
 
 __all__ = [
     "Bounds",
@@ -28,7 +28,6 @@ __all__ = [
     "closed_loop",
     "disaggregated",
     "log_normal_cv2",
-    "log_normal_sigma",
     "matched",
     "open_loop",
     "scheduler_of",

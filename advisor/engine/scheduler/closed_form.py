@@ -18,12 +18,12 @@ from advisor.engine.scheduler.batching import (
     room_of,
     static_of,
 )
+from advisor.engine.spec import Z95
 from advisor.engine.step import (
     CHUNKED,
     NEARLY_ALL,
     PREFILL_FIRST,
     STATIC,
-    Z95,
     Array,
     Demand,
     Load,

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from advisor.engine.scheduler.simulation import Simulation, log_normal_sigma, simulate
-from advisor.engine.spec import Framework, Lengths, Trace, Workload
+from advisor.engine.scheduler.simulation import Simulation, simulate
+from advisor.engine.spec import Framework, Lengths, Trace, Workload, log_normal_sigma
 from advisor.engine.step import MIXED, POISSON, STATIC, STEADY, TRACE, Client, Lane, Scheduler, StepTimes
 
 REQUESTS = 2000

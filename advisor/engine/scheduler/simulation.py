@@ -22,7 +22,7 @@ from advisor.engine.scheduler.state import (
     Requests,
     Rules,
 )
-from advisor.engine.spec import Lengths
+from advisor.engine.spec import Lengths, log_normal_sigma
 from advisor.engine.step import (
     BURST,
     MIXED,
@@ -31,7 +31,6 @@ from advisor.engine.step import (
     STATIC,
     STEADY,
     TRACE,
-    Z95,
     Client,
     Scheduler,
     StepTimes,
@@ -194,12 +193,6 @@ def token_lengths(
     else:
         drawn = np.full(count, lengths.mean_tokens * high_fraction)
     return np.maximum(np.rint(drawn), 1).astype(np.int64)
-
-
-def log_normal_sigma(lengths: Lengths) -> float:
-    """Sigma of the log-normal with this mean and p95. No log-normal has a p95 above 3.87 means; it gives the widest."""
-    ratio = max(lengths.p95_tokens / lengths.mean_tokens, 1.0)
-    return Z95 - math.sqrt(max(Z95**2 - 2 * math.log(ratio), 0.0))
 
 
 def _population(client: Client, concurrency: int, requests: int) -> tuple[int, int, int]:

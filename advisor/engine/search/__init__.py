@@ -8,19 +8,30 @@ from advisor.engine.search.candidates import (
     MIN_WEIGHT_BITS,
     QUALITY_RANK,
     Catalog,
+    can_convert,
     efficiency_on,
     enumerate_lanes,
-    launchable,
-    mixers_of,
     offers_for,
-    runs_on,
-    spans_hosts,
-    supports_model,
-    unsupported_layout,
+    published_bits,
+    within_quality,
 )
 from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, weights_of
-from advisor.engine.search.objective import MAX_RANKED, SLACK, Figures, Scale, describe, objective
+from advisor.engine.search.draft_risk import DraftRisk
+from advisor.engine.search.evictions import as_cached
+from advisor.engine.search.hosted_score import hosted_score, missing_figure
+from advisor.engine.search.limits import interval_ratios, latency_excess, tpot_limit_s
+from advisor.engine.search.objective import (
+    MAX_RANKED,
+    SLACK,
+    Figures,
+    Scale,
+    describe,
+    equal_fraction,
+    final_score,
+    objective,
+)
 from advisor.engine.search.run import Point, SearchResult, frontier, prepare_question, search
+from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.sensitivity import Bar, Ranges, tornado
 from advisor.engine.search.simulated import Design, Scored, Simulations, excess, instances_of, repriced, watts_at
 from advisor.engine.search.table import (
@@ -34,23 +45,32 @@ from advisor.engine.search.table import (
     estimated_excess,
     evaluate,
     instances_needed,
-    latency_excess,
     licence_of,
     offer_usd_per_hour,
     serving_estimates,
-    tpot_limit_s,
 )
+from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 
 __all__ = [
+    "as_cached",
+    "can_convert",
+    "published_bits",
+    "within_quality",
+    "PRICE_FIELD",
+    "Unranked",
+    "at_price",
     "ALLOWED_QUALITY",
     "SearchResult",
     "BY_THE_HOUR",
     "Bar",
     "CONCURRENCY",
     "Catalog",
+    "ColdStartTimes",
+    "OnDemand",
     "PRICE_BOUND_FACTOR",
     "Design",
+    "DraftRisk",
     "FROM_SCRATCH",
     "Figures",
     "HEADROOM_FRACTION",
@@ -68,23 +88,23 @@ __all__ = [
     "Simulations",
     "UNSERVABLE_REPLICAS",
     "WEIGHTS",
-    "supports_model",
     "best_offers",
     "demand_of",
     "describe",
     "enumerate_lanes",
+    "equal_fraction",
     "estimated_excess",
+    "final_score",
+    "hosted_score",
+    "missing_figure",
     "evaluate",
     "excess",
     "frontier",
     "instances_needed",
     "instances_of",
-    "spans_hosts",
-    "unsupported_layout",
+    "interval_ratios",
     "latency_excess",
-    "launchable",
     "licence_of",
-    "mixers_of",
     "objective",
     "offer_usd_per_hour",
     "offers_for",
@@ -92,8 +112,8 @@ __all__ = [
     "rank_uncertainty",
     "efficiency_on",
     "repriced",
-    "runs_on",
     "autoscales",
+    "scaled_to_zero",
     "search",
     "serving_estimates",
     "table",

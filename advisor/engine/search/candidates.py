@@ -8,13 +8,13 @@ from itertools import product
 import numpy as np
 
 from advisor.engine.cost import Assumptions, Licence, closest_rejection, site_rejection
-from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, parameters
+from advisor.engine.network import Attention, LatentAttention, Model, parameters
 from advisor.engine.spec import (
+    ASSUMED,
+    MARKS,
     OWNED,
-    SOURCES,
-    TOKENS,
-    VECTORS,
     Accelerator,
+    Change,
     ColdStart,
     Constraints,
     Efficiency,
@@ -23,37 +23,54 @@ from advisor.engine.spec import (
     Quantization,
     Rejection,
     Scopes,
+    WeightStore,
     Workload,
+    allowing,
     cut_into,
     efficiency,
+    list_change,
+    listed,
     overhead,
+    rented_part,
 )
 from advisor.engine.step import (
+    EMBEDDINGS,
     HALF,
     Acceptance,
     Choice,
     HostCopy,
     Lane,
     adapters_unsupported,
+    broken_shard,
+    cache_unsupported,
     computed_source_tokens,
     has_encoder,
+    is_published,
+    launchable,
+    mixers_of,
     model_mismatch,
+    quality_of,
     quantizes,
-    rate_of,
-    unsupported,
+    runs_on,
+    supports_model,
+    unsupported_layout,
+    weights_on,
     whole_prompts,
+    worth_converting,
 )
 
+EXCLUDE = "constraints.exclude"
 CONCURRENCY = np.array([1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512], dtype=float)
+GRID_RANKS = 2  # attention-DP ranks that share CONCURRENCY; more ranks, each with its own batch, scale it up
+TP_SIZES = (1, 2, 4, 8, 16)
+WIDE_TP_SIZES = (1, 4)  # tensor parallelism of attention inside an expert-parallel group that spans hosts
+NETWORK_CHIPS_MAX = 64  # largest expert-parallel group over the network that we search
+DOMAIN_CHIPS_MAX = 128  # and inside one link domain
 QUALITY_RANK = {"lossless": 0, "near_lossless": 1, "lossy": 2}
 FROM_SCRATCH = "from_scratch"  # Quantization.training of a format that needs training from scratch
-EMBEDDINGS = "embedding"  # framework feature: serves embeddings
-LORA = "lora"  # framework feature: serves LoRA adapters with one base model
 MIN_WEIGHT_BITS = 4.0  # below 4 bits a smaller model is usually better (arXiv 2210.17323)
-PIPELINE = "pipeline_parallel"  # framework feature
 ONE_CHIP_FRACTION = 0.5  # of a chip's memory: an encoder whose 16-bit weights take less runs on one chip
-EXPERT_PARALLEL = "expert_parallel"  # framework feature
-ATTENTION_DP = "attention_dp"  # framework feature
+STRUCTURED_OUTPUT = "structured_output"  # framework feature: answers that follow a grammar
 ALLOWED_QUALITY = {"lossless": 0, "near_lossless": 1, "any": 2}
 
 
@@ -70,11 +87,15 @@ class Catalog:
     assumptions: Assumptions
     site_assumptions: Assumptions | None = None  # for the user's own site; None: same as `assumptions`
     other_offers: tuple[Offer, ...] = ()  # on terms that are not ranked; shown as alternatives
-    stale: Mapping[str, str]  # accelerator slug -> why its prices are out of date
+    assumed_offers: tuple[Offer, ...] = ()  # of every chip at USD 1 per accelerator-hour, to find what it may cost
+    stale: Mapping[str, str]  # accelerator slug -> why none of its prices is usable
     licences: tuple[Licence, ...] = ()  # paid on top of every offer
     acceptances: tuple[Acceptance, ...] = ()  # published acceptance rates of drafted tokens
     draft_model: Model | None = None  # a small model with the same vocabulary
     host_copy: HostCopy | None = None
+    grammar_mask_s: float = 0.0  # host time per generated token that must follow a grammar
+    serverless_offers: tuple[Offer, ...] = ()  # billed by the second; used only with scale to zero
+    weight_store: WeightStore | None = None  # None: an old snapshot
     prepared_start: ColdStart | None = None  # cold start with a compile cache and local weights
     hosted: Mapping[str, str] = field(default_factory=dict)  # accelerator slug -> its vendor's API price for this model
 
@@ -90,14 +111,26 @@ def allowed(o: Offer, c: Constraints) -> bool:
 
 
 def _within_purchase_limits(o: Offer, c: Constraints) -> bool:
-    """Whether the acquisition, provider and region constraints allow an offer. Owned hardware always passes."""
-    return o.term == OWNED or (
+    """Whether acquisition, provider and region are allowed. What is owned or assumed by the planner always passes."""
+    if o.term == OWNED or o.provider == ASSUMED:
+        return True
+    return (
         o.acquisition in c.acquisition
         and (not c.providers_allow or o.provider in c.providers_allow)
         and o.provider not in c.providers_deny
-        and (not c.regions_allow or o.region in c.regions_allow or o.acquisition == "own")
-        and o.region not in c.regions_deny
+        and (not c.regions_allow or o.is_in(c.regions_allow) or o.acquisition == "own")
+        and not o.is_in(c.regions_deny)
+        and not excluded_marks(o, c)
     )
+
+
+def excluded_marks(o: Offer, c: Constraints) -> list[str]:
+    """The marks of an offer that the constraints exclude; an accelerator or provider allowed by name is meant."""
+    named = {
+        *(["consumer"] if o.accelerator in c.accelerators_allow else []),
+        *([m for m in o.marks if m != "consumer"] if o.provider in c.providers_allow else []),
+    }
+    return [mark for mark in o.marks if mark in c.exclude and mark not in named]
 
 
 def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], list[Accelerator]]:
@@ -106,9 +139,9 @@ def admissible(workload: Workload, catalog: Catalog) -> tuple[list[Rejection], l
     rejections, left = [], []
     for a in catalog.accelerators:
         if _excluded(a, workload.constraints):
-            rejections.append(Rejection(accelerator=a.slug, reason="excluded", detail="excluded by your constraints"))
+            rejections.append(_excluded_rejection(a, workload.constraints))
         elif not a.served:
-            rejections.append(_not_served(a, catalog))
+            rejections.append(_not_served(a, workload, catalog))
         elif a.slug not in priced:
             rejections.append(
                 _site_refusal(a, workload.constraints, catalog) or _unpriced(a, workload.constraints, catalog)
@@ -127,14 +160,31 @@ def _excluded(a: Accelerator, c: Constraints) -> bool:
     )
 
 
-def _not_served(a: Accelerator, catalog: Catalog) -> Rejection:
+def _excluded_rejection(a: Accelerator, c: Constraints) -> Rejection:
+    changes = (
+        *allowing("constraints.accelerators", a.slug, c.accelerators_allow, c.accelerators_deny),
+        *allowing("constraints.vendors", a.vendor, c.vendors_allow, c.vendors_deny),
+    )
+    return Rejection(
+        accelerator=a.slug,
+        reason="excluded",
+        detail="excluded by your constraints",
+        smallest_change=f"considered with {listed(changes)}",
+        changes=changes,
+    )
+
+
+def _not_served(a: Accelerator, workload: Workload, catalog: Catalog) -> Rejection:
     """A chip that no framework can serve on; points to the vendor's API where it hosts this model."""
-    hosted = catalog.hosted.get(a.slug)
+    hosted, acquisition = catalog.hosted.get(a.slug), workload.constraints.acquisition
+    asked = (list_change("constraints.acquisition", [*acquisition, "api"]),) if "api" not in acquisition else ()
     return Rejection(
         accelerator=a.slug,
         reason="unsupported",
         detail=f"{a.not_served_reason}; {hosted}" if hosted else a.not_served_reason,
         smallest_change="use the vendor's hosted API: see hosted" if hosted else "",
+        changes=asked if hosted else (),
+        dead_end="" if hosted and asked else a.not_served_reason,
     )
 
 
@@ -150,83 +200,51 @@ def _site_refusal(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection
 def _unpriced(a: Accelerator, c: Constraints, catalog: Catalog) -> Rejection:
     """No current offer, or only offers that the constraints exclude; then the one that needs the fewest changes."""
     rejection = Rejection(accelerator=a.slug, reason="unpriced", detail="")
-    elsewhere = [_changes_needed(o, c) for o in catalog.offers if o.accelerator == a.slug]
+    elsewhere = [changes_needed(o, c) for o in catalog.offers if o.accelerator == a.slug]
     if not elsewhere:
         return replace(rejection, detail=catalog.stale.get(a.slug, "no current price in the catalog"))
-    changes = min(elsewhere, key=lambda missing: (len(missing), missing))
+    fewest = min(elsewhere, key=lambda missing: (len(missing), listed(missing)))
+    marks = [mark for o in catalog.offers if o.accelerator == a.slug for mark in excluded_marks(o, c)]
+    if marks and all(change.field == EXCLUDE for change in fewest):
+        found = [MARKS[mark] for mark in dict.fromkeys(marks)]
+        terms = f" ({a.market_terms})" if a.market_terms and "consumer" in marks else ""
+        return replace(
+            rejection,
+            reason="excluded",
+            detail=f"{' and '.join(found)}{terms}, which constraints.exclude rules out",
+            smallest_change=f"considered with {listed(fewest)}",
+            changes=tuple(fewest),
+        )
     return replace(
         rejection,
         detail="no current price in the regions, providers and acquisition types you allow; not computed",
-        smallest_change=f"priced with {' and '.join(changes)}",
+        smallest_change=f"priced with {listed(fewest)}",
+        changes=tuple(fewest),
     )
 
 
-def _changes_needed(o: Offer, c: Constraints) -> list[str]:
+def changes_needed(o: Offer, c: Constraints) -> list[Change]:
     """The constraint changes that would allow an offer."""
-    changes = []
-    for path, own, allowed in (
-        ("acquisition", o.acquisition, c.acquisition),
-        ("providers.allow", o.provider, c.providers_allow),
-        ("regions.allow", o.region, c.regions_allow if o.acquisition != "own" else ()),
-    ):
-        if allowed and own not in allowed:
-            changes.append(f"constraints.{path}: [{', '.join((*allowed, own))}]")
-    changes += [f"provider {o.provider} not denied"] if o.provider in c.providers_deny else []
-    return changes + ([f"region {o.region} not denied"] if o.region in c.regions_deny else [])
+    acquisition = list_change("constraints.acquisition", [*c.acquisition, o.acquisition])
+    return [
+        *([] if o.acquisition in c.acquisition else [acquisition]),
+        *allowing("constraints.providers", o.provider, c.providers_allow, c.providers_deny),
+        *_placing(o, c),
+        *([list_change(EXCLUDE, [m for m in c.exclude if m not in marks])] if (marks := excluded_marks(o, c)) else []),
+    ]
 
 
-def mixers_of(model: Model) -> set[str]:
-    """The layer kinds a framework must support to run this model, by their names in the catalog."""
-    kinds = set()
-    for block in model.blocks:
-        if isinstance(block.mixer, LatentAttention):
-            kinds.add("latent")
-        elif isinstance(block.mixer, Recurrent):
-            kinds.add("recurrent")
-        elif isinstance(block.mixer, Attention):
-            kinds.add("window" if block.mixer.window_tokens else "attention")
-            if block.mixer.cross:
-                kinds.add("speech" if model.source_s else "cross-attention")
-            if block.stage == "decoder" and not (block.mixer.causal or block.mixer.cross):
-                kinds.add("encoder")
-    return kinds
+def _placing(o: Offer, c: Constraints) -> list[Change]:
+    """The changes of the region lists that would allow an offer; a denied area is named, not the region in it."""
+    allow = [] if o.acquisition == "own" or o.is_in(c.regions_allow) else c.regions_allow
+    changes = allowing("constraints.regions", o.region, allow, ())
+    kept = [place for place in c.regions_deny if not o.is_in((place,))]
+    return changes + ([list_change("constraints.regions.deny", kept)] if len(kept) < len(c.regions_deny) else [])
 
 
-def supports_model(framework: Framework, model: Model) -> bool:
-    """Whether the framework supports the model's layers, its adapters and its output (tokens or embeddings)."""
-    asked = EMBEDDINGS in framework.features or not model.encoder_only
-    asked &= LORA in framework.features or model.adapters is None
-    return asked and mixers_of(model) <= set(framework.mixers)
-
-
-def launchable(framework: Framework, model: Model) -> bool:
-    """Whether the catalog has a launch command for this kind of model."""
-    if any(isinstance(b.mixer, Attention) and b.mixer.cross for b in model.blocks):
-        return framework.starts(SOURCES)
-    return framework.starts(VECTORS if model.encoder_only else TOKENS)
-
-
-def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
-    """Whether the framework shares a software stack with the chip and supports its vendor and kind."""
-    return bool(
-        set(framework.stacks) & set(accelerator.stacks)
-        and (not framework.vendors or accelerator.vendor in framework.vendors)
-        and (not framework.kinds or accelerator.kind in framework.kinds)
-    )
-
-
-def unsupported_layout(framework: Framework, *, pp: int = 1, ep: int = 1, dp: int = 1) -> str:
-    """The kind of parallelism that the layout needs and the framework does not document (PIPELINE and so on), or empty.
-
-    pp: pipeline stages; ep: expert-parallel size; dp: attention data-parallel size.
-    """
-    sizes = {PIPELINE: pp, EXPERT_PARALLEL: ep, ATTENTION_DP: dp}
-    return next((feature for feature, size in sizes.items() if size > 1 and feature not in framework.features), "")
-
-
-def spans_hosts(framework: Framework) -> bool:
-    """Whether the framework documents pipeline parallelism, so that one replica can span hosts."""
-    return PIPELINE in framework.features
+def experts_span_hosts(framework: Framework, a: Accelerator) -> bool:
+    """Whether the framework documents expert parallelism with data-parallel attention over several hosts."""
+    return framework.launch is not None and bool(set(framework.launch.expert_hosts) & set(a.stacks))
 
 
 def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
@@ -234,12 +252,11 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
 
     Encoders stay in 16 bits: documented low-bit kernels and quality results are for decoders.
     """
-    native = [q for q in catalog.quantizations if catalog.model.native_dtype in (q.slug, q.weights_dtype)]
-    most = min((q.bits_per_weight for q in native), default=16.0)
-    seen, kept = set(), []
+    seen, kept, most = set(), [], published_bits(catalog)
     for q in catalog.quantizations:
-        made = not q.training and MIN_WEIGHT_BITS <= q.bits_per_weight < most
-        if q not in native and not (made and QUALITY_RANK[q.quality] <= ALLOWED_QUALITY[workload.constraints.quality]):
+        if not (is_published(catalog.model, q) or can_convert(catalog.model, q, most)):
+            continue
+        if not within_quality(workload, catalog.model, q):
             continue
         if q.bits_per_weight < 16 and has_encoder(catalog.model):
             continue
@@ -254,30 +271,76 @@ def formats_for(workload: Workload, catalog: Catalog) -> list[Quantization]:
     return kept
 
 
+def published_bits(catalog: Catalog) -> float:
+    """Bits per weight of the published checkpoint; 16 if no method of the catalog loads it."""
+    own = (q.bits_per_weight for q in catalog.quantizations if is_published(catalog.model, q))
+    return min(own, default=16.0)
+
+
+def can_convert(model: Model, q: Quantization, published_bits_per_weight: float) -> bool:
+    """Whether the published checkpoint can be converted to this format without training, and it is worth it."""
+    return (
+        not q.training
+        and q.bits_per_weight >= MIN_WEIGHT_BITS
+        and worth_converting(model, q, published_bits_per_weight)
+    )
+
+
+def within_quality(workload: Workload, model: Model, q: Quantization) -> bool:
+    """Whether the format's quality against the published model is within the requested limit."""
+    return QUALITY_RANK[quality_of(model, q)] <= ALLOWED_QUALITY[workload.constraints.quality]
+
+
 def _allowed_slug(slug: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
     return (not allow or slug in allow) and slug not in deny
 
 
-def _parallel_sizes(model: Model, accelerator: Accelerator, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """(tp, pp, ep, dp): TP within one link domain, experts with or without EP, attention DP for latent attention."""
-    heads = [b.mixer.heads for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
+def _parallel_sizes(model: Model, accelerator: Accelerator, sold: int) -> Iterator[tuple[int, ...]]:
+    """(tp, pp, ep, dp): TP within one link domain, experts with or without EP, attention DP where it saves KV cache.
+
+    `sold`: the most chips that one offer connects.
+    """
+    sizes = _sizes(accelerator, sold)
+    mixers = [b.mixer for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)]
     experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
-    latent = any(isinstance(b.mixer, LatentAttention) for b in model.blocks)
-    if model.encoder_only and parameters(model) * 2.0 < ONE_CHIP_FRACTION * accelerator.memory_bytes:
+    if model.diffusion is not None:
+        sizes = [1]  # step/generation.py: one image runs on one chip
+    elif model.encoder_only and parameters(model) * 2.0 < ONE_CHIP_FRACTION * accelerator.memory_bytes:
         sizes = [1]  # embedding servers are scaled by replicas; nobody splits a model that one chip holds easily
     for n in sizes:
-        if any(h % n for h in heads):
+        if any(m.heads % n for m in mixers):
             continue
         yield n, 1, 1, 1
         if experts and n > 1 and all(e % n == 0 for e in experts):
             yield n, 1, n, 1
-            if latent:
-                yield 1, 1, n, n
+            if any(isinstance(m, LatentAttention) or n > m.kv_heads for m in mixers):
+                yield 1, 1, n, n  # TP would store the whole KV cache of a head on several chips
+    if experts and not model.encoder_only:
+        yield from _wide_sizes(accelerator, sold, experts, mixers)
     most, layers = max(sizes), sum(b.count for b in model.blocks)
     # no framework documents pipeline parallelism for encoders, alone or beside a decoder
-    plain = not (model.encoder_only or has_encoder(model))
-    if plain and not accelerator.cut and most >= accelerator.chips_per_host and not any(h % most for h in heads):
+    plain = not (model.encoder_only or has_encoder(model) or (accelerator.share and accelerator.share.fraction < 1.0))
+    if plain and not accelerator.cut and most >= accelerator.chips_per_host and not any(m.heads % most for m in mixers):
         yield from ((most, stages, 1, 1) for stages in (2, 4) if layers >= stages)
+
+
+def _wide_sizes(
+    a: Accelerator, sold: int, experts: Sequence[int], mixers: Sequence[Attention | LatentAttention]
+) -> Iterator[tuple[int, ...]]:
+    """(tp, pp, ep, dp) of expert-parallel groups of several hosts with data-parallel attention.
+
+    Sizes are doublings of a host and the largest number of whole hosts in the link domain that divides the experts.
+    """
+    most = min(sold, DOMAIN_CHIPS_MAX)
+    even = [n for n in range(2 * a.chips_per_host, most + 1, a.chips_per_host) if not any(e % n for e in experts)]
+    doubled = {a.chips_per_host * 2**k for k in range(1, 11)}
+    within = _sizes(a, sold)  # already there with data-parallel attention
+    for n in even:
+        if n not in doubled and n != max((e for e in even if e <= near_chips(a)), default=0):
+            continue
+        for tp in WIDE_TP_SIZES:
+            if tp <= a.chips_per_host and not any(m.heads % tp for m in mixers) and not (tp == 1 and n in within):
+                yield tp, 1, n, n // tp
 
 
 def enumerate_lanes(
@@ -286,23 +349,36 @@ def enumerate_lanes(
     """Every valid lane per accelerator (framework x format x KV-cache format x parallel sizes), and the rejections."""
     rejections, lanes = [], []
     if why := model_mismatch(workload, catalog.model) or adapters_unsupported(catalog.model):
-        return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why) for a in chips]
+        return [], [Rejection(accelerator=a.slug, reason="unsupported", detail=why, dead_end=why) for a in chips]
     formats, c = formats_for(workload, catalog), workload.constraints
     sold = largest_connected_offer(workload, catalog)
+    parts = {a.slug: rented_parts(workload, catalog, a) for a in chips}
     for a in chips:
         own = [
             lane
             for f in catalog.frameworks
             if _allowed_slug(f.slug, c.frameworks_allow, c.frameworks_deny)
             if launchable(f, catalog.model) and runs_on(f, a) and supports_model(f, catalog.model)
-            for way in partition_choices(a, c.partitions)
-            for lane in _lanes_of(workload, catalog, way, f, formats, [1] if way.cut else _sizes(a, sold[a.slug]))
+            if not workload.structured_output or STRUCTURED_OUTPUT in f.features
+            for way in (w for part in parts[a.slug] for w in partition_choices(part, c.partitions))
+            for lane in _lanes_of(workload, catalog, way, f, formats, _connected(way, sold[a.slug]))
         ]
         if not own:
             detail = _partition_refusal(a, c.partitions) or _why_unsupported(workload, catalog, a, formats)
             rejections.append(Rejection(accelerator=a.slug, reason="unsupported", detail=detail))
         lanes += own
     return lanes, rejections
+
+
+def rented_parts(workload: Workload, catalog: Catalog, a: Accelerator) -> list[Accelerator]:
+    """The chip in each part of a socket that an allowed offer has; for other chips than processors, the chip."""
+    if a.share:
+        return [a]
+    shares = {o.share for o in offers_for(workload, catalog) if o.accelerator == a.slug}
+    whole = [a] if None in shares or not shares else []
+    serving = [share for share in shares if share is not None and share.serves]
+    order = sorted(serving, key=lambda s: (s.sockets, s.cores, s.memory_bytes))
+    return whole + [rented_part(a, share) for share in order]
 
 
 def partition_choices(a: Accelerator, partitions: str) -> list[Accelerator]:
@@ -319,17 +395,40 @@ def _partition_refusal(a: Accelerator, partitions: str) -> str:
 
 
 def largest_connected_offer(workload: Workload, catalog: Catalog) -> dict[str, int]:
-    """Per accelerator the most chips that one offer connects; 1 if it has no offer."""
+    """Per accelerator the most chips of one group on an allowed offer; 1 if it has no offer."""
+    chips = {a.slug: a for a in catalog.accelerators}
     sold: dict[str, int] = defaultdict(lambda: 1)
     for offer in offers_for(workload, catalog):
-        sold[offer.accelerator] = max(sold[offer.accelerator], offer.tensor_parallel_chips)
+        sold[offer.accelerator] = max(sold[offer.accelerator], connected_chips(chips[offer.accelerator], offer))
     return sold
+
+
+def _connected(a: Accelerator, sold: int) -> int:
+    """The most chips that one offer connects of this chip or part of it."""
+    if a.cut:
+        return 1
+    return a.share.sockets if a.share else sold
+
+
+def near_chips(a: Accelerator) -> int:
+    """Chips of the nearest link domain, and at least those of a host."""
+    return max(a.links[0].chips if a.links else 1, a.chips_per_host)
+
+
+def connected_chips(a: Accelerator, o: Offer) -> int:
+    """The most chips that one group can have on this offer: one instance, or whole hosts joined by its fabric."""
+    return max(o.tensor_parallel_chips, min(o.fabric_accelerators, max(near_chips(a), NETWORK_CHIPS_MAX)))
+
+
+def concurrency_of(lanes: Sequence[Lane]) -> np.ndarray:
+    """Requests in flight on one replica in each column of the table, shape (lanes, concurrency)."""
+    ranks = np.array([w.choice.dp for w in lanes], dtype=float)[:, None]
+    return CONCURRENCY[None, :] * np.maximum(ranks / GRID_RANKS, 1.0)
 
 
 def _sizes(a: Accelerator, sold: int) -> list[int]:
     """Tensor-parallel sizes: within the fast-link domain or one host, and no more than an offer connects."""
-    reach = a.links[0].chips if a.links else 1
-    return [n for n in (1, 2, 4, 8, 16) if n <= min(sold, max(reach, a.chips_per_host))]
+    return [n for n in TP_SIZES if n <= min(sold, near_chips(a))]
 
 
 def efficiency_on(scopes: Scopes, a: Accelerator) -> Efficiency:
@@ -344,19 +443,24 @@ def _lanes_of(
     a: Accelerator,
     f: Framework,
     formats: Sequence[Quantization],
-    sizes: Sequence[int],
+    sold: int,
 ) -> Iterator[Lane]:
     """The lanes of one chip with one framework."""
     reached = efficiency_on(catalog.scopes, a)
     extra = overhead(catalog.scopes, f.slug, f.version, a.family)
-    loaded = [q for q in formats if q.slug in f.quantizations and not unsupported(a, q)]
+    if workload.structured_output:  # the mask is computed on the host while the accelerator runs the step
+        extra = replace(extra, host_s_per_sequence=extra.host_s_per_sequence + catalog.grammar_mask_s)
+    loaded = _weights_on(catalog.model, f, a, formats)
     layouts = [
         (tp, pp, ep, dp)
-        for tp, pp, ep, dp in _parallel_sizes(catalog.model, a, sizes)
-        if not unsupported_layout(f, pp=pp, ep=ep, dp=dp)
+        for tp, pp, ep, dp in _parallel_sizes(catalog.model, a, sold)
+        if not unsupported_layout(f, a, tp=tp, pp=pp, ep=ep, dp=dp)
+        if tp * dp <= a.chips_per_host or dp == 1 or experts_span_hosts(f, a)
     ]
     source = workload.source_tokens.mean_tokens if workload.source_tokens else 0.0
     for q, kv, (tp, pp, ep, dp) in product(loaded, _cache_formats(workload, catalog.model, f, a), layouts):
+        if q.shard_elements > 1 and broken_shard(catalog.model, q, tp, max(tp * dp // ep, 1)):
+            continue
         yield Lane(
             choice=Choice(
                 accelerator=a,
@@ -378,13 +482,21 @@ def _lanes_of(
         )
 
 
+def _weights_on(model: Model, f: Framework, a: Accelerator, formats: Sequence[Quantization]) -> list[Quantization]:
+    """The formats as the framework runs them on the chip; of those that run alike, the one made for it."""
+    run = [(q, as_run) for q in formats if isinstance(as_run := weights_on(f, a, q, model), Quantization)]
+    run.sort(key=lambda pair: pair[0] is not pair[1])
+    alike = {(r.weights_dtype, r.bits_per_weight, r.weight_only, r.activations_dtype): r for _, r in reversed(run)}
+    return list(alike.values())[::-1]
+
+
 def _cache_formats(workload: Workload, model: Model, f: Framework, a: Accelerator) -> list[str]:
     c = workload.constraints
     if whole_prompts(model):
         return [d for d in HALF if d in f.kv_dtypes][:1]  # no KV cache
     allowed = [d for d in f.kv_dtypes if _allowed_slug(d, c.kv_formats_allow, c.kv_formats_deny)]
     kept = [d for d in HALF if d in allowed][:1]
-    if c.quality != "lossless" and "fp8" in allowed and rate_of(a, "fp8"):
+    if c.quality != "lossless" and "fp8" in allowed and not cache_unsupported(f, a, "fp8", model):
         kept.append("fp8")
     return kept
 
@@ -395,10 +507,17 @@ def _why_unsupported(workload: Workload, catalog: Catalog, a: Accelerator, forma
         return f"no serving framework in the catalog runs on {a.name}"
     if not any(supports_model(f, catalog.model) and launchable(f, catalog.model) for f in running):
         beside = {EMBEDDINGS} if catalog.model.encoder_only else {"LoRA adapters"} if catalog.model.adapters else set()
+        beside |= {"reranking"} if catalog.model.scores_pairs else set()
+        beside |= {"image input"} if catalog.model.pictures else set()
         kind = ", ".join(sorted(mixers_of(catalog.model) | beside))
         names = ", ".join(sorted({f.name for f in running}))
         return f"no known support for this kind of model ({kind}) in {names}"
+    if workload.structured_output and not any(STRUCTURED_OUTPUT in f.features for f in running):
+        names = ", ".join(sorted({f.name for f in running}))
+        return f"structured output is not documented for {names}"
     if not any(_cache_formats(workload, catalog.model, f, a) for f in running):
         return f"none of the KV-cache formats you allow is supported on {a.name}"
-    reasons = [unsupported(a, q) for q in formats]
-    return next((r for r in reasons if r), "its frameworks support none of the allowed weight formats")
+    own = [q for q in formats if is_published(catalog.model, q)]
+    usable = [f for f in running if supports_model(f, catalog.model) and launchable(f, catalog.model)]
+    reasons = [r for q in own or formats for f in usable if isinstance(r := weights_on(f, a, q, catalog.model), str)]
+    return next(iter(reasons), "its frameworks support none of the allowed weight formats")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from advisor.engine.search.candidates import Catalog, runs_on
+from advisor.engine.search.candidates import Catalog
 from advisor.engine.spec import OWNED, Accelerator, Framework, Offer, Workload
-from advisor.engine.step import Lane
+from advisor.engine.step import Lane, runs_on
 
 Array = np.ndarray
 SCORE_NAMES = ("ecosystem", "team", "lead_time", "lock_in")

@@ -2,21 +2,23 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.engine.network import Model
 from advisor.engine.search.declared_scores import Declared, weights_of
 from advisor.engine.search.simulated import Scored, SimulatedDesign, Simulations
 from advisor.engine.search.table import UNSERVABLE_REPLICAS, Array, Table, affordable, estimated_excess, meets
 from advisor.engine.spec import Workload
-from advisor.engine.step import Lane
+from advisor.engine.step import Lane, is_published, published_conversion
 
 SLACK = 1.3  # simulate a candidate if its estimate is within 1.3 times its limits
 # slack -> how many (replica size, framework) kinds of a chip to simulate within it; p95 estimates are rough
 KINDS_BY_SLACK = {SLACK: 3, 1.0: 2, 0.75: 2}
 SAFE = 0.75  # estimates within 0.75 of the limits mostly hold in simulation: try the best of every replica size
+EQUAL_FRACTION = 0.01  # objectives within 1 % are equal
 SAME_SPEED = 1.03  # TPOTs within 3 % tie under `latency`
 MAX_RANKED = 10  # accelerators
 UNKNOWN_WATTS = 1e12  # under `energy` and `carbon`: ranks unknown power last, then by price
@@ -136,6 +138,44 @@ def final_score(workload: Workload, s: Scored, scale: Scale) -> float:
     return float(objective(workload, scale, figures))
 
 
+def ordered(workload: Workload, options: Sequence[Scored], scale: Scale, model: Model) -> list[Scored]:
+    """Best first by the objective. Equal within 1 %: the likeliest to meet the SLO first, then the simplest."""
+    scores = {id(s): final_score(workload, s, scale) for s in options}
+    left = sorted(options, key=lambda s: (_last_if_unknown(scores[id(s)]), s.usd_per_hour, s.row_index))
+    found: list[Scored] = []
+    while left:
+        most = equal_up_to(workload, scores[id(left[0])])
+        group = [s for s in left if s is left[0] or scores[id(s)] <= most]
+        found += sorted(group, key=lambda s: (-round(s.slo_probability or 0.0, 2), simplicity(s, model)))
+        left = left[len(group) :]
+    return found
+
+
+def _last_if_unknown(score: float) -> float:
+    return math.inf if math.isnan(score) else score
+
+
+def equal_up_to(workload: Workload, score: float) -> float:
+    """The highest score that counts as equal to this one, which is the best; unknown power ranks by price."""
+    if not abs(score) < UNKNOWN_WATTS / 1e3:
+        return score
+    return score + equal_fraction(workload) * abs(score)
+
+
+def equal_fraction(workload: Workload) -> float:
+    """Scores that differ by no more are equal; `latency` and `simplicity` have steps of their own, then the cost."""
+    return 0.0 if workload.objective in ("latency", "simplicity") else EQUAL_FRACTION
+
+
+def simplicity(s: Scored, model: Model) -> tuple[float, ...]:
+    """Sort key, simplest first: no drafts or separate pools, the published checkpoint, few parallel axes, few chips."""
+    c = s.lane.choice
+    special = (s.lane.draft is not None) + (s.pools is not None)
+    conversion = 1 if published_conversion(model, c.quantization) else 2
+    converted = 0 if is_published(model, c.quantization) else conversion
+    return special, converted, sum(n > 1 for n in (c.tp, c.pp, c.ep, c.dp)), s.chips, s.replicas
+
+
 def rows_by_chip(table: Table) -> dict[str, Array]:
     """Row indices of the table by accelerator slug."""
     rows: dict[str, list[int]] = defaultdict(list)
@@ -149,19 +189,27 @@ def designs(workload: Workload, table: Table, own: Array, score: Array) -> list[
 
     These are the best of each kind within each slack, plus the fastest (lowest TTFT x TPOT). The fastest is expensive
     and rarely reached. It does not depend on the limits, so relaxing them to what it achieved selects it again.
+    Candidates with drafts are chosen apart, so that an optimistic estimate of a draft hides no other candidate.
     """
+    drafted = np.array([table.lanes[i].draft is not None for i in own], dtype=bool)
+    cells = {
+        cell for rows in (own[~drafted], own[drafted]) if len(rows) for cell in _cells(workload, table, rows, score)
+    }
+    return sorted(cells, key=lambda cell: (float(score[cell]), cell))
+
+
+def _cells(workload: Workload, table: Table, own: Array, score: Array) -> set[tuple[int, int]]:
     excess, pay = estimated_excess(workload, table)[own], affordable(workload, table)[own]
     pay &= table.replicas[own] < UNSERVABLE_REPLICAS
     cells: set[tuple[int, int]] = set()
     for slack, kinds in KINDS_BY_SLACK.items():
-        cells |= set(_best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
-    cells |= set(_best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
+        cells |= set(best_of_kinds(table, own, score[own], pay & (excess <= slack), kinds))
+    cells |= set(best_of_kinds(table, own, score[own], pay & (excess <= SAFE), len(own), by_size=True))
     quickness = np.where(np.isfinite(excess), table.ttft_p95_s[own] * table.tpot_p95_s[own], np.inf)
-    cells |= set(_best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
-    return sorted(cells, key=lambda cell: (float(score[cell]), cell))
+    return cells | set(best_of_kinds(table, own, quickness, pay & np.isfinite(quickness), 1))
 
 
-def _best_of_kinds(
+def best_of_kinds(
     table: Table, own: Array, score: Array, allowed: Array, kinds: int, by_size: bool = False
 ) -> Iterator[tuple[int, int]]:
     """The best candidate of each of the first `kinds` kinds; with `by_size` a kind is a replica size alone."""
@@ -185,45 +233,50 @@ class ChipResult:
     nearest: SimulatedDesign | None  # the design that misses by the least
 
 
-def best_of_chip(workload: Workload, simulations: Simulations, own: Array, score: Array, scale: Scale) -> ChipResult:
+def best_of_chip(
+    workload: Workload, simulations: Simulations, own: Array, score: Array, scale: Scale, few: bool = False
+) -> ChipResult:
     """The best design that meets all limits in simulation; stops when no remaining estimate is better.
 
-    If none does, the nearest is simulated in full, because a short pilot may have missed by chance.
+    If none does, the nearest is simulated in full, because a short pilot may have missed by chance. `few`: only the
+    best estimate within SLACK of the limits and the two best that are SAFE, else the last (the fastest).
     """
-    best: Scored | None = None
+    passing: list[Scored] = []
     nearest: SimulatedDesign | None = None
-    for row, column in designs(workload, simulations.table, own, score):
-        if best is not None and float(score[row, column]) >= final_score(workload, best, scale):
+    least = math.inf
+    cells = designs(workload, simulations.table, own, score)
+    if few:
+        excess = estimated_excess(workload, simulations.table)
+        near = [cell for cell in cells if excess[cell] <= SLACK][:1]
+        cells = [*near, *[cell for cell in cells if excess[cell] <= SAFE and cell not in near][:2]] or cells[-1:]
+    for row, column in cells:
+        if passing and float(score[row, column]) >= max(equal_up_to(workload, least), least):
             break
         trial = simulations.fewest_replicas(workload, row, column)
         if nearest is None or trial.excess_fraction < nearest.excess_fraction:
             nearest = trial
-        best = _better(workload, simulations, trial, best, scale)
-    if best is None and nearest is not None and nearest.pilot:
+        passing += _passing(workload, simulations, trial)
+        least = min((final_score(workload, s, scale) for s in passing), default=math.inf)
+    if not passing and nearest is not None and nearest.pilot:
         nearest = simulations.run_in_full(workload, nearest.design)
-        best = _better(workload, simulations, nearest, best, scale)
+        passing = _passing(workload, simulations, nearest)
+    best = ordered(workload, passing, scale, simulations.catalog.model)[0] if passing else None
     return ChipResult(best=best, nearest=nearest)
 
 
-def _better(
-    workload: Workload, simulations: Simulations, trial: SimulatedDesign, best: Scored | None, scale: Scale
-) -> Scored | None:
-    """The simulated design if it meets all limits and beats the best so far, else the best so far."""
-    if trial.excess_fraction > 1:
-        return best
-    scored = simulations.scored(workload, trial)
-    if not scored.meets_slo:
-        return best
-    if best is None or final_score(workload, scored, scale) < final_score(workload, best, scale):
-        return scored
-    return best
+def _passing(workload: Workload, simulations: Simulations, trial: SimulatedDesign) -> list[Scored]:
+    """The simulated design as a deployment if it meets all limits, else nothing."""
+    scored = simulations.scored(workload, trial) if trial.excess_fraction <= 1 else None
+    return [scored] if scored is not None and scored.meets_slo else []
 
 
 def describe(lane: Lane) -> str:
-    """Weight format, parallel sizes and framework of a lane, as text."""
-    c = lane.choice
+    """Weight format, parallel sizes, framework and draft of a lane, as text."""
+    c, draft = lane.choice, lane.draft
     sizes = [f"TP{c.tp}"] + [f"{k}{n}" for k, n in (("PP", c.pp), ("EP", c.ep), ("DP", c.dp)) if n > 1]
-    return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}"
+    method = "small-model" if draft and draft.method == "draft" else draft.method if draft else ""
+    drafts = f", {method} drafts of {draft.tokens}" if draft else ""
+    return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}{drafts}"
 
 
 def best_estimate(score: Array, allowed: Array, own: Array) -> float:

@@ -1,25 +1,24 @@
 """Monte Carlo confidence in the ranking, drawn from the intervals of performance and price.
 
-Options on the same chip share one performance draw, and options that buy or rent the same chip share one price draw.
+Options on the same chip share one performance draw, options with the same kind of draft one draw of its acceptance, and
+options that buy or rent the same chip one price draw.
 The correlation between different chips is unknown, so they are drawn independently, which moves probabilities toward
 one half.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.engine.scheduler import SEED
+from advisor.engine.search.limits import Ratios, accepted_share, log_normal, performance_draw, standard_normal
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
 from advisor.engine.search.simulated import Scored, excess, resized_usd_per_hour
 from advisor.engine.spec import Workload
-from advisor.engine.step import Z95
 
 Array = np.ndarray
-DRAWS = 4096
-Ratios = tuple[float, float]
+TOLD_APART = 0.9  # as the 90 % intervals that the draws come from
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,42 +30,27 @@ class Spread:
     price_fraction: Ratios
 
 
-def log_normal(ratios: Ratios, z: Array) -> Array:
-    """Log-normal factors at standard normal `z`, with these 5 % and 95 % quantiles."""
-    low, high = (math.log(max(r, 1e-9)) for r in ratios)
-    return np.exp((low + high) / 2 + (high - low) / (2 * Z95) * z)
-
-
 def scores(workload: Workload, scale: Scale, options: Sequence[Scored], spreads: Sequence[Spread]) -> Array:
     """The objective of each option in each draw, shape (options, draws); lower is better."""
-    normal = _normals(options)
     rows = []
     for s, spread in zip(options, spreads, strict=True):
-        chip = s.lane.choice.accelerator.slug
-        z = normal[f"performance of {chip}"]
-        speed = log_normal(spread.throughput_fraction, z)
-        price = log_normal(spread.price_fraction, normal[f"price of {chip} {s.offer.acquisition}"])
+        chip, z = s.lane.choice.accelerator.slug, performance_draw(s.lane)
+        speed = log_normal(spread.throughput_fraction, z) * accepted_share(s.lane.draft)
+        price = log_normal(spread.price_fraction, standard_normal(f"price of {chip} {s.offer.acquisition}"))
         rows.append(objective(workload, scale, figures_at(workload, scale, s, speed, price, spread, z)))
     return np.array(rows)
-
-
-def _normals(options: Sequence[Scored]) -> Mapping[str, Array]:
-    """Standard normal draws of each shared cause; depends only on the sorted names, so results are repeatable."""
-    chips = sorted({s.lane.choice.accelerator.slug for s in options})
-    names = [f"performance of {c}" for c in chips] + [f"price of {c} {way}" for c in chips for way in ("own", "rent")]
-    draws = np.random.default_rng(SEED).standard_normal((len(names), DRAWS))
-    return dict(zip(names, draws, strict=True))
 
 
 def figures_at(
     workload: Workload, scale: Scale, s: Scored, speed: Array, price: Array, spread: Spread, z: Array
 ) -> Figures:
     """An option's figures if its chips run at `speed` times the estimate, resized to keep the service level."""
+    slower = log_normal(spread.latency_fraction, -z) / accepted_share(s.lane.draft)
     share = 1 / speed if workload.kind.released_after_run else resized(workload, s, speed)
     known = declared_scores_of(workload, scale)
     return Figures(
         usd_per_hour=resized_usd_per_hour(workload, s, share * s.replicas, share) * price,
-        tpot_p95_s=workload.kind.tail_latency_s(s.verified) * log_normal(spread.latency_fraction, -z),
+        tpot_p95_s=workload.kind.tail_latency_s(s.verified) * slower,
         watts=s.watts * share,
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),
         capacity_requests_per_s=s.capacity_requests_per_s * speed * share,
@@ -92,14 +76,23 @@ def resized(workload: Workload, s: Scored, speed: Array) -> Array:
     return (np.ceil(carrying * growth(workload, s, speed) - 1e-9) + s.spare_replicas) / s.replicas
 
 
-def pairwise_win_probability(scores: Array) -> Array:
-    """Shape (options, options): probability that option i beats option j; a tie counts half."""
-    better = scores[:, None, :] < scores[None, :, :]
-    equal = scores[:, None, :] == scores[None, :, :]
-    return np.asarray(better.mean(axis=2) + equal.mean(axis=2) / 2)
+def pairwise_win_probability(scores: Array, equal_fraction: float = 0.0) -> Array:
+    """Shape (options, options): probability that option i beats option j; a draw with equal scores counts half.
+
+    equal_fraction: scores that differ by no more than this are equal.
+    """
+    worst = scores + equal_fraction * np.abs(scores)
+    wins = (worst[:, None, :] < scores[None, :, :]).mean(axis=2)
+    return np.asarray((1.0 + wins - wins.T) / 2)
 
 
-def win_probability(scores: Array) -> Array:
-    """Shape (options,): probability that each option is the best."""
-    is_best = scores == scores.min(axis=0)
+def is_tie(win_probability: float) -> bool:
+    """Whether neither of two options is better in TOLD_APART of the draws."""
+    return 1 - TOLD_APART < win_probability < TOLD_APART
+
+
+def win_probability(scores: Array, equal_fraction: float = 0.0) -> Array:
+    """Shape (options,): probability that each option is the best; equal ones share a draw."""
+    least = scores.min(axis=0)
+    is_best = scores <= least + equal_fraction * np.abs(least)
     return np.asarray((is_best / is_best.sum(axis=0)).mean(axis=1))

@@ -12,11 +12,11 @@ from advisor.engine.search.candidates import (
     Catalog,
     admissible,
     enumerate_lanes,
-    mixers_of,
     offers_for,
-    runs_on,
 )
 from advisor.engine.search.declared_scores import declared
+from advisor.engine.search.draft_risk import DraftRisk, draft_risk
+from advisor.engine.search.drafted import with_drafts
 from advisor.engine.search.objective import (
     MAX_RANKED,
     SLACK,
@@ -27,11 +27,13 @@ from advisor.engine.search.objective import (
     describe,
     designs,
     final_score,
+    ordered,
     rows_by_chip,
     scale_of,
     table_scores,
 )
 from advisor.engine.search.simulated import Scored, Simulations
+from advisor.engine.search.support_changes import with_support_changes
 from advisor.engine.search.table import (
     HEADROOM_FRACTION,
     UNSERVABLE_REPLICAS,
@@ -41,7 +43,8 @@ from advisor.engine.search.table import (
     instances_needed,
     meets,
 )
-from advisor.engine.search.variants import FINALISTS, variants
+from advisor.engine.search.unranked import Unranked, unranked
+from advisor.engine.search.variants import FINALISTS, rescued, variants
 from advisor.engine.search.views import add_view_winners, best_per_accelerator, view_winners, with_price_bound
 from advisor.engine.search.why_not import NearMiss, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
@@ -62,9 +65,7 @@ __all__ = [
     "final_score",
     "frontier",
     "instances_needed",
-    "mixers_of",
     "offers_for",
-    "runs_on",
     "prepare_question",
     "search",
 ]
@@ -105,7 +106,9 @@ class SearchResult:
     views: Mapping[str, int] = field(default_factory=dict)  # view -> index in `shown` of its winner
     frameworks_left: tuple[Rejection, ...] = ()  # `accelerator` holds the framework's or format's slug
     formats_left: tuple[Rejection, ...] = ()
+    unranked: tuple[Unranked, ...] = ()  # chips that no allowed offer prices, with what they would do and cost
     bound_usd_per_month: float | None = None  # price bound applied although no budget was set
+    draft_risks: Mapping[int, DraftRisk] = field(default_factory=dict)  # of the first options, by index in `shown`
 
 
 REASONS = (
@@ -140,11 +143,16 @@ def search(
     workload, catalog = prepare_question(workload, catalog)
     rejections, chips = admissible(workload, catalog)
     lanes, refused = enumerate_lanes(workload, catalog, chips)
+    refused = refused if choice_alone else with_support_changes(workload, catalog, refused)
     if not lanes:
-        return empty_answer(rejections + refused)
+        rejections += refused
+        found, told = ([], rejections) if choice_alone else unranked(workload, catalog, Scale(), [], rejections)
+        return replace(empty_answer(told), unranked=tuple(found))
     report("estimating step times", 0.1)
     table = evaluate(workload, catalog, lanes)
-    scale = scale_of(workload, table, declared(workload, catalog))
+    scores = declared(workload, catalog)
+    table = with_drafts(workload, catalog, table, scale_of(workload, table, scores))
+    scale = scale_of(workload, table, scores)
     simulations = Simulations(workload, catalog, table)
     workload, simulations = with_price_bound(workload, simulations, scale)
     table = simulations.table
@@ -152,23 +160,27 @@ def search(
         rejections += refused + retry_with_any_quality(workload, catalog, scale, does_not_fit(workload, catalog, table))
     ranked, near, losers = _decide(workload, simulations, scale, report)
     winning_views = view_winners(workload, simulations, scale) if ranked else {}
-    ranked = best_per_accelerator(workload, ranked, winning_views, scale)
+    ranked = best_per_accelerator(workload, ranked, winning_views, scale, catalog.model)
     tried = ranked[: 0 if choice_alone and workload.variants != "adopt" else FINALISTS]
-    others = {k: _other_ways(workload, catalog, table, s, scale, report) for k, s in enumerate(tried)}
+    others = {id(s): _other_ways(workload, simulations, s, scale, report) for s in tried}
     if workload.variants == "adopt":
-        ranked = [others[k][0] if others.get(k) else s for k, s in enumerate(ranked)]
-        ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
+        ranked = [others[id(s)][0] if others.get(id(s)) else s for s in ranked]
         others = {}
-    shown, views = add_view_winners(workload, ranked, winning_views, scale)
+    ranked = ordered(workload, ranked, scale, catalog.model)
+    shown, views = add_view_winners(workload, ranked, winning_views, scale, catalog.model)
     place = {id(s): k for k, s in enumerate(shown)}
+    risks = {} if choice_alone else {k: draft_risk(workload, catalog, s) for k, s in enumerate(shown[:FINALISTS])}
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     losers = [r for r in losers if r.accelerator not in ranked_slugs]
     report("explaining rejections", 0.95)
+    rejections += losers
+    left, rejections = ([], rejections) if choice_alone else unranked(workload, catalog, scale, ranked, rejections)
     return SearchResult(
         ranked=tuple(ranked),
         shown=tuple(shown),
         near_misses=tuple(near),
-        rejections=tuple(sorted(rejections + losers, key=nearness)),
+        rejections=tuple(sorted(rejections, key=nearness)),
+        unranked=tuple(left),
         points=tuple(_points(workload, table, shown, losers)),
         evaluated=table.evaluated,
         pruned=table.pruned,
@@ -176,21 +188,21 @@ def search(
         built=table.built,
         scale=scale,
         table=table,
-        variants={place[id(ranked[k])]: v for k, v in others.items() if v},
+        variants={place[key]: v for key, v in others.items() if v},
         views=views,
         frameworks_left=() if choice_alone else tuple(frameworks(workload, simulations, scale, chips, shown)),
         formats_left=() if choice_alone else tuple(formats(workload, simulations, scale, chips, shown)),
+        draft_risks={k: risk for k, risk in risks.items() if risk},
         bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
     )
 
 
 def _other_ways(
-    workload: Workload, catalog: Catalog, table: Table, s: Scored, scale: Scale, report: Progress
+    workload: Workload, simulations: Simulations, s: Scored, scale: Scale, report: Progress
 ) -> tuple[Scored, ...]:
-    """Better variants of a finalist: speculative decoding or disaggregated prefill and decode."""
-    assert table.built is not None
+    """Better variants of a finalist: disaggregated prefill and decode, or speculative decoding beside it."""
     report(f"trying variants on {s.lane.choice.accelerator.slug}", 0.95)
-    return tuple(variants(workload, catalog, table.built, s, scale))
+    return tuple(variants(workload, simulations, s, scale))
 
 
 def prepare_question(workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog]:
@@ -246,8 +258,13 @@ def _decide(
         outranked(workload, s.lane.choice.accelerator.slug, s.usd_per_hour, simulated=True) for s in ranked[MAX_RANKED:]
     ]
     near.sort(key=lambda n: (n.excess_fraction, n.scored.usd_per_hour, n.scored.row_index))
+    saved = rescued(workload, simulations, near)
+    slugs = {s.lane.choice.accelerator.slug for s in saved}
+    near = [n for n in near if n.scored.lane.choice.accelerator.slug not in slugs]
+    rejections = [r for r in rejections if r.accelerator not in slugs]
+    ranked = sorted([*ranked[:MAX_RANKED], *saved], key=lambda s: final_score(workload, s, scale))
     kept = [n.scored for n in near if n.excess_fraction <= NEAR_MISS] or [n.scored for n in near[: 0 if ranked else 1]]
-    return ranked[:MAX_RANKED], kept, rejections
+    return ranked, kept, rejections
 
 
 # --- chart points -----------------------------------------------------------------------------------------------

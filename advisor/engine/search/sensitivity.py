@@ -13,10 +13,11 @@ import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import REQUESTS, open_loop, scheduler_of, shares_prefixes, verify
+from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import Figures, Scale, declared_scores_of, objective
 from advisor.engine.search.rank_uncertainty import growth
 from advisor.engine.search.simulated import PILOT_REQUESTS, Scored, excess, excess_bounds, resized_usd_per_hour
-from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, latency_excess, serving_estimates
+from advisor.engine.search.table import UNSERVABLE_REPLICAS, Table, demand_of, serving_estimates
 from advisor.engine.search.views import PRICED
 from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import Lane, StepTimes, take

@@ -21,18 +21,26 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.scheduler import REQUESTS, Bounds, Verified, verify, verify_trace
-from advisor.engine.search.candidates import CONCURRENCY, Catalog
+from advisor.engine.search.candidates import Catalog, concurrency_of
+from advisor.engine.search.evictions import as_cached, kept_of
+from advisor.engine.search.limits import (
+    Factors,
+    at_confidence,
+    factors_of,
+    latency_excess,
+    scaled,
+    slo_probability,
+    tpot_limit_s,
+)
 from advisor.engine.search.table import (
     BY_THE_HOUR,
     Table,
     best_offers,
     host_watts,
     instances_needed,
-    latency_excess,
     licence_of,
     paid_fraction,
     run_fraction,
-    tpot_limit_s,
 )
 from advisor.engine.spec import OWNED, Offer, Part, Users, Workload, mean_fraction
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
@@ -91,6 +99,8 @@ class Scored:
     meets_slo: bool
     row_index: int  # of its lane in Table.lanes
     pools: Pools | None = None  # disaggregated prefill and decode
+    kept_fraction: float = 1.0  # of the conversations that wait for their next turn, still in the KV cache
+    slo_probability: float | None = None  # of meeting every latency limit; None without limits or intervals
 
     @property
     def usd_per_hour(self) -> float:
@@ -142,7 +152,7 @@ class SimulatedDesign:
 
     design: Design
     verified: Verified
-    excess_fraction: float  # worst latency over its limit; 1: exactly at the limit
+    excess_fraction: float  # worst latency, at the confidence asked for, over its limit; 1: exactly at the limit
     pilot: bool  # whether only the pilot ran
 
 
@@ -206,9 +216,20 @@ def over_inventory(workload: Workload, s: Scored) -> float:
     return s.chips / inventory[slug] if inventory[slug] else math.inf
 
 
+def is_sure(workload: Workload, s: Scored) -> bool:
+    """Whether the probability of meeting the SLO is at least the confidence asked for, where both are known."""
+    asked, reached = workload.slo.confidence, s.slo_probability
+    return asked is None or reached is None or reached >= asked
+
+
 def over_budget(workload: Workload, s: Scored) -> bool:
     """Whether a deployment exceeds a limit on chips, cost or power."""
     return budget_excess(workload, s) > 1.0
+
+
+def running_cap(planned_requests: float) -> int:
+    """Cap on running requests: three Poisson standard deviations above the plan, so that bursts do not queue."""
+    return max(math.ceil(planned_requests + 3 * math.sqrt(planned_requests)), 1)
 
 
 class Simulations:
@@ -219,27 +240,48 @@ class Simulations:
         self._seen: dict[tuple[int, int, int, int], Verified] = {}
         self._drawn: dict[tuple[int, int, float], Phases] = {}
         self._asked: dict[tuple[int, int, int], float] = {}  # closed-loop requests/s of the last run
+        self._factors: dict[int, Factors | None] = {}
 
     def with_offers(self, table: Table) -> "Simulations":
         """The same candidates with other offers, sharing the cached simulations."""
         other = Simulations(self.workload, self.catalog, table)
-        other._seen, other._drawn = self._seen, self._drawn
+        other._seen, other._drawn, other._factors = self._seen, self._drawn, self._factors
         return other
+
+    def factors(self, row: int) -> Factors | None:
+        """Draws of the latencies of one row over their estimates."""
+        if row not in self._factors:
+            self._factors[row] = factors_of(self.catalog.scopes, self.table.lanes[row])
+        return self._factors[row]
+
+    def sure(self, workload: Workload, row: int, seen: Verified) -> Verified:
+        """The latencies that are not exceeded with the confidence asked for; as simulated if none is asked for."""
+        drawn = self.factors(row) if workload.slo.confidence else None
+        return scaled(seen, at_confidence(drawn, workload.slo.confidence or 0.0)) if drawn else seen
 
     def planned_requests(self, design: Design) -> float:
         """Planned concurrent requests of one lane."""
-        return float(CONCURRENCY[design.column]) / self.table.lanes[design.row].choice.lanes
+        lane = self.table.lanes[design.row]
+        return float(concurrency_of([lane])[0, design.column]) / lane.choice.lanes
 
     def lane(self, design: Design) -> Lane:
-        """The candidate's lane with a cap on running requests.
-
-        The cap is the planned concurrency plus three Poisson standard deviations, so that random bursts do not queue
-        while the chips could run them.
-        """
+        """The candidate's lane with a cap on running requests."""
         lane = self.table.lanes[design.row]
-        planned = self.planned_requests(design)
-        cap = max(math.ceil(planned + 3 * math.sqrt(planned)), 1)
-        return replace(lane, max_running_requests=min(cap, lane.framework.max_running_requests))
+        most = lane.max_running_requests if lane.draft else lane.framework.max_running_requests
+        return replace(lane, max_running_requests=min(running_cap(self.planned_requests(design)), most))
+
+    def kept_fraction(self, design: Design) -> float:
+        """Share of the waiting conversations that stays in the design's KV cache at the peak; 1 without turns."""
+        lane, built = self.lane(design), self.table.built
+        assert built is not None
+        lanes = design.replicas * lane.choice.lanes
+        return kept_of(
+            self.workload,
+            lane,
+            float(built.memory.kv_capacity_tokens[design.row]),
+            self.planned_requests(design),
+            float(self.table.peak_requests_per_s[design.row, design.column]) / lanes,
+        )
 
     def run(self, design: Design, requests: int) -> Verified:
         """Simulate one lane of the design at its share of the peak, with this many requests."""
@@ -249,7 +291,8 @@ class Simulations:
             assert self.table.built is not None
             lanes = design.replicas * lane.choice.lanes
             peak = self._asked.get(key[:3], float(self.table.peak_requests_per_s[design.row, design.column]))
-            see = partial(verify, self.workload, self.table.built.times, design.row, lane, requests=requests)
+            asked = as_cached(self.workload, self.kept_fraction(design))
+            see = partial(verify, asked, self.table.built.times, design.row, lane, requests=requests)
             users = self.workload.users
             near = SETTLED_FRACTION if requests > PILOT_REQUESTS else PILOT_SETTLED_FRACTION
             seen = see(peak / lanes) if users is None else _closed_loop_simulation(see, users, peak, lanes, near)
@@ -271,8 +314,9 @@ class Simulations:
     def pilot_then_full(self, workload: Workload, design: Design) -> SimulatedDesign:
         """Run a pilot, then the full simulation if the pilot does not rule the design out."""
         pilot = self.run(design, PILOT_REQUESTS)
-        if excess_bounds(workload, pilot)[0] > 1:
-            return SimulatedDesign(design=design, verified=pilot, excess_fraction=excess(workload, pilot), pilot=True)
+        sure = self.sure(workload, design.row, pilot)
+        if excess_bounds(workload, sure)[0] > 1:
+            return SimulatedDesign(design=design, verified=pilot, excess_fraction=excess(workload, sure), pilot=True)
         return self.run_in_full(workload, design)
 
     def run_in_full(self, workload: Workload, design: Design) -> SimulatedDesign:
@@ -280,14 +324,15 @@ class Simulations:
         seen = self.run(design, REQUESTS)
         if workload.trace and excess(workload, seen) <= HOPELESS:
             seen = replace(seen, of_trace=self.replay_trace(design))
-        return SimulatedDesign(design=design, verified=seen, excess_fraction=excess(workload, seen), pilot=False)
+        far = excess(workload, self.sure(workload, design.row, seen))
+        return SimulatedDesign(design=design, verified=seen, excess_fraction=far, pilot=False)
 
     def fewest_replicas(self, workload: Workload, row: int, column: int) -> SimulatedDesign:
         """The candidate with the fewest replicas that meet the limits, trying up to 25 % more; else its best run."""
         planned = int(self.table.replicas[row, column])
         most = planned + max(1, math.ceil(planned * MORE_REPLICAS_FRACTION))
         first = self.pilot_then_full(workload, Design(row=row, column=column, replicas=planned))
-        lost = planned >= 4 and excess_bounds(workload, first.verified)[0] > LOST
+        lost = planned >= 4 and excess_bounds(workload, self.sure(workload, row, first.verified))[0] > LOST
         if first.excess_fraction <= 1 or lost:
             return first
         best = self.pilot_then_full(workload, Design(row=row, column=column, replicas=most))
@@ -334,9 +379,12 @@ class Simulations:
             memory=_parts(self.table.built, row, lane, trial.verified.running_requests_mean),
             meets_slo=trial.excess_fraction <= 1,
             row_index=row,
+            kept_fraction=self.kept_fraction(trial.design),
+            slo_probability=slo_probability(workload, self.factors(row), trial.verified),
         )
         deployment = repriced(workload, self.catalog, deployment, deployment.offer)
-        return replace(deployment, meets_slo=deployment.meets_slo and not over_budget(workload, deployment))
+        holds = deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
+        return replace(deployment, meets_slo=holds)
 
     def _phases(self, workload: Workload, trial: SimulatedDesign, rates: tuple[float, float], load: float) -> Phases:
         assert self.table.built is not None
@@ -346,7 +394,7 @@ class Simulations:
             self._drawn[key] = phases(
                 self.catalog.assumptions,
                 self.catalog.model,
-                workload,
+                as_cached(workload, self.kept_fraction(trial.design)),
                 self.table.built,
                 row,
                 chip=self.table.lanes[row].choice.accelerator,

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -18,8 +18,10 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes
-from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed
-from advisor.engine.spec import OWNED, Accelerator, Offer, Users, Workload
+from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, concurrency_of, connected_chips
+from advisor.engine.search.evictions import with_evictions
+from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
+from advisor.engine.spec import OWNED, Accelerator, Offer, SocketShare, Users, Workload
 from advisor.engine.step import (
     Demand,
     Lane,
@@ -30,6 +32,7 @@ from advisor.engine.step import (
     batch_capacity_requests_per_s,
     batch_latency_p95_s,
     fitting,
+    join_lanes,
     take,
 )
 
@@ -70,6 +73,9 @@ class Table:
     evaluated: int
     pruned: int
     shortfalls: Mapping[str, Shortfall]  # chips on which nothing fits
+    plain_row: Array  # row of the same lane without a draft; its own row if it has none
+    ttft_margin: Array  # TTFT at the confidence asked for, over the estimate, shape (lanes, 1); 1 if none is asked for
+    tpot_margin: Array
 
 
 def demand_of(workload: Workload) -> Demand:
@@ -113,6 +119,39 @@ def evaluate(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> Tab
         evaluated=priced * len(CONCURRENCY),
         pruned=(len(lanes) - len(kept)) * len(CONCURRENCY),
         shortfalls=_shortfalls(lanes, room),
+        plain_row=np.arange(len(kept)),
+        **_margins(workload, catalog, kept),
+    )
+
+
+def _margins(workload: Workload, catalog: Catalog, lanes: Sequence[Lane]) -> dict[str, Array]:
+    """The margins of each lane, which depend on its chip and its draft."""
+    margins, known = np.ones((2, len(lanes), 1)), dict[tuple[str, str, int], Factors | None]()
+    for i, lane in enumerate(lanes if workload.slo.confidence else ()):
+        key = lane.choice.accelerator.slug, lane.choice.efficiency.basis, id(lane.draft)
+        if key not in known:
+            drawn = factors_of(catalog.scopes, lane)
+            known[key] = at_confidence(drawn, workload.slo.confidence or 0.0) if drawn else None
+        if (f := known[key]) is not None:
+            margins[:, i, 0] = f.ttft, f.tpot
+    return {"ttft_margin": margins[0], "tpot_margin": margins[1]}
+
+
+def joined(table: Table, more: Table, plain_row: Array) -> Table:
+    """Both tables in one; `plain_row` holds the row in `table` of the same lane without its draft."""
+    assert table.built is not None
+    if more.built is None:
+        return table
+    names = [f.name for f in fields(Table) if isinstance(getattr(table, f.name), np.ndarray) and f.name != "plain_row"]
+    arrays = {name: np.concatenate([getattr(table, name), getattr(more, name)]) for name in names}
+    return replace(
+        table,
+        **arrays,  # type: ignore[arg-type]
+        lanes=table.lanes + more.lanes,
+        built=join_lanes(table.built, more.built),
+        evaluated=table.evaluated + more.evaluated,
+        pruned=table.pruned + more.pruned,
+        plain_row=np.concatenate([table.plain_row, plain_row]),
     )
 
 
@@ -145,11 +184,14 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
     capacity, replicas = np.zeros(shape), np.ones(shape)
     ttft, tpot, busy_tpot = np.full(shape, np.inf), np.full(shape, np.inf), np.full(shape, np.inf)
     parallel = np.array([w.choice.lanes for w in kept], dtype=float)[:, None]
+    together = concurrency_of(kept) / parallel
     for (scheduler, shares), rows in _by_scheduler(kept).items():
         assert step_times is not None
         demand = demand_of(workload) if shares else replace(demand_of(workload), cached_fraction=0.0)
         times = take(step_times, rows)
-        seats = np.maximum(CONCURRENCY[None, :] / parallel[rows], 1.0)
+        seats = np.maximum(together[rows], 1.0)
+        if shares:
+            demand = with_evictions(workload, demand, times, seats, scheduler, peak[rows] / parallel[rows])
         if not workload.kind.generates_tokens:
             capacity[rows] = batch_capacity_requests_per_s(times, seats, demand, scheduler) * parallel[rows]
         else:
@@ -158,6 +200,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
         if workload.users:
             peak[rows] = _closed_loop_rate(workload.users, _ratio(seats * parallel[rows], capacity[rows]), peak[rows])
         each = take(step_times, np.repeat(rows, shape[1]))
+        each_demand = replace(demand, cached_fraction=np.ravel(demand.cached_fraction)) if workload.turns else demand
         for last in (False, True) if workload.users else (True,):
             n = np.ceil(_ratio(peak[rows], capacity[rows] * HEADROOM_FRACTION))
             replicas[rows] = np.where(np.isfinite(n), np.maximum(n, 1.0), UNSERVABLE_REPLICAS)
@@ -166,7 +209,7 @@ def serving_estimates(workload: Workload, kept: Sequence[Lane], step_times: Step
                 latency = batch_latency_p95_s(each, rate.ravel(), seats.ravel(), demand, scheduler)
                 ttft[rows], tpot[rows] = latency.reshape(rate.shape), 0.0
                 continue
-            loaded = open_loop(each, rate.ravel(), demand, scheduler)
+            loaded = open_loop(each, rate.ravel(), each_demand, scheduler)
             if workload.users and not last:
                 e2e_s = loaded.ttft_mean_s + (workload.output_tokens.mean_tokens - 1) * loaded.tpot_mean_s
                 peak[rows] = _closed_loop_rate(workload.users, e2e_s.reshape(rate.shape), peak[rows])
@@ -304,15 +347,16 @@ def best_offers(
     share = np.ones(replicas.shape)
     leading = np.full(replicas.shape, np.inf)
     offers = _offers_by_chip(workload, catalog, {w.choice.accelerator.slug for w in kept})
-    groups: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    groups: dict[tuple[str, SocketShare | None, int, int], list[int]] = defaultdict(list)
     for row, w in enumerate(kept):
-        groups[(w.choice.accelerator.slug, w.choice.tp * w.choice.dp, w.choice.pp)].append(row)
-    for (slug, stage_chips, stages), members in groups.items():
+        a = w.choice.accelerator
+        groups[(a.slug, a.share, w.choice.tp * w.choice.dp, w.choice.pp)].append(row)
+    for (slug, share_of_socket, stage_chips, stages), members in groups.items():
         rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
         shares: dict[int, Array] = {}
         for index, o in offers[slug]:
-            if stage_chips > o.tensor_parallel_chips and not _spans_instances(accelerator, o, stage_chips):
+            if o.share != share_of_socket or stage_chips > connected_chips(accelerator, o):
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
             paid = np.ones(1)
@@ -392,50 +436,17 @@ def _offers_by_chip(workload: Workload, catalog: Catalog, slugs: Set[str]) -> Ma
     return by_chip
 
 
-def _spans_instances(accelerator: Accelerator, offer: Offer, chips: int) -> bool:
-    """Whether a tensor-parallel group may span instances, as in TPU slices and racks with one scale-up domain."""
-    reach = accelerator.links[0].chips if accelerator.links else 1
-    return reach >= chips and reach > accelerator.chips_per_host and offer.accelerators >= accelerator.chips_per_host
-
-
 # --- limits -----------------------------------------------------------------------------------------------------
 
 
-def tpot_limit_s(workload: Workload) -> float | None:
-    """The tighter of the TPOT limit and the requested speed per user, s; None without a limit or generated tokens."""
-    if not workload.kind.generates_tokens:
-        return None
-    limits = [workload.slo.tpot_p95_s]
-    if workload.slo.tokens_per_s_per_user:
-        limits.append(1.0 / workload.slo.tokens_per_s_per_user)
-    return min((x for x in limits if x is not None), default=None)
-
-
 def estimated_excess(workload: Workload, table: Table) -> Array:
-    """Estimated latency over its limit for each candidate; 1 is exactly at the limit, infinite if it has no offer."""
-    serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
-    return np.where(serves, latency_excess(workload, table.ttft_p95_s, table.tpot_p95_s), np.inf)
+    """Estimated latency over its limit for each candidate; 1 is exactly at the limit, infinite if it has no offer.
 
-
-def latency_excess(
-    workload: Workload, ttft_p95_s: Array | float, tpot_p95_s: Array | float, e2e_p95_s: Array | float | None = None
-) -> Array:
-    """The largest ratio of a latency to its limit, for estimates and simulations; 0 without limits.
-
-    Without `e2e_p95_s`, end-to-end p95 is taken as TTFT p95 plus a p95 output length at TPOT p95.
+    With `slo.confidence`, of the latency that is not exceeded with that probability.
     """
-    slo, limit = workload.slo, tpot_limit_s(workload)
-    worst = np.zeros(np.shape(ttft_p95_s))
-    if slo.ttft_p95_s is not None:
-        worst = np.maximum(worst, ttft_p95_s / slo.ttft_p95_s)
-    if limit is not None:
-        worst = np.maximum(worst, tpot_p95_s / limit)
-    if slo.e2e_p95_s is not None:
-        after_first = workload.output_tokens.p95_tokens - 1
-        if e2e_p95_s is None:
-            e2e_p95_s = ttft_p95_s + (tpot_p95_s * after_first if after_first > 0 else 0.0)
-        worst = np.maximum(worst, e2e_p95_s / slo.e2e_p95_s)
-    return np.asarray(worst)
+    serves = np.isfinite(table.usd_per_hour) & (table.capacity_requests_per_s > 0) & np.isfinite(table.tpot_p95_s)
+    reached = latency_excess(workload, table.ttft_p95_s * table.ttft_margin, table.tpot_p95_s * table.tpot_margin)
+    return np.where(serves, reached, np.inf)
 
 
 def affordable(workload: Workload, table: Table) -> Array:

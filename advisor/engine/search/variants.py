@@ -1,8 +1,8 @@
-"""Variants of the finalists: speculative decoding, or disaggregated prefill and decode.
+"""Variants of a simulated deployment: disaggregated prefill and decode, or speculative decoding beside it.
 
-Tried on the first finalists if the closed forms predict an improvement, and simulated before they are shown. A variant
-is sized, priced and simulated like any deployment. Only drafts that need no training are proposed: a published draft
-head, the model's own prediction layer, n-grams from the prompt.
+Separate pools are tried on the finalists and on the nearest misses. Under `variants: show`, drafts are tried on the
+finalists too; under `adopt` they are candidates like all others (drafted.py). A variant is sized, priced and simulated
+like any deployment before it is shown.
 """
 
 import math
@@ -13,6 +13,8 @@ import numpy as np
 
 from advisor.engine.scheduler import REQUESTS, Bounds, Verified, closed_loop, scheduler_of, verify
 from advisor.engine.search.candidates import CONCURRENCY, Catalog
+from advisor.engine.search.drafted import drafts_known, tries_drafts
+from advisor.engine.search.limits import slo_probability, tpot_limit_s
 from advisor.engine.search.objective import Scale, final_score, table_scores
 from advisor.engine.search.simulated import (
     PILOT_REQUESTS,
@@ -21,19 +23,17 @@ from advisor.engine.search.simulated import (
     Simulations,
     excess,
     excess_bounds,
+    is_sure,
     over_budget,
     repriced,
 )
-from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets, tpot_limit_s
+from advisor.engine.search.table import HEADROOM_FRACTION, demand_of, evaluate, meets
+from advisor.engine.search.why_not import NearMiss
 from advisor.engine.spec import Lengths, Workload
 from advisor.engine.step import (
-    Draft,
     Lane,
     Lanes,
-    drafts_of,
     has_encoder,
-    methods_of,
-    published_draft,
     supports_drafts,
     take,
 )
@@ -42,24 +42,40 @@ FINALISTS = 3  # top deployments that get variants
 DESIGNS = 2  # speculative designs to simulate per finalist
 
 
-def variants(workload: Workload, catalog: Catalog, built: Lanes, s: Scored, scale: Scale) -> list[Scored]:
+RESCUES, RESCUE_EXCESS = 3, 1.5  # near misses that are tried with separate pools, and how far they may be over a limit
+RESCUE_REPLICAS = 2  # times the replicas of a near miss that its pools may have
+
+
+def variants(workload: Workload, simulations: Simulations, s: Scored, scale: Scale) -> list[Scored]:
     """Variants that meet every limit and beat the finalist under the objective, best first."""
-    if workload.variants == "no":
+    if workload.variants == "no" or not supports_drafts(s.lane.choice):
         return []
-    if has_encoder(catalog.model) or catalog.model.adapters or not supports_drafts(s.lane.choice):
-        return []
+    beside = workload.variants == "show" and tries_drafts(workload, simulations.catalog)
+    carrying = s.replicas - s.spare_replicas
     attempts = [
-        with_drafts(workload, catalog, s, scale) if workload.drafts and workload.kind.tries_drafts else None,
-        in_pools(workload, catalog, built, s) if workload.apart and can_disaggregate(workload) else None,
+        with_drafts(workload, simulations.catalog, s, scale) if beside else None,
+        in_pools(workload, simulations, s, carrying - 1) if can_disaggregate(workload, simulations.catalog) else None,
     ]
     now = final_score(workload, s, scale)
     better = [v for v in attempts if v is not None and v.meets_slo and final_score(workload, v, scale) < now]
     return sorted(better, key=lambda v: final_score(workload, v, scale))
 
 
-def can_disaggregate(workload: Workload) -> bool:
+def can_disaggregate(workload: Workload, catalog: Catalog) -> bool:
     """Whether separate pools apply: they are sized and simulated only at a fixed arrival rate."""
-    return workload.kind.tries_disaggregation and workload.users is None and workload.trace is None
+    applies = workload.apart and workload.variants != "no" and not has_encoder(catalog.model)
+    applies &= catalog.model.adapters is None
+    return applies and workload.kind.tries_disaggregation and workload.users is None and workload.trace is None
+
+
+def rescued(workload: Workload, simulations: Simulations, near: Sequence[NearMiss]) -> list[Scored]:
+    """Deployments with separate pools that meet every limit, on chips whose other designs miss one by little."""
+    if workload.variants != "adopt" or not can_disaggregate(workload, simulations.catalog):
+        return []
+    tried = [n.scored for n in near if n.excess_fraction <= RESCUE_EXCESS][:RESCUES]
+    most = [RESCUE_REPLICAS * max(s.replicas - s.spare_replicas, 1) for s in tried]
+    found = [in_pools(workload, simulations, s, replicas) for s, replicas in zip(tried, most, strict=True)]
+    return [v for v in found if v is not None and v.meets_slo]
 
 
 # --- speculative decoding ---------------------------------------------------------------------------------------
@@ -67,7 +83,7 @@ def can_disaggregate(workload: Workload) -> bool:
 
 def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -> Scored | None:
     """The finalist with the best draft and batch size, simulated; None if no estimate beats it."""
-    drafts = _drafts(workload, catalog, s)
+    drafts = drafts_known(workload, catalog, s.lane.framework, s.lane.choice.dp == 1)
     lanes = [replace(s.lane, draft=d, max_running_requests=cap) for d in drafts for cap in _caps(s)]
     if not lanes:
         return None
@@ -89,18 +105,6 @@ def with_drafts(workload: Workload, catalog: Catalog, s: Scored, scale: Scale) -
     return replace(best, row_index=s.row_index) if best else None
 
 
-def _drafts(workload: Workload, catalog: Catalog, s: Scored) -> list[Draft]:
-    """Drafts available for this model and framework; a draft model must share the vocabulary."""
-    model, small = catalog.model, catalog.draft_model
-    rows = methods_of(s.lane.framework, model, catalog.acceptances, workload.task)
-    fits = small is not None and small.vocab == model.vocab and s.lane.choice.dp == 1
-    started = s.lane.framework.launch
-    methods = started.template.draft_methods if started else frozenset()
-    rows = [row for row in rows if row.method in methods]
-    usable = [row for row in rows if published_draft(model, row.method) and (fits or row.method != "draft")]
-    return [d for row in usable for d in drafts_of(model, row, small)]
-
-
 def _caps(s: Scored) -> Sequence[int]:
     """Caps on running requests to try: the finalist's and twice that, since faster steps allow larger batches."""
     return sorted({min(s.lane.max_running_requests * n, s.lane.framework.max_running_requests) for n in (1, 2)})
@@ -109,8 +113,10 @@ def _caps(s: Scored) -> Sequence[int]:
 # --- disaggregated serving --------------------------------------------------------------------------------------
 
 
-def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> Scored | None:
-    """The finalist's lane with separate prefill and decode replicas, if that needs fewer chips; else None.
+def in_pools(workload: Workload, simulations: Simulations, s: Scored, most_replicas: int) -> Scored | None:
+    """The deployment's lane with separate prefill and decode replicas, the fewest that meet the limits.
+
+    None if more than `most_replicas` are needed, or if they are not supported. Not tried together with drafts.
 
     TTFT is that of a prefill replica plus the KV transfer and the mean wait for a decode slot. TPOT is that of a
     decode replica, where every prompt is already computed. End-to-end p95 is the sum of both, which overstates it.
@@ -119,8 +125,10 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
     started = s.lane.framework.launch
     can_separate = started is not None and started.template.separates_pools
     can_separate &= {"disaggregation", "prefix_caching"} <= set(s.lane.framework.features)
-    if not can_separate or not links or c.dp > 1 or s.replicas - s.spare_replicas < 3:
+    if not can_separate or not links or c.dp > 1 or s.lane.draft or most_replicas < 2:
         return None
+    built = simulations.table.built
+    assert built is not None
     index, lane = s.row_index, replace(s.lane, max_running_requests=s.lane.framework.max_running_requests)
     sizes = pool_sizes(workload, built, index, lane)
     if sizes is None:
@@ -132,11 +140,14 @@ def in_pools(workload: Workload, catalog: Catalog, built: Lanes, s: Scored) -> S
     transfer_s = prompt_kv_bytes_moved / links[-1].bytes_per_s
     prefill, decode, seats = sizes
     lane = replace(lane, max_running_requests=seats)
-    while prefill + decode < s.replicas - s.spare_replicas:
-        seen = simulated(workload, built, index, lane, (prefill, decode), transfer_s)
-        if excess(workload, seen) <= 1:
-            return _scored(workload, catalog, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s)
-        late = workload.slo.ttft_p95_s is not None and seen.ttft_p95_s > workload.slo.ttft_p95_s
+    while prefill + decode <= most_replicas:
+        seen = simulated(workload, simulations, index, lane, (prefill, decode), transfer_s)
+        sure = simulations.sure(workload, index, seen)
+        if excess(workload, sure) <= 1:
+            return _scored(
+                workload, simulations, s, lane=lane, seen=seen, sizes=(prefill, decode), transfer_s=transfer_s
+            )
+        late = workload.slo.ttft_p95_s is not None and sure.ttft_p95_s > workload.slo.ttft_p95_s
         prefill, decode = (grow_pool(prefill), decode) if late else (prefill, grow_pool(decode))
     return None
 
@@ -162,9 +173,11 @@ def pool_sizes(workload: Workload, built: Lanes, index: int, lane: Lane) -> tupl
 
 
 def simulated(
-    workload: Workload, built: Lanes, index: int, lane: Lane, sizes: tuple[int, int], transfer_s: float
+    workload: Workload, simulations: Simulations, index: int, lane: Lane, sizes: tuple[int, int], transfer_s: float
 ) -> Verified:
     """Both pools simulated at their shares of the peak; the full run is skipped if the pilot already fails."""
+    built = simulations.table.built
+    assert built is not None
     prefill_only = replace(workload, output_tokens=Lengths(mean_tokens=1.0, p95_tokens=1.0))
     cached = replace(workload, prefix_cache_hit_fraction=1.0)
 
@@ -176,7 +189,8 @@ def simulated(
         return joined_pools(first, later, transfer_s)
 
     pilot = run(PILOT_REQUESTS)
-    return pilot if excess_bounds(workload, pilot)[0] > 1 else run(REQUESTS)
+    sure = simulations.sure(workload, index, pilot)
+    return pilot if excess_bounds(workload, sure)[0] > 1 else run(REQUESTS)
 
 
 def joined_pools(first: Verified, later: Verified, transfer_s: float) -> Verified:
@@ -203,7 +217,7 @@ def added_bounds(*bounds: Bounds) -> Bounds:
 
 def _scored(
     workload: Workload,
-    catalog: Catalog,
+    simulations: Simulations,
     s: Scored,
     *,
     lane: Lane,
@@ -231,6 +245,7 @@ def _scored(
             transfer_s=transfer_s,
         ),
         meets_slo=True,
+        slo_probability=slo_probability(workload, simulations.factors(s.row_index), seen),
     )
-    deployment = repriced(workload, catalog, deployment, s.offer)
-    return replace(deployment, meets_slo=not over_budget(workload, deployment))
+    deployment = repriced(workload, simulations.catalog, deployment, s.offer)
+    return replace(deployment, meets_slo=is_sure(workload, deployment) and not over_budget(workload, deployment))

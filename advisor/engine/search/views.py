@@ -10,7 +10,16 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
-from advisor.engine.search.objective import Scale, best_estimate, best_of_chip, final_score, rows_by_chip, table_scores
+from advisor.engine.network import Model
+from advisor.engine.search.objective import (
+    Scale,
+    best_estimate,
+    best_of_chip,
+    final_score,
+    ordered,
+    rows_by_chip,
+    table_scores,
+)
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import meets, with_best_offers
 from advisor.engine.spec import Workload
@@ -97,33 +106,26 @@ def _winner(workload: Workload, simulations: Simulations, scale: Scale) -> Score
 
 
 def best_per_accelerator(
-    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale
+    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale, model: Model
 ) -> list[Scored]:
     """The ranking, with each chip's deployment replaced by a view winner on the same chip if that is better."""
-
-    def score(s: Scored) -> tuple[float, float, int]:
-        return final_score(workload, s, scale), s.usd_per_hour, s.row_index
 
     def slug(s: Scored) -> str:
         return s.lane.choice.accelerator.slug
 
-    return sorted(
-        (min([s, *(o for o in winners.values() if slug(o) == slug(s))], key=score) for s in ranked), key=score
-    )
+    best = [
+        ordered(workload, [s, *(o for o in winners.values() if slug(o) == slug(s))], scale, model)[0] for s in ranked
+    ]
+    return ordered(workload, best, scale, model)
 
 
 def add_view_winners(
-    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale
+    workload: Workload, ranked: Sequence[Scored], winners: Mapping[str, Scored], scale: Scale, model: Model
 ) -> tuple[list[Scored], dict[str, int]]:
     """(ranking plus unranked view winners in the order of the objective, index of each view's winner in it).
 
-    The first choice stays first.
+    The first choice stays first. A winner that differs from an option only in inner settings shares its rank.
     """
-
-    def order(s: Scored) -> tuple[float, float, int]:
-        score = final_score(workload, s, scale)  # NaN: unknown carbon
-        return math.inf if math.isnan(score) else score, s.usd_per_hour, s.row_index
-
     extra: list[Scored] = []
     best = dict(winners)
     if "cheapest" in winners:
@@ -131,10 +133,19 @@ def add_view_winners(
     for winner in best.values():
         if not any(same(s, winner) for s in [*ranked, *extra]):
             extra.append(winner)
-    shown = [*ranked[:1], *sorted([*ranked[1:], *extra], key=order)]
+    shown = [*ranked[:1], *ordered(workload, [*ranked[1:], *extra], scale, model)]
     return shown, {view: next(k for k, s in enumerate(shown) if same(s, winner)) for view, winner in best.items()}
 
 
 def same(a: Scored, b: Scored) -> bool:
-    """Whether two results are the same deployment."""
-    return (a.row_index, a.replicas, a.concurrency, a.offer) == (b.row_index, b.replicas, b.concurrency, b.offer)
+    """Whether two results are one deployment to whoever signs for it: what is bought and how the model is split.
+
+    Batch size, KV-cache format and the number of drafted tokens are inner settings.
+    """
+    return _outer(a) == _outer(b)
+
+
+def _outer(s: Scored) -> tuple[object, ...]:
+    c, draft = s.lane.choice, s.lane.draft
+    layout = (c.accelerator.slug, c.quantization.slug, c.tp, c.pp, c.ep, c.dp, s.replicas, s.pools)
+    return *layout, s.lane.framework.slug, s.lane.framework.version, draft.method if draft else "", s.offer

@@ -7,7 +7,7 @@ from functools import partial
 
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import Verified
-from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer, runs_on, spans_hosts
+from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
 from advisor.engine.search.simulated import (
     Scored,
@@ -19,8 +19,19 @@ from advisor.engine.search.simulated import (
     over_inventory,
 )
 from advisor.engine.search.table import Shortfall, Table
-from advisor.engine.spec import Accelerator, Rejection, Workload
-from advisor.engine.step import Lane, layouts, memory
+from advisor.engine.spec import (
+    QUALITY_ANY,
+    Accelerator,
+    Change,
+    Rejection,
+    Workload,
+    cost_text,
+    limit_change,
+    list_change,
+    listed,
+    unlike,
+)
+from advisor.engine.step import Lane, layouts, memory, runs_on, spans_hosts
 
 Ask = Callable[[Workload], ChipResult]  # a chip's best design under other limits
 Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # candidates to simulate under other limits
@@ -30,12 +41,13 @@ Candidates = Callable[[Workload], Sequence[tuple[int, int]]]  # candidates to si
 class Miss:
     """One limit that a simulated design misses."""
 
-    name: str
+    said: str  # "TPOT p95 7.1 ms > 5.6 ms"
     key: str  # in the workload file
-    limit_s: float
-    reached_s: float
-    change: str  # the relaxed limit, in the workload file's words
+    limit: float  # in the unit of Slo
+    reached: float
+    change: Change  # the relaxed limit
     value: float  # the relaxed limit, in the unit of Slo
+    scale: float = 1e3  # of limit and reached in the answer: s to ms
 
 
 def misses(workload: Workload, v: Verified) -> list[Miss]:
@@ -56,27 +68,59 @@ def misses(workload: Workload, v: Verified) -> list[Miss]:
         missed.append(_missed_speed(speed, v.tpot_p95_s))
     if workload.deadline_s is not None and v.late_fraction > 1:
         missed.append(_missed_deadline(workload.deadline_s, workload.deadline_s * v.late_fraction))
-    return sorted(missed, key=lambda m: -m.reached_s / m.limit_s)
+    return sorted(missed, key=lambda m: -m.reached / m.limit)
+
+
+def misses_with_confidence(workload: Workload, simulations: Simulations, trial: SimulatedDesign) -> list[Miss]:
+    """The limits that a simulated design misses, or the probability of meeting them if that alone is too low."""
+    asked, missed = workload.slo.confidence, misses(workload, trial.verified)
+    if asked is None:
+        return missed
+    if not missed:
+        return [_missed_confidence(asked, simulations.scored(workload, trial).slo_probability or 0.0)]
+    at = f" with {asked:.0%} confidence"
+    sure = simulations.sure(workload, trial.design.row, trial.verified)
+    return [replace(m, said=m.said + at) for m in misses(workload, sure)]
+
+
+def _missed_confidence(asked: float, reached: float) -> Miss:
+    """A probability of meeting the limits below the one asked for; the relaxed one is rounded down to 1 %."""
+    fraction = math.floor(reached * 100) / 100
+    return Miss(
+        said=f"meets every limit as estimated, but only with {reached:.0%} probability; {asked:.0%} are asked for",
+        key="confidence",
+        limit=asked,
+        reached=reached,
+        change=limit_change("slo.confidence", "<=", fraction)
+        if fraction > 0
+        else Change(field="slo.confidence", value=None, said="no confidence"),
+        value=fraction,
+        scale=1.0,
+    )
 
 
 def above(reached_s: float, limit_s: float) -> str:
     """ "1441 ms > 1000 ms": both in one unit; seconds if the reached one is 1000 s or more, hours if both are."""
-    if min(reached_s, limit_s) >= 1000:
-        return f"{reached_s / 3600:.3g} h > {limit_s / 3600:.3g} h"
-    if reached_s >= 1000:
-        return f"{reached_s:,.0f} s > {limit_s:.3g} s"
-    reached, limit = (f"{s * 1e3:.{1 if s < 0.1 else 0}f} ms" for s in (reached_s, limit_s))
-    return f"{reached} > {limit}"
+
+    def written(more: int) -> tuple[str, str]:
+        if min(reached_s, limit_s) >= 1000:
+            return f"{reached_s / 3600:.{3 + more}g} h", f"{limit_s / 3600:.{3 + more}g} h"
+        if reached_s >= 1000:
+            return f"{reached_s:,.0f} s", f"{limit_s:.3g} s"
+        reached, limit = (f"{s * 1e3:.{more + (1 if s < 0.1 else 0)}f} ms" for s in (reached_s, limit_s))
+        return reached, limit
+
+    return " > ".join(unlike(written))
 
 
 def _missed_latency(name: str, key: str, limit_s: float, reached_s: float) -> Miss:
     whole_ms = math.ceil(reached_s * 1e3)
     return Miss(
-        name=name,
+        said=f"{name} {above(reached_s, limit_s)}",
         key=key,
-        limit_s=limit_s,
-        reached_s=reached_s,
-        change=f"{key} >= {whole_ms}",
+        limit=limit_s,
+        reached=reached_s,
+        change=limit_change(f"slo.{key}", ">=", whole_ms),
         value=whole_ms / 1e3,
     )
 
@@ -84,11 +128,11 @@ def _missed_latency(name: str, key: str, limit_s: float, reached_s: float) -> Mi
 def _missed_deadline(limit_s: float, reached_s: float) -> Miss:
     hours = math.ceil(reached_s / 360) / 10
     return Miss(
-        name="completion time",
+        said=f"completion time {above(reached_s, limit_s)}",
         key="deadline_hours",
-        limit_s=limit_s,
-        reached_s=reached_s,
-        change=f"batch.deadline_hours >= {hours:g}",
+        limit=limit_s,
+        reached=reached_s,
+        change=limit_change("batch.deadline_hours", ">=", hours),
         value=hours * 3600,
     )
 
@@ -97,11 +141,11 @@ def _missed_speed(tokens_per_s: float, tpot_s: float) -> Miss:
     """A missed speed per user; the relaxed limit is rounded down to 0.1 tokens/s."""
     slower = math.floor(10 / tpot_s) / 10
     return Miss(
-        name="TPOT p95",
+        said=f"TPOT p95 {above(tpot_s, 1 / tokens_per_s)}",
         key="tokens_per_s_per_user",
-        limit_s=1 / tokens_per_s,
-        reached_s=tpot_s,
-        change=f"tokens_per_s_per_user <= {slower:g}",
+        limit=1 / tokens_per_s,
+        reached=tpot_s,
+        change=limit_change("slo.tokens_per_s_per_user", "<=", slower),
         value=slower,
     )
 
@@ -115,6 +159,7 @@ def relax(workload: Workload, missed: Sequence[Miss]) -> Workload:
         tpot_p95_s=to.get("tpot_ms_p95", slo.tpot_p95_s),
         e2e_p95_s=to.get("e2e_ms_p95", slo.e2e_p95_s),
         tokens_per_s_per_user=to.get("tokens_per_s_per_user", slo.tokens_per_s_per_user),
+        confidence=to.get("confidence", slo.confidence) or None,
     )
     return replace(workload, slo=slo, deadline_s=to.get("deadline_hours", workload.deadline_s))
 
@@ -150,21 +195,27 @@ def explain(
         detail = "no offer connects enough chips for a layout that fits"
         return Rejection(accelerator=slug, reason="unpriced", detail=detail), None
     nearest = result.nearest
-    missed = misses(free, nearest.verified)
+    missed = misses_with_confidence(free, simulations, nearest)
     worst, lane = missed[0], simulations.lane(nearest.design)
-    limits = " and ".join(f"{m.name} {above(m.reached_s, m.limit_s)}" for m in missed)
+    limits = " and ".join(m.said for m in missed)
     scored = simulations.scored(workload, nearest)
-    monthly = f"${scored.usd_per_hour * HOURS_PER_MONTH:,.0f}"
+    cost = cost_text(workload, scored.usd_per_hour)
+    changes = _smallest_change(workload, simulations, nearest, missed, ask, candidates)
     rejection = Rejection(
         accelerator=slug,
         reason="misses_slo",
-        detail=f"closest simulated design: {limits} ({describe(lane)}; {scored.chips:,} chips at {monthly} a month)",
-        limit=worst.limit_s * 1e3,
-        reached=worst.reached_s * 1e3,
-        smallest_change=_smallest_change(workload, simulations, nearest, missed, candidates),
+        detail=f"closest simulated design: {limits} ({describe(lane)}; {scored.chips:,} chips at {cost})",
+        limit=worst.limit * worst.scale,
+        reached=worst.reached * worst.scale,
+        smallest_change=f"passes with {listed(changes)}" if changes else "",
+        changes=changes,
+        dead_end="" if changes else NEVER_SERVES,
     )
     worst_fraction = max(nearest.excess_fraction, budget_excess(workload, scored))
     return rejection, NearMiss(scored=scored, excess_fraction=worst_fraction)
+
+
+NEVER_SERVES = "no number of these chips serves this load steadily, whatever the latency limits"
 
 
 def _smallest_change(
@@ -172,31 +223,42 @@ def _smallest_change(
     simulations: Simulations,
     nearest: SimulatedDesign,
     missed: Sequence[Miss],
+    ask: Ask,
     candidates: Candidates,
-) -> str:
-    """The relaxed limits as text if a new search with them would find the same design, else empty.
+) -> tuple[Change, ...]:
+    """The limits to relax: to what the nearest design reaches, if a new search with them would find it.
 
-    Simulations are repeatable, so the design then passes.
+    Simulations are repeatable, so the design then passes. If it would not be found, the missed limits are removed.
+    Empty if even that is not enough.
     """
     cell = nearest.design.row, nearest.design.column
-    if cell not in candidates(relax(without_budgets(workload), missed)):
-        return ""
-    changes = [m.change for m in missed] + _budget_changes(workload, simulations.scored(workload, nearest))
-    return f"passes with {' and '.join(changes)}"
+    if cell in candidates(relax(without_budgets(workload), missed)):
+        return (*(m.change for m in missed), *_budget_changes(workload, simulations.scored(workload, nearest)))
+    none = replace(workload.slo, ttft_p95_s=None, tpot_p95_s=None, e2e_p95_s=None, tokens_per_s_per_user=None)
+    best = ask(without_budgets(replace(workload, slo=none))).best
+    if best is None:
+        return ()
+    keys = [m.change.field for m in misses(workload, best.verified)]
+    keys = keys or (["slo.confidence"] if workload.slo.confidence else [])
+    removed = (Change(field=key, value=None, said=f"no {key.rpartition('.')[2]}") for key in keys)
+    return (*removed, *_budget_changes(workload, best))
 
 
-def _budget_changes(workload: Workload, s: Scored) -> list[str]:
+def _budget_changes(workload: Workload, s: Scored) -> list[Change]:
     c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
     changes = []
     if over_inventory(workload, s) > 1:
-        changes.append(f"inventory.{s.lane.choice.accelerator.slug} >= {s.chips}")
+        changes.append(limit_change(f"inventory.{s.lane.choice.accelerator.slug}", ">=", s.chips))
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
-        changes.append(f"max_accelerators >= {s.chips}")
+        changes.append(limit_change("constraints.max_accelerators", ">=", s.chips))
     if c.max_usd_per_month is not None and monthly > c.max_usd_per_month:
-        changes.append(f"max_usd_per_month >= {math.ceil(monthly)}")
+        changes.append(limit_change("constraints.max_usd_per_month", ">=", math.ceil(monthly)))
     if c.max_watts is not None and not s.full_watts <= c.max_watts:
+        path = "constraints.site.max_kw"
+        known = math.isfinite(s.full_watts)
+        least_kw = math.ceil(s.full_watts / 100) / 10 if known else 0.0
         changes.append(
-            f"site.max_kw >= {math.ceil(s.full_watts / 100) / 10:g}" if math.isfinite(s.full_watts) else "no max_kw"
+            limit_change(path, ">=", least_kw) if known else Change(field=path, value=None, said="no max_kw")
         )
     return changes
 
@@ -205,8 +267,8 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
     """The rejection of a design that meets its latency limits but exceeds a power, chip or cost limit."""
     assert over_budget(workload, s)
     c, slug, on = workload.constraints, s.lane.choice.accelerator.slug, f"({describe(s.lane)})"
-    change = f"passes with {' and '.join(_budget_changes(workload, s))}"
-    refuse = partial(Rejection, accelerator=slug, smallest_change=change)
+    changes = tuple(_budget_changes(workload, s))
+    refuse = partial(Rejection, accelerator=slug, smallest_change=f"passes with {listed(changes)}", changes=changes)
     if c.max_watts is not None and not s.full_watts <= c.max_watts:
         return _power_rejection(s, c.max_watts, refuse)
     if c.max_accelerators is not None and s.chips > c.max_accelerators:
@@ -218,7 +280,8 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
         return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(s.chips))
     limit, monthly = c.max_usd_per_month or 0.0, s.usd_per_hour * HOURS_PER_MONTH
     whose = f", {c.bound_factor:g} times the cheapest option" if c.bound_factor else ""
-    detail = f"${monthly:,.0f} a month > ${limit:,.0f}{whose} {on}"
+    over, most = unlike(lambda more: (f"${monthly:,.{more}f}", f"${limit:,.{more}f}"))
+    detail = f"{over} a month > {most}{whose} {on}"
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 
 
@@ -226,24 +289,24 @@ def _power_rejection(s: Scored, max_watts: float, refuse: Callable[..., Rejectio
     limit_kw, full_kw = max_watts / 1e3, s.full_watts / 1e3
     if not math.isfinite(full_kw):
         detail = "its power is not published, so the site's limit cannot be checked"
-        return refuse(reason="too_much_power", detail=detail, limit=limit_kw, smallest_change="")
-    detail = f"{full_kw:.4g} kW at full load > {limit_kw:g} kW ({describe(s.lane)})"
+        return refuse(reason="too_much_power", detail=detail, limit=limit_kw)
+    full, most = unlike(lambda more: (f"{full_kw:.{4 + more}g} kW", f"{limit_kw:.{6 + more}g} kW"))
+    detail = f"{full} at full load > {most} ({describe(s.lane)})"
     return refuse(reason="too_much_power", detail=detail, limit=limit_kw, reached=full_kw)
 
 
 def outranked(workload: Workload, slug: str, usd_per_hour: float, simulated: bool) -> Rejection:
     """The rejection of a chip outside the ranked ones, by its simulation or its best estimate."""
-    monthly = f"${usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
+    cost = cost_text(workload, usd_per_hour)
     behind = f"below the top {MAX_RANKED} by {workload.objective}"
+    changes = (list_change("constraints.accelerators.allow", [slug]),)
     if simulated:
-        detail, change = (
-            f"meets all limits in simulation at {monthly}, but ranks {behind}",
-            f"shown with accelerators.allow: [{slug}]",
-        )
+        detail, verb = f"meets all limits in simulation at {cost}, but ranks {behind}", "shown"
     else:
-        detail = f"estimated to cost at least {monthly}, which ranks {behind}; not simulated, so it may miss a limit"
-        change = f"simulated with accelerators.allow: [{slug}]"
-    return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change)
+        detail = f"estimated to cost at least {cost}, which ranks {behind}; not simulated, so it may miss a limit"
+        verb = "simulated"
+    change = f"{verb} with accelerators.allow: [{slug}]"
+    return Rejection(accelerator=slug, reason="outranked", detail=detail, smallest_change=change, changes=changes)
 
 
 def does_not_fit(workload: Workload, catalog: Catalog, table: Table) -> list[Rejection]:
@@ -275,15 +338,21 @@ def _fitting_formats(workload: Workload, catalog: Catalog, chips: Sequence[Accel
 
 def _memory_rejection(slug: str, short: Shortfall, fitting: Lane | None, sold: int, alone: bool) -> Rejection:
     needed, usable = short.needed_bytes / 2**30, short.usable_bytes / 2**30
-    change = f"fits in memory with quality: any ({describe(fitting)})" if fitting else ""
+    needs, has = unlike(lambda more: (f"{needed:.{1 + more}f} GiB", f"{usable:.{1 + more}f} GiB"))
+    change = f"fits in memory with {QUALITY_ANY.said} ({describe(fitting)})" if fitting else ""
     tail = "" if fitting else "; no weight format in the catalog fits"
     tail += f"; no offer connects more than {sold} of these chips" if sold < 8 else ""
     tail += ", and none of its frameworks documents multi-host replicas" if alone else ""
     return Rejection(
         accelerator=slug,
         reason="does_not_fit",
-        detail=f"needs at least {needed:.1f} GiB per chip, {usable:.1f} GiB usable ({describe(short.lane)}){tail}",
+        detail=f"needs at least {needs} per chip, {has} usable ({describe(short.lane)}){tail}",
         limit=usable,
         reached=needed,
         smallest_change=change,
+        changes=(QUALITY_ANY,) if fitting else (),
+        dead_end="" if fitting else TOO_LARGE,
     )
+
+
+TOO_LARGE = "the model is too large for the chips that one replica of it can use; a smaller model may fit"

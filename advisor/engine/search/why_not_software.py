@@ -7,21 +7,41 @@ from functools import partial
 import numpy as np
 
 from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.network import Model
 from advisor.engine.search.candidates import (
     MIN_WEIGHT_BITS,
     Catalog,
     enumerate_lanes,
     formats_for,
-    launchable,
-    runs_on,
-    supports_model,
+    published_bits,
 )
 from advisor.engine.search.objective import Scale, best_of_chip, describe, designs, table_scores
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.why_not import explain
-from advisor.engine.spec import Accelerator, Framework, Quantization, Rejection, Workload
-from advisor.engine.step import quantizes, unsupported
+from advisor.engine.spec import (
+    QUALITY_ANY,
+    Accelerator,
+    Change,
+    Framework,
+    Quantization,
+    Rejection,
+    Workload,
+    allowing,
+    cost_text,
+    list_change,
+    listed,
+)
+from advisor.engine.step import (
+    is_published,
+    launchable,
+    quality_of,
+    quantizes,
+    runs_on,
+    supports_model,
+    supports_weights,
+    worth_converting,
+)
 
 CHIPS = 2  # formats outside the requested quality are tried on this many top-ranked chips
 
@@ -50,21 +70,38 @@ def _framework_gate(
 ) -> Rejection | None:
     """The first check a framework fails before any evaluation; None if it passes them all."""
     f = versions[-1]
-    refuse = partial(Rejection, accelerator=f.slug, reason="unsupported")
-    allowed = workload.constraints.frameworks_allow
-    if (allowed and f.slug not in allowed) or f.slug in workload.constraints.frameworks_deny:
-        return replace(refuse(detail="excluded by your constraints"), reason="excluded")
+    refuse = partial(_dead_end, f.slug)
+    c = workload.constraints
+    if changes := allowing("constraints.frameworks", f.slug, c.frameworks_allow, c.frameworks_deny):
+        return _left_out_by_name(f.slug, changes)
     if not any(supports_model(v, catalog.model) for v in versions):
         return refuse(detail=f"{f.name} has no known support for this kind of model")
     if not any(launchable(v, catalog.model) for v in versions):
-        return refuse(detail=f"no launch command is known for {f.name} with this model")
+        reason = f": {f.not_started_reason}" if f.not_started_reason else ""
+        return refuse(detail=f"no launch command is known for {f.name} with this model{reason}")
     mine = [a for a in chips if any(runs_on(v, a) for v in versions)]
     if not mine:
         return refuse(detail=f"{f.name} needs {' or '.join(f.stacks)}, which no remaining accelerator has")
     formats = formats_for(workload, catalog)
-    if not any(q.slug in v.quantizations and not unsupported(a, q) for v in versions for q in formats for a in mine):
+    runs = [(v, a) for v in versions for a in mine if runs_on(v, a)]
+    if not any(supports_weights(v, a, q, catalog.model) for v, a in runs for q in formats):
         return refuse(detail=f"{f.name} supports none of the allowed formats on {', '.join(a.slug for a in mine)}")
     return None
+
+
+def _dead_end(slug: str, detail: str) -> Rejection:
+    """The rejection of software that no change of the workload file helps."""
+    return Rejection(accelerator=slug, reason="unsupported", detail=detail, dead_end=detail)
+
+
+def _left_out_by_name(slug: str, changes: Sequence[Change]) -> Rejection:
+    return Rejection(
+        accelerator=slug,
+        reason="excluded",
+        detail="excluded by your constraints",
+        smallest_change=f"considered with {listed(changes)}",
+        changes=tuple(changes),
+    )
 
 
 def formats(
@@ -93,44 +130,50 @@ def formats(
 
 
 def _format_gate(catalog: Catalog, q: Quantization, chips: Sequence[Accelerator]) -> Rejection | None:
-    refuse = partial(Rejection, accelerator=q.slug, reason="unsupported")
-    supported = [a for a in chips if not unsupported(a, q)]
-    if not supported:
-        return refuse(detail=next((w for a in chips if (w := unsupported(a, q))), "no accelerator remains"))
-    loading = {f.slug for f in catalog.frameworks if q.slug in f.quantizations and launchable(f, catalog.model)}
-    if not any(f.slug in loading and runs_on(f, a) for f in catalog.frameworks for a in supported):
-        return refuse(detail=f"no framework supports it on {', '.join(a.slug for a in supported[:5])}")
-    return None
+    runs = [(f, a) for f in catalog.frameworks if launchable(f, catalog.model) for a in chips if runs_on(f, a)]
+    if any(supports_weights(f, a, q, catalog.model) for f, a in runs):
+        return None
+    where = ", ".join(a.slug for a in chips[:5]) or "any remaining accelerator"
+    return _dead_end(q.slug, detail=f"no framework has documented support for it on {where}")
 
 
 def _not_offered(workload: Workload, catalog: Catalog, q: Quantization, offered: Sequence[Quantization]) -> Rejection:
     """The reason why a format is never evaluated for this model."""
-    refuse = partial(Rejection, accelerator=q.slug, reason="unsupported")
+    refuse = partial(_dead_end, q.slug)
     if not quantizes(q, catalog.model):
         return refuse(detail="its kernels are for expert layers only; this model is dense")
     key = (q.weights_dtype, q.bits_per_weight, q.activations_dtype)
     for twin in offered:
         if (twin.weights_dtype, twin.bits_per_weight, twin.activations_dtype) == key:
             return refuse(detail=f"same storage and compute format as {twin.name}, which was evaluated")
-    native = [o for o in offered if catalog.model.native_dtype in (o.slug, o.weights_dtype)]
-    most = min((o.bits_per_weight for o in native), default=16.0)
-    if q.bits_per_weight >= most:
+    most = published_bits(catalog)
+    if not is_published(catalog.model, q) and not worth_converting(catalog.model, q, most):
         bits = f"{q.bits_per_weight:g} bits per weight"
-        return refuse(detail=f"{bits}; a format wider than the published checkpoint ({most:g}) adds nothing")
+        return refuse(detail=f"{bits}; converting the published checkpoint ({most:g} bits) to it saves too little")
     c = workload.constraints
-    if (c.formats_allow and q.slug not in c.formats_allow) or q.slug in c.formats_deny:
-        return replace(refuse(detail="excluded by your constraints"), reason="excluded")
+    if changes := allowing("constraints.formats", q.slug, c.formats_allow, c.formats_deny):
+        return _left_out_by_name(q.slug, changes)
     if q.training:
         return refuse(detail="needs training; it cannot be made from the published checkpoint")
     if q.bits_per_weight < MIN_WEIGHT_BITS:
         return refuse(
             detail=f"{q.bits_per_weight:g} bits per weight; below {MIN_WEIGHT_BITS:g} a smaller model is usually better"
         )
-    return replace(refuse(detail=_outside_quality(q)), reason="excluded")
+    return _outside_quality_rejection(q, _outside_quality(catalog.model, q))
 
 
-def _outside_quality(q: Quantization) -> str:
-    return f"your quality limit does not allow {q.quality.replace('_', '-')} formats"
+def _outside_quality(model: Model, q: Quantization) -> str:
+    return f"your quality limit does not allow {quality_of(model, q).replace('_', '-')} formats"
+
+
+def _outside_quality_rejection(q: Quantization, detail: str) -> Rejection:
+    return Rejection(
+        accelerator=q.slug,
+        reason="excluded",
+        detail=detail,
+        smallest_change=f"considered with {QUALITY_ANY.said}",
+        changes=(QUALITY_ANY,),
+    )
 
 
 def _formats_of_any_quality(
@@ -154,11 +197,9 @@ def _with_any_quality(
     """The rejection of a format outside the requested quality, with its best result on the top-ranked chips."""
     workload, simulations = asked
     own = _rows([lane.choice.quantization.slug == q.slug for lane in simulations.table.lanes])
-    why = _outside_quality(q)
+    why = _outside_quality(simulations.catalog.model, q)
     if not len(own):
-        return Rejection(
-            accelerator=q.slug, reason="excluded", detail=f"{why}; the top-ranked chips do not support this one either"
-        )
+        return _outside_quality_rejection(q, f"{why}; the top-ranked chips do not support this one either")
     ask = partial(
         best_of_chip,
         simulations=simulations,
@@ -168,15 +209,14 @@ def _with_any_quality(
     )
     best = ask(workload).best
     if best is None:
-        return Rejection(
-            accelerator=q.slug, reason="excluded", detail=f"{why}, and on the top-ranked chips it misses the limits"
-        )
-    then = f"{describe(best.lane)} on {best.lane.choice.accelerator.name} at {_monthly(best)}"
+        return _outside_quality_rejection(q, f"{why}, and on the top-ranked chips it misses the limits")
+    then = f"{describe(best.lane)} on {best.lane.choice.accelerator.name} at {_cost(workload, best)}"
     return Rejection(
         accelerator=q.slug,
         reason="excluded",
-        detail=f"{why}; the first choice costs {_monthly(shown[0])}",
-        smallest_change=f"passes with quality: any ({then})",
+        detail=f"{why}; the first choice costs {_cost(workload, shown[0])}",
+        smallest_change=f"passes with {QUALITY_ANY.said} ({then})",
+        changes=(QUALITY_ANY,),
     )
 
 
@@ -202,11 +242,18 @@ def _retried(r: Rejection, workload: Workload, simulations: Simulations, scale: 
     ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
     best = ask(workload).best
     if best is not None:
-        return replace(r, smallest_change=f"passes with quality: any ({describe(best.lane)}, {_monthly(best)})")
+        change = f"passes with {QUALITY_ANY.said} ({describe(best.lane)}, {_cost(workload, best)})"
+        return replace(r, smallest_change=change, changes=(QUALITY_ANY,))
     candidates = partial(designs, table=simulations.table, own=own, score=score)
     after = explain(workload, simulations, r.accelerator, ask, candidates)[0]
-    change = after.smallest_change.replace("passes with ", "passes with quality: any and ", 1)
-    return replace(r, detail=f"{r.detail}; {r.smallest_change}, but then: {after.detail}", smallest_change=change)
+    changes = (QUALITY_ANY, *after.changes) if after.changes else ()
+    return replace(
+        r,
+        detail=f"{r.detail}; {r.smallest_change}, but then: {after.detail}",
+        smallest_change=f"passes with {listed(changes)}" if changes else "",
+        changes=changes,
+        dead_end=after.dead_end,
+    )
 
 
 def _rows(mine: Sequence[bool]) -> np.ndarray:
@@ -224,7 +271,8 @@ def _simulated_rejection(
 ) -> Rejection:
     """The rejection from simulating its best design: it ranks below the shown options or misses a limit."""
     if not len(own):
-        return Rejection(accelerator=slug, reason="does_not_fit", detail="fits in memory on no remaining accelerator")
+        detail = "fits in memory on no remaining accelerator"
+        return Rejection(accelerator=slug, reason="does_not_fit", detail=detail, dead_end=detail)
     score = table_scores(workload, simulations.table, scale)
     ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
     best = ask(workload).best
@@ -235,17 +283,19 @@ def _simulated_rejection(
             return rejection
         # over a budget, the rejection is that of the chip
         return replace(rejection, accelerator=slug, detail=f"best on {rejection.accelerator}: {rejection.detail}")
-    first = f"; the first choice costs {_monthly(shown[0])}" if shown else ""
-    cost = f"{_monthly(best)} ({best.lane.choice.accelerator.name})"
+    first = f"; the first choice costs {_cost(workload, shown[0])}" if shown else ""
+    cost = f"{_cost(workload, best)} ({best.lane.choice.accelerator.name})"
+    alone = list_change(path, [slug])
     return Rejection(
         accelerator=slug,
         reason="outranked",
         detail=f"its best design meets all limits in simulation at {cost}{first}",
         limit=shown[0].usd_per_hour * HOURS_PER_MONTH if shown else None,
         reached=best.usd_per_hour * HOURS_PER_MONTH,
-        smallest_change=f"ranked with {path}: [{slug}] ({describe(best.lane)})",
+        smallest_change=f"ranked with {alone.said} ({describe(best.lane)})",
+        changes=(alone,),
     )
 
 
-def _monthly(s: Scored) -> str:
-    return f"${s.usd_per_hour * HOURS_PER_MONTH:,.0f} a month"
+def _cost(workload: Workload, s: Scored) -> str:
+    return cost_text(workload, s.usd_per_hour)

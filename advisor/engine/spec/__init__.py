@@ -1,5 +1,6 @@
 """Plain input values of the engine: hardware, software, workload, offers and measured cases."""
 
+from advisor.engine.spec.amounts import HOURS_PER_MONTH, cost_text, unlike, usd_text
 from advisor.engine.spec.case import CLIENTS, KV, WEIGHTS, Case, Pool, Protocol
 from advisor.engine.spec.cold_start import ColdStart, cold_start_of
 from advisor.engine.spec.command_template import (
@@ -21,14 +22,28 @@ from advisor.engine.spec.hardware import (
     Overhead,
     Partition,
     Scopes,
+    SocketShare,
     cut_into,
     efficiency,
     overhead,
 )
+from advisor.engine.spec.host import Host, WeightStore, rented_part, weight_store_of
 from advisor.engine.spec.kinds import EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
-from advisor.engine.spec.offer import OWNED, Offer, Part
-from advisor.engine.spec.rejection import Rejection
+from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, Offer, Part
+from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
+from advisor.engine.spec.requests import (
+    Z95,
+    DrawnImages,
+    Images,
+    Lengths,
+    Turns,
+    WorkUnit,
+    log_normal_sigma,
+    over_turns,
+)
 from advisor.engine.spec.software import (
+    IMAGES,
+    RULE_LISTS,
     SOURCES,
     TOKENS,
     UNRANKED,
@@ -37,13 +52,23 @@ from advisor.engine.spec.software import (
     Framework,
     LaunchFacts,
     Quantization,
+    SupportRule,
+    rules_of,
 )
-from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
+from advisor.engine.spec.workload import Constraints, Slo, Workload
 
 __all__ = [
+    "ASSUMED",
+    "HOURS_PER_MONTH",
+    "cost_text",
+    "unlike",
+    "usd_text",
+    "DrawnImages",
+    "Images",
     "Accelerator",
     "CLIENTS",
     "Case",
+    "Change",
     "ColdStart",
     "Constraints",
     "DRAFT",
@@ -51,6 +76,7 @@ __all__ = [
     "Efficiency",
     "FlagLists",
     "Framework",
+    "Host",
     "JobRun",
     "KINDS",
     "KV",
@@ -59,6 +85,7 @@ __all__ = [
     "Lengths",
     "Link",
     "OMITTED",
+    "MARKS",
     "OWNED",
     "Offer",
     "Outcome",
@@ -68,33 +95,50 @@ __all__ = [
     "Partition",
     "Pool",
     "Protocol",
+    "QUALITY_ANY",
     "Quantization",
+    "SupportRule",
+    "RULE_LISTS",
+    "rules_of",
     "Rejection",
     "SERVING",
+    "IMAGES",
     "SOURCES",
     "SWITCHES",
     "Scopes",
     "Slo",
+    "SocketShare",
     "TEXTS",
     "TOKENS",
     "Trace",
+    "Turns",
     "UNRANKED",
     "Users",
     "VECTORS",
     "WEEK_HOURS",
     "WEIGHTS",
+    "WorkUnit",
+    "WeightStore",
     "Workload",
+    "allowing",
+    "Z95",
     "cold_start_of",
     "command_arguments",
     "cut_into",
     "efficiency",
     "kind_named",
-    "text_lines",
+    "limit_change",
+    "list_change",
+    "listed",
+    "log_normal_sigma",
     "mean_fraction",
     "needed_by_hour",
+    "over_turns",
     "overhead",
+    "rented_part",
     "template_of",
     "text_lines",
     "week_of",
+    "weight_store_of",
     "without_parts",
 ]

@@ -1,5 +1,6 @@
 """Accelerators (rates, memory and links in SI units), kernel efficiencies and framework overheads."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -14,6 +15,42 @@ class Link:
     latency_s: float
     chips: int  # reachable at that rate
     topology: str = "switch"  # switch | mesh | torus | ring | host
+    shapes: tuple[tuple[int, ...], ...] = ()  # of a torus: chips along each axis of every slice that is sold
+    wraps_from: int = 0  # a slice is closed to rings if each axis has at least this many chips; 0: never
+
+    def ring_fraction(self, chips: int) -> float:
+        """Fraction of `bytes_per_s` that ring collectives over this many chips use.
+
+        On a torus each axis has two links, of which an open axis uses one in each direction and an axis of one chip
+        none. 1 without shapes.
+        """
+        shape, axes = self._shape(chips), max((len(s) for s in self.shapes), default=0)
+        if not shape or chips <= 1:
+            return 1.0
+        return sum(2 if self._wraps(shape) else 1 for n in shape if n > 1) / (2 * axes)
+
+    def exchange_fraction(self, chips: int) -> float:
+        """Fraction of `bytes_per_s` at which each chip sends to all others; a torus is limited by its longest axis.
+
+        Half of a chip's data crosses the middle of the longest axis of s chips, over w links (2 if the axis is closed):
+        4 w / s of one link's rate.
+        """
+        shape, axes = self._shape(chips), max((len(s) for s in self.shapes), default=0)
+        if not shape or chips <= 1:
+            return 1.0
+        across = 4.0 * (2 if self._wraps(shape) else 1) / max(shape) / (2 * axes)
+        return min(across, self.ring_fraction(chips))
+
+    def _wraps(self, shape: tuple[int, ...]) -> bool:
+        return bool(self.wraps_from) and min(shape) >= self.wraps_from
+
+    def _shape(self, chips: int) -> tuple[int, ...]:
+        """The smallest slice that holds this many chips, cut to them if it is larger; empty without shapes."""
+        holding = [s for s in self.shapes if math.prod(s) >= chips]
+        if not holding:
+            return ()
+        shape = min(holding, key=math.prod)
+        return shape if math.prod(shape) == chips else (chips,)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +68,11 @@ class Efficiency:
     routing_evenness: float  # how evenly tokens are routed to experts: large is even, 1 is strongly uneven
     attention_fraction: float  # prefill attention, of the dense 16-bit peak
     wave_fraction: float  # cost of a partly filled wave of tiles: 1 a full wave, 0 none (split-K, persistent kernels)
+    # matrix multiplies whose rows do not start on 16 bytes, relative to those that do: their compute and read rates
+    odd_matmul_fraction: float  # rows of an odd number of 16-bit elements: aligned to 2 bytes
+    odd_read_fraction: float
+    misaligned_matmul_fraction: float  # rows aligned to 4 or 8 bytes
+    misaligned_read_fraction: float
     roof_exponent: float  # overlap of compute and memory inside a kernel (1: none, inf: a sharp roofline)
     kernel_s: float  # launch and tail of one kernel inside a CUDA graph
     sequence_head_bytes: float  # fixed cost of decode attention per sequence and head, as bytes read
@@ -85,6 +127,10 @@ BASES = ("datasheet", "relative", "measured")
 
 # defaults of figures that are optional for frameworks and missing in older snapshots
 UNMEASURED = {
+    "odd_matmul_fraction": 1.0,
+    "odd_read_fraction": 1.0,
+    "misaligned_matmul_fraction": 1.0,
+    "misaligned_read_fraction": 1.0,
     "kv_8_fraction": 1.0,
     "uncompiled_s_per_layer": 0.0,
     "ngram_s": 0.0,
@@ -151,6 +197,27 @@ class Partition:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SocketShare:
+    """The part of a processor's sockets that an instance rents; the same for every socket of the instance."""
+
+    cores: int  # of the instance, on one socket
+    socket_cores: int  # of the whole socket
+    sockets: int
+    memory_bytes: float  # of the instance, on one socket
+    reserved_cores: int = 0  # of `cores`, for the server process, its tokenizer and the operating system
+
+    @property
+    def serves(self) -> bool:
+        """Whether a core is left for the model."""
+        return self.cores > self.reserved_cores
+
+    @property
+    def fraction(self) -> float:
+        """Of the socket's cores, and so of its memory bandwidth, cache and power."""
+        return min(self.cores / self.socket_cores, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerator:
     slug: str
     name: str
@@ -168,6 +235,7 @@ class Accelerator:
     stacks: tuple[str, ...]
     chips_per_host: int
     pcie_bytes_per_s: float
+    chassis: str = ""  # computer: it is one itself | workstation | server (a passive card); empty: a module or socket
     devices: int = 1  # devices that its software stack shows per accelerator: dies of a package, logical cores
     device_name: str = ""  # its name in its own serving software
     kubernetes_resource: str = ""  # its name in the vendor's device plugin; empty: unknown
@@ -176,8 +244,11 @@ class Accelerator:
     container: Mapping[str, Any] = field(default_factory=dict)  # keys of a Compose service that give access to it
     served: bool = True  # False: sold only as an API or a system, or runs no LLM stack
     not_served_reason: str = ""
+    market: str = ""  # consumer: not for data centers; empty: any use
+    market_terms: str = ""  # what the vendor's terms say about it
     partitions: tuple[Partition, ...] = ()  # supported hardware partitions
     cut: Partition | None = None  # if set, memory, rates and cores are those of one instance, power is the chip's
+    share: SocketShare | None = None  # if set, everything is of this part of one socket
 
     @property
     def instances(self) -> int:

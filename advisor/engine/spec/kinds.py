@@ -4,7 +4,7 @@ A further kind (training, fine-tuning) is one more block below, its key in `KIND
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -44,6 +44,7 @@ class Outcome:
     carrying_replicas: int
     spare_replicas: int
     utilisation_fraction: float  # of the capacity, at the mean load
+    busy_fraction: float = 0.0  # of the time, in which a chip of the serving replicas computes
     run: JobRun | None = None  # of what has a deadline
 
 
@@ -57,7 +58,8 @@ class Kind:
     has_deadline: bool
     released_after_run: bool  # instances rented by the hour are released when the work is done
     # what it makes
-    generates_tokens: bool  # False: each request ends with one vector, right after its prefill
+    makes: Literal["tokens", "vectors", "scores", "images"]
+    generates_tokens: bool  # False: each request ends right after its prefill
     tail_latency: Literal["ttft_p95_s", "tpot_p95_s"]  # its speed: what `objective: latency` minimizes
     # which techniques apply
     serves_adapters: bool  # LoRA
@@ -99,7 +101,7 @@ def _latency(o: Outcome) -> str:
 
 def _run_cost(o: Outcome) -> str:
     assert o.run is not None
-    return f"${o.run.usd:,.2f} per run; a run takes {o.run.hours:.2g} h of the {o.run.deadline_hours:g} h allowed"
+    return f"a run takes {o.run.hours:.2g} h of the {o.run.deadline_hours:g} h allowed"
 
 
 def _simulated_peak(o: Outcome) -> list[str]:
@@ -109,7 +111,18 @@ def _simulated_peak(o: Outcome) -> list[str]:
     return [
         f"the peak of {o.peak_requests_per_s:.4g} requests/s is simulated on {replicas}; "
         f"the average load of {o.mean_requests_per_s:.4g} requests/s uses {o.utilisation_fraction:.0%} of the capacity"
+        f"{_busy(o)}"
     ]
+
+
+def _busy(o: Outcome) -> str:
+    """Why chips compute for longer than the utilization suggests; empty if they hardly do."""
+    if o.busy_fraction < o.utilisation_fraction + 0.05:
+        return ""
+    return (
+        f"; chips compute {min(o.busy_fraction, 1.0):.0%} of the time, because a step runs for one request as well as "
+        "for a full batch"
+    )
 
 
 def _simulated_run(o: Outcome) -> list[str]:
@@ -130,6 +143,7 @@ SERVING = Kind(
     has_arrivals=True,
     has_deadline=False,
     released_after_run=False,
+    makes="tokens",
     generates_tokens=True,
     tail_latency="tpot_p95_s",
     serves_adapters=True,
@@ -152,6 +166,7 @@ EMBEDDING = Kind(
     has_arrivals=True,
     has_deadline=False,
     released_after_run=False,
+    makes="vectors",
     generates_tokens=False,
     tail_latency="ttft_p95_s",
     serves_adapters=False,
@@ -175,6 +190,27 @@ EMBEDDING = Kind(
     ),
 )
 
+NO_SCORE_TOKENS = "a reranker generates no tokens: e2e_ms_p95 limits its latency"
+RERANKING = replace(
+    EMBEDDING,
+    name="rerank",
+    title="reranking (query and documents to scores)",
+    makes="scores",
+    unused_inputs=(("slo.tpot_ms_p95", NO_SCORE_TOKENS), ("slo.tokens_per_s_per_user", NO_SCORE_TOKENS)),
+)
+
+NO_IMAGE_TOKENS = "an image is not made of output tokens: e2e_ms_p95 limits its latency"
+IMAGE_GENERATION = replace(
+    EMBEDDING,
+    name="image_generation",
+    title="image generation (diffusion)",
+    makes="images",
+    unused_inputs=(
+        ("slo.tpot_ms_p95", NO_IMAGE_TOKENS),
+        ("slo.tokens_per_s_per_user", NO_IMAGE_TOKENS),
+    ),
+)
+
 NOBODY_WAITS = "nobody waits for the answers of a batch job; only its deadline counts"
 BATCH = Kind(
     name="batch",
@@ -183,6 +219,7 @@ BATCH = Kind(
     has_arrivals=False,
     has_deadline=True,
     released_after_run=True,
+    makes="tokens",
     generates_tokens=True,
     tail_latency="tpot_p95_s",
     serves_adapters=True,
@@ -206,7 +243,7 @@ BATCH = Kind(
     ),
 )
 
-KINDS = {kind.name: kind for kind in (SERVING, EMBEDDING, BATCH)}
+KINDS = {kind.name: kind for kind in (SERVING, EMBEDDING, RERANKING, IMAGE_GENERATION, BATCH)}
 
 
 def kind_named(name: object) -> Kind:

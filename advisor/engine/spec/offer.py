@@ -1,6 +1,10 @@
 """Rental and purchase offers."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from advisor.engine.spec.hardware import Accelerator, SocketShare
+from advisor.engine.spec.host import Host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -12,7 +16,17 @@ class Part:
     group: str  # capital | running | rent | services
 
 
+# what `constraints.exclude` can rule out, and how a rejection says it
+MARKS = {
+    "consumer": "a consumer card",
+    "marketplace": "offered on marketplaces only",
+    "second_hand": "offered second-hand, or at a price known second-hand, only",
+    "quote": "priced by quote only",
+    "preview": "offered as a preview only",
+    "bookable": "offered only as capacity that is booked ahead",
+}
 OWNED = "owned"  # term of an offer of existing hosts only; more of them cannot be bought
+ASSUMED = "assumed"  # provider of an offer at a price that the planner assumes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +48,11 @@ class Offer:
     pue: float = 1.0
     host_watts_per_accelerator: float | None = None  # each chip's share of the host's power; None: the default
     joined_accelerators: int = 0  # chips in the host that sells them one by one; 0: those of the instance
+    marks: tuple[str, ...] = ()  # names of MARKS
+    areas: tuple[str, ...] = ()  # that its region lies in: country, its ISO code, eu ..., in lower case
+    fabric_accelerators: int = 0  # chips that its provider connects across instances; 0: none known
     notes: str = ""
+    stale: bool = False  # over a year old; used because the chip has no current price of this acquisition type
     parts: tuple[Part, ...] = ()  # of usd_per_hour; empty: a single part
     capital_usd: float = 0.0  # purchase with its share of network, storage and spares
     purchase_usd: float = 0.0  # part of capital_usd: the server only
@@ -44,8 +62,18 @@ class Offer:
     cooling: str = ""  # air | liquid | air or liquid; empty: not published
     held_instances: int = 0  # already owned: they have running costs and no purchase price
     held_parts: tuple[Part, ...] = ()  # hourly cost of one of these, if more can be bought
+    host: Host | None = None  # around the chips; None: an old snapshot
+    share: SocketShare | None = None  # of each socket, if the chips are processors; None: whole sockets
+
+    def is_in(self, places: Collection[str]) -> bool:
+        """Whether its region, or an area that the region lies in, is one of these."""
+        return self.region in places or any(area in places for area in self.areas)
 
     @property
     def tensor_parallel_chips(self) -> int:
         """Largest tensor-parallel group inside one host of this offer, chips."""
         return max(self.accelerators, self.joined_accelerators)
+
+    def sells(self, a: Accelerator) -> bool:
+        """Whether these are the chips that the offer has, in the same part of a socket."""
+        return self.accelerator == a.slug and self.share == a.share

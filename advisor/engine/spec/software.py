@@ -1,7 +1,8 @@
 """Serving frameworks and quantization methods."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from advisor.engine.spec.command_template import CommandTemplate
 
@@ -18,11 +19,18 @@ class Quantization:
     quality: str  # lossless | near_lossless | lossy
     quality_note: str
     source: str
-    stacks: tuple[str, ...] = ()  # empty: every stack with this dtype
     weight_only: bool = False
     block_scaled: bool = False  # one scale per block of weights and activations
+    shard_elements: int = 1  # the width of a tensor-parallel shard has to be a multiple of this
     training: str = ""  # fine_tuning | from_scratch: required to make a checkpoint; empty: none
     experts_only: str = ""  # always | latent: models whose attention stays in 16 bits; empty: none
+    checkpoint_format: str = ""  # method whose checkpoints it loads; empty: its own
+    published_quality: str = "lossless"  # against a checkpoint that is published in this format
+
+    @property
+    def loads(self) -> str:
+        """Slug of the method whose checkpoints it loads."""
+        return self.checkpoint_format or self.slug
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +43,7 @@ class FlagLists:
     options_file: str = ""  # list of the keys of the options file
 
 
-TOKENS, VECTORS, SOURCES = "tokens", "vectors", "sources"  # what a server serves
+TOKENS, VECTORS, SOURCES, IMAGES = "tokens", "vectors", "sources", "images"  # what a server serves
 UNRANKED = 100  # preference of a framework without one
 
 
@@ -54,6 +62,7 @@ class LaunchFacts:
     format_names: Mapping[str, str] = field(default_factory=dict)  # weight formats that the command has to name
     cache_names: Mapping[str, str] = field(default_factory=dict)  # cache formats that the command has to name
     hosts: str = ""  # ranked | ray | slurm: how one replica spans hosts; empty: unknown
+    expert_hosts: tuple[str, ...] = ()  # stacks on which experts with data-parallel attention may span hosts
     images: Mapping[str, str] = field(default_factory=dict)  # vendor -> the project's container image
     image_has_entrypoint: bool = False  # the image starts the server itself
     health_path: str = ""  # responds once the server is ready; empty: unknown, so no manifests are written
@@ -61,6 +70,42 @@ class LaunchFacts:
     default_model_name: str = ""  # served model name if the checkpoint is a path
     device_note: str = ""  # set for a runtime on a personal device, which does not run as a service
     card_share: str = ""  # options that limit it to a fraction of an accelerator; empty: it has none
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SupportRule:
+    """Formats of weights or of the KV cache that work on some chips, for some models, as a source says."""
+
+    formats: tuple[str, ...]
+    chips: tuple[str, ...] = ()  # chips, families or stacks; empty: every chip that the framework runs on
+    not_chips: tuple[str, ...] = ()  # chips, families or stacks that `chips` would include
+    layers: str = ""  # dense | experts: only models without or with expert layers; empty: both
+    mixers: tuple[str, ...] = ()  # only models whose layers are all of these kinds; empty: all that the framework has
+    weight_only: bool = False  # these chips convert the weights to 16 bits before they multiply
+    source: str = ""
+    as_of: str = ""
+    basis: str = ""  # read | mixed | memory ...
+
+    def covers(self, names: Collection[str]) -> bool:
+        """Whether the rule applies to the chip with this slug, family and stacks."""
+        return (not self.chips or any(n in self.chips for n in names)) and not any(n in self.not_chips for n in names)
+
+
+RULE_LISTS = {"weights": "quantizations", "caches": "kv_dtypes"}  # rules of a framework -> plain list of older rows
+
+
+def rules_of(row: Mapping[str, Any], key: str) -> tuple[SupportRule, ...]:
+    """The rules of a framework's row, weights or caches; a plain list of formats holds on all its chips."""
+    rules = row.get(key) or [{"formats": row[RULE_LISTS[key]]}]
+    values: list[dict[str, Any]] = [
+        {name: tuple(item) if isinstance(item, list) else item for name, item in rule.items()} for rule in rules
+    ]
+    return tuple(SupportRule(**rule) for rule in values)
+
+
+def formats_of(rules: Iterable[SupportRule]) -> tuple[str, ...]:
+    """All formats of the rules, each once, in order."""
+    return tuple(dict.fromkeys(slug for rule in rules for slug in rule.formats))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,8 +118,8 @@ class Framework:
     stacks: tuple[str, ...]
     vendors: tuple[str, ...]
     kinds: tuple[str, ...]  # accelerator kinds
-    quantizations: tuple[str, ...]
-    kv_dtypes: tuple[str, ...]
+    weights: tuple[SupportRule, ...]  # weight formats
+    caches: tuple[SupportRule, ...]  # formats of the KV cache
     mixers: tuple[str, ...]  # attention | latent | recurrent | window | encoder | cross-attention | speech
     scheduler: str  # chunked | prefill_first | static
     default_max_batched_tokens: int
@@ -87,20 +132,33 @@ class Framework:
     # extra (SGLang); free: the cache gets the fraction of what weights and workspace leave free (TensorRT-LLM)
     memory_policy: str = "total"
     features: tuple[str, ...] = ()
+    feature_chips: Mapping[str, Sequence[str]] = field(default_factory=dict)  # features that hold on these chips alone
     speculative: tuple[str, ...] = ()  # documented speculative decoding methods
     aliases: tuple[str, ...] = ()  # other common names
     launch: LaunchFacts | None = None  # None: listed in the catalog, never recommended
+    not_started_reason: str = ""  # why it has no start command, or none for some kinds of model
     flags: FlagLists = FlagLists()
     compiled_stacks: tuple[str, ...] = ()  # stacks on which it compiles programs for fixed shapes before serving
     torch_compile: bool = False  # runs the model through torch.compile
     prefixes_by_default: bool = False  # prefix caching is on by default
     builds_engines: bool = False  # builds an engine for one accelerator, layout, format and version
+    one_accelerator: bool = False  # one server uses one accelerator: no tensor parallelism
     memory_as_needed: bool = False  # allocates memory as needed, not a fraction at startup
     host_cache_option: str = ""  # option that offloads evicted cache blocks to host memory; empty: none known
     fp8_cache_weights: tuple[str, ...] = ()  # weight dtypes with which its cache is FP8 by default
     source: str = ""
     releases: int | None = None  # in a package index; None: not counted
     first_release: str = ""
+
+    @property
+    def quantizations(self) -> tuple[str, ...]:
+        """Weight formats that it loads on at least one chip."""
+        return formats_of(self.weights)
+
+    @property
+    def kv_dtypes(self) -> tuple[str, ...]:
+        """Cache formats that it has on at least one chip."""
+        return formats_of(self.caches)
 
     def starts(self, what: str) -> bool:
         """Whether a launch command is known for serving tokens, vectors or sources."""

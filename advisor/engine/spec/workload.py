@@ -6,14 +6,7 @@ from typing import Any
 
 from advisor.engine.spec.demand import Trace, Users
 from advisor.engine.spec.kinds import Kind
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lengths:
-    """Token lengths: constant (p95 == mean), or log-normal with this mean and 95th percentile."""
-
-    mean_tokens: float
-    p95_tokens: float
+from advisor.engine.spec.requests import DrawnImages, Images, Lengths, Turns, WorkUnit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +19,7 @@ class Slo:
     tokens_per_s_per_user: float | None = None
     spare_replicas: int = 0  # 1 for availability n+1
     doubled: bool = False  # availability 2n
+    confidence: float | None = None  # least probability of meeting every limit; None: the limits hold as estimated
 
     def spares(self, carrying: Any) -> Any:
         """Spare replicas for `carrying` replicas that serve the peak (a number or an array)."""
@@ -48,7 +42,9 @@ class Constraints:
     formats_deny: tuple[str, ...] = ()
     kv_formats_allow: tuple[str, ...] = ()
     kv_formats_deny: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # names of MARKS
     acquisition: tuple[str, ...] = ("rent",)
+    terms: tuple[str, ...] = ("on_demand",)  # rental terms that are ranked
     quality: str = "near_lossless"  # lossless | near_lossless | any
     partitions: str = "auto"  # hardware partitions: no | auto (shown separately) | yes (ranked too) | required
     max_accelerators: int | None = None
@@ -90,6 +86,14 @@ class Workload:
     apart: bool = True  # try disaggregated serving
     host_cache_hit_fraction: float | None = None  # of a prompt, on top of the hits on the chip; None: not stated
     task: str = "any"  # see Task of the workload file: affects acceptance of drafts and the quality cost of formats
+    turns: Turns | None = None  # of conversations; input_tokens and the cache hits are then those of all turns
+    images: Images | None = None  # sent with a mean request
+    drawing: DrawnImages | None = None  # of image generation
+    audio: bool = False  # requests are windows of speech
+    pair_tokens: Lengths | None = None  # of a reranker: one query with one document; input_tokens are all pairs
+    documents: float = 1.0  # that a reranker scores per request
+    structured_output: bool = False  # every answer follows a grammar such as a JSON schema
+    unit: WorkUnit | None = None  # what the planner counts, if not tokens
 
     @property
     def given_tokens(self) -> float:

@@ -2,6 +2,13 @@
 
 from advisor.engine.step import duration, kv_offload
 from advisor.engine.step.adapters import adapter_bytes, adapters_unsupported, resident_bytes, served_rank
+from advisor.engine.step.checkpoints import (
+    broken_shard,
+    is_published,
+    published_conversion,
+    quality_of,
+    worth_converting,
+)
 from advisor.engine.step.encoder import (
     NO_CACHE_TOKENS,
     as_scheduled,
@@ -14,11 +21,13 @@ from advisor.engine.step.encoder import (
     model_mismatch,
     normalize,
     whole_prompts,
+    yarn_warning,
 )
+from advisor.engine.step.images import images_s, vision_bytes
 from advisor.engine.step.kv_offload import HostCopy, host_copy_of
-from advisor.engine.step.lane import Lane, Lanes, concatenate, fitting, lanes, memory, take
+from advisor.engine.step.lane import Lane, Lanes, concatenate, fitting, join_lanes, lanes, memory, take
 from advisor.engine.step.lane_times import idle_s, prefill_s, step_s
-from advisor.engine.step.layout import HALF, KV_BYTES, Choice, layouts, quantizes, rate_of, unsupported
+from advisor.engine.step.layout import HALF, KV_BYTES, Choice, has_experts, layouts, quantizes, rate_of, unsupported
 from advisor.engine.step.ledger import (
     Line,
     context_tokens,
@@ -28,14 +37,20 @@ from advisor.engine.step.ledger import (
     prompt_tokens,
 )
 from advisor.engine.step.memory import Memory
-from advisor.engine.step.operators import EXPERT_PADDING_ROWS, EXPERT_TILE_ROWS_MIN, KNEE_END_BYTES, waves
+from advisor.engine.step.operators import (
+    ALIGNED_ELEMENTS,
+    EXPERT_PADDING_ROWS,
+    EXPERT_TILE_ROWS_MIN,
+    KNEE_END_BYTES,
+    Layouts,
+    waves,
+)
 from advisor.engine.step.power import Phases, phases, step_fractions
 from advisor.engine.step.speculative import (
     MEDUSA_POSITIONS,
     Acceptance,
     Draft,
     acceptances_of,
-    draft_model_id,
     drafts_of,
     methods_of,
     published_draft,
@@ -55,7 +70,6 @@ from advisor.engine.step.step_time import (
     STATIC,
     STEADY,
     TRACE,
-    Z95,
     Array,
     Client,
     Demand,
@@ -64,8 +78,40 @@ from advisor.engine.step.step_time import (
     StepTimes,
     load_of,
 )
+from advisor.engine.step.support import (
+    EMBEDDINGS,
+    cache_unsupported,
+    launchable,
+    mixers_of,
+    runs_on,
+    spans_hosts,
+    supports_model,
+    supports_weights,
+    unsupported_layout,
+    weights_on,
+)
 
 __all__ = [
+    "broken_shard",
+    "ALIGNED_ELEMENTS",
+    "has_experts",
+    "EMBEDDINGS",
+    "cache_unsupported",
+    "launchable",
+    "mixers_of",
+    "runs_on",
+    "spans_hosts",
+    "supports_model",
+    "supports_weights",
+    "unsupported_layout",
+    "weights_on",
+    "worth_converting",
+    "quality_of",
+    "published_conversion",
+    "is_published",
+    "Layouts",
+    "images_s",
+    "vision_bytes",
     "Acceptance",
     "Array",
     "BURST",
@@ -98,7 +144,6 @@ __all__ = [
     "Scheduler",
     "StepTimes",
     "TRACE",
-    "Z95",
     "acceptances_of",
     "adapter_bytes",
     "adapters_unsupported",
@@ -109,7 +154,6 @@ __all__ = [
     "concatenate",
     "context_tokens",
     "decode_ledger",
-    "draft_model_id",
     "drafts_of",
     "duration",
     "fitting",
@@ -118,6 +162,7 @@ __all__ = [
     "host_copy_of",
     "idle_s",
     "kv_offload",
+    "join_lanes",
     "lanes",
     "layouts",
     "load_of",
@@ -146,4 +191,5 @@ __all__ = [
     "waves",
     "whole_prompts",
     "with_draft",
+    "yarn_warning",
 ]

@@ -26,7 +26,8 @@ HEAD_DIM, KV_HEADS = 128, 8
 def drafting_choice(c: Choice) -> Choice:
     """Layout of the draft model on the chips of a lane: 16-bit, same tensor-parallel group."""
     half = replace(c.quantization, slug="bf16", name="BF16", weights_dtype="bf16", bits_per_weight=16.0,
-                   activations_dtype="bf16", quality="lossless", weight_only=False)  # fmt: skip
+                   activations_dtype="bf16", quality="lossless", weight_only=False, block_scaled=False,
+                   experts_only="", checkpoint_format="")  # fmt: skip
     return replace(c, quantization=half, ep=1)
 
 

@@ -11,23 +11,28 @@ the encoder's tokens per step spread them, which shortens the mean wait of an in
 An audio source is one window: Whisper pads each 30 s window to 1,500 positions, 50 per second. Input tokens of such a
 workload are positions, at most one window per request; longer audio is several requests.
 
+Rerankers: a request is a query with many documents, each pair a sequence of its own. All pairs are computed as one
+prompt whose attention stays within pairs.
+
 Embedding models: a request is its prompt. It is computed in one step because attention is bidirectional, keeps no
 cache, and returns a vector. A decoder that makes embeddings (e5-mistral) is the same without its output head.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from advisor.engine.network import Attention, Block, Model, decoder_blocks
-from advisor.engine.spec import Case, Lengths, Workload
+from advisor.engine.network import Attention, Model, decoder_blocks, pictures_of
+from advisor.engine.spec import Z95, Case, Lengths, Workload, log_normal_sigma, over_turns
+from advisor.engine.step.generation import drawing_operators, drawn
+from advisor.engine.step.images import bidirectional_scores, image_operators
 from advisor.engine.step.operators import (
     Array,
     Layouts,
     Operator,
     block_operators,
-    bound_of,
     context_token,
     elementwise,
     gemm,
@@ -85,7 +90,17 @@ def normalize(workload: Workload, model: Model) -> tuple[Workload, Model]:
     For an encoder-decoder, the input moves to `source_tokens`. For embeddings, the model loses its output head and
     every request has one output token.
     """
+    if workload.images is not None:
+        workload, model = _with_pictures(workload, model)
+    if workload.drawing is not None and model.diffusion is not None and model.drawing is None:
+        wanted = workload.drawing
+        model = drawn(model, wanted.width_px, wanted.height_px, wanted.steps, wanted.per_request)
+        assert model.drawing is not None
+        tokens = model.drawing.tokens * wanted.per_request
+        workload = replace(workload, input_tokens=Lengths(mean_tokens=tokens, p95_tokens=tokens))
     if not workload.kind.generates_tokens:
+        if workload.pair_tokens is None and workload.documents > 1:
+            workload, model = _with_pairs(workload, model)
         one = Lengths(mean_tokens=1.0, p95_tokens=1.0)
         cached = 0.0 if whole_prompts(model) else workload.prefix_cache_hit_fraction
         trace = workload.trace and replace(workload.trace, output_tokens=(1,) * len(workload.trace.arrival_s))
@@ -102,13 +117,61 @@ def normalize(workload: Workload, model: Model) -> tuple[Workload, Model]:
     return asked, model
 
 
+def _with_pairs(workload: Workload, model: Model) -> tuple[Workload, Model]:
+    """A reranking request as one prompt with the tokens of all its pairs, which do not attend to each other."""
+    pair, count = workload.input_tokens, workload.documents
+    cv2 = math.expm1(log_normal_sigma(pair) ** 2)
+    total, sigma = pair.mean_tokens * count, math.sqrt(math.log1p(cv2 / count))
+    lengths = Lengths(mean_tokens=total, p95_tokens=total * math.exp(Z95 * sigma - sigma**2 / 2))
+    # attention grows with the square of each pair's length: of `sequences` equal parts, made as unequal as pairs are
+    return replace(workload, input_tokens=lengths, pair_tokens=pair), replace(
+        model, sequences=count * (1 + cv2 / count) / (1 + cv2)
+    )
+
+
+def _with_pictures(workload: Workload, model: Model) -> tuple[Workload, Model]:
+    """The images as tokens of the prompt (in a conversation, of every turn) and as work of the vision tower."""
+    images = workload.images
+    if images is None or model.vision is None or model.pictures is not None:
+        return workload, model
+    pictures = pictures_of(model.vision, images.per_request, images.width_px, images.height_px)
+    if workload.turns is None:
+        text = workload.input_tokens
+        share = text.mean_tokens / (text.mean_tokens + pictures.tokens)  # hits are stated for the text
+        workload = replace(
+            workload,
+            input_tokens=text.longer(pictures.tokens),
+            prefix_cache_hit_fraction=workload.prefix_cache_hit_fraction * share,
+        )
+    else:
+        prompts, hits, turns = over_turns(workload.turns.with_images(pictures.tokens))
+        workload = replace(workload, input_tokens=prompts, prefix_cache_hit_fraction=hits, turns=turns)
+    return workload, replace(model, pictures=pictures)
+
+
 def model_mismatch(workload: Workload, model: Model) -> str:
     """Why this kind of workload does not suit this kind of model; empty: it does."""
+    if model.diffusion and workload.kind.makes != "images":
+        return "the model generates images: ask with kind: image_generation"
+    if workload.kind.makes == "images":
+        return "" if model.diffusion else "the model generates no images: ask for one that does, such as FLUX.1-dev"
+    if model.scores_pairs and workload.kind.makes != model.makes:
+        return "the model scores pairs of a query and a document: ask with kind: rerank"
+    if workload.kind.makes == "scores" and not model.scores_pairs:
+        return "the model is no reranker: ask for one, such as BAAI/bge-reranker-v2-m3"
     if model.encoder_only and workload.kind.generates_tokens:
         return "the model makes embeddings and generates no tokens: ask with kind: embedding"
     if has_decoder_beside(model) and not workload.kind.generates_tokens:
         return "an encoder-decoder generates tokens: ask with kind: serving"
-    given = workload.source_tokens or workload.input_tokens
+    if workload.images is not None and model.vision is None:
+        return (
+            "the catalog has no vision tower of this model, so image input cannot be estimated: remove traffic.images"
+        )
+    if workload.images is not None:
+        workload, model = _with_pictures(workload, model)
+    given = workload.source_tokens or workload.pair_tokens or workload.input_tokens
+    if workload.audio and not model.source_s:
+        return "the model does not transcribe speech: ask for one that does, such as openai/whisper-large-v3"
     if model.source_s and given.mean_tokens > model.source_tokens:
         return (
             f"a request is one window of {model.source_s:g} s, at most {model.source_tokens:,} input tokens: "
@@ -116,31 +179,46 @@ def model_mismatch(workload: Workload, model: Model) -> str:
         )
     if model.encoder_only and given.mean_tokens > model.max_context_tokens:
         return f"the model reads at most {model.max_context_tokens:,} tokens: cut longer texts into several requests"
-    prompt = 0.0 if has_decoder_beside(model) else workload.input_tokens.mean_tokens
+    prompt, where = 0.0 if has_decoder_beside(model) else workload.input_tokens.mean_tokens, "on average"
+    if workload.turns:
+        prompt, where = workload.turns.last_prompt_tokens, f"in turn {workload.turns.count}"
     asked = prompt + workload.output_tokens.mean_tokens
-    if workload.kind.generates_tokens and asked > model.max_context_tokens:
+    if workload.kind.generates_tokens and asked > model.longest_context_tokens:
         return (
-            f"prompt and answer together are {asked:,.0f} tokens on average, the model's context ends at "
-            f"{model.max_context_tokens:,}: ask for shorter ones, or for a model with a longer context"
+            f"prompt and answer together are {asked:,.0f} tokens {where}, the model's context ends at "
+            f"{model.longest_context_tokens:,}: ask for shorter ones, or for a model with a longer context"
         )
     return ""
+
+
+def yarn_warning(model: Model) -> str:
+    """What contexts beyond the native one need."""
+    return (
+        f"contexts beyond {model.max_context_tokens:,} tokens need RoPE scaling (YaRN), which changes the answers to "
+        "short prompts too: compare quality on your own documents"
+    )
 
 
 # --- costs ------------------------------------------------------------------------------------------------------
 
 
 def source_operators(model: Model, x: Layouts, source_tokens: Array) -> Iterator[Operator]:
-    """Operators that run once per source on one chip: encoder layers, their attention, cross-attention keys and values.
+    """Operators that run once per request on one chip: the vision tower over its images, the encoder's layers and
+    attention, keys and values of cross-attention.
 
     source_tokens: shape (N,); yields operators of shape (N, 1).
     """
+    yield from image_operators(model, x)
+    yield from drawing_operators(model, x)
+    if not has_decoder_beside(model):
+        return
     column, m = x.column(), np.asarray(source_tokens, dtype=float)[:, None]
     if any(block.stage == "encoder" for block in model.blocks):
         yield _named(elementwise(column, "embedding", 1, m * model.hidden * 4.0, 2))
     for block in model.blocks:
         if block.stage == "encoder":
             yield from (_named(op) for op in block_operators(model, block, column, m))
-            yield _scores(block, column, m)
+            yield bidirectional_scores(block, column, m, m, "encoder")
         elif isinstance(block.mixer, Attention) and block.mixer.cross:
             yield _keys_and_values(model, block.mixer, block.count, column, m)
 
@@ -149,28 +227,16 @@ def _named(op: Operator) -> Operator:
     return replace(op, name=f"encoder/{op.name.replace('/', '_')}")
 
 
-def _scores(block: Block, x: Layouts, m: Array) -> Operator:
-    """Bidirectional attention scores of the encoder: every source token with every other."""
-    assert isinstance(block.mixer, Attention)
-    _, pair_s, heads = context_token(block.mixer, x)
-    width = block.mixer.key_value_dim
-    flops, moved = block.count * 2.0 * heads * width * m * m, block.count * 2.0 * 2.0 * heads * width * m
-    time_s = np.maximum(block.count * pair_s * m * m, moved / x.memory_bytes_per_s)
-    bound = bound_of(block.count * pair_s * m * m, moved / x.memory_bytes_per_s, 0 * m)
-    return Operator(name="encoder/attention_scores", flops=flops, bytes=moved, time_s=time_s, bound=bound)
-
-
 def _keys_and_values(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Operator:
     width = np.maximum(a.kv_heads / x.tp, 1.0) * a.key_value_dim
     return gemm(x, "cross_attention/source_kv", count, m, width, float(model.hidden), "quantized")
 
 
 def source_s(model: Model, x: Layouts, source_tokens: Array) -> Array:
-    """Seconds to encode one source, shape (N,); zero unless the model is an encoder-decoder."""
+    """Seconds to encode the source or the images of one request, shape (N,); zero without an encoder."""
     total = np.zeros((len(x), 1))
-    if has_decoder_beside(model):
-        for operator in source_operators(model, x, source_tokens):
-            total = total + operator.time_s
+    for operator in source_operators(model, x, source_tokens):
+        total = total + operator.time_s
     return np.asarray(total[:, 0])
 
 

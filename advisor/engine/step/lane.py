@@ -11,11 +11,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.engine.network import Model, decoder_blocks
+from advisor.engine.network import Model, decoder_blocks, passes_of
 from advisor.engine.spec import Framework
 from advisor.engine.step.adapters import adapters_s, resident_bytes, swap_s
 from advisor.engine.step.draft_heads import draft_bytes, drafting_choice
 from advisor.engine.step.encoder import NO_CACHE_TOKENS, source_s
+from advisor.engine.step.generation import diffusion_bytes, drawing_workspace_bytes
+from advisor.engine.step.images import images_workspace_bytes, vision_bytes
 from advisor.engine.step.layout import HALF, Choice, layouts
 from advisor.engine.step.memory import (
     Array,
@@ -82,30 +84,68 @@ def _rows(arrays: Arrays, rows: NDArray[np.intp]) -> Arrays:
 def _built(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> Lanes:
     times = step_times(model, x, wanted, room)
     if any(w.draft for w in wanted):
-        known: dict[tuple[int, str], StepTimes] = {}  # draft models' times by choice, which lanes of a finalist share
-        times = concatenate([_as_drafted(take(times, np.array([i])), w, known) for i, w in enumerate(wanted)])
+        times = _with_drafts(times, wanted)
     return Lanes(layouts=x, times=times, memory=room, source_tokens=_sources(wanted))
 
 
-def _as_drafted(times: StepTimes, w: Lane, known: dict[tuple[int, str], StepTimes]) -> StepTimes:
-    if w.draft is None:
-        return times
-    own = None
-    if w.draft.model is not None:
-        key = (id(w.choice), w.draft.model.slug)
-        if key not in known:
-            known[key] = lanes(w.draft.model, [replace(w, draft=None, choice=drafting_choice(w.choice))]).times
-        own = known[key]
-    return with_draft(times, w.draft, w.choice, float(w.max_running_requests), own)
+def _with_drafts(times: StepTimes, wanted: Sequence[Lane]) -> StepTimes:
+    """The step times with those of lanes with drafts per generated token, computed for all lanes of a draft at once."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, w in enumerate(wanted):
+        groups.setdefault((id(w.draft), w.max_running_requests if w.draft else 0), []).append(i)
+    parts, order = [], list[int]()
+    small, row_of = _draft_model_times(wanted)
+    for members in groups.values():
+        w, rows = wanted[members[0]], np.array(members)
+        part = take(times, rows)
+        if w.draft is not None:
+            choices = [wanted[i].choice for i in members]
+            own = take(small, np.array([row_of[id(c)] for c in choices])) if small and w.draft.model else None
+            part = with_draft(part, w.draft, choices, float(w.max_running_requests), own)
+        parts.append(part)
+        order += members
+    return take(concatenate(parts), np.argsort(order))
+
+
+def _draft_model_times(wanted: Sequence[Lane]) -> tuple[StepTimes | None, dict[int, int]]:
+    """(step times of the separate draft model on each distinct choice that runs one, row by id of the choice)."""
+    distinct = list({id(w.choice): w for w in wanted if w.draft is not None and w.draft.model is not None}.values())
+    model = next((w.draft.model for w in distinct if w.draft), None)
+    if model is None:
+        return None, {}
+    assert all(w.draft and w.draft.model is model for w in distinct)
+    plain = [replace(w, draft=None, choice=drafting_choice(w.choice)) for w in distinct]
+    return lanes(model, plain).times, {id(w.choice): i for i, w in enumerate(distinct)}
+
+
+def join_lanes(a: Lanes, b: Lanes) -> Lanes:
+    """The lanes of both, in this order."""
+
+    def both(first: Arrays, second: Arrays) -> Arrays:
+        names = [f.name for f in fields(first)]
+        return type(first)(**{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names})
+
+    return Lanes(
+        layouts=both(a.layouts, b.layouts),
+        times=concatenate([a.times, b.times]),
+        memory=both(a.memory, b.memory),
+        source_tokens=np.concatenate([a.source_tokens, b.source_tokens]),
+    )
 
 
 def _draft_bytes(model: Model, wanted: Sequence[Lane], context: Array) -> tuple[Array, Array]:
     """(weights, cache of one sequence) of the draft models on a chip, bytes, shapes (N,); 0 without one."""
-    each = [
-        (0.0, 0.0) if w.draft is None else draft_bytes(model, w.draft, w.choice, c)
-        for w, c in zip(wanted, context, strict=True)
-    ]
-    weights, cache = np.array(each).T
+    known: dict[tuple[str, int, float], tuple[float, float]] = {}  # drafts of any length share their head
+
+    def of(w: Lane, tokens: float) -> tuple[float, float]:
+        if w.draft is None:
+            return 0.0, 0.0
+        key = w.draft.method, id(w.choice), tokens
+        if key not in known:
+            known[key] = draft_bytes(model, w.draft, w.choice, tokens)
+        return known[key]
+
+    weights, cache = np.array([of(w, c) for w, c in zip(wanted, context.tolist(), strict=True)]).T
     return weights, cache
 
 
@@ -119,19 +159,22 @@ def memory(model: Model, x: Layouts, wanted: Sequence[Lane]) -> Memory:
     fraction = np.array([w.framework.memory_fraction for w in wanted])
     context = np.array([w.context_tokens for w in wanted])
     draft_weights, draft_cache = _draft_bytes(model, wanted, context)
-    weights = weights_bytes(model, x) + resident_bytes(model, x) + draft_weights
+    weights = weights_bytes(model, x) + resident_bytes(model, x) + vision_bytes(model, x) + diffusion_bytes(model, x)
+    weights = weights + draft_weights
     workspace = activations_bytes(
         model,
         x,
         np.maximum([float(w.max_batched_tokens) for w in wanted], _sources(wanted)),
         np.array([float(w.max_running_requests) for w in wanted]),
     )
+    workspace = workspace + images_workspace_bytes(model, x) + drawing_workspace_bytes(model, x)
     overhead = np.array([w.framework.runtime_bytes for w in wanted])
     policy = np.array([w.framework.memory_policy for w in wanted])
     free = total - weights - workspace - overhead
     kv_total = total * fraction - weights - workspace - overhead
     kv_static = np.minimum(total * fraction - weights, free)
-    kv_bytes = np.where(policy == "static", kv_static, np.where(policy == "free", free * fraction, kv_total))
+    kv_free = np.where(free > 0, free * fraction, free)  # a fraction of missing memory would count as usable
+    kv_bytes = np.where(policy == "static", kv_static, np.where(policy == "free", kv_free, kv_total))
     sequence = kv_bytes_per_sequence(model, x, context, _sources(wanted)) + draft_cache
     per_token = np.where(sequence > 0, sequence / context, 1.0)
     capacity = np.where(sequence > 0, np.floor(np.maximum(kv_bytes, 0.0) / per_token / x.pp), NO_CACHE_TOKENS)
@@ -169,6 +212,7 @@ def _scaled_by_row(wanted: Sequence[Lane]) -> Array:
 def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -> StepTimes:
     """Step times: device times from the operators, host times from the framework's overhead."""
     cost = attention_cost(model, x, _sources(wanted))
+    passes = passes_of(model)
     pcie = np.array([w.choice.accelerator.pcie_bytes_per_s for w in wanted])
 
     def host(name: str) -> Array:
@@ -176,22 +220,22 @@ def step_times(model: Model, x: Layouts, wanted: Sequence[Lane], room: Memory) -
 
     return StepTimes(
         grid_tokens=GRID_TOKENS,
-        linear_s=linear_s(model, x, GRID_TOKENS) + adapters_s(model, x, GRID_TOKENS),
+        linear_s=passes * linear_s(model, x, GRID_TOKENS) + adapters_s(model, x, GRID_TOKENS),
         sample_s_per_sequence=cost.sample_s_per_sequence,
         decode_s_per_context_token=cost.decode_s_per_context_token,
         window_s_per_context_token=cost.window_s_per_context_token,
         window_tokens=cost.window_tokens,
         decode_s_per_sequence=cost.decode_s_per_sequence,
         source_s_per_sequence=source_s(model, x, _sources(wanted)) + swap_s(model, x, pcie),
-        prefill_s_per_pair=cost.prefill_s_per_pair,
+        prefill_s_per_pair=passes * cost.prefill_s_per_pair,
         window_prefill_s_per_pair=cost.window_prefill_s_per_pair,
-        host_s=host("host_s"),
+        host_s=passes * host("host_s"),
         host_s_per_sequence=host("host_s_per_sequence"),
-        serial_s=host("serial_s"),
+        serial_s=passes * host("serial_s"),
         serial_s_per_sequence=host("serial_s_per_sequence"),
         graph_max_tokens=np.array([float(w.framework.graph_max_tokens) for w in wanted]),
-        eager_floor_s=np.array([_eager_s(model, w) for w in wanted]),
-        prompt_floor_s=np.array([_pieces_s(model, w) for w in wanted]),
+        eager_floor_s=passes * np.array([_eager_s(model, w) for w in wanted]),
+        prompt_floor_s=passes * np.array([_pieces_s(model, w) for w in wanted]),
         tile_tokens=host("tile_tokens") * _scaled_by_row(wanted),
         prepare_s=host("prepare_s"),
         kv_capacity_tokens=room.kv_capacity_tokens,

@@ -5,8 +5,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from advisor.engine.network import LatentAttention, Model
+from advisor.engine.network import Model
 from advisor.engine.spec import Accelerator, Efficiency, Overhead, Quantization
+from advisor.engine.step.checkpoints import experts_only
 from advisor.engine.step.operators import Layouts
 
 HALF = ("bf16", "fp16")
@@ -49,21 +50,17 @@ def unsupported(accelerator: Accelerator, quantization: Quantization) -> str:
     """Why the chip cannot compute in this format; empty: it can."""
     if rate_of(accelerator, quantization.activations_dtype) is None:
         return f"{accelerator.name} has no {quantization.activations_dtype} matrix rate"
-    if quantization.stacks and not set(quantization.stacks) & set(accelerator.stacks):
-        return f"{quantization.name} kernels exist only for {', '.join(quantization.stacks)}"
     return ""
 
 
 def quantizes(quantization: Quantization, model: Model) -> bool:
     """Whether the format has kernels for this model: those for expert layers alone do nothing for a dense model."""
-    return quantization.experts_only != "always" or any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
+    return quantization.experts_only != "always" or has_experts(model)
 
 
-def experts_only(model: Model, quantization: Quantization) -> bool:
-    """Whether this format quantizes only the experts of this model; some do always, some if its attention is latent."""
-    has_experts = any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
-    latent = any(isinstance(b.mixer, LatentAttention) for b in model.blocks)
-    return has_experts and (quantization.experts_only == "always" or (quantization.experts_only == "latent" and latent))
+def has_experts(model: Model) -> bool:
+    """Whether any layer has experts."""
+    return any(b.ffn is not None and b.ffn.experts > 1 for b in model.blocks)
 
 
 def _matmul(choice: Choice, quantization: Quantization | None) -> tuple[float, float, float]:
@@ -110,6 +107,7 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
     half = rate_of(a, "bf16") or 0.0
     near = a.links[0] if a.links else None
     far = a.links[-1] if len(a.links) > 1 else near
+    near_bytes_per_s = (near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction
     chips = c.tp * c.dp
     return {
         "tp": c.tp,
@@ -135,10 +133,15 @@ def _row(model: Model, c: Choice) -> dict[str, float]:
         "routing_evenness": c.routing_evenness or e.routing_evenness,
         "kernel_s": e.kernel_s,
         "wave_fraction": e.wave_fraction,
+        "odd_matmul_fraction": e.odd_matmul_fraction,
+        "odd_read_fraction": e.odd_read_fraction,
+        "misaligned_matmul_fraction": e.misaligned_matmul_fraction,
+        "misaligned_read_fraction": e.misaligned_read_fraction,
         "roof_exponent": e.roof_exponent,
         "sequence_head_bytes": e.sequence_head_bytes,
         "sample_bytes_per_logit": e.sample_bytes_per_logit,
-        "near_bytes_per_s": (near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction,
+        "near_bytes_per_s": near_bytes_per_s * (near.ring_fraction(chips) if near else 1.0),
+        "exchange_bytes_per_s": near_bytes_per_s * (near.exchange_fraction(chips) if near else 1.0),
         "near_chips": near.chips if near else 1,
         "far_bytes_per_s": (far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
         "collective_s": e.collective_s * o.collective_factor + (near.latency_s if near else 0.0),

@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, decoder_blocks
+from advisor.engine.network import Attention, LatentAttention, Model, Recurrent, decoder_blocks, passes_of
 from advisor.engine.spec import Workload
 from advisor.engine.step import duration
 from advisor.engine.step.adapters import adapter_operators
@@ -88,8 +88,9 @@ def adapter_line(built: Lanes, index: int, phase: str, sources: Iterable[Line]) 
 
 
 def source_lines(model: Model, x: Layouts, phase: str, sequences: float, source_tokens: Array) -> Iterator[Line]:
-    """Lines of an encoder-decoder: the encoder in a prefill step, cross-attention over its output in a decode step."""
-    if not source_tokens[0]:
+    """Lines of images and of an encoder-decoder: the encoder in a prefill step, cross-attention in a decode step."""
+    once = model.pictures is not None or model.drawing is not None
+    if not source_tokens[0] and (not once or phase == "decode"):
         return
     if phase == "prefill":
         yield from _summed(phase, source_operators(model, x, source_tokens))
@@ -109,7 +110,7 @@ def linear_operators_at(model: Model, built: Lanes, index: int, tokens: Array) -
 
     Times are interpolated on the grid like those of whole steps, so that they add up; FLOPs and bytes are exact.
     """
-    x, grid = built.layouts.one(index), built.times.grid_tokens
+    x, grid, passes = built.layouts.one(index), built.times.grid_tokens, passes_of(model)
     padded = np.maximum(duration.whole_tiles(tokens, built.times.tile_tokens[index]), grid[0])
     i = duration.grid_index(padded, grid)
     low, high, count = grid[i], grid[i + 1], len(tokens)
@@ -117,7 +118,7 @@ def linear_operators_at(model: Model, built: Lanes, index: int, tokens: Array) -
     for op in chain(linear_operators(model, x, points), adapter_operators(model, x, points)):
         time_s, flops, moved = (np.broadcast_to(v, (1, len(points)))[0] for v in (op.time_s, op.flops, op.bytes))
         line_s = duration.on_line(padded, low, high - low, time_s[count : 2 * count], time_s[2 * count :])
-        yield replace(op, time_s=line_s, flops=flops[:count], bytes=moved[:count])
+        yield replace(op, time_s=passes * line_s, flops=passes * flops[:count], bytes=passes * moved[:count])
 
 
 def _summed(phase: str, operators: Iterable[Operator]) -> Iterator[Line]:
@@ -148,10 +149,11 @@ def attention_line(model: Model, x: Layouts, cost: AttentionCost, phase: str, se
         seconds = causal_pairs(context, None) * cost.prefill_s_per_pair
         time_s = float((seconds + causal_pairs(context, window) * cost.window_prefill_s_per_pair)[0])
         name = "attention/scores"
-    flops = sequences * _attention_flops(model, float(x.tp[0]), phase, context)
+    time_s = passes_of(model) * time_s
+    flops = passes_of(model) * sequences * _attention_flops(model, float(x.tp[0]), phase, context)
     moved = sequences * float((kv_bytes_per_sequence(model, x, context) * x.pp)[0])
     if phase == "prefill":
-        moved += _uncached_bytes(model, float(x.tp[0]), context)
+        moved += passes_of(model) * _uncached_bytes(model, float(x.tp[0]), context)
     compute_bound = flops / float(x.attention_flops_per_s[0]) > moved / float(x.memory_bytes_per_s[0])
     bound = "compute" if compute_bound else "memory"
     return Line(phase=phase, operator=name, time_s=time_s, flops=flops, bytes=moved, bound=bound)
@@ -180,7 +182,7 @@ def _attention_flops(model: Model, tp: float, phase: str, context: float) -> flo
         pairs = causal_pairs(context, window) if phase == "prefill" else min(context, window or context)
         if phase == "prefill" and isinstance(mixer, Attention) and not mixer.causal:
             pairs = context**2
-        total += block.count * 2.0 * mixer.heads / tp * width * pairs
+        total += block.count * 2.0 * mixer.heads / tp * width * pairs / model.sequences
     return total
 
 

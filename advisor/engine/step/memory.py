@@ -65,10 +65,11 @@ def weights_bytes(model: Model, x: Layouts) -> Array:
     total = np.zeros(len(x))
     for block in model.blocks:
         split, whole = mixer_elements(model, block)
-        total += block.count * (split / x.tp + whole) * x.weight_bytes
-        total += block.count * 2.0 * block.norms * model.hidden
+        layers = block.count * block.streams
+        total += layers * (split / x.tp + whole) * x.weight_bytes
+        total += layers * 2.0 * block.norms * model.hidden + block.count * 2.0 * block.modulation * model.hidden**2
         if block.ffn is not None:
-            total += block.count * _ffn_bytes(model, block.ffn, x)
+            total += layers * _ffn_bytes(model, block.ffn, x)
     tables = 1 if model.tied_embeddings or model.encoder_only else 2  # encoders have no output head
     per_stage = np.where(x.pp > 1, 1, tables)  # the first stage has the embeddings, the last the output head
     return total / x.pp + (model.vocab * per_stage / x.tp + model.position_embeddings) * model.hidden * 2.0

@@ -19,6 +19,8 @@ EXPERT_TILE_ROWS_MIN = 16  # smallest tensor-core tile
 FEW_CORES = 8  # our limit: chips with at most this many cores (TPUs, NPUs) have no wave quantization or tile padding
 TILE_ROWS, TILE_COLUMNS = 128, 128  # most common GEMM tile; determines wave quantization
 KNEE_END_BYTES = 4.0e6
+ALIGNED_ELEMENTS = 8  # 16 bytes of 16-bit elements
+DIRECT_TOKENS_MAX = 256.0  # per rank: the most that low-latency all-to-all kernels take (DeepEP, docs/legacy.md)
 STATE_BYTES = 4.0  # all frameworks we checked keep recurrent states in fp32
 
 
@@ -49,10 +51,15 @@ class Layouts:
     routing_evenness: Array
     kernel_s: Array
     wave_fraction: Array
+    odd_matmul_fraction: Array  # rates of matrices whose rows are aligned to 2 bytes only, relative to 16
+    odd_read_fraction: Array
+    misaligned_matmul_fraction: Array  # aligned to 4 or 8 bytes
+    misaligned_read_fraction: Array
     roof_exponent: Array
     sequence_head_bytes: Array  # decode attention's fixed cost per sequence and head, as bytes read
     sample_bytes_per_logit: Array
     near_bytes_per_s: Array  # achieved on the links inside the scale-up domain
+    exchange_bytes_per_s: Array  # the same for an all-to-all, which a torus carries slower than a ring
     near_chips: Array
     far_bytes_per_s: Array
     collective_s: Array  # all-reduce of the framework
@@ -100,8 +107,36 @@ def waves(rows: Array, columns: Array, cores: Array) -> Array:
     return np.asarray(np.where((tiles > cores) & (cores > FEW_CORES), np.ceil(tiles / cores) * cores / tiles, 1.0))
 
 
-def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner: Array | float, kind: str) -> Operator:
-    """`count` GEMMs (rows, inner) x (inner, columns) that each read their weights once; kind: quantized | half."""
+def aligned_fractions(x: Layouts, columns: Array, inner: Array | float) -> tuple[Array, Array]:
+    """(compute, read) rate of a GEMM of these sizes per chip, relative to one whose rows start on 16 bytes.
+
+    Tensor cores load 16 bytes at a time. A row of `inner` or `columns` elements that is not a multiple of 8 needs
+    other kernels: at 2,048 rows an H200 takes 6 to 8 times as long for odd sizes and 3 times for multiples of 2 or 4
+    (fixtures/measurements/gemm-alignment.csv). Measured in 16 bits; FP8 kernels refuse such sizes.
+    """
+    # a size that the chips do not divide is padded by the frameworks that accept it
+    odd = (columns % 2 == 1) | (inner % 2 == 1)
+    misaligned = (columns % ALIGNED_ELEMENTS != 0) & (columns % 1 == 0)
+    misaligned = misaligned | (inner % ALIGNED_ELEMENTS != 0) & (inner % 1 == 0)
+    matmul = np.where(odd, x.odd_matmul_fraction, np.where(misaligned, x.misaligned_matmul_fraction, 1.0))
+    return matmul, np.where(odd, x.odd_read_fraction, np.where(misaligned, x.misaligned_read_fraction, 1.0))
+
+
+def gemm(
+    x: Layouts,
+    name: str,
+    count: float,
+    rows: Array,
+    columns: Array,
+    inner: Array | float,
+    kind: str,
+    *,
+    padded: bool = False,
+) -> Operator:
+    """`count` GEMMs (rows, inner) x (inner, columns) that each read their weights once; kind: quantized | half.
+
+    padded: frameworks pad the sizes to round ones.
+    """
     quantized = kind == "quantized"
     rate = x.matmul_flops_per_s if quantized else x.half_flops_per_s
     weight = x.weight_read_bytes if quantized else 2.0
@@ -109,7 +144,9 @@ def gemm(x: Layouts, name: str, count: float, rows: Array, columns: Array, inner
     flops = 2.0 * rows * columns * inner
     moved = columns * inner * weight + rows * inner * activation + rows * columns * 2.0
     wave_factor = 1.0 + x.wave_fraction * (waves(rows, columns, x.cores) - 1.0)
-    flops_s, bytes_s = flops * wave_factor / rate, moved / x.memory_bytes_per_s
+    matmul_fraction, read_fraction = aligned_fractions(x, columns, inner) if not padded else (1.0, 1.0)
+    flops_s = flops * wave_factor / (rate * matmul_fraction)
+    bytes_s = moved / (x.memory_bytes_per_s * read_fraction)
     extra_s = x.quantize_kernels * x.kernel_s + rows * inner * x.quantize_bytes / x.memory_bytes_per_s
     time_s = count * (roof(flops_s, bytes_s, x.roof_exponent) + x.kernel_s + (extra_s if quantized else 0.0))
     return Operator(
@@ -195,10 +232,11 @@ def linear_operators(model: Model, layouts: Layouts, tokens: Array) -> Iterator[
     x, m = layouts.column(), np.asarray(tokens, dtype=float)[None, :]
     for block in decoder_blocks(model):
         yield from block_operators(model, block, x, m)
+        yield from _modulation(model, block, x, m)
     vocab = np.ceil(model.vocab / x.tp)
     yield elementwise(x, "embedding", 1, m * model.hidden * 4.0 + 0 * x.tp, 2)
     if not model.encoder_only:
-        yield gemm(x, "lm_head", 1, np.minimum(m, 1.0) + 0 * x.tp, vocab, float(model.hidden), "half")
+        yield gemm(x, "lm_head", 1, np.minimum(m, 1.0) + 0 * x.tp, vocab, float(model.hidden), "half", padded=True)
     yield all_reduce(x, "pipeline/transfer", 1, np.where(x.pp > 1, (x.pp - 1) * m * model.hidden, 0.0), x.pp)
     stage = np.where(x.pp > 1, x.pp - 1, 0.0) * x.kernel_s * 4 + 0 * m
     yield Operator(name="pipeline/launch", flops=0 * stage, bytes=0 * stage, time_s=stage, bound="launch")
@@ -214,6 +252,20 @@ def block_operators(model: Model, block: Block, x: Layouts, m: Array) -> Iterato
         yield from _recurrent(model, block.mixer, block.count, x, m)
     if block.ffn is not None:
         yield from _ffn(model, block.ffn, block.count, x, m)
+
+
+def _modulation(model: Model, block: Block, x: Layouts, m: Array) -> Iterator[Operator]:
+    """Scale and shift of a DiT block (adaLN): matrices over the time step, read once per pass whatever the tokens."""
+    if block.modulation:
+        elements = block.modulation * float(model.hidden) ** 2
+        time_s = 2.0 * elements / x.memory_bytes_per_s + 2 * x.kernel_s + 0 * m
+        yield Operator(
+            name="modulation",
+            flops=block.count * 2.0 * elements + 0 * time_s,
+            bytes=block.count * 2.0 * elements + 0 * time_s,
+            time_s=block.count * time_s,
+            bound="memory",
+        )
 
 
 def _attention(model: Model, a: Attention, count: int, x: Layouts, m: Array) -> Iterator[Operator]:
@@ -339,8 +391,26 @@ def _expert_exchange(x: Layouts, f: Ffn, count: int, m: Array, h: float) -> Iter
     yield all_reduce(x, "moe/all_reduce", count, np.where(x.dp > 1, 0.0, 2.0 * m * h), np.where(x.dp > 1, 1.0, x.tp))
     ranks = np.where(x.dp > 1, x.ep * x.moe_tp, 1.0)
     copies = np.minimum(float(f.top_k), np.maximum(x.ep, 1.0)) * np.maximum(x.moe_tp, 1.0)
-    size = np.where(x.dp > 1, m * h * np.minimum(copies, ranks) * (1.0 + 2.0), 0.0)  # one byte out, two back
-    yield _collective(x, "moe/all_to_all", 2 * count, size / 2.0, ranks, x.exchange_s)
+    copies = np.minimum(copies, ranks)
+    each = np.where(x.dp > 1, m * h * (1.0 + 2.0) / 2.0, 0.0)  # bytes of one copy: one byte a value out, two back
+    inside = np.minimum(ranks, x.near_chips)
+    crossing = replace(x, near_bytes_per_s=x.exchange_bytes_per_s)
+    near = _collective(crossing, "moe/all_to_all", 2 * count, each * copies, inside, x.exchange_s)
+    far_s = np.where(ranks > inside, each * _far_copies(m, copies, ranks / inside) / x.far_bytes_per_s, 0.0)
+    far_s = far_s + np.where(ranks > inside, x.far_collective_s, 0.0)
+    yield replace(near, time_s=near.time_s + 2 * count * far_s)
+
+
+def _far_copies(m: Array, copies: Array, domains: Array) -> Array:
+    """Copies of a token that leave its scale-up domain, if its experts are spread over this many domains.
+
+    Few tokens go to each expert's rank directly, as in kernels made for CUDA graphs; many are sent once to each domain
+    and forwarded inside. Both agree with the bandwidths that DeepEP publishes for 16 to 64 ranks over 400 Gb/s
+    (README.md and docs/legacy.md, tests/engine/step/test_expert_exchange.py).
+    """
+    direct = copies * (1.0 - 1.0 / domains)
+    once = (domains - 1.0) * (1.0 - (1.0 - 1.0 / domains) ** copies)
+    return np.asarray(np.where(m <= DIRECT_TOKENS_MAX, direct, np.minimum(direct, once)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -373,6 +443,7 @@ def attention_cost(model: Model, x: Layouts, source_tokens: Array | float = 0.0)
         if mixer is None:
             continue
         read_s, pair_s, heads = context_token(mixer, x)
+        pair_s = pair_s / model.sequences
         sequence = sequence + block.count * heads * x.sequence_head_bytes / x.memory_bytes_per_s
         if isinstance(mixer, Attention) and not mixer.causal:
             if mixer.cross:

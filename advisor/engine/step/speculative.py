@@ -15,7 +15,7 @@ from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.spec import Framework, Overhead
 from advisor.engine.step.duration import linear_s
 from advisor.engine.step.layout import HALF, Choice
-from advisor.engine.step.step_time import StepTimes
+from advisor.engine.step.step_time import Array, StepTimes
 
 TOKENS = (1, 2, 3, 5, 7)  # numbers of drafted tokens per step that are tried
 EAGLE_VOCAB = 32_000  # EAGLE-3 drafts over a shortened vocabulary (arXiv 2503.01840)
@@ -30,27 +30,6 @@ NAMES = {
     "ngram": "n-grams found in the prompt",
     "draft": "a small model with the same tokenizer",
 }
-# published draft heads: method -> part of the target's slug -> checkpoint, read on 2026-11-21
-PUBLISHED = {
-    "eagle": {
-        "llama-3-3-70b-instruct": "RedHatAI/Llama-3.3-70B-Instruct-speculator.eagle3",
-        "llama-3-1-8b": "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3",
-        "qwen3-32b": "RedHatAI/Qwen3-32B-speculator.eagle3",
-    },
-    "medusa": {"llama-3-1-8b": "nvidia/Llama-3.1-8B-Medusa-FP8"},
-}
-# draft models in the catalog that share the target's vocabulary: part of the target's slug -> Hugging Face ID
-SMALL = {
-    "llama-3-3-70b": "meta-llama/Llama-3.2-1B",
-    "llama-3-1-70b": "meta-llama/Llama-3.2-1B",
-    "llama-3-1-405b": "meta-llama/Llama-3.2-1B",
-    "llama-3-1-nemotron-70b": "meta-llama/Llama-3.2-1B",
-    "qwen3-32b": "Qwen/Qwen3-0.6B",
-    "qwen3-14b": "Qwen/Qwen3-0.6B",
-    "qwen3-235b": "Qwen/Qwen3-0.6B",
-}
-# models published with a multi-token prediction layer (num_nextn_predict_layers or mtp in their config.json)
-MTP_MODELS = ("deepseek-v3", "deepseek-r1", "glm-4-5", "glm-4-6", "glm-5", "qwen3-next", "mimo-v2")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +41,8 @@ class Acceptance:
     accepted_fraction: float  # probability that a drafted token is accepted if all before it are
     shown_tokens: float = 0.0  # generated tokens per step, if the source states only that (trees)
     source: str = ""
+    low: float | None = None  # lowest published value of accepted_fraction, or of shown_tokens where that is given
+    high: float | None = None
     step_s: float = 0.0  # extra host time per verification step
     pass_s: float = 0.0  # extra host time per drafting pass
 
@@ -81,6 +62,15 @@ class Draft:
     source: str
     model: Model | None = None  # a separate draft model, whose passes are computed from its shape
     host_s: float = 0.0  # extra host time per step, all passes
+    accepted_range: tuple[float, float] = (0.0, 0.0)  # lowest and highest published acceptance; (0, 0) for trees
+    shown_range: tuple[float, float] = (0.0, 0.0)  # tokens per step at both
+
+    def scaled(self, share: float) -> "Draft":
+        """The draft at this share of its acceptance rate; of a tree, at this share of the tokens it adds per step."""
+        accepted = self.accepted_fraction * share
+        shown = tokens_per_step(accepted, self.tokens) if accepted else 1.0
+        shown = shown if self.accepted_fraction else 1.0 + (self.shown_tokens - 1.0) * share
+        return replace(self, accepted_fraction=accepted, shown_tokens=shown)
 
 
 def tokens_per_step(accepted_fraction: float, tokens: int) -> float:
@@ -97,13 +87,14 @@ def speculative_times(
     *,
     shown_tokens: float | None = None,
     pass_fraction: float = 0.0,
-    head_s: float = 0.0,
+    head_s: Array | float = 0.0,
     slots: float | None = None,
     draft_times: StepTimes | None = None,
 ) -> StepTimes:
     """Step times per generated token when every step verifies `tokens` drafts per sequence.
 
-    pass_fraction: time of one drafting pass relative to a decode step. head_s: time to read output heads for drafting.
+    pass_fraction: time of one drafting pass relative to a decode step. head_s: time to read output heads for drafting,
+    of every lane or of each.
     draft_times: step times of a separate draft model on the same chips; it prefills every prompt and makes each draft.
     slots: maximum sequences that decode; further tokens of a step are prompt tokens, for which nothing is drafted.
     None: every token of a step is charged as a decode, which overstates prompts.
@@ -113,8 +104,8 @@ def speculative_times(
     decodes = grid if slots is None else np.minimum(grid, max(slots, 1.0))
     computed = (tokens + 1) * decodes + s * (grid - decodes)
     linear = np.vstack(
-        [linear_s(computed, grid, row) + passes * linear_s(decodes, grid, row) + head_s for row in times.linear_s]
-    )
+        [linear_s(computed, grid, row) + passes * linear_s(decodes, grid, row) for row in times.linear_s]
+    ) + np.reshape(head_s, (-1, 1))
     passes += 1.0
     if draft_times is not None:
         prompts = s * (grid - decodes)
@@ -153,13 +144,21 @@ def with_drafting_model(times: StepTimes, draft_times: StepTimes, tokens: int) -
 
 
 def with_draft(
-    times: StepTimes, draft: Draft, choice: Choice, slots: float, draft_times: StepTimes | None = None
+    times: StepTimes,
+    draft: Draft,
+    choice: Choice | Sequence[Choice],
+    slots: float,
+    draft_times: StepTimes | None = None,
 ) -> StepTimes:
-    """Step times of one lane with this draft; draft_times: of a separate draft model on the same chips."""
-    rate = choice.accelerator.memory_bytes_per_s * choice.efficiency.memory_fraction * choice.overhead.memory_factor
+    """Step times of lanes with this draft, each with its choice; draft_times: of a separate draft model on their chips.
+
+    slots: sequences that decode at most, in every lane.
+    """
+    choices = [choice] if isinstance(choice, Choice) else choice
+    rate = np.array([_read_bytes_per_s(c) for c in choices])
     positions = MEDUSA_POSITIONS - 1 if draft.method == "medusa" else draft.tokens
     if draft.method == "ngram":
-        times = searched(times, choice.overhead, draft.shown_tokens)
+        times = searched(times, [c.overhead for c in choices], draft.shown_tokens)
     times = replace(times, serial_s=times.serial_s + draft.host_s)
     return speculative_times(
         times,
@@ -167,21 +166,26 @@ def with_draft(
         draft.accepted_fraction,
         shown_tokens=draft.shown_tokens,
         pass_fraction=draft.pass_fraction * draft.tokens / positions,
-        head_s=draft.head_bytes / choice.tp / rate,
+        head_s=draft.head_bytes / np.array([c.tp for c in choices]) / rate,
         slots=slots,
         draft_times=draft_times,
     )
 
 
-def searched(times: StepTimes, o: Overhead, shown_tokens: float) -> StepTimes:
+def _read_bytes_per_s(c: Choice) -> float:
+    return c.accelerator.memory_bytes_per_s * c.efficiency.memory_fraction * c.overhead.memory_factor
+
+
+def searched(times: StepTimes, overheads: Sequence[Overhead], shown_tokens: float) -> StepTimes:
     """Step times with the n-gram search before each step.
 
     `speculative_times` divides the time of a step by the generated tokens, but not the host time per sequence.
     """
+    each = np.array([o.ngram_s_per_sequence for o in overheads])
     return replace(
         times,
-        serial_s=times.serial_s + o.ngram_s,
-        serial_s_per_sequence=times.serial_s_per_sequence + o.ngram_s_per_sequence / shown_tokens,
+        serial_s=times.serial_s + np.array([o.ngram_s for o in overheads]),
+        serial_s_per_sequence=times.serial_s_per_sequence + each / shown_tokens,
     )
 
 
@@ -205,6 +209,8 @@ def acceptances_of(rows: Mapping[str, Mapping[str, Any]]) -> tuple[Acceptance, .
                 accepted_fraction=0.0 if per_step else row["value"],
                 shown_tokens=row["value"] if per_step else 0.0,
                 source=row["source"],
+                low=row.get("low"),
+                high=row.get("high"),
                 **(host_times if method != "ngram" else {}),  # n-gram search times are in Overhead
             )
         )
@@ -226,7 +232,7 @@ def suits(method: str, model: Model) -> bool:
     """Whether the method applies to this model. Most models need a trained Medusa or EAGLE head first."""
     if model.encoder_only or model.source_tokens:
         return False
-    return method != "mtp" or any(name in model.slug for name in MTP_MODELS)
+    return method != "mtp" or model.mtp_layers > 0
 
 
 def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iterator[Draft]:
@@ -245,6 +251,8 @@ def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iter
         "medusa": (0.0, model.vocab + model.hidden, (MEDUSA_HEADS,)),
     }[row.method]
     for k in sizes:
+        ends = [row.accepted_fraction or row.shown_tokens if end is None else end for end in (row.low, row.high)]
+        shown = [end if row.shown_tokens else tokens_per_step(end, k) for end in ends]
         yield Draft(
             method=row.method,
             name=NAMES[row.method],
@@ -256,6 +264,8 @@ def drafts_of(model: Model, row: Acceptance, small: Model | None = None) -> Iter
             task=row.task,
             source=row.source,
             model=draft_model,
+            accepted_range=(0.0, 0.0) if row.shown_tokens else (ends[0], ends[1]),
+            shown_range=(shown[0], shown[1]),
             host_s=row.step_s + (0.0 if row.method == "medusa" else k * row.pass_s),
         )
 
@@ -271,10 +281,4 @@ def published_draft(model: Model, method: str) -> str:
         return "the prompt"
     if method == "mtp":
         return "the model's own layer" if suits(method, model) else ""
-    checkpoints = SMALL if method == "draft" else PUBLISHED.get(method, {})
-    return next((name for slug, name in checkpoints.items() if slug in model.slug), "")
-
-
-def draft_model_id(slug: str) -> str:
-    """Hugging Face ID of a draft model for the model with this slug; empty: none is known."""
-    return next((name for large, name in SMALL.items() if large in slug), "")
+    return next((release.hf_id for release in model.draft_releases if release.method == method), "")

@@ -13,7 +13,6 @@ Array = Any  # a number or an array that broadcasts with the candidates; numpy h
 CHUNKED, PREFILL_FIRST, MIXED, STATIC = "chunked", "prefill_first", "mixed", "static"
 POLICIES = (CHUNKED, PREFILL_FIRST, MIXED, STATIC)
 STEADY, BURST, POISSON, TRACE = "steady", "burst", "poisson", "trace"
-Z95 = 1.6448536269514722  # 95th percentile of the standard normal
 NEARLY_ALL = 0.97  # of capacity, our limit: queueing estimates diverge at 1, so higher utilization is capped here
 CLIENTS = (STEADY, BURST, POISSON, STATIC, TRACE)
 

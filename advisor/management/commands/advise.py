@@ -68,7 +68,7 @@ class Command(BaseCommand):
             self.refuse(str(error))
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](answer))
-        sys.exit(OK if answer.is_feasible or has_hosted_only(answer) else NOTHING_FEASIBLE)
+        sys.exit(OK if answer.is_feasible else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -124,11 +124,6 @@ def timed(compute: Callable[[], Answer]) -> Answer:
     start_s = time.monotonic()
     answer = compute()
     return answer.changed(elapsed_s=round(time.monotonic() - start_s, 3))
-
-
-def has_hosted_only(answer: Answer) -> bool:
-    """Whether only hosted APIs were asked for and there is one."""
-    return answer.workload["constraints"]["acquisition"] == ["api"] and bool(answer.hosted)
 
 
 def question(path: Path, changes: list[str], prices_as_of: str | None = None) -> dict[str, Any]:

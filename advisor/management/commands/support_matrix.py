@@ -33,7 +33,13 @@ class Command(BaseCommand):
 
         require_catalog()
         sources = {(row.slug, row.version): stated(row.sources.get("support")) for row in Framework.objects.all()}
-        text = support_matrix.page(catalog_resources(), sources)
+        libraries = [
+            (f"{row.name} {row.version}", row.settings["role"], ", ".join(row.settings.get("hardware", [])),
+             row.settings.get("not_started_reason", ""))
+            for row in Framework.objects.order_by("slug", "version")
+            if row.settings.get("role", "serving") != "serving"
+        ]  # fmt: skip
+        text = support_matrix.page(catalog_resources(), sources, libraries)
         if not options["write_docs"]:
             return self.stdout.write(text)
         with writing(options["write_docs"]):

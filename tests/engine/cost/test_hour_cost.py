@@ -14,12 +14,13 @@ from advisor.engine.fleet import colocation, mix
 from advisor.engine.fleet.mix import PART_REQUESTS
 from advisor.engine.optimisation.precompiled import paid_fraction
 from advisor.engine.search.candidates import Catalog
+from advisor.engine.search.limits import latency_excess
 from advisor.engine.search.objective import Scale
 from advisor.engine.search.rank_uncertainty import Spread, figures_at
 from advisor.engine.search.run import search
 from advisor.engine.search.sensitivity import standing_at
 from advisor.engine.search.simulated import Scored, excess, repriced, resized_usd_per_hour
-from advisor.engine.search.table import best_offers, latency_excess, offer_usd_per_hour
+from advisor.engine.search.table import best_offers, offer_usd_per_hour
 from advisor.engine.spec.case import Pool
 from advisor.engine.spec.demand import office_hours
 from advisor.engine.spec.kinds import BATCH

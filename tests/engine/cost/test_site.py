@@ -14,7 +14,7 @@ from advisor.engine.cost.site import (
     site_rejection,
 )
 from advisor.engine.spec.offer import OWNED, Offer, Part
-from advisor.engine.spec.rejection import Rejection
+from advisor.engine.spec.rejection import Rejection, limit_change
 from advisor.engine.spec.workload import Constraints
 from tests.engine.catalog_sample import offer
 
@@ -34,13 +34,14 @@ def test_a_host_that_draws_more_than_a_rack_feeds_is_refused_with_the_power_that
         limit=10.0,
         reached=10.24,
         smallest_change="passes this gate with site.kw_per_rack >= 10.3",
+        changes=(limit_change("constraints.site.kw_per_rack", ">=", 10.3),),
     )
     assert site_rejection(HOST, site(max_rack_watts=10_240.0)) is None
 
 
 def test_the_change_that_a_refusal_names_is_enough():
     found = site_rejection(HOST, site(max_rack_watts=1.0))
-    assert found and site_rejection(HOST, site(max_rack_watts=1e3 * float(found.smallest_change.split()[-1]))) is None
+    assert found and site_rejection(HOST, site(max_rack_watts=1e3 * found.changes[0].value)) is None
 
 
 def test_a_host_needs_cooling_that_the_site_has():

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from advisor.engine.launch.command import Z999, launch, p999_tokens
+from advisor.engine.network import Release
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
 from advisor.engine.spec.software import Framework, Quantization
@@ -15,9 +16,13 @@ from advisor.engine.spec.workload import Lengths
 from tests.engine.catalog_sample import BF16, FP8, INT4, LLAMA_8B, VLLM, catalog, question, software
 
 HOSTILE = "org/model'; rm -rf x #\n$(reboot)"
-DEEPSEEK = replace(LLAMA_8B, native_dtype="fp8")
-GPT_OSS = replace(LLAMA_8B, native_dtype="mxfp4")
+CONVERSIONS = (Release(hf_id="other/model-NVFP4", format="nvfp4"),)
+DEEPSEEK = replace(
+    LLAMA_8B, native_dtype="fp8", published=Release(hf_id="", format="fp8-block"), conversions=CONVERSIONS
+)
+GPT_OSS = replace(LLAMA_8B, native_dtype="mxfp4", published=Release(hf_id="", format="mxfp4", experts_only=True))
 FP8_BLOCK = replace(FP8, slug="fp8-block", name="FP8 blocks")
+NVFP4 = replace(INT4, slug="nvfp4", weights_dtype="nvfp4", name="NVFP4")
 MXFP4 = replace(INT4, slug="mxfp4", weights_dtype="mxfp4", name="MXFP4")
 
 
@@ -144,15 +149,27 @@ def test_weights_that_nobody_published_are_a_placeholder(best: Scored, framework
 
 
 @pytest.mark.parametrize("framework", ["vllm", "sglang", "tensorrt-llm"])
-@pytest.mark.parametrize(
-    ("model", "quantization"), [(DEEPSEEK, FP8), (DEEPSEEK, FP8_BLOCK), (GPT_OSS, MXFP4), (LLAMA_8B, BF16)]
-)
+@pytest.mark.parametrize(("model", "quantization"), [(DEEPSEEK, FP8_BLOCK), (GPT_OSS, MXFP4), (LLAMA_8B, BF16)])
 def test_the_published_format_needs_neither_flag_nor_other_checkpoint(
     best: Scored, framework: str, model: Any, quantization: Quantization
 ) -> None:
     found = launch("org/model", under(best, framework, quantization), model, question())
     assert "org/model" in shlex.split(found["command"])
-    assert "--quantization" not in found["command"] and "checkpoint" not in found["files"]["serve.sh"]
+    assert "--quantization" not in found["command"]
+    assert f"# checkpoint: org/model as published, in {quantization.name}\n" in found["files"]["serve.sh"]
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang", "tensorrt-llm"])
+def test_a_published_conversion_is_served_under_its_own_repository(best: Scored, framework: str):
+    found = launch("org/model", under(best, framework, NVFP4), DEEPSEEK, question())
+    assert "other/model-NVFP4" in shlex.split(found["command"]) and "--quantization" not in found["command"]
+    assert "other/model-NVFP4, a published conversion of org/model to NVFP4" in found["files"]["serve.sh"]
+
+
+def test_fp8_with_one_scale_per_tensor_is_not_the_block_scaled_checkpoint(best: Scored):
+    found = launch("org/model", under(best, "tensorrt-llm", FP8), DEEPSEEK, question())
+    assert "<checkpoint of org/model in FP8>" in shlex.split(found["command"])
+    assert "convert org/model to FP8 first" in found["files"]["serve.sh"]
 
 
 def test_a_wider_checkpoint_is_cast_while_it_loads(best: Scored):

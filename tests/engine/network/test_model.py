@@ -2,13 +2,9 @@
 
 import pytest
 
+from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention, Recurrent
 from advisor.engine.network.model import (
-    Attention,
-    Block,
-    Ffn,
-    LatentAttention,
     Model,
-    Recurrent,
     active_parameters,
     block_parameters,
     embedding_parameters,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from advisor.engine.network.model import LatentAttention, Recurrent
+from advisor.engine.network.blocks import LatentAttention, Recurrent
 from advisor.engine.optimisation.pitfalls import RULES, Situation, pitfalls
 from advisor.engine.search.run import search
 from advisor.engine.search.simulated import Scored
@@ -99,6 +99,7 @@ CASES: list[tuple[str, Change, Change]] = [  # slug, where it applies, where it 
     ("buckets", both(under(stacks=("xla",), compiled_stacks=("xla",)), chip(stacks=("xla",))), under()),
     ("beyond_graphs", graphs_of(64), graphs_of(100_000)),
     ("beyond_graphs", graphs_of(64), graphs_of(0)),
+    ("misaligned_sizes", model(hidden=4096 + 4), model(hidden=4096 + 8)),
     ("alignment", model(hidden=4096 + 32), chosen(tp=1)),
     ("alignment", mixer(head_dim=100, heads=33), both(model(hidden=4096 + 32), chip(kind="cpu"))),
     ("heads_not_divisible", mixer(heads=28), mixer(heads=32)),

@@ -179,9 +179,9 @@ def test_a_rank_in_the_picture_is_the_ranked_deployment(easy: SearchResult):
 def test_a_cheaper_design_that_a_view_came_upon_takes_its_chips_place(easy: SearchResult):
     dear = easy.ranked[-1]
     cheap = replace(dear, parts=tuple(replace(p, usd_per_hour=p.usd_per_hour / 1e3) for p in dear.parts))
-    ranked = best_per_accelerator(question(), easy.ranked, {"fastest": cheap}, easy.scale)
+    ranked = best_per_accelerator(question(), easy.ranked, {"fastest": cheap}, easy.scale, LLAMA_70B)
     assert ranked[0] is cheap and len(ranked) == len(easy.ranked)
-    _, views = add_view_winners(question(), ranked, {"cheapest": dear}, easy.scale)
+    _, views = add_view_winners(question(), ranked, {"cheapest": dear}, easy.scale, LLAMA_70B)
     assert views == {"cheapest": 0}
 
 

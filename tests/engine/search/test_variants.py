@@ -57,9 +57,12 @@ def test_nothing_is_proposed_without_a_published_figure_or_when_not_asked(asked:
     assert search(asked, ONE_FRAMEWORK).variants == {}, why
 
 
-def test_adopted_variants_are_ranked_again_among_all(drafted: SearchResult) -> None:
+def test_drafts_are_ranked_among_all_and_only_where_they_are_better(drafted: SearchResult) -> None:
     answer = search(replace(SUMMARIES, variants="adopt"), ONE_FRAMEWORK)
-    assert [s.lane.draft is not None for s in answer.ranked] == [True] * len(answer.ranked) and answer.variants == {}
+    assert answer.ranked[0].lane.draft is not None and answer.variants == {}
+    plain = {s.lane.choice.accelerator.slug: s.usd_per_hour for s in drafted.ranked}
+    for s in answer.ranked:  # at the same cost the plain deployment is the simpler one
+        assert s.usd_per_hour < plain[s.lane.choice.accelerator.slug] or s.lane.draft is None
     costs = [s.usd_per_hour for s in answer.ranked]
     assert costs == sorted(costs) and costs[0] <= drafted.ranked[0].usd_per_hour
 
@@ -70,6 +73,17 @@ def test_two_pools_are_sized_to_the_peak_and_cost_less(pooled: SearchResult) -> 
     assert other.pools.prefill_replicas + other.pools.decode_replicas == other.replicas < plan.replicas
     assert other.usd_per_hour < plan.usd_per_hour
     assert other.verified.ttft_p95_s <= 3.0 and other.verified.tpot_p95_s <= 0.012
+
+
+def test_separate_pools_make_a_chip_feasible_that_other_designs_leave_over_a_limit() -> None:
+    few = replace(BUSY.constraints, max_accelerators=18)
+    asked = replace(BUSY, slo=Slo(ttft_p95_s=3.0, tpot_p95_s=0.009), constraints=few)
+    assert search(replace(asked, variants="no"), POOLED).ranked == ()
+    found = search(replace(asked, variants="adopt"), POOLED)
+    assert [s.pools is not None and s.meets_slo and s.chips <= 18 for s in found.ranked] == [True]
+    slug = found.ranked[0].lane.choice.accelerator.slug
+    assert slug not in {r.accelerator for r in found.rejections} and not found.near_misses
+    assert search(replace(asked, variants="adopt", apart=False), POOLED).ranked == ()
 
 
 def test_pools_grow_with_the_peak(pooled: SearchResult) -> None:

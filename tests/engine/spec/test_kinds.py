@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from advisor.engine.search.table import autoscales, run_fraction, tpot_limit_s
+from advisor.engine.search.limits import tpot_limit_s
+from advisor.engine.search.table import autoscales, run_fraction
 from advisor.engine.spec.kinds import BATCH, EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
 from advisor.engine.spec.workload import Slo
 from tests.engine.catalog_sample import offer, question
@@ -33,7 +34,7 @@ REACHED = Outcome(
 
 
 def test_each_kind_is_found_under_its_own_name() -> None:
-    assert list(KINDS) == ["serving", "embedding", "batch"]
+    assert list(KINDS) == ["serving", "embedding", "rerank", "image_generation", "batch"]
     assert all(kind.name == name for name, kind in KINDS.items())
 
 
@@ -78,7 +79,7 @@ def test_only_what_ends_is_paid_for_while_it_runs() -> None:
     [
         (SERVING, "p95 TTFT 812 ms and p95 TPOT 31.3 ms at the peak of 12.5 requests/s"),
         (EMBEDDING, "p95 latency 812 ms at the peak of 12.5 requests/s"),
-        (BATCH, "$1,234.50 per run; a run takes 6.2 h of the 8 h allowed"),
+        (BATCH, "a run takes 6.2 h of the 8 h allowed"),
     ],
 )
 def test_how_a_verdict_ends(kind: Kind, end: str) -> None:
@@ -100,9 +101,12 @@ def test_what_is_priced_by_the_token() -> None:
     assert {kind.name: kind.priced_token for kind in KINDS.values()} == {
         "serving": "output",
         "embedding": "input",
+        "rerank": "input",
+        "image_generation": "input",
         "batch": "output",
     }
-    assert [kind.name for kind in KINDS.values() if "usd_per_mtok_output" in kind.absent_figures] == ["embedding"]
+    without_output = [kind.name for kind in KINDS.values() if "usd_per_mtok_output" in kind.absent_figures]
+    assert without_output == ["embedding", "rerank", "image_generation"]
 
 
 # --- one place --------------------------------------------------------------------------------------------------

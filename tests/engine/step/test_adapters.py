@@ -8,8 +8,8 @@ import yaml
 
 from advisor.engine.fleet.card_sharing import merged_copies
 from advisor.engine.launch.command import launch
-from advisor.engine.network.model import Adapters, Attention, Ffn, LatentAttention
-from advisor.engine.search.candidates import supports_model
+from advisor.engine.network.blocks import Attention, Ffn, LatentAttention
+from advisor.engine.network.model import Adapters
 from advisor.engine.search.run import search
 from advisor.engine.step.adapters import (
     adapter_bytes,
@@ -24,6 +24,7 @@ from advisor.engine.step.lane import lanes
 from advisor.engine.step.layout import layouts
 from advisor.engine.step.ledger import decode_ledger
 from advisor.engine.step.operators import distinct_experts
+from advisor.engine.step.support import supports_model
 from tests.engine.catalog_sample import (
     BF16,
     LLAMA_8B,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from advisor.engine.network import DraftRelease
 from advisor.engine.network.model import parameters
 from advisor.engine.search.run import search
 from advisor.engine.spec.demand import Trace, Users
@@ -14,7 +15,6 @@ from advisor.engine.step.draft_heads import drafting_choice
 from advisor.engine.step.lane import lanes
 from advisor.engine.step.speculative import (
     Acceptance,
-    draft_model_id,
     drafts_of,
     published_draft,
     speculative_times,
@@ -23,7 +23,7 @@ from advisor.engine.step.speculative import (
 from tests.engine.catalog_sample import LLAMA_70B, catalog, chip, dense, lane, offer, question
 from tests.engine.search.test_variants import ABLE, NGRAM, ONE_FRAMEWORK, SUMMARIES
 
-LARGE = replace(LLAMA_70B, slug="meta-llama-llama-3-3-70b")
+LARGE = replace(LLAMA_70B, draft_releases=(DraftRelease(method="draft", hf_id="meta-llama/Llama-3.2-1B"),))
 SMALL = replace(dense(16, 2048, 32, 8, 64, 8192, 128256), slug="meta-llama-llama-3-2-1b")
 DRAFTS = Acceptance(method="draft", task="chat", accepted_fraction=0.7, source="sample")
 KNOWN = catalog(
@@ -60,7 +60,7 @@ def test_it_is_proposed_and_named():
     answer = search(ASKED, KNOWN)
     found = answer.variants[0][0].lane.draft
     assert found is not None and found.model is SMALL
-    assert published_draft(LARGE, "draft") == draft_model_id(LARGE.slug) == "meta-llama/Llama-3.2-1B"
+    assert published_draft(LARGE, "draft") == "meta-llama/Llama-3.2-1B"
 
 
 @pytest.mark.parametrize("small", [None, replace(SMALL, vocab=32000)])

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from advisor.engine.network import DraftRelease
 from advisor.engine.spec.hardware import Overhead
 from advisor.engine.step.layout import Choice
 from advisor.engine.step.speculative import (
     Acceptance,
     Draft,
     acceptances_of,
-    draft_model_id,
     drafts_of,
     methods_of,
     published_draft,
@@ -109,7 +109,7 @@ def test_a_drafting_model_makes_each_draft_and_reads_every_prompt():
 
 def test_an_ngram_search_is_waited_for_in_each_step_and_for_each_sequence():
     o = replace(ideal(Overhead), ngram_s=0.5, ngram_s_per_sequence=0.3)
-    found = searched(TIMES, o, 1.5)
+    found = searched(TIMES, [o], 1.5)
     assert (value(found, "serial_s"), value(found, "serial_s_per_sequence")) == pytest.approx((23.5, 31.2))
 
 
@@ -224,19 +224,17 @@ def test_encoders_draft_nothing_and_only_some_models_predict_a_second_token():
     assert suits("eagle", LLAMA_8B)
     assert not suits("eagle", replace(LLAMA_8B, encoder_only=True))
     assert not suits("eagle", replace(LLAMA_8B, source_tokens=512))
-    deepseek = replace(LLAMA_8B, slug="deepseek-ai-deepseek-v3")
+    deepseek = replace(LLAMA_8B, mtp_layers=1)
     assert suits("mtp", deepseek) and not suits("mtp", LLAMA_8B)
     assert published_draft(deepseek, "mtp") == "the model's own layer" and published_draft(LLAMA_8B, "mtp") == ""
 
 
-def test_published_drafts_are_found_by_the_models_slug():
-    llama = replace(LLAMA_8B, slug="meta-llama-llama-3-1-8b-instruct")
-    assert published_draft(llama, "eagle") == "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
-    assert published_draft(llama, "medusa") == "nvidia/Llama-3.1-8B-Medusa-FP8"
-    assert published_draft(llama, "ngram") == "the prompt" and published_draft(llama, "draft") == ""
-    large = replace(LLAMA_8B, slug="meta-llama-llama-3-3-70b-instruct")
-    assert published_draft(large, "draft") == draft_model_id(large.slug) == "meta-llama/Llama-3.2-1B"
-    assert published_draft(LLAMA_8B, "eagle") == draft_model_id("other") == ""
+def test_published_drafts_are_those_of_the_models_row():
+    releases = (DraftRelease(method="eagle", hf_id="org/head"), DraftRelease(method="draft", hf_id="org/small"))
+    llama = replace(LLAMA_8B, draft_releases=releases)
+    assert published_draft(llama, "eagle") == "org/head" and published_draft(llama, "draft") == "org/small"
+    assert published_draft(llama, "ngram") == "the prompt" and published_draft(llama, "medusa") == ""
+    assert published_draft(LLAMA_8B, "eagle") == ""
 
 
 def test_frameworks_draft_without_a_pipeline_and_with_a_cache_of_16_bits_or_fp8():

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engine.network.model import Attention, Block, Ffn, LatentAttention, Model, decoder_blocks
+from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention
+from advisor.engine.network.model import Model, decoder_blocks
 from advisor.engine.step.draft_heads import draft_bytes, layer_bytes, one_layer
 from advisor.engine.step.lane import lanes
 from advisor.engine.step.speculative import Acceptance, drafts_of

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.engine.network.model import Block, Ffn, Recurrent
+from advisor.engine.network.blocks import Block, Ffn, Recurrent
 from advisor.engine.spec.software import Quantization
 from advisor.engine.step.lane import Lane, concatenate, fitting, lanes, memory, take
 from advisor.engine.step.lane_times import idle_s, lane_step_s, prefill_s, step_s

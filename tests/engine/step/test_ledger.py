@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.engine.network.model import Attention, Block, Ffn, Model, Recurrent
+from advisor.engine.network.blocks import Attention, Block, Ffn, Recurrent
+from advisor.engine.network.model import Model
 from advisor.engine.spec.kinds import EMBEDDING
 from advisor.engine.spec.workload import Lengths
 from advisor.engine.step.lane import Lanes, lanes

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.engine.network.model import (
+from advisor.engine.network.blocks import (
     Attention,
     Block,
     Ffn,

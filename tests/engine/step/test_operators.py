@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.engine.network.model import (
-    Attention,
-    Block,
-    Ffn,
-    LatentAttention,
-    Mixer,
-    Model,
-    Recurrent,
-    latent_parameters,
-)
+from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention, Mixer, Recurrent, latent_parameters
+from advisor.engine.network.model import Model
 from advisor.engine.step.operators import (
     AttentionCost,
     Layouts,
@@ -44,6 +36,7 @@ COMMON = settings(max_examples=50, deadline=None, derandomize=True)
 ROUND = {
     "matmul_flops_per_s": 100.0, "expert_flops_per_s": 40.0, "half_flops_per_s": 50.0, "attention_flops_per_s": 25.0,
     "memory_bytes_per_s": 10.0, "near_bytes_per_s": 20.0, "near_chips": 8.0, "far_bytes_per_s": 4.0,
+    "exchange_bytes_per_s": 20.0,
     "collective_s": 1.0, "one_shot_s": 1e9, "exchange_s": 2.0, "far_collective_s": 3.0, "hop_s": 0.25,
     "collective_knee_bytes": 0.0, "kernel_s": 0.5, "cores": 1.0, "wave_fraction": 0.0, "roof_exponent": 1.0,
     "sequence_head_bytes": 0.0, "sample_bytes_per_logit": 0.0, "quantize_kernels": 0.0, "quantize_bytes": 0.0,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.engine.network.model import Attention, Block, Ffn, LatentAttention, Model
+from advisor.engine.network.blocks import Attention, Block, Ffn, LatentAttention
+from advisor.engine.network.model import Model
 from advisor.engine.scheduler.closed_form import closed_loop
 from advisor.engine.search.run import search
 from advisor.engine.spec.software import Quantization

@@ -1,0 +1,190 @@
+"""Latency limits: how far a latency is over them, and the probability that a deployment meets them.
+
+The simulation gives latencies for the estimated step times. True latencies differ: the intervals of the calibration say
+by how much. A draw of the chip's performance moves all its latencies together, and a draw of the acceptance rate moves
+the TPOT of speculative decoding. Each cause has one draw, whichever deployments it touches.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from advisor.engine.scheduler import SEED, Bounds, Verified
+from advisor.engine.spec import Z95, Scopes, Workload
+from advisor.engine.step import Draft, Lane
+
+Array = np.ndarray
+DRAWS = 4096
+Ratios = tuple[float, float]  # (5 %, 95 %) quantiles of the true figure over the estimate
+METRICS = ("ttft", "tpot", "throughput")
+
+
+def tpot_limit_s(workload: Workload) -> float | None:
+    """The tighter of the TPOT limit and the requested speed per user, s; None without a limit or generated tokens."""
+    if not workload.kind.generates_tokens:
+        return None
+    limits = [workload.slo.tpot_p95_s]
+    if workload.slo.tokens_per_s_per_user:
+        limits.append(1.0 / workload.slo.tokens_per_s_per_user)
+    return min((x for x in limits if x is not None), default=None)
+
+
+def has_limits(workload: Workload) -> bool:
+    """Whether the workload limits a latency or the time of a batch."""
+    slo = workload.slo
+    limited = slo.ttft_p95_s is not None or slo.e2e_p95_s is not None or tpot_limit_s(workload) is not None
+    return limited or workload.deadline_s is not None
+
+
+def latency_excess(
+    workload: Workload, ttft_p95_s: Array | float, tpot_p95_s: Array | float, e2e_p95_s: Array | float | None = None
+) -> Array:
+    """The largest ratio of a latency to its limit, for estimates and simulations; 0 without limits.
+
+    Without `e2e_p95_s`, end-to-end p95 is taken as TTFT p95 plus a p95 output length at TPOT p95.
+    """
+    slo, limit = workload.slo, tpot_limit_s(workload)
+    worst = np.zeros(np.shape(ttft_p95_s))
+    if slo.ttft_p95_s is not None:
+        worst = np.maximum(worst, ttft_p95_s / slo.ttft_p95_s)
+    if limit is not None:
+        worst = np.maximum(worst, tpot_p95_s / limit)
+    if slo.e2e_p95_s is not None:
+        after_first = workload.output_tokens.p95_tokens - 1
+        if e2e_p95_s is None:
+            e2e_p95_s = ttft_p95_s + (tpot_p95_s * after_first if after_first > 0 else 0.0)
+        worst = np.maximum(worst, e2e_p95_s / slo.e2e_p95_s)
+    return np.asarray(worst)
+
+
+# --- draws ------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def standard_normal(cause: str) -> Array:
+    """DRAWS equally likely standard normal values, in a random order that depends on the name of the cause alone."""
+    order = np.random.default_rng([SEED, crc32(cause.encode())]).permutation(DRAWS)
+    return _quantiles()[order]
+
+
+@lru_cache(maxsize=1)
+def _quantiles() -> Array:
+    normal = NormalDist()
+    return np.array([normal.inv_cdf((k + 0.5) / DRAWS) for k in range(DRAWS)])
+
+
+def log_normal(ratios: Ratios, z: Array) -> Array:
+    """Log-normal factors at standard normal `z`, with these 5 % and 95 % quantiles."""
+    low, high = (math.log(max(r, 1e-9)) for r in ratios)
+    return np.exp((low + high) / 2 + (high - low) / (2 * Z95) * z)
+
+
+def performance_draw(lane: Lane) -> Array:
+    """The draw of the chip's performance; higher is faster."""
+    return standard_normal(f"performance of {lane.choice.accelerator.slug}")
+
+
+def accepted_share(draft: Draft | None) -> Array | float:
+    """Tokens per step with the drawn acceptance rate over those with the published one; 1 without a draft.
+
+    The lowest and highest published rates are taken as its 5 % and 95 % quantiles.
+    """
+    if draft is None:
+        return 1.0
+    low, high = draft.shown_range
+    z = standard_normal(f"acceptance of {draft.method} for {draft.task}") / Z95
+    shown = draft.shown_tokens + np.where(z < 0, z * (draft.shown_tokens - low), z * (high - draft.shown_tokens))
+    return np.maximum(shown, 1.0) / draft.shown_tokens
+
+
+def interval_ratios(scopes: Scopes | Mapping[str, Any], basis: str) -> dict[str, Ratios]:
+    """90 % interval as factors (low, high) on each metric, from the calibration's residuals of this class."""
+    row = scopes.get(f"interval:{basis}", {})
+    return {
+        name: (float(row[f"{name}_low_ratio"]), float(row[f"{name}_high_ratio"]))
+        for name in METRICS
+        if f"{name}_low_ratio" in row
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Factors:
+    """True figures over their estimates: draws, or one quantile of them."""
+
+    ttft: Array | float
+    tpot: Array | float
+    duration: Array | float  # of a batch
+
+
+def factors_of(scopes: Scopes, lane: Lane) -> Factors | None:
+    """The draws of one lane's latencies; None if the calibration has no intervals."""
+    ratios = interval_ratios(scopes, lane.choice.efficiency.basis)
+    if set(ratios) != set(METRICS):
+        return None
+    slow, accepted = -performance_draw(lane), accepted_share(lane.draft)
+    return Factors(
+        ttft=log_normal(ratios["ttft"], slow),
+        tpot=log_normal(ratios["tpot"], slow) / accepted,
+        duration=1.0 / (log_normal(ratios["throughput"], -slow) * accepted),
+    )
+
+
+def at_confidence(factors: Factors, confidence: float) -> Factors:
+    """The factors that this share of the draws does not exceed."""
+    of = {name: getattr(factors, name) for name in ("ttft", "tpot", "duration")}
+    return Factors(**{name: float(np.quantile(draws, confidence, method="higher")) for name, draws in of.items()})
+
+
+# --- limits of a simulated deployment ---------------------------------------------------------------------------
+
+
+def scaled(v: Verified, f: Factors) -> Verified:
+    """The simulated latencies times these factors (each one number); their confidence bounds too."""
+    ends = [_latencies(v, f, *(bounds[end] for bounds in _bounds(v))) for end in (0, 1)]
+    ttft_s, tpot_s, e2e_s, late = _latencies(v, f, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s, v.late_fraction)
+    ttft, tpot, e2e, lateness = (_pair(low, high) for low, high in zip(*ends, strict=True))
+    return replace(
+        v,
+        ttft_p95_s=ttft_s,
+        tpot_p95_s=tpot_s,
+        e2e_p95_s=e2e_s,
+        late_fraction=late,
+        ttft_p95_bounds_s=ttft,
+        tpot_p95_bounds_s=tpot,
+        e2e_p95_bounds_s=e2e,
+        late_bounds_fraction=lateness,
+        of_trace=scaled(v.of_trace, f) if v.of_trace else None,
+    )
+
+
+def _bounds(v: Verified) -> tuple[Bounds, ...]:
+    return v.ttft_p95_bounds_s, v.tpot_p95_bounds_s, v.e2e_p95_bounds_s, v.late_bounds_fraction
+
+
+def _pair(low: Any, high: Any) -> Bounds:
+    return float(low), float(high)
+
+
+def _latencies(v: Verified, f: Factors, ttft_s: float, tpot_s: float, e2e_s: float, late: float) -> tuple[Any, ...]:
+    """(TTFT, TPOT, end-to-end, time of a batch) times the factors; of the end-to-end time, TTFT's share as TTFT."""
+    first = min(v.ttft_p95_s / v.e2e_p95_s, 1.0) if 0 < v.e2e_p95_s < math.inf else 1.0
+    return ttft_s * f.ttft, tpot_s * f.tpot, e2e_s * (first * f.ttft + (1 - first) * f.tpot), late * f.duration
+
+
+def slo_probability(workload: Workload, factors: Factors | None, v: Verified) -> float | None:
+    """Share of the draws in which every latency limit and the deadline hold; None without limits or intervals."""
+    if factors is None or not has_limits(workload):
+        return None
+    return float((_worst(workload, factors, v) <= 1.0).mean())
+
+
+def _worst(workload: Workload, f: Factors, v: Verified) -> Array:
+    ttft_s, tpot_s, e2e_s, late = _latencies(v, f, v.ttft_p95_s, v.tpot_p95_s, v.e2e_p95_s, v.late_fraction)
+    worst = np.maximum(latency_excess(workload, ttft_s, tpot_s, e2e_s), late)
+    return np.asarray(np.maximum(worst, _worst(workload, f, v.of_trace)) if v.of_trace else worst)

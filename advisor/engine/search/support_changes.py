@@ -1,0 +1,85 @@
+"""Which change of the workload would give an unsupported chip a lane: its constraints, adapters or answers' format."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from advisor.engine.network import Model
+from advisor.engine.search.candidates import ALLOWED_QUALITY, QUALITY_RANK, Catalog, enumerate_lanes
+from advisor.engine.spec import QUALITY_ANY, Change, Constraints, Rejection, Workload, allowing, listed
+from advisor.engine.step import HALF, Lane, quality_of
+
+NO_ADAPTERS = Change(field="adapters.count", value=0, said="adapters.count: 0")
+NO_GRAMMAR = Change(field="structured_output", value="no", said="structured_output: no")
+
+
+def with_support_changes(workload: Workload, catalog: Catalog, refused: Sequence[Rejection]) -> list[Rejection]:
+    """The rejections of chips without a lane, each with the fewest changes that give it one, else a dead end."""
+    slugs = {r.accelerator for r in refused if not r.dead_end}
+    least = _least_changes(workload, catalog, slugs)
+    for asked, simpler, change in _simpler(workload, catalog):
+        without = _least_changes(asked, simpler, slugs - set(least))
+        least |= {slug: (*changes, change) for slug, changes in without.items()}
+    return [_with_change(r, least.get(r.accelerator, ())) if r.accelerator in slugs else r for r in refused]
+
+
+def _simpler(workload: Workload, catalog: Catalog) -> Iterator[tuple[Workload, Catalog, Change]]:
+    """The question without a feature that some frameworks lack."""
+    if catalog.model.adapters is not None:
+        yield workload, replace(catalog, model=replace(catalog.model, adapters=None)), NO_ADAPTERS
+    if workload.structured_output:
+        yield replace(workload, structured_output=False), catalog, NO_GRAMMAR
+
+
+def _with_change(r: Rejection, changes: tuple[Change, ...]) -> Rejection:
+    if not changes:
+        return replace(r, dead_end=r.detail)
+    return replace(r, smallest_change=f"supported with {listed(changes)}", changes=changes)
+
+
+def _least_changes(workload: Workload, catalog: Catalog, slugs: set[str]) -> dict[str, tuple[Change, ...]]:
+    """Per chip that has a lane without the constraints, the fewest changes that allow one."""
+    c = replace(
+        workload.constraints,
+        frameworks_allow=(),
+        frameworks_deny=(),
+        formats_allow=(),
+        formats_deny=(),
+        kv_formats_allow=(),
+        kv_formats_deny=(),
+        quality="any",
+        partitions="yes",
+    )
+    asked = replace(workload, constraints=c)
+    chips = [a for a in catalog.accelerators if a.slug in slugs]
+    least: dict[str, tuple[Change, ...]] = {}
+    for lane in enumerate_lanes(asked, catalog, chips)[0] if chips else []:
+        slug, changes = lane.choice.accelerator.slug, lane_changes(lane, workload.constraints, catalog.model)
+        if slug not in least or len(changes) < len(least[slug]):
+            least[slug] = changes
+    return least
+
+
+def lane_changes(lane: Lane, c: Constraints, model: Model) -> tuple[Change, ...]:
+    """The changes of the constraints on software that allow this lane."""
+    choice = lane.choice
+    q = choice.quantization
+    changes = [
+        *allowing("constraints.frameworks", lane.framework.slug, c.frameworks_allow, c.frameworks_deny),
+        *allowing("constraints.formats", q.slug, c.formats_allow, c.formats_deny),
+        *allowing("constraints.kv_formats", choice.kv_dtype, c.kv_formats_allow, c.kv_formats_deny),
+    ]
+    quality = quality_of(model, q)
+    if QUALITY_RANK[quality] > ALLOWED_QUALITY[c.quality]:
+        changes.append(_quality(quality))
+    elif choice.kv_dtype not in HALF and c.quality == "lossless":
+        changes.append(_quality("near_lossless"))
+    if c.partitions == "required" and not choice.accelerator.cut:
+        changes.append(Change(field="constraints.partitions", value="auto", said="partitions: auto"))
+    return tuple(changes)
+
+
+def _quality(of: str) -> Change:
+    """The strictest quality limit that allows this quality."""
+    if QUALITY_RANK[of] > ALLOWED_QUALITY["near_lossless"]:
+        return QUALITY_ANY
+    return Change(field="constraints.quality", value=of, said=f"quality: {of}")

@@ -1,0 +1,115 @@
+"""On the shipped catalog: what enterprises do not deploy on is left out unless asked for, and regions may be areas."""
+
+import json
+from typing import Any
+
+import pytest
+
+from advisor import workload
+from advisor.engine.search.candidates import admissible, allowed, excluded_marks, offers_for
+from advisor.engine.spec import OWNED, Offer, Rejection
+from advisor.inputs import catalog_of, check_catalog, take_snapshot, unpacked, with_catalog_names, workload_of
+from advisor.workload import WorkloadError
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+SNAPSHOTS: dict[str, Any] = {}  # by what a snapshot depends on
+TRAFFIC = {"input_tokens": 500, "output_tokens": 100, "requests_per_s": 1}
+
+
+def asked(constraints: dict[str, Any], **given: Any) -> tuple[Any, Any]:
+    raw = {"name": "x", "model": "meta-llama/Llama-3.1-8B", "traffic": TRAFFIC, "constraints": constraints, **given}
+    spec = with_catalog_names(workload.parse(raw))
+    check_catalog(spec)
+    read = {key: spec["constraints"][key] for key in ("exclude", "terms", "providers", "accelerators")}
+    key = json.dumps([read, spec["owned"]])
+    if key not in SNAPSHOTS:
+        SNAPSHOTS[key] = unpacked(take_snapshot(spec))
+    return workload_of(spec), catalog_of(spec, SNAPSHOTS[key] | {"tco": spec["tco"]})
+
+
+def offers(constraints: dict[str, Any], **given: Any) -> list[Offer]:
+    question, catalog = asked(constraints, **given)
+    return offers_for(question, catalog)
+
+
+def rejected(constraints: dict[str, Any], slug: str) -> Rejection:
+    question, catalog = asked(constraints)
+    (found,) = [r for r in admissible(question, catalog)[0] if r.accelerator == slug]
+    return found
+
+
+def test_by_default_nothing_that_an_enterprise_would_not_use_is_offered() -> None:
+    marks = {mark for o in offers({}) for mark in o.marks}
+    everything = {mark for o in offers({"exclude": []}) for mark in o.marks}
+    assert not marks - {"bookable"}
+    assert {"consumer", "marketplace", "second_hand", "quote"} <= everything
+
+
+@pytest.mark.parametrize("mark", ["consumer", "marketplace", "second_hand", "quote"])
+def test_each_exclusion_alone_removes_its_offers_and_no_others(mark: str) -> None:
+    kept = offers({"exclude": [mark]})
+    before = offers({"exclude": "none"})
+    removed = {(o.provider, o.instance, o.accelerator) for o in before if mark in o.marks}
+    assert removed and {(o.provider, o.instance, o.accelerator) for o in before} - removed == {
+        (o.provider, o.instance, o.accelerator) for o in kept if mark not in o.marks
+    }
+    assert all(mark not in o.marks for o in kept)
+
+
+def test_booked_capacity_is_left_out_only_if_asked() -> None:
+    terms = {"terms": ["on_demand", "capacity_block"], "acquisition": ["rent"]}
+    booked = [o for o in offers(terms) if "bookable" in o.marks]
+    assert booked and {o.term for o in booked} == {"capacity_block"}
+    assert not [o for o in offers({**terms, "exclude": ["bookable"]}) if o.term == "capacity_block"]
+
+
+def test_a_rejection_cites_the_license_and_names_the_change() -> None:
+    found = rejected({}, "rtx-5090")
+    assert found.reason == "excluded"
+    assert "GeForce driver license" in found.detail and "constraints.exclude" in found.detail
+    (change,) = found.changes
+    assert change.field == "constraints.exclude"
+    assert "rtx-5090" in {o.accelerator for o in offers({"exclude": change.value})}
+
+
+def test_hardware_asked_for_by_name_or_already_owned_passes() -> None:
+    named = offers({"accelerators": {"allow": ["rtx-5090"]}})
+    assert [o for o in named if o.accelerator == "rtx-5090" and "consumer" in o.marks]
+    assert [o for o in offers({"providers": {"allow": ["vast-ai"]}}) if o.provider == "vast-ai"]
+    own = [o for o in offers({}, owned={"rtx-4090": 4}) if o.accelerator == "rtx-4090"]
+    assert own and {o.term for o in own} == {OWNED}
+
+
+@pytest.mark.parametrize(
+    ("place", "inside", "outside"),
+    [
+        ("eu", {"francecentral", "eu-north-1"}, {"uksouth", "us-east-1", "ap-northeast-1"}),
+        ("Germany", {"eu-central-1"}, {"francecentral", "us-east-1"}),
+        ("DE", {"eu-central-1"}, {"francecentral", "us-east-1"}),
+        ("US", {"us-east-1", "eastus", "us"}, {"eu-central-1", "uksouth"}),
+        ("apac", {"ap-northeast-1", "asia-northeast1"}, {"us-east-1", "eu-central-1"}),
+        ("gb", {"uksouth"}, {"eu-central-1"}),
+    ],
+)
+def test_regions_may_be_countries_and_areas(place: str, inside: set[str], outside: set[str]) -> None:
+    sold = {o.region for o in offers({"acquisition": ["rent"], "exclude": []})}
+    kept = {o.region for o in offers({"acquisition": ["rent"], "exclude": [], "regions": {"allow": [place]}})}
+    left = {o.region for o in offers({"acquisition": ["rent"], "exclude": [], "regions": {"deny": [place]}})}
+    assert kept & inside == sold & inside and kept & inside
+    assert not kept & outside and not left & inside and left & outside == sold & outside
+    assert "any" not in kept  # unknown places are not inside
+
+
+def test_an_unknown_place_is_an_error_that_suggests_one() -> None:
+    with pytest.raises(WorkloadError) as caught:
+        asked({"regions": {"allow": ["Germoney"]}})
+    (item,) = caught.value.errors
+    assert item["field"].startswith("constraints.regions.allow") and "germany" in item["allowed"].lower()
+    with pytest.raises(WorkloadError) as caught:
+        asked({"exclude": ["gamers"]})
+    assert "consumer" in caught.value.errors[0]["allowed"]
+
+
+def test_a_region_allowed_by_area_needs_no_change() -> None:
+    question, catalog = asked({"regions": {"allow": ["eu"]}, "acquisition": ["rent"]})
+    assert all(not excluded_marks(o, question.constraints) for o in catalog.offers if allowed(o, question.constraints))

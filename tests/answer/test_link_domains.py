@@ -1,0 +1,88 @@
+"""On the shipped catalog: groups as large as the link domain or the described network, on instances that are sold."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor import workload
+from advisor.engine.launch import launch
+from advisor.engine.search import prepare_question, search
+from advisor.engine.search.candidates import admissible, concurrency_of, connected_chips, enumerate_lanes, offers_for
+from advisor.engine.search.table import evaluate
+from advisor.inputs import catalog_of, take_snapshot, unpacked, workload_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+FLEET = {
+    "name": "fleet",
+    "model": "deepseek-ai/DeepSeek-R1",
+    "traffic": {
+        "input_tokens": {"mean": 1500, "p95": 4000},
+        "output_tokens": {"mean": 3000, "p95": 9000},
+        "requests_per_s": {"mean": 200, "peak": 230},
+    },
+    "slo": {"ttft_ms_p95": 5000, "tpot_ms_p95": 60},
+    "variants": "no",
+}
+
+
+def question(chip: str, **constraints: Any) -> tuple[Any, Any]:
+    known = {"accelerators": {"allow": [chip]}, "frameworks": {"allow": ["vllm"]}, "formats": {"allow": ["fp8-block"]}}
+    spec = workload.parse({**FLEET, "constraints": {"acquisition": ["rent"], **known, **constraints}})
+    snapshot = unpacked(take_snapshot(spec))
+    return prepare_question(workload_of(spec), catalog_of(spec, snapshot | {"tco": spec["tco"]}))
+
+
+def best_per_chip(chip: str) -> dict[int, float]:
+    """Expert-parallel size -> the most output tokens/s per chip within the TPOT limit, attention data-parallel."""
+    asked, catalog = question(chip)
+    table = evaluate(asked, catalog, enumerate_lanes(asked, catalog, admissible(asked, catalog)[1])[0])
+    best: dict[int, float] = {}
+    for i, lane in enumerate(table.lanes):
+        c = lane.choice
+        if c.tp == 1 and c.ep == c.dp > 1:
+            rates = np.where(table.busy_tpot_s[i] <= 0.06, table.capacity_requests_per_s[i], 0.0)
+            best[c.ep] = max(best.get(c.ep, 0.0), float(rates.max()) * 3000 / c.ep)
+            assert concurrency_of([lane]).max() >= 128 * c.dp
+    return best
+
+
+def test_the_whole_nvlink_domain_serves_more_per_chip_than_a_tray() -> None:
+    each = best_per_chip("gb200")
+    assert {8, 16, 32, 64} <= set(each)
+    assert each[64] > each[16] > each[8]
+    assert each[64] > 1.05 * each[8]
+
+
+def test_experts_span_hosts_over_the_network_of_instances_that_have_one() -> None:
+    each = best_per_chip("h100-sxm")
+    assert {16, 32, 64} <= set(each) and each[32] > each.get(8, 0.0)
+    asked, catalog = question("h100-sxm", acquisition=["rent", "own"])
+    (chip,) = [a for a in catalog.accelerators if a.slug == "h100-sxm"]
+    offers = [o for o in offers_for(asked, catalog) if (o.accelerator, o.acquisition) == (chip.slug, "rent")]
+    reach = {o.instance: connected_chips(chip, o) for o in offers}
+    assert reach["p5.48xlarge"] == reach["Standard_ND96isr_H100_v5"] == 64
+    assert reach["a3-highgpu-8g"] == 8 and max(n for n in reach.values() if n < 64) == 8
+
+
+def test_a_load_that_fills_it_gets_a_large_group_on_whole_trays() -> None:
+    asked, catalog = question("gb200", formats={"allow": ["nvfp4"]}, quality="any")
+    found = search(asked, catalog, choice_alone=True).ranked[0]
+    c = found.lane.choice
+    assert (c.tp, c.dp) == (1, c.ep) and c.ep >= 32
+    assert found.offer.accelerators == 4 and found.instances * 4 == found.chips
+    started = launch("deepseek-ai/DeepSeek-R1", found, catalog.model, asked)
+    words = started["command"].split()
+    assert words[words.index("--data-parallel-size") + 1] == str(c.dp)
+    assert words[words.index("--nnodes") + 1] == str(c.ep // 4)
+    assert {"--enable-expert-parallel", "--all2all-backend"} <= set(words)
+    assert f"size: {c.ep // 4}" in started["files"]["kubernetes.yaml"]
+
+
+def test_tensor_parallel_chips_are_sold_in_slices() -> None:
+    asked, catalog = question("tpu-v7", frameworks={"allow": []}, formats={"allow": []})
+    offers = [o for o in offers_for(asked, catalog) if o.accelerator == "tpu-v7"]
+    sold = {o.accelerators for o in offers}
+    assert sold == {4, 8, 16, 32, 64, 128, 256}
+    (chip,) = [a for a in catalog.accelerators if a.slug == "tpu-v7"]
+    assert all(connected_chips(chip, o) == o.accelerators for o in offers)

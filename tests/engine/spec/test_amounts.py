@@ -1,0 +1,53 @@
+"""Amounts stay readable when they are small, unknown or nearly equal to their limit."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from advisor.engine.search.why_not import above
+from advisor.engine.spec.amounts import cost_text, unlike, usd_text
+from advisor.engine.spec.kinds import BATCH
+from tests.engine.catalog_sample import question
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        (0.2, "$0.20"),
+        (0.004, "$0.004"),
+        (9.5, "$9.50"),
+        (1234.4, "$1,234"),
+        (0.0, "$0"),
+        (math.inf, "an unknown price"),
+    ],
+)
+def test_an_amount_is_never_rounded_to_nothing_or_printed_as_infinite(usd: float, text: str) -> None:
+    assert usd_text(usd) == text
+
+
+def test_a_month_of_twenty_cents_is_not_free() -> None:
+    assert cost_text(question(), 0.2 / 730) == "$0.20 a month"
+    assert cost_text(question(), math.inf) == "an unknown price a month"
+
+
+def test_a_batch_costs_a_run() -> None:
+    nightly = replace(
+        question(), kind=BATCH, deadline_s=8 * 3600.0, requests_per_s_mean=1.0, requests_per_s_peak=3.0
+    )  # a run every 24 h
+    assert cost_text(nightly, 2.0) == "$48 a run"
+
+
+@pytest.mark.parametrize(
+    ("reached_s", "limit_s", "text"),
+    [
+        (1.0004, 1.0, "1000.4 ms > 1000.0 ms"), (1.441, 1.0, "1441 ms > 1000 ms"),
+        (0.05002, 0.05, "50.02 ms > 50.00 ms"), (28801.0, 28800.0, "8.0003 h > 8 h"),
+    ],
+)  # fmt: skip
+def test_a_missed_limit_differs_from_what_was_reached(reached_s: float, limit_s: float, text: str) -> None:
+    assert above(reached_s, limit_s) == text
+
+
+def test_equal_figures_stay_as_they_are() -> None:
+    assert unlike(lambda more: (f"{1.0:.{more}f}", f"{1.0:.{more}f}")) == ("1", "1")
