@@ -36,20 +36,21 @@ def why_not(found: dict[str, Any], slug: str) -> dict[str, Any]:
 
 
 def test_a_tight_limit_makes_a_70b_chat_wide_and_dear() -> None:
-    tight, usual = first("support-chat", "slo.tpot_ms_p95=15", "slo.ttft_ms_p95=500"), first("support-chat")
+    nvidia, limits = "constraints.vendors.allow=[nvidia]", ("slo.tpot_ms_p95=15", "slo.ttft_ms_p95=500")
+    tight, usual = first("support-chat", nvidia, *limits), first("support-chat", nvidia)
     assert tight["tpot_ms"]["p95"] <= 15 and tight["ttft_ms"]["p95"] <= 500
     assert tight["tp"] > usual["tp"] or tight["accelerator_count"] > usual["accelerator_count"]
     assert 1.5 < tight["usd_per_month"] / usual["usd_per_month"] < 10
-    refused = why_not(answer("support-chat", "slo.tpot_ms_p95=15", "slo.ttft_ms_p95=500"), "l40s")
+    refused = why_not(answer("support-chat", nvidia, *limits), "l40s")
     assert refused["reason"] == "misses_slo" and refused["reached"] > refused["limit"]
 
 
 def test_8b_at_the_edge_is_one_graphics_card_and_not_an_apple_chip() -> None:
     best = first("clinic-edge")
     assert best["accelerator"].startswith("rtx-") and best["accelerator_count"] == 1
-    apple = why_not(answer("clinic-edge"), "apple-m5-max")
-    assert apple["reason"] == "misses_slo" and "TTFT" in apple["detail"]
-    assert why_not(answer("clinic-edge"), "apple-m3-ultra")["reason"] == "unpriced"
+    for apple in ("apple-m5-max", "apple-m3-ultra"):
+        refused = why_not(answer("clinic-edge"), apple)
+        assert refused["reason"] == "misses_slo" and "TTFT" in refused["detail"]
 
 
 def test_r1_is_one_host_with_experts_spread_and_attention_apart() -> None:
@@ -92,6 +93,7 @@ def test_cuda_alone_and_tpus_alone_cost_more_than_every_vendor() -> None:
         ]
         for vendors in ("", "nvidia", "google")
     }
-    assert usd[""] <= usd["nvidia"] < 4 * usd[""]
-    assert usd[""] <= usd["google"] < 6 * usd[""]
+    least = usd[""] / 1.01  # costs within 1 % are equal; the likelier to meet the limits is then first
+    assert least <= usd["nvidia"] < 4 * usd[""]
+    assert least <= usd["google"] < 6 * usd[""]
     assert first("support-chat", "constraints.vendors.allow=[google]")["framework"] == "vllm-tpu"

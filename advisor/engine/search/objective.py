@@ -71,8 +71,9 @@ def objective(workload: Workload, scale: Scale, f: Figures) -> Array:
         w = weights_of(workload)
         cost, speed = f.usd_per_hour / scale.usd_per_hour, f.tpot_p95_s / scale.tpot_s
         drawn = np.where(known, f.watts, scale.unknown_watts) / scale.watts
-        figures = w["cost"] * cost + w["latency"] * speed + w["energy"] * drawn
-        return np.asarray(figures + f.lacking + tie)
+        counted = ((w["cost"], cost), (w["latency"], speed), (w["energy"], drawn))
+        # an infinite figure counts only where its weight is not zero
+        return np.asarray(sum(weight * figure for weight, figure in counted if weight) + f.lacking + tie)
     if workload.objective == "simplicity":
         return np.asarray(f.chips + 1e-6 * f.usd_per_hour * (1 + 1e-3 * f.tpot_p95_s))
     # designs on one purchased host cost the same: the faster one wins
