@@ -49,7 +49,7 @@ INSTALLED_APPS = [
     "advisor",
     "catalog",
     "probes",
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # its pages load with the URLs: workers and commands need none
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

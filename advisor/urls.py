@@ -1,5 +1,8 @@
 """All URLs: pages, REST API, catalog, admin and health checks."""
 
+import advisor.api  # noqa: F401, before Django REST framework, whose settings name its classes
+
+# isort: split
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib import admin
@@ -14,6 +17,8 @@ handler400 = "advisor.web.views.bad_request"
 handler403 = "advisor.web.views.forbidden"
 handler404 = "advisor.web.views.not_found"
 handler500 = "advisor.web.views.server_error"
+
+admin.autodiscover()
 
 # Swagger uses inline styles, which are allowed on this page only.
 docs = csp_update({"style-src": UNSAFE_INLINE})(SpectacularSwaggerSplitView.as_view(url_name="schema"))

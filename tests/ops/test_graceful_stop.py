@@ -58,7 +58,8 @@ def test_a_job_that_outlasts_the_grace_period_goes_to_another_worker_with_its_at
     assert len(world.runs()) == 2
 
 
-@pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_PREFORK], indirect=["world"])
+@pytest.mark.soak
+@pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
 def test_a_stage_that_cannot_be_interrupted_does_not_delay_the_end_of_the_process(world: World, pool: str) -> None:
     world.extra |= {"ASSAY_GRACE_S": "0.5", "ASSAY_TEST_SILENT": "1"}
     worker = computing(world, pool)
@@ -101,7 +102,7 @@ results.wake(row.pk)
 
 
 @pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_PREFORK], indirect=["world"])
-@pytest.mark.parametrize("in_time", [True, False], ids=["in time", "too long"])
+@pytest.mark.parametrize("in_time", [pytest.param(True, marks=pytest.mark.soak), False], ids=["in time", "too long"])
 def test_a_fit_that_runs_at_sigterm_is_finished_or_done_again(world: World, pool: str, in_time: bool) -> None:
     world.extra |= {"DJANGO_SETTINGS_MODULE": "advisor.settings", "ASSAY_GRACE_S": "20" if in_time else "0.5"}
     fitted = "select fitted_at is not null from probes_result"
@@ -120,7 +121,8 @@ def test_a_fit_that_runs_at_sigterm_is_finished_or_done_again(world: World, pool
     world.until(lambda: world.rows(fitted) == [(True,)])
 
 
-@pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_PREFORK], indirect=["world"])
+@pytest.mark.soak
+@pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
 def test_a_rolling_restart_under_load_loses_nothing_repeats_nothing_and_costs_no_attempt(
     world: World, pool: str
 ) -> None:

@@ -37,7 +37,9 @@ class Old:
     scope="module",
     params=[
         pytest.param(
-            (file, where), marks=pytest.mark.postgres if where == "postgres" else (), id=f"{file.stem}-{where}"
+            (file, where),
+            marks=[pytest.mark.postgres, pytest.mark.soak] if where == "postgres" else (),
+            id=f"{file.stem}-{where}",
         )
         for file in old_databases.FILES
         for where in ("sqlite", "postgres")

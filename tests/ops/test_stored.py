@@ -35,8 +35,10 @@ def stored_bytes(advice: Advice) -> int:
     "name",
     [
         "support-chat",
-        "shared-fleet",
-        *(pytest.param(name, marks=pytest.mark.soak) for name in ("code-assistant", "nightly-batch", "small-models")),
+        *(
+            pytest.param(name, marks=pytest.mark.soak)
+            for name in ("shared-fleet", "code-assistant", "nightly-batch", "small-models")
+        ),
     ],
 )
 def test_a_stored_answer_takes_at_most_0_3_mb(name: str, woken: list[str]) -> None:

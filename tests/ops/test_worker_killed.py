@@ -11,7 +11,7 @@ EVERY_WORLD = pytest.mark.parametrize(
     "world",
     [
         "sqlite files",
-        pytest.param("sqlite redis", marks=pytest.mark.redis),
+        pytest.param("sqlite redis", marks=[pytest.mark.soak, pytest.mark.redis]),
         pytest.param("postgres redis", marks=[pytest.mark.postgres, pytest.mark.redis]),
     ],
     indirect=True,

@@ -179,7 +179,9 @@ def values_of(start: Start, model: Model) -> dict[str, object]:
 def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
     """The true template conditions (command_template.CONDITIONS)."""
     c, facts = start.s.lane.choice, start.facts
+    named, other_activations = c.quantization.slug in facts.format_names, c.quantization.loads != c.quantization.slug
     conditions = {
+        "activations_named": named and other_activations,
         "attention_dp": c.dp > 1,
         "cache_int8": c.kv_dtype == "int8",
         "cache_named": c.kv_dtype in facts.cache_names,
@@ -188,7 +190,7 @@ def conditions_of(start: Start, model: Model, pool: str) -> frozenset[str]:
         "cpu": c.accelerator.kind == "cpu",
         "experts": c.ep > 1,
         "experts_across_hosts": c.ep > 1 and c.dp > 1 and start.hosts > 1,
-        "format_named": c.quantization.slug in facts.format_names and start.checkpoint.origin != PUBLISHED,
+        "format_named": named and not other_activations and start.checkpoint.origin != PUBLISHED,
         "half_weights": c.quantization.weights_dtype in DTYPES,
         "made_on_load": start.checkpoint.made_on_load,
         "images": start.images_per_prompt > 0,

@@ -206,6 +206,7 @@ def _with_any_quality(
         own=own,
         score=table_scores(workload, simulations.table, scale),
         scale=scale,
+        few=True,
     )
     best = ask(workload).best
     if best is None:
@@ -274,7 +275,7 @@ def _simulated_rejection(
         detail = "fits in memory on no remaining accelerator"
         return Rejection(accelerator=slug, reason="does_not_fit", detail=detail, dead_end=detail)
     score = table_scores(workload, simulations.table, scale)
-    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
+    ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True)
     best = ask(workload).best
     if best is None:
         candidates = partial(designs, table=simulations.table, own=own, score=score)

@@ -57,6 +57,7 @@ VALUES = {
     "world_accelerators": "accelerators that share one step: tensor-parallel times attention data-parallel",
 }
 CONDITIONS = {
+    "activations_named": "format_names has the weight format, which only changes the activations of a checkpoint",
     "adapters": "LoRA adapters are served",
     "attention_adapters": "LoRA adapters cover only the attention matrices",
     "attention_dp": "attention is data-parallel",
