@@ -1,6 +1,6 @@
 """All URLs: pages, REST API, catalog, admin and health checks."""
 
-import advisor.api  # noqa: F401, before Django REST framework, whose settings name its classes
+from advisor.api import Root  # noqa: F401, first: the settings of Django REST framework name classes of this room
 
 # isort: split
 from csp.constants import UNSAFE_INLINE

@@ -45,7 +45,7 @@ def accelerators() -> QuerySet[Accelerator]:
 
 def public_prices() -> QuerySet[Price]:
     """Public offers with their price per chip."""
-    rows = Price.objects.filter(organisation=None).select_related("accelerator")
+    rows = Price.objects.filter(organisation=None).prefetch_related("accelerator")
     return rows.annotate(usd_per_chip_hour=ratio(as_float("usd_per_hour"), as_float("accelerators")))
 
 

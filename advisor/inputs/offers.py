@@ -86,7 +86,7 @@ def _newest(condition: Q, organisation: Organisation | None, day: datetime.date)
         known_on(Price.objects.all(), day)
         .filter(Q(organisation=None) | Q(organisation=organisation))
         .filter(condition)
-        .select_related("accelerator")
+        .prefetch_related("accelerator")  # a join would decode the JSON of a chip for each of its prices
         .order_by("provider", "instance", "region", "accelerator", "term", "as_of", "organisation")
     )
     newest: dict[tuple[object, ...], Price] = {}
@@ -335,12 +335,12 @@ def used(rows: Sequence[Json], day: datetime.date) -> list[Json]:
 
 def sold_only_otherwise(day: datetime.date) -> Json:
     """For each accelerator with a current price, a sentence on the ways it is sold that are not ranked by default."""
-    rows = known_on(Price.objects.filter(organisation=None), day).select_related("accelerator")
+    rows = known_on(Price.objects.filter(organisation=None), day).order_by("provider", "pk")
     sellers: dict[str, dict[str, set[str]]] = {}
-    for p in rows.order_by("provider", "pk"):
-        if not has_expired(p.as_of, day):
-            way = p.kind if p.term in ("on_demand", "purchase") else p.term
-            sellers.setdefault(p.accelerator.slug, {}).setdefault(UNRANKED_SALES.get(way, way), set()).add(p.provider)
+    for slug, provider, kind, term, as_of in rows.values_list("accelerator__slug", "provider", "kind", "term", "as_of"):
+        if not has_expired(as_of, day):
+            way = kind if term in ("on_demand", "purchase") else term
+            sellers.setdefault(slug, {}).setdefault(UNRANKED_SALES.get(way, way), set()).add(provider)
     return {slug: _only_as(ways) for slug, ways in sellers.items()}
 
 

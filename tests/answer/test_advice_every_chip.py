@@ -93,7 +93,7 @@ def test_with_a_price_every_served_chip_is_a_candidate() -> None:
     rejections, chips = admissible(asked, catalog)
     assert {chip.slug for chip in chips} == {chip.slug for chip in served}
     lanes, refused = enumerate_lanes(asked, catalog, chips)
-    assert {r.accelerator for r in refused} == {"gaudi1"}  # its one started framework documents Gaudi 2 and 3
+    assert not refused
     table = evaluate(asked, catalog, lanes)
     fitting = {w.choice.accelerator.slug for w in table.lanes}
     assert fitting >= {*DEVICES, *OTHERS}

@@ -20,6 +20,7 @@ from advisor.inputs import catalog_of, catalog_resources, take_snapshot, unpacke
 from advisor.workload import deployment
 from catalog.importers import hf
 from catalog.models import QuantizationMethod, ServedModel
+from tests.as_json import recommend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 R1, V3, KIMI = "deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3", "moonshotai/Kimi-K2.5"
@@ -178,3 +179,19 @@ def test_block_scaled_weights_are_split_into_whole_blocks():
     assert "1,536 on 8 chips is not in whole blocks of 128" in str(refused.value.errors)
     with pytest.raises(workload.WorkloadError):
         fixed(model=R1, tp=32)  # 18,432 / 32 = 576: sgl-project/sglang issue 3345
+
+
+def test_the_command_names_activations_that_the_checkpoint_does_not_have():
+    """gpt-oss is published in MXFP4; vLLM runs its experts with MXFP8 activations only if it is told to."""
+    spec = workload.parse(
+        {
+            "name": "activations", "model": GPT_OSS, "traffic": TRAFFIC, "variants": "no",
+            "constraints": {"accelerators": {"allow": ["b200"]}, "frameworks": {"allow": ["vllm"]}},
+        }
+    )  # fmt: skip
+    told = '--quantization-config \'{"moe": {"activation": "mxfp8"}}\''
+    for quantization in ("mxfp4-w4a8", "mxfp4"):
+        spec["constraints"]["formats"] = {"allow": [quantization], "deny": []}
+        best = recommend(spec, take_snapshot(spec))["recommendations"][0]
+        assert best["quantization"] == quantization
+        assert (told in " ".join(best["launch"]["command"].split())) == (quantization == "mxfp4-w4a8")

@@ -374,7 +374,8 @@ def rented_parts(workload: Workload, catalog: Catalog, a: Accelerator) -> list[A
     """The chip in each part of a socket that an allowed offer has; for other chips than processors, the chip."""
     if a.share:
         return [a]
-    shares = {o.share for o in offers_for(workload, catalog) if o.accelerator == a.slug}
+    own = [o for o in catalog.offers if o.accelerator == a.slug]
+    shares = {o.share for o in own if allowed(o, workload.constraints)}
     whole = [a] if None in shares or not shares else []
     serving = [share for share in shares if share is not None and share.serves]
     order = sorted(serving, key=lambda s: (s.sockets, s.cores, s.memory_bytes))
