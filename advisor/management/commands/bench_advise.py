@@ -27,16 +27,17 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "fixtures" / "workloads"
 # the functions that make up each part; `simulated` is contained in the others
 PARTS = {
-    "estimates": ("advisor.engine.search.run.evaluate",),
+    "estimates": tuple(f"advisor.engine.search.run.{name}" for name in ("enumerate_lanes", "evaluate", "with_drafts")),
     "ranking": ("advisor.engine.search.run._decide",),
     "variants": ("advisor.engine.search.run._other_ways",),
     "views": ("advisor.engine.search.run.view_winners",),
     "why_not": tuple(
         f"advisor.engine.search.run.{name}" for name in ("retry_with_any_quality", "frameworks", "formats")
     ),
+    "unpriced": ("advisor.engine.search.run.unranked",),
     "tornado": ("advisor.answer.ranking.sensitivity",),
     "mix": ("advisor.answer.advice.find_mix",),
-    "options": ("advisor.answer.option.option",),
+    "options": ("advisor.answer.advice.option",),
 }
 SIMULATED = "advisor.engine.scheduler.percentiles.simulate"
 
@@ -129,7 +130,7 @@ def process_cpu_s(file: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-COLUMNS = ("estimates", "ranking", "variants", "views", "why_not", "tornado", "mix", "options", "rest", "simulated")
+COLUMNS = (*PARTS, "rest", "simulated")
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -163,9 +164,10 @@ PAGE_COLUMNS = (
     "simulator and reading the catalog.",
     "- *sims*: number of simulations of 500 or 2,000 measured requests. *simulated*: their share of the CPU time, "
     "contained in the other parts.",
-    "- *estimates*: closed-form estimates over the whole catalog for the main question. *ranking*, *variants* "
-    "(speculative decoding, disaggregated serving), *views*, *why not*, *sensitivity* and *mix* include their own "
-    "estimates and simulations. *options*: the documents of each option shown.",
+    "- *estimates*: closed-form estimates over the whole catalog for the main question, with and without draft models. "
+    "*ranking*, *variants* (speculative decoding, disaggregated serving), *views*, *why not*, *unpriced* (chips "
+    "that no allowed offer prices), *sensitivity* and *mix* include their own estimates and simulations. *options*: "
+    "the documents of each option shown.",
 )
 PAGE_NAMES = {"why_not": "why not", "tornado": "sensitivity"}
 
