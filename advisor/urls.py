@@ -1,8 +1,5 @@
 """All URLs: pages, REST API, catalog, admin and health checks."""
 
-from advisor.api import Root  # noqa: F401, first: the settings of Django REST framework name classes of this room
-
-# isort: split
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib import admin

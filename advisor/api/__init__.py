@@ -1,14 +1,36 @@
 """The REST API: advice, estimates, tokens, rate limits and problem documents."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from advisor.api import body_fields, tokens
 from advisor.api.body_fields import Text, Whole, YesNo
-from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
 from advisor.api.limits import Exceeded, address, count, reached, rest_s
 from advisor.api.openapi import problems
 from advisor.api.parsers import StrictJSONParser, unique
 from advisor.api.problems import Conflict, TooLarge, Unprocessable, problem_response, queue_is_full, unavailable
 from advisor.api.tokens import hashed, new_token
-from advisor.api.views import AdviceDetail, AdviceList, AdviceResult, CancelAdvice, EstimateOne, OneAdvice, Pages, Root
+
+if TYPE_CHECKING:
+    from advisor.api.deletions import OneLoadTest, OneShare, OneToken, Shares, Tokens
+    from advisor.api.views import (
+        AdviceDetail,
+        AdviceList,
+        AdviceResult,
+        CancelAdvice,
+        EstimateOne,
+        OneAdvice,
+        Pages,
+        Root,
+    )
+
+# Loaded on first use: Django REST framework's settings name classes of this room, and its views read them on import.
+VIEWS = {
+    "advisor.api.deletions": ("OneLoadTest", "OneShare", "OneToken", "Shares", "Tokens"),
+    "advisor.api.views": (
+        "AdviceDetail", "AdviceList", "AdviceResult", "CancelAdvice", "EstimateOne", "OneAdvice", "Pages", "Root",
+    ),
+}  # fmt: skip
 
 __all__ = [
     "AdviceDetail",
@@ -46,3 +68,10 @@ __all__ = [
     "unavailable",
     "unique",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in VIEWS.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

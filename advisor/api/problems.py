@@ -11,7 +11,6 @@ from django.db import InterfaceError, OperationalError
 from django.http import JsonResponse, UnreadablePostError
 from redis import RedisError
 from rest_framework import exceptions
-from rest_framework.views import exception_handler
 
 from advisor import storage
 from advisor.advise import KeyReused
@@ -100,6 +99,8 @@ def problem(exc: Exception, context: dict[str, Any]) -> JsonResponse | None:
         return refusal(408, "The body was not received.")
     if missing := unavailable(exc):
         return refusal(503, missing.detail, headers={"Retry-After": str(missing.retry_after_s)})
+    from rest_framework.views import exception_handler  # here, because views read settings that name this package
+
     response = exception_handler(exc, context)
     if response is None:
         return None
