@@ -5,6 +5,8 @@ import re
 import pytest
 import yaml
 
+from advisor.engine.search import Scored, prepare_question, search
+from advisor.inputs import catalog_of, workload_of
 from advisor.inputs.from_catalog import take_snapshot
 from advisor.workload.schema import parse
 from catalog.models import Accelerator, Framework, QuantizationMethod
@@ -30,6 +32,12 @@ def asked(**constraints):
 def answer(raw):
     spec = parse(raw)
     return recommend(spec, take_snapshot(spec))
+
+
+def ranked(raw):
+    """The options alone, without the explanations."""
+    spec = parse(raw)
+    return search(*prepare_question(workload_of(spec), catalog_of(spec, take_snapshot(spec))), choice_alone=True).ranked
 
 
 def changed(raw, change, **constraints):
@@ -67,17 +75,21 @@ def test_the_change_told_makes_an_accelerator_pass(result):
     tried = [r for r in result["rejected"] if r["change"] and r["reason"] in ("misses_slo", "does_not_fit")]
     assert {r["reason"] for r in tried} == {"misses_slo", "does_not_fit"}
     for r in tried:
-        after = answer(changed(asked(), r["change"], accelerators={"allow": [r["accelerator"]]}))
-        assert [o["accelerator"] for o in after["recommendations"][:1]] == [r["accelerator"]], r["smallest_change"]
+        after = ranked(changed(asked(), r["change"], accelerators={"allow": [r["accelerator"]]}))
+        assert [s.lane.choice.accelerator.slug for s in after[:1]] == [r["accelerator"]], r["smallest_change"]
 
 
-@pytest.mark.parametrize(("kind", "key"), [("frameworks", "framework"), ("formats", "quantization")])
-def test_the_change_told_makes_a_framework_or_a_format_pass(result, kind: str, key: str):
+def slug_of(s: Scored, kind: str) -> str:
+    return s.lane.framework.slug if kind == "frameworks" else s.lane.choice.quantization.slug
+
+
+@pytest.mark.parametrize("kind", ["frameworks", "formats"])
+def test_the_change_told_makes_a_framework_or_a_format_pass(result, kind: str):
     tried = [r for r in result["left_out"][kind] if r["smallest_change"].startswith(("ranked", "passes"))]
     assert tried
     for r in tried:
-        after = answer(changed(asked(), r["change"], **{kind: {"allow": [r["name"]]}}))
-        assert {o[key] for o in after["recommendations"]} == {r["name"]}, r["smallest_change"]
+        after = ranked(changed(asked(), r["change"], **{kind: {"allow": [r["name"]]}}))
+        assert {slug_of(s, kind) for s in after} == {r["name"]}, r["smallest_change"]
 
 
 def test_a_name_that_is_no_framework_is_refused_with_its_nearest():
