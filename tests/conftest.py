@@ -2,10 +2,11 @@
 
 import os
 import shutil
+import sqlite3
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,8 +118,25 @@ def no_call_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def django_db_setup(
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Path | None:
+    """The tests' own database, and a copy of it in a file before any test wrote to it; None if it is not SQLite."""
+    with django_db_blocker.unblock():
+        if connection.vendor != "sqlite":
+            return None
+        connection.ensure_connection()
+        copy = tmp_path_factory.mktemp("fresh") / "db"
+        with closing(sqlite3.connect(copy)) as target:
+            connection.connection.backup(target)
+        return copy
+
+
+@pytest.fixture(scope="session")
+def migrated(django_db_setup: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with every migration applied, to be copied."""
+    if django_db_setup is not None:
+        return django_db_setup
     folder = tmp_path_factory.mktemp("migrated")
     World(folder, f"sqlite:///{folder}/db").python("manage.py", "migrate", "-v0")
     return folder / "db"

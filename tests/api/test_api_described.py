@@ -36,7 +36,9 @@ def api(settings: Any, woken: list[str], tmp_path: Path) -> Described:
     return Described(tmp_path)
 
 
-@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize(
+    "caller", [pytest.param(caller, marks=pytest.mark.soak) if caller == "anonymous" else caller for caller in CALLERS]
+)
 def test_generated_calls_are_answered_as_described(api: Described, caller: str) -> None:
     found = [text for label in api.labels for text in api.generated(label, caller, CALLS)]
     if IN_FULL:

@@ -101,8 +101,9 @@ results.wake(row.pk)
 """
 
 
-@pytest.mark.parametrize(("world", "pool"), [FILES, SOAK_PREFORK], indirect=["world"])
-@pytest.mark.parametrize("in_time", [pytest.param(True, marks=pytest.mark.soak), False], ids=["in time", "too long"])
+@pytest.mark.soak
+@pytest.mark.parametrize(("world", "pool"), [FILES, PREFORK], indirect=["world"])
+@pytest.mark.parametrize("in_time", [True, False], ids=["in time", "too long"])
 def test_a_fit_that_runs_at_sigterm_is_finished_or_done_again(world: World, pool: str, in_time: bool) -> None:
     world.extra |= {"DJANGO_SETTINGS_MODULE": "advisor.settings", "ASSAY_GRACE_S": "20" if in_time else "0.5"}
     fitted = "select fitted_at is not null from probes_result"

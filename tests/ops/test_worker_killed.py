@@ -10,7 +10,7 @@ from tests.world import World, kill
 EVERY_WORLD = pytest.mark.parametrize(
     "world",
     [
-        "sqlite files",
+        pytest.param("sqlite files", marks=pytest.mark.soak),
         pytest.param("sqlite redis", marks=[pytest.mark.soak, pytest.mark.redis]),
         pytest.param("postgres redis", marks=[pytest.mark.postgres, pytest.mark.redis]),
     ],

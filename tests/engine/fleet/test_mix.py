@@ -12,7 +12,7 @@ from advisor.engine.search.run import SearchResult, search
 from advisor.engine.spec.workload import Constraints, Lengths, Slo, Workload
 from tests.engine.catalog_sample import catalog, offer, question
 
-OFFERS = (offer("big", 4.0), offer("small", 0.35))
+OFFERS = (offer("big", 4.0), offer("small", 0.40))
 
 
 def asked(**changes: object) -> Workload:
