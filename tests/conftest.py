@@ -121,9 +121,12 @@ def no_call_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def django_db_setup(
     django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Path | None:
-    """The tests' own database, and a copy of it in a file before any test wrote to it; None if it is not SQLite."""
+    """The tests' database; returns a copy of it in a file before any test writes to it, or None.
+
+    None: it is not SQLite, or no selected test uses it; then the connection is that of the settings.
+    """
     with django_db_blocker.unblock():
-        if connection.vendor != "sqlite":
+        if connection.vendor != "sqlite" or not connection.is_in_memory_db():
             return None
         connection.ensure_connection()
         copy = tmp_path_factory.mktemp("fresh") / "db"
