@@ -21,6 +21,7 @@ SAFE = 0.75  # estimates within 0.75 of the limits mostly hold in simulation: tr
 EQUAL_FRACTION = 0.01  # objectives within 1 % are equal
 SAME_SPEED = 1.03  # TPOTs within 3 % tie under `latency`
 MAX_RANKED = 10  # accelerators
+DRAFT_NAMES = {"draft": "small-model", "eagle": "EAGLE", "medusa": "Medusa", "mtp": "MTP", "ngram": "n-gram"}
 UNKNOWN_WATTS = 1e12  # under `energy` and `carbon`: ranks unknown power last, then by price
 
 Progress = Callable[[str, float], None]
@@ -275,8 +276,7 @@ def describe(lane: Lane) -> str:
     """Weight format, parallel sizes, framework and draft of a lane, as text."""
     c, draft = lane.choice, lane.draft
     sizes = [f"TP{c.tp}"] + [f"{k}{n}" for k, n in (("PP", c.pp), ("EP", c.ep), ("DP", c.dp)) if n > 1]
-    method = "small-model" if draft and draft.method == "draft" else draft.method if draft else ""
-    drafts = f", {method} drafts of {draft.tokens}" if draft else ""
+    drafts = f", {DRAFT_NAMES.get(draft.method, draft.method)} drafts of {draft.tokens}" if draft else ""
     return f"{c.quantization.name}, {' '.join(sizes)}, {lane.framework.name} {lane.framework.version}{drafts}"
 
 
