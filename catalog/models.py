@@ -108,6 +108,47 @@ class Price(models.Model):
         ]
 
 
+class PriceImport(models.Model):
+    """One import of a file of prices: who added what, and when."""
+
+    organisation = models.ForeignKey(Organisation, null=True, blank=True, on_delete=models.PROTECT)  # None: public
+    file_format = models.CharField(max_length=20)
+    file_name = models.CharField(max_length=200)
+    made_by = models.CharField(max_length=150)
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+    created_rows = models.PositiveIntegerField()
+    changed_rows = models.PositiveIntegerField()
+    unchanged_rows = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["-made_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.file_name} ({self.made_at:%Y-%m-%d})"
+
+
+class HeldPrice(models.Model):
+    """A row of an import that looks like a mistake. It is no price until a person releases it."""
+
+    class State(models.TextChoices):
+        HELD = "held"
+        RELEASED = "released"
+        DISCARDED = "discarded"
+
+    price_import = models.ForeignKey(PriceImport, on_delete=models.CASCADE, related_name="held")
+    row = models.JSONField()  # the columns of the file, as text
+    reason = models.TextField()
+    state = models.CharField(max_length=20, choices=State.choices, default=State.HELD)
+    decided_by = models.CharField(max_length=150, blank=True)
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"{self.row['provider']} {self.row['instance']}: {self.reason}"
+
+
 class InstanceType(models.Model):
     """What a provider's instance has besides its chips. None: unknown."""
 

@@ -55,6 +55,7 @@ BARE |= {
 }
 # One figure over another of the same unit; places in a ranking.
 BARE |= {"gain_ratio", "plan_ratio", "variants", "stretch"}
+BARE |= {"created_rows", "changed_rows", "unchanged_rows"}
 # Numbers of a form, not of a quantity.
 BARE |= {"result_version"}
 # A bound and what was reached, in the unit that the row beside them states.

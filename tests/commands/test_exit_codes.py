@@ -46,6 +46,7 @@ BAD = [
         ["--from", "csv", NOWHERE, "--organisation", "none"],
         "no organisation 'none'; choose one of",
     ),
+    ("prices", ["release", "999"], "no held price 999; `manage.py prices held` lists them"),
     ("import_model", ["/etc/nowhere"], "neither a file nor a Hugging Face ID"),
     ("load_catalog", ["{tmp}/nowhere"], "no such directory"),
     ("enrol", ["--accelerator", "none"], "no accelerator none in the catalog; its list"),

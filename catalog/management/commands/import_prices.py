@@ -9,8 +9,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
+from catalog import price_imports
 from catalog.importers import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
+from catalog.management.commands.prices import held_line, operator
 from catalog.management.errors import BadInput
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
 
@@ -21,7 +23,8 @@ MAX_LINES = 200
 
 class Command(BaseCommand):
     help = (
-        "Adds dated offers from a file, all or none. Offers of unknown accelerators or models are skipped and counted."
+        "Adds dated offers from a file, all or none. Offers of unknown accelerators or models are skipped and counted. "
+        "Prices that look like a mistake are held: `manage.py prices held`."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,6 +35,7 @@ class Command(BaseCommand):
             "--as-of", type=date.fromisoformat, default=date.today(), help="date of the prices (default: today)"
         )
         parser.add_argument("--organisation", help="slug of the organisation that the rows are private to")
+        parser.add_argument("--by", default=operator(), help="who imports them (default: the user of this process)")
         parser.add_argument("--dry-run", action="store_true", help="show what would be added without adding it")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -41,7 +45,8 @@ class Command(BaseCommand):
         try:
             with transaction.atomic():
                 before = {kind: newest(kind) for kind in KINDS}
-                counts = add(file_format, path, options["provider"], options["as_of"].isoformat(), skipped, owner)
+                as_of = options["as_of"].isoformat()
+                done = add(file_format, path, options["provider"], as_of, skipped, owner, options["by"])
                 added = [line for kind in KINDS for line in lines(kind, before[kind])]
                 transaction.set_rollback(options["dry_run"])
         except fixtures.FixtureError as error:
@@ -56,7 +61,12 @@ class Command(BaseCommand):
             for line in added[:MAX_LINES]:
                 self.stdout.write(line)
             self.stdout.write(f"dry run: nothing was saved; {max(len(added) - MAX_LINES, 0)} more lines not shown")
+        counts = done.counts
         self.stdout.write(f"prices: {counts.created} created, {counts.changed} changed, {counts.unchanged} unchanged")
+        for held in done.held[:MAX_LINES]:
+            self.stdout.write(f"held {held_line(held)}")
+        if done.held and not options["dry_run"]:
+            self.stdout.write("held prices are not used: `manage.py prices release ID` adds one, `discard ID` drops it")
         for reason, count in sorted(skipped.items()):
             self.stdout.write(f"skipped {count}: {reason}")
 
@@ -110,26 +120,46 @@ def organisation(file_format: str, slug: str | None) -> Organisation | None:
 
 
 def add(
-    file_format: str, path: Path, provider: str | None, as_of: str, skipped: dict[str, int], owner: Organisation | None
-) -> load.Counts:
+    file_format: str,
+    path: Path,
+    provider: str | None,
+    as_of: str,
+    skipped: dict[str, int],
+    owner: Organisation | None,
+    by: str,
+) -> price_imports.Imported:
     """Reads and adds the offers of one file."""
-    if file_format == "csv":
-        return load.append_prices(fixtures.prices(path), owner)
-    if owner is not None and file_format == "discounts":
-        return load.append_discounts(fixtures.table(path, fixtures.DISCOUNT_COLUMNS, fixtures.discount), owner)
-    if owner is not None:
-        rows = fixtures.table(path, fixtures.LICENCE_COLUMNS, fixtures.licence, fixtures.LICENCE_FOR)
-        return load.append_licences(rows, owner)
+    if owner is not None and file_format in PRIVATE:
+        return price_imports.Imported(counts=add_terms(file_format, path, owner), held=())
     if file_format == "litellm":
         models = ServedModel.objects.values_list("hf_id", "slug")
         hosted = litellm.read(path, models, as_of, skipped)
-        return load.append_api_prices([fixtures.api_price(path.name, row) for row in hosted])
+        counts = load.append_api_prices([fixtures.api_price(path.name, row) for row in hosted])
+        return price_imports.Imported(counts=counts, held=())
+    rows = offers(file_format, path, provider, as_of, skipped)
+    return price_imports.add(rows, file_format, path.name, by, owner)
+
+
+def add_terms(file_format: str, path: Path, owner: Organisation) -> load.Counts:
+    """Adds the discounts or licenses of an organization."""
+    if file_format == "discounts":
+        return load.append_discounts(fixtures.table(path, fixtures.DISCOUNT_COLUMNS, fixtures.discount), owner)
+    rows = fixtures.table(path, fixtures.LICENCE_COLUMNS, fixtures.licence, fixtures.LICENCE_FOR)
+    return load.append_licences(rows, owner)
+
+
+def offers(
+    file_format: str, path: Path, provider: str | None, as_of: str, skipped: dict[str, int]
+) -> list[fixtures.Row]:
+    """The prices of accelerators in one file."""
+    if file_format == "csv":
+        return list(fixtures.prices(path))
     if file_format == "gpuhunt" and path.name == "live":
         if not provider:
             raise fixtures.FixtureError("live needs --provider")
-        offers = gpuhunt.live(provider, as_of, skipped)
+        read = gpuhunt.live(provider, as_of, skipped)
     elif file_format == "gpuhunt":
-        offers = gpuhunt.read(path, provider or path.stem, as_of, skipped)
+        read = gpuhunt.read(path, provider or path.stem, as_of, skipped)
     else:
-        offers = skypilot.read(path, provider or path.resolve().parent.name, as_of, skipped)
-    return load.append_prices([fixtures.price(path.name, row) for row in offers])
+        read = skypilot.read(path, provider or path.resolve().parent.name, as_of, skipped)
+    return [fixtures.price(path.name, row) for row in read]
