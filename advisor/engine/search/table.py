@@ -355,7 +355,7 @@ def best_offers(
         rows, accelerator = np.array(members), kept[members[0]].choice.accelerator
         licence = np.array([licence_of(catalog, kept[i]) for i in members])[:, None]
         shares: dict[int, Array] = {}
-        for index, o in offers[slug]:
+        for index, o, count in offers.get(slug, ()):
             if o.share != share_of_socket or stage_chips > connected_chips(accelerator, o):
                 continue
             instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
@@ -374,7 +374,7 @@ def best_offers(
             usd[rows] = np.where(better, cost, usd[rows])
             share[rows] = np.where(better, paid, share[rows])
             best[rows] = np.where(better, index, best[rows])
-            priced += len(rows)
+            priced += len(rows) * count
     return usd, best, share, priced
 
 
@@ -428,12 +428,27 @@ def licence_of(catalog: Catalog, lane: Lane) -> float:
     return licence_usd_per_hour(catalog.licences, lane.choice.accelerator.vendor, lane.framework.slug)
 
 
-def _offers_by_chip(workload: Workload, catalog: Catalog, slugs: Set[str]) -> Mapping[str, list[tuple[int, Offer]]]:
-    by_chip = defaultdict(list)
+def _offers_by_chip(
+    workload: Workload, catalog: Catalog, slugs: Set[str]
+) -> Mapping[str, list[tuple[int, Offer, int]]]:
+    """(index, offer, how many it stands for) of each chip's allowed offers, without rents that others beat.
+
+    Of rents that differ only in provider, region and price, the cheapest stands for all; under `carbon` all are kept.
+    """
+    by_chip: dict[str, list[tuple[int, Offer, int]]] = defaultdict(list)
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, o in enumerate(catalog.offers):
-        if o.accelerator in slugs and allowed(o, workload.constraints):
-            by_chip[o.accelerator].append((i, o))
-    return by_chip
+        if o.accelerator not in slugs or not allowed(o, workload.constraints):
+            continue
+        if o.acquisition != "rent" or o.held_instances or workload.objective == "carbon":
+            by_chip[o.accelerator].append((i, o, 1))
+            continue
+        sold = o.accelerator, o.accelerators, o.term, o.joined_accelerators, o.fabric_accelerators, o.share
+        alike[sold].append(i)
+    for same in alike.values():
+        i = min(same, key=lambda i: catalog.offers[i].usd_per_hour)
+        by_chip[catalog.offers[i].accelerator].append((i, catalog.offers[i], len(same)))
+    return {slug: sorted(found, key=lambda entry: entry[0]) for slug, found in by_chip.items()}
 
 
 # --- limits -----------------------------------------------------------------------------------------------------
