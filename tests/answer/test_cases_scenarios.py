@@ -21,6 +21,7 @@ def test_every_scenario_of_the_field_stands_on_the_page() -> None:
     assert len(claims) == 6 and all(f"| {name} |" in page for name in claims)
 
 
+@pytest.mark.soak
 def test_latency_is_graphs_then_drafts_and_tensorrt_llm_stands_beside_with_its_figures() -> None:
     plain = first("support-chat", "objective=latency", "variants=no")
     best = first("support-chat", "objective=latency")

@@ -44,6 +44,7 @@ def test_a_job_that_runs_at_sigterm_is_finished(world: World, pool: str) -> None
     assert len(world.runs()) == 1
 
 
+@pytest.mark.soak
 @EVERY_POOL
 def test_a_job_that_outlasts_the_grace_period_goes_to_another_worker_with_its_attempt(world: World, pool: str) -> None:
     world.extra["ASSAY_GRACE_S"] = "0.5"
@@ -79,6 +80,7 @@ def test_pool_processes_that_get_the_signal_too_finish_their_jobs(world: World, 
     assert world.rows(ONE) == [("done", 1, 2)]
 
 
+@pytest.mark.soak
 @EVERY_POOL
 def test_sigquit_returns_a_job_at_once(world: World, pool: str) -> None:
     worker = computing(world, pool)

@@ -50,7 +50,10 @@ def answer(port: int, body: bytes = b"") -> bytes:
         return bytes(response.read())
 
 
-@pytest.mark.parametrize("begun", [BEGUN, BEGUN + b"\r\n"], ids=["in its head", "in its body"])
+@pytest.mark.parametrize(
+    "begun",
+    [pytest.param(BEGUN, marks=pytest.mark.soak, id="in its head"), pytest.param(BEGUN + b"\r\n", id="in its body")],
+)
 def test_a_request_that_drips_is_given_up(port: int, begun: bytes) -> None:
     slow, done = socket.create_connection(("127.0.0.1", port)), threading.Event()
     slow.sendall(begun)

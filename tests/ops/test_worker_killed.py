@@ -36,6 +36,7 @@ def test_an_advice_whose_worker_is_killed_is_finished_once_by_another(world: Wor
     assert world.rows(COUNT) == [(2,)]
 
 
+@pytest.mark.soak
 def test_a_worker_that_sleeps_through_its_lease_writes_nothing_when_it_wakes(world: World) -> None:
     world.ask()
     sleeper = world.worker()
@@ -55,6 +56,7 @@ def test_a_worker_that_sleeps_through_its_lease_writes_nothing_when_it_wakes(wor
     assert world.rows(COUNT) == [(2,)]
 
 
+@pytest.mark.soak
 def test_a_long_silent_calculation_keeps_its_lease(world: World) -> None:
     world.extra["ASSAY_TEST_SILENT"] = "1"
     world.ask()
@@ -89,6 +91,7 @@ def test_an_advice_that_loses_its_worker_three_times_fails_with_the_reason(world
     assert "lost 3 times" in error
 
 
+@pytest.mark.soak
 def test_a_calculation_without_end_fails_with_the_reason(world: World) -> None:
     world.extra |= {"ASSAY_TEST_SILENT": "1", "ASSAY_LIMIT_S": "1"}
     world.ask()

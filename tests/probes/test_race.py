@@ -10,7 +10,12 @@ JOBS = 200  # `make soak` races for 2,000
 
 
 @pytest.mark.parametrize(
-    "world", ["sqlite files", pytest.param("postgres files", marks=pytest.mark.postgres)], indirect=True
+    "world",
+    [
+        pytest.param("sqlite files", marks=pytest.mark.soak),
+        pytest.param("postgres files", marks=pytest.mark.postgres),
+    ],
+    indirect=True,
 )
 def test_eight_processes_lease_every_job_exactly_once(world: World) -> None:
     world.extra["DJANGO_SETTINGS_MODULE"] = "advisor.settings"
