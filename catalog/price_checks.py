@@ -80,7 +80,7 @@ def _beside(row: Row, others: Sequence[float]) -> str:
         return f"looks like a placeholder: {compared}"
     if _distance(ratio) < math.log(FAR):
         return ""
-    if chips > 1 and _distance(ratio * chips) < math.log(NEAR):
+    if chips > 1 and _distance(ratio * chips) < math.log(FAR):
         return f"looks like the price of one chip instead of {chips}: {compared}"
     several = [n for n in HOSTS if n > chips and _distance(ratio * chips / n) < math.log(NEAR)]
     if several:

@@ -25,7 +25,7 @@ def operator() -> str:
 def held_line(held: HeldPrice) -> str:
     """One held price in words."""
     row = held.row
-    usd = row["usd_per_hour"] or row["purchase_usd"]
+    usd = f"{float(row['usd_per_hour'] or row['purchase_usd']):g}"
     name = (
         f"{row['provider']} {row['instance']} {row['region']} {row['accelerator']} x{row['accelerators']} {row['term']}"
     )
@@ -61,7 +61,7 @@ class Command(BaseCommand):
             return
         for held in rows:
             self.stdout.write(held_line(held))
-        self.stdout.write(f"{len(rows)} held prices")
+        self.stdout.write(f"held prices: {len(rows)}")
 
     def decide(self, action: str, ids: list[int], by: str) -> None:
         """All or none."""
