@@ -94,6 +94,12 @@ class Price(models.Model):
     source = models.TextField()
     notes = models.TextField(blank=True)
     marks = models.CharField(max_length=60, blank=True)  # of second_hand | quote | preview, separated by spaces
+    origin = models.CharField(max_length=20, default="official_list")  # ORIGINS in catalog.loading.fixtures
+    confidence = models.CharField(max_length=10, default="medium")  # high | medium | low
+    unit = models.CharField(max_length=20, default="instance")  # what the price is for: UNITS_SOLD
+    country = models.CharField(max_length=2, blank=True)  # ISO 3166-1 code; empty: not stated
+    currency = models.CharField(max_length=3, default="USD")  # of the price list
+    listed_price = models.DecimalField(max_digits=16, decimal_places=4, null=True, blank=True)  # None: it is in USD
     recorded_at = models.DateTimeField(default=timezone.now, null=True, editable=False)  # None: before this was kept
 
     class Meta:
@@ -147,6 +153,22 @@ class HeldPrice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.row['provider']} {self.row['instance']}: {self.reason}"
+
+
+class ExchangeRate(models.Model):
+    """What one US dollar costs in another currency on one day. Append-only; the newest applies."""
+
+    currency = models.CharField(max_length=3)
+    per_usd = models.DecimalField(max_digits=14, decimal_places=6)
+    as_of = models.DateField()
+    source = models.TextField()
+
+    class Meta:
+        ordering = ["currency", "-as_of"]
+        constraints = [models.UniqueConstraint(fields=["currency", "as_of"], name="one_exchange_rate_a_day")]
+
+    def __str__(self) -> str:
+        return f"{self.currency} {self.per_usd}"
 
 
 class InstanceType(models.Model):

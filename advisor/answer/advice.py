@@ -11,7 +11,7 @@ from advisor.answer.hosted import hosted
 from advisor.answer.mix import mix
 from advisor.answer.one_ranking import ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
-from advisor.answer.option import near_miss, option
+from advisor.answer.option import near_miss, option, solid_choice
 from advisor.answer.pareto import pareto
 from advisor.answer.portfolio import portfolio_answer
 from advisor.answer.scale_to_zero import found
@@ -58,10 +58,11 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     options = [option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
     options = ranking.with_probabilities(snapshot, workload, outcome, options)
     near_misses = [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
-    left = ranking.unranked(snapshot, workload, outcome)
+    left, solid = ranking.unranked(snapshot, workload, outcome), solid_choice(outcome, options)
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.shown),
-        verdict=verdict(workload, outcome.ranked, options, near_misses) + ranking.stale_note(outcome.shown, options),
+        verdict=verdict(workload, outcome.ranked, options, near_misses) + ranking.weak_price_note(options, solid),
+        without_weak_prices=solid,
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in outcome.views.items()}),
         price_bound=ranking.price_bound(workload, outcome),

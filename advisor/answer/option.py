@@ -44,6 +44,7 @@ from advisor.result import (
     Option,
     Percentiles,
     Simulation,
+    SolidChoice,
 )
 
 GIB, GB, GBIT = 2.0**30, 1e9, 1e9 / 8
@@ -149,7 +150,7 @@ def option(
             *price_notes(catalog, s),
         ],
         warnings=[
-            *ranking.stale_warnings(s.offer),
+            *ranking.weak_price_warnings(s.offer),
             *warnings(workload, s, result),
             *length_warnings(workload, catalog.model),
             *demand.warnings(workload, s),
@@ -187,6 +188,20 @@ def near_miss(snapshot: Json, workload: Workload, catalog: Catalog, outcome: Sea
     )
 
 
+def solid_choice(outcome: SearchResult, options: Sequence[Option]) -> SolidChoice | None:
+    """The first choice without weak prices, if the price of the recommended one is weak."""
+    s = outcome.solid
+    if s is None or not options:
+        return None
+    setup, usd = configuration(s), s.usd_per_hour * HOURS_PER_MONTH
+    names = ("label", "accelerator", "provider", "instance", "price_as_of", "price_origin", "price_source")
+    return SolidChoice(
+        **{name: setup[name] for name in names},
+        usd_per_month=rounded(usd),
+        more_fraction=rounded(usd / options[0].usd_per_month - 1),
+    )
+
+
 def configuration(s: Scored) -> Json:
     """The fields of an Option that say what is bought or rented and started."""
     a = s.lane.choice.accelerator
@@ -203,6 +218,8 @@ def configuration(s: Scored) -> Json:
         "term": s.offer.term,
         "price_as_of": s.offer.as_of,
         "price_is_stale": s.offer.stale,
+        "price_origin": s.offer.origin,
+        "price_weakness": s.offer.weakness,
         "price_source": s.offer.source,
         **setup(s.lane),
         "replicas": s.replicas,

@@ -5,7 +5,6 @@ from typing import Any
 
 from advisor.answer import bill
 from advisor.answer.intervals import interval_fractions
-from advisor.answer.sentences import provenance
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
     PRICE_BOUND_FACTOR,
@@ -36,6 +35,7 @@ from advisor.result import (
     Score,
     Scores,
     SensitivityBar,
+    SolidChoice,
     Unranked,
     UnrankedOffer,
     Weights,
@@ -335,20 +335,34 @@ def _bookable(
     )
 
 
-def stale_note(ranked: Sequence[Scored], options: Sequence[Option]) -> str:
-    """What the verdict adds if the first choice rests on a price over a year old: the best option without one."""
-    if not options or not ranked[0].offer.stale:
+def weak_price_note(options: Sequence[Option], solid: SolidChoice | None) -> str:
+    """What the verdict adds if the price of the first choice is weak: why, and the first choice without such prices."""
+    if not options or not options[0].price_weakness:
         return ""
-    said = f" Its price is from {options[0].price_as_of}, over a year old: ask for a current one first."
-    fresh = next((option for option in options if not option.price_is_stale), None)
-    if fresh is None:
-        return f"{said} Every other option has an old price too."
-    choice = f"{fresh.label}, {provenance(fresh)}: ${fresh.usd_per_month:,.0f} a month"
-    return f"{said} Without it, the first choice is {choice}."
+    first = options[0]
+    said = (
+        f" The price behind it is weak ({first.price_weakness}; dated {first.price_as_of}): {_next(first.acquisition)}."
+    )
+    if solid is None:
+        return f"{said} No other option that meets the limits has a better price."
+    if solid.accelerator == first.accelerator and solid.instance == first.instance:
+        return f"{said} The same choice at a sound price, {_seller(solid)}, costs ${solid.usd_per_month:,.0f} a month."
+    return (
+        f"{said} Without weak prices, the first choice is {solid.label}, {_seller(solid)}: "
+        f"${solid.usd_per_month:,.0f} a month."
+    )
 
 
-def stale_warnings(o: Offer) -> list[str]:
-    """What to check before signing an old price."""
-    if not o.stale:
+def _seller(choice: SolidChoice) -> str:
+    return "bought" if choice.provider == "own" else f"rented from {choice.provider}"
+
+
+def weak_price_warnings(o: Offer) -> list[str]:
+    """What to check before signing at a weak price."""
+    if not o.weakness:
         return []
-    return [f"the price is from {o.as_of}, over a year old, so its interval is wide: ask for a current one"]
+    return [f"weak price: {o.weakness}, dated {o.as_of}; {_next(o.acquisition)}"]
+
+
+def _next(acquisition: str) -> str:
+    return "get a quote before you sign" if acquisition == "own" else "check the seller's current price"

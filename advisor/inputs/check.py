@@ -9,7 +9,6 @@ from pydantic import (
 
 from advisor.engine.network import from_hf_config
 from advisor.engine.step import model_mismatch
-from advisor.inputs.places import places
 from advisor.workload import (
     RUNNABLE_KINDS,
     Spec,
@@ -20,6 +19,7 @@ from advisor.workload import (
     unavailable,
     unknown,
 )
+from catalog.places import places
 
 
 def unsuited_model(spec: Mapping[str, Any]) -> list[dict[str, str]]:

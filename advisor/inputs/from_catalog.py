@@ -47,7 +47,7 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
     terms = spec["constraints"]["terms"]
     kinds = offers.kinds_for(spec["constraints"]["exclude"])
     prices = [p for p in offers.prices(providers, organisation, day, terms, kinds) if p["accelerator"] in served]
-    used = offers.used(prices, day)
+    used = offers.used(prices, day, providers)
     site = spec["constraints"]["site"].get("region") or ""
     places = {f"{p['provider']}-{p['region']}" for p in used} | {site}
     model = model_row(spec["model"])

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from advisor.inputs.places import places
 from advisor.workload import fold
 from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.places import places
 
 Json = dict[str, Any]
 Known = dict[str, list[str]]  # folded name -> the catalog's own names

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from advisor.engine.cost import Assumptions, Licence, capital_usd, own_parts, rent_parts, total_usd_per_hour
-from advisor.engine.spec import ASSUMED, OWNED, Offer
+from advisor.engine.spec import ASSUMED, OWNED, WEAK_PRICE, Offer
 from advisor.engine.spec import Accelerator as Chip
 from advisor.inputs.hosts import (
     IN_PRICES,
@@ -23,9 +23,10 @@ from advisor.inputs.hosts import (
     rented_host,
     socket_share,
 )
-from advisor.inputs.places import areas_of
-from catalog.derived import NO_CURRENT_PRICE, has_expired, known_on
+from catalog.derived import EXPIRED_DAYS, NO_CURRENT_PRICE, STALE_DAYS, has_expired, known_on
+from catalog.loading.fixtures import ORIGINS
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
+from catalog.places import areas_of
 
 SUPERSEDED_DAYS = 45  # older than the provider's newest price for the same chips by more than this: superseded
 # marketplaces and serverless have lower service levels: used only if the workload names the provider
@@ -50,6 +51,12 @@ UNRANKED_SALES = {  # how something is sold that is not ranked by default
 }
 MARKETPLACE, CAPACITY_BLOCK = "marketplace", "capacity_block"
 OWN_SITE = "own-site"
+INDEX = "index"  # a level of several sellers, not an offer: used for checks only
+OWN = "own"  # origin of a price that the organization entered itself
+SIGNABLE = ("official_list", "provider_api", OWN)  # origins of prices that a buyer can sign at
+UNSOLD = ("second_hand", "quote", "marketplace")  # origins that `constraints.exclude` names
+ESTIMATE, LOW, UNCONFIRMED = "estimate", "low", "unconfirmed"
+ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
 ON_DEMAND = ("on_demand",)
 TERMS = (*ON_DEMAND, "spot", "reserved_1y", "reserved_3y", "capacity_block")  # of rental prices
 Json = dict[str, Any]
@@ -86,6 +93,7 @@ def _newest(condition: Q, organisation: Organisation | None, day: datetime.date)
         known_on(Price.objects.all(), day)
         .filter(Q(organisation=None) | Q(organisation=organisation))
         .filter(condition)
+        .exclude(origin=INDEX)
         .prefetch_related("accelerator")  # a join would decode the JSON of a chip for each of its prices
         .order_by("provider", "instance", "region", "accelerator", "term", "as_of", "organisation")
     )
@@ -172,14 +180,36 @@ def _price(p: Price, discount: Discount | None) -> Json:
         "as_of": p.as_of.isoformat(),
         "source": p.source,
         "notes": _price_note(p, discount),
+        "origin": p.origin if p.organisation_id is None else OWN,
+        "confidence": p.confidence,
+        **({"country": p.country} if p.country else {}),
         **({"marks": marks} if (marks := price_marks(p)) else {}),
     }
 
 
 def price_marks(p: Price) -> list[str]:
     """What `constraints.exclude` can rule out about how something is sold (engine MARKS)."""
-    sold = ["marketplace"] if p.kind == MARKETPLACE else ["bookable"] if p.term == CAPACITY_BLOCK else []
-    return [*sold, *p.marks.split()]
+    sold = [MARKETPLACE] if p.kind == MARKETPLACE else ["bookable"] if p.term == CAPACITY_BLOCK else []
+    rented = p.term != "purchase"
+    known = [p.origin] if p.origin in UNSOLD or (p.origin == ESTIMATE and rented) else []
+    known += [UNCONFIRMED] if p.confidence == LOW and rented else []
+    if p.organisation_id is not None:
+        known = []  # the organization's own price, wherever it is from
+    return list(dict.fromkeys([*sold, *known, *p.marks.split()]))
+
+
+def weakness(p: Json, day: datetime.date) -> str:
+    """Why a buyer should not sign at this price, in words; empty if nothing is known. Old snapshots say too little."""
+    origin, days = p.get("origin"), _days(p, day)
+    if not origin:
+        return ""
+    old = days > (EXPIRED_DAYS if origin == OWN else STALE_DAYS)
+    said = [
+        *([ORIGINS[origin]] if origin not in SIGNABLE else []),
+        *(["of low confidence"] if p.get("confidence") == LOW and origin != OWN else []),
+        *([f"{days} days old"] if old else []),
+    ]
+    return ", ".join(said)
 
 
 def kinds_for(exclude: Sequence[str]) -> tuple[str, ...]:
@@ -212,6 +242,7 @@ def _sold_units(day: datetime.date) -> list[Json]:
             "as_of": u.sources["price"]["as_of"],
             "source": u.sources["price"]["source"],
             "notes": "",
+            "origin": ESTIMATE,
         }
         for u in rows
         if u.sources.get("price") and u.sources["price"]["as_of"] <= day.isoformat()
@@ -221,13 +252,14 @@ def _sold_units(day: datetime.date) -> list[Json]:
 def _price_note(p: Price, discount: Discount | None) -> str:
     """How the organization's price differs from the public one; empty if it does not."""
     if p.organisation_id is not None:
-        return "your own price"
+        return "; ".join(["your own price", *([p.notes] if p.notes else [])])
     if discount is None:
-        return ""
+        return p.notes
     list_price = f"${p.usd_per_hour:,.2f} an hour" if p.usd_per_hour else f"${p.purchase_usd:,.0f}"
-    return (
+    less = (
         f"{discount.discount_fraction:.0%} below the list price of {list_price} ({discount.source}, {discount.as_of})"
     )
+    return "; ".join([less, *([p.notes] if p.notes else [])])
 
 
 def discounts_of(organisation: Organisation | None, day: datetime.date) -> list[Discount]:
@@ -322,8 +354,14 @@ def is_stale(price: Json, day: datetime.date) -> bool:
     return has_expired(datetime.date.fromisoformat(price["as_of"]), day)
 
 
-def used(rows: Sequence[Json], day: datetime.date) -> list[Json]:
-    """The current prices, and the expired ones, marked `stale`, of chips with no current price of that acquisition."""
+def used(rows: Sequence[Json], day: datetime.date, named_providers: Sequence[str] = ()) -> list[Json]:
+    """The current prices, and the expired ones, marked `stale`, of chips with no current price of that acquisition.
+
+    A rent over 90 days old is left out if the chip is rented at a newer price of the same term in the same country,
+    in instances that are no larger, unless the planner names its provider.
+    """
+    replaced = _replaced(rows, day)
+    rows = [p for i, p in enumerate(rows) if i not in replaced or p["provider"] in named_providers]
 
     def way(p: Json) -> tuple[str, bool]:
         return p["accelerator"], p["term"] == "purchase"
@@ -331,6 +369,28 @@ def used(rows: Sequence[Json], day: datetime.date) -> list[Json]:
     fresh = {way(p) for p in rows if not is_stale(p, day)}
     old = [p for p in rows if way(p) not in fresh]
     return [p for p in rows if not is_stale(p, day)] + [p | {"stale": True} for p in old]
+
+
+def _replaced(rows: Sequence[Json], day: datetime.date) -> set[int]:
+    """The indexes of old rents that a newer price of the same chip, term and country replaces."""
+    newer: dict[tuple[str, str], list[Json]] = {}
+    for p in rows:
+        if p["term"] != "purchase" and _days(p, day) <= STALE_DAYS and not p.get("marks") and not weakness(p, day):
+            newer.setdefault((p["accelerator"], p["term"]), []).append(p)
+    return {
+        i
+        for i, p in enumerate(rows)
+        if _days(p, day) > STALE_DAYS and p.get("origin") != OWN
+        if any(
+            n["accelerators"] <= p["accelerators"]
+            and (p["region"] in (*ANYWHERE, n["region"]) or n.get("country", "?") == p.get("country"))
+            for n in newer.get((p["accelerator"], p["term"]), ())
+        )
+    }
+
+
+def _days(p: Json, day: datetime.date) -> int:
+    return (day - datetime.date.fromisoformat(p["as_of"])).days
 
 
 def sold_only_otherwise(day: datetime.date) -> Json:
@@ -365,14 +425,16 @@ def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[
     kept: list[Offer] = []
     for p in snapshot["prices"]:
         chip, known = chips[p["accelerator"]], [u for u in snapshot["units"] if u["accelerator"] == p["accelerator"]]
-        marks = (*p.get("marks", ()), *([chip.market] if chip.market else []))
+        weak = weakness(p, datetime.date.fromisoformat(snapshot["asked_on"]))
+        marks = (*p.get("marks", ()), *([chip.market] if chip.market else []), *([WEAK_PRICE] if weak else []))
+        trust = {"marks": marks, "weakness": weak, "origin": p.get("origin", "")}
         if p["term"] == "purchase":
-            kept += [replace(o, marks=marks) for o in _owned(p, site, chip, known, snapshot)]
+            kept += [replace(o, **trust) for o in _owned(p, site, chip, known, snapshot)]
         else:
             place = snapshot["regions"].get(f"{p['provider']}-{p['region']}", {})
             areas = tuple(place.get("areas", ())) or tuple(areas_of(p["region"]))
             kept += [
-                replace(_rented(sold, a, chip, place, known, snapshot), marks=marks, areas=areas)
+                replace(_rented(sold, a, chip, place, known, snapshot), areas=areas, **trust)
                 for sold in _as_sold(p, snapshot)
             ]
     return tuple(kept)
@@ -400,13 +462,15 @@ def assumed(snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[
 
 
 def _as_sold(p: Json, snapshot: Json) -> list[Json]:
-    """The rental price of each slice shape, for chips sold in slices; else the price unchanged."""
+    """The rental price of each slice shape, for chips sold in slices, which cost the same per chip in every size.
+
+    Other prices stay as they are.
+    """
     shapes = [s for s in snapshot.get("slices", ()) if s["accelerator"] == p["accelerator"]]
     each = p["usd_per_hour"] / p["accelerators"]
     return [
         p | {"instance": s["name"], "accelerators": s["accelerators"], "usd_per_hour": each * s["accelerators"]}
         for s in shapes
-        if s["accelerators"] % p["accelerators"] == 0
     ] or [p]
 
 

@@ -99,6 +99,7 @@ from advisor.result.why_not import (
     PriceBound,
     Rejection,
     SensitivityBar,
+    SolidChoice,
     Unranked,
     UnrankedOffer,
 )
@@ -190,6 +191,7 @@ __all__ = [
     "Scores",
     "Section",
     "SensitivityBar",
+    "SolidChoice",
     "SetupFigures",
     "SharedFleet",
     "Sharing",

@@ -20,7 +20,15 @@ from advisor.result.hosted import ApiOption, HostedOffer
 from advisor.result.option import NearMiss, Option
 from advisor.result.portfolio import Portfolio
 from advisor.result.sharing import Adapters, Mix, Sharing
-from advisor.result.why_not import Bookable, LeftOutSoftware, PriceBound, Rejection, SensitivityBar, Unranked
+from advisor.result.why_not import (
+    Bookable,
+    LeftOutSoftware,
+    PriceBound,
+    Rejection,
+    SensitivityBar,
+    SolidChoice,
+    Unranked,
+)
 
 
 class Catalog(Section):
@@ -232,6 +240,8 @@ class Answer(Section):
     """Why each other accelerator is not recommended."""
     unranked: list[Unranked] = []
     """What accelerators without a usable price would do, and the price at which they would win."""
+    without_weak_prices: SolidChoice | None = None
+    """The first choice without weak prices; null: the first choice has a sound price, or nothing else is possible."""
     bookable: list[Bookable] = []
     """Capacity to book in advance that costs less than the first machine."""
     left_out: LeftOutSoftware | None = None

@@ -428,6 +428,11 @@ class Purchase(Section):
     """Date of the price."""
     price_is_stale: bool = False
     """Whether the price is over a year old; used because there is no newer one."""
+    price_origin: str = ""
+    """Where the price comes from: official_list, provider_api, own, reseller, quote, marketplace, second_hand or
+    estimate; empty: not recorded."""
+    price_weakness: str = ""
+    """Why a buyer should not sign at this price, such as its origin or its age; empty: nothing is known."""
 
 
 class Option(Setup, Purchase):

@@ -155,6 +155,29 @@ class Bookable(Section):
     """The same in words."""
 
 
+class SolidChoice(Section):
+    """The first choice if weak prices are not used: those that are estimates, resellers', of low confidence or old."""
+
+    label: str
+    """The deployment in words."""
+    accelerator: str
+    """Catalog name."""
+    provider: str
+    """Who sells or rents it; own: bought."""
+    instance: str
+    """Instance type or server."""
+    usd_per_month: UsdPerMonth
+    """Cost per month."""
+    more_fraction: Fraction
+    """How much more it costs than the recommendation, as a share of the recommendation; negative: it costs less."""
+    price_as_of: str
+    """Date of the price."""
+    price_origin: str
+    """Where the price comes from; see price_origin of an option."""
+    price_source: str
+    """Where the price was read."""
+
+
 class SensitivityBar(Section):
     """How the winner's bill moves with one assumption, and where another option wins.
 

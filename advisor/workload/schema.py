@@ -28,7 +28,9 @@ PORTFOLIO = "portfolio"
 RUNNABLE_KINDS = (*KINDS, PORTFOLIO)
 
 Stack = Literal["cuda", "rocm", "xla", "neuron", "oneapi", "synapse", "metal", "ttnn", "qaic", "cpu"]
-Mark = Literal["consumer", "marketplace", "second_hand", "quote", "preview", "bookable"]
+Mark = Literal[
+    "consumer", "marketplace", "second_hand", "quote", "preview", "bookable", "estimate", "unconfirmed", "weak_price"
+]
 Term = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "capacity_block"]
 Task = Literal["any", "chat", "code", "maths", "reasoning", "summarisation", "translation", "retrieval"]
 CacheFormat = Literal["bf16", "fp16", "fp8"]
@@ -114,12 +116,14 @@ class Constraints(Section):
     ]
     terms: Annotated[list[Term], Field(min_length=1, max_length=5)] = ["on_demand"]  # rental terms that are ranked
     # what an enterprise would not deploy on without asking: [] or none allows everything
-    exclude: Annotated[list[Mark], Field(max_length=6), BeforeValidator(nothing_for_none)] = [
+    exclude: Annotated[list[Mark], Field(max_length=9), BeforeValidator(nothing_for_none)] = [
         "consumer",
         "marketplace",
         "second_hand",
         "quote",
         "preview",
+        "estimate",
+        "unconfirmed",
     ]
     quality: Literal["lossless", "near_lossless", "any"] = "near_lossless"
     # GPU partitions (MIG): auto mentions them for small workloads, yes ranks them, required ranks nothing else

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -23,8 +24,25 @@ PRICE_COLUMNS = (
     *("provider", "instance", "accelerator", "accelerators", "region", "vcpus", "host_memory_gib", "term"),
     *("usd_per_hour", "purchase_usd", "kind", "as_of", "source", "notes"),
 )
-MAX_USD = {"0.01": 10**9, "0.000001": 10**6}  # limits of the database columns, by decimal places
+MAX_USD = {"0.01": 10**9, "0.0001": 10**11, "0.000001": 10**6}  # limits of the database columns, by decimal places
 PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # optional columns in files of purchases
+PRICE_TRUST = ("origin", "confidence", "unit", "country", "currency", "listed_price")  # optional columns
+PRICE_OPTIONAL = (*PRICE_RANGE, "marks", *PRICE_TRUST)
+ORIGINS = {  # where a price comes from, and how an answer says it
+    "official_list": "the provider's price list",
+    "provider_api": "the provider's price API",
+    "reseller": "a reseller's price",
+    "quote": "a quote",
+    "marketplace": "a marketplace price",
+    "second_hand": "a second-hand price",
+    "index": "an average of several sellers",
+    "estimate": "an estimate",
+}
+CONFIDENCES = ("high", "medium", "low")
+UNITS_SOLD = ("chip", "instance", "slice", "block", "card", "computer", "baseboard", "server", "rack")
+PURCHASED_UNITS = {"chip": "card", "system": "computer"}  # by the kind of the price, where they differ
+PER_CHIP = "(per GPU)"  # marks an instance whose price is for one chip of a larger host
+USD = "USD"
 API_PRICE_COLUMNS = (
     *("provider", "name", "model", "usd_per_mtok_input", "usd_per_mtok_cached_input", "usd_per_mtok_output"),
     *("max_input_tokens", "as_of", "source"),
@@ -44,6 +62,7 @@ DRAFT_METHODS = ("eagle", "medusa", "draft")  # methods that draft with a checkp
 PROFILE = ("name", "compute_slices", "memory_slices", "l2_slices", "gib", "cores", "instances")
 BENCHMARKS = "chips.csv"
 BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
+RATE_COLUMNS = ("currency", "per_usd", "as_of", "source")
 DISCOUNT_COLUMNS = ("provider", "accelerator", "term", "discount_fraction", "as_of", "source")
 LICENCE_COLUMNS = ("name", "vendor", "usd_per_accelerator_per_year", "as_of", "source")
 LICENCE_FOR = ("framework",)  # optional column in files of licenses
@@ -411,7 +430,18 @@ def table(
 
 def prices(path: Path) -> Iterator[Row]:
     """The offers in one file: instances by the hour, or purchases."""
-    return table(path, PRICE_COLUMNS, price, (*PRICE_RANGE, "marks"))
+    return table(path, PRICE_COLUMNS, price, PRICE_OPTIONAL)
+
+
+def exchange_rates(path: Path) -> Iterator[Row]:
+    """What one US dollar costs in other currencies; none if the file does not exist."""
+    return table(path, RATE_COLUMNS, exchange_rate) if path.exists() else iter(())
+
+
+def exchange_rate(where: str, given: Mapping[str, Any]) -> Row:
+    """One currency on one day."""
+    row = row_with_number(where, given, RATE_COLUMNS, "per_usd")
+    return row | {"per_usd": Decimal(given["per_usd"])}
 
 
 def api_prices(path: Path) -> Iterator[Row]:
@@ -515,9 +545,10 @@ def licence(where: str, given: Mapping[str, Any]) -> Row:
 def price(where: str, given: Mapping[str, Any]) -> Row:
     """The row of one offer."""
     required = ("provider", "instance", "accelerator", "accelerators", "term", "kind", "as_of", "source")
-    check_keys(where, given, required, (*PRICE_COLUMNS, *PRICE_RANGE, "marks"))
+    check_keys(where, given, required, (*PRICE_COLUMNS, *PRICE_OPTIONAL))
     check_choice(f"{where}: term", given["term"], TERMS)
-    row: Row = {**given, "notes": given["notes"] or "", "marks": given.get("marks") or ""}
+    row: Row = {**given, "notes": given.get("notes") or "", "marks": given.get("marks") or ""}
+    row |= _trust(where, given)
     for mark in row["marks"].split():
         check_choice(f"{where}: marks", mark, PRICE_MARKS)
     try:
@@ -538,6 +569,38 @@ def price(where: str, given: Mapping[str, Any]) -> Row:
     if not low <= usd <= high:
         raise FixtureError(f"{where}: purchase_usd must be between purchase_usd_min and purchase_usd_max")
     return row
+
+
+def _trust(where: str, given: Mapping[str, Any]) -> Row:
+    """Where the price comes from and what it is for. Empty cells: what the other columns suggest."""
+    row: Row = {name: given.get(name) or value for name, value in _usual_trust(given).items()}
+    for name, allowed in (("origin", tuple(ORIGINS)), ("confidence", CONFIDENCES), ("unit", UNITS_SOLD)):
+        check_choice(f"{where}: {name}", row[name], allowed)
+    country, currency = (row[name].upper() for name in ("country", "currency"))
+    if not re.fullmatch(r"[A-Z]{3}", currency) or not re.fullmatch(r"([A-Z]{2})?", country):
+        raise FixtureError(f"{where}: expected a currency such as EUR and a country code such as DE")
+    printed = given.get("listed_price") or None
+    if (currency != USD) != bool(printed):
+        raise FixtureError(f"{where}: listed_price is the price in `currency`, if that is not USD; give both or none")
+    return {
+        **row,
+        "country": country,
+        "currency": currency,
+        "listed_price": _usd("listed_price", printed, "0.0001"),
+    }
+
+
+def _usual_trust(given: Mapping[str, Any]) -> dict[str, str]:
+    marks, kind, bought = (given.get("marks") or "").split(), given["kind"], given["term"] == "purchase"
+    own = next((mark for mark in ("quote", "second_hand") if mark in marks), "")
+    rented = "block" if kind == "capacity_block" else "chip" if PER_CHIP in given["instance"] else "instance"
+    return {
+        "origin": own or ("marketplace" if kind == "marketplace" else "reseller" if bought else "official_list"),
+        "confidence": "medium",
+        "unit": PURCHASED_UNITS.get(kind, kind) if bought else rented,
+        "country": "",
+        "currency": USD,
+    }
 
 
 def listed(path: Path, reader: Callable[[str, Mapping[str, Any]], Row]) -> list[Row]:

@@ -1,6 +1,6 @@
 """Loads the fixtures into the catalog, in one transaction and idempotently. Prices and calibrations are append-only."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from catalog.models import (
     Calibration,
     CatalogLoad,
     Discount,
+    ExchangeRate,
     Framework,
     InstanceType,
     Organisation,
@@ -30,6 +31,7 @@ from catalog.models import (
     SupportLicence,
     Unit,
 )
+from catalog.places import code_of, country_of_region
 
 FIGURES = ("accelerators", "usd_per_hour", "purchase_usd")  # of a price; they never change
 OFFER = ("provider", "instance", "region", "accelerator_id", "term", "as_of")
@@ -80,6 +82,10 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
     counts["units"] = upsert(Unit, ("slug",), units)
     rows = instances.instance_types(directory / "instances.csv")
     counts["instance_types"] = upsert(InstanceType, ("provider", "instance"), rows)
+    rates = fixtures.exchange_rates(directory / "exchange_rates.csv")
+    counts["exchange_rates"] = append(
+        ExchangeRate, list(rates), ("currency", "as_of"), ("per_usd",), ExchangeRate.objects.all()
+    )
     counts["prices"] = append_prices(row for path in price_files for row in fixtures.prices(path))
     counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
     counts["benchmarks"] = append_benchmarks(directory / "measurements" / fixtures.BENCHMARKS)
@@ -150,13 +156,24 @@ def _defaults(model: type[models.Model]) -> Row:
 
 def append_prices(given: Iterable[Row], organisation: Organisation | None = None) -> Counts:
     """Adds new offers, public or of one organisation. `accelerator` is a slug."""
+    countries = dict(Region.objects.values_list("slug", "country"))
     return append(
         Price,
-        [row | {"organisation": organisation} for row in with_foreign_key(given, "accelerator", Accelerator)],
+        [
+            row | {"organisation": organisation, "country": row["country"] or country_of(row, countries)}
+            for row in with_foreign_key(given, "accelerator", Accelerator)
+        ],
         OFFER,
         FIGURES,
         Price.objects.filter(organisation=organisation).select_related("organisation"),
     )
+
+
+def country_of(row: Row, countries: Mapping[str, str]) -> str:
+    """The ISO code of the country that a region lies in, from regions.yaml or the region's own name; empty: unknown."""
+    region = row["region"] or ""
+    known = countries.get(f"{row['provider']}-{region}", "")
+    return code_of(known) or country_of_region(row["provider"], region)
 
 
 def append_discounts(given: Iterable[Row], organisation: Organisation) -> Counts:

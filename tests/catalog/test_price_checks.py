@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from catalog import price_checks, price_imports
+from catalog.pricing import checks as price_checks
+from catalog.pricing import imports as price_imports
 from catalog.models import Accelerator, HeldPrice, Organisation, Price, PriceImport
 
 HEAD = (

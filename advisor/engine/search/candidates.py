@@ -13,6 +13,7 @@ from advisor.engine.spec import (
     ASSUMED,
     MARKS,
     OWNED,
+    WEAK_PRICE,
     Accelerator,
     Change,
     ColdStart,
@@ -128,7 +129,7 @@ def excluded_marks(o: Offer, c: Constraints) -> list[str]:
     """The marks of an offer that the constraints exclude; an accelerator or provider allowed by name is meant."""
     named = {
         *(["consumer"] if o.accelerator in c.accelerators_allow else []),
-        *([m for m in o.marks if m != "consumer"] if o.provider in c.providers_allow else []),
+        *([m for m in o.marks if m not in ("consumer", WEAK_PRICE)] if o.provider in c.providers_allow else []),
     }
     return [mark for mark in o.marks if mark in c.exclude and mark not in named]
 

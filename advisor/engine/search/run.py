@@ -45,7 +45,13 @@ from advisor.engine.search.table import (
 )
 from advisor.engine.search.unranked import Unranked, unranked
 from advisor.engine.search.variants import FINALISTS, rescued, variants
-from advisor.engine.search.views import add_view_winners, best_per_accelerator, view_winners, with_price_bound
+from advisor.engine.search.views import (
+    add_view_winners,
+    best_per_accelerator,
+    view_winners,
+    with_price_bound,
+    without_weak_prices,
+)
 from advisor.engine.search.why_not import NearMiss, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
 from advisor.engine.spec import Rejection, Workload
@@ -108,6 +114,7 @@ class SearchResult:
     formats_left: tuple[Rejection, ...] = ()
     unranked: tuple[Unranked, ...] = ()  # chips that no allowed offer prices, with what they would do and cost
     bound_usd_per_month: float | None = None  # price bound applied although no budget was set
+    solid: Scored | None = None  # the first choice without weak prices, if the price of the first choice is weak
     draft_risks: Mapping[int, DraftRisk] = field(default_factory=dict)  # of the first options, by index in `shown`
 
 
@@ -170,6 +177,7 @@ def search(
     shown, views = add_view_winners(workload, ranked, winning_views, scale, catalog.model)
     place = {id(s): k for k, s in enumerate(shown)}
     risks = {} if choice_alone else {k: draft_risk(workload, catalog, s) for k, s in enumerate(shown[:FINALISTS])}
+    weak = bool(shown and shown[0].offer.weakness) and not choice_alone
     ranked_slugs = {s.lane.choice.accelerator.slug for s in shown}
     losers = [r for r in losers if r.accelerator not in ranked_slugs]
     report("explaining rejections", 0.95)
@@ -192,6 +200,7 @@ def search(
         views=views,
         frameworks_left=() if choice_alone else tuple(frameworks(workload, simulations, scale, chips, shown)),
         formats_left=() if choice_alone else tuple(formats(workload, simulations, scale, chips, shown)),
+        solid=without_weak_prices(workload, simulations, scale, shown) if weak else None,
         draft_risks={k: risk for k, risk in risks.items() if risk},
         bound_usd_per_month=workload.constraints.max_usd_per_month if workload.constraints.bound_factor else None,
     )

@@ -22,7 +22,7 @@ from advisor.engine.search.objective import (
 )
 from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.table import meets, with_best_offers
-from advisor.engine.spec import Workload
+from advisor.engine.spec import WEAK_PRICE, Workload
 
 OBJECTIVE_BY_VIEW = {
     "cheapest": "cost",
@@ -103,6 +103,19 @@ def _winner(workload: Workload, simulations: Simulations, scale: Scale) -> Score
         if own and (best is None or final_score(workload, own, scale) < final_score(workload, best, scale)):
             best = own
     return best
+
+
+def without_weak_prices(
+    workload: Workload, simulations: Simulations, scale: Scale, shown: Sequence[Scored]
+) -> Scored | None:
+    """The first choice among offers whose price has no known weakness; None if nothing meets the limits at one."""
+    c = workload.constraints
+    asked = replace(workload, constraints=replace(c, exclude=(*c.exclude, WEAK_PRICE)))
+    found = _winner(
+        asked, simulations.with_offers(with_best_offers(asked, simulations.catalog, simulations.table)), scale
+    )
+    pool = [s for s in (found, *shown) if s is not None and not s.offer.weakness]
+    return min(pool, key=lambda s: final_score(workload, s, scale), default=None)
 
 
 def best_per_accelerator(

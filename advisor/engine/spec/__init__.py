@@ -29,7 +29,7 @@ from advisor.engine.spec.hardware import (
 )
 from advisor.engine.spec.host import Host, WeightStore, rented_part, weight_store_of
 from advisor.engine.spec.kinds import EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
-from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, Offer, Part
+from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, WEAK_PRICE, Offer, Part
 from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.spec.requests import (
     Z95,
@@ -60,6 +60,7 @@ from advisor.engine.spec.workload import Constraints, Slo, Workload
 __all__ = [
     "ASSUMED",
     "HOURS_PER_MONTH",
+    "WEAK_PRICE",
     "cost_text",
     "unlike",
     "usd_text",

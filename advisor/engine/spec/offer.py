@@ -24,7 +24,11 @@ MARKS = {
     "quote": "priced by quote only",
     "preview": "offered as a preview only",
     "bookable": "offered only as capacity that is booked ahead",
+    "estimate": "priced by an estimate only",
+    "unconfirmed": "offered only at prices that could not be confirmed",
+    "weak_price": "known only at a weak or old price",
 }
+WEAK_PRICE = "weak_price"  # the mark of every offer with a `weakness`
 OWNED = "owned"  # term of an offer of existing hosts only; more of them cannot be bought
 ASSUMED = "assumed"  # provider of an offer at a price that the planner assumes
 
@@ -52,6 +56,8 @@ class Offer:
     areas: tuple[str, ...] = ()  # that its region lies in: country, its ISO code, eu ..., in lower case
     fabric_accelerators: int = 0  # chips that its provider connects across instances; 0: none known
     notes: str = ""
+    origin: str = ""  # where the price comes from: official_list | provider_api | reseller ...; empty: not stated
+    weakness: str = ""  # why a buyer should not sign at this price, in words; empty: nothing is known
     stale: bool = False  # over a year old; used because the chip has no current price of this acquisition type
     parts: tuple[Part, ...] = ()  # of usd_per_hour; empty: a single part
     capital_usd: float = 0.0  # purchase with its share of network, storage and spares

@@ -9,12 +9,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
-from catalog import price_imports
 from catalog.importers import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
 from catalog.management.commands.prices import held_line, operator
 from catalog.management.errors import BadInput
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
+from catalog.pricing import imports as price_imports
 
 PRIVATE = ("discounts", "licences")  # always belong to an organisation
 FORMATS = ("skypilot", "gpuhunt", "litellm", "csv", *PRIVATE)

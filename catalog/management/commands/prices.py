@@ -8,10 +8,11 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 from django.utils import timezone
 
-from catalog import price_checks, price_imports
 from catalog.loading import fixtures
 from catalog.management.errors import BadInput
 from catalog.models import HeldPrice, Price
+from catalog.pricing import checks as price_checks
+from catalog.pricing import imports as price_imports
 
 
 def operator() -> str:
@@ -77,11 +78,11 @@ class Command(BaseCommand):
     def check_stored(self) -> None:
         day = timezone.localdate()
         market, count = price_imports.market(day), 0
-        rows = Price.objects.filter(organisation=None).values(*price_imports.COLUMNS)
+        rows = Price.objects.filter(organisation=None).exclude(origin=price_checks.INDEX).values(*price_imports.COLUMNS)
         for row in rows:
             row["accelerator"] = row.pop("accelerator__slug")
             if (day - row["as_of"]).days <= price_checks.CURRENT_DAYS and (
-                why := price_checks.suspicion(row, market, day)
+                why := price_checks.suspicion(row, market, day, stored=True)
             ):
                 count += 1
                 self.stdout.write(f"{row['provider']} {row['instance']} {row['region']} {row['term']}: {why}")

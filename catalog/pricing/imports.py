@@ -9,15 +9,15 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from catalog import price_checks
 from catalog.loading import fixtures, load
 from catalog.models import HeldPrice, Organisation, Price, PriceImport
+from catalog.pricing import checks as price_checks
 
 log = structlog.get_logger("assay.prices")
 State = HeldPrice.State
 COLUMNS = (
     "provider", "instance", "region", "accelerator__slug", "accelerators", "term", "kind", "as_of", "usd_per_hour",
-    "purchase_usd",
+    "purchase_usd", "origin",
 )  # fmt: skip
 
 

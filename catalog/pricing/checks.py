@@ -19,6 +19,7 @@ HOSTS = (16, 8, 4)  # chips of the usual hosts
 SHIFTS = (10, 100, 1000)
 PLACEHOLDERS_USD = (0.5, 700.0)  # printed by some lists where nothing is on offer
 CURRENT_DAYS = 366
+INDEX = "index"  # origin of a level of several sellers, which is no offer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +48,7 @@ def usd_of(row: Row) -> float:
 def market_of(rows: Iterable[Row], day: date) -> Market:
     """The current prices; `rows` have the columns of a price, with the accelerator's slug. The newest of each offer."""
     newest: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
+    for row in (row for row in rows if row.get("origin") != INDEX):
         key = tuple(row[name] for name in ("provider", "instance", "region", "accelerator", "term"))
         if (day - row["as_of"]).days <= CURRENT_DAYS and (key not in newest or newest[key]["as_of"] < row["as_of"]):
             newest[key] = row
@@ -58,14 +59,18 @@ def market_of(rows: Iterable[Row], day: date) -> Market:
     return market
 
 
-def suspicion(row: Row, market: Market, day: date) -> str:
-    """Why the row looks like a mistake, with the comparison; empty if it does not."""
+def suspicion(row: Row, market: Market, day: date, stored: bool = False) -> str:
+    """Why the row looks like a mistake, with the comparison; empty if it does not. `stored`: it is in the market."""
     if row["as_of"] > day:
         return f"is dated {row['as_of']}, which is in the future"
     if row["usd_per_hour"] and row["purchase_usd"]:
         return "has a rent and a purchase price; give one of them"
-    own = row["provider"], row["instance"]
-    others = [o.usd_per_chip for o in market.get((row["accelerator"], way_of(row)), ()) if o.offer != own]
+    own, each = (row["provider"], row["instance"]), usd_of(row) / row["accelerators"]
+    known = market.get((row["accelerator"], way_of(row)), ())
+    near = [o for o in known if o.offer == own and _distance(each / o.usd_per_chip) < math.log(NEAR)]
+    if len(near) > int(stored):
+        return ""  # near the price of the same instance on another day or in another region
+    others = [o.usd_per_chip for o in known if o.offer != own]
     return _beside(row, others) if len(others) >= LEAST_OTHERS else ""
 
 
