@@ -144,6 +144,7 @@ class ApiToken(models.Model):
     class Scope(models.TextChoices):
         READ = "read"
         SUBMIT = "submit"  # and submit workloads
+        PRICES = "prices"  # read, and add the organization's prices and discounts
         ADMIN = "admin"  # and staff actions on machines, jobs, results and enrollments
 
     organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT)

@@ -192,6 +192,22 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "advice.sweep", "schedule": ADVICE_SWEEP_S, "options": {"expires": ADVICE_SWEEP_S}}
 }
 
+# Prices: sources that are read regularly (none by default), and who is told what changed.
+PRICE_SOURCES = [name.strip() for name in env.list("ASSAY_PRICE_SOURCES", default=[]) if name.strip()]
+PRICE_REFRESH_HOURS = env.float("ASSAY_PRICE_REFRESH_HOURS", default=24.0)
+PRICE_WATCHED = env.int("ASSAY_PRICE_WATCHED", default=20)  # saved answers that are compared, the newest first
+PRICE_CHANGE_FRACTION = env.float("ASSAY_PRICE_CHANGE_FRACTION", default=0.05)  # of the cost, that is reported
+PRICE_WEBHOOK_URL = env.str("ASSAY_PRICE_WEBHOOK_URL", default="")
+PRICE_EMAILS = env.list("ASSAY_PRICE_EMAILS", default=[])
+DEFAULT_FROM_EMAIL = env.str("ASSAY_FROM_EMAIL", default="assay@localhost")
+vars().update(env.email_url("ASSAY_EMAIL_URL", default="smtp://localhost:25"))
+if PRICE_SOURCES:
+    CELERY_BEAT_SCHEDULE["prices"] = {
+        "task": "prices.sync",
+        "schedule": PRICE_REFRESH_HOURS * 3600,
+        "options": {"expires": 3600},
+    }
+
 # API calls of people per minute; 0: no limit.
 API_PER_MINUTE_TOKEN = env.int("ASSAY_API_PER_MINUTE_TOKEN", default=600)
 API_PER_MINUTE_ADDRESS = env.int("ASSAY_API_PER_MINUTE_ADDRESS", default=1200)

@@ -1,6 +1,6 @@
 """The Celery tasks, which call advise.py. Their names must not change, so that queued messages stay valid."""
 
-from advisor import advise
+from advisor import advise, refresh
 from advisor.celery import app
 
 
@@ -12,3 +12,8 @@ def run_advice(pk: str) -> None:
 @app.task(name="advice.sweep")
 def sweep() -> None:
     advise.sweep()
+
+
+@app.task(name="prices.sync", soft_time_limit=3000, time_limit=3300)  # many answers are compared
+def sync_prices() -> None:
+    refresh.run([], by="beat")

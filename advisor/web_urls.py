@@ -1,6 +1,6 @@
 from django.urls import path
 
-from advisor.web import accuracy_page, deletion_views, document_views, load_test_views, views
+from advisor.web import accuracy_page, deletion_views, document_views, load_test_views, price_pages, views
 
 urlpatterns = [
     path("", views.ask, name="ask"),
@@ -26,6 +26,8 @@ urlpatterns = [
     path("advice/<uuid:pk>/options.csv", views.export_csv, name="advice-csv"),
     path("advice/<uuid:pk>/advice.md", views.export_markdown, name="advice-markdown"),
     path("advice/<uuid:pk>/documents/<str:name>", document_views.page, name="advice-document"),
+    path("catalog/prices/updates", price_pages.updates, name="price-updates"),
+    path("catalog/prices/held/<int:pk>", price_pages.decide, name="price-decide"),
     path("tokens", deletion_views.tokens, name="tokens"),
     path("tokens/<int:pk>/delete", deletion_views.token, name="token-delete"),
     path("s/<str:token>", views.shared, name="shared"),

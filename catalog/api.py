@@ -13,7 +13,7 @@ from rest_framework.exceptions import APIException
 
 from catalog import filters
 from catalog.deleting import NotDeletable, StaffDeletes, delete_model, who
-from catalog.derived import DERIVED, NO_CURRENT_PRICE, has_expired
+from catalog.derived import DERIVED, NO_CURRENT_PRICE, today
 from catalog.listing import KnownParameters, Ordering, Pages, columns
 from catalog.maturity import maturity
 from catalog.models import (
@@ -27,6 +27,7 @@ from catalog.models import (
     ServedModel,
     Unit,
 )
+from catalog.pricing.finding import in_currency
 from catalog.views import accelerators, public_prices
 
 PROBLEM = "application/problem+json"
@@ -55,21 +56,25 @@ class AcceleratorSerializer(serializers.ModelSerializer[Accelerator]):
         read_only=True, allow_null=True, help_text="BF16 or FP16 rate over memory bandwidth."
     )
     usd_per_hour_min = serializers.FloatField(
-        read_only=True, allow_null=True, help_text="Lowest current on-demand price per chip."
+        read_only=True,
+        allow_null=True,
+        help_text="Lowest current on-demand price per chip: official, or of another origin where there is none.",
     )
     gb_per_s_per_usd_hour = serializers.FloatField(read_only=True, allow_null=True)
     usd_per_gib = serializers.FloatField(
         read_only=True, allow_null=True, help_text="Lowest current purchase price of the chip, per GiB of its memory."
     )
     newest_offer = serializers.DateField(read_only=True, allow_null=True)
-    price_note = serializers.SerializerMethodField(help_text="`no current price` if every offer is over a year old.")
+    price_note = serializers.SerializerMethodField(
+        help_text="`no current price` without an official offer or one of the last year."
+    )
 
     class Meta:
         model = Accelerator
         exclude = ("id",)
 
     def get_price_note(self, chip: Any) -> str:
-        return NO_CURRENT_PRICE if has_expired(chip.newest_offer) else ""
+        return "" if chip.is_offered else NO_CURRENT_PRICE
 
 
 class PriceSerializer(serializers.ModelSerializer[Price]):
@@ -77,10 +82,22 @@ class PriceSerializer(serializers.ModelSerializer[Price]):
         slug_field="slug", read_only=True
     )
     usd_per_chip_hour = serializers.FloatField(read_only=True, allow_null=True)
+    usd_per_chip_month = serializers.FloatField(read_only=True, allow_null=True, help_text="Rent of 730 hours.")
+    usd_per_chip = serializers.FloatField(read_only=True, allow_null=True, help_text="Purchase price of one chip.")
+    age_days = serializers.SerializerMethodField(help_text="Days since as_of.")
+    converted_to = serializers.CharField(
+        read_only=True, required=False, help_text="Currency of the converted prices: the parameter currency, or USD."
+    )
+    converted_per_chip_hour = serializers.FloatField(read_only=True, required=False, allow_null=True)
+    converted_per_chip_month = serializers.FloatField(read_only=True, required=False, allow_null=True)
+    converted_per_chip = serializers.FloatField(read_only=True, required=False, allow_null=True)
 
     class Meta:
         model = Price
         exclude = ("organisation",)
+
+    def get_age_days(self, price: Price) -> int:
+        return (today() - price.as_of).days
 
 
 class ApiPriceSerializer(serializers.ModelSerializer[ApiPrice]):
@@ -152,12 +169,21 @@ class Accelerators(Listed):
 
 
 class Prices(Listed):
-    """Public offers, each with its date: instances to rent and hardware to buy."""
+    """Public offers, each with its date: instances to rent and hardware to buy. Only the newest row of each offer.
 
-    queryset = public_prices()
-    ordering_fields = (*columns(Price), "usd_per_chip_hour")
+    With an accelerator, the cheapest come first. `history=yes` returns older rows too.
+    """
+
+    queryset = in_currency(public_prices(), None)
+    ordering_fields = (*columns(Price), "usd_per_chip_hour", "usd_per_chip")
     serializer_class = PriceSerializer
     filterset_class = filters.PriceFilter
+
+    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """A single price is found even if a newer one replaced it."""
+        if self.action == "retrieve":
+            return KnownParameters().filter_queryset(self.request, queryset, self)
+        return super().filter_queryset(queryset)
 
 
 class ApiPrices(Listed):

@@ -1,6 +1,8 @@
+from django.urls import path
 from rest_framework.routers import SimpleRouter
 
 from catalog import api
+from catalog.pricing import own_api
 
 router = SimpleRouter(trailing_slash=False)
 router.register("accelerators", api.Accelerators, basename="api-accelerator")
@@ -13,4 +15,8 @@ router.register("units", api.Units, basename="api-unit")
 router.register("regions", api.Regions, basename="api-region")
 router.register("assumptions", api.Assumptions, basename="api-assumption")
 
-urlpatterns = router.urls
+urlpatterns = [
+    *router.urls,
+    path("own-prices", own_api.OwnPrices.as_view(), name="api-own-prices"),
+    path("discounts", own_api.Discounts.as_view(), name="api-discounts"),
+]

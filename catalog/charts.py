@@ -150,6 +150,52 @@ def price_history(prices: Sequence[DatedPrice]) -> str:
     return svg("prices", "Price per chip over time", description, date_axes(x, y, days_shown) + marks)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexLine:
+    """Levels of one series, oldest first: the day, the first day of its month, and USD per chip-hour."""
+
+    name: str
+    hue: int
+    points: tuple[tuple[date, date, float], ...]
+
+
+def price_index(lines: Sequence[IndexLine], title: str) -> str:
+    """An SVG of USD per chip-hour by month. Only levels of neighboring months are joined. Empty without levels."""
+    points = [point for line in lines for point in line.points]
+    if not points:
+        return ""
+    low, high = min(usd for *_, usd in points), max(usd for *_, usd in points)
+    first, last = min(day for day, *_ in points), max(day for day, *_ in points)
+    days = max((last - first).days, 30)
+    y = Log(low / 1.2, high * 1.2, HEIGHT - BOTTOM, TOP)
+
+    def x(day: date) -> float:
+        return round(LEFT + (WIDTH - 40 - LEFT) * ((day - first).days / days * 0.94 + 0.03), 1)
+
+    body = date_axes(x, y, sorted({first, first + (last - first) / 2, last}))
+    for line in lines:
+        body += f'<g class="hue-{line.hue % HUES}"><path class="roof-line" d="{joined(line, x, y)}"/>'
+        body += "".join(
+            f"<g><title>{escape(f'{line.name}, {month:%Y-%m}: ${usd:.2f}')}</title>"
+            f'<circle class="offer hue-{line.hue % HUES}" cx="{x(day)}" cy="{y(usd)}" r="3.5"/></g>'
+            for day, month, usd in line.points
+        )
+        body += "</g>"
+    names = ", ".join(line.name for line in lines)
+    description = f"{names}; {first} to {last}, {short(low)} to {short(high)} USD per chip-hour"
+    return svg("prices", title, description, body)
+
+
+def joined(line: IndexLine, x: Callable[[date], float], y: Log) -> str:
+    """The path through the levels of a series, interrupted where a month is missing."""
+    parts, before = [], None
+    for day, month, usd in line.points:
+        number = month.year * 12 + month.month
+        parts.append(f"{'L' if before == number - 1 else 'M'}{x(day)} {y(usd)}")
+        before = number
+    return "".join(parts)
+
+
 def date_axes(x: Callable[[date], float], y: Log, days: Sequence[date]) -> str:
     floor, right = HEIGHT - BOTTOM, WIDTH - 40
     parts = [label(x(day), floor + 18, day.isoformat()) for day in spaced(days, x)]

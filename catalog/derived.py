@@ -6,15 +6,20 @@ from datetime import date, datetime, time, timedelta
 from statistics import median
 from typing import Any
 
-from django.db.models import Exists, F, FloatField, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import DateField, Exists, ExpressionWrapper, F, FloatField, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
+from catalog.loading.fixtures import PER_CHIP
 from catalog.models import Accelerator, CatalogLoad, Price
 
 AGEING_DAYS, STALE_DAYS, EXPIRED_DAYS = 30, 90, 365  # an expired offer is never recommended
+OFFICIAL = ("official_list", "provider_api")  # origins whose prices hold until the provider prints another: no expiry
+REPLACED_DAYS = 45  # a price list this much newer replaces an older one of the provider
+ANYWHERE = ("any", "global", "")  # regions of prices that hold everywhere
+HOURS_PER_MONTH = 730
 NO_CURRENT_PRICE = "no current price"
 DERIVED = (
     *("bf16_tflops", "fp8_tflops", "tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour"),
@@ -26,13 +31,16 @@ def today() -> date:
     return timezone.localdate()
 
 
-def age(as_of: date | None, on: date | None = None) -> str:
-    """fresh, ageing (over 30 days), stale (over 90 days) or expired (over a year) on a day; unknown without a date."""
+def age(as_of: date | None, on: date | None = None, origin: str = "") -> str:
+    """fresh, ageing (over 30 days), stale (over 90 days) or expired (over a year) on a day; unknown without a date.
+
+    A price of an official origin never expires: it stays stale.
+    """
     if as_of is None:
         return "unknown"
     days = ((on or today()) - as_of).days
     limits = ((AGEING_DAYS, "fresh"), (STALE_DAYS, "ageing"), (EXPIRED_DAYS, "stale"))
-    return next((word for limit, word in limits if days <= limit), "expired")
+    return next((word for limit, word in limits if days <= limit), "stale" if origin in OFFICIAL else "expired")
 
 
 def as_float(expression: Combinable | str) -> Cast:
@@ -49,22 +57,56 @@ def rate_tflops(dtype: str) -> Cast:
     return as_float(KeyTextTransform(dtype, "dense_tflops"))
 
 
-def current_offers() -> QuerySet[Price]:
-    """The newest row of each public offer, at most one year old, with its price per chip."""
+def newest_of_each_offer(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
+    """The public rows that no newer one of the same offer replaces by the end of a day."""
     newer = Price.objects.filter(
         organisation=None,
-        as_of__lte=today(),
+        as_of__lte=day,
         as_of__gt=OuterRef("as_of"),
         **{key: OuterRef(key) for key in ("provider", "instance", "region", "accelerator", "term")},
     )
-    return (
-        Price.objects.filter(organisation=None, as_of__lte=today(), as_of__gte=today() - timedelta(days=EXPIRED_DAYS))
-        .filter(~Exists(newer))
-        .annotate(
-            usd_per_chip_hour=ratio(as_float("usd_per_hour"), as_float("accelerators")),
-            usd_per_chip=ratio(as_float("purchase_usd"), as_float("accelerators")),
-        )
+    return rows.filter(organisation=None, as_of__lte=day).filter(~Exists(newer))
+
+
+def not_expired(day: date) -> Q:
+    """The condition for a price that has not expired on a day; official rents never do (a launch price does)."""
+    return Q(as_of__gte=day - timedelta(days=EXPIRED_DAYS)) | (Q(origin__in=OFFICIAL) & ~Q(term="purchase"))
+
+
+def not_replaced(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
+    """The rows without rents that a newer price list of the provider replaces under another instance name.
+
+    As in advice: a newer price of the same chip, count, region and term, or one for any region or per GPU.
+    """
+    limit = ExpressionWrapper(OuterRef("as_of") + timedelta(days=REPLACED_DAYS), output_field=DateField())
+    newer = Price.objects.filter(
+        Q(region=OuterRef("region")) | Q(region__in=ANYWHERE),
+        Q(accelerators=OuterRef("accelerators")) | Q(instance__contains=PER_CHIP),
+        organisation=None,
+        as_of__lte=day,
+        as_of__gt=limit,
+        **{key: OuterRef(key) for key in ("provider", "accelerator", "term")},
+    ).exclude(origin="index")
+    return rows.filter(Q(term="purchase") | ~Exists(newer))
+
+
+def current(rows: QuerySet[Price], day: date) -> QuerySet[Price]:
+    """The rows that hold on a day: neither expired nor replaced by a newer price list."""
+    return not_replaced(rows.filter(not_expired(day)), day)
+
+
+def with_price_per_chip(rows: QuerySet[Price]) -> QuerySet[Price]:
+    """Prices with the rent per chip and hour or month, and the purchase price per chip, in USD."""
+    return rows.annotate(
+        usd_per_chip_hour=ratio(as_float("usd_per_hour"), as_float("accelerators")),
+        usd_per_chip_month=ratio(as_float("usd_per_hour") * HOURS_PER_MONTH, as_float("accelerators")),
+        usd_per_chip=ratio(as_float("purchase_usd"), as_float("accelerators")),
     )
+
+
+def current_offers() -> QuerySet[Price]:
+    """The newest row of each public offer that is official or at most one year old, and not replaced, per chip."""
+    return with_price_per_chip(current(newest_of_each_offer(Price.objects.all(), today()), today()))
 
 
 def lowest(offers: QuerySet[Any], column: str) -> Subquery:
@@ -72,16 +114,22 @@ def lowest(offers: QuerySet[Any], column: str) -> Subquery:
 
 
 def with_derived(chips: QuerySet[Accelerator]) -> QuerySet[Accelerator]:
-    """Accelerators with every figure of DERIVED. Ratios use the BF16 rate, or FP16 where there is no BF16."""
+    """Accelerators with every figure of DERIVED. Ratios use the BF16 rate, or FP16 where there is no BF16.
+
+    The lowest rent is an official price of medium or high confidence; where there is none, the lowest of the others.
+    `is_offered`: there is a current offer.
+    """
     offers = current_offers().filter(accelerator=OuterRef("pk"))
     rented = offers.filter(term="on_demand", usd_per_hour__gt=0)
+    trusted = rented.filter(origin__in=OFFICIAL).exclude(confidence="low")
     bought = offers.filter(term="purchase", kind="chip", purchase_usd__gt=0)
     public = Price.objects.filter(accelerator=OuterRef("pk"), organisation=None, as_of__lte=today())
     dated = public.order_by().values("accelerator").annotate(newest=Max("as_of"))
     return chips.annotate(
         bf16_tflops=Coalesce(rate_tflops("bf16"), rate_tflops("fp16")),
         fp8_tflops=rate_tflops("fp8"),
-        usd_per_hour_min=lowest(rented, "usd_per_chip_hour"),
+        usd_per_hour_min=Coalesce(lowest(trusted, "usd_per_chip_hour"), lowest(rented, "usd_per_chip_hour")),
+        is_offered=Exists(offers),
         newest_offer=Subquery(dated.values("newest")),
     ).annotate(
         tflops_per_watt=ratio(F("bf16_tflops"), F("tdp_watts")),
@@ -102,10 +150,11 @@ class Spread:
     high_usd: float
     providers: int
     newest: date
+    newest_origin: str = ""
 
     @property
     def age(self) -> str:
-        return age(self.newest)
+        return age(self.newest, origin=self.newest_origin)
 
     @property
     def term_text(self) -> str:
@@ -132,6 +181,7 @@ def printed_range(offer: Any) -> list[float]:
 def spread(term: str, priced: list[tuple[float, Any]]) -> Spread:
     usd = [bound / offer.accelerators for _, offer in priced for bound in printed_range(offer)]
     usd += [each for each, _ in priced]
+    newest = max((offer for _, offer in priced), key=lambda offer: (offer.as_of, offer.origin in OFFICIAL))
     return Spread(
         term=term,
         offers=len(priced),
@@ -139,13 +189,14 @@ def spread(term: str, priced: list[tuple[float, Any]]) -> Spread:
         median_usd=median(each for each, _ in priced),
         high_usd=max(usd),
         providers=len({offer.provider for _, offer in priced}),
-        newest=max(offer.as_of for _, offer in priced),
+        newest=newest.as_of,
+        newest_origin=newest.origin,
     )
 
 
-def has_expired(newest_offer: date | None, on: date | None = None) -> bool:
-    """Whether the newest offer is over a year old, or there is none. Lists, pages and advice all use this rule."""
-    return age(newest_offer, on) in ("unknown", "expired")
+def has_expired(as_of: date | None, on: date | None = None, origin: str = "") -> bool:
+    """Whether a price is over a year old and not official, or there is none."""
+    return age(as_of, on, origin) in ("unknown", "expired")
 
 
 def known_on(rows: QuerySet[Any], day: date) -> QuerySet[Any]:

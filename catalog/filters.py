@@ -3,18 +3,30 @@
 # mypy: allow-subclassing-any
 
 import re
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Any
 
 import django_filters
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.base import Model
 from drf_spectacular.utils import extend_schema_field
 
-from catalog.loading.fixtures import DTYPES, KINDS, TERMS, UNIT_KINDS
-from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
+from catalog.derived import OFFICIAL, current, newest_of_each_offer, today
+from catalog.loading.fixtures import CONFIDENCES, DTYPES, KINDS, ORIGINS, TERMS, UNIT_KINDS, USD
+from catalog.models import (
+    Accelerator,
+    ApiPrice,
+    ExchangeRate,
+    Framework,
+    Price,
+    QuantizationMethod,
+    Region,
+    ServedModel,
+    Unit,
+)
+from catalog.pricing import finding
 
 MAX_NUMBER = 10**50  # the database needs minutes for much longer numbers
 BOUNDS = {"minimum": -MAX_NUMBER, "maximum": MAX_NUMBER}
@@ -120,19 +132,123 @@ class AcceleratorFilter(django_filters.FilterSet):
         return queryset.filter(dense_tflops__has_key=value)
 
 
+class CurrencyField(forms.CharField):
+    """The code of a currency with an exchange rate."""
+
+    def clean(self, value: Any) -> str:
+        code = str(super().clean(value)).strip().upper()
+        known = sorted({USD, *finding.newest_rates()})
+        if code and code not in known:
+            raise forms.ValidationError(f"No exchange rate for {code[:12]}. Use one of {', '.join(known)}.")
+        return code
+
+
+@extend_schema_field({"type": "string", "enum": finding.shipped_currencies()})
+class Currency(django_filters.Filter):
+    field_class = CurrencyField
+
+
+YES_NO = (("yes", "Yes"), ("no", "No"))
+RENT, PURCHASE, ANY_OFFICIAL = "rent", "purchase", "official"
+
+
 class PriceFilter(django_filters.FilterSet):
+    """Only the newest row of each offer, unless `history` is yes."""
+
     search = Search("provider", "instance", "accelerator__name", "accelerator__slug", "region")
-    accelerator = django_filters.CharFilter(field_name="accelerator__slug", label="Accelerator")
-    provider = django_filters.CharFilter()
+    accelerator = django_filters.CharFilter(method="of_chips", label="Accelerator, such as H100")
+    place = django_filters.CharFilter(method="at_place", label="Place: eu, us, apac, a country or a region")
+    anywhere = django_filters.ChoiceFilter(
+        choices=YES_NO, method="unchanged", label="Include prices for any region", empty_label="Yes (default)"
+    )
+    origin = django_filters.ChoiceFilter(
+        choices=[
+            (ANY_OFFICIAL, "official: provider's price list or API"),
+            *((each, finding.origin_words(each)) for each in ORIGINS),
+        ],
+        method="of_origin",
+        label="Origin",
+        empty_label="Any",
+    )
+    term = django_filters.ChoiceFilter(
+        choices=[*((each, each.replace("_", " ")) for each in TERMS), (RENT, "rent: all but purchase")],
+        method="of_term",
+        label="Term",
+        empty_label="Any",
+    )
+    confidence = choice(CONFIDENCES)
+    provider = django_filters.CharFilter(lookup_expr="iexact")
     region = django_filters.CharFilter()
-    term = choice(TERMS)
     usd_per_chip_hour_max = at_most("usd_per_chip_hour", "USD/h per chip")
+    currency = Currency(method="unchanged", label="Currency, such as EUR")
+    current = django_filters.ChoiceFilter(
+        choices=YES_NO, method="unchanged", label="Leave out expired and replaced prices", empty_label="No (default)"
+    )
+    history = django_filters.ChoiceFilter(
+        choices=YES_NO, method="unchanged", label="Include older prices of an offer", empty_label="No (default)"
+    )
     since = Day(field_name="as_of", lookup_expr="gte", label="Not older than")
     until = Day(field_name="as_of", lookup_expr="lte", label="Not newer than")
 
     class Meta:
         model = Price
-        fields = ("search", "accelerator", "provider", "region", "term", "since")
+        fields = ("search", "accelerator", "place", "origin", "term")
+
+    def filter_queryset(self, queryset: QuerySet[Price]) -> QuerySet[Price]:
+        given = self.form.cleaned_data
+        if given.get("history") != "yes":
+            queryset = newest_of_each_offer(queryset, min(given.get("until") or today(), today()))
+        if given.get("current") == "yes":
+            queryset = current(queryset, today())
+        found = finding.in_currency(super().filter_queryset(queryset), self.rate)
+        if not given.get("accelerator"):
+            return found
+        keys = [F(name).asc(nulls_last=True) for name in ("usd_per_chip_hour", "usd_per_chip")]
+        return found.order_by(*keys, "pk")
+
+    @cached_property
+    def rate(self) -> ExchangeRate | None:
+        """The exchange rate to show prices with; None: in USD."""
+        return finding.newest_rates().get(self.form.cleaned_data.get("currency") or USD)
+
+    @property
+    def usual_sort(self) -> str | None:
+        """The column by which a page is sorted if the address names none."""
+        given = self.form.cleaned_data
+        cheapest = "purchase_per_chip" if given.get("term") == PURCHASE else "per_chip"
+        return cheapest if given.get("accelerator") else None
+
+    @property
+    def notes(self) -> list[str]:
+        """What a page says about the filters: what a name stands for, and the exchange rate."""
+        given, said = self.form.cleaned_data, []
+        if asked := given.get("accelerator"):
+            slugs = finding.chips_named(asked)
+            names = Accelerator.objects.filter(slug__in=slugs).order_by("name").values_list("name", flat=True)
+            if len(slugs) != 1:
+                said.append(f"{asked} stands for {', '.join(names)}." if names else f"No accelerator is named {asked}.")
+        if (place := given.get("place")) and not finding.is_place(place):
+            said.append(f"{place} is not a known place. Enter eu, us, apac, a country, or a provider's region.")
+        elif place and given.get("anywhere") != "no":
+            said.append("Prices that hold in every region (region any or global) are included.")
+        if rate := self.rate:
+            said.append(f"1 USD = {rate.per_usd.normalize():f} {rate.currency} on {rate.as_of}. Source: {rate.source}")
+        return said
+
+    def of_chips(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
+        return queryset.filter(accelerator__slug__in=finding.chips_named(value))
+
+    def at_place(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
+        return finding.in_place(queryset, value, self.form.cleaned_data.get("anywhere") != "no")
+
+    def of_origin(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
+        return queryset.filter(origin__in=OFFICIAL if value == ANY_OFFICIAL else (value,))
+
+    def of_term(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
+        return queryset.exclude(term=PURCHASE) if value == RENT else queryset.filter(term=value)
+
+    def unchanged(self, queryset: QuerySet[Price], name: str, value: str) -> QuerySet[Price]:
+        return queryset
 
 
 class ApiPriceFilter(django_filters.FilterSet):

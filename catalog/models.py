@@ -133,6 +133,50 @@ class PriceImport(models.Model):
         return f"{self.file_name} ({self.made_at:%Y-%m-%d})"
 
 
+class PriceSource(models.Model):
+    """When a public price source was last read, and what it answered."""
+
+    name = models.CharField(max_length=40, unique=True)
+    etags = models.JSONField(default=dict, blank=True)  # by URL
+    tried_at = models.DateTimeField()
+    read_at = models.DateTimeField(null=True, blank=True)  # the last success
+    error = models.TextField(blank=True)  # of the last attempt; empty: it succeeded
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PriceRefresh(models.Model):
+    """One run of `prices sync`, with its report. Only one runs at a time."""
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+
+    state = models.CharField(max_length=12, choices=State.choices, default=State.RUNNING)
+    made_by = models.CharField(max_length=150)
+    started_at = models.DateTimeField(default=timezone.now, editable=False)
+    lease_until = models.DateTimeField()  # a run that has not finished by then was interrupted
+    finished_at = models.DateTimeField(null=True, blank=True)
+    report = models.JSONField(default=dict, blank=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-started_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["state"], condition=models.Q(state="running"), name="one_price_refresh_at_a_time"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.started_at:%Y-%m-%d %H:%M} {self.state}"
+
+
 class HeldPrice(models.Model):
     """A row of an import that looks like a mistake. It is no price until a person releases it."""
 
@@ -169,6 +213,30 @@ class ExchangeRate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.currency} {self.per_usd}"
+
+
+class PriceLevel(models.Model):
+    """A published level of rents of one chip on one day, over several sellers. Append-only.
+
+    An index and no offer: only charts and checks use it.
+    """
+
+    accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="price_levels")
+    term = models.CharField(max_length=20)  # on_demand, or reserved without a stated length
+    usd_per_chip_hour = models.DecimalField(max_digits=14, decimal_places=6)
+    as_of = models.DateField()
+    source = models.TextField()
+    notes = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["accelerator", "term", "as_of"]
+        constraints = [
+            models.UniqueConstraint(fields=["accelerator", "term", "as_of"], name="one_price_level_a_day"),
+            models.CheckConstraint(condition=models.Q(usd_per_chip_hour__gt=0), name="price_level_above_zero"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.accelerator} {self.term} {self.as_of}"
 
 
 class InstanceType(models.Model):

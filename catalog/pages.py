@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from catalog import charts, details, evidence, tables
 from catalog.deleting import may_delete
-from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, has_expired, spreads, with_derived
+from catalog.derived import NO_CURRENT_PRICE, Spread, current_offers, spreads, with_derived
 from catalog.models import Accelerator, Framework, QuantizationMethod, Region, ServedModel, Unit
 from catalog.views import LISTS, page, public_prices
 
@@ -23,13 +23,13 @@ def accelerator(request: HttpRequest, slug: str) -> HttpResponse:
     offers = public_prices().filter(accelerator=chip).order_by("-as_of", "provider")[:OFFERS_SHOWN]
     table = tables.PriceTable(
         offers,
-        exclude=("accelerator", "vcpus", "host_memory_gib", "notes", "purchase_usd_min", "purchase_usd_max"),
+        exclude=("accelerator", "notes", *(set(tables.PriceTable.Meta.fields) - set(tables.PriceTable.shown))),
         orderable=False,
         default="–",
     )
     more = {
         "offers": table if offers else None,
-        "no_current_price": NO_CURRENT_PRICE if has_expired(chip.newest_offer) else "",
+        "no_current_price": "" if chip.is_offered else NO_CURRENT_PRICE,
         "spreads": spreads(current_offers().filter(accelerator=chip)),
         "history_picture": charts.price_history(dated_prices(chip)),
         "roofline": charts.roofline(charts.rooflines(chip.dense_tflops, chip.memory_gb_per_s), f"Roofline of {chip}"),
@@ -136,7 +136,7 @@ def bf16_roofline(chip: Any) -> charts.Roofline | None:
 
 def price_text(chip: Any) -> str:
     """Hourly prices of one chip by term, in USD; a dash without any."""
-    if has_expired(chip.newest_offer):
+    if not chip.is_offered:
         return NO_CURRENT_PRICE
     rows = spreads(current_offers().filter(accelerator=chip).exclude(term="purchase"))
     return "; ".join(f"{each.term_text} {range_text(each)} ({each.offers})" for each in rows) or "–"

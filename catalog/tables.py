@@ -11,11 +11,14 @@ from django.utils.html import format_html
 from django_tables2.utils import A
 
 from advisor.engine.network import from_shape, parameters
-from catalog.derived import NO_CURRENT_PRICE, age, has_expired
+from catalog.derived import NO_CURRENT_PRICE, age, today
 from catalog.maturity import maturity
 from catalog.models import Accelerator, ApiPrice, Framework, Price, QuantizationMethod, Region, ServedModel, Unit
+from catalog.pricing.finding import origin_words
 
 NUMBER = {"th": {"class": "num", "scope": "col"}, "td": {"class": "num"}}
+
+CONVERTED = ("converted_per_chip_hour", "converted_per_chip_month", "converted_per_chip")
 
 
 class Number(tables.Column):
@@ -101,7 +104,11 @@ class AcceleratorTable(tables.Table):
     def render_usd_per_hour_min(self, record: Any) -> str:
         if record.usd_per_hour_min is not None:
             return f"{record.usd_per_hour_min:,.2f}"
-        return NO_CURRENT_PRICE if has_expired(record.newest_offer) else "–"
+        return "–" if record.is_offered else NO_CURRENT_PRICE
+
+    def render_newest_offer(self, value: date, record: Any) -> str:
+        word = "stale" if record.is_offered and age(value) == "expired" else age(value)  # official prices never expire
+        return format_html('<span class="age-{}">{}</span>', word, value)
 
     def value_usd_per_hour_min(self, record: Any) -> Any:
         return record.usd_per_hour_min
@@ -116,30 +123,76 @@ class PriceTable(tables.Table):
     accelerators = Number("accelerators", "Chips")
     usd_per_hour = Number("usd_per_hour", "USD/h, whole instance", 4)
     per_chip = Number("usd_per_chip_hour", "USD/h per chip", 4)
+    usd_per_chip_month = Number("usd_per_chip_month", "USD/month per chip", 2)
+    purchase_per_chip = Number("usd_per_chip", "Purchase, USD per chip", 2)
+    converted_per_chip_hour = Number("converted_per_chip_hour", "Per chip-hour, other currency", 4)
+    converted_per_chip_month = Number("converted_per_chip_month", "Per chip-month, other currency", 2)
+    converted_per_chip = Number("converted_per_chip", "Purchase per chip, other currency", 2)
     purchase_usd = Number("purchase_usd", "Purchase, USD")
     purchase_usd_min = Number("purchase_usd_min", "Purchase, low")
     purchase_usd_max = Number("purchase_usd_max", "Purchase, high")
-    as_of = DateColumn(verbose_name="As of")
+    age_days = tables.Column(accessor="as_of", verbose_name="Age, days", attrs=NUMBER, order_by="-as_of")
+    unit = tables.Column(verbose_name="Sold as")
+    currency = tables.Column(verbose_name="Listed in")
+    listed_price = Number("listed_price", "Listed price", 4)
+    notes = tables.Column(verbose_name="Note")
+    as_of = tables.Column(verbose_name="As of")
 
     class Meta:
         model = Price
         fields = (
-            *("provider", "instance", "accelerator", "accelerators", "region", "term", "usd_per_hour", "per_chip"),
-            *("purchase_usd", "kind", "as_of", "source", "vcpus", "host_memory_gib", "notes"),
-            *("purchase_usd_min", "purchase_usd_max"),
+            *("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "per_chip"),
+            *("usd_per_chip_month", "purchase_per_chip", *CONVERTED, "origin", "confidence", "age_days", "source"),
+            *("notes", "usd_per_hour", "purchase_usd", "kind", "as_of", "unit", "currency", "listed_price", "vcpus"),
+            *("host_memory_gib", "purchase_usd_min", "purchase_usd_max"),
         )
+        sequence = fields
         order_by = "-as_of"
 
-    shown = (
-        *("provider", "instance", "accelerator", "accelerators", "region", "term", "usd_per_hour", "per_chip"),
-        *("purchase_usd", "kind", "as_of", "source"),
+    shown: tuple[str, ...] = (
+        *("provider", "instance", "accelerator", "accelerators", "region", "country", "term", "per_chip"),
+        *("usd_per_chip_month", "purchase_per_chip", "origin", "confidence", "age_days", "source", "notes"),
     )
+    in_files = tuple(name for name in Meta.fields if name not in CONVERTED)
+
+    def show_currency(self, code: str) -> None:
+        """Shows the prices in another currency beside those in USD."""
+        for name, title in zip(CONVERTED, ("{}/h per chip", "{}/month per chip", "Purchase, {} per chip"), strict=True):
+            self.columns[name].column.verbose_name = title.format(code)
+        place = self.shown.index("origin")
+        self.shown = (*self.shown[:place], *CONVERTED, *self.shown[place:])
+        self.in_files = self.Meta.fields
 
     def render_per_chip(self, value: float) -> str:
         return f"{value:,.4f}"
 
     def value_per_chip(self, value: float) -> float:
         return value
+
+    def render_term(self, value: str) -> str:
+        return value.replace("_", " ")
+
+    def value_term(self, value: str) -> str:
+        return value
+
+    def render_origin(self, value: str) -> str:
+        return origin_words(value)
+
+    def value_origin(self, value: str) -> str:
+        return value
+
+    def render_as_of(self, value: date, record: Any) -> str:
+        return format_html('<span class="age-{}">{}</span>', age(value, origin=record.origin), value)
+
+    def value_as_of(self, value: date) -> date:
+        return value
+
+    def render_age_days(self, value: date, record: Any) -> str:
+        word = age(value, origin=record.origin)
+        return format_html('<span class="age-{}" title="{}">{}</span>', word, value, (today() - value).days)
+
+    def value_age_days(self, value: date) -> int:
+        return (today() - value).days
 
 
 class ApiPriceTable(tables.Table):

@@ -1,6 +1,6 @@
 """The catalog's lists as pages or files. Filters, sorting and columns are in the URL."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from django_filters import FilterSet
 from django_tables2 import RequestConfig, Table
 
 from catalog import export, filters, tables
-from catalog.derived import as_float, ratio, with_derived
+from catalog.derived import with_derived, with_price_per_chip
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -45,8 +45,7 @@ def accelerators() -> QuerySet[Accelerator]:
 
 def public_prices() -> QuerySet[Price]:
     """Public offers with their price per chip."""
-    rows = Price.objects.filter(organisation=None).prefetch_related("accelerator")
-    return rows.annotate(usd_per_chip_hour=ratio(as_float("usd_per_hour"), as_float("accelerators")))
+    return with_price_per_chip(Price.objects.filter(organisation=None).prefetch_related("accelerator"))
 
 
 LISTS = {
@@ -109,10 +108,15 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
     """One list as a page or a file. An invalid filter is ignored and shows its error at the field."""
     chosen = LISTS[name]
     narrowed = chosen.filterset(request.GET, queryset=chosen.queryset())
-    table = chosen.table(narrowed.qs, default="–")
-    columns = choose_columns(table, request.GET.getlist("columns"))
+    rows = narrowed.qs
+    table = chosen.table(rows, default="–", order_by=getattr(narrowed, "usual_sort", None))
+    if rate := getattr(narrowed, "rate", None):
+        table.show_currency(rate.currency)
+    form = request.GET.get("format", "")
+    usual = getattr(table, "in_files", table.shown) if form in export.FORMATS else table.shown
+    columns = choose_columns(table, request.GET.getlist("columns"), usual)
     RequestConfig(request, paginate={"per_page": rows_per_page(request), "silent": True}).configure(table)
-    if (form := request.GET.get("format", "")) in export.FORMATS:
+    if form in export.FORMATS:
         return export.response(table, name, form)
     context = {
         "name": name,
@@ -121,7 +125,8 @@ def listing(request: HttpRequest, name: str) -> HttpResponse:
         "quick": next(iter(narrowed.form), None),
         "narrowed": any(value for key, value in request.GET.items() if key in narrowed.filters and key != "search"),
         "table": table,
-        "count": narrowed.qs.count(),
+        "count": rows.count(),
+        "notes": getattr(narrowed, "notes", ()),
         "columns": columns,
     }
     return page(request, "list", context)
@@ -133,11 +138,11 @@ def rows_per_page(request: HttpRequest) -> int:
     return min(max(int(asked), 1), MAX_ROWS_PER_PAGE) if asked.isdecimal() and len(asked) < 6 else ROWS_PER_PAGE
 
 
-def choose_columns(table: Table, asked: list[str]) -> list[tuple[str, str, bool]]:
+def choose_columns(table: Table, asked: list[str], usual: Iterable[str]) -> list[tuple[str, str, bool]]:
     """Hides the columns that were not requested, except the first. Returns (name, title, visible) of each column."""
     wanted = {name for part in asked for name in part.split(",")}
     names = [name for name in table.columns.names() if table.columns[name].column.verbose_name != ""]
-    shown = wanted.intersection(names) or set(table.shown)
+    shown = wanted.intersection(names) or set(usual)
     shown.add(names[0])
     for name in names:
         (table.columns.show if name in shown else table.columns.hide)(name)

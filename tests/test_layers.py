@@ -39,7 +39,7 @@ BELOW_IN_ADVISOR = {
     "load_tests": "advise fidelity result",
     "claims": "answer inputs result workload",
     "api": "advise load_tests report answer inputs result workload fidelity",
-    "web": "api advise load_tests report answer inputs result workload fidelity",
+    "web": "api advise refresh load_tests report answer inputs result workload fidelity",
     "ops": "web api advise load_tests fidelity",
 }
 # Not rooms: Django's own files, the use cases, and what models and settings are made of.

@@ -19,7 +19,7 @@ COLUMN_UNITS = "s ms gib mib gb tflops ghz watts usd kgco2e kwh tokens parameter
 # Counts that name what they count.
 COUNTED = "chips accelerators replicas instances kernels steps layers heads experts index"
 PER = "s sequence token pair layer logit chip accelerator request step hour kwh kw_month month year user weight "
-PER += "byte byte_month output_token mtok_output mtok_input mtok_cached_input context_token expert_layer"
+PER += "byte byte_month chip_hour output_token mtok_output mtok_input mtok_cached_input context_token expert_layer"
 STATISTICS = "mean peak max min p50 p95 p99"
 # Pure numbers: sizes of a network's parts, degrees of parallelism, ranks and the few ratios that have a name.
 BARE = set(
@@ -59,7 +59,7 @@ BARE |= {"created_rows", "changed_rows", "unchanged_rows"}
 # Numbers of a form, not of a quantity.
 BARE |= {"result_version"}
 # A bound and what was reached, in the unit that the row beside them states.
-BARE |= {"limit", "reached", "value", "low", "high", "measured", "predicted"}
+BARE |= {"listed_price", "limit", "reached", "value", "low", "high", "measured", "predicted"}
 
 
 def pattern(units: str) -> re.Pattern[str]:

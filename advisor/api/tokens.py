@@ -128,7 +128,7 @@ class PersonTokenScheme(OpenApiAuthenticationExtension):
     name = "personToken"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        description = "`manage.py token make NAME --scope read|submit|admin`: aat_..."
+        description = "`manage.py token make NAME --scope read|submit|prices|admin`: aat_..."
         return {"type": "http", "scheme": "bearer", "description": description}
 
 
@@ -140,8 +140,10 @@ class Allowed(permissions.BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         caller, reads = request.user, request.method in permissions.SAFE_METHODS
         if isinstance(caller, Holder):
-            self.message = f"This token's scope is {caller.token.scope}, which does not allow this call."
-            return reads or caller.token.scope in (Scope.SUBMIT, Scope.ADMIN)
+            needed = getattr(view, "token_scopes", None)  # of a view with other rules than requesting advice
+            named = f" It needs the scope {' or '.join(needed)}." if needed else ""
+            self.message = f"This token's scope is {caller.token.scope}, which does not allow this call.{named}"
+            return reads or caller.token.scope in (needed or (Scope.SUBMIT, Scope.ADMIN))
         if not (settings.OPEN or caller.is_authenticated):
             return False
         if not (reads or same_site(request)):  # 403, because credentials would not help

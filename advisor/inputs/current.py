@@ -47,6 +47,7 @@ def market(chip: Chip) -> tuple[tuple[Offer, ...], Assumptions]:
     rows = {a.key: assumption(a) for a in Assumption.objects.order_by("key")}
     assumptions = assumptions_of({}, rows)
     snapshot = {
+        "asked_on": day.isoformat(),
         "instances": hosts.instance_types(prices),
         "prices": prices, "regions": offers.regions(), "units": offers.units(), "site": "", "assumptions": rows,
         "fabrics": offers.fabrics(), "slices": offers.slices(),

@@ -22,6 +22,7 @@ from catalog.models import (
 )
 
 CHIP_SCOPE = "accelerator:"
+TEXTS = ("source", "notes")  # keys of texts that many rows share
 Json = dict[str, Any]
 
 # --- rows to a snapshot -----------------------------------------------------------------------------------------
@@ -213,13 +214,13 @@ def is_outdated(snapshot: Json) -> bool:
 
 
 def packed(snapshot: Json) -> Json:
-    """The snapshot with each source text stored once: a row's `source` is an index into `texts`."""
+    """The snapshot with each long text stored once: a row's `source` and `notes` are indexes into `texts`."""
     indexes: dict[str, int] = {}
 
     def pack(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: indexes.setdefault(item, len(indexes)) if key == "source" and isinstance(item, str) else pack(item)
+                key: indexes.setdefault(item, len(indexes)) if key in TEXTS and isinstance(item, str) else pack(item)
                 for key, item in value.items()
             }
         return [pack(item) for item in value] if isinstance(value, list) else value
@@ -236,7 +237,7 @@ def unpacked(snapshot: Json) -> Json:
     def unpack(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: texts[item] if key == "source" and isinstance(item, int) else unpack(item)
+                key: texts[item] if key in TEXTS and isinstance(item, int) else unpack(item)
                 for key, item in value.items()
             }
         return [unpack(item) for item in value] if isinstance(value, list) else value

@@ -130,7 +130,7 @@ def _not_superseded(rows: list[Price]) -> list[Price]:
 
 
 def _price_list_key(p: Price, accelerators: int, region: str) -> tuple[object, ...]:
-    return p.organisation_id, p.provider, p.accelerator_id, p.term, accelerators, region
+    return p.organisation_id, p.provider, p.accelerator_id, p.term, p.kind == MARKETPLACE, accelerators, region
 
 
 def prices(
@@ -351,7 +351,8 @@ def slices() -> list[Json]:
 
 
 def is_stale(price: Json, day: datetime.date) -> bool:
-    return has_expired(datetime.date.fromisoformat(price["as_of"]), day)
+    origin = "" if price["term"] == "purchase" else price.get("origin", "")  # a launch price does not hold for ever
+    return has_expired(datetime.date.fromisoformat(price["as_of"]), day, origin)
 
 
 def used(rows: Sequence[Json], day: datetime.date, named_providers: Sequence[str] = ()) -> list[Json]:
@@ -366,7 +367,8 @@ def used(rows: Sequence[Json], day: datetime.date, named_providers: Sequence[str
     def way(p: Json) -> tuple[str, bool]:
         return p["accelerator"], p["term"] == "purchase"
 
-    fresh = {way(p) for p in rows if not is_stale(p, day)}
+    # what may be left out by `constraints.exclude` does not make an old price superfluous
+    fresh = {way(p) for p in rows if not is_stale(p, day) and not p.get("marks")}
     old = [p for p in rows if way(p) not in fresh]
     return [p for p in rows if not is_stale(p, day)] + [p | {"stale": True} for p in old]
 
@@ -425,7 +427,7 @@ def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[
     kept: list[Offer] = []
     for p in snapshot["prices"]:
         chip, known = chips[p["accelerator"]], [u for u in snapshot["units"] if u["accelerator"] == p["accelerator"]]
-        weak = weakness(p, datetime.date.fromisoformat(snapshot["asked_on"]))
+        weak = weakness(p, datetime.date.fromisoformat(asked)) if (asked := snapshot.get("asked_on")) else ""
         marks = (*p.get("marks", ()), *([chip.market] if chip.market else []), *([WEAK_PRICE] if weak else []))
         trust = {"marks": marks, "weakness": weak, "origin": p.get("origin", "")}
         if p["term"] == "purchase":

@@ -7,6 +7,7 @@ from advisor.web import (
     document_views,
     documentation,
     load_test_views,
+    price_pages,
     tuning_charts,
     views,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "document_views",
     "documentation",
     "load_test_views",
+    "price_pages",
     "trouble",
     "tuning_charts",
     "views",

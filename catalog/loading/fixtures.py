@@ -63,6 +63,8 @@ PROFILE = ("name", "compute_slices", "memory_slices", "l2_slices", "gib", "cores
 BENCHMARKS = "chips.csv"
 BENCHMARK_COLUMNS = ("accelerator", "what", "value", "unit", "conditions", "as_of", "source")
 RATE_COLUMNS = ("currency", "per_usd", "as_of", "source")
+LEVEL_COLUMNS = ("accelerator", "term", "usd_per_chip_hour", "as_of", "source", "notes")
+LEVEL_TERMS = ("on_demand", "spot", "reserved")
 DISCOUNT_COLUMNS = ("provider", "accelerator", "term", "discount_fraction", "as_of", "source")
 LICENCE_COLUMNS = ("name", "vendor", "usd_per_accelerator_per_year", "as_of", "source")
 LICENCE_FOR = ("framework",)  # optional column in files of licenses
@@ -442,6 +444,18 @@ def exchange_rate(where: str, given: Mapping[str, Any]) -> Row:
     """One currency on one day."""
     row = row_with_number(where, given, RATE_COLUMNS, "per_usd")
     return row | {"per_usd": Decimal(given["per_usd"])}
+
+
+def price_levels(path: Path) -> Iterator[Row]:
+    """Published levels of rents; none if the file does not exist."""
+    return table(path, LEVEL_COLUMNS, price_level) if path.exists() else iter(())
+
+
+def price_level(where: str, given: Mapping[str, Any]) -> Row:
+    """The level of one chip and term on one day."""
+    row = row_with_number(where, given, LEVEL_COLUMNS, "usd_per_chip_hour", "notes")
+    check_choice(f"{where}: term", given["term"], LEVEL_TERMS)
+    return row | {"usd_per_chip_hour": Decimal(given["usd_per_chip_hour"]), "notes": given.get("notes") or ""}
 
 
 def api_prices(path: Path) -> Iterator[Row]:

@@ -25,6 +25,7 @@ from catalog.models import (
     InstanceType,
     Organisation,
     Price,
+    PriceLevel,
     QuantizationMethod,
     Region,
     ServedModel,
@@ -87,6 +88,10 @@ def load(directory: Path, scores: bool = True) -> dict[str, Counts]:
         ExchangeRate, list(rates), ("currency", "as_of"), ("per_usd",), ExchangeRate.objects.all()
     )
     counts["prices"] = append_prices(row for path in price_files for row in fixtures.prices(path))
+    levels = with_foreign_key(fixtures.price_levels(directory / "price_history.csv"), "accelerator", Accelerator)
+    counts["price_levels"] = append(
+        PriceLevel, levels, ("accelerator_id", "term", "as_of"), ("usd_per_chip_hour",), PriceLevel.objects.all()
+    )
     counts["api_prices"] = append_api_prices(fixtures.api_prices(directory / "api_prices.csv"))
     counts["benchmarks"] = append_benchmarks(directory / "measurements" / fixtures.BENCHMARKS)
     counts["calibrations"] = append_calibrations(map(fixtures.calibration, paths["calibration"]))

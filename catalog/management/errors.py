@@ -1,5 +1,6 @@
 """Exit codes of management commands: every command exits with 2 on bad input."""
 
+import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,3 +32,11 @@ def at_least_one(option: str, number: int) -> None:
     """BadInput: the number is below 1."""
     if number < 1:
         raise BadInput(f"{option}: {number} is too small; give a whole number of at least 1")
+
+
+def operator() -> str:
+    """The user of this process; `unknown` where the system does not say."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

@@ -1,6 +1,6 @@
 """Importing prices: rows that look like a mistake are held until a person releases or discards them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -64,6 +64,19 @@ def add(
         ]
     log.info("prices imported", file=file_name, by=by, created=counts.created, held=len(held))
     return Imported(counts=counts, held=held)
+
+
+def offer_name(row: Mapping[str, Any]) -> str:
+    """Provider, instance, region, chips and term of a row, in words."""
+    name = (row["provider"], row["instance"], row["region"], row["accelerator"], f"x{row['accelerators']}", row["term"])
+    return " ".join(str(part) for part in name if part)
+
+
+def held_line(held: HeldPrice) -> str:
+    """One held price in words."""
+    row = held.row
+    usd = f"{float(row['usd_per_hour'] or row['purchase_usd']):g}"
+    return f"{held.pk}: {offer_name(row)} at {usd} USD of {row['as_of']} {held.reason}"
 
 
 def as_text(row: fixtures.Row) -> dict[str, str]:

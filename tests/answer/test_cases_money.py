@@ -70,7 +70,7 @@ def test_the_load_of_machines_that_are_always_on_hardly_moves_rent_against_own()
         for mean in (3, 6, 9)
     ]
     shares = [meeting(r, "own", "rent")["share_of_hours"] for r in found]
-    assert min(shares) > 0.8 and max(shares) / min(shares) < 1.1
+    assert min(shares) > 0.5 and max(shares) / min(shares) < 1.1
     tokens = [r["usd_per_mtok_blended"] for r in found]
     assert tokens[0] / tokens[2] == pytest.approx(3, rel=0.05)
 

@@ -1,4 +1,4 @@
-"""A price over a year old is used where a chip has no newer one: marked, with a wide interval, behind a fresh price."""
+"""Which prices are ranked, and what an answer says of a weak or old one: why, and the first choice without it."""
 
 import datetime
 import math
@@ -19,18 +19,44 @@ QUESTION = """
 model: Qwen/Qwen3-8B
 traffic: {input_tokens: 1000, output_tokens: 200, requests_per_s: 2}
 slo: {ttft_ms_p95: 1500, tpot_ms_p95: 60}
-constraints: {accelerators: {allow: [tpu-v6e, h100-sxm]}, providers: {allow: [gcp, azure]}, acquisition: [rent]}
+constraints: {accelerators: {allow: [h200-sxm, h100-sxm]}, acquisition: [rent]}
 """
 
 
-def row(accelerator: str, as_of: str, term: str = "on_demand") -> dict[str, Any]:
-    return {"accelerator": accelerator, "as_of": as_of, "term": term}
+def row(accelerator: str, as_of: str, term: str = "on_demand", origin: str = "official_list") -> dict[str, Any]:
+    return {
+        "provider": "p", "accelerator": accelerator, "accelerators": 1, "region": "any", "as_of": as_of, "term": term,
+        "origin": origin,
+    }  # fmt: skip
 
 
 def test_an_old_price_is_used_only_where_there_is_no_current_one_of_its_acquisition() -> None:
-    rows = [row("a", "2026-10-01"), row("a", "2024-10-01"), row("a", "2024-01-01", "purchase"), row("b", "2023-01-01")]
+    rows = [
+        row("a", "2026-10-01"), row("a", "2024-10-01"), row("a", "2024-01-01", "purchase"),
+        row("b", "2023-01-01", origin="reseller"), row("c", "2023-01-01"),
+    ]  # fmt: skip
     kept = [(p["accelerator"], p["as_of"], p.get("stale", False)) for p in offers.used(rows, DAY)]
-    assert kept == [("a", "2026-10-01", False), ("a", "2024-01-01", True), ("b", "2023-01-01", True)]
+    # an official rent does not expire
+    assert kept == [
+        ("a", "2026-10-01", False), ("c", "2023-01-01", False), ("a", "2024-01-01", True), ("b", "2023-01-01", True),
+    ]  # fmt: skip
+
+
+def test_an_old_rent_gives_way_to_a_newer_one_of_the_same_country_in_instances_that_are_no_larger() -> None:
+    new, old = "2026-10-01", "2026-05-01"
+
+    def kept(*rows: dict[str, Any], named: tuple[str, ...] = ()) -> list[str]:
+        return [p["provider"] for p in offers.used(rows, DAY, named) if p["as_of"] == old]
+
+    before = row("a", old) | {"provider": "old"}
+    assert kept(before, row("a", new)) == []
+    assert kept(before, row("a", new), named=("old",)) == ["old"]
+    assert kept(before, row("a", new) | {"accelerators": 8}) == ["old"]
+    assert kept(before, row("a", new, "spot")) == ["old"]
+    assert kept(before, row("a", new, origin="marketplace")) == ["old"]
+    swedish = before | {"region": "north", "country": "SE"}
+    assert kept(swedish, row("a", new) | {"region": "us-east-1", "country": "US"}) == ["old"]
+    assert kept(swedish, row("a", new) | {"region": "south", "country": "SE"}) == []
 
 
 def test_the_interval_of_a_price_widens_with_the_square_root_of_its_age() -> None:
@@ -47,26 +73,61 @@ def test_the_interval_of_a_price_widens_with_the_square_root_of_its_age() -> Non
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shipped")
-def test_a_winner_on_an_old_price_is_named_with_the_choice_without_it_and_a_fresh_price_replaces_it() -> None:
-    spec = workload.parse(QUESTION)
+def test_a_winner_at_a_weak_price_is_named_with_the_choice_without_it_and_a_fresh_price_replaces_it() -> None:
+    named = {"constraints.providers.allow": ["brand-new", "hyperstack"]}  # an old price is used if its seller is named
+    spec = workload.parse(workload.with_changes(workload.load(QUESTION), named))
+    chip = Accelerator.objects.get(slug="h200-sxm")
+    mark_down(chip, "official_list", DAY - datetime.timedelta(days=200))
     answer = recommend(spec, take_snapshot(spec))
-    first, second = answer["recommendations"][0], next(r for r in answer["recommendations"] if not r["price_is_stale"])
-    assert first["accelerator"] == "tpu-v6e" and first["price_is_stale"]
-    assert f"Its price is from {first['price_as_of']}, over a year old" in answer["verdict"]
-    assert f"Without it, the first choice is {second['label']}" in answer["verdict"]
-    assert any("over a year old" in warning for warning in first["warnings"])
+    first, solid = answer["recommendations"][0], answer["without_weak_prices"]
+    assert (first["provider"], first["price_origin"]) == ("brand-new", "official_list")
+    assert "days old" in first["price_weakness"] and f"(dated {first['price_as_of']}" not in answer["verdict"]
+    assert f"The price behind it is weak ({first['price_weakness']}; dated {first['price_as_of']})" in answer["verdict"]
+    assert f"${solid['usd_per_month']:,.0f} a month" in answer["verdict"]
+    assert solid["usd_per_month"] > first["usd_per_month"]
+    assert solid["more_fraction"] == pytest.approx(solid["usd_per_month"] / first["usd_per_month"] - 1, rel=1e-3)
+    assert any("check the seller's current price" in warning for warning in first["warnings"])
 
-    def width(option: dict[str, Any]) -> float:
-        low, high = option["interval"]["usd_per_month"]
-        return float(math.log(high / low))
-
-    chip = Accelerator.objects.get(slug="tpu-v6e")
-    old = Price.objects.filter(accelerator=chip, term="on_demand").latest("as_of")
-    Price.objects.create(
-        provider=old.provider, instance=old.instance, region=old.region, accelerator=chip, term=old.term,
-        accelerators=old.accelerators, kind=old.kind, usd_per_hour=old.usd_per_hour, as_of=datetime.date.today(),
-        source="list",
-    )  # fmt: skip
+    mark_down(chip, "official_list", datetime.date.today())
     fresh = recommend(spec, take_snapshot(spec))
-    now = next(r for r in fresh["recommendations"] if r["accelerator"] == "tpu-v6e")
-    assert not now["price_is_stale"] and width(now) < width(first) and "over a year old" not in fresh["verdict"]
+    now = fresh["recommendations"][0]
+    assert now["provider"] == "brand-new" and not now["price_weakness"] and fresh["without_weak_prices"] is None
+    assert "The price behind it is weak" not in fresh["verdict"] and width(now) < width(first)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_what_a_buyer_cannot_sign_is_ranked_only_if_it_is_allowed() -> None:
+    chip = Accelerator.objects.get(slug="h200-sxm")
+    mark_down(chip, "estimate", datetime.date.today())
+    spec = workload.parse(QUESTION)
+    assert recommend(spec, take_snapshot(spec))["recommendations"][0]["provider"] != "brand-new"
+    allowed = workload.parse(workload.with_changes(workload.load(QUESTION), {"constraints.exclude": ["consumer"]}))
+    answer = recommend(allowed, take_snapshot(allowed))
+    assert answer["recommendations"][0]["provider"] == "brand-new"
+    assert "The price behind it is weak (an estimate" in answer["verdict"]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+def test_an_average_is_never_an_offer_and_the_note_of_a_price_is_in_the_answer() -> None:
+    chip = Accelerator.objects.get(slug="h200-sxm")
+    mark_down(chip, "index", datetime.date.today())
+    spec = workload.parse(QUESTION)
+    assert recommend(spec, take_snapshot(spec))["recommendations"][0]["provider"] != "brand-new"
+    mark_down(chip, "provider_api", datetime.date.today() - datetime.timedelta(days=1), notes="needs a support plan")
+    first = recommend(spec, take_snapshot(spec))["recommendations"][0]
+    assert first["provider"] == "brand-new" and "price: needs a support plan" in first["reasons"]
+
+
+def width(option: dict[str, Any]) -> float:
+    low, high = option["interval"]["usd_per_month"]
+    return float(math.log(high / low))
+
+
+def mark_down(chip: Accelerator, origin: str, as_of: datetime.date, notes: str = "") -> None:
+    """An offer that is cheaper than all others of the chip."""
+    Price.objects.create(
+        provider="brand-new", instance="H200", region="any", accelerator=chip, term="on_demand", accelerators=1,
+        kind="vm", usd_per_hour=0.5, as_of=as_of, source="list", origin=origin, notes=notes,
+    )  # fmt: skip

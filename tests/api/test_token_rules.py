@@ -37,7 +37,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
 
 @pytest.mark.parametrize(("scope", "days"), [("read", 0), ("read", 367), ("root", 30)])
 def test_a_token_has_a_known_scope_and_a_life_of_1_to_366_days(scope: str, days: int) -> None:
-    with pytest.raises(ValueError, match="read, submit, admin, and days from 1 to 366"):
+    with pytest.raises(ValueError, match="read, submit, prices, admin, and days from 1 to 366"):
         tokens.make("ci", scope, days)
     assert not ApiToken.objects.exists()
 

@@ -20,11 +20,11 @@ def chip(slug, **figures):
     return Accelerator.objects.create(slug=slug, name=slug.title(), **(common | figures))
 
 
-def offer(accelerator, usd, days=0, provider="moon", term="on_demand", chips=1, kind="vm"):
+def offer(accelerator, usd, days=0, provider="moon", term="on_demand", chips=1, kind="vm", **more):
     paid = {"purchase_usd": Decimal(usd)} if term == "purchase" else {"usd_per_hour": Decimal(usd)}
     return Price.objects.create(
         accelerator=accelerator, provider=provider, instance=kind, accelerators=chips, term=term, kind=kind,
-        as_of=TODAY - timedelta(days=days), source="price list", **paid,
+        as_of=TODAY - timedelta(days=days), source="price list", **paid, **more,
     )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def large(db):
 @pytest.fixture
 def old(db):
     found = chip("old", dense_tflops={"fp16": 50})
-    offer(found, 1, days=366)
+    offer(found, 1, days=366, origin="marketplace")
     return found
 
 
@@ -65,6 +65,30 @@ def test_an_offer_of_a_year_ago_is_no_price(client, old):
     assert "no current price" in client.get("/catalog/accelerators/old").content.decode()
     found = client.get("/api/v1/accelerators/old").json()
     assert (found["usd_per_hour_min"], found["price_note"]) == (None, "no current price")
+
+
+def test_an_official_price_never_expires(client, old):
+    offer(old, 2, days=800, provider="sun")
+    assert derived("old").usd_per_hour_min == 2
+    text = client.get("/catalog/accelerators/old").content.decode()
+    assert "no current price" not in text and 'class="age-stale"' in text
+    assert client.get("/api/v1/accelerators/old").json()["price_note"] == ""
+
+
+def test_an_official_price_that_a_newer_list_replaced_does_not_count(old):
+    offer(old, 2, days=800, provider="sun")
+    offer(old, 3, days=10, provider="sun", kind="bare_metal")
+    offer(old, 4, days=800, provider="sun", term="spot")
+    assert sorted((each.usd_per_chip_hour, each.term) for each in current_offers()) == [(3, "on_demand"), (4, "spot")]
+
+
+def test_the_lowest_rent_is_an_official_one_where_there_is_one(large):
+    offer(large, 1, provider="a", origin="marketplace")
+    offer(large, 2, provider="b", origin="index")
+    offer(large, 3, provider="c", confidence="low")
+    assert derived("large").usd_per_hour_min == 5
+    Price.objects.filter(provider__in=("moon", "sun")).delete()
+    assert derived("large").usd_per_hour_min == 1
 
 
 def test_an_offer_that_was_replaced_no_longer_counts(large):
@@ -93,6 +117,8 @@ def test_a_purchase_keeps_the_range_of_its_source(large):
 )
 def test_figures_age_at_thirty_and_ninety_days(days, word):
     assert age(TODAY - timedelta(days=days)) == word
+    for origin in ("official_list", "provider_api"):
+        assert age(TODAY - timedelta(days=days), origin=origin) == {"expired": "stale"}.get(word, word)
 
 
 @pytest.mark.parametrize("key", ["tflops_per_watt", "flops_per_byte", "usd_per_hour_min", "gb_per_s_per_usd_hour"])

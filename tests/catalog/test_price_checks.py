@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from catalog.models import Accelerator, HeldPrice, Organisation, Price, PriceImport
 from catalog.pricing import checks as price_checks
 from catalog.pricing import imports as price_imports
-from catalog.models import Accelerator, HeldPrice, Organisation, Price, PriceImport
 
 HEAD = (
     "provider,instance,accelerator,accelerators,region,vcpus,host_memory_gib,term,usd_per_hour,purchase_usd,kind,as_of,"

@@ -59,7 +59,7 @@ def test_shipped_price_lists_that_were_replaced_are_no_offers() -> None:
     usd = {(p.provider, p.accelerator.slug): float(p.usd_per_hour) for p in current if p.usd_per_hour}
     assert usd["digitalocean", "mi300x"] == 2.59
     assert usd["digitalocean", "h200-sxm"] == 4.47
-    assert usd["nebius", "h200-sxm"] == 4.5
+    assert usd["nebius", "h200-sxm"] == 5.4
 
 
 def owned(slug: str) -> dict[str, float]:

@@ -54,7 +54,7 @@ class Command(BaseCommand):
             ends = f"{row.expires_at:%Y-%m-%d}"
             self.stdout.write(f"{row.token_prefix}…  {row.status:8} {row.scope:7} until {ends}  {last:22}  {row.name}")
         if not rows:
-            self.stdout.write("No tokens. Create one with manage.py token make NAME --scope read|submit|admin")
+            self.stdout.write("No tokens. Create one with manage.py token make NAME --scope read|submit|prices|admin")
 
 
 def one(prefix: str, ended: bool = False) -> ApiToken:

@@ -11,8 +11,7 @@ from django.db import transaction
 
 from catalog.importers import gpuhunt, litellm, skypilot
 from catalog.loading import fixtures, load
-from catalog.management.commands.prices import held_line, operator
-from catalog.management.errors import BadInput
+from catalog.management.errors import BadInput, operator
 from catalog.models import ApiPrice, Discount, Organisation, Price, ServedModel, SupportLicence
 from catalog.pricing import imports as price_imports
 
@@ -64,7 +63,7 @@ class Command(BaseCommand):
         counts = done.counts
         self.stdout.write(f"prices: {counts.created} created, {counts.changed} changed, {counts.unchanged} unchanged")
         for held in done.held[:MAX_LINES]:
-            self.stdout.write(f"held {held_line(held)}")
+            self.stdout.write(f"held {price_imports.held_line(held)}")
         if done.held and not options["dry_run"]:
             self.stdout.write("held prices are not used: `manage.py prices release ID` adds one, `discard ID` drops it")
         for reason, count in sorted(skipped.items()):

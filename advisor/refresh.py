@@ -1,0 +1,221 @@
+"""Refreshes prices from public sources and reports which saved answers change with them.
+
+Off until `ASSAY_PRICE_SOURCES` names a source, or an operator runs `manage.py prices sync --from NAME`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+import structlog
+from django.conf import settings
+from django.core.mail import send_mail
+from django.utils import timezone
+
+from advisor import answer, inputs
+from advisor.models import Advice
+from catalog.models import PriceRefresh, PriceSource
+from catalog.pricing import imports, sync
+from catalog.pricing.sources import SOURCES
+
+log = structlog.get_logger("assay.prices")
+State = PriceRefresh.State
+Json = dict[str, Any]
+PRICED = ("prices", "other_terms", "serverless", "hosted")  # the parts of a snapshot that hold prices
+WEBHOOK_TIMEOUT_S = 10
+
+
+class NoSource(ValueError):
+    """No source is named or turned on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A saved answer with another first choice or another cost at the new prices."""
+
+    advice: str
+    name: str
+    what: str  # winner | cost | feasibility
+    before: str  # label of the first choice; empty: nothing met the limits
+    after: str
+    usd_per_month_before: float | None
+    usd_per_month_after: float | None
+    change_fraction: float | None  # of the cost
+
+
+def run(names: Sequence[str], by: str, file: Path | None = None) -> PriceRefresh:
+    """Reads the named sources, or those that are turned on, and stores the report.
+
+    Raises NoSource, sync.AlreadyRunning, FixtureError (unknown name) and OSError (`file` cannot be read).
+    """
+    names = list(names) or settings.PRICE_SOURCES
+    if not names:
+        raise NoSource(
+            "no price source is turned on; name one with --from, or set ASSAY_PRICE_SOURCES, such as "
+            f"azure,openrouter (of {', '.join(SOURCES)})"
+        )
+    with sync.only_one(by) as row:
+        answers = sync.downloaded(names, file)
+        watched = _watched() if any(not isinstance(found, str) and found.texts for _, found in answers) else []
+        before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
+        day = timezone.localdate()
+        read = [sync.add(source, found, by, day) for source, found in answers]
+        changed = [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))]
+        report = {
+            "date": day.isoformat(),
+            "sources": [sync.as_json(done) for done in read],
+            "stale": sync.stale_offers(day),
+            "answers_checked": len(watched),
+            "answers_changed": [asdict(change) for change in changed],
+            "threshold_fraction": settings.PRICE_CHANGE_FRACTION,
+        }
+        failed = all(done.error for done in read)
+        sync.finish(row, State.FAILED if failed else State.DONE, report, read[0].error if failed else "")
+    notify(row)
+    return row
+
+
+def _watched() -> list[Advice]:
+    """The newest finished answers of all organizations, one for each workload, at today's prices."""
+    rows = Advice.objects.filter(state=Advice.State.DONE, successors=None).select_related("workload", "organisation")
+    found: dict[tuple[int, str], Advice] = {}
+    for advice in rows.defer("snapshot", "result").order_by("-created_at")[: 10 * settings.PRICE_WATCHED]:
+        spec = advice.workload.spec
+        if not spec.get("prices_as_of") and len(found) < settings.PRICE_WATCHED:
+            found.setdefault((advice.organisation_id, repr(spec)), advice)
+    return list(found.values())
+
+
+def _change(advice: Advice, before: Json) -> Change | None:
+    """How the answer changes from the prices before to those of today; None if by less than the threshold."""
+    spec = advice.workload.spec
+    after = inputs.take_snapshot(spec, advice.organisation)
+    if _prices(before) == _prices(after):
+        return None
+    try:
+        old, new = (_first(answer.recommend(spec, snapshot)) for snapshot in (before, after))
+    except Exception:  # an answer that cannot be computed must not stop the refresh
+        log.exception("answer not compared", advice=str(advice.pk))
+        return None
+    fraction = new[1] / old[1] - 1 if old[1] and new[1] else None
+    what = "feasibility" if bool(old[0]) != bool(new[0]) else "winner" if old[0] != new[0] else "cost"
+    if what == "cost" and abs(fraction or 0.0) < settings.PRICE_CHANGE_FRACTION:
+        return None
+    return Change(
+        advice=str(advice.pk),
+        name=advice.workload.name,
+        what=what,
+        before=old[0],
+        after=new[0],
+        usd_per_month_before=old[1],
+        usd_per_month_after=new[1],
+        change_fraction=fraction,
+    )
+
+
+def _prices(snapshot: Json) -> list[Any]:
+    parts = [inputs.unpacked(part) for part in snapshot.get("parts", [snapshot])]
+    return [part.get(name) for part in parts for name in PRICED]
+
+
+def _first(found: Any) -> tuple[str, float | None]:
+    """Label and monthly cost of the first choice."""
+    if found.portfolio is not None:
+        return found.verdict, found.portfolio.alone_usd_per_month
+    options = found.recommendations
+    return (options[0].label, options[0].usd_per_month) if options else ("", None)
+
+
+def status() -> dict[str, Any]:
+    """Each source, how old the current public offers are, how many prices wait, and when a refresh last ended."""
+    known = {row.name: row for row in PriceSource.objects.all()}
+    sources = []
+    for name, source in SOURCES.items():
+        row = known.get(name)
+        sources.append(
+            {
+                "name": name,
+                "title": source.title,
+                "on": name in settings.PRICE_SOURCES,
+                "needs": source.needs,
+                "read_at": f"{row.read_at:%Y-%m-%d %H:%M}" if row and row.read_at else None,
+                "error": row.error if row else "",
+            }
+        )
+    last = PriceRefresh.objects.exclude(finished_at=None).first()
+    return {
+        "sources": sources,
+        "offers_by_age": sync.offers_by_age(timezone.localdate()),
+        "held": len(imports.waiting()),
+        "last_refresh": f"{last.finished_at:%Y-%m-%d %H:%M} {last.state}" if last and last.finished_at else None,
+    }
+
+
+# --- telling people -----------------------------------------------------------------------------------------------
+
+
+def lines(row: PriceRefresh) -> list[str]:
+    """The report in words."""
+    report = row.report
+    if not report:
+        return [f"price refresh of {row.started_at:%Y-%m-%d %H:%M}: {row.state}{': ' + row.error if row.error else ''}"]
+    told = [_source_line(done) for done in report["sources"]]
+    for done in report["sources"]:
+        told += [f"  changed {line}" for line in done["changed"][:10]]
+        told += [f"  held {line}" for line in done["quarantined"][:10]]
+    if stale := report["stale"]:
+        told.append(f"offers read over 90 days ago: {sum(stale.values())} ({_counted(stale)})")
+    told.append(
+        f"saved answers: {report['answers_checked']} checked; {len(report['answers_changed'])} have another first "
+        f"choice, or a cost that differs by more than {report['threshold_fraction']:.0%}"
+    )
+    return told + [f"  {change_line(change)}" for change in report["answers_changed"]]
+
+
+def _source_line(done: Json) -> str:
+    if done["error"]:
+        return f"{done['source']}: not read: {done['error']}"
+    if done["not_modified"]:
+        return f"{done['source']}: unchanged since the last time"
+    skipped = sum(done["skipped"].values())
+    return (
+        f"{done['source']}: {done['added']} new, {done['changed_prices']} changed, {done['confirmed']} confirmed, "
+        f"{done['held']} held, {skipped} lines skipped"
+    )
+
+
+def _counted(counts: dict[str, int]) -> str:
+    shown = [f"{name} {count}" for name, count in list(counts.items())[:5]]
+    return ", ".join(shown) + (f" and {len(counts) - 5} more providers" if len(counts) > 5 else "")
+
+
+def change_line(change: Json) -> str:
+    """One changed answer in words."""
+    cost = [_usd(change[f"usd_per_month_{when}"]) for when in ("before", "after")]
+    if change["what"] == "cost":
+        return f"{change['name']}: {change['after']} costs {cost[1]} instead of {cost[0]} a month"
+    before, after = (change[when] or "no deployment" for when in ("before", "after"))
+    return f"{change['name']}: {after} ({cost[1]} a month) instead of {before} ({cost[0]})"
+
+
+def _usd(usd: float | None) -> str:
+    return "no price" if usd is None else f"${usd:,.0f}"
+
+
+def notify(row: PriceRefresh) -> None:
+    """Sends the report to the webhook and the addresses in the settings; a failure is only logged."""
+    if settings.PRICE_WEBHOOK_URL:
+        body = {"state": row.state, "started_at": row.started_at.isoformat(), "error": row.error, "report": row.report}
+        try:
+            requests.post(settings.PRICE_WEBHOOK_URL, json=body, timeout=WEBHOOK_TIMEOUT_S).raise_for_status()
+        except requests.RequestException as error:
+            log.warning("webhook failed", error=type(error).__name__)
+    if settings.PRICE_EMAILS:
+        changed = len(row.report.get("answers_changed", ()))
+        title = f"Assay prices of {row.started_at:%Y-%m-%d}: {row.state}, {changed} saved answers change"
+        try:
+            send_mail(title, "\n".join(lines(row)), None, settings.PRICE_EMAILS)
+        except OSError as error:
+            log.warning("e-mail failed", error=type(error).__name__)

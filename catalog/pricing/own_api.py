@@ -1,0 +1,363 @@
+"""REST calls for an organization's own prices and discounts."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import (
+    OpenApiExample,
+    PolymorphicProxySerializer,
+    extend_schema,
+    extend_schema_field,
+    extend_schema_view,
+)
+from rest_framework import exceptions, generics, parsers, permissions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from catalog.access import may_change
+from catalog.deleting import who
+from catalog.derived import age
+from catalog.listing import Pages
+from catalog.loading.fixtures import CONFIDENCES, ORIGINS, TERMS, UNITS_SOLD, FixtureError
+from catalog.models import Accelerator, Discount, Price
+from catalog.pricing import own
+
+PROBLEM = "application/problem+json"
+SCOPES = ("prices", "admin")  # of tokens that may add prices
+MAX_ROWS = 1000
+
+
+class Unprocessable(exceptions.ValidationError):
+    """Well-formed, but it names unknown objects or contradicts itself."""
+
+    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+class MayAdd(permissions.BasePermission):
+    """Members of the organization read its prices; staff and tokens with a scope of SCOPES add some."""
+
+    message = ""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        caller = request.user
+        if request.method in permissions.SAFE_METHODS:
+            self.message = "Only people of the organization see its prices."
+            return bool(caller.is_authenticated) or may_change(caller)
+        token = getattr(caller, "token", None)
+        self.message = f"Only staff and tokens with the scope {' or '.join(SCOPES)} may add prices and discounts."
+        return token.scope in SCOPES if token is not None else may_change(caller)
+
+
+class Body(parsers.BaseParser):
+    """JSON without duplicate keys."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        text = stream.read(own.MAX_BYTES + 1)
+        if len(text) > own.MAX_BYTES:
+            raise exceptions.ParseError("The body is larger than 900 kB. Send fewer prices in one call.")
+        try:
+            return json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant)
+        except RecursionError:
+            raise exceptions.ParseError("Malformed JSON: nested too deeply.") from None
+        except ValueError as error:
+            raise exceptions.ParseError(f"Malformed JSON: {error}.") from None
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+    if twice:
+        raise ValueError(f"the key {twice[0][:100]!r} is set twice")
+    return dict(pairs)
+
+
+def refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+# --- bodies: the types here, the meaning in own.RowForm ---------------------------------------------------------
+
+
+class Text(serializers.CharField):
+    """Text only: REST framework would also take a number."""
+
+    def __init__(self, **options: Any) -> None:
+        if not options.get("allow_blank"):
+            options.setdefault("min_length", 1)
+        super().__init__(trim_whitespace=False, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
+
+class Number(serializers.FloatField):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"min_value": 0, "max_value": 10**12, **options})
+
+    def to_internal_value(self, data: Any) -> float:
+        if isinstance(data, bool) or not isinstance(data, int | float) or abs(data) > 1e300:
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Whole(serializers.IntegerField):
+    def to_internal_value(self, data: Any) -> int:
+        if isinstance(data, bool) or not isinstance(data, int | float) or data % 1:
+            self.fail("invalid")
+        return super().to_internal_value(int(data))
+
+
+class YesNo(serializers.BooleanField):
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
+
+
+class OneOf(serializers.ChoiceField):
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid_choice", input=data)
+        return str(super().to_internal_value(data))
+
+
+@extend_schema_field(OpenApiTypes.DATE)
+class Day(Text):
+    """A date as text; own.RowForm reads it."""
+
+
+class OwnPriceBody(serializers.Serializer[Any]):
+    provider = Text(max_length=60)
+    instance = Text(max_length=120)
+    accelerator = Text(max_length=120, help_text="Slug or name in the catalog.")
+    accelerators = Whole(min_value=1, max_value=own.MAX_ACCELERATORS, help_text="In the whole instance.")
+    term = OneOf(choices=TERMS)
+    as_of = Day(help_text="Date of the price.")
+    source = Text(max_length=own.MAX_TEXT, help_text="Such as: quote 4711 of Acme.")  # type: ignore[assignment]
+    usd_per_hour = Number(required=False, allow_null=True, help_text="Rent of the whole instance.")
+    purchase_usd = Number(required=False, allow_null=True, help_text="Of the whole, if the term is purchase.")
+    listed_price = Number(required=False, allow_null=True, help_text="The price in `currency`, converted to USD.")
+    currency = Text(required=False, min_length=3, max_length=3, help_text="USD, or one with an exchange rate.")
+    region = Text(required=False, allow_blank=True, max_length=60)
+    country = Text(required=False, allow_blank=True, max_length=60, help_text="Such as DE.")
+    kind = OneOf(required=False, choices=list(own.KIND_NAMES), help_text="Derived if left out.")
+    confidence = OneOf(required=False, choices=CONFIDENCES, help_text="high if left out.")
+    notes = Text(required=False, allow_blank=True, max_length=own.MAX_TEXT)
+    origin = OneOf(required=False, choices=[name for name in ORIGINS if name != "index"])
+    purchase_usd_min = Number(required=False, allow_null=True)
+    purchase_usd_max = Number(required=False, allow_null=True)
+    unit = OneOf(required=False, choices=UNITS_SOLD)
+    marks = Text(required=False, allow_blank=True, max_length=60)
+    vcpus = Number(required=False, allow_null=True)
+    host_memory_gib = Number(required=False, allow_null=True)
+    accept_unusual = YesNo(required=False, help_text="Save the price even if it looks like a mistake.")
+
+
+class HeldSerializer(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    row = serializers.IntegerField(help_text="Its place in the call, from 0.")
+    reason = serializers.CharField()
+
+
+class OwnPricesSaved(serializers.Serializer[Any]):
+    created = serializers.IntegerField()
+    changed = serializers.IntegerField(help_text="Known prices with another note or source.")
+    unchanged = serializers.IntegerField()
+    held = serializers.IntegerField(help_text="Prices that look like a mistake: not saved, see `held_prices`.")
+    held_prices = HeldSerializer(many=True)
+
+
+class DiscountsSaved(serializers.Serializer[Any]):
+    created = serializers.IntegerField()
+    changed = serializers.IntegerField()
+    unchanged = serializers.IntegerField()
+
+
+class OwnPriceSerializer(serializers.ModelSerializer[Price]):
+    accelerator: serializers.SlugRelatedField[Accelerator] = serializers.SlugRelatedField(
+        slug_field="slug", read_only=True
+    )
+    age = serializers.SerializerMethodField(help_text="fresh, ageing, stale or expired.")
+
+    class Meta:
+        model = Price
+        exclude = ("organisation",)
+
+    def get_age(self, row: Price) -> str:
+        return age(row.as_of)
+
+
+class DiscountSerializer(serializers.ModelSerializer[Discount]):
+    accelerator: serializers.SlugRelatedField[Accelerator] = serializers.SlugRelatedField(
+        slug_field="slug", read_only=True, allow_null=True
+    )
+
+    class Meta:
+        model = Discount
+        exclude = ("organisation",)
+
+
+class DiscountBody(serializers.Serializer[Any]):
+    provider = Text(max_length=60)
+    accelerator = Text(required=False, allow_blank=True, max_length=120, help_text="All if left out.")
+    term = OneOf(required=False, choices=TERMS, help_text="Every way to pay if left out.")
+    discount_fraction = Number(min_value=0.0001, max_value=0.9999, help_text="0.15 is 15% off.")
+    as_of = Day()
+    source = Text(max_length=own.MAX_TEXT)  # type: ignore[assignment]
+
+
+def one_or_many(name: str, body: Any) -> PolymorphicProxySerializer:
+    """A body of one object or a list of them, for the description."""
+    return PolymorphicProxySerializer(
+        component_name=name, serializers=[body, body(many=True)], resource_type_field_name=None, many=False
+    )
+
+
+def rows_of(data: Any, body: Any) -> list[dict[str, Any]]:
+    """The rows of a body as text by column. Raises ValidationError for a wrong type, naming the field."""
+    many = isinstance(data, list)
+    rows = data if many else [data]
+    if not data and data != 0 or len(rows) > MAX_ROWS:  # the description cannot say that a body is needed
+        raise Unprocessable([f"Send from 1 to {MAX_ROWS:,} objects in one call."])
+    serializer = body(data=rows, many=True)
+    if not serializer.is_valid():
+        raise exceptions.ValidationError(by_row(serializer.errors, many))
+    known = set(body().fields)
+    wrong = [(n, name, unknown(known)) for n, row in enumerate(rows) for name in row if name not in known]
+    if wrong:
+        raise Unprocessable(by_field(wrong, many))
+    return [{name: plain(value) for name, value in row.items()} for row in serializer.validated_data]
+
+
+def by_row(errors: Any, many: bool) -> Any:
+    """A list serializer's errors, with the row's place before the field where there are several rows."""
+    rows = dict(errors if isinstance(errors, dict) else enumerate(errors))
+    return {f"[{n}]": found for n, found in rows.items() if found} if many else rows.get(0, errors)
+
+
+def unknown(known: set[str]) -> str:
+    return f"Unknown field. Allowed are {', '.join(sorted(known))}."
+
+
+def plain(value: Any) -> Any:
+    """A value as a form takes it."""
+    return value if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def by_field(wrong: Sequence[tuple[int, str, str]], many: bool) -> Any:
+    """Errors as (row, field, message), by field; of a list with the row's place: [2].term."""
+    found: dict[str, list[str]] = {}
+    for row, name, message in wrong:
+        place = f"[{row}]" if many else ""
+        found.setdefault(".".join(filter(None, (place, name))) or "non_field_errors", []).append(message)
+    return found
+
+
+REFUSALS: Mapping[Any, Any] = {(status, PROBLEM): OpenApiTypes.OBJECT for status in (400, 403, 415, 422)}
+PRICE_EXAMPLE = OpenApiExample(
+    "a quote in EUR",
+    request_only=True,
+    value={
+        "provider": "acme",
+        "instance": "big-8",
+        "accelerator": "h100-sxm",
+        "accelerators": 8,
+        "term": "reserved_1y",
+        "listed_price": 17.5,
+        "currency": "EUR",
+        "as_of": "2026-11-02",
+        "source": "quote 4711 of Acme",
+    },
+)
+DISCOUNT_EXAMPLE = OpenApiExample(
+    "15% off",
+    request_only=True,
+    value={"provider": "aws", "discount_fraction": 0.15, "as_of": "2026-11-02", "source": "contract 12"},
+)
+
+
+class Private(generics.ListAPIView[Any]):
+    """Rows of the caller's organization."""
+
+    token_scopes = SCOPES  # read by advisor.api.tokens.Allowed
+    parser_classes = (Body,)
+    pagination_class = Pages
+
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), MayAdd()]
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = super().get_queryset()
+        if getattr(self, "swagger_fake_view", False):
+            return rows.none()
+        return rows.filter(organisation=own.organisation_of(self.request.user))
+
+
+@extend_schema_view(
+    get=extend_schema(operation_id="listOwnPrices", summary="List the organization's own prices, newest first")
+)
+class OwnPrices(Private):
+    queryset = Price.objects.select_related("accelerator").order_by("-as_of", "-pk")
+    serializer_class = OwnPriceSerializer
+
+    @extend_schema(
+        operation_id="addOwnPrices",
+        summary="Add the organization's own prices, one or a list",
+        description=(
+            "All are saved, or none. The same prices again change nothing. A price that looks like a mistake is held: "
+            "it is not saved unless `accept_unusual` is true. Needs a token with the scope `prices` or `admin`."
+        ),
+        request=one_or_many("OwnPriceOrPrices", OwnPriceBody),
+        responses={201: OwnPricesSaved, **REFUSALS},
+        examples=[PRICE_EXAMPLE],
+    )
+    def post(self, request: Request) -> Response:
+        rows, many = rows_of(request.data, OwnPriceBody), isinstance(request.data, list)
+        book = own.Book(own.organisation_of(request.user))
+        read = own.read(book, enumerate(rows))
+        if read.wrong:
+            raise Unprocessable(by_field(read.wrong, many))
+        try:
+            saved = own.save(book, read.lines, who(request.user), own.REST, f"REST call with {len(rows)} prices")
+        except FixtureError as error:
+            raise Unprocessable([own.sentence(error)]) from error
+        held = [{"id": each.pk, "row": line.number, "reason": each.reason} for line, each in saved.held]
+        counts = {"created": saved.created, "changed": saved.changed, "unchanged": saved.unchanged}
+        return Response({**counts, "held": len(held), "held_prices": held}, status=201)
+
+
+@extend_schema_view(
+    get=extend_schema(operation_id="listDiscounts", summary="List the organization's discounts, newest first")
+)
+class Discounts(Private):
+    queryset = Discount.objects.select_related("accelerator").order_by("-as_of", "-pk")
+    serializer_class = DiscountSerializer
+
+    @extend_schema(
+        operation_id="addDiscounts",
+        summary="Add the organization's discounts, one or a list",
+        description="All are saved, or none. Needs a token with the scope `prices` or `admin`.",
+        request=one_or_many("DiscountOrDiscounts", DiscountBody),
+        responses={201: DiscountsSaved, **REFUSALS},
+        examples=[DISCOUNT_EXAMPLE],
+    )
+    def post(self, request: Request) -> Response:
+        rows, many = rows_of(request.data, DiscountBody), isinstance(request.data, list)
+        book = own.Book(own.organisation_of(request.user))
+        forms = [own.DiscountRow(row, book=book) for row in rows]
+        wrong = [(n, name, message) for n, form in enumerate(forms) for name, message in form.messages]
+        if wrong:
+            raise Unprocessable(by_field(wrong, many))
+        try:
+            done = own.save_discounts(book, [form.row for form in forms], who(request.user))
+        except FixtureError as error:
+            raise Unprocessable([own.sentence(error)]) from error
+        return Response({"created": done.created, "changed": done.changed, "unchanged": done.unchanged}, status=201)
