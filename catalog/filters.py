@@ -139,7 +139,8 @@ class CurrencyField(forms.CharField):
         code = str(super().clean(value)).strip().upper()
         known = sorted({USD, *finding.newest_rates()})
         if code and code not in known:
-            raise forms.ValidationError(f"No exchange rate for {code[:12]}. Use one of {', '.join(known)}.")
+            message = "No exchange rate for %(code)s. Use one of %(known)s."  # a rate name may hold a percent sign
+            raise forms.ValidationError(message, params={"code": code[:12], "known": ", ".join(known)})
         return code
 
 
