@@ -38,8 +38,9 @@ class Pages(listing.Pages):
 
 
 LINKS = (
-    "advice", "estimate", "accelerators", "models", "prices", "api-prices", "frameworks", "quantizations", "units",
-    "regions", "assumptions", "fidelity", "agents", "probe-jobs", "probe-results", "enrolments", "tokens",
+    "advice", "estimate", "accelerators", "models", "prices", "own-prices", "discounts", "api-prices", "frameworks",
+    "quantizations", "units", "regions", "assumptions", "fidelity", "agents",
+    "probe-jobs", "probe-results", "enrolments", "tokens",
 )  # fmt: skip
 
 

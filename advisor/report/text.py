@@ -164,7 +164,7 @@ def head(answer: Answer) -> str:
     known = workload.get("prices_as_of") if isinstance(workload, dict) else None
     return (
         f"{counts.evaluated:,} plans evaluated, {counts.feasible:,} feasible; "
-        f"catalog {catalog.version[:12]}, prices as of {catalog.prices_as_of}"
+        f"catalog {catalog.version[:12]}, prices used from {answer.prices_used or 'none'}"
         f"{f' as known on {known}' if known else ''}, engine {answer.engine_version}"
     )
 

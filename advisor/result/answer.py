@@ -290,6 +290,12 @@ class Answer(Section):
         return next((option for option in self.recommendations if option.rank == rank), None)
 
     @property
+    def prices_used(self) -> str:
+        """The dates of the prices behind the options: one day, or the oldest and the newest; empty without options."""
+        days = sorted({option.price_as_of for option in self.recommendations if option.price_as_of})
+        return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+
+    @property
     def is_feasible(self) -> bool:
         """Whether something is recommended; of a portfolio, whether every workload has somewhere to run."""
         if self.portfolio is None:

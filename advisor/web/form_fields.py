@@ -313,7 +313,7 @@ PLACES = Group(
             "constraints.exclude",
             "Do not offer",
             SOME_OF,
-            "None checked: consumer cards, marketplaces, second-hand, quotes, previews, estimates and unconfirmed rents",
+            "None checked: consumer cards, marketplaces, second-hand, quotes, previews, weakly sourced rents",
             choices=(
                 ("consumer", "consumer cards"),
                 ("marketplace", "marketplaces"),

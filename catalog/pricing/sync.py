@@ -22,6 +22,7 @@ from catalog.pricing.sources import Download, Skipped, Source, named
 log = structlog.get_logger("assay.prices")
 LEASE = timedelta(hours=1)
 CONFIRM_DAYS = 7  # an unchanged price is stored again, with its new date, after this time
+RECENT = ("up to 30 days old", "up to 90 days")  # ages in `offers_by_age`
 MAX_LINES = 50  # of each kind in a report
 Offers = dict[tuple[Any, ...], tuple[date, Any]]  # newest date and price of each offer
 
@@ -205,7 +206,7 @@ def stale_offers(day: date) -> dict[str, int]:
 
 def offers_by_age(day: date) -> dict[str, int]:
     """How many current public offers were read up to 30, 90 and 365 days ago, and before."""
-    limits = {"up to 30 days old": 30, "up to 90 days": 90, "up to a year": 365, "older": 10**6}
+    limits = {RECENT[0]: 30, RECENT[1]: 90, "up to a year": 365, "older": 10**6}
     counts = dict.fromkeys(limits, 0)
     for as_of in current_offers().values_list("as_of", flat=True):
         counts[next(name for name, most in limits.items() if (day - as_of).days <= most)] += 1

@@ -1,21 +1,20 @@
 import sys
 from collections.abc import Iterator
-from datetime import date, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
-from django.db.models import Max
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
 
 from advisor.celery import app
 from advisor.models import Advice
 from advisor.ops import health
-from catalog.models import CatalogLoad, Price
+from catalog.models import CatalogLoad
+from catalog.pricing import sync
 from probes import agents, results
 from probes.models import Job, Result
 
-OLD_PRICES = timedelta(days=90)
 Finding = tuple[bool, str, str]  # passed, name, detail
 
 
@@ -62,11 +61,14 @@ def catalog_age() -> Finding:
 
 
 def price_age() -> Finding:
-    newest: date | None = Price.objects.aggregate(newest=Max("as_of"))["newest"]
-    if newest is None:
+    """Fails if no current public offer was read in the last 90 days."""
+    ages = sync.offers_by_age(timezone.localdate())
+    if not ages:
         return False, "prices", "none; run manage.py load_catalog or import_prices"
-    age = timezone.now().date() - newest
-    return age <= OLD_PRICES, "prices", f"newest from {newest}, {age.days} days old"
+    recent = sum(count for name, count in ages.items() if name in sync.RECENT)
+    said = ", ".join(f"{count} {name}" for name, count in ages.items())
+    advice = "" if settings.PRICE_SOURCES else "; no source is turned on, see docs/how-to/refresh-prices.md"
+    return bool(recent), "prices", f"current public offers: {said}{advice}"
 
 
 def agent_state() -> Finding:
