@@ -270,13 +270,19 @@ def price_and_load_ranges(snapshot: Json, s: Scored) -> dict[str, tuple[float, f
         row = snapshot["assumptions"].get(key, {"value": 1.0})
         return max(float(snapshot.get("tco", {}).get(key, row["value"])), 1.0)
 
+    def widest(key: str) -> float:
+        """The high end of the assumption, unless the planner set a value."""
+        set_by_planner = key in snapshot.get("tco", {})
+        high = snapshot["assumptions"].get(key, {}).get("high")
+        return ratio(key) if set_by_planner or not high else max(float(high), ratio(key))
+
     load, o = ratio("load-swing-ratio"), s.offer
     older = ratio("price-age-swing-ratio") ** math.sqrt(price_age_years(snapshot, o))
     aged = (1 / older, older)
     if o.acquisition != "own":
         rent = ratio("rent-price-swing-ratio")
         return {"price": combined_ratio([(1 / rent, rent), aged]), "load": (1 / load, load)}
-    usual = ratio("purchase-price-swing-ratio")
+    usual = widest("purchase-price-swing-ratio") if o.weakness else ratio("purchase-price-swing-ratio")
     printed = (1 / usual, usual)
     if o.purchase_low_usd and o.purchase_usd:
         printed = min(o.purchase_low_usd / o.purchase_usd, 1.0), max(o.purchase_high_usd / o.purchase_usd, 1.0)

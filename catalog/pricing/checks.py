@@ -59,8 +59,13 @@ def market_of(rows: Iterable[Row], day: date) -> Market:
     return market
 
 
-def suspicion(row: Row, market: Market, day: date, stored: bool = False) -> str:
-    """Why the row looks like a mistake, with the comparison; empty if it does not. `stored`: it is in the market."""
+def suspicion(
+    row: Row, market: Market, day: date, stored: bool = False, per_usd: Mapping[str, float] | None = None
+) -> str:
+    """Why the row looks like a mistake, with the comparison; empty if it does not. `stored`: it is in the market.
+
+    per_usd: exchange rates by currency, to recognize a price that was not converted.
+    """
     if row["as_of"] > day:
         return f"is dated {row['as_of']}, which is in the future"
     if row["usd_per_hour"] and row["purchase_usd"]:
@@ -71,10 +76,10 @@ def suspicion(row: Row, market: Market, day: date, stored: bool = False) -> str:
     if len(near) > int(stored):
         return ""  # near the price of the same instance on another day or in another region
     others = [o.usd_per_chip for o in known if o.offer != own]
-    return _beside(row, others) if len(others) >= LEAST_OTHERS else ""
+    return _beside(row, others, per_usd or {}) if len(others) >= LEAST_OTHERS else ""
 
 
-def _beside(row: Row, others: Sequence[float]) -> str:
+def _beside(row: Row, others: Sequence[float], per_usd: Mapping[str, float]) -> str:
     """What is wrong with the price beside the others of the chip."""
     chips, middle = row["accelerators"], median(others)
     each = usd_of(row) / chips
@@ -91,6 +96,9 @@ def _beside(row: Row, others: Sequence[float]) -> str:
     if several:
         n = min(several, key=lambda n: _distance(ratio * chips / n))
         return f"looks like the price of {n} chips instead of {chips}: {compared}"
+    currency = min(per_usd, key=lambda code: _distance(ratio / per_usd[code]), default="")
+    if currency and per_usd[currency] > FAR and _distance(ratio / per_usd[currency]) < math.log(NEAR):
+        return f"looks like a price in {currency} that was not converted to USD: {compared}"
     shift = next((s for s in SHIFTS if min(_distance(ratio / s), _distance(ratio * s)) < math.log(NEAR)), None)
     if shift is not None:
         return f"looks like a decimal point in the wrong place: {compared}"

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from catalog.loading import fixtures, load
-from catalog.models import HeldPrice, Organisation, Price, PriceImport
+from catalog.models import ExchangeRate, HeldPrice, Organisation, Price, PriceImport
 from catalog.pricing import checks as price_checks
 
 log = structlog.get_logger("assay.prices")
@@ -39,13 +39,20 @@ def market(day: date) -> price_checks.Market:
     return price_checks.market_of([{**row, "accelerator": row.pop("accelerator__slug")} for row in rows], day)
 
 
+def exchange_rates() -> dict[str, float]:
+    """What one US dollar costs in each currency, by the newest rate."""
+    rows = ExchangeRate.objects.order_by("as_of").values_list("currency", "per_usd")
+    return {currency: float(per_usd) for currency, per_usd in rows}
+
+
 def add(
     rows: Sequence[fixtures.Row], file_format: str, file_name: str, by: str, owner: Organisation | None
 ) -> Imported:
     """Adds the prices of one file and holds the suspicious ones; all or nothing, and logged."""
     day = timezone.localdate()
     known = market(day)
-    reasons = [price_checks.suspicion(row, known, day) for row in rows]
+    rates = exchange_rates()
+    reasons = [price_checks.suspicion(row, known, day, per_usd=rates) for row in rows]
     with transaction.atomic():
         counts = load.append_prices([row for row, why in zip(rows, reasons, strict=True) if not why], owner)
         done = PriceImport.objects.create(

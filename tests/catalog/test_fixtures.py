@@ -127,6 +127,18 @@ def test_every_offer_is_dated_sourced_and_plausible(path):
             assert 0.01 <= row["usd_per_hour"] / row["accelerators"] <= 60
 
 
+def test_every_shipped_price_records_its_origin_and_at_most_25_chips_have_none():
+    rows = [row for param in PRICES for row in fixtures.prices(param.values[0])]
+    for param in PRICES:
+        with param.values[0].open() as stream:
+            assert {"origin", "confidence", "unit"} <= set(stream.readline().strip().split(",")), param.values[0].name
+    units = read_list("units")
+    priced = {row["accelerator"] for row in rows} | {u["accelerator"] for u in units if u.get("price_usd")}
+    unpriced = {param.values[0].stem for param in ACCELERATORS} - priced
+    assert len(unpriced) <= 25, sorted(unpriced)
+    assert not [row for row in rows if row["currency"] != "USD" and not row["listed_price"]]
+
+
 def test_a_provider_has_one_file():
     for param in PRICES:
         path = param.values[0]

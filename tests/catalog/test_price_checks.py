@@ -62,6 +62,26 @@ def test_a_comparison_needs_three_other_current_prices_paid_in_the_same_way():
     assert price_checks.suspicion(row(0.1, term="spot"), MARKET, TODAY) == ""
 
 
+def test_a_price_in_another_currency_is_named_with_the_currency():
+    rates = {"EUR": 0.89, "JPY": 157.67, "INR": 96.32}
+    assert "looks like a price in INR" in price_checks.suspicion(row(240.0), MARKET, TODAY, per_usd=rates)
+    assert "looks like a price in JPY" in price_checks.suspicion(row(400.0), MARKET, TODAY, per_usd=rates)
+    assert price_checks.suspicion(row(2.2), MARKET, TODAY, per_usd=rates) == ""
+
+
+def test_a_price_near_that_of_the_same_instance_elsewhere_is_accepted():
+    dear = [row(20.0, provider="azure", region="west"), *(row(usd, provider=f"p{usd}") for usd in (2.0, 2.4, 2.5))]
+    market = price_checks.market_of(dear, TODAY)
+    assert price_checks.suspicion(row(21.0, provider="azure", region="north"), market, TODAY) == ""
+    assert "8 chips instead of 1" in price_checks.suspicion(row(21.0, provider="other", region="north"), market, TODAY)
+    assert "8 chips instead of 1" in price_checks.suspicion(dear[0], market, TODAY, stored=True)
+
+
+def test_an_average_is_no_price_to_compare_with():
+    averages = [row(2.0, provider=f"p{k}") | {"origin": "index"} for k in range(5)]
+    assert price_checks.suspicion(row(9.0), price_checks.market_of(averages, TODAY), TODAY) == ""
+
+
 def test_an_offer_is_not_compared_with_itself():
     own = price_checks.market_of([row(9.0, provider="new")] * 5, TODAY)
     assert price_checks.suspicion(row(1.0), own, TODAY) == ""
