@@ -93,10 +93,10 @@ def test_before_the_catalog_was_there_the_dates_of_the_rows_decide() -> None:
 def test_what_expired_by_then_is_judged_on_that_day() -> None:
     offered(1, days=400)
     Price.objects.filter(provider="somecloud").exclude(usd_per_hour=1).delete()
+    Price.objects.filter(provider="somecloud").update(origin="reseller")  # an official rent does not expire
     CatalogLoad.objects.update(loaded_at=ago(500))
-    assert hourly(f"prices_as_of={day(100)}") == 1
-    now = answered()
-    assert not now["recommendations"]
+    assert answered(f"prices_as_of={day(100)}", "constraints.exclude=[]")["recommendations"]
+    assert not answered()["recommendations"]
 
 
 def test_an_advice_of_last_month_comes_again_at_its_prices(client: Client) -> None:

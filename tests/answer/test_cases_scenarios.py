@@ -42,7 +42,8 @@ def test_the_edge_is_eight_bits_on_a_card_and_the_named_runtimes_say_why_not() -
 def test_formats_follow_the_hardware() -> None:
     """c57: INT8 where there is no FP8; with any quality, four bits on a small card and on a CPU for one user."""
     assert first("support-chat", "constraints.accelerators.allow=[a100-80gb-sxm]")["weights_dtype"] == "int8"
-    card = first("clinic-edge", "constraints.accelerators.allow=[rtx-4090]", "constraints.quality=any")
+    rented = "constraints.acquisition=[rent]"
+    card = first("clinic-edge", "constraints.accelerators.allow=[rtx-4090]", rented, "constraints.quality=any")
     assert "4" in card["weights_dtype"]
     loose = ("slo={}", "constraints.quality=any", "constraints.max_accelerators=1", "traffic.users.active=1")
     host = first("clinic-edge", "constraints.accelerators.allow=[xeon-8480plus]", *loose)

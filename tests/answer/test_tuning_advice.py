@@ -25,7 +25,7 @@ def answered(model: str, chip: str, requests_per_s: float, quality: str = "near_
             "name": "golden",
             "model": model,
             "traffic": CHAT | {"requests_per_s": requests_per_s, "prefix_cache_hit_rate": 0.3},
-            "constraints": {"accelerators": {"allow": [chip]}, "quality": quality},
+            "constraints": {"accelerators": {"allow": [chip]}, "quality": quality, "acquisition": ["rent"]},
             **more,
         }
     )
