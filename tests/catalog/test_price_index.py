@@ -120,7 +120,7 @@ def test_published_levels_are_a_series_of_their_own(client, large):
     assert series("large", "published_reserved").change_3_months_percent == 50
     assert indexes(DAY, ["family-big-ones"]) == []
     text = client.get("/catalog/prices/index/large").content.decode()
-    assert "Reserved, published level" in text and "rate cards" in text and "+50.0 %" in text
+    assert "Reserved, published level" in text and "rate cards" in text and "+50.0%" in text
 
 
 def test_pages_and_files(client, large):
