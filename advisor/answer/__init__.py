@@ -2,7 +2,7 @@
 
 from advisor.answer import calibration_marks, launch_flags, single_estimate, waterfall
 from advisor.answer.advice import recommend
-from advisor.answer.bill import CURRENCY
+from advisor.answer.money import CURRENCY
 from advisor.answer.sentences import likely
 from advisor.answer.unused_inputs import with_probes
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.answer import bill, demand, ranking
+from advisor.answer import demand, ranking
+from advisor.answer import money as bill
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.card_sharing import adapters, sharing
 from advisor.answer.hosted import hosted
@@ -21,7 +22,7 @@ from advisor.engine.fleet import Member, find_mix, merged_copies
 from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
 from advisor.engine.spec import Workload
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
-from advisor.result import Answer, Candidates, Source, Views
+from advisor.result import Answer, Candidates, Currency, Source, Views
 from advisor.result import Catalog as CatalogVersion
 from advisor.workload import PORTFOLIO
 
@@ -39,29 +40,40 @@ def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> A
 def _portfolio(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     """Each workload alone, then all on one fleet."""
     report, count = progress or (lambda stage, fraction: None), len(spec["workloads"])
-    answers, members = [], []
+    answers, members, models = [], [], []
 
     def progress_of(i: int, name: str) -> Progress:
         return lambda stage, done: report(f"{name}: {stage}", (i + done) / (count + 1))
 
     for i, (part, its_snapshot) in enumerate(zip(spec["workloads"], snapshot["parts"], strict=True)):
-        answer, member = _member(part, its_snapshot, progress_of(i, part["name"]))
+        answer, member, costs = _member(part, its_snapshot, progress_of(i, part["name"]))
+        models.append(costs)
         answers.append(answer)
         members.append(member)
     report("sharing one fleet", count / (count + 1))
-    return portfolio_answer(spec, snapshot, answers, members)
+    answer = portfolio_answer(spec, snapshot, answers, members)
+    portfolio = answer.portfolio
+    if portfolio is None or portfolio.money is None:
+        return answer
+    ranges = bill.portfolio_ranges(models, portfolio.money, portfolio.shared is not None)
+    return answer.changed(portfolio=portfolio.changed(money=portfolio.money.changed(ranges=ranges)))
 
 
 def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     snapshot, workload, catalog = _engine_values(spec, snapshot)
     outcome = search(workload, catalog, progress)
     options = [option(snapshot, workload, catalog, outcome, s, rank) for rank, s in enumerate(outcome.shown, 1)]
-    options = ranking.with_probabilities(snapshot, workload, outcome, options)
+    costs = bill.CostModel(snapshot, workload, catalog, outcome.shown)
+    options = ranking.with_probabilities(snapshot, workload, outcome, options, costs.usd_per_hour())
     near_misses = [near_miss(snapshot, workload, catalog, outcome, s) for s in outcome.near_misses]
     left, solid = ranking.unranked(snapshot, workload, outcome), solid_choice(outcome, options)
     answer = Answer(
         **_frame(spec, snapshot, outcome, outcome.shown),
-        verdict=verdict(workload, outcome.ranked, options, near_misses) + ranking.weak_price_note(options, solid),
+        verdict=(
+            verdict(workload, outcome.ranked, options, near_misses)
+            + (bill.money_sentences(options[0]) + supply_sentence(snapshot, outcome) if options else "")
+            + ranking.weak_price_note(options, solid)
+        ),
         without_weak_prices=solid,
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in outcome.views.items()}),
@@ -74,7 +86,7 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         bookable=ranking.bookable(snapshot, spec, options, left),
         left_out=ranking.left_out(outcome),
         pareto=pareto(workload, outcome),
-        sensitivity=ranking.sensitivity(snapshot, workload, outcome),
+        sensitivity=ranking.sensitivity(snapshot, workload, outcome, costs),
     )
     if options and (card := sharing(workload, catalog, outcome)):
         answer = answer.changed(sharing=card)
@@ -83,10 +95,15 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         answer = answer.changed(adapters=adapters(catalog, outcome, options, copies))
     if workload.kind.mixes_accelerators:
         answer = answer.changed(mix=mix(workload, find_mix(workload, catalog, outcome)))
-    return _with_hosted(spec, snapshot, workload, catalog, outcome, answer)
+    return _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs)
 
 
-def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, Member]:
+def supply_sentence(snapshot: Json, outcome: SearchResult) -> str:
+    lines = demand.supply_warnings(snapshot, outcome.shown[0]) if outcome.shown else []
+    return "".join(f" {line[0].upper()}{line[1:]}." for line in lines[:1])
+
+
+def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, Member, bill.CostModel]:
     """One workload of a portfolio: its first choice or nearest miss, and the engine values behind it."""
     snapshot, workload, catalog = _engine_values(spec, snapshot)
     outcome = search(workload, catalog, progress, choice_alone=True)
@@ -98,7 +115,9 @@ def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answ
         recommendations=[*first],
     )
     member = Member(workload=workload, catalog=catalog, answer=outcome, week=workload.week)
-    return _with_hosted(spec, snapshot, workload, catalog, outcome, answer, together=False), member
+    costs = bill.CostModel(snapshot, workload, catalog, outcome.ranked[:1])
+    answer = _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs, together=False)
+    return answer, member, costs
 
 
 def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
@@ -114,6 +133,7 @@ def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[S
         "sources": sources(snapshot, outcome.shown),
         "calibrations": calibrations,
         "calibration_ids": [c.id for c in calibrations],
+        "currency": Currency(**snapshot["currency"]) if snapshot.get("currency") else None,
     }
 
 
@@ -135,6 +155,7 @@ def _with_hosted(
     catalog: Catalog,
     outcome: SearchResult,
     answer: Answer,
+    costs: bill.CostModel,
     together: bool = True,
 ) -> Answer:
     """The answer with hosted APIs, scale to zero, break-even, and the inputs that did not change it.
@@ -144,13 +165,20 @@ def _with_hosted(
     services = {name for name in snapshot["assumptions"] if name.startswith((EGRESS, STORAGE))}
     rows = [] if catalog.model.adapters or not workload.kind.generates_tokens else snapshot["hosted"]
     offers = hosted(spec, snapshot, workload, rows, answer.deployments, outcome.bound_usd_per_month)
+    costs.compare_with(offers)
+    options = bill.with_break_even(snapshot, workload, catalog, costs.shown, answer.deployments, offers)
     answer = answer.changed(
-        recommendations=[*bill.with_break_even(answer.deployments, offers)],
+        recommendations=[*bill.with_ranges(costs, options)],
         hosted=offers,
         not_used=not_used(spec, COSTS | services),
     )
     if not together:
         return answer
+    answer = answer.changed(
+        uncertainty=bill.uncertainty(costs),
+        scenarios=bill.scenarios(costs, options, spec["tco"].get("scenarios") or []),
+        switch=bill.best_switch_of(workload, catalog, outcome),
+    )
     on_demand = found(spec, snapshot, workload, catalog, outcome)
     if on_demand.rejection is not None:
         answer = answer.changed(scale_to_zero=on_demand.rejection)

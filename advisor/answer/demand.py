@@ -7,7 +7,7 @@ from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, present_value,
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Catalog, Scored, SearchResult, instances_of
 from advisor.engine.spec import OWNED, Offer, Workload, mean_fraction, needed_by_hour
-from advisor.inputs import new_usd_per_accelerator, number
+from advisor.inputs import SUPPLY, new_usd_per_accelerator, number
 from advisor.result import (
     Availability,
     Day,
@@ -126,17 +126,16 @@ def why_paid(s: Scored, autoscaled: bool, level: bool) -> str:
 
 
 def growth(workload: Workload, s: Scored) -> GrowthSchedule | None:
-    """Sized for today; the months in which the peak needs another number of replicas, and the end."""
-    rate = workload.growth_fraction_per_year
-    if not rate:
+    """The months in which the forecast needs another number of replicas, and the end of the horizon."""
+    if not workload.forecast:
         return None
     c, months = s.lane.choice, workload.horizon_months
     carrying, chips = s.replicas - s.spare_replicas, c.tp * c.pp * c.dp
-    steps, replicas, instances = [], s.replicas, s.instances
-    for month in range(1, months + 1):
-        n = max(math.ceil(carrying * (1.0 + rate) ** (month / 12.0) - 1e-9), 1)
-        needed = n + workload.slo.spares(n)
-        machines = int(instances_of(s, s.offer, needed))
+    steps, replicas, instances = [], s.replicas, int(instances_of(s, s.offer, s.replicas))
+    for month, ratio in enumerate(workload.forecast, 1):
+        n = max(math.ceil(carrying * ratio - 1e-9), 1) if ratio else 0
+        needed = n + int(workload.slo.spares(n)) if n else 0
+        machines = int(instances_of(s, s.offer, needed)) if needed else 0
         if needed != replicas:
             steps.append(
                 GrowthStep(
@@ -149,10 +148,10 @@ def growth(workload: Workload, s: Scored) -> GrowthSchedule | None:
             )
         replicas, instances = needed, machines
     return GrowthSchedule(
-        fraction_per_year=rate,
+        fraction_per_year=workload.growth_fraction_per_year,
         months=months,
         peak_requests_per_s_today=number(s.requests_per_s_peak),
-        peak_requests_per_s_at_end=number(s.requests_per_s_peak * (1.0 + rate) ** (months / 12.0)),
+        peak_requests_per_s_at_end=number(s.requests_per_s_peak * workload.forecast[-1]),
         replicas_at_end=replicas,
         accelerators_at_end=replicas * chips,
         instances_at_end=instances,
@@ -183,13 +182,15 @@ def owned(spec: Json, snapshot: Json, catalog: Catalog, outcome: SearchResult) -
     a = catalog.site_assumptions or catalog.assumptions
     months, rate = int(spec["tco"]["horizon_months"]), float(spec["tco"]["discount_rate"])
     ranked = [(k, s) for k, s in enumerate(outcome.shown, 1) if any(s is r for r in outcome.ranked)]
-    source = snapshot["assumptions"]["residual-value-fraction"]["source"] if spec["owned"] else ""
+    rows = snapshot["assumptions"]
+    row = rows.get("residual-value-year-1") or rows.get("residual-value-fraction") or {"source": ""}
+    source = row["source"] if spec["owned"] else ""
     plans = []
     for slug, count in spec["owned"].items():
         with_it = next(((k, s) for k, s in ranked if _uses(s, slug)), None)
         without = next(((k, s) for k, s in ranked if not _uses(s, slug)), None)
         new = new_usd_per_accelerator(catalog.offers, slug)
-        resale = new * a.residual_fraction * count if new else None
+        resale = new * a.resale()[min(12, len(a.resale()) - 1)] * count if new else None
         keep, sell = (_plan(way, months, rate) for way in (with_it, without))
         if sell and resale is not None:
             sell = sell.changed(present_usd=number((sell.present_usd or 0.0) - resale))
@@ -203,7 +204,7 @@ def owned(spec: Json, snapshot: Json, catalog: Catalog, outcome: SearchResult) -
                 count=count,
                 in_whole_hosts=in_hosts,
                 resale_usd=number(resale) if resale is not None else None,
-                resale_source=f"{a.residual_fraction:.0%} of the lowest price of a new server; {source}",
+                resale_source=f"market value after a year, of the lowest price of a new server; {source}",
                 keep=keep,
                 adds_hosts=added,
                 sell=sell,
@@ -262,11 +263,25 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
         lines.append(f"{trace.rejected_requests} of {trace.requests} recorded requests exceed a replica's KV cache")
     if trace and trace.requests < FEW:
         lines.append(f"a replica's lane gets {trace.requests} requests of the trace: too few for a 95th percentile")
-    schedule, slug = growth(workload, s), s.lane.choice.accelerator.slug
-    most = c.inventory_chips.get(slug)
-    if schedule and most is not None and schedule.accelerators_at_end > most:
-        month = next(step.month for step in schedule.steps if step.accelerators > most)
-        lines.append(f"from month {month} growth needs more than the {most} accelerators of your inventory")
+    return lines
+
+
+def supply_warnings(snapshot: Json, s: Scored) -> list[str]:
+    """Rents by the hour of more accelerators in one region than a provider can be assumed to have free."""
+    row = snapshot["assumptions"].get(SUPPLY)
+    if row is None or s.planned is None:
+        return []
+    most = float((snapshot.get("tco") or {}).get(SUPPLY, row["value"]))
+    lines = []
+    for h in s.planned.plan.schedule.hourly:
+        offer = s.planned.offers[h.way]
+        count = int(h.instances.max()) * offer.accelerators
+        if count > most:
+            lines.append(
+                f"{count:,} accelerators by the hour at {offer.provider} ({offer.region or 'any region'}) are more "
+                f"than the {most:,.0f} that one provider can be assumed to have free in a region: get a written "
+                "capacity commitment, or split them over providers"
+            )
     return lines
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.answer.money import traffic_ratio
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import ALLOWED_QUALITY, QUALITY_RANK, missing_figure
 from advisor.engine.spec import Workload
@@ -68,19 +69,21 @@ def _offer(
 ) -> HostedOffer:
     tokens = hosted_apis.tokens_of(spec)
     usd = hosted_apis.usd_per_request(tokens, row)
-    charges = bill(tokens, row, spec["traffic"]["requests_per_s"]["mean"] * hosted_apis.SECONDS_PER_MONTH)
+    requests_per_month = spec["traffic"]["requests_per_s"]["mean"] * hosted_apis.SECONDS_PER_MONTH
+    charges = bill(tokens, row, requests_per_month * traffic_ratio(workload))  # a mean month of the forecast
     monthly = sum(charge.usd_per_month for charge in charges)
+    most = requests_per_month * max(workload.forecast, default=1.0) * usd
     budget = spec["constraints"]["max_usd_per_month"]
     outlier = price_outlier(tokens, row, rows)
     state, open_points = slo_state(spec, row)
-    misses = [*misses_of(spec, snapshot, workload, row, monthly, bound_usd_per_month)] if asked_for(spec) else []
+    misses = [*misses_of(spec, snapshot, workload, row, most, bound_usd_per_month)] if asked_for(spec) else []
     return HostedOffer(
         **row | {"notes": None, "speeds": [Speed(**speed) for speed in speeds_of(row)]},
         acquisition="api",
         basis=BASIS,
         usd_per_month=rounded(monthly),
         usd_per_mtok_blended=number(usd / (tokens["input"] + tokens["output"]) * hosted_apis.MTOK),
-        within_budget=budget is None or monthly <= budget,
+        within_budget=budget is None or most <= budget,
         rank_by_cost=None,
         rank=None,
         **_break_even(usd, tokens, rented),

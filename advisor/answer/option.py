@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from advisor.answer import bill, contents, demand, ranking, tuning
+from advisor.answer import contents, demand, ranking, tuning
+from advisor.answer import money as bill
 from advisor.answer.card_sharing import partition
 from advisor.answer.card_sharing import warnings as adapter_warnings
 from advisor.answer.energy import grid_of, power_range
@@ -17,7 +18,7 @@ from advisor.answer.sentences import counted, keeps_cache, length_warnings, pric
 from advisor.engine.cost import HOURS_PER_MONTH, JOULES_PER_KWH, present_value, usd_per_mtok
 from advisor.engine.launch import launch, served_checkpoint
 from advisor.engine.network import Model
-from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, SearchResult, as_cached, describe
+from advisor.engine.search import BY_THE_HOUR, Catalog, Scored, SearchResult, as_cached, describe, started_fraction
 from advisor.engine.spec import EMBEDDING, WeightStore, Workload
 from advisor.engine.spec import Host as HostOfOffer
 from advisor.engine.step import (
@@ -74,13 +75,15 @@ def option(
     prefill, decode, prefill_share = ledgers(catalog, outcome, s, workload)
     steps = [operator(line) for line in prefill + decode]
     at_capacity = s.capacity_requests_per_s / workload.requests_per_s_mean
+    over_horizon = {name: rate * bill.traffic_ratio(workload) for name, rate in tokens_per_s.items()}
     adapters = float(resident_bytes(catalog.model, layouts(catalog.model, [c]))[0]) if catalog.model.adapters else 0.0
     grid = grid_of(snapshot, workload, catalog, s)
     ttft_ms, tpot_ms = demand.percentiles(s.verified, "ttft"), demand.percentiles(s.verified, "tpot")
-    costs = token_costs(s.usd_per_hour, tokens_per_s, prefill_share)
-    costs_at_capacity = token_costs(
-        s.usd_per_hour, {name: rate * at_capacity for name, rate in tokens_per_s.items()}, prefill_share
+    costs = token_costs(
+        s.usd_per_hour, over_horizon, prefill_share, workload.prefix_cache_hit_fraction, bill.cached_share(workload, s)
     )
+    used = used_fraction(workload, s)
+    costs_at_capacity = {name: usd * used for name, usd in costs.items()}
     monthly = s.usd_per_hour * HOURS_PER_MONTH
     result = Option(
         rank=rank,
@@ -108,8 +111,8 @@ def option(
         usd_per_mtok_input_at_capacity=number(costs_at_capacity["input"]),
         usd_per_mtok_output_at_capacity=number(costs_at_capacity["output"]),
         usd_per_mtok_blended_at_capacity=number(costs_at_capacity["blended"]),
-        usd_per_mtok_cached_input=0.0,
-        usd_per_mtok_cached_input_at_capacity=0.0,
+        usd_per_mtok_cached_input=number(costs["cached"]),
+        usd_per_mtok_cached_input_at_capacity=number(costs_at_capacity["cached"]),
         tco_usd=rounded(float(present_value(monthly, workload.horizon_months, workload.discount_fraction))),
         watts=number(s.watts),
         pue=number(s.offer.pue),
@@ -151,6 +154,8 @@ def option(
         ],
         warnings=[
             *ranking.weak_price_warnings(s.offer),
+            *demand.supply_warnings(snapshot, s),
+            *bill.liability_warnings(result),
             *warnings(workload, s, result),
             *length_warnings(workload, catalog.model),
             *demand.warnings(workload, s),
@@ -311,13 +316,42 @@ def embedding_figures(result: Option | Estimate, tokens_per_s: float | None, wat
     }
 
 
-def token_costs(usd_per_hour: float, tokens_per_s: Mapping[str, float], prefill_share: float) -> dict[str, float]:
-    """USD per million input, output and blended tokens; the bill is split by the time each phase takes."""
+def token_costs(
+    usd_per_hour: float,
+    tokens_per_s: Mapping[str, float],
+    prefill_share: float,
+    hit_fraction: float = 0.0,
+    cached_share: float = 0.0,
+) -> dict[str, float]:
+    """USD per million input, cached input, output and blended tokens.
+
+    Cached input pays for its share of the memory; the rest of the bill is split by the time each phase takes: computed
+    input pays for prefill, output for decode. Input is cached and computed input together.
+    """
+    cached, rest = usd_per_hour * cached_share, usd_per_hour * (1.0 - cached_share)
+
+    def each(usd: float, tokens: float) -> float:
+        return float(usd_per_mtok(np.array(usd), tokens))
+
     return {
-        "input": float(usd_per_mtok(np.array(usd_per_hour * prefill_share), tokens_per_s["input"])),
-        "output": float(usd_per_mtok(np.array(usd_per_hour * (1 - prefill_share)), tokens_per_s["output"])),
-        "blended": float(usd_per_mtok(np.array(usd_per_hour), tokens_per_s["input"] + tokens_per_s["output"])),
+        "input": each(cached + rest * prefill_share, tokens_per_s["input"]),
+        "cached": each(cached, tokens_per_s["input"] * hit_fraction) if hit_fraction else 0.0,
+        "output": each(rest * (1 - prefill_share), tokens_per_s["output"]),
+        "blended": each(usd_per_hour, tokens_per_s["input"] + tokens_per_s["output"]),
     }
+
+
+def used_fraction(workload: Workload, s: Scored) -> float:
+    """Served tokens over those that the paid hours could serve: costs at capacity divide the same bill."""
+    used = s.utilisation_fraction
+    if workload.kind.released_after_run and s.offer.term in BY_THE_HOUR:
+        used /= min(used + started_fraction(workload), 1.0) if used else 1.0
+    if workload.forecast and s.planned is not None:
+        plan = s.planned.plan
+        present = plan.prices.present(np.arange(1, plan.prices.months + 1))
+        needed = float(plan.demand.needed @ present / present.sum())
+        used *= bill.traffic_ratio(workload) * float(plan.demand.needed[0]) / needed if needed else 1.0
+    return min(used, 1.0)
 
 
 def ledgers(

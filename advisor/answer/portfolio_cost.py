@@ -3,10 +3,23 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from advisor.answer.bill import CURRENCY, cash_flow, cents, cost_parts
-from advisor.engine.cost import HOURS_PER_MONTH, Bill, at_load, flows, life_months, net_present_usd
+from advisor.answer.money import CURRENCY, cash_flow, cents, cost_parts
+from advisor.engine.cost import AFTER, HOURS_PER_MONTH, life_months, term_months
 from advisor.engine.fleet import Machine, MachineOption, Member
 from advisor.engine.fleet import SharedFleet as FleetPlan
+from advisor.engine.plans import (
+    OWNED,
+    PURCHASE,
+    TERM,
+    Commitment,
+    Plan,
+    Schedule,
+    Way,
+    flat_demand,
+    flows,
+    plan_of,
+)
+from advisor.engine.search import overheads_of, prices_of
 from advisor.engine.spec import Offer, Part
 from advisor.inputs import number
 from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney
@@ -24,19 +37,18 @@ def portfolio_money(members: Sequence[Member], answers: Sequence[Answer], plan: 
 
 def of_fleet(members: Sequence[Member], plan: FleetPlan) -> PortfolioMoney:
     options = {r.machine: r.option for r in plan.runs}
-    bill = bill_of(members, plan, options)
-    monthly_flows = flows(bill)
+    fleet = fleet_plan(members, plan, options)
     return PortfolioMoney(
         of="one shared fleet",
         currency=CURRENCY,
         prices_as_of=min(options[machine].offer.as_of for machine, _ in plan.machines),
-        horizon_months=bill.months,
-        discount_fraction_per_year=bill.discount_fraction,
-        usd_per_month=cents(bill.usd_per_month),
-        capital_usd=cents(bill.capital_usd),
-        npv_usd=cents(net_present_usd(monthly_flows)),
-        parts=cost_parts(bill),
-        cash_flow=[cash_flow(flow) for flow in monthly_flows],
+        horizon_months=fleet.prices.months,
+        discount_fraction_per_year=fleet.prices.discount_fraction,
+        usd_per_month=cents(fleet.usd_per_month),
+        capital_usd=cents(fleet.capex_usd),
+        npv_usd=cents(fleet.present_usd),
+        parts=cost_parts(fleet.parts()),
+        cash_flow=[cash_flow(flow) for flow in flows(fleet)],
         items=[fleet_item(machine, count, options[machine]) for machine, count in plan.machines],
     )
 
@@ -46,37 +58,42 @@ def bought(offer: Offer, instances: float) -> float:
     return max(instances - offer.held_instances, 0.0) if offer.capital_usd else 0.0
 
 
-def bill_of(members: Sequence[Member], plan: FleetPlan, options: Mapping[Machine, MachineOption]) -> Bill:
-    """What the machines cost together; the planner's horizon and discount are those of the first workload."""
-    first, capital = members[0], 0.0
-    parts: list[Part] = []
-    a = first.catalog.site_assumptions or first.catalog.assumptions
+def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Machine, MachineOption]) -> Plan:
+    """The plan of the shared machines: all of them from the first month to the horizon of the first workload."""
+    first = members[0]
+    prices, a = prices_of(first.workload, first.catalog), first.catalog.site_assumptions or first.catalog.assumptions
+    ways: list[Way] = []
+    kept: list[Commitment] = []
     for machine, count in plan.machines:
         option = options[machine]
-        instances = option.instances * count
-        each = option.offer.parts or (Part(name="instances", usd_per_hour=option.offer.usd_per_hour, group="rent"),)
-        whole = at_load(each, instances, 1.0)
-        rest = machine.usd_per_hour * count - math.fsum(p.usd_per_hour for p in whole)
-        parts += (
-            [*whole, Part(name=SOFTWARE_AND_POWER, usd_per_hour=rest, group="running")] if abs(rest) > 1e-9 else whole
-        )
-        capital += option.offer.capital_usd * bought(option.offer, instances)
-    return Bill(
-        parts=tuple(added_by_name(parts)),
-        months=first.workload.horizon_months,
-        discount_fraction=first.workload.discount_fraction,
-        capital_usd=capital,
-        life_months=life_months(a),
-        residual_fraction=a.residual_fraction,
-    )
+        o, instances = option.offer, option.instances * count
+        new = bought(o, instances) if o.acquisition == "own" else instances
+        listed = [p for p in o.list_parts or o.parts if p.name != AFTER and p.group != "capital"]
+        listed = listed or [Part(name="instances", usd_per_hour=o.usd_per_hour, group="rent")]
+        each = machine.usd_per_hour / option.instances
+        rest = Part(name=SOFTWARE_AND_POWER, usd_per_hour=each - o.usd_per_hour, group="running")
+        parts = (*listed, rest) if abs(rest.usd_per_hour) > 1e-9 else tuple(listed)
+        if o.acquisition != "own":
+            months = term_months(o.term)
+            ways.append(Way(kind=TERM if months else OWNED, parts=parts, term_months=months))
+        else:
+            ways.append(
+                Way(
+                    kind=PURCHASE, parts=parts, capital_usd=o.capital_usd if new else 0.0,
+                    capital_shares=o.capital_shares, life_months=life_months(a), resale=o.resale or a.resale(),
+                )
+            )  # fmt: skip
+        for start, until in service_runs(ways[-1], prices.months):
+            kept.append(Commitment(way=len(ways) - 1, start_month=start, until_month=until, instances=round(instances)))
+    demand = flat_demand(1, prices.months)
+    schedule = Schedule(commitments=tuple(kept), hourly=())
+    return plan_of(demand, ways, prices, schedule, overheads_of(first.workload, first.catalog))
 
 
-def added_by_name(parts: Sequence[Part]) -> list[Part]:
-    """Parts of the same name added up, in the order of their first appearance."""
-    sums: dict[tuple[str, str], float] = {}
-    for p in parts:
-        sums[(p.name, p.group)] = sums.get((p.name, p.group), 0.0) + p.usd_per_hour
-    return [Part(name=name, usd_per_hour=usd, group=group) for (name, group), usd in sums.items()]
+def service_runs(way: Way, months: int) -> list[tuple[int, int]]:
+    """From month to month: renewed at the end of each term or life."""
+    each = {TERM: way.term_months, PURCHASE: way.life_months}.get(way.kind, months)
+    return [(start, min(start + each, months)) for start in range(0, months, each)]
 
 
 def fleet_item(machine: Machine, count: float, option: MachineOption) -> FleetItem:
@@ -127,6 +144,10 @@ def cash_of_month(month: int, bills: Sequence[Money]) -> CashFlow:
         value_left_usd=cents(math.fsum(f.value_left_usd for f in own)),
         total_usd=cents(math.fsum(f.total_usd for f in own)),
         present_usd=cents(math.fsum(f.present_usd for f in own)),
+        rent_usd=cents(math.fsum(f.rent_usd for f in own)),
+        energy_usd=cents(math.fsum(f.energy_usd for f in own)),
+        staff_usd=cents(math.fsum(f.staff_usd for f in own)),
+        book_value_usd=cents(math.fsum(f.book_value_usd for f in own)),
     )
 
 

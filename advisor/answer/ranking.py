@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.answer import bill
+from advisor.answer import money as bill
 from advisor.answer.intervals import interval_fractions
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.search import (
@@ -99,17 +99,20 @@ def spread_of(snapshot: Json, s: Scored) -> rank_uncertainty.Spread:
 
 
 def with_probabilities(
-    snapshot: Json, workload: Workload, outcome: SearchResult, options: list[Option]
+    snapshot: Json, workload: Workload, outcome: SearchResult, options: list[Option], drawn: Sequence[Any] = ()
 ) -> list[Option]:
-    """The options, each with its chance to be the best of those shown and to beat each that ranks behind it."""
+    """The options, each with its chance to be the best of those shown and to beat each that ranks behind it.
+
+    drawn: USD per hour of each option's plan in each draw.
+    """
     if not options or not interval_fractions(snapshot, outcome.shown[0].lane.choice.efficiency.basis):
         return options
     spreads = [spread_of(snapshot, s) for s in outcome.shown]
-    drawn = rank_uncertainty.scores(workload, outcome.scale, outcome.shown, spreads)
+    scores = rank_uncertainty.scores(workload, outcome.scale, outcome.shown, spreads, drawn)
     equal = equal_fraction(workload)
     wins, first = (
-        rank_uncertainty.pairwise_win_probability(drawn, equal),
-        rank_uncertainty.win_probability(drawn, equal),
+        rank_uncertainty.pairwise_win_probability(scores, equal),
+        rank_uncertainty.win_probability(scores, equal),
     )
     return [
         option.changed(
@@ -121,13 +124,15 @@ def with_probabilities(
     ]
 
 
-def sensitivity(snapshot: Json, workload: Workload, outcome: SearchResult) -> list[SensitivityBar]:
+def sensitivity(
+    snapshot: Json, workload: Workload, outcome: SearchResult, costs: bill.CostModel
+) -> list[SensitivityBar]:
     """For each assumption: its range, the winner's bill at both ends, and where another option wins."""
     if len(outcome.ranked) < 2 or outcome.table is None:
         return []
     spread = spread_of(snapshot, outcome.ranked[0])
     ranges = Ranges(
-        price_fraction=spread.price_fraction,
+        price_fraction=bill.price_ends(costs),
         performance_fraction=spread.throughput_fraction,
         load_fraction=bill.price_and_load_ranges(snapshot, outcome.ranked[0])["load"],
     )

@@ -333,7 +333,7 @@ def costs(built: Built, result: Estimate, prefill_share: float) -> Json:
         "price_source": offer.source,
         "usd_per_hour": number(usd),
         "usd_per_month": number(usd * HOURS_PER_MONTH),
-        **{f"usd_per_mtok_{name}": number(value) for name, value in by_token.items()},
+        **{f"usd_per_mtok_{name}": number(value) for name, value in by_token.items() if name != "cached"},
     }
 
 

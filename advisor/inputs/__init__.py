@@ -1,7 +1,18 @@
 """Reads the catalog into a snapshot and converts a snapshot to engine values."""
 
 from advisor.inputs import hosted_apis, offers
-from advisor.inputs.assumptions import COLD_START, COSTS, EGRESS, STORAGE, serverless_of
+from advisor.inputs.assumptions import (
+    COLD_START,
+    COSTS,
+    EGRESS,
+    PATHS,
+    RESALE_YEARS,
+    STORAGE,
+    SUPPLY,
+    SWINGS,
+    price_path,
+    serverless_of,
+)
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
 from advisor.inputs.current import catalog_chip, catalog_model_id, catalog_model_ids, catalog_resources, market
 from advisor.inputs.from_catalog import (
@@ -25,6 +36,11 @@ __all__ = [
     "COLD_START",
     "COSTS",
     "EGRESS",
+    "PATHS",
+    "RESALE_YEARS",
+    "SUPPLY",
+    "SWINGS",
+    "price_path",
     "STORAGE",
     "areas_of",
     "assumption",

@@ -1,5 +1,6 @@
 """Cost, power and carbon assumptions: defaults from the catalog, which `tco:` in a workload overrides."""
 
+import math
 from typing import Any
 
 from advisor.engine.cost import Assumptions
@@ -52,6 +53,25 @@ MAY_BE_MISSING = tuple(  # in old snapshots
 )
 STAFF = ("operator-usd-per-year", "accelerators-per-operator")
 COLD_START = "cold-start-s"
+RESALE_YEARS = tuple(f"residual-value-year-{year}" for year in range(1, 6))
+FINANCE = {  # field of Assumptions -> key; missing in old snapshots
+    "superseded_ratio": "residual-superseded-ratio",
+    "resale_cost_fraction": "resale-cost-fraction",
+    "insurance_fraction": "insurance-fraction-per-year",
+    "rented_staff_ratio": "rented-staff-ratio",
+    "exit_fraction": "commitment-exit-fraction",
+    "order_months": "purchase-lead-months",
+}
+TEAMS = {"own_team_usd_per_month": "minimum-engineers-own", "rented_team_usd_per_month": "minimum-engineers-rented"}
+OVERLAP = "migration-overlap-months"
+PATHS = {  # field of Assumptions -> (name in tco.price_paths, key of the yearly change)
+    "rent_path": ("rent", "rent-change-per-year"),
+    "energy_path": ("electricity", "electricity-change-per-year"),
+    "hardware_path": ("hardware", "hardware-price-change-per-year"),
+    "resale_path": ("resale", ""),
+}
+TAXES = ("income-tax-fraction", "vat-fraction")
+SUPPLY = "supply-accelerators-per-region"
 SERVERLESS = {  # scale to zero: field of ColdStartTimes or rate -> key of the assumption
     "container_s": "serverless-container-start-s",
     "engine_s": "serverless-engine-start-s",
@@ -81,6 +101,17 @@ COSTS = {
     *SERVERLESS.values(),
     *SWINGS,
     *DISCOUNTS,
+    *RESALE_YEARS,
+    *FINANCE,
+    *FINANCE.values(),
+    *TEAMS.values(),
+    *TAXES,
+    *(key for _, key in PATHS.values() if key),
+    OVERLAP,
+    SUPPLY,
+    "price_paths",
+    "scenarios",
+    "currency",
 }  # keys of `tco:` that affect the answer
 
 
@@ -99,8 +130,9 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
         tco.get(key, rows[key]["value"]) for key in (*STAFF, EGRESS, STORAGE)
     )
     staff = usd_per_year / accelerators_per_operator
+    figures: Json = values | _finance(tco, rows)
     return Assumptions(
-        **values,
+        **figures,
         discount_fraction=float(tco.get("discount_rate", 0.08)),
         staff_usd_per_accelerator_year=float(tco.get("staff_usd_per_accelerator_year", staff)),
         months=float(tco.get("horizon_months", 36)),
@@ -112,6 +144,52 @@ def assumptions_of(spec: Json, rows: Json, place: Json | None = None) -> Assumpt
         power_cap_fraction=float(tco.get(CAP, 1.0)),
         power_given=any(key in tco for name in PHASES for key in (name, ASSUMPTION_KEYS[name])),
     )
+
+
+def _finance(tco: Json, rows: Json) -> Json:
+    """Resale, staff, insurance, exit and price paths; neutral in snapshots from before they were kept."""
+
+    def figure(key: str, otherwise: float = 0.0) -> float:
+        return float(tco.get(key, rows.get(key, {"value": otherwise})["value"]))
+
+    months = int(tco.get("horizon_months", 36))
+    given = any(key in tco for key in ("residual_fraction", ASSUMPTION_KEYS["residual_fraction"]))
+    known = all(key in rows or key in tco for key in RESALE_YEARS)
+    engineer = figure(STAFF[0]) / 12.0
+    return {
+        **{name: float(tco.get(name, figure(key, float(name == "superseded_ratio")))) for name, key in FINANCE.items()},
+        **{name: figure(key) * engineer for name, key in TEAMS.items()},
+        "resale_by_year": tuple(figure(key) for key in RESALE_YEARS) if known and not given else (),
+        "lead_months": round(figure(FINANCE["order_months"])) if FINANCE["order_months"] in tco else 0,
+        "overlap_months": round(figure(OVERLAP)),
+        **{
+            name: price_path(tco.get("price_paths") or {}, path, figure(key) if key else 0.0, months)
+            for name, (path, key) in PATHS.items()
+        },
+    }
+
+
+def price_path(paths: Json, name: str, change_per_year: float, months: int, end: str = "ratio") -> tuple[float, ...]:
+    """The price of each month over today's; empty: constant. Of resale, at the end of each month 0 .. months.
+
+    `end`: ratio, low or high of the points; a missing end is the ratio.
+    """
+    points = [(0, 1.0), *((p["month"], float(p.get(end) or p["ratio"])) for p in paths.get(name) or ())]
+    count = months + 1 if name == "resale" else months
+    if len(points) > 1:
+        at, logs = [m for m, _ in points], [math.log(ratio) for _, ratio in points]
+        return tuple(math.exp(_interpolated(month, at, logs)) for month in range(count))
+    return tuple((1.0 + change_per_year) ** (month / 12.0) for month in range(count)) if change_per_year else ()
+
+
+def _interpolated(x: float, at: list[int], values: list[float]) -> float:
+    after = next((k for k, month in enumerate(at) if month >= x), None)
+    if after is None:
+        return values[-1]
+    if after == 0:
+        return values[0]
+    share = (x - at[after - 1]) / (at[after] - at[after - 1])
+    return values[after - 1] + share * (values[after] - values[after - 1])
 
 
 def serverless_of(spec: Json, rows: Json) -> dict[str, float] | None:

@@ -92,6 +92,7 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
         ApiPrice,
         ApiProvider,
         Assumption,
+        ExchangeRate,
         Framework,
         Price,
         QuantizationMethod,
@@ -131,6 +132,8 @@ def unknown_names(spec: Mapping[str, Any], before: int = 0) -> list[dict[str, st
         check(field, list(spec.get(field, {})), slugs)
     site = spec["constraints"]["site"].get("region")
     check("constraints.site.region", [site] if site else [], lambda: region_slugs(Region))
+    if (currency := spec["tco"].get("currency", "USD")) != "USD":
+        check("tco.currency", [currency], lambda: ["USD", *ExchangeRate.objects.values_list("currency", flat=True)])
     extra = [key for key in spec["tco"] if key not in Tco.model_fields]
     check("tco", extra, lambda: [*Tco.model_fields, *Assumption.objects.values_list("key", flat=True)])
     return errors

@@ -15,6 +15,7 @@ from catalog.models import (
     Assumption,
     Calibration,
     CatalogLoad,
+    ExchangeRate,
     Framework,
     Organisation,
     QuantizationMethod,
@@ -81,9 +82,20 @@ def _snapshot(spec: Json, organisation: Organisation | None) -> Json:
         "site": site,
         "assumptions": {a.key: assumption(a) for a in Assumption.objects.order_by("key")},
         "calibrations": calibrations(),
+        "currency": currency_of(spec, day),
         "calibration_rows": calibration_rows(),
     }
     return packed(snapshot)
+
+
+def currency_of(spec: Json, day: datetime.date) -> Json | None:
+    """The newest rate on that day of the currency that documents convert to; None: USD."""
+    code = spec["tco"].get("currency", "USD")
+    rows = ExchangeRate.objects.filter(currency=code, as_of__lte=day).order_by("-as_of")
+    rate = None if code == "USD" else rows.first() or ExchangeRate.objects.filter(currency=code).first()
+    if rate is None:
+        return None
+    return {"code": code, "per_usd": float(rate.per_usd), "as_of": rate.as_of.isoformat(), "source": rate.source}
 
 
 def without_host(price: Json) -> Json:
@@ -166,7 +178,8 @@ def draft_row(model: Json) -> Json | None:
 def _accelerator(a: Accelerator) -> Json:
     columns = (
         "slug name vendor family kind memory_gib memory_gb_per_s dense_tflops cores sram_mib links pcie_gb_per_s "
-        "chips_per_host chassis tdp_watts idle_watts stacks software partitions served not_served_reason sources"
+        "chips_per_host chassis tdp_watts idle_watts stacks software partitions served not_served_reason sources "
+        "release_year"
     ).split()
     row = {name: getattr(a, name) for name in columns} | ({"market": a.market} if a.market else {})
     if any(tier.get("topology") == "torus" for tier in a.links):

@@ -8,8 +8,17 @@ from typing import Any
 
 from django.db.models import Q
 
-from advisor.engine.cost import Assumptions, Licence, capital_usd, own_parts, rent_parts, total_usd_per_hour
-from advisor.engine.spec import ASSUMED, OWNED, WEAK_PRICE, Offer
+from advisor.engine.cost import (
+    Assumptions,
+    Licence,
+    capital_shares,
+    capital_usd,
+    list_rent_parts,
+    own_parts,
+    rent_parts,
+    total_usd_per_hour,
+)
+from advisor.engine.spec import ASSUMED, OWNED, WEAK_PRICE, Offer, Part
 from advisor.engine.spec import Accelerator as Chip
 from advisor.inputs.hosts import (
     IN_PRICES,
@@ -28,6 +37,7 @@ from catalog.loading.fixtures import ORIGINS
 from catalog.models import Discount, Organisation, Price, Region, SupportLicence, Unit
 from catalog.places import areas_of
 
+SUPERSEDED_YEARS = 5  # from the release of a chip: two generations at the pace of one every two years
 SUPERSEDED_DAYS = 45  # older than the provider's newest price for the same chips by more than this: superseded
 # marketplaces and serverless have lower service levels: used only if the workload names the provider
 COMPARABLE = ("vm", "bare_metal", "capacity_block")
@@ -493,7 +503,8 @@ def fabric_accelerators(p: Json, chip: Chip, known: Sequence[Json]) -> int:
 def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Json], snapshot: Json) -> Offer:
     """A rented instance, with electricity and carbon figures of its region."""
     sliced = any(s["name"] == p["instance"] for s in snapshot.get("slices", ()))
-    parts = rent_parts(p["usd_per_hour"], p["term"], a)
+    rent = p["usd_per_hour"], p["term"], a, p["accelerators"]
+    parts = rent_parts(*rent)
     host, share = rented_host(p, chip, snapshot), None
     if host and chip.kind == "cpu":
         share = socket_share(p, chip, host, snapshot)
@@ -508,6 +519,7 @@ def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Js
         term=p["term"],
         usd_per_hour=total_usd_per_hour(parts),
         parts=parts,
+        list_parts=list_rent_parts(*rent),
         as_of=p["as_of"],
         source=p["source"],
         kgco2e_per_kwh=place.get("kgco2e_per_kwh") or a.kgco2e_per_kwh,
@@ -543,7 +555,8 @@ def _owned_host(
     watts = (chip.watts + host.watts_per_accelerator) * accelerators
     if math.isnan(watts):
         return []
-    parts = own_parts(usd, accelerators, watts, a, host.chips_usd)
+    superseded = is_superseded(chip, snapshot)
+    parts = own_parts(usd, accelerators, watts, a, host.chips_usd, superseded)
     offer = Offer(
         provider="own",
         instance=host.name,
@@ -554,7 +567,10 @@ def _owned_host(
         term=p["term"],
         usd_per_hour=total_usd_per_hour(parts),
         parts=parts,
+        list_parts=running_parts(usd, accelerators, watts, a),
         capital_usd=capital_usd(usd, a),
+        capital_shares=capital_shares(usd, a, host.chips_usd),
+        resale=a.resale(superseded),
         purchase_usd=usd,
         purchase_low_usd=host.low_usd,
         purchase_high_usd=host.high_usd,
@@ -572,6 +588,18 @@ def _owned_host(
         host=bought_host(chip, accelerators, snapshot["assumptions"]),
     )
     return [offer]
+
+
+def running_parts(usd: float, accelerators: int, watts: float, a: Assumptions) -> tuple[Part, ...]:
+    """What a server costs to run for an hour at today's prices."""
+    today = replace(a, energy_path=())
+    return tuple(p for p in own_parts(usd, accelerators, watts, today) if p.group == "running")
+
+
+def is_superseded(chip: Chip, snapshot: Json) -> bool:
+    """Whether a newer generation has replaced the chip: it came out SUPERSEDED_YEARS or more before the question."""
+    asked = snapshot.get("asked_on")
+    return bool(asked and chip.release_year) and int(str(asked)[:4]) - chip.release_year >= SUPERSEDED_YEARS
 
 
 def _own_fabric(p: Json, chip: Chip, accelerators: int) -> int:
@@ -598,8 +626,9 @@ def with_owned(
             continue
         usd = new_usd_per_accelerator(offers, slug) or 0.0
         parts = tuple(p for p in own_parts(usd * size, size, watts, a) if p.group == "running")
+        today = running_parts(usd * size, size, watts, a)
         same = [o.accelerator == slug and o.term == "purchase" and o.accelerators == size for o in kept]
-        kept = [replace(o, held_instances=hosts, held_parts=parts) if s else o for o, s in zip(kept, same, strict=True)]
+        kept = [replace(o, held_instances=hosts, held_parts=today) if s else o for o, s in zip(kept, same, strict=True)]
         own = Offer(
             provider="owned",
             instance=f"owned server with {size} x {chip.name}",
@@ -610,6 +639,7 @@ def with_owned(
             term=OWNED,
             usd_per_hour=total_usd_per_hour(parts),
             parts=parts,
+            list_parts=today,
             as_of=snapshot["asked_on"],
             source="already owned; space, power, maintenance and staff as assumed in this answer",
             kgco2e_per_kwh=a.kgco2e_per_kwh,

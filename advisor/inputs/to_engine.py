@@ -98,6 +98,7 @@ def chip_of(row: Json) -> Chip:
         **row.get("software", {}),
         served=row["served"],
         not_served_reason=row["not_served_reason"],
+        release_year=row.get("release_year") or 0,
         market=row.get("market", {}).get("segment", ""),
         market_terms=row.get("market", {}).get("terms", ""),
         partitions=partitions_of(row),
@@ -178,6 +179,7 @@ def workload_of(spec: Json) -> Workload:
         trace=trace_of(traffic) if kind.uses("traffic.trace") else None,
         week=week_of(traffic["load_curve"]) if kind.uses("traffic.load_curve") else (),
         growth_fraction_per_year=traffic["growth_fraction_per_year"],
+        forecast=forecast_of(spec),
         deadline_s=spec["batch"]["deadline_hours"] * 3600 if kind.has_deadline else None,
         slo=Slo(
             ttft_p95_s=seconds("ttft_ms_p95"),
@@ -197,6 +199,7 @@ def workload_of(spec: Json) -> Workload:
             partitions=c.get("partitions", "auto"),
             max_accelerators=c["max_accelerators"],
             max_usd_per_month=c["max_usd_per_month"],
+            max_capex_usd=c.get("max_capex_usd"),
             inventory_chips={slug: n + spec["owned"].get(slug, 0) for slug, n in spec["inventory"].items()},
             max_rack_watts=c["site"]["kw_per_rack"] * KILO if c["site"]["kw_per_rack"] is not None else None,
             cooling=c["site"]["cooling"],
@@ -212,6 +215,26 @@ def workload_of(spec: Json) -> Workload:
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
     )
+
+
+def forecast_of(spec: Json) -> tuple[float, ...]:
+    """Traffic of each month of the horizon over today's, from growth, ramp, seasons and the end; empty: constant.
+
+    Month m (from 0) has the traffic of its first day: (1 + growth) ** (m / 12) times the ramp and the season.
+    """
+    traffic, months = spec["traffic"], spec["tco"]["horizon_months"]
+    growth, ramp = traffic["growth_fraction_per_year"], traffic.get("ramp_months") or 0
+    season, end = traffic.get("seasonality") or [], traffic.get("ends_after_months")
+    if not growth and not ramp and not season and not (end and end < months):
+        return ()
+    ratios = [
+        (1.0 + growth) ** (m / 12.0)
+        * (min((m + 1) / (ramp + 1), 1.0) if ramp else 1.0)
+        * (season[m % len(season)] if season else 1.0)
+        * (0.0 if end and m >= end else 1.0)
+        for m in range(months)
+    ]
+    return tuple(ratios)
 
 
 def catalog_of(spec: Json, snapshot: Json) -> Catalog:

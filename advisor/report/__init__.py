@@ -1,18 +1,19 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
 from advisor.report import documents, estimate_text, support_matrix
-from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, first_rank, has_papers
+from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, first_rank, has_document
 from advisor.report.text import canonical, head, markdown, meeting, table
 
 __all__ = [
     "DOCUMENTS",
     "NO_ANSWER",
     "NO_SHARED_ANSWER",
+    "XLSX",
     "canonical",
     "documents",
     "estimate_text",
     "first_rank",
-    "has_papers",
+    "has_document",
     "head",
     "markdown",
     "meeting",

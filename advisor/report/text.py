@@ -183,6 +183,7 @@ def table(answer: Answer, top: int | None = None) -> str:
             "",
             *start_lines(first),
             "",
+            *plan_lines(answer),
             *(f"demand: {sentence}" for sentence in (first.demand if isinstance(first, Option) else ())),
             *(f"warning: {warning}" for warning in first.warnings),
         ]
@@ -202,6 +203,30 @@ def table(answer: Answer, top: int | None = None) -> str:
             head(answer),
         ]
     )
+
+
+def plan_lines(answer: Answer) -> list[str]:
+    """What to sign for the first deployment, what it costs in other ways, and how sure that is."""
+    money = answer.deployments[0].money if answer.deployments else None
+    if money is None or money.plan is None:
+        return []
+    plan, said = money.plan, []
+    others = [f"{s.said} ${s.usd_per_month:,.0f}" for s in plan.strategies if not s.chosen]
+    said += [f"plan: {step.said}" for step in plan.steps]
+    said += [f"other ways to pay, a month: {'; '.join(others)}"] if others else []
+    if plan.capex_usd or plan.liability_usd:
+        said.append(
+            f"purchases ${plan.capex_usd:,.0f}, resale ${plan.resale_usd:,.0f}, due after the horizon "
+            f"${plan.liability_usd:,.0f}; leaving after {plan.exit_month} months costs ${plan.exit_usd:,.0f}"
+        )
+    if money.ranges:
+        low, middle, high = money.ranges.usd_per_month
+        said.append(f"range: ${low:,.0f} to ${high:,.0f} a month in 90% of the draws, median ${middle:,.0f}")
+    if answer.uncertainty:
+        said += [f"chance: {chance.said}: {chance.probability:.0%}" for chance in answer.uncertainty.chances]
+    if answer.switch and answer.switch.saving_usd > 0:
+        said.append(f"switch: {answer.switch.said}")
+    return said
 
 
 def start_lines(first: Option | ApiOption) -> list[str]:
@@ -529,7 +554,8 @@ def bill_lines(r: Option) -> list[str]:
         "payment option", "provider", "USD per month", f"present value of costs, {m.horizon_months} months", "basis",
     )  # fmt: skip
     bill = markdown_table([("cost", "USD per month"), *parts, ("total", f"{m.usd_per_month:,.2f}")])
-    return ["", *bill, "", *markdown_table([header, *ways])]
+    steps = [md.item(step.said) for step in m.plan.steps] if m.plan else []
+    return ["", *steps, "", *bill, "", *markdown_table([header, *ways])]
 
 
 def source_section(answer: Answer) -> list[str]:

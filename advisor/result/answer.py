@@ -17,6 +17,7 @@ from advisor.result.base import (
 )
 from advisor.result.demand import Owned
 from advisor.result.hosted import ApiOption, HostedOffer
+from advisor.result.money import Scenario, Switch, Uncertainty
 from advisor.result.option import NearMiss, Option
 from advisor.result.portfolio import Portfolio
 from advisor.result.sharing import Adapters, Mix, Sharing
@@ -209,6 +210,19 @@ Ranked = Annotated[
 WORKLOAD = WithJsonSchema({"type": "object", "additionalProperties": True})
 
 
+class Currency(Section):
+    """A currency that documents convert to, at a dated rate."""
+
+    code: str
+    """ISO 4217 code."""
+    per_usd: float
+    """Units of the currency for one US dollar."""
+    as_of: str
+    """Date of the rate."""
+    source: str
+    """Where the rate was read."""
+
+
 class Answer(Section):
     """What to buy or rent for a workload or portfolio, how to run it, what it costs, and why."""
 
@@ -240,6 +254,14 @@ class Answer(Section):
     """Why each other accelerator is not recommended."""
     unranked: list[Unranked] = []
     """What accelerators without a usable price would do, and the price at which they would win."""
+    uncertainty: Uncertainty | None = None
+    """Cost with everything uncertain drawn together; null where nothing is ranked."""
+    scenarios: list[Scenario] = []
+    """Every option's cost under low, expected and high assumptions, and under the planner's own."""
+    switch: Switch | None = None
+    """The cheapest change from one option to another during the horizon; null where none is possible."""
+    currency: Currency | None = None
+    """What documents convert to; null: USD."""
     without_weak_prices: SolidChoice | None = None
     """The first choice without weak prices; null: the first choice has a sound price, or nothing else is possible."""
     bookable: list[Bookable] = []

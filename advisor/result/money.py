@@ -44,20 +44,157 @@ class WaterfallStep(Section):
 
 
 class CashFlow(Section):
-    """Cash of one month; payments are positive, the value left at the end is a credit."""
+    """Cash of one month; payments are positive, what sold hardware brings is a credit."""
 
     month: Count
     """0 is today; purchases are paid then."""
     capital_usd: Usd
     """Purchases paid in this month."""
     running_usd: Usd
-    """Rent, energy, staff and other running costs of this month."""
+    """Rent, commitments, energy, staff and other running costs of this month."""
     value_left_usd: Usd
-    """Carrying value of bought hardware at the end of the horizon."""
+    """Market value of the hardware that leaves service in this month, less the cost of selling."""
     total_usd: Usd
     """capital_usd + running_usd - value_left_usd."""
     present_usd: Usd
     """total_usd discounted to today."""
+    rent_usd: Usd = 0.0
+    """Part of running_usd: rent by the hour and payments of commitments; in the last month also those due later."""
+    energy_usd: Usd = 0.0
+    """Part of running_usd: electricity and cooling."""
+    staff_usd: Usd = 0.0
+    """Part of running_usd: staff."""
+    book_value_usd: Usd = 0.0
+    """Book value of the hardware in service at the end of the month: straight line over its depreciation period."""
+
+
+class PlanStep(Section):
+    """One thing to sign: instances that are rented, reserved or bought from one month to another."""
+
+    action: str
+    """rent (by the hour), reserve (for a term), buy, or keep (already owned)."""
+    instances: Count
+    """How many instances or servers; of a rent by the hour the most at the same time."""
+    instance: str
+    """Instance type or server."""
+    provider: str
+    """Who sells or rents it."""
+    region: str
+    """Region of the price."""
+    term: str
+    """on_demand, spot, reserved_1y, reserved_3y, purchase or owned."""
+    from_month: Count
+    """First month of service; 1 is the month that starts today."""
+    until_month: Count
+    """Last month of service within the horizon."""
+    paid_until_month: Count
+    """Last month that is paid; beyond the horizon when a term outlasts it."""
+    order_months_before: float = 0.0
+    """How long before the first month a purchase has to be ordered."""
+    unit_usd_once: Usd | None
+    """List price of one server; null when it is rented."""
+    unit_usd_per_hour: UsdPerHour | None
+    """List price of one instance for an hour; null when it is bought."""
+    paid_hours: float
+    """Instance-hours that are paid over the whole plan."""
+    usd: Usd
+    """All payments for these instances over the plan at today's money, less resale; without discounting."""
+    price_as_of: str
+    """Date of the price."""
+    price_source: str
+    """Where the price was read."""
+    said: str
+    """The step as a sentence."""
+
+
+class PlanMonth(Section):
+    """What the plan has in service in one month."""
+
+    month: Count
+    """1 is the month that starts today."""
+    traffic_ratio: float
+    """Traffic over today's."""
+    replicas: Count
+    """Replicas for the month's peak, spares included."""
+    hourly_instances: Count
+    """Instances rented by the hour, at most at once."""
+    committed_instances: Count
+    """Instances under a term."""
+    own_instances: Count
+    """Servers bought or already owned."""
+
+
+class Strategy(Section):
+    """One usual way to pay for the same deployment, as a plan over the horizon."""
+
+    name: str
+    """rent, reserve, buy_now, extend_later, rent_then_buy or mixed."""
+    said: str
+    """The strategy as a sentence."""
+    usd_per_month: UsdPerMonth
+    """The equal monthly payment with the same present value."""
+    npv_usd: Usd
+    """Present value of all payments."""
+    capex_usd: Usd
+    """All purchases over the horizon."""
+    liability_usd: Usd
+    """Payments due after the horizon, less what an exit recovers."""
+    most_usd_per_month: UsdPerMonth
+    """The most expensive month: its payments plus the monthly equivalent of the purchases in service."""
+    chosen: bool
+    """Whether the option's plan is this one."""
+
+
+class Plan(Section):
+    """What is rented, reserved, bought and released in which month to serve the forecast."""
+
+    said: str
+    """The plan in one sentence."""
+    steps: list[PlanStep]
+    """What to sign, in the order of the first month of service."""
+    months: list[PlanMonth]
+    """The forecast and what serves it, by month; empty when every month is the same."""
+    capex_usd: Usd
+    """All purchases over the horizon."""
+    resale_usd: Usd
+    """What the hardware brings when it leaves service or the horizon ends."""
+    liability_usd: Usd
+    """Payments due after the horizon, less what an exit recovers; they are part of the cost."""
+    liability_months: Months
+    """How long the longest commitment outlasts the horizon."""
+    most_usd_per_month: UsdPerMonth
+    """The most expensive month: its payments plus the monthly equivalent of the purchases in service."""
+    exit_month: Months
+    """Month of the exit that exit_usd is about."""
+    exit_usd: Usd
+    """Price of lock-in: cost of leaving after exit_month months (remaining commitments and loss on the sale)."""
+    rent_usd_per_month: UsdPerMonth | None
+    """The same deployment rented by the hour alone; null when no such offer is allowed."""
+    payback_month: Months | None
+    """Month in which a purchase has paid back what it saves against rent by the hour; null: not in the horizon."""
+    irr_fraction_per_year: Fraction | None
+    """Internal rate of return per year of the purchase against rent by the hour; null when there is none."""
+    strategies: list[Strategy]
+    """The usual ways to pay for the same deployment, for comparison."""
+
+
+class Switch(Section):
+    """Starting with one option and changing to another when its term or its hardware ends."""
+
+    first_rank: Count
+    """The option that serves first."""
+    second_rank: Count
+    """The option that serves after the switch."""
+    month: Count
+    """Last month of the first option."""
+    overlap_months: Months
+    """Months in which both are paid while the traffic moves."""
+    usd_per_month: UsdPerMonth
+    """The equal monthly payment with the same present value."""
+    saving_usd: Usd
+    """Present value saved against the first option of the ranking; negative when switching costs more."""
+    said: str
+    """The same as a sentence."""
 
 
 class WayToPay(Section):
@@ -87,6 +224,8 @@ class WayToPay(Section):
     """Depreciation period; null when nothing is bought."""
     npv_usd: Usd
     """Present value of all costs over the horizon."""
+    liability_usd: Usd = 0.0
+    """Payments due after the horizon, less what an exit recovers."""
     price_as_of: str
     """Date of the price."""
     price_source: str
@@ -189,6 +328,101 @@ class Energy(Section):
     """Which hourly grid figures were used, or why none."""
 
 
+class CostRanges(Section):
+    """What one option costs when everything uncertain is drawn together: 5%, 50% and 95% of the draws are lower."""
+
+    usd_per_month: list[UsdPerMonth]
+    """Equal monthly payment: 5th, 50th and 95th percentile."""
+    total_usd: list[Usd]
+    """All payments over the horizon without discounting, less resale: 5th, 50th and 95th percentile."""
+    wins_probability: Fraction
+    """Share of the draws in which this option costs least among the options, APIs included."""
+    over_budget_probability: Fraction | None
+    """Share of the draws in which a month exceeds max_usd_per_month; null without a budget."""
+
+
+class Driver(Section):
+    """One uncertain input of the draws."""
+
+    name: str
+    """load, performance, rent, purchase price, resale value, electricity, staff or API price."""
+    low: float
+    """5th percentile, as a ratio to the expected value."""
+    high: float
+    """95th percentile, as a ratio to the expected value."""
+    usd_per_month_low: UsdPerMonth
+    """Cost of the first option at `low`, everything else as expected."""
+    usd_per_month_high: UsdPerMonth
+    """Cost of the first option at `high`."""
+    variance_fraction: Fraction
+    """Share of the variance of the first option's cost that this input alone causes."""
+    source: str
+    """Where the range comes from."""
+
+
+class Chance(Section):
+    """How often a statement holds in the draws."""
+
+    said: str
+    """The statement, such as: owning costs less than renting."""
+    probability: Fraction
+    """Share of the draws."""
+
+
+class Uncertainty(Section):
+    """All uncertain inputs drawn together, with whole machines in every draw."""
+
+    draws: Count
+    """Number of draws."""
+    seed: Count
+    """Seed of the random numbers; the same question gives the same draws."""
+    drivers: list[Driver]
+    """The inputs, the one with the largest effect first."""
+    chances: list[Chance]
+    """What a buyer wants to know, with its probability."""
+    said: str
+    """The result in one sentence."""
+
+
+class ScenarioCost(Section):
+    """One option in one scenario."""
+
+    rank: Count
+    """The option."""
+    usd_per_month: UsdPerMonth
+    """Equal monthly payment over the horizon."""
+    total_usd: Usd
+    """All payments over the horizon without discounting, less resale."""
+
+
+class Scenario(Section):
+    """Every option under one set of assumptions."""
+
+    name: str
+    """low, base, high, or the planner's own."""
+    ratios: dict[str, float]
+    """The inputs that differ from the expected ones, as ratios."""
+    first_rank: Count
+    """The option that costs least."""
+    costs: list[ScenarioCost]
+    """Each option."""
+
+
+class Taxes(Section):
+    """The option's cost with taxes, as set in the workload."""
+
+    income_tax_fraction: Fraction
+    """Tax rate that expenses and depreciation reduce."""
+    vat_fraction: Fraction
+    """VAT that cannot be recovered, added to everything paid but staff."""
+    vat_usd: Usd
+    """VAT over the horizon."""
+    npv_after_tax_usd: Usd
+    """Present value of all payments with VAT, less the tax that they save."""
+    said: str
+    """How it was counted."""
+
+
 class Money(Section):
     """Total cost of ownership of one option over the planner's horizon."""
 
@@ -199,11 +433,11 @@ class Money(Section):
     parts: list[CostPart]
     """The bill, line by line."""
     usd_per_month: UsdPerMonth
-    """Sum of the lines."""
+    """Sum of the lines: the equal monthly payment with the present value of the plan."""
     usd_per_year: Usd
     """Twelve months."""
     usd_over_horizon: Usd
-    """All months of the horizon, not discounted."""
+    """All payments over the horizon, less what hardware brings when it leaves service; not discounted."""
     npv_usd: Usd
     """Present value of all costs over the horizon."""
     horizon_months: Months
@@ -225,7 +459,13 @@ class Money(Section):
     ways_to_pay: list[WayToPay]
     """The chosen way first, then the cheapest offer of each other way."""
     growth: BuyNowOrExtend | None
-    """null: no growth was asked for."""
+    """null: no growth was asked for, or nothing can be bought."""
+    plan: Plan | None = None
+    """What is rented, reserved, bought and released in which month; null in answers of earlier versions."""
+    ranges: CostRanges | None = None
+    """Cost with everything uncertain drawn together; null where nothing is drawn."""
+    taxes: Taxes | None = None
+    """null unless the workload sets a tax."""
     services: ProviderServices | None
     """null for own hardware."""
     energy: Energy

@@ -18,7 +18,7 @@ from advisor.result.base import (
     Usd,
     UsdPerMonth,
 )
-from advisor.result.money import CashFlow, CostPart
+from advisor.result.money import CashFlow, CostPart, CostRanges
 from advisor.result.option import Batch
 
 
@@ -186,6 +186,8 @@ class PortfolioMoney(Section):
     """Month by month."""
     items: list[FleetItem]
     """Bill of materials."""
+    ranges: CostRanges | None = None
+    """Cost with uncertain inputs drawn together; of a shared fleet prices alone, its machines as planned."""
 
 
 class Tenant(Section):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from advisor.result import Memory, Operator, ParetoPoint, SensitivityBar, WaterfallStep
+from advisor.result import Driver, Memory, Operator, ParetoPoint, PlanMonth, SensitivityBar, WaterfallStep
 from advisor.templatetags.units import gib, given, ms, sig, usd
 from catalog.charts import Log
 
@@ -202,6 +202,7 @@ def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) ->
 
 
 STEP_HEIGHT, STEP_LEFT, STEP_RIGHT = 26, 250, 70
+NEGLIGIBLE = 0.001  # share of the variance
 RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; letters and pixels of a line
 UNUSED = ("chips left over in whole instances", "spare replicas", "idle hours and headroom")
 
@@ -228,24 +229,96 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
 
 def tornado(bars: Sequence[SensitivityBar]) -> str:
     """A tornado chart: the first choice's monthly cost at both ends of each assumption; dark if the ranking changes."""
-    ends = [(bar, bar.usd_per_month_low, bar.usd_per_month_high) for bar in bars]
-    known = [(bar, low, high) for bar, low, high in ends if low is not None and high is not None]
-    if not known:
+    ends = [(bar.assumption, bar.usd_per_month_low, bar.usd_per_month_high, bar.within_range) for bar in bars]
+    known = [(name, low, high, bool(dark)) for name, low, high, dark in ends if low is not None and high is not None]
+    return from_low_to_high(known, "Monthly cost of the first choice over the range of each assumption")
+
+
+def drivers(found: Sequence[Driver]) -> str:
+    """A tornado chart: the first option's monthly cost at both ends of each uncertain input that moves it."""
+    ends = [
+        (each.name, each.usd_per_month_low, each.usd_per_month_high, False)
+        for each in found
+        if each.usd_per_month_low != each.usd_per_month_high or each.variance_fraction >= NEGLIGIBLE
+    ]
+    return from_low_to_high(ends, "Monthly cost of the first option over the 90% range of each uncertain input")
+
+
+def from_low_to_high(rows: Sequence[tuple[str, float, float, bool]], title: str) -> str:
+    """Horizontal bars from low to high: name, both ends, and whether the bar is dark."""
+    if not rows:
         return ""
-    least, most = min(min(low, high) for _, low, high in known), max(max(low, high) for _, low, high in known)
-    height = STEP_HEIGHT + LINE * any(len(bar.assumption) > RANGE_LETTERS for bar, _, _ in known)
+    least, most = min(min(low, high) for _, low, high, _ in rows), max(max(low, high) for _, low, high, _ in rows)
+    height = STEP_HEIGHT + LINE * any(len(name) > RANGE_LETTERS for name, *_ in rows)
     room = (WIDTH - STEP_LEFT - RANGE_RIGHT) / ((most - least) or 1.0)
     parts = []
-    for row, (bar, low, high) in enumerate(known):
+    for row, (name, low, high, dark) in enumerate(rows):
         x, width, y = STEP_LEFT + (min(low, high) - least) * room, max(abs(high - low) * room, 1.0), row * height
-        css = "fall-total" if bar.within_range else "fall-part"
-        parts.append(wrapped(STEP_LEFT - 8, y + height / 2, bar.assumption, RANGE_LETTERS))
+        css = "fall-total" if dark else "fall-part"
+        parts.append(wrapped(STEP_LEFT - 8, y + height / 2, name, RANGE_LETTERS))
         parts.append(f'<rect class="{css}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{height - 8}"/>')
         bill = f"{usd(min(low, high))} to {usd(max(low, high))}" if usd(low) != usd(high) else f"stays {usd(low)}"
         parts.append(label(x + width + 6, y + height / 2 + 4, bill, anchor="start"))
-    text = ", ".join(f"{bar.assumption} {usd(low)} to {usd(high)}" for bar, low, high in known)
-    title = "Monthly cost of the first choice over the range of each assumption"
-    return svg("tornado", WIDTH, len(known) * height, title, text, "".join(parts))
+    text = ", ".join(f"{name} {usd(low)} to {usd(high)}" for name, low, high, _ in rows)
+    return svg("tornado", WIDTH, len(rows) * height, title, text, "".join(parts))
+
+
+PLAN_HEIGHT, PLAN_TOP, PLAN_BOTTOM, PLAN_LEFT = 220, 14, 44, 56
+IN_SERVICE = (
+    ("own_instances", "own", "bought or owned"),
+    ("committed_instances", "committed", "reserved"),
+    ("hourly_instances", "hourly", "by the hour"),
+)  # from the bottom of the chart
+
+
+def plan_months(months: Sequence[PlanMonth]) -> str:
+    """Instances in service by month as stacked steps, with the traffic as a line scaled to its highest month."""
+    counts = [[month.figure(name) for name, _, _ in IN_SERVICE] for month in months]
+    most = max((sum(row) for row in counts), default=0)
+    if not most:
+        return ""
+    floor, room = PLAN_HEIGHT - PLAN_BOTTOM, PLAN_HEIGHT - PLAN_BOTTOM - PLAN_TOP
+    width = (WIDTH - RIGHT - PLAN_LEFT) / len(months)
+    parts, below = [plan_axes(months, most, width)], [0] * len(months)
+    for kind, (_, css, _) in enumerate(IN_SERVICE):
+        above = [low + row[kind] for low, row in zip(below, counts, strict=True)]
+        if above != below:
+            edges = stairs([floor - n / most * room for n in above], width)
+            back = stairs([floor - n / most * room for n in below], width)[::-1]
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (*edges, *back))
+            parts.append(f'<polygon class="plan-{css}" points="{points}"/>')
+        below = above
+    highest = max(month.traffic_ratio for month in months)
+    if highest > 0:
+        line = stairs([floor - month.traffic_ratio / highest * room for month in months], width)
+        parts.append(f'<polyline class="plan-traffic" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in line)}"/>')
+    first, last = months[0], months[-1]
+    text = (
+        f"{sum(counts[0])} instances in month {first.month}, at most {most}, {sum(counts[-1])} in month {last.month}; "
+        f"traffic up to {sig_short(highest)} times today's."
+    )
+    return svg("plan-months", WIDTH, PLAN_HEIGHT, "Instances in service by month", text, "".join(parts))
+
+
+def stairs(heights: Sequence[float], width: float) -> list[tuple[float, float]]:
+    """The corners of a step line: each height holds for one month."""
+    return [(PLAN_LEFT + (i + side) * width, y) for i, y in enumerate(heights) for side in (0, 1)]
+
+
+def plan_axes(months: Sequence[PlanMonth], most: int, width: float) -> str:
+    """Horizontal grid lines at whole instances, and every sixth or twelfth month."""
+    floor, room = PLAN_HEIGHT - PLAN_BOTTOM, PLAN_HEIGHT - PLAN_BOTTOM - PLAN_TOP
+    every, parts = max(1, math.ceil(most / 4)), []
+    for count in range(0, most + 1, every):
+        y = floor - count / most * room
+        parts.append(f'<path class="grid" d="M{PLAN_LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(label(PLAN_LEFT - 8, round(y + 4, 1), f"{count:,}", anchor="end"))
+    step = next((n for n in (1, 3, 6, 12, 24) if len(months) / n <= 12), 60)
+    for i, month in enumerate(months):
+        if month.month == 1 or month.month % step == 0:
+            parts.append(label(round(PLAN_LEFT + (i + 0.5) * width, 1), floor + 18, month.month))
+    parts.append(label((PLAN_LEFT + WIDTH - RIGHT) / 2, PLAN_HEIGHT - 6, "month", "name"))
+    return "".join(parts)
 
 
 def wrapped(x: float, middle: float, text: str, letters: int) -> str:

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 
 from advisor.api import OneAdvice, problems
 from advisor.models import Advice
-from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, first_rank, has_papers
+from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, first_rank, has_document
 from advisor.web.views import answer_of, finished, shared_advice, unlisted
 
 
@@ -29,13 +29,14 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
         raise Http404("rank must be a whole number of at least 1.")
     answer = answer_of(advice)
     kind, make = DOCUMENTS[name]
-    if name != "assumptions.csv" and not has_papers(answer):
+    if not has_document(answer, name):
         raise Http404(NO_SHARED_ANSWER if answer.portfolio else NO_ANSWER)
-    text = make(answer, int(rank) if rank else first_rank(answer))
+    content = make(answer, int(rank) if rank else first_rank(answer))
     file = f"{slugify(advice.workload.name) or 'advice'}-{name}"
     disposition = "inline" if name == "memo.html" else "attachment"
     headers = {"Content-Disposition": f'{disposition}; filename="{file}"'}
-    return HttpResponse(text, content_type=f"{kind}; charset=utf-8", headers=headers)
+    kind = f"{kind}; charset=utf-8" if isinstance(content, str) else kind
+    return HttpResponse(content, content_type=kind, headers=headers)
 
 
 @require_safe
@@ -51,17 +52,17 @@ def shared_page(request: HttpRequest, token: str, name: str) -> HttpResponse:
     return unlisted(document(shared_advice(token), name, request.GET.get("rank")))
 
 
-class Text(BaseRenderer):
-    """Takes part in content negotiation only: a document is text already."""
+class Made(BaseRenderer):
+    """Takes part in content negotiation only: a document is made already."""
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> Any:
         return data
 
 
-def renderer_of(kind: str) -> type[Text]:
+def renderer_of(kind: str) -> type[Made]:
     """For this media type; `?format=` names it as the file's extension does."""
-    extension = {"text/markdown": "md"}.get(kind, kind.partition("/")[2])
-    return type("DocumentRenderer", (Text,), {"media_type": kind, "format": extension})
+    extension = {"text/markdown": "md", XLSX: "xlsx"}.get(kind, kind.partition("/")[2])
+    return type("DocumentRenderer", (Made,), {"media_type": kind, "format": extension})
 
 
 RENDERERS = {name: renderer_of(kind) for name, (kind, _) in DOCUMENTS.items()}
@@ -84,14 +85,14 @@ class Document(OneAdvice):
 
     @extend_schema(
         operation_id="getAdviceDocument",
-        summary="A document for finance: memo.html, memo.md, bill-of-materials.csv, assumptions.csv or cash-flow.csv",
+        summary=f"A document for finance: {', '.join(DOCUMENTS)}",
         parameters=[
             OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH, enum=list(DOCUMENTS)),
             OpenApiParameter("rank", {"type": "integer", "minimum": 1}, description="The option; 1 without it"),
         ],
         responses={
             **{
-                (200, kind): OpenApiResponse(OpenApiTypes.STR)
+                (200, kind): OpenApiResponse(OpenApiTypes.BINARY if kind == XLSX else OpenApiTypes.STR)
                 for kind in sorted({kind for kind, _ in DOCUMENTS.values()})
             },
             **problems(404, 406),

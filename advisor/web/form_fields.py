@@ -9,6 +9,7 @@ from advisor.engine.spec import KINDS
 
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
 LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file"
+NUMBERS, PATH, CASES = "numbers", "price path", "cases"
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,12 @@ LIMITS = Group(
             NUMBER,
             "No budget: options above five times the cheapest are not recommended for speed, energy or carbon",
         ),
+        Field(
+            "constraints.max_capex_usd",
+            "Capex limit, USD",
+            NUMBER,
+            "All purchases over the planning horizon. Empty: no limit; 0: buy nothing",
+        ),
         Field("constraints.max_accelerators", "Maximum accelerators", WHOLE, "Including spare replicas"),
         Field(
             "constraints.acquisition",
@@ -417,18 +424,7 @@ SITE = Group(
             "Sets electricity, carbon, PUE and colocation for owned servers, for example grid-fra",
             suggestions="regions",
         ),
-        Field("traffic.growth_fraction_per_year", "Traffic growth per year", NUMBER, "0.5 means 50% more each year"),
         Field("prices_as_of", "Prices as of", TEXT, "A date such as 2026-10-21; empty: today"),
-        Field(
-            "tco", "Cost assumptions", VALUES, "Override the catalog's, for example: pue: 1.2, depreciation-years: 4"
-        ),
-        Field(
-            "tco.horizon_months",
-            "Planning horizon, months",
-            WHOLE,
-            "Period for growth, total cost and payment comparisons",
-        ),
-        Field("tco.discount_rate", "Discount rate", NUMBER, "0 to 1, per year"),
         Field("tco.power_cap_fraction", "GPU power cap", NUMBER, "0.3 to 1; fraction of the power limit"),
         Field(
             "tco.grid_kgco2e_per_kwh",
@@ -437,6 +433,121 @@ SITE = Group(
             "24 numbers, or 168 from Monday 0:00, separated by commas. Empty: the region's annual mean",
         ),
     ),
+)
+FORECAST = Group(
+    "Traffic forecast",
+    (
+        Field("traffic.growth_fraction_per_year", "Traffic growth per year", NUMBER, "0.5 means 50% more each year"),
+        Field(
+            "traffic.ramp_months",
+            "Ramp-up, months",
+            WHOLE,
+            "Traffic grows evenly to its full size in these months; 0: full size from the first day",
+        ),
+        Field(
+            "traffic.seasonality",
+            "Seasonal factors",
+            NUMBERS,
+            "12 factors on the traffic, one for each month from now, separated by commas; they repeat. Empty: none",
+        ),
+        Field(
+            "traffic.ends_after_months",
+            "Service ends after, months",
+            WHOLE,
+            "The service is retired then. Empty: it runs beyond the planning horizon",
+        ),
+    ),
+    "How traffic changes over the planning horizon. The plan adds and releases capacity month by month.",
+)
+
+
+def price_path(name: str, label: str, help: str) -> Field:
+    return Field(f"tco.price_paths.{name}", f"Price path: {label}", PATH, help)
+
+
+FINANCE = Group(
+    "Finance",
+    (
+        Field(
+            "tco.horizon_months",
+            "Planning horizon, months",
+            WHOLE,
+            "Period for growth, total cost and payment comparisons",
+        ),
+        Field("tco.discount_rate", "Discount rate", NUMBER, "0 to 1, per year"),
+        Field(
+            "tco.currency",
+            "Currency of documents",
+            TEXT,
+            "Such as EUR; converted at a dated rate of the catalog. Pages show USD",
+            suggestions="currencies",
+        ),
+        Field(
+            "tco",
+            "Cost assumptions",
+            VALUES,
+            "Override the catalog's, for example: pue: 1.2, maintenance-fraction-per-year: 0.04",
+        ),
+        Field("tco.rent-change-per-year", "Rent change per year", NUMBER, "-0.2 means 20% less each year"),
+        Field(
+            "tco.electricity-change-per-year",
+            "Electricity price change per year",
+            NUMBER,
+            "0.03 means 3% more each year",
+        ),
+        Field(
+            "tco.hardware-price-change-per-year",
+            "Hardware price change per year",
+            NUMBER,
+            "Of the same hardware bought later; -0.1 means 10% less each year",
+        ),
+        Field(
+            "tco.residual-value-year-3",
+            "Residual value after three years",
+            NUMBER,
+            "0 to 1; share of the purchase price that a sale brings",
+        ),
+        Field("tco.depreciation-years", "Depreciation period, years", NUMBER, "Straight line; sets the book value"),
+        Field("tco.purchase-lead-months", "Delivery time of a purchase, months", NUMBER, "From order to service"),
+        Field(
+            "tco.minimum-engineers-own", "Minimum engineers, own hardware", NUMBER, "Full-time, however small the fleet"
+        ),
+        Field(
+            "tco.minimum-engineers-rented", "Minimum engineers, rented", NUMBER, "Full-time, however small the fleet"
+        ),
+        Field(
+            "tco.commitment-exit-fraction",
+            "Commitments recovered on exit",
+            NUMBER,
+            "0 to 1; share of the remaining payments that an early exit saves",
+        ),
+        Field(
+            "tco.income-tax-fraction",
+            "Income tax",
+            NUMBER,
+            "0 to 1; expenses and depreciation reduce it",
+        ),
+        Field("tco.vat-fraction", "VAT that you cannot recover", NUMBER, "0 to 1; added to everything paid but staff"),
+        price_path(
+            "rent", "rents", "One point per line: month, ratio to today, low and high end, for example: 12 0.8 0.7 0.9"
+        ),
+        price_path(
+            "electricity", "electricity", "One point per line: month, ratio to today, low and high end (optional)"
+        ),
+        price_path("hardware", "hardware", "One point per line: month, ratio to today, low and high end (optional)"),
+        price_path(
+            "resale",
+            "resale value",
+            "One point per line: month, ratio to the usual resale value, low and high end (optional)",
+        ),
+        Field(
+            "tco.scenarios",
+            "Your own scenarios",
+            CASES,
+            "One per line: a name, a colon, ratios to the expected values, for example: launch: load 2, rent 0.9",
+        ),
+    ),
+    "Empty fields use the catalog's assumptions. Fractions: 0.12 means 12%.",
 )
 BALANCE = Group(
     "Weights and team",
@@ -452,5 +563,5 @@ BALANCE = Group(
     ),
     "Weights apply to the balanced score only.",
 )
-ADVANCED = (PLACES, RUN, SITE, BALANCE)
+ADVANCED = (PLACES, RUN, SITE, FORECAST, FINANCE, BALANCE)
 FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields}

@@ -15,6 +15,7 @@ from advisor.engine.spec import kind_named
 from advisor.inputs import check_catalog, unknown_names_in_parts, with_catalog_names
 from advisor.web.form_fields import (
     ADVANCED,
+    CASES,
     COUNTS,
     CURVE,
     FIELDS,
@@ -22,7 +23,9 @@ from advisor.web.form_fields import (
     LINES,
     LIST,
     NUMBER,
+    NUMBERS,
     ONE_OF,
+    PATH,
     QUESTION,
     SOME_OF,
     TRACE_FILE,
@@ -33,12 +36,15 @@ from advisor.web.form_fields import (
     Group,
 )
 from advisor.workload import MAX_ERRORS, more_errors
-from catalog.models import Accelerator, Framework, Price, QuantizationMethod, Region, ServedModel
+from catalog.models import Accelerator, ExchangeRate, Framework, Price, QuantizationMethod, Region, ServedModel
 
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
 MAX_TRACE_BYTES = 900_000
 RECORDED = tuple(f"traffic.{side}_tokens.{kind}" for side in ("input", "output") for kind in ("mean", "p95"))
 YAML = "yaml"
+ALWAYS_SET = ("traffic.growth_fraction_per_year", "traffic.ramp_months")  # whenever there is traffic; 0 by default
+POINT = ("month", "ratio", "low", "high")  # columns of a price path
+UNSET = "-"
 
 
 class WorkloadForm(forms.Form):
@@ -110,8 +116,10 @@ class WorkloadForm(forms.Form):
         path = re.sub(r"\[\d+\]", "", item["field"])
         message = item["message"] + (f" (allowed: {item['allowed']})" if len(item["allowed"]) in range(1, 200) else "")
         written_as_yaml = bool((self.data.get(self.add_prefix(YAML)) or "").strip())
-        near = [name for name in self.fields if name == path or name.startswith(f"{path}.")]
-        near += [name for name in self.fields if path.startswith(f"{name}.")]
+        near = [path] if path in self.fields else []
+        near += [name for name in self.fields if name.startswith(f"{path}.")]
+        above = [name for name in self.fields if path.startswith(f"{name}.")]
+        near += sorted(above, key=len, reverse=True)  # tco.price_paths.rent before tco
         if self.yaml_alone or written_as_yaml and not self.data.get(near[0] if near else "", ""):
             near = [YAML]
         text = message if near and near[0] == path else f"{item['field']}: {message}" if path else message
@@ -130,7 +138,7 @@ class WorkloadForm(forms.Form):
     def advanced_is_open(self) -> bool:
         """Whether an advanced field is filled in or has an error."""
         names = [YAML, *(field.path for group in ADVANCED for field in group.fields)]
-        usual = defaults() | {"traffic.growth_fraction_per_year": "0"}  # set whenever there is traffic
+        usual = defaults() | {path: "0" for path in ALWAYS_SET}
         return any(self[name].errors or self[name].value() not in (None, "", usual.get(name)) for name in names)
 
     def suggestions(self) -> dict[str, list[str]]:
@@ -146,6 +154,10 @@ class WorkloadForm(forms.Form):
             "formats": list(QuantizationMethod.objects.values_list("slug", flat=True).order_by("slug")),
             "caches": list(workload.CACHE_FORMATS),
             "curves": list(workload.CURVES),
+            "currencies": [
+                "USD",
+                *ExchangeRate.objects.values_list("currency", flat=True).distinct().order_by("currency"),
+            ],
         }
 
 
@@ -177,6 +189,15 @@ def form_field(field: Field) -> forms.Field:
     if field.reads == FILE:
         file_input = forms.FileInput(attrs={"accept": ".csv,text/csv"})
         return forms.FileField(label=field.label, required=False, help_text=field.help, widget=file_input)
+    if field.reads in (PATH, CASES):
+        return forms.CharField(
+            label=field.label,
+            required=False,
+            help_text=field.help,
+            max_length=8000,
+            widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+            validators=[points_only if field.reads == PATH else cases_only],
+        )
     if field.reads == LINES:
         textarea = forms.Textarea(attrs={"rows": 4, "spellcheck": "false"})
         return forms.CharField(
@@ -200,7 +221,7 @@ def form_field(field: Field) -> forms.Field:
 def to_raw(cleaned: Mapping[str, Any]) -> dict[str, Any]:
     """The raw workload with the values of the filled-in fields."""
     raw: dict[str, Any] = {}
-    for path, field in FIELDS.items():
+    for path, field in sorted(FIELDS.items(), key=lambda item: item[0].count(".")):  # tco before tco.horizon_months
         value = cleaned.get(path)
         if value in (None, "", []):
             continue
@@ -217,9 +238,66 @@ def read(text: str, field: Field) -> object:
     if field.reads == VALUES:
         return values(text)
     if field.reads == CURVE:
-        parts = [part for part in re.split(r"[,;\s]+", text) if part]
+        parts = words(text)
         return [number_of(part) for part in parts] if len(parts) > 1 else text
+    if field.reads == NUMBERS:
+        return [number_of(part) for part in words(text)]
+    if field.reads == PATH:
+        return [point(line) for line in lines(text)]
+    if field.reads == CASES:
+        return [case(line) for line in lines(text)]
     return number_of(text) if field.reads in (NUMBER, WHOLE) else text
+
+
+def words(text: str) -> list[str]:
+    return [part for part in re.split(r"[,;\s]+", text) if part]
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def points_only(text: str) -> None:
+    """Refuses a line that is not two to four numbers."""
+    for number, line in enumerate(lines(text), 1):
+        parts = words(line)
+        if len(parts) not in (2, 3, 4) or not all(is_number(part) or part == UNSET for part in parts):
+            raise forms.ValidationError(
+                f"line {number} ({line[:40]}) must be two to four numbers: month ratio low high, as in 12 0.8 0.7 0.9"
+            )
+
+
+def cases_only(text: str) -> None:
+    """Refuses a line that is not a name with ratios."""
+    for number, line in enumerate(lines(text), 1):
+        name, _, ratios = halves(line)
+        pairs = [part.split() for part in ratios.split(",") if part.strip()]
+        if not name or not all(len(pair) == 2 and is_number(pair[1]) for pair in pairs):
+            raise forms.ValidationError(
+                f"line {number} ({line[:40]}) must be a name, a colon and ratios, such as launch: load 2, rent 0.9"
+            )
+
+
+def is_number(text: str) -> bool:
+    return not isinstance(number_of(text), str)
+
+
+def point(line: str) -> dict[str, object]:
+    """A line of a price path: `12 0.8 0.7 0.9`; a dash stands for an end that is not set."""
+    return {key: number_of(part) for key, part in zip(POINT, words(line), strict=False) if part != UNSET}
+
+
+def case(line: str) -> dict[str, object]:
+    """A line of the scenarios: `launch: load 2, rent 0.9`."""
+    name, _, ratios = halves(line)
+    pairs = (part.split() for part in ratios.split(",") if part.strip())
+    return {"name": name, **{key: number_of(ratio) for key, ratio in pairs}}
+
+
+def halves(line: str) -> tuple[str, str, str]:
+    """Name, colon and ratios of a scenario; a name may hold colons."""
+    name, colon, ratios = line.rpartition(":")
+    return (name.strip(), colon, ratios) if colon else (line, "", "")
 
 
 def number_of(text: str) -> object:
@@ -274,8 +352,15 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
         value = others(dig(spec, path), path) if field.reads == VALUES else dig(spec, path)
         if value is None or (isinstance(value, Mapping) and field.reads not in (COUNTS, VALUES)):
             continue
-        initial[path] = value if field.reads == SOME_OF else shown(value)
-        drop(rest, path.split("."))
+        if field.reads in (PATH, CASES):
+            text = path_text(value) if field.reads == PATH else cases_text(value)
+            if stripped(read(text, field)) != stripped(value):
+                continue  # such as a name of two lines, which only the YAML can hold
+            initial[path] = text
+        else:
+            initial[path] = value if field.reads == SOME_OF else shown(value)
+        for keys in [[*path.split("."), key] for key in value] if field.reads == VALUES else [path.split(".")]:
+            drop(rest, keys)
     recorded = bool(dig(spec, "traffic.trace"))
     if dig(spec, "traffic.image_output") and dig(spec, "traffic.input_tokens.mean") == workload.PROMPT_TOKENS["mean"]:
         for path in RECORDED[:2]:
@@ -300,8 +385,26 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def others(section: Any, path: str) -> dict[str, Any]:
-    """The section without the keys that have their own fields."""
-    return {key: value for key, value in (section or {}).items() if f"{path}.{key}" not in FIELDS}
+    """The section without the keys that have their own fields, or fields of parts."""
+    own = {name.removeprefix(f"{path}.").partition(".")[0] for name in FIELDS if name.startswith(f"{path}.")}
+    return {key: value for key, value in (section or {}).items() if key not in own}
+
+
+def path_text(points: Any) -> str:
+    """A price path as lines of month, ratio, low and high."""
+    rows = [[UNSET if p.get(key) is None else shown(p[key]) for key in POINT] for p in points]
+    return "\n".join(re.sub(rf"( {UNSET})+$", "", " ".join(row)) for row in rows)
+
+
+def cases_text(cases: Any) -> str:
+    """Scenarios as lines of a name and the ratios that differ from 1."""
+    rows = [(c["name"], [f"{k} {shown(v)}" for k, v in c.items() if k != "name" and v != 1]) for c in cases]
+    return "\n".join(f"{name}: {', '.join(ratios)}".rstrip() for name, ratios in rows)
+
+
+def stripped(sections: Any) -> list[dict[str, Any]]:
+    """The sections without what is not set and ratios of 1."""
+    return [{key: value for key, value in each.items() if value is not None and value != 1} for each in sections]
 
 
 def as_file(spec: Mapping[str, Any]) -> str:
@@ -339,7 +442,9 @@ def shown(value: object) -> str:
 def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The workload without values that are defaults."""
     defaults = workload.Spec().model_dump(mode="json")
-    return prune(spec, {**defaults, "traffic": {"load_curve": "flat", "growth_fraction_per_year": 0.0}})
+    return prune(
+        spec, {**defaults, "traffic": {"load_curve": "flat", "growth_fraction_per_year": 0.0, "ramp_months": 0}}
+    )
 
 
 def prune(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from advisor.result import (
     Views,
 )
 from advisor.templatetags.units import number
-from advisor.web import charts, tuning_charts
+from advisor.web import charts, plan_page, tuning_charts
 from catalog.export import cell
 
 CARD_VIEWS = ("cheapest", "fastest", "simplest")  # the others have no card of their own
@@ -82,6 +82,9 @@ def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> 
         "pareto_rows": notable(points),
         "left_out": charts.in_view(points, slo_ms)[1],
         "price_dates": price_dates(options),
+        "price_days": plan_page.price_days_of(answer),
+        "certainty": plan_page.certainty(answer),
+        "has_plans": any(option.money and option.money.plan for option in answer.deployments),
         "nearest": nearest(answer),
         "rejected_counts": rejected_counts(answer.rejected),
     }
@@ -151,6 +154,8 @@ def option_context(option: Option) -> dict[str, Any]:
         "memory_rows": charts.memory_parts(option.memory),
         "steps": [steps for phase in ("prefill", "decode") if (steps := step_context(option, phase))],
         "plan": plan_rows(option),
+        "paying": plan_page.of_option(option),
+        "price_days": plan_page.price_days([option]),
         "waterfall_svg": charts.waterfall(option.money.waterfall) if option.money else "",
         "break_even": [meeting(each) for each in option.money.break_even] if option.money else [],
         **tuning_charts.page(option),
@@ -262,7 +267,7 @@ def notable(points: Sequence[ParetoPoint], most: int = 60) -> list[ParetoPoint]:
 
 def price_dates(options: Sequence[Option | ApiOption]) -> list[dict[str, str]]:
     """Each price that the options use, once: provider, date, source."""
-    prices = {(option.provider, option.price_as_of, option.price_source) for option in options if option.price_as_of}
+    prices = {price for option in options for price in plan_page.prices_of(option)}
     return [
         {"provider": provider, "as_of": as_of, "source": source} for provider, as_of, source in sorted(prices, key=str)
     ]

@@ -133,21 +133,68 @@ class Constraints(Section):
     ] = "auto"
     max_accelerators: Count | None = None
     max_usd_per_month: Positive | None = None
+    max_capex_usd: NotNegative | None = None  # all purchases over the horizon
     site: Site = Site()
 
 
 CHOICES = ("accelerators", "vendors", "providers", "regions", "frameworks", "formats", "kv_formats")
 
 
+class PathPoint(Section):
+    """A price at the end of a month, over today's: expected, and the range that it stays within in 90% of cases."""
+
+    month: Annotated[int, Field(ge=1, le=240)]
+    ratio: Annotated[float, Field(gt=0, le=100)]
+    low: Annotated[float, Field(gt=0, le=100)] | None = None
+    high: Annotated[float, Field(gt=0, le=100)] | None = None
+
+
+Path = Annotated[list[PathPoint], Field(max_length=60)]
+
+
+class PricePaths(Section):
+    """Expected prices over time. Between the points a price moves at a constant rate; after the last it stays.
+
+    A path that is left out follows the assumption of its name, such as rent-change-per-year.
+    """
+
+    rent: Path = []
+    electricity: Path = []
+    hardware: Path = []
+    resale: Path = []  # over the resale curve of the assumptions
+
+
+Ratio = Annotated[float, Field(ge=0.01, le=100)]
+
+
+class TcoScenario(Section):
+    """A case of the planner's own: ratios to the expected values."""
+
+    name: Annotated[str, Field(min_length=1, max_length=40)]
+    load: Ratio = 1.0
+    performance: Ratio = 1.0
+    rent: Ratio = 1.0
+    hardware: Ratio = 1.0
+    resale: Annotated[float, Field(ge=0, le=100)] = 1.0
+    electricity: Ratio = 1.0
+    staff: Annotated[float, Field(ge=0, le=100)] = 1.0
+    api: Ratio = 1.0
+
+
 class Tco(Section):
     """Horizon and discount rate. Any other key overrides the catalog's assumption of that name."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, frozen=True)
-    __pydantic_extra__: dict[str, NotNegative]
+    __pydantic_extra__: dict[str, Annotated[float, Field(ge=-1, le=1e15)]]
     horizon_months: Annotated[int, Field(ge=1, le=240)] = 36
     discount_rate: Fraction = 0.08
     power_cap_fraction: Annotated[float, Field(ge=0.3, le=1)] = 1.0  # power limit as a fraction of TDP
     grid_kgco2e_per_kwh: GridCurve = []  # 24 hours, or 168 from Monday 0:00; empty: the region's mean
+    price_paths: PricePaths | None = None
+    scenarios: Annotated[list[TcoScenario], Field(max_length=8)] = []  # shown beside low, base and high
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = (
+        "USD"  # of documents; converted at the catalog's dated rate
+    )
 
 
 class Batch(Section):
@@ -185,6 +232,12 @@ class Adapters(Section):
 
 Kind = Literal["serving", "batch", "embedding", "rerank", "image_generation", "training", "finetuning", "portfolio"]
 RANGES = {  # of assumptions under tco; others: 0 to 1 for fractions, else not negative
+    "rent-change-per-year": (-0.9, 10.0),
+    "electricity-change-per-year": (-0.9, 10.0),
+    "hardware-price-change-per-year": (-0.9, 10.0),
+    "residual-superseded-ratio": (0.0, 1.0),
+    "migration-overlap-months": (0.0, 24.0),
+    "purchase-lead-months": (0.0, 60.0),
     "pue": (1.0, 5.0),
     "depreciation-years": (0.25, 30.0),
     "accelerators-per-operator": (1.0, 1e9),

@@ -105,6 +105,10 @@ class Traffic(Section):
     prefix_cache_hit_rate: Fraction = 0.0
     host_cache_hit_rate: Fraction | None = None  # prompt tokens found in host memory after eviction from the GPU
     growth_fraction_per_year: Annotated[float, Field(ge=-1, le=100)] = 0.0
+    ramp_months: Annotated[int, Field(ge=0, le=120)] = 0  # traffic grows evenly to its full size in these months
+    # factors on the traffic, one for each month from now, repeated; usually 12
+    seasonality: Annotated[list[Annotated[float, Field(gt=0, le=100)]], Field(max_length=120)] = []
+    ends_after_months: Annotated[int, Field(ge=1, le=240)] | None = None  # the service is retired then
     image_output: ImageOutput | None = None  # kind image_generation
     audio: Audio | None = None  # speech models: instead of tokens and a rate
     documents_per_request: Count | None = None  # rerankers; input_tokens are then one query with one document

@@ -28,6 +28,7 @@ MAX_USD = {"0.01": 10**9, "0.0001": 10**11, "0.000001": 10**6}  # limits of the 
 PRICE_RANGE = ("purchase_usd_min", "purchase_usd_max")  # optional columns in files of purchases
 PRICE_TRUST = ("origin", "confidence", "unit", "country", "currency", "listed_price")  # optional columns
 PRICE_OPTIONAL = (*PRICE_RANGE, "marks", *PRICE_TRUST)
+CHANGES = "-change-per-year"  # ending of the keys of yearly price changes, which may be negative
 ORIGINS = {  # where a price comes from, and how an answer says it
     "official_list": "the provider's price list",
     "provider_api": "the provider's price API",
@@ -114,6 +115,13 @@ def check_number(where: str, value: Any, *, zero: bool = False) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool) and value == value
     if not number or not (0 <= value < float("inf")) or (value == 0 and not zero):
         raise FixtureError(f"{where}: expected a number above zero, not {value!r}")
+
+
+def check_change(where: str, value: Any) -> None:
+    """FixtureError unless `value` is a yearly change: a number above -1."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (-1 < value < float("inf")):
+        raise FixtureError(f"{where}: expected a number above -1, not {value!r}")
 
 
 def check_count(where: str, value: Any) -> None:
@@ -396,7 +404,9 @@ def assumption(where: str, given: Mapping[str, Any]) -> Row:
     check_keys(where, given, ("key", "value", "unit", *META), ("low", "high", "notes"))
     where = f"{where}: {given['key']}"
     for key in ("value", "low", "high"):
-        if key in given:
+        if key in given and given["key"].endswith(CHANGES):
+            check_change(f"{where}: {key}", given[key])
+        elif key in given:
             check_number(f"{where}: {key}", given[key], zero=True)
     sources = {"value": source_of(where, given)}
     row = {key: given[key] for key in ("key", "value", "unit", "low", "high", "notes") if key in given}

@@ -131,7 +131,7 @@ class TestAnswers:
         assert w["autoscaled"]["utilisation"] == r["utilisation"] > w["fixed"]["utilisation"]
         assert len(w["replicas_by_hour"]) == 168 and max(w["replicas_by_hour"]) == r["replicas"]
         assert r["spare_replicas"] * 2 == r["replicas"] and all(n % 2 == 0 for n in w["replicas_by_hour"])
-        assert grown["peak_requests_per_s_at_end"] == pytest.approx(300 * 1.5**3)
+        assert grown["peak_requests_per_s_at_end"] == pytest.approx(300 * 1.5 ** (35 / 12))
         assert [s["replicas"] for s in grown["steps"]] == sorted(s["replicas"] for s in grown["steps"])
         assert grown["steps"][-1]["replicas"] == grown["replicas_at_end"]
         assert flat["recommendations"][0]["week"] is None
@@ -200,11 +200,17 @@ class TestAnswers:
         liquid = answer(constraints={**asked_for, "site": {"cooling": "liquid"}})
         assert liquid["recommendations"][0]["site"]["cooling"] == "liquid"
 
-    def test_growth_beyond_the_inventory_is_a_warning(self) -> None:
-        r = answer(
-            constraints=BIG, inventory={"h100-sxm": 4}, traffic=traffic(growth_fraction_per_year=3.0),
-        )["recommendations"][0]  # fmt: skip
-        assert r["accelerator_count"] <= 4 and any("accelerators of your inventory" in said for said in r["warnings"])
+    def test_growth_beyond_the_inventory_is_refused(self) -> None:
+        limits: dict[str, Any] = {"constraints": {**BIG, "acquisition": ["rent"]}, "inventory": {"h100-sxm": 4}}
+        assert answer(**limits)["recommendations"][0]["accelerator_count"] <= 4
+        grown = answer(**limits, traffic=traffic(growth_fraction_per_year=3.0))
+        (why,) = (r for r in grown["rejected"] if r["accelerator"] == "h100-sxm")
+        assert "as the traffic grows (today 1), but your inventory has 4" in why["detail"]
+        enough = answer(
+            **limits | {"inventory": why["change"] and {"h100-sxm": why["change"]["inventory.h100-sxm"]}},
+            traffic=traffic(growth_fraction_per_year=3.0),
+        )
+        assert not grown["recommendations"] and enough["recommendations"]
 
     def test_users_over_the_command_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         rest = {key: value for key, value in ASKED["traffic"].items() if key != "requests_per_s"}

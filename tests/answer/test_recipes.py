@@ -28,6 +28,7 @@ model: {model}
 prices_as_of: 2026-11-22
 traffic: {{input_tokens: 500, output_tokens: 100, requests_per_s: 2, prefix_cache_hit_rate: 0.2}}
 constraints: {{quality: near_lossless, acquisition: [rent], {more}}}
+tco: {{operator-usd-per-year: 0}}
 variants: no
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import workload
-from advisor.answer import bill
+from advisor.answer import money as bill
 from advisor.engine.search import Scored
 from advisor.inputs import offers
 from advisor.inputs.from_catalog import take_snapshot

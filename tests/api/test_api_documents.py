@@ -14,6 +14,7 @@ KINDS = {
     "bill-of-materials.csv": "text/csv",
     "assumptions.csv": "text/csv",
     "cash-flow.csv": "text/csv",
+    "workbook.xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 
 
@@ -23,10 +24,19 @@ def get(name: str, accept: str, **given: Any) -> Any:
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
-@pytest.mark.parametrize("accept", ["{}", "{}; charset=utf-8", "text/*", "*/*", "application/json, {};q=0.5"])
+@pytest.mark.parametrize("accept", ["{}", "{}; charset=utf-8", "{}/*", "*/*", "application/json, {};q=0.5"])
 def test_a_document_is_sent_to_whoever_accepts_its_media_type(name: str, kind: str, accept: str) -> None:
-    answer = get(name, accept.format(kind), answer=sample_money.result())
+    accepted = accept.format(kind.partition("/")[0] if accept == "{}/*" else kind)
+    answer = get(name, accepted, answer=sample_money.result())
     assert answer.status_code == 200 and answer["Content-Type"].partition(";")[0] == kind
+    assert (answer["Content-Type"] == kind) is (name == "workbook.xlsx")  # a binary file has no charset
+
+
+def test_the_description_lists_every_document(client: Client) -> None:
+    schema = client.get("/api/schema/", headers={"Accept": "application/json"}).json()
+    described = schema["paths"]["/api/v1/advice/{id}/documents/{name}"]["get"]
+    names = next(each["schema"]["enum"] for each in described["parameters"] if each["name"] == "name")
+    assert set(names) == set(KINDS) and set(described["responses"]["200"]["content"]) == set(KINDS.values())
 
 
 def test_a_media_type_that_it_does_not_have_is_refused_with_the_one_it_has() -> None:

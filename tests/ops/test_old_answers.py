@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import re
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from django.db import connection
 from django.test import Client
 
 from advisor.models import Advice, Option, Share
-from advisor.report.documents import DOCUMENTS, TOTALS_ONLY, has_papers
+from advisor.report.documents import DOCUMENTS, TOTALS_ONLY, XLSX, has_papers
 from advisor.result import Answer
 from tests import old_databases
 
@@ -56,8 +57,11 @@ def old(request: Any, tmp_path_factory: pytest.TempPathFactory, django_db_blocke
 
 
 def read(path: str) -> str:
+    """The text at an address; of a workbook, the texts of its cells."""
     found = Client().get(path)
     assert found.status_code == 200, (path, found.status_code, found.content[:300])
+    if found["Content-Type"] == XLSX:
+        return zipfile.ZipFile(io.BytesIO(found.content)).read("xl/sharedStrings.xml").decode()
     return found.content.decode()
 
 

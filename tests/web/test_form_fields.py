@@ -11,13 +11,14 @@ from pydantic import BaseModel
 from advisor import workload
 from advisor.models import Advice
 from advisor.web import forms
-from advisor.web.form_fields import FIELDS, TRACE_FILE, TRACE_TEXT
+from advisor.web.form_fields import CASES, FIELDS, PATH, TRACE_FILE, TRACE_TEXT
 from advisor.web.forms import WorkloadForm, as_file, from_spec
 from advisor.workload.schema import Spec, parse
-from catalog.models import Accelerator, Assumption, ServedModel
+from catalog.models import Accelerator, Assumption, ExchangeRate, ServedModel
 
 pytestmark = pytest.mark.django_db
 MODEL = "meta-llama/Llama-3.1-8B"
+LINED = (PATH, CASES)  # a section a line
 TRACE = "arrival_s,input_tokens,output_tokens\n0,100,10\n1.5,300,20\n4,200,30\n"
 ASKED = {
     "name": "desk",
@@ -26,6 +27,7 @@ ASKED = {
     "traffic.output_tokens.mean": "300",
     "traffic.requests_per_s.mean": "4",
 }
+TRAFFIC = {"input_tokens": 2000, "output_tokens": 300, "requests_per_s": 4}
 # what is not asked by a field of its own: kinds that are not answered, paths, and what only a file can hold
 NOT_ASKED = {"workloads", "training", "finetuning", "model.config", "traffic.input_tokens.trace",
              "traffic.output_tokens.trace"}  # fmt: skip
@@ -55,7 +57,10 @@ def test_every_place_of_the_file_has_its_field():
     asked = {path for path in paths(Spec) if not path.startswith(("training.", "finetuning."))} - NOT_ASKED
     fields = set(FIELDS) - {TRACE_FILE, "tco"}
     grown = {path.rsplit(".", 1)[0] for path in fields if path.startswith(("weights.", "team."))}
-    assert asked - fields - grown == set()
+    lines = {
+        path for path in asked if path.rsplit(".", 1)[0] in fields and FIELDS[path.rsplit(".", 1)[0]].reads in LINED
+    }
+    assert asked - fields - grown - lines == set()
     assert {path.removeprefix("weights.") for path in fields if path.startswith("weights.")} == set(
         get_args(workload.Weight)
     )
@@ -66,7 +71,7 @@ def test_every_field_has_its_help():
     assert [path for path, field in FIELDS.items() if len(field.help) < 5] == []
 
 
-def sent(**changes: str) -> dict[str, Any]:
+def sent(**changes: Any) -> dict[str, Any]:
     form = WorkloadForm({**ASKED, **changes})
     assert form.is_valid(), form.errors
     return form.spec
@@ -119,6 +124,132 @@ def test_a_form_is_a_file_is_the_same_question():
     initial = from_spec(spec)
     assert "yaml" not in initial
     assert parse(WorkloadForm().combined(initial)) == spec
+
+
+ASSUMED = {
+    "rent-change-per-year": "-0.2",
+    "electricity-change-per-year": "0.03",
+    "hardware-price-change-per-year": "-0.1",
+    "residual-value-year-3": "0.3",
+    "minimum-engineers-own": "2",
+    "minimum-engineers-rented": "0.5",
+    "income-tax-fraction": "0.25",
+    "vat-fraction": "0.19",
+    "commitment-exit-fraction": "0.1",
+    "purchase-lead-months": "6",
+    "depreciation-years": "4",
+}
+FINANCE = {
+    "constraints.max_capex_usd": "1,500,000",
+    "traffic.ramp_months": "6",
+    "traffic.seasonality": "1, 1, 1.2, 0.9, 1, 1, 0.8, 0.7, 1, 1.1, 1.3, 1.5",
+    "traffic.ends_after_months": "30",
+    "tco.currency": "EUR",
+    "tco": "pue: 1.2",
+    **{f"tco.{key}": value for key, value in ASSUMED.items()},
+    "tco.price_paths.rent": "12 0.8 0.7 0.9\r\n24, 0.65",
+    "tco.price_paths.electricity": "36 1.1 - 1.3",
+    "tco.price_paths.hardware": "12 0.9",
+    "tco.price_paths.resale": "12 0.9 0.5 1\n36 0.7 0.3 0.9",
+    "tco.scenarios": "launch: day two: load 2, rent 0.9\nas it is",
+}
+
+
+@pytest.fixture
+def rates() -> None:
+    for key in ("pue", *ASSUMED):
+        Assumption.objects.create(key=key, value=1.0, unit="x", as_of=date(2026, 11, 1))
+    ExchangeRate.objects.create(currency="EUR", per_usd="0.86", as_of=date(2026, 11, 1), source="a bank")
+
+
+@pytest.mark.usefixtures("rates")
+def test_forecast_and_finance_go_through_the_form():
+    spec = sent(**FINANCE)
+    assert spec["constraints"]["max_capex_usd"] == 1_500_000
+    traffic, tco = spec["traffic"], spec["tco"]
+    assert (traffic["ramp_months"], traffic["ends_after_months"]) == (6, 30)
+    assert traffic["seasonality"][2] == 1.2 and len(traffic["seasonality"]) == 12
+    assert {key: tco[key] for key in ASSUMED} == {key: float(value) for key, value in ASSUMED.items()}
+    assert (tco["currency"], tco["pue"]) == ("EUR", 1.2)
+    assert tco["price_paths"]["rent"] == [
+        {"month": 12, "ratio": 0.8, "low": 0.7, "high": 0.9},
+        {"month": 24, "ratio": 0.65, "low": None, "high": None},
+    ]
+    assert tco["price_paths"]["electricity"] == [{"month": 36, "ratio": 1.1, "low": None, "high": 1.3}]
+    assert [(case["name"], case["load"], case["rent"]) for case in tco["scenarios"]] == [
+        ("launch: day two", 2, 0.9),
+        ("as it is", 1, 1),
+    ]
+    assert parse(as_file(spec)) == spec
+    initial = from_spec(spec)
+    assert "yaml" not in initial and initial["tco"] == "pue: 1.2"
+    assert initial["tco.price_paths.rent"] == "12 0.8 0.7 0.9\n24 0.65"
+    assert initial["tco.price_paths.electricity"] == "36 1.1 - 1.3"
+    assert initial["tco.scenarios"] == "launch: day two: load 2, rent 0.9\nas it is:"
+    assert parse(WorkloadForm().combined(initial)) == spec
+    assert WorkloadForm(initial=initial).advanced_is_open()
+
+
+@pytest.mark.usefixtures("rates")
+@pytest.mark.parametrize("field", FINANCE)
+def test_each_field_of_finance_goes_through_the_form_alone(field: str):
+    spec = sent(**{field: FINANCE[field]})
+    assert spec != sent()
+    assert parse(as_file(spec)) == spec and parse(WorkloadForm().combined(from_spec(spec))) == spec
+
+
+def test_a_scenario_that_lines_cannot_hold_stays_in_the_yaml():
+    spec = parse({"model": MODEL, "traffic": TRAFFIC, "tco": {"scenarios": [{"name": "two\nlines", "load": 2}]}})
+    initial = from_spec(spec)
+    assert "two" in initial["yaml"] and "tco.scenarios" not in initial
+    assert parse(WorkloadForm().combined(initial)) == spec
+
+
+def test_traffic_that_does_not_change_leaves_the_forecast_out():
+    spec = sent()
+    assert "ramp_months" not in as_file(spec) and "price_paths" not in as_file(spec)
+    assert not WorkloadForm(initial=from_spec(spec)).advanced_is_open()
+
+
+@pytest.mark.usefixtures("rates")
+def test_the_form_suggests_the_currencies_of_the_catalog():
+    assert WorkloadForm().suggestions()["currencies"] == ["USD", "EUR"]
+
+
+@pytest.mark.usefixtures("rates")
+@pytest.mark.parametrize(
+    ("field", "typed", "says"),
+    [
+        ("constraints.max_capex_usd", "-1", "at least 0"),
+        ("traffic.ramp_months", "121", "at most 120"),
+        ("traffic.ramp_months", "soon", "whole number"),
+        ("traffic.seasonality", "1, high, 1", 'must be a number, not "high"'),
+        ("traffic.seasonality", "1, 0, 1", "greater than 0"),
+        ("traffic.ends_after_months", "0", "at least 1"),
+        ("tco.currency", "XXX", "not in the catalog"),
+        ("tco.rent-change-per-year", "-0.95", "-0.9"),
+        ("tco.electricity-change-per-year", "cheap", "must be a number"),
+        ("tco.hardware-price-change-per-year", "11", "10"),
+        ("tco.residual-value-year-3", "-0.5", "out of range"),
+        ("tco.income-tax-fraction", "25", "0 .. 1"),
+        ("tco.vat-fraction", "19%", "must be a number"),
+        ("tco.commitment-exit-fraction", "2", "0 .. 1"),
+        ("tco.purchase-lead-months", "61", "0 .. 60"),
+        ("tco.depreciation-years", "0", "0.25"),
+        ("tco.minimum-engineers-own", "-1", "out of range"),
+        ("tco.minimum-engineers-rented", "few", "must be a number"),
+        ("tco.price_paths.rent", "12", "line 1 (12) must be two to four numbers"),
+        ("tco.price_paths.electricity", "12 0.8\n24 low", "line 2 (24 low)"),
+        ("tco.price_paths.hardware", "0 0.8", "tco.price_paths.hardware[0].month: must be at least 1"),
+        ("tco.price_paths.resale", "1.5 0.8", "tco.price_paths.resale[0].month: must be a whole number"),
+        ("tco.scenarios", "launch: load", "line 1 (launch: load) must be a name"),
+        ("tco.scenarios", "launch: lod 2", "did you mean load"),
+    ],
+)
+def test_an_error_in_finance_stands_beside_its_field(field: str, typed: str, says: str):
+    form = WorkloadForm({**ASKED, field: typed})
+    assert not form.is_valid()
+    assert list(form.errors) == [field] and any(says in said for said in form.errors[field]), form.errors
 
 
 @pytest.mark.parametrize("slug", [item["slug"] for item in forms.presets()])

@@ -25,7 +25,7 @@ def test_defaults_are_visible() -> None:
     assert (spec["kind"], spec["objective"], spec["probe"]) == ("serving", "cost", "no")
     assert spec["constraints"]["acquisition"] == ["rent", "own", "api"]
     shown = {"horizon_months": 36, "discount_rate": 0.08, "power_cap_fraction": 1.0, "grid_kgco2e_per_kwh": []}
-    assert spec["tco"] == shown
+    assert spec["tco"] == {**shown, "price_paths": None, "scenarios": [], "currency": "USD"}
 
 
 def test_a_specification_is_its_own_workload_file() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.engine.cost.prices import Prices, resale_at_constant_rate, resale_by_month
 from advisor.engine.spec import HOURS_PER_MONTH, Part
 
 Array = NDArray[np.float64]
@@ -15,6 +16,8 @@ Amount = Any  # a number or an array that broadcasts with the candidates
 HOURS_PER_YEAR = 8760.0
 JOULES_PER_KWH = 3.6e6
 METERED = ("electricity", "cooling")  # parts proportional to the power drawn
+AFTER, FINANCING = "commitment after the horizon", "cost of capital"  # names of parts
+TERM_MONTHS = {"reserved_1y": 12, "reserved_3y": 36}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +65,42 @@ class Assumptions:
     services_everywhere: bool = False  # the planner set the two prices: they apply to every provider
     provider_egress_usd_per_byte: Mapping[str, float] = field(default_factory=dict)  # by provider
     provider_storage_usd_per_byte_month: Mapping[str, float] = field(default_factory=dict)
+    resale_by_year: tuple[float, ...] = ()  # market value after 1, 2, ... years; empty: falls to residual_fraction
+    superseded_ratio: float = 1.0  # of that value, for a chip that a newer generation has replaced
+    resale_cost_fraction: float = 0.0  # of the resale value, for removing, shipping and selling
+    insurance_fraction: float = 0.0  # of the purchase, per year
+    rented_staff_ratio: float = 0.0  # staff per rented accelerator over that of an owned one
+    own_team_usd_per_month: float = 0.0  # least staff cost with hardware of one's own
+    rented_team_usd_per_month: float = 0.0  # least staff cost with rented instances only
+    exit_fraction: float = 0.0  # of a commitment's payments after the horizon that can be recovered
+    lead_months: int = 0  # from order to service of a purchase, if the plan must bridge it
+    order_months: float = 0.0  # from order to service of a purchase, as stated in the answer
+    overlap_months: int = 0  # of old and new hardware when a plan switches
+    rent_path: tuple[float, ...] = ()  # price of each month over today's; empty: constant; these four
+    energy_path: tuple[float, ...] = ()
+    hardware_path: tuple[float, ...] = ()
+    resale_path: tuple[float, ...] = ()  # at the end of each month 0 .. months
+
+    @property
+    def prices(self) -> Prices:
+        """Discounting and price paths over the horizon."""
+        return Prices(
+            months=max(round(self.months), 1),
+            discount_fraction=self.discount_fraction,
+            rent=self.rent_path,
+            energy=self.energy_path,
+            hardware=self.hardware_path,
+            resale=self.resale_path,
+            exit_fraction=self.exit_fraction,
+        )
+
+    def resale(self, superseded: bool = False) -> tuple[float, ...]:
+        """Market value by months in service as a fraction of the capital, up to the end of its life."""
+        life = life_months(self)
+        if not self.resale_by_year:
+            return resale_at_constant_rate(self.residual_fraction, life, life, self.resale_cost_fraction)
+        ratio = self.superseded_ratio if superseded else 1.0
+        return resale_by_month(self.resale_by_year, life, ratio, self.resale_cost_fraction)
 
     @staticmethod
     def of(values: Mapping[str, float]) -> "Assumptions":
@@ -115,57 +154,105 @@ def life_months(a: Assumptions) -> int:
     return max(round(a.life_years * 12.0), 1)
 
 
-def annuity_usd_per_month(capital: float, months: int, residual_fraction: float, discount_fraction: float) -> float:
-    """Equal monthly payments, USD, that recover the capital less its discounted residual at the cost of capital."""
-    residual = capital * residual_fraction * (1.0 + monthly_rate(discount_fraction)) ** -months
-    return (capital - residual) / present_value(1.0, months, discount_fraction)
+def capital_shares(
+    purchase_usd: float, a: Assumptions, accelerators_usd: float | None = None
+) -> tuple[tuple[str, float], ...]:
+    """(component, fraction of the capital) of a purchase. `accelerators_usd`: None is accelerator_fraction of it."""
+    chips_usd = purchase_usd * a.accelerator_fraction if accelerators_usd is None else accelerators_usd
+    capital = capital_usd(purchase_usd, a)
+    usd = (
+        ("accelerators", chips_usd),
+        ("host", purchase_usd - chips_usd),
+        ("network", purchase_usd * a.network_fraction),
+        ("storage", purchase_usd * a.storage_fraction),
+        ("spares", purchase_usd * a.spare_fraction),
+    )
+    return tuple((name, each / capital) for name, each in usd if each) if capital else ()
 
 
 def own_parts(
-    purchase_usd: float, accelerators: int, watts: float, a: Assumptions, accelerators_usd: float | None = None
+    purchase_usd: float,
+    accelerators: int,
+    watts: float,
+    a: Assumptions,
+    accelerators_usd: float | None = None,
+    superseded: bool = False,
 ) -> tuple[Part, ...]:
-    """All-in hourly cost of a purchased server that runs around the clock, by cost item.
+    """All-in hourly cost over the horizon of a purchased server that runs around the clock, by cost item.
 
-    Depreciation is straight-line to the residual over life_years; the cost of capital is the annuity less depreciation.
-    Wholesale colocation is quoted per kW-month of contracted IT load without metered power (CBRE North America Data
-    Center Trends, average asking rates), so electricity is added: `watts` of the server at full load, and cooling
-    (PUE). `accelerators_usd`: price of the accelerators in the server; None: accelerator_fraction of the purchase.
+    Each component loses its price less its market value when it leaves service, in equal shares of the months; the
+    cost of capital is the equal monthly payment for purchases and resale less that loss. Hardware is replaced at the
+    end of its life. Wholesale colocation is quoted per kW-month of contracted IT load without metered power (CBRE North
+    America Data Center Trends, average asking rates), so electricity is added: `watts` of the server at full load, and
+    cooling (PUE). `accelerators_usd`: of the accelerators in the server; None: accelerator_fraction of the purchase.
     """
-    capital = capital_usd(purchase_usd, a)
-    months, depreciated = life_months(a), (1.0 - a.residual_fraction) / life_months(a)
-    annuity = annuity_usd_per_month(capital, months, a.residual_fraction, a.discount_fraction)
-    chips_usd = purchase_usd * a.accelerator_fraction if accelerators_usd is None else accelerators_usd
-    kw, kwh_usd = watts / 1000.0, a.usd_per_kwh * HOURS_PER_MONTH
+    prices, capital, resale = a.prices, capital_usd(purchase_usd, a), a.resale(superseded)
+    paid, back, present = 0.0, 0.0, 0.0
+    for start in range(0, prices.months, life_months(a)):
+        until = min(start + life_months(a), prices.months)
+        price = capital * float(prices.path("hardware")[start])
+        value = price * resale[until - start] * float(prices.path("resale", prices.months + 1)[until])
+        paid, back = paid + price, back + value
+        present += price * float(prices.present(start)) - value * float(prices.present(until))
+    lost = (paid - back) / prices.months
+    energy = float(prices.present(np.arange(1, prices.months + 1)) @ prices.path("energy")) / prices.annuity
+    kw, kwh_usd = watts / 1000.0, a.usd_per_kwh * HOURS_PER_MONTH * energy
     monthly = (
-        ("accelerators", chips_usd * depreciated, "capital"),
-        ("host", (purchase_usd - chips_usd) * depreciated, "capital"),
-        ("network", purchase_usd * a.network_fraction * depreciated, "capital"),
-        ("storage", purchase_usd * a.storage_fraction * depreciated, "capital"),
-        ("spares", purchase_usd * a.spare_fraction * depreciated, "capital"),
-        ("cost of capital", annuity - capital * depreciated, "capital"),
+        *((name, lost * share, "capital") for name, share in capital_shares(purchase_usd, a, accelerators_usd)),
+        (FINANCING, present / prices.annuity - lost, "capital"),
         ("colocation", a.colocation_usd_per_kw_month * kw, "running"),
         ("electricity", kw * kwh_usd, "running"),
         ("cooling", kw * (a.pue - 1.0) * kwh_usd, "running"),
         ("maintenance and support", purchase_usd * a.maintenance_fraction / 12.0, "running"),
+        ("insurance", purchase_usd * a.insurance_fraction / 12.0, "running"),
         ("staff", a.staff_usd_per_accelerator_year * accelerators / 12.0, "running"),
     )
-    return tuple(Part(name=name, usd_per_hour=usd / HOURS_PER_MONTH, group=group) for name, usd, group in monthly)
+    return tuple(
+        Part(name=name, usd_per_hour=usd / HOURS_PER_MONTH, group=group)
+        for name, usd, group in monthly
+        if usd or name != "insurance"
+    )
 
 
-def rent_parts(usd_per_hour: float, term: str, a: Assumptions) -> tuple[Part, ...]:
-    """Hourly cost of a rented instance: its rate, spot interruptions, further cloud services.
+def term_months(term: str) -> int:
+    """Months that a rental term commits to; 0: none. A booked block is paid month by month."""
+    return TERM_MONTHS.get(term, 0)
 
-    The lost fraction of spot hours is paid but serves nothing, so a productive hour costs rate / (1 - lost).
+
+def rent_parts(usd_per_hour: float, term: str, a: Assumptions, accelerators: int = 0) -> tuple[Part, ...]:
+    """Hourly cost over the horizon of a rented instance: rate, interruptions, services, commitment, staff.
+
+    The lost fraction of spot hours is paid but serves nothing, so a productive hour costs rate / (1 - lost). What a
+    term commits to beyond the horizon is a cost of its own, less what an exit recovers.
     """
-    lost_usd = usd_per_hour * (1.0 / (1.0 - a.spot_lost_fraction) - 1.0) if term == "spot" else 0.0
+    prices, committed = a.prices, term_months(term)
+    present = prices.present(np.arange(1, prices.months + 1))
+    path = prices.path("rent")
+    signed = path[np.arange(prices.months) // committed * committed] if committed else path
+    rate = usd_per_hour * float(present @ signed) / prices.annuity
+    lost_usd = rate * (1.0 / (1.0 - a.spot_lost_fraction) - 1.0) if term == "spot" else 0.0
+    addon, after = rate * a.cloud_addon_fraction, 0.0
+    if committed and prices.months % committed:
+        beyond = committed - prices.months % committed
+        each = usd_per_hour * float(signed[-1]) * (1.0 + a.cloud_addon_fraction) * (1.0 - a.exit_fraction)
+        after = each * beyond * float(prices.present(prices.months)) / prices.annuity
+    staff = a.staff_usd_per_accelerator_year * a.rented_staff_ratio * accelerators / 12.0 / HOURS_PER_MONTH
     costs = (
-        ("instances", usd_per_hour, "rent"),
+        ("instances", rate, "rent"),
         ("interruptions", lost_usd, "rent"),
-        ("cloud services", usd_per_hour * a.cloud_addon_fraction, "services"),
+        ("cloud services", addon, "services"),
+        (AFTER, after, "rent"),
+        ("staff", staff, "running"),
     )
     return tuple(
         Part(name=name, usd_per_hour=usd, group=group) for name, usd, group in costs if usd or name == "instances"
     )
+
+
+def list_rent_parts(usd_per_hour: float, term: str, a: Assumptions, accelerators: int = 0) -> tuple[Part, ...]:
+    """The same at today's price, without what a commitment binds beyond the horizon."""
+    today = replace(a, rent_path=(), months=TERM_MONTHS["reserved_3y"])
+    return rent_parts(usd_per_hour, term, today, accelerators)
 
 
 def hour_usd(each_usd: Amount, instances: Amount, paid_fraction: Amount = 1.0, run_fraction: Amount = 1.0) -> Amount:
@@ -175,21 +262,6 @@ def hour_usd(each_usd: Amount, instances: Amount, paid_fraction: Amount = 1.0, r
     run_fraction: of all hours that a batch runs, if its instances are released after each run.
     """
     return each_usd * instances * paid_fraction * run_fraction
-
-
-def at_load(
-    parts: Sequence[Part],
-    instances: float,
-    power_fraction: float,
-    paid_fraction: float = 1.0,
-    run_fraction: float = 1.0,
-) -> tuple[Part, ...]:
-    """Parts of one instance scaled to several, with metered power at this fraction of the full draw."""
-    each_usd = (p.usd_per_hour * (power_fraction if p.name in METERED else 1.0) for p in parts)
-    return tuple(
-        replace(p, usd_per_hour=float(hour_usd(usd, instances, paid_fraction, run_fraction)))
-        for p, usd in zip(parts, each_usd, strict=True)
-    )
 
 
 def services(output_tokens_per_s: float, stored_bytes: float, provider: str, a: Assumptions) -> tuple[Part, ...]:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from advisor.engine.spec import OWNED, Change, Constraints, Offer, Part, Rejection, limit_change, unlike
+from advisor.engine.spec import OWNED, Change, Constraints, Offer, Rejection, limit_change, unlike
 
 OWN = "own"
 
@@ -66,16 +66,3 @@ def racks_of(o: Offer, instances: int, c: Constraints) -> Racks | None:
 def owned_instances(o: Offer, instances: int) -> int:
     """How many of `instances` of an offer are already owned."""
     return min(o.held_instances, instances)
-
-
-def purchased_instances(o: Offer, instances: int) -> int:
-    """How many of `instances` of an offer have to be bought."""
-    return 0 if o.term == OWNED else instances - owned_instances(o, instances)
-
-
-def merge_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Parts with equal names added up, in order of first appearance."""
-    sums: dict[tuple[str, str], float] = {}
-    for p in parts:
-        sums[(p.name, p.group)] = sums.get((p.name, p.group), 0.0) + p.usd_per_hour
-    return tuple(Part(name=name, group=group, usd_per_hour=usd) for (name, group), usd in sums.items())

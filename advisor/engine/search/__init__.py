@@ -1,6 +1,6 @@
 """Search: evaluate every candidate deployment, rank the best, and explain each rejection."""
 
-from advisor.engine.search import rank_uncertainty, table
+from advisor.engine.search import joint, rank_uncertainty, table
 from advisor.engine.search.candidates import (
     ALLOWED_QUALITY,
     CONCURRENCY,
@@ -19,7 +19,7 @@ from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, w
 from advisor.engine.search.draft_risk import DraftRisk
 from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.hosted_score import hosted_score, missing_figure
-from advisor.engine.search.limits import interval_ratios, latency_excess, tpot_limit_s
+from advisor.engine.search.limits import DRAWS, interval_ratios, latency_excess, tpot_limit_s
 from advisor.engine.search.objective import (
     MAX_RANKED,
     SLACK,
@@ -30,10 +30,20 @@ from advisor.engine.search.objective import (
     final_score,
     objective,
 )
+from advisor.engine.search.planned import Planned, allowed_offers, overheads_of, prices_of, strategies
 from advisor.engine.search.run import Point, SearchResult, frontier, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.sensitivity import Bar, Ranges, tornado
-from advisor.engine.search.simulated import Design, Scored, Simulations, excess, instances_of, repriced, watts_at
+from advisor.engine.search.simulated import (
+    Design,
+    Scored,
+    Simulations,
+    deployed,
+    excess,
+    instances_of,
+    repriced,
+    watts_at,
+)
 from advisor.engine.search.table import (
     BY_THE_HOUR,
     HEADROOM_FRACTION,
@@ -48,11 +58,21 @@ from advisor.engine.search.table import (
     licence_of,
     offer_usd_per_hour,
     serving_estimates,
+    started_fraction,
 )
 from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 
 __all__ = [
+    "allowed_offers",
+    "deployed",
+    "strategies",
+    "DRAWS",
+    "joint",
+    "started_fraction",
+    "Planned",
+    "overheads_of",
+    "prices_of",
     "as_cached",
     "can_convert",
     "published_bits",

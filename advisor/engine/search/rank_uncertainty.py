@@ -8,7 +8,7 @@ one half.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,14 +30,25 @@ class Spread:
     price_fraction: Ratios
 
 
-def scores(workload: Workload, scale: Scale, options: Sequence[Scored], spreads: Sequence[Spread]) -> Array:
-    """The objective of each option in each draw, shape (options, draws); lower is better."""
+def scores(
+    workload: Workload,
+    scale: Scale,
+    options: Sequence[Scored],
+    spreads: Sequence[Spread],
+    usd_per_hour: Sequence[Array | None] = (),
+) -> Array:
+    """The objective of each option in each draw, shape (options, draws); lower is better.
+
+    usd_per_hour: cost of each option's plan in each draw; None: that of the option, resized and at the drawn price.
+    """
     rows = []
-    for s, spread in zip(options, spreads, strict=True):
+    drawn = usd_per_hour or [None] * len(options)
+    for s, spread, usd in zip(options, spreads, drawn, strict=True):
         chip, z = s.lane.choice.accelerator.slug, performance_draw(s.lane)
         speed = log_normal(spread.throughput_fraction, z) * accepted_share(s.lane.draft)
         price = log_normal(spread.price_fraction, standard_normal(f"price of {chip} {s.offer.acquisition}"))
-        rows.append(objective(workload, scale, figures_at(workload, scale, s, speed, price, spread, z)))
+        figures = figures_at(workload, scale, s, speed, price, spread, z)
+        rows.append(objective(workload, scale, figures if usd is None else replace(figures, usd_per_hour=usd)))
     return np.array(rows)
 
 

@@ -10,16 +10,12 @@ import numpy as np
 from advisor.engine.cost import (
     HOURS_PER_MONTH,
     Amount,
-    at_load,
     hour_usd,
-    merge_parts,
-    owned_instances,
-    purchased_instances,
-    rent_parts,
     services,
     total_usd_per_hour,
     watts_per_chip,
 )
+from advisor.engine.plans import PURCHASE
 from advisor.engine.scheduler import REQUESTS, Bounds, Verified, verify, verify_trace
 from advisor.engine.search.candidates import Catalog, concurrency_of
 from advisor.engine.search.evictions import as_cached, kept_of
@@ -32,6 +28,13 @@ from advisor.engine.search.limits import (
     slo_probability,
     tpot_limit_s,
 )
+from advisor.engine.search.planned import (
+    Deployed,
+    Planned,
+    allowed_offers,
+    best,
+    single,
+)
 from advisor.engine.search.table import (
     BY_THE_HOUR,
     Table,
@@ -42,7 +45,7 @@ from advisor.engine.search.table import (
     paid_fraction,
     run_fraction,
 )
-from advisor.engine.spec import OWNED, Offer, Part, Users, Workload, mean_fraction
+from advisor.engine.spec import Offer, Part, Users, Workload, mean_fraction
 from advisor.engine.step import Lane, Lanes, Memory, Phases, phases
 
 PILOT_REQUESTS = 500
@@ -101,6 +104,7 @@ class Scored:
     pools: Pools | None = None  # disaggregated prefill and decode
     kept_fraction: float = 1.0  # of the conversations that wait for their next turn, still in the KV cache
     slo_probability: float | None = None  # of meeting every latency limit; None without limits or intervals
+    planned: Planned | None = None  # what is rented, reserved and bought in which month; None: scaled to zero
 
     @property
     def usd_per_hour(self) -> float:
@@ -119,8 +123,9 @@ class Scored:
 
     @property
     def bought_instances(self) -> int:
-        """Instances to buy, without those already owned."""
-        return purchased_instances(self.offer, self.instances)
+        """Instances to buy for the first month, without those already owned."""
+        plan = self.planned.plan if self.planned else None
+        return int(plan.in_service((PURCHASE,))[0]) if plan else 0
 
     @property
     def chips(self) -> int:
@@ -198,14 +203,37 @@ def excess_bounds(workload: Workload, v: Verified) -> Bounds:
 
 def budget_excess(workload: Workload, s: Scored) -> float:
     """The worst of chips, cost and power over its budget; infinite if a limited power is unknown."""
-    c = workload.constraints
+    c, capex = workload.constraints, s.planned.plan.capex_usd if s.planned else 0.0
     ratios = [
-        s.chips / c.max_accelerators if c.max_accelerators else 0.0,
+        largest_chips(workload, s) / c.max_accelerators if c.max_accelerators else 0.0,
         over_inventory(workload, s),
-        s.usd_per_hour * HOURS_PER_MONTH / c.max_usd_per_month if c.max_usd_per_month else 0.0,
-        s.full_watts / c.max_watts if c.max_watts else 0.0,
+        budgeted_usd_per_month(workload, s) / (c.max_usd_per_month * (1 + 1e-9)) if c.max_usd_per_month else 0.0,
+        capex / (c.max_capex_usd * (1 + 1e-9))
+        if c.max_capex_usd
+        else (math.inf if capex and c.max_capex_usd == 0 else 0.0),
+        largest_watts(workload, s) / c.max_watts if c.max_watts else 0.0,
     ]
     return max(math.inf if math.isnan(r) else r for r in ratios)
+
+
+def largest_chips(workload: Workload, s: Scored) -> float:
+    """Chips of all replicas in the month of the forecast that needs most."""
+    carrying = s.replicas - s.spare_replicas
+    grown = math.ceil(carrying * max(workload.forecast, default=1.0) - 1e-9)
+    return float(s.chips / s.replicas * max(grown + workload.slo.spares(grown), 1))
+
+
+def largest_watts(workload: Workload, s: Scored) -> float:
+    """Power at full load in the month of the forecast that needs most, W."""
+    return s.full_watts * largest_chips(workload, s) / s.chips
+
+
+def budgeted_usd_per_month(workload: Workload, s: Scored) -> float:
+    """The dearest month of the plan as the budget counts it; against a bound of our own, the mean."""
+    monthly = s.usd_per_hour * HOURS_PER_MONTH
+    if s.planned is None or workload.constraints.bound_factor:
+        return monthly
+    return max(monthly, s.planned.plan.most_usd_per_month)
 
 
 def over_inventory(workload: Workload, s: Scored) -> float:
@@ -213,7 +241,7 @@ def over_inventory(workload: Workload, s: Scored) -> float:
     slug, inventory = s.lane.choice.accelerator.slug, workload.constraints.inventory_chips
     if slug not in inventory:
         return 0.0
-    return s.chips / inventory[slug] if inventory[slug] else math.inf
+    return largest_chips(workload, s) / inventory[slug] if inventory[slug] else math.inf
 
 
 def is_sure(workload: Workload, s: Scored) -> bool:
@@ -382,7 +410,7 @@ class Simulations:
             kept_fraction=self.kept_fraction(trial.design),
             slo_probability=slo_probability(workload, self.factors(row), trial.verified),
         )
-        deployment = repriced(workload, self.catalog, deployment, deployment.offer)
+        deployment = with_best_plan(workload, self.catalog, deployment)
         holds = deployment.meets_slo and is_sure(workload, deployment) and not over_budget(workload, deployment)
         return replace(deployment, meets_slo=holds)
 
@@ -429,7 +457,14 @@ class Simulations:
 
 
 def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
-    """The same deployment on another offer: instances, power and cost recomputed."""
+    """The same deployment on another offer alone: instances, power and plan recomputed."""
+    s = on_offer(workload, catalog, s, offer)
+    planned = single(workload, catalog, deployed(workload, catalog, s), offer)
+    return with_plan(s, planned) if planned else s
+
+
+def on_offer(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> Scored:
+    """The same deployment on another offer, without its cost."""
     c, instances = s.lane.choice, int(instances_of(s, offer, s.replicas))
     carrying = np.array([float(s.replicas - s.spare_replicas)])
     paid = float(paid_fraction(workload, offer, carrying, c.tp * c.pp * c.dp, c.pp)[0])
@@ -443,12 +478,53 @@ def repriced(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> S
         utilisation_fraction=used,
         paid_fraction=paid,
     )
-    deployment = replace(
+    return replace(
         deployment,
         watts=mean_watts(workload, catalog, deployment),
         full_watts=_watts(catalog, deployment, 1.0),
     )
-    return replace(deployment, parts=_paid(workload, catalog, deployment))
+
+
+def with_plan(s: Scored, planned: Planned) -> Scored:
+    """The deployment paid for as planned."""
+    return replace(s, planned=planned, parts=planned.plan.parts())
+
+
+def with_best_plan(workload: Workload, catalog: Catalog, s: Scored) -> Scored:
+    """The deployment under the cheapest plan, named after the offer of it that costs most.
+
+    Under `carbon` the offer of the greenest grid stays.
+    """
+    if workload.objective == "carbon":
+        return repriced(workload, catalog, s, s.offer)
+    s = on_offer(workload, catalog, s, s.offer)
+    planned = best(workload, catalog, deployed(workload, catalog, s), allowed_offers(workload, catalog, s.lane))
+    if planned is None:
+        return repriced(workload, catalog, s, s.offer)
+    main = planned.offers[planned.main]
+    if main is not s.offer:
+        s = on_offer(workload, catalog, s, main)
+        planned = best(workload, catalog, deployed(workload, catalog, s), planned.offers) or planned
+    return with_plan(s, planned)
+
+
+def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
+    """What a plan needs to know of the deployment."""
+    sent, stored = (
+        s.requests_per_s_mean * workload.output_tokens.mean_tokens,
+        s.memory.weights_bytes * s.chips / s.replicas,
+    )
+    rented = s.offer.provider if s.offer.acquisition != "own" else ""
+    return Deployed(
+        lane=s.lane,
+        carrying=s.replicas - s.spare_replicas,
+        stored_bytes=stored,
+        output_tokens_per_s=sent,
+        watts=s.watts,
+        instances=s.instances,
+        utilisation_fraction=s.utilisation_fraction,
+        services=services(sent, stored, rented, catalog.assumptions) if rented else (),
+    )
 
 
 def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:
@@ -464,25 +540,6 @@ def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: 
     """
     paid = work if workload.kind.released_after_run else instances_of(s, s.offer, replicas) / s.instances
     return hour_usd(s.usd_per_hour, paid)
-
-
-def _paid(workload: Workload, catalog: Catalog, s: Scored) -> tuple[Part, ...]:
-    """Parts of the hourly cost: instances, power at this load, licenses, egress and storage."""
-    o, a = s.offer, catalog.assumptions
-    chip_watts = s.lane.choice.accelerator.watts + host_watts(o, catalog)
-    drawn = s.watts / (chip_watts * o.accelerators * s.instances * o.pue) if o.acquisition == "own" else 1.0
-    there = 0 if o.term == OWNED else owned_instances(o, s.instances)
-    runs = run_fraction(workload, o, s.utilisation_fraction)
-    each = o.parts or rent_parts(o.usd_per_hour, o.term, a)
-    parts = at_load(each, s.instances - there, drawn, s.paid_fraction, runs)
-    if there:
-        parts = merge_parts(parts + at_load(o.held_parts, there, drawn))
-    if s.licence_usd_per_hour:
-        parts += (Part(name="licences", usd_per_hour=s.licence_usd_per_hour, group="running"),)
-    if o.acquisition == "own":
-        return parts
-    sent = s.requests_per_s_mean * workload.output_tokens.mean_tokens
-    return parts + services(sent, s.memory.weights_bytes * s.chips / s.replicas, o.provider, a)
 
 
 def mean_watts(workload: Workload, catalog: Catalog, s: Scored) -> float:

@@ -20,6 +20,7 @@ from advisor.engine.cost import (
 from advisor.engine.scheduler import closed_loop, log_normal_cv2, open_loop, scheduler_of, shares_prefixes
 from advisor.engine.search.candidates import CONCURRENCY, Catalog, allowed, concurrency_of, connected_chips
 from advisor.engine.search.evictions import with_evictions
+from advisor.engine.search.growing import instances_over_horizon
 from advisor.engine.search.limits import Factors, at_confidence, factors_of, latency_excess
 from advisor.engine.spec import OWNED, Accelerator, Offer, SocketShare, Users, Workload
 from advisor.engine.step import (
@@ -238,7 +239,7 @@ def week_share(workload: Workload, carrying: Array, instances: Callable[[Array],
     Additional instances start early enough for the hour and are paid during their cold start.
     """
     counts, place = np.unique(carrying, return_inverse=True)
-    levels, hours, before, after, times = _load_levels(workload.week)
+    levels, hours, before, after, times = load_levels(workload.week)
     needed = np.where(levels > 0, np.maximum(np.ceil(counts[:, None] * levels - 1e-9), 1.0), 0.0)
     held = instances(needed + np.where(needed > 0, workload.slo.spares(needed), 0.0))
     started = np.maximum(held[:, after] - held[:, before], 0.0) @ times
@@ -247,7 +248,7 @@ def week_share(workload: Workload, carrying: Array, instances: Callable[[Array],
 
 
 @lru_cache(maxsize=8)
-def _load_levels(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
+def load_levels(week: tuple[float, ...]) -> tuple[Array, Array, Array, Array, Array]:
     """(load levels of a week, hours at each, level before, level after, number of such transitions)."""
     levels, place = np.unique(np.array(week), return_inverse=True)
     pairs, times = np.unique(np.stack([place, np.roll(place, -1)]), axis=1, return_counts=True)
@@ -358,13 +359,18 @@ def best_offers(
         for index, o, count in offers.get(slug, ()):
             if o.share != share_of_socket or stage_chips > connected_chips(accelerator, o):
                 continue
-            instances = instances_needed(replicas[rows], stage_chips * stages, o.accelerators, stages)
+            needs = partial(
+                instances_needed, replica_chips=stage_chips * stages, offer_chips=o.accelerators, stages=stages
+            )
+            today = needs(replicas[rows])
+            instances = over_horizon(workload, catalog, o, carrying[rows], needs) if workload.forecast else today
             paid = np.ones(1)
             if autoscales(workload, o):
                 if o.accelerators not in shares:
                     shares[o.accelerators] = paid_fraction(workload, o, carrying[rows], stage_chips * stages, stages)
                 paid = shares[o.accelerators]
             busy_chips = replicas[rows] * stage_chips * stages * load[rows]
+            busy_chips = busy_chips * instances / today
             saved = power_saved(o, accelerator, catalog.assumptions, instances, busy_chips)
             runs = run_fraction(workload, o, load[rows])
             cost = offer_usd_per_hour(o, instances, licence, paid, runs) - saved
@@ -376,6 +382,15 @@ def best_offers(
             best[rows] = np.where(better, index, best[rows])
             priced += len(rows) * count
     return usd, best, share, priced
+
+
+def over_horizon(
+    workload: Workload, catalog: Catalog, o: Offer, carrying: Array, needs: Callable[[Array], Array]
+) -> Array:
+    """Instances of one offer that cost as much as those that the forecast needs month by month."""
+    a = catalog.site_assumptions or catalog.assumptions
+    prices = replace(a.prices, months=workload.horizon_months, discount_fraction=workload.discount_fraction)
+    return instances_over_horizon(o, a, prices, workload.forecast, carrying, workload.slo.spares, needs)
 
 
 def carbon_sort_key(workload: Workload, o: Offer, cost: Array) -> Array:
@@ -468,15 +483,20 @@ def affordable(workload: Workload, table: Table) -> Array:
     """Mask of candidates within the limits on chips, cost and power; unknown power fails a power limit."""
     c = workload.constraints
     ok = np.isfinite(table.usd_per_hour)
+    grown = np.ceil(table.replicas * max(workload.forecast, default=1.0) - 1e-9)
+    chips = table.chips * (grown + workload.slo.spares(grown))
     if c.max_accelerators is not None:
-        ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= c.max_accelerators
+        ok &= chips <= c.max_accelerators
     if c.inventory_chips:
         most = np.array([c.inventory_chips.get(w.choice.accelerator.slug, math.inf) for w in table.lanes])
-        ok &= table.chips * (table.replicas + workload.slo.spares(table.replicas)) <= most[:, None]
+        ok &= chips <= most[:, None]
     if c.max_usd_per_month is not None:
         ok &= table.usd_per_hour * HOURS_PER_MONTH <= c.max_usd_per_month
     if c.max_watts is not None:
-        ok &= table.full_watts <= c.max_watts
+        watts = table.full_watts
+        if workload.forecast:
+            watts = watts * chips / (table.chips * (table.replicas + workload.slo.spares(table.replicas)))
+        ok &= watts <= c.max_watts
     return np.asarray(ok)
 
 

@@ -77,7 +77,8 @@ def view_winners(workload: Workload, simulations: Simulations, scale: Scale) -> 
             winners[view], questions[view] = best, asked
             if view == "cheapest":
                 most = PRICE_BOUND_FACTOR * best.usd_per_hour * HOURS_PER_MONTH
-                within = replace(within, max_usd_per_month=min(within.max_usd_per_month or most, most))
+                if most < (within.max_usd_per_month or math.inf):
+                    within = replace(within, max_usd_per_month=most, bound_factor=PRICE_BOUND_FACTOR)
     return {view: _best_of(questions[view], winners[view], winners.values(), scale) for view in winners}
 
 

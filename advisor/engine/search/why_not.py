@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.scheduler import Verified
 from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
@@ -14,7 +13,10 @@ from advisor.engine.search.simulated import (
     SimulatedDesign,
     Simulations,
     budget_excess,
+    budgeted_usd_per_month,
     excess,
+    largest_chips,
+    largest_watts,
     over_budget,
     over_inventory,
 )
@@ -169,7 +171,9 @@ def without_budgets(workload: Workload) -> Workload:
     c = workload.constraints
     return replace(
         workload,
-        constraints=replace(c, max_accelerators=None, max_usd_per_month=None, max_watts=None, inventory_chips={}),
+        constraints=replace(
+            c, max_accelerators=None, max_usd_per_month=None, max_capex_usd=None, max_watts=None, inventory_chips={}
+        ),
     )
 
 
@@ -245,18 +249,21 @@ def _smallest_change(
 
 
 def _budget_changes(workload: Workload, s: Scored) -> list[Change]:
-    c, monthly = workload.constraints, s.usd_per_hour * HOURS_PER_MONTH
+    c, monthly, chips = workload.constraints, budgeted_usd_per_month(workload, s), int(largest_chips(workload, s))
+    watts, capex = largest_watts(workload, s), s.planned.plan.capex_usd if s.planned else 0.0
     changes = []
     if over_inventory(workload, s) > 1:
-        changes.append(limit_change(f"inventory.{s.lane.choice.accelerator.slug}", ">=", s.chips))
-    if c.max_accelerators is not None and s.chips > c.max_accelerators:
-        changes.append(limit_change("constraints.max_accelerators", ">=", s.chips))
+        changes.append(limit_change(f"inventory.{s.lane.choice.accelerator.slug}", ">=", chips))
+    if c.max_accelerators is not None and chips > c.max_accelerators:
+        changes.append(limit_change("constraints.max_accelerators", ">=", chips))
+    if c.max_capex_usd is not None and capex > c.max_capex_usd * (1 + 1e-9):
+        changes.append(limit_change("constraints.max_capex_usd", ">=", math.ceil(capex)))
     if c.max_usd_per_month is not None and monthly > c.max_usd_per_month:
         changes.append(limit_change("constraints.max_usd_per_month", ">=", math.ceil(monthly)))
-    if c.max_watts is not None and not s.full_watts <= c.max_watts:
+    if c.max_watts is not None and not watts <= c.max_watts:
         path = "constraints.site.max_kw"
-        known = math.isfinite(s.full_watts)
-        least_kw = math.ceil(s.full_watts / 100) / 10 if known else 0.0
+        known = math.isfinite(watts)
+        least_kw = math.ceil(watts / 100) / 10 if known else 0.0
         changes.append(
             limit_change(path, ">=", least_kw) if known else Change(field=path, value=None, said="no max_kw")
         )
@@ -269,24 +276,30 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
     c, slug, on = workload.constraints, s.lane.choice.accelerator.slug, f"({describe(s.lane)})"
     changes = tuple(_budget_changes(workload, s))
     refuse = partial(Rejection, accelerator=slug, smallest_change=f"passes with {listed(changes)}", changes=changes)
-    if c.max_watts is not None and not s.full_watts <= c.max_watts:
-        return _power_rejection(s, c.max_watts, refuse)
-    if c.max_accelerators is not None and s.chips > c.max_accelerators:
-        detail = f"needs {s.chips} accelerators, but the limit is {c.max_accelerators} {on}"
-        return refuse(reason="too_many", detail=detail, limit=float(c.max_accelerators), reached=float(s.chips))
+    chips, grows = int(largest_chips(workload, s)), f" as the traffic grows (today {s.chips})"
+    needs = f"needs {chips} accelerators{grows if chips > s.chips else ''}"
+    if c.max_watts is not None and not largest_watts(workload, s) <= c.max_watts:
+        return _power_rejection(s, largest_watts(workload, s), c.max_watts, refuse)
+    if c.max_accelerators is not None and chips > c.max_accelerators:
+        detail = f"{needs}, but the limit is {c.max_accelerators} {on}"
+        return refuse(reason="too_many", detail=detail, limit=float(c.max_accelerators), reached=float(chips))
     if over_inventory(workload, s) > 1:
         there = c.inventory_chips[slug]
-        detail = f"needs {s.chips} accelerators, but your inventory has {there} {on}"
-        return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(s.chips))
-    limit, monthly = c.max_usd_per_month or 0.0, s.usd_per_hour * HOURS_PER_MONTH
+        detail = f"{needs}, but your inventory has {there} {on}"
+        return refuse(reason="too_many", detail=detail, limit=float(there), reached=float(chips))
+    capex = s.planned.plan.capex_usd if s.planned else 0.0
+    if c.max_capex_usd is not None and capex > c.max_capex_usd * (1 + 1e-9):
+        detail = f"purchases of ${capex:,.0f} > ${c.max_capex_usd:,.0f} {on}"
+        return refuse(reason="too_expensive", detail=detail, limit=c.max_capex_usd, reached=capex)
+    limit, monthly = c.max_usd_per_month or 0.0, budgeted_usd_per_month(workload, s)
     whose = f", {c.bound_factor:g} times the cheapest option" if c.bound_factor else ""
     over, most = unlike(lambda more: (f"${monthly:,.{more}f}", f"${limit:,.{more}f}"))
     detail = f"{over} a month > {most}{whose} {on}"
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 
 
-def _power_rejection(s: Scored, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
-    limit_kw, full_kw = max_watts / 1e3, s.full_watts / 1e3
+def _power_rejection(s: Scored, watts: float, max_watts: float, refuse: Callable[..., Rejection]) -> Rejection:
+    limit_kw, full_kw = max_watts / 1e3, watts / 1e3
     if not math.isfinite(full_kw):
         detail = "its power is not published, so the site's limit cannot be checked"
         return refuse(reason="too_much_power", detail=detail, limit=limit_kw)

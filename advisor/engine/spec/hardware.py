@@ -244,6 +244,7 @@ class Accelerator:
     container: Mapping[str, Any] = field(default_factory=dict)  # keys of a Compose service that give access to it
     served: bool = True  # False: sold only as an API or a system, or runs no LLM stack
     not_served_reason: str = ""
+    release_year: int = 0  # 0: unknown
     market: str = ""  # consumer: not for data centers; empty: any use
     market_terms: str = ""  # what the vendor's terms say about it
     partitions: tuple[Partition, ...] = ()  # supported hardware partitions

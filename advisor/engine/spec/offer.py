@@ -59,7 +59,10 @@ class Offer:
     origin: str = ""  # where the price comes from: official_list | provider_api | reseller ...; empty: not stated
     weakness: str = ""  # why a buyer should not sign at this price, in words; empty: nothing is known
     stale: bool = False  # over a year old; used because the chip has no current price of this acquisition type
-    parts: tuple[Part, ...] = ()  # of usd_per_hour; empty: a single part
+    parts: tuple[Part, ...] = ()  # of usd_per_hour, over the horizon; empty: a single part
+    list_parts: tuple[Part, ...] = ()  # of a rent: an hour at today's list price, without commitments; empty: `parts`
+    capital_shares: tuple[tuple[str, float], ...] = ()  # (component, fraction) of capital_usd
+    resale: tuple[float, ...] = ()  # market value by months in service, as a fraction of capital_usd
     capital_usd: float = 0.0  # purchase with its share of network, storage and spares
     purchase_usd: float = 0.0  # part of capital_usd: the server only
     purchase_low_usd: float = 0.0  # price range in the source; 0: it gives none

@@ -49,6 +49,7 @@ class Constraints:
     partitions: str = "auto"  # hardware partitions: no | auto (shown separately) | yes (ranked too) | required
     max_accelerators: int | None = None
     max_usd_per_month: float | None = None
+    max_capex_usd: float | None = None  # all purchases over the horizon
     bound_factor: float | None = None  # if set, max_usd_per_month is this multiple of the cheapest feasible plan
     inventory_chips: Mapping[str, int] = field(default_factory=dict)  # accelerator -> available chips; absent: no limit
     max_watts: float | None = None  # of the site, all chips busy, PUE included
@@ -78,6 +79,7 @@ class Workload:
     week: tuple[float, ...] = ()  # load of each hour as a fraction of the busiest; empty: constant
     cold_start_s: float = 0.0  # from requesting an instance until it serves
     growth_fraction_per_year: float = 0.0
+    forecast: tuple[float, ...] = ()  # traffic of each month of the horizon over today's; empty: constant
     source_tokens: Lengths | None = None  # of an encoder-decoder; input_tokens are then the decoder's start tokens
     # show | adopt | no: whether speculative decoding and disaggregated serving are shown beside the finalists, replace
     # them where better, or are not tried

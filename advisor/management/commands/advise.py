@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 import time
 from argparse import ArgumentParser
@@ -8,6 +9,7 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
+from django.http import Http404
 
 from advisor import inputs, report, workload
 from advisor.advise import default_organisation
@@ -19,6 +21,14 @@ from catalog.models import CatalogLoad
 
 MAX_SNAPSHOT_BYTES = 64 * 2**20
 OK, NOTHING_FEASIBLE = 0, 3
+STANDARD_OUTPUT = Path("-")
+FILES = {
+    "memo": "memo.md",
+    "bom": "bill-of-materials.csv",
+    "assumptions": "assumptions.csv",
+    "cashflow": "cash-flow.csv",
+    "workbook": "workbook.xlsx",
+}  # --document: the document's name
 
 
 class Command(BaseCommand):
@@ -46,6 +56,13 @@ class Command(BaseCommand):
             metavar="path.to.key=value",
             help="change one value of the workload, for example traffic.requests_per_s.mean=6; repeatable",
         )
+        parser.add_argument("--document", choices=FILES, help="write one document for finance instead of the answer")
+        parser.add_argument(
+            "--out", type=Path, metavar="FILE", help="the document's file; a memo is HTML in FILE.html; -: print a text"
+        )
+        parser.add_argument(
+            "--option", type=int, metavar="N", help="rank of the option of the document; default: the first deployment"
+        )
         parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
         parser.add_argument(
             "--snapshot", type=Path, help="read the catalog from this file; created if it does not exist"
@@ -58,6 +75,8 @@ class Command(BaseCommand):
         require_catalog()
         if options["top"] is not None and options["top"] < 1:
             self.refuse(f"--top: {options['top']} is too small; give a whole number from 1")
+        if fault := document_fault(options["document"], options["out"], options["option"]):
+            self.refuse(fault)
         try:
             spec = question(options["workload"], options["set"], options["prices_as_of"])
             snapshot = file_snapshot(options["snapshot"], lambda: take_snapshot(spec, default_organisation()))
@@ -66,9 +85,31 @@ class Command(BaseCommand):
             self.refuse(*lines(error))
         except BadFile as error:
             self.refuse(str(error))
+        if options["document"]:
+            self.write_document(answer, options["document"], options["out"], options["option"])
         answer = answer.changed(recommendations=answer.recommendations[: options["top"]])
         self.stdout.write(RENDER["canonical" if options["canonical"] else options["format"]](answer))
         sys.exit(OK if answer.is_feasible else NOTHING_FEASIBLE)
+
+    def write_document(self, answer: Answer, document: str, out: Path, rank: int | None) -> NoReturn:
+        """Writes the document or says why there is none, and ends."""
+        if not answer.is_feasible:
+            self.stderr.write(f"{answer.verdict}\nNothing was written to {out}: {report.NO_ANSWER}")
+            sys.exit(NOTHING_FEASIBLE)
+        name = "memo.html" if document == "memo" and out.suffix.lower() in (".html", ".htm") else FILES[document]
+        try:
+            content = report.DOCUMENTS[name][1](answer, rank or report.first_rank(answer))
+            if out == STANDARD_OUTPUT:
+                self.stdout.write(str(content))
+            else:
+                replace_file(out, content if isinstance(content, bytes) else content.encode())
+                self.stdout.write(f"{out}: {document} of {answer.verdict}")
+        except Http404 as error:
+            ranks = ", ".join(str(r.rank) for r in answer.deployments) or "none"
+            self.refuse(f"--option: {error} Options with documents: {ranks}.")
+        except BadFile as error:
+            self.refuse(str(error))
+        sys.exit(OK)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
@@ -82,6 +123,35 @@ def require_catalog() -> None:
     except DatabaseError as error:
         raise CommandError("the database is not ready: run manage.py migrate, then manage.py load_catalog") from error
     raise CommandError("the catalog is empty: run manage.py load_catalog")
+
+
+def document_fault(document: str | None, out: Path | None, rank: int | None) -> str:
+    """What is wrong with the options of a document; empty: nothing."""
+    if document is None:
+        given = "--out" if out is not None else "--option" if rank is not None else ""
+        return f"{given}: give --document too: {', '.join(FILES)}" if given else ""
+    if out is None:
+        return "--document: give --out FILE too, the file to write"
+    if rank is not None and rank < 1:
+        return f"--option: {rank} is too small; give a whole number from 1"
+    if out == STANDARD_OUTPUT:
+        return "--out: a workbook cannot be printed; give a file" if document == "workbook" else ""
+    if not out.absolute().parent.is_dir():
+        return f"--out: {out.parent}: no such folder; create it first"
+    return f"--out: {out} is a folder; give a file" if out.is_dir() else ""
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes the file whole or not at all: beside it under another name, then renamed."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            beside.write_bytes(content)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadFile(f"{path}: cannot write the document: {error.strerror}; check the folder") from None
 
 
 RENDER: dict[str, Callable[[Answer], str]] = {

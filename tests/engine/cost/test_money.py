@@ -31,7 +31,7 @@ def test_a_discount_of_almost_nothing_is_worth_almost_the_sum():
 def test_owning_recovers_the_purchase_less_its_residual_over_its_life():
     plain = replace(
         ASSUMED, network_fraction=0.0, maintenance_fraction=0.0, colocation_usd_per_kw_month=0.0,
-        staff_usd_per_accelerator_year=0.0, usd_per_kwh=0.0,
+        staff_usd_per_accelerator_year=0.0, usd_per_kwh=0.0, months=60,
     )  # fmt: skip
     monthly = total_usd_per_hour(own_parts(100_000, 8, 6000.0, plain)) * 730
     residual_today = 10_000 / 1.08**5
@@ -39,7 +39,7 @@ def test_owning_recovers_the_purchase_less_its_residual_over_its_life():
 
 
 def test_owning_adds_space_upkeep_and_people():
-    free = replace(ASSUMED, discount_fraction=0.0, usd_per_kwh=0.0)
+    free = replace(ASSUMED, discount_fraction=0.0, usd_per_kwh=0.0, months=60)
     monthly = total_usd_per_hour(own_parts(120_000, 8, 6000.0, free)) * 730
     assert monthly == pytest.approx(132_000 * 0.9 / 60 + 150 * 6 + 120_000 * 0.05 / 12 + 500 * 8 / 12)
 

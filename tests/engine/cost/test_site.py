@@ -7,13 +7,11 @@ import pytest
 
 from advisor.engine.cost.site import (
     closest_rejection,
-    merge_parts,
     owned_instances,
-    purchased_instances,
     racks_of,
     site_rejection,
 )
-from advisor.engine.spec.offer import OWNED, Offer, Part
+from advisor.engine.spec.offer import OWNED, Offer
 from advisor.engine.spec.rejection import Rejection, limit_change
 from advisor.engine.spec.workload import Constraints
 from tests.engine.catalog_sample import offer
@@ -88,17 +86,6 @@ def test_racks_are_not_counted_where_their_power_or_the_hosts_is_unknown():
     assert racks(7, 40_000.0, replace(HOST, acquisition="rent")) is None
 
 
-def test_hosts_that_are_there_are_used_first_and_the_rest_is_bought():
+def test_hosts_that_are_there_are_used_first():
     some = replace(HOST, held_instances=3)
-    assert [(owned_instances(some, n), purchased_instances(some, n)) for n in (2, 3, 5)] == [(2, 0), (3, 0), (3, 2)]
-    assert purchased_instances(replace(some, term=OWNED), 5) == 0
-
-
-def test_parts_of_one_name_are_added_and_keep_their_order_and_group():
-    def part(name: str, usd: float, group: str) -> Part:
-        return Part(name=name, usd_per_hour=usd, group=group)
-
-    parts = (part("host", 1.0, "capital"), part("staff", 2.0, "running"), part("host", 4.0, "capital"))
-    assert merge_parts((*parts, part("host", 8.0, "running"))) == (
-        part("host", 5.0, "capital"), part("staff", 2.0, "running"), part("host", 8.0, "running"),
-    )  # fmt: skip
+    assert [owned_instances(some, n) for n in (2, 3, 5)] == [2, 3, 3]

@@ -4,12 +4,15 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.engine.cost.hourly import (
     HOURS_PER_MONTH,
+    Assumptions,
+    capital_shares,
     capital_usd,
     life_months,
     own_parts,
@@ -20,20 +23,16 @@ from advisor.engine.cost.hourly import (
     total_usd_per_hour,
 )
 from advisor.engine.cost.tco import (
-    Bill,
     Use,
-    break_even_month,
     break_even_share,
     break_even_tokens,
     cents,
     combined_ratio,
-    flows,
-    growth,
     in_cents,
-    net_present_usd,
-    sizes_under_growth,
     waterfall,
 )
+from advisor.engine.plans.plan import Overheads, Plan, best_plan, break_even_month, flat_demand, flows
+from advisor.engine.plans.ways import HOURLY, PURCHASE, Demand, Way
 from advisor.engine.spec.offer import Part
 from tests.engine.catalog_sample import ASSUMED
 
@@ -57,15 +56,16 @@ PRICES = (
 )  # fmt: skip
 
 
-def bill_of(purchase: float, watts: float, a: object = ASSUMED, months: int = 36) -> Bill:
-    return Bill(
-        parts=own_parts(purchase, 8, watts, a),  # type: ignore[arg-type]
-        months=months,
-        discount_fraction=a.discount_fraction,  # type: ignore[attr-defined]
-        capital_usd=capital_usd(purchase, a),  # type: ignore[arg-type]
-        life_months=life_months(a),  # type: ignore[arg-type]
-        residual_fraction=a.residual_fraction,  # type: ignore[attr-defined]
-    )
+def plan_of_server(purchase: float, watts: float, a: Assumptions = ASSUMED, demand: Demand | None = None) -> Plan:
+    """One purchased server, or as many as the demand asks for, over the horizon of the assumptions."""
+    way = Way(
+        kind=PURCHASE, parts=tuple(p for p in own_parts(purchase, 8, watts, a) if p.group == "running"),
+        capital_usd=capital_usd(purchase, a), capital_shares=capital_shares(purchase, a), life_months=life_months(a),
+        resale=a.resale(),
+    )  # fmt: skip
+    plan = best_plan(demand or flat_demand(1, a.prices.months), [way], a.prices, Overheads())
+    assert plan is not None
+    return plan
 
 
 @given(dollars, st.floats(0, 2e4), assumed)
@@ -83,10 +83,11 @@ def test_cents_never_lose_a_cent(amounts):
 
 
 @given(dollars, st.floats(0, 2e4), assumed, st.integers(1, 120))
-def test_the_cash_of_buying_is_worth_what_its_annuity_is(purchase, watts, a, months):
-    bill = bill_of(purchase, watts, a, months)
-    by_hour = present_value(bill.usd_per_month, months, a.discount_fraction)
-    assert net_present_usd(flows(bill)) == pytest.approx(by_hour, rel=1e-9, abs=1e-4)
+def test_the_cash_of_buying_is_worth_what_its_hours_cost(purchase, watts, a, months):
+    a = replace(a, months=months)
+    monthly = total_usd_per_hour(own_parts(purchase, 8, watts, a)) * HOURS_PER_MONTH
+    paid = sum(f.present_usd for f in flows(plan_of_server(purchase, watts, a)))
+    assert paid == pytest.approx(present_value(monthly, months, a.discount_fraction), rel=1e-9, abs=1e-4)
 
 
 @given(dollars, st.floats(0, 2e4), st.sampled_from(PRICES), st.floats(0, 3))
@@ -101,8 +102,8 @@ def test_no_price_rises_and_makes_owning_cheaper(purchase, watts, name, more):
 @given(dollars, dollars, st.sampled_from(["on_demand", "spot", "reserved_3y"]), st.floats(0, 0.9))
 def test_rent_rises_with_its_rate_and_its_interruptions(rate, more, term, lost):
     a = replace(ASSUMED, spot_lost_fraction=lost)
-    assert total_usd_per_hour(rent_parts(rate + more, term, a)) >= total_usd_per_hour(rent_parts(rate, term, a))
-    assert total_usd_per_hour(rent_parts(rate, term, a)) >= rate
+    lower, higher = (total_usd_per_hour(rent_parts(usd, term, a)) for usd in (rate, rate + more))
+    assert higher >= lower * (1 - 1e-12) >= rate * (1 - 1e-9)
 
 
 def test_a_spot_hour_that_serves_carries_the_hours_that_are_lost():
@@ -130,7 +131,7 @@ def test_what_stands_beside_an_instance_is_counted():
 def test_nothing_bought_nothing_paid():
     free = replace(ASSUMED, staff_usd_per_accelerator_year=0.0)
     assert total_usd_per_hour(own_parts(0.0, 8, 0.0, free)) == 0.0
-    assert net_present_usd(flows(bill_of(0.0, 0.0, free))) == 0.0
+    assert [f.total_usd for f in flows(plan_of_server(0.0, 0.0, free))] == [0.0] * 37
     assert (
         waterfall(own_parts(0.0, 8, 0.0, free), Use(instances_fraction=1, carrying_fraction=1, busy_fraction=1), 1)
         == []
@@ -138,9 +139,13 @@ def test_nothing_bought_nothing_paid():
 
 
 def test_a_longer_horizon_than_a_life_buys_again():
-    a = replace(ASSUMED, life_years=2, residual_fraction=0.25, discount_fraction=0.0)
-    paid = {f.month: f.capital_usd for f in flows(bill_of(100_000, 0.0, a, 60)) if f.capital_usd}
-    assert paid == pytest.approx({0: 110_000, 24: 82_500, 48: 82_500})
+    """110,000 USD fall to a quarter in 24 months, at a constant rate: to a half in the last twelve."""
+    a = replace(ASSUMED, life_years=2, residual_fraction=0.25, discount_fraction=0.0, months=60)
+    cash = flows(plan_of_server(100_000, 0.0, a))
+    paid = {f.month: f.capital_usd for f in cash if f.capital_usd}
+    assert paid == pytest.approx({0: 110_000, 24: 110_000, 48: 110_000})
+    sold = {f.month: f.resale_usd for f in cash if f.resale_usd}
+    assert sold == pytest.approx({24: 27_500, 48: 27_500, 60: 55_000})
 
 
 use = st.builds(Use, instances_fraction=shares, carrying_fraction=shares, busy_fraction=shares)
@@ -162,27 +167,24 @@ def test_a_token_that_is_not_served_has_no_price():
 
 
 def test_buying_meets_renting_in_the_month_where_the_sums_cross():
-    a = replace(ASSUMED, discount_fraction=0.0)
-    bill = replace(bill_of(120_000, 6000.0, a), parts=(Part(name="power", usd_per_hour=1.0, group="running"),))
-    assert bill.running_usd_per_month == 730.0
-    assert break_even_month(bill, 730.0 + 13_200.0) == 10  # 132,000 of capital
-    assert break_even_month(bill, 730.0) is None
-    assert break_even_month(bill, 730.0 + 100.0) is None  # not within five years
+    """132,000 of capital that is worth nothing when used, against 13,200 a month beyond the power."""
+    a = replace(ASSUMED, discount_fraction=0.0, residual_fraction=0.0, resale_cost_fraction=1.0, months=60)
+    way = Way(
+        kind=PURCHASE, parts=(Part(name="power", usd_per_hour=1.0, group="running"),), life_months=60,
+        capital_usd=capital_usd(120_000, a), resale=a.resale(),
+    )  # fmt: skip
+    own = best_plan(flat_demand(1, 60), [way], a.prices, Overheads())
 
+    def rent(usd_per_month: float) -> Plan:
+        parts = rent_parts(usd_per_month / HOURS_PER_MONTH, "on_demand", a)
+        plan = best_plan(flat_demand(1, 60), [Way(kind=HOURLY, parts=parts)], a.prices, Overheads())
+        assert plan is not None
+        return plan
 
-@given(st.floats(0, 5), st.integers(1, 50), st.integers(0, 3))
-def test_growth_needs_whole_replicas_and_never_fewer(rate, carrying, spares):
-    sizes = sizes_under_growth(carrying, spares, rate, 36)
-    assert sizes[0] == 1.0 and sizes == sorted(sizes)
-    assert all(abs(s * (carrying + spares) - round(s * (carrying + spares))) < 1e-6 for s in sizes)
-
-
-def test_extending_later_is_never_dearer_at_the_same_price():
-    bill = bill_of(250_000, 10_000.0)
-    found = growth(bill, sizes_under_growth(2, 1, 1.0, 36))
-    assert found.later_usd < found.now_usd
-    flat = growth(bill, sizes_under_growth(2, 1, 0.0, 36))
-    assert flat.later_usd == pytest.approx(flat.now_usd)
+    assert own is not None
+    assert break_even_month(own, rent(730.0 + 13_201.0)) == 10
+    assert break_even_month(own, rent(730.0)) is None
+    assert break_even_month(own, rent(730.0 + 100.0)) is None  # not within five years
 
 
 def test_independent_causes_widen_an_interval_by_their_squares():
@@ -214,40 +216,60 @@ def test_five_years_of_a_bought_server_are_what_a_spreadsheet_says():
     """300,000 USD with 10 % network, 4 % residual after 60 months, 9 % a year, 2,500 USD a month to run, 3 % upkeep."""
     a = replace(
         ASSUMED, network_fraction=0.1, residual_fraction=0.04, discount_fraction=0.09, life_years=5.0, usd_per_kwh=0.0,
-        colocation_usd_per_kw_month=250.0, maintenance_fraction=0.03, staff_usd_per_accelerator_year=0.0,
+        colocation_usd_per_kw_month=250.0, maintenance_fraction=0.03, staff_usd_per_accelerator_year=0.0, months=60,
     )  # fmt: skip
-    parts = own_parts(300_000.0, 8, 10_000.0, a)
-    bill = Bill(parts=parts, months=36, discount_fraction=0.09, capital_usd=capital_usd(300_000.0, a), life_months=60,
-                residual_fraction=0.04)  # fmt: skip
     rate = 1.09 ** (1 / 12) - 1
     payment = pmt(rate, 60, 330_000.0, 330_000.0 * 0.04)
     running = 2_500.0 + 300_000.0 * 0.03 / 12
-    assert bill.usd_per_month == pytest.approx(payment + running)
-    left = npv(rate, [0.0, *[payment] * 24]) + 330_000.0 * 0.04 / (1 + rate) ** 24  # what 24 payments still recover
-    cash = [330_000.0, *[running] * 35, running - left]
-    assert net_present_usd(flows(bill)) == pytest.approx(npv(rate, cash))
-    assert npv(rate, cash) == pytest.approx(npv(rate, [0.0, *[payment + running] * 36]))
-    rent = 12_000.0
-    months = next(m for m in range(1, 61) if 330_000 + npv(rate, [0.0, *[running] * m]) <= npv(rate, [0, *[rent] * m]))
-    assert break_even_month(bill, rent) == months
-    assert break_even_tokens(bill.usd_per_month, 0.5) == pytest.approx((payment + running) / 0.5 * 1e6)
+    monthly = total_usd_per_hour(own_parts(300_000.0, 8, 10_000.0, a)) * HOURS_PER_MONTH
+    plan = plan_of_server(300_000.0, 10_000.0, a)
+    assert monthly == pytest.approx(payment + running) and plan.usd_per_month == pytest.approx(payment + running)
+    cash = [330_000.0, *[running] * 59, running - 330_000.0 * 0.04]
+    assert [f.total_usd for f in flows(plan)] == pytest.approx(cash)
+    assert plan.present_usd == pytest.approx(npv(rate, cash))
+    assert npv(rate, cash) == pytest.approx(npv(rate, [0.0, *[payment + running] * 60]))
+    assert break_even_tokens(plan.usd_per_month, 0.5) == pytest.approx((payment + running) / 0.5 * 1e6)
+
+
+def test_three_years_of_a_server_that_lasts_five_sell_it_for_what_is_left():
+    """0.04 ^ (36 / 60) = 14.5 % of 330,000 USD after 36 of 60 months; renting costs 16,000 a month."""
+    a = replace(
+        ASSUMED, network_fraction=0.1, residual_fraction=0.04, discount_fraction=0.09, life_years=5.0, usd_per_kwh=0.0,
+        colocation_usd_per_kw_month=250.0, maintenance_fraction=0.03, staff_usd_per_accelerator_year=0.0, months=36,
+    )  # fmt: skip
+    rate, running = 1.09 ** (1 / 12) - 1, 2_500.0 + 300_000.0 * 0.03 / 12
+    plan = plan_of_server(300_000.0, 10_000.0, a)
+    cash = [330_000.0, *[running] * 35, running - 330_000.0 * 0.04**0.6]
+    assert plan.present_usd == pytest.approx(npv(rate, cash))
+    rent = best_plan(
+        flat_demand(1, 36), [Way(kind=HOURLY, parts=rent_parts(16_000.0 / 730, "on_demand", a))], a.prices, Overheads()
+    )  # fmt: skip
+    assert rent is not None
+    meets = next(
+        m
+        for m in range(1, 37)
+        if npv(rate, [330_000.0, *[running] * (m - 1), running - 330_000.0 * 0.04 ** (m / 60)])
+        <= npv(rate, [0.0, *[16_000.0] * m])
+    )
+    assert 1 < meets < 36 and break_even_month(plan, rent) == meets
 
 
 def test_growth_buys_each_replica_in_the_month_that_needs_it():
-    """Two replicas today, three from month 5 and four from month 10, at 12 % a year: by hand from the sizes."""
-    a = replace(ASSUMED, discount_fraction=0.12)
-    bill = Bill(parts=own_parts(100_000.0, 1, 1_000.0, a), months=12, discount_fraction=0.12,
-                capital_usd=capital_usd(100_000.0, a), life_months=60, residual_fraction=0.1)  # fmt: skip
-    sizes = [1.0] * 4 + [1.5] * 5 + [2.0] * 3
-    cash = flows(bill, sizes)
+    """Two servers today, three from month 5 and four from month 10, at 12 % a year: by hand from the sizes."""
+    a = replace(ASSUMED, discount_fraction=0.12, months=12)
+    needed = [2] * 4 + [3] * 5 + [4] * 3
+    on = np.array([[1.0] * 12, [float(n > 2) for n in needed], [float(n > 3) for n in needed]])
+    plan = plan_of_server(100_000.0, 1_000.0, a, Demand(counts=np.array([2, 1, 1]), fractions=on))
+    cash = flows(plan)
     bought = {f.month: f.capital_usd for f in cash if f.capital_usd}
-    assert bought == pytest.approx({0: bill.capital_usd, 4: bill.capital_usd / 2, 9: bill.capital_usd / 2})
-    assert [f.running_usd for f in cash[1:]] == pytest.approx([bill.running_usd_per_month * s for s in sizes])
+    assert bought == pytest.approx({0: 220_000, 4: 110_000, 9: 110_000})
+    running = sum(p.usd_per_hour for p in plan.ways[0].parts) * 730
+    assert [f.running_usd for f in cash[1:]] == pytest.approx([running * n for n in needed])
     rate = 1.12 ** (1 / 12) - 1
-    assert net_present_usd(cash) == pytest.approx(npv(rate, [f.total_usd for f in cash]))
-    later, now = growth(bill, sizes), net_present_usd(flows(bill, [2.0] * 12))
-    assert later.now_usd == pytest.approx(now) and later.later_usd == pytest.approx(net_present_usd(cash))
-    assert later.later_usd < later.now_usd
+    assert plan.present_usd == pytest.approx(npv(rate, [f.total_usd for f in cash]))
+    at_once = plan_of_server(100_000.0, 1_000.0, a, flat_demand(4, 12))
+    assert plan.present_usd < at_once.present_usd
+    assert at_once.usd_per_month == pytest.approx(4 * total_usd_per_hour(own_parts(100_000.0, 8, 1_000.0, a)) * 730)
 
 
 @pytest.mark.parametrize("term", ["on_demand", "spot"])

@@ -1,4 +1,4 @@
-"""What one option costs: the bill by part, cash flow, other ways to pay, growth, energy, break-even."""
+"""What one option costs: the bill by part, the cash flow of its plan, other ways to pay, energy, assumptions."""
 
 import datetime
 import math
@@ -9,38 +9,29 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from advisor.answer.energy import energy
+from advisor.answer.money.plan import cents, plan_section
+from advisor.answer.money.taxes import taxes
 from advisor.engine.cost import (
     HOURS_PER_MONTH,
-    Bill,
-    Flow,
     Use,
-    break_even_month,
-    break_even_share,
-    break_even_tokens,
     combined_ratio,
-    flows,
-    growth,
     in_cents,
-    life_months,
-    net_present_usd,
+    list_rent_parts,
     rent_parts,
     service_usd,
-    sizes_under_growth,
     total_usd_per_hour,
     waterfall,
 )
-from advisor.engine.search import Catalog, Scored, best_offers, instances_of, repriced
+from advisor.engine.plans import Flow, flows
+from advisor.engine.search import Catalog, Scored, best_offers, repriced
 from advisor.engine.spec import Offer, Part, Workload
 from advisor.inputs import number, rounded
 from advisor.result import (
     Assumption,
-    BreakEven,
     BuyNowOrExtend,
     CashFlow,
     CostPart,
-    HostedOffer,
     Money,
-    Option,
     ProviderServices,
     WaterfallStep,
     WayToPay,
@@ -49,6 +40,10 @@ from advisor.result import (
 Json = dict[str, Any]
 CURRENCY: Final[Literal["USD"]] = "USD"
 ASSUMED_TERMS = {"spot": "spot-discount-fraction", "reserved_1y": "reserved-discount-fraction"}
+SPLIT = (
+    "cached input pays for its share of the memory; the rest of the bill is split by the time that prefill and decode "
+    "take: computed input pays for prefill, output for decode"
+)
 
 
 def money(
@@ -61,47 +56,50 @@ def money(
 ) -> Money:
     """What the option costs over the horizon, but for the break-even (`with_break_even`).
 
-    tokens_per_s: input and output tokens at the mean load; prefill_share: prefill's share of a request's time.
+    tokens_per_s: input and output tokens at today's mean load; prefill_share: prefill's share of a request's time.
     """
-    bill = bill_of(workload, catalog, s)
-    monthly_flows = flows(bill)
-    mtok_per_hour = (tokens_per_s["input"] + tokens_per_s["output"]) * 3600.0 / 1e6
+    assert s.planned is not None
+    plan = s.planned.plan
+    mean = traffic_ratio(workload)
+    mtok_per_hour = (tokens_per_s["input"] + tokens_per_s["output"]) * mean * 3600.0 / 1e6
+    section = plan_section(workload, catalog, s)
     return Money(
         currency=CURRENCY,
-        prices_as_of=s.offer.as_of,
-        parts=cost_parts(bill),
-        usd_per_month=cents(bill.usd_per_month),
-        usd_per_year=cents(bill.usd_per_month * 12),
-        usd_over_horizon=cents(bill.usd_per_month * bill.months),
-        npv_usd=cents(net_present_usd(monthly_flows)),
-        horizon_months=bill.months,
-        discount_fraction_per_year=bill.discount_fraction,
-        capital_usd=cents(bill.capital_usd),
+        prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
+        parts=cost_parts(s.parts),
+        usd_per_month=cents(plan.usd_per_month),
+        usd_per_year=cents(plan.usd_per_month * 12),
+        usd_over_horizon=cents(math.fsum(plan.total_by_month)),
+        npv_usd=cents(plan.present_usd),
+        horizon_months=plan.prices.months,
+        discount_fraction_per_year=plan.prices.discount_fraction,
+        capital_usd=cents(float(plan.payments["capital"][0])),
         purchase_usd=cents(s.offer.purchase_usd * s.bought_instances),
         waterfall=[
             WaterfallStep(name=name, usd_per_mtok=rounded(usd))
-            for name, usd in waterfall(bill.parts, use_of(s), mtok_per_hour)
+            for name, usd in waterfall(s.parts, use_of(s), mtok_per_hour)
         ],
         usd_per_mtok_computed_input=computed_input(workload, s, tokens_per_s, prefill_share),
-        split="input and output share the bill by the time that each phase takes; cached input takes none",
-        cash_flow=[cash_flow(flow) for flow in monthly_flows],
-        ways_to_pay=[way_to_pay(workload, catalog, way) for way in ways_to_pay(snapshot, workload, catalog, s)],
-        growth=buy_now_or_extend(snapshot, bill, s, workload.slo.doubled),
+        split=SPLIT,
+        cash_flow=[cash_flow(flow) for flow in flows(plan)],
+        ways_to_pay=[
+            way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways_to_pay(snapshot, workload, catalog, s))
+        ],
+        growth=buy_now_or_extend(snapshot, workload, s, section),
         services=provider_services(catalog, s),
         energy=energy(snapshot, workload, catalog, s, tokens_per_s),
+        plan=section,
+        taxes=taxes(snapshot, plan),
     )
 
 
-def bill_of(workload: Workload, catalog: Catalog, s: Scored) -> Bill:
-    a = catalog.site_assumptions or catalog.assumptions
-    return Bill(
-        parts=s.parts,
-        months=workload.horizon_months,
-        discount_fraction=workload.discount_fraction,
-        capital_usd=s.offer.capital_usd * s.bought_instances,
-        life_months=life_months(a),
-        residual_fraction=a.residual_fraction,
-    )
+def traffic_ratio(workload: Workload) -> float:
+    """Traffic over the horizon over today's, each month weighted by its present value, as the bill is."""
+    if not workload.forecast:
+        return 1.0
+    months = np.arange(1, len(workload.forecast) + 1)
+    weights = (1.0 + workload.discount_fraction) ** (-months / 12.0)
+    return float(weights @ np.asarray(workload.forecast) / weights.sum())
 
 
 def use_of(s: Scored) -> Use:
@@ -114,12 +112,12 @@ def use_of(s: Scored) -> Use:
     )
 
 
-def cost_parts(bill: Bill) -> list[CostPart]:
+def cost_parts(parts: Sequence[Part]) -> list[CostPart]:
     """Each part with its cents; they add up to those of the month."""
-    monthly = in_cents([part.usd_per_hour * HOURS_PER_MONTH for part in bill.parts])
+    monthly = in_cents([part.usd_per_hour * HOURS_PER_MONTH for part in parts])
     return [
         CostPart(name=p.name, group=p.group, usd_per_hour=rounded(p.usd_per_hour), usd_per_month=float(usd))
-        for p, usd in zip(bill.parts, monthly, strict=True)
+        for p, usd in zip(parts, monthly, strict=True)
     ]
 
 
@@ -140,28 +138,48 @@ def provider_services(catalog: Catalog, s: Scored) -> ProviderServices | None:
     )
 
 
+def cached_share(workload: Workload, s: Scored) -> float:
+    """Share of an accelerator's memory that the KV cache of cached prompt tokens occupies at the peak.
+
+    Each running request is counted with the cached tokens that it reads; requests that share them count them twice.
+    """
+    m = s.memory
+    total = m.weights_bytes + m.kv_bytes + m.activations_bytes + m.overhead_bytes + m.free_bytes
+    cached = workload.input_tokens.mean_tokens * workload.prefix_cache_hit_fraction
+    context = workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens / 2.0
+    if not total or not cached or not workload.kind.generates_tokens:
+        return 0.0
+    return float((m.kv_bytes - m.source_kv_bytes) * min(cached / context, 1.0) / total)
+
+
 def computed_input(
     workload: Workload, s: Scored, tokens_per_s: Mapping[str, float], prefill_share: float
 ) -> float | None:
-    """USD per million prompt tokens that no prefix cache held: they alone take time."""
-    computed = tokens_per_s["input"] * (1.0 - workload.prefix_cache_hit_fraction)
-    return number(s.usd_per_hour * prefill_share / (computed * 3600.0) * 1e6) if computed > 0 else None
+    """USD per million prompt tokens that no prefix cache held."""
+    computed = tokens_per_s["input"] * (1.0 - workload.prefix_cache_hit_fraction) * traffic_ratio(workload)
+    usd = s.usd_per_hour * (1.0 - cached_share(workload, s)) * prefill_share
+    return number(usd / (computed * 3600.0) * 1e6) if computed > 0 else None
 
 
 def cash_flow(flow: Flow) -> CashFlow:
+    """One month in cents; the total is that of the rounded parts."""
+    rent, energy_usd, staff, other = (
+        cents(usd) for usd in (flow.rent_usd, flow.energy_usd, flow.staff_usd, flow.other_usd)
+    )
+    capital, value = cents(flow.capital_usd), cents(flow.resale_usd)
+    running = cents(rent + energy_usd + staff + other)
     return CashFlow(
         month=flow.month,
-        capital_usd=cents(flow.capital_usd),
-        running_usd=cents(flow.running_usd),
-        value_left_usd=cents(flow.value_left_usd),
-        total_usd=cents(flow.total_usd),
+        capital_usd=capital,
+        running_usd=running,
+        value_left_usd=value,
+        total_usd=cents(capital + running - value),
         present_usd=cents(flow.present_usd),
+        rent_usd=rent,
+        energy_usd=energy_usd,
+        staff_usd=staff,
+        book_value_usd=cents(flow.book_value_usd),
     )
-
-
-def cents(usd: float) -> float:
-    """USD rounded to cents as people round."""
-    return float(in_cents([usd])[0])
 
 
 # --- other ways to pay for the same machines --------------------------------------------------------------------
@@ -198,9 +216,14 @@ def discounted(snapshot: Json, catalog: Catalog, offer: Offer, term: str, key: s
     """An on-demand offer as it would be at the usual discount of a term that the catalog has no price for."""
     row = snapshot["assumptions"][key]
     fraction = float(snapshot.get("tco", {}).get(key, row["value"]))
-    parts = rent_parts(offer.parts[0].usd_per_hour * (1.0 - fraction), term, catalog.assumptions)
+    listed = (offer.list_parts or offer.parts)[0].usd_per_hour * (1.0 - fraction)
+    rent = listed, term, catalog.assumptions, offer.accelerators
+    parts = rent_parts(*rent)
     source = f"assumed: {fraction:.0%} below the on-demand price ({key}: {row['source']})"
-    return replace(offer, term=term, parts=parts, usd_per_hour=total_usd_per_hour(parts), source=source)
+    return replace(
+        offer, term=term, parts=parts, list_parts=list_rent_parts(*rent), usd_per_hour=total_usd_per_hour(parts),
+        source=source,
+    )  # fmt: skip
 
 
 def cheapest(workload: Workload, catalog: Catalog, s: Scored, group: Sequence[Offer]) -> Offer | None:
@@ -213,8 +236,11 @@ def cheapest(workload: Workload, catalog: Catalog, s: Scored, group: Sequence[Of
     return group[int(index[0, 0])] if math.isfinite(float(usd[0, 0])) else None
 
 
-def way_to_pay(workload: Workload, catalog: Catalog, s: Scored) -> WayToPay:
-    bill = bill_of(workload, catalog, s)
+def way_to_pay(s: Scored, chosen: bool) -> WayToPay:
+    """A plan on one offer alone; the chosen way is the option's own plan, which may mix offers."""
+    assert s.planned is not None
+    plan = s.planned.plan
+    capital = [p for p in s.parts if p.group == "capital"]
     return WayToPay(
         acquisition=s.offer.acquisition,
         term=s.offer.term,
@@ -223,40 +249,31 @@ def way_to_pay(workload: Workload, catalog: Catalog, s: Scored) -> WayToPay:
         instances=s.instances,
         region=s.offer.region,
         usd_per_hour=rounded(s.usd_per_hour),
-        usd_per_month=cents(bill.usd_per_month),
-        capital_usd=cents(bill.capital_usd),
-        running_usd_per_month=cents(bill.running_usd_per_month),
-        life_months=bill.life_months if bill.capital_usd else None,
-        npv_usd=cents(net_present_usd(flows(bill))),
+        usd_per_month=cents(plan.usd_per_month),
+        capital_usd=cents(float(plan.payments["capital"][0])),
+        running_usd_per_month=cents(plan.usd_per_month - total_usd_per_hour(capital) * HOURS_PER_MONTH),
+        life_months=max(w.life_months for w in plan.ways) if plan.capex_usd else None,
+        npv_usd=cents(plan.present_usd),
+        liability_usd=cents(plan.liability_usd),
         price_as_of=s.offer.as_of,
         price_source=s.offer.source,
         basis="assumed" if s.offer.source.startswith("assumed: ") else "catalog",
     )
 
 
-# --- growth -----------------------------------------------------------------------------------------------------
-
-
-def buy_now_or_extend(snapshot: Json, bill: Bill, s: Scored, doubled: bool) -> BuyNowOrExtend | None:
-    """Everything at once, or more machines when the traffic comes; None: no growth was asked for."""
-    rate = snapshot.get("growth_fraction_per_year", 0.0)
-    if not rate or bill.months < 2 or s.offer.held_instances:  # of what is there, only the rest is bought
+def buy_now_or_extend(snapshot: Json, workload: Workload, s: Scored, section: Any) -> BuyNowOrExtend | None:
+    """Everything at once, or more machines when the traffic comes; None: no growth was asked for, or nothing to buy."""
+    by_name = {strategy.name: strategy for strategy in section.strategies}
+    now, later = by_name.get("buy_now"), by_name.get("extend_later")
+    if not workload.forecast or now is None or later is None:
         return None
-    carrying = s.replicas - s.spare_replicas
-
-    def instances(size: float) -> float:
-        return float(instances_of(s, s.offer, round(size * s.replicas)))
-
-    spares = 0 if doubled else s.spare_replicas  # as many again grow in step
-    sizes = sizes_under_growth(carrying, spares, rate, bill.months)
-    costs = growth(bill, [instances(size) / s.instances for size in sizes])
     return BuyNowOrExtend(
-        growth_fraction_per_year=rate,
-        replicas_at_end=round(sizes[-1] * s.replicas),
-        npv_all_now_usd=cents(costs.now_usd),
-        npv_extending_usd=cents(costs.later_usd),
-        better="extend when the traffic comes" if costs.later_usd < costs.now_usd - 0.005 else "no difference",
-        assumes="the option is sized for today's traffic; the peak grows with the mean; prices stay",
+        growth_fraction_per_year=snapshot.get("growth_fraction_per_year", 0.0),
+        replicas_at_end=section.months[-1].replicas if section.months else s.replicas,
+        npv_all_now_usd=now.npv_usd,
+        npv_extending_usd=later.npv_usd,
+        better="extend when the traffic comes" if later.npv_usd < now.npv_usd - 0.005 else "no difference",
+        assumes="the peak grows with the mean; every month has the replicas that its traffic needs",
     )
 
 
@@ -264,7 +281,7 @@ def buy_now_or_extend(snapshot: Json, bill: Bill, s: Scored, doubled: bool) -> B
 
 
 def price_and_load_ranges(snapshot: Json, s: Scored) -> dict[str, tuple[float, float]]:
-    """90 % factors on the bill (`price`) and on the load (`load`); 1 where an old snapshot has none."""
+    """90% factors on the bill (`price`), the load (`load`) and the price paid today (`today`); 1 if unknown."""
 
     def ratio(key: str) -> float:
         row = snapshot["assumptions"].get(key, {"value": 1.0})
@@ -281,14 +298,18 @@ def price_and_load_ranges(snapshot: Json, s: Scored) -> dict[str, tuple[float, f
     aged = (1 / older, older)
     if o.acquisition != "own":
         rent = ratio("rent-price-swing-ratio")
-        return {"price": combined_ratio([(1 / rent, rent), aged]), "load": (1 / load, load)}
+        return {"price": combined_ratio([(1 / rent, rent), aged]), "load": (1 / load, load), "today": aged}
     usual = widest("purchase-price-swing-ratio") if o.weakness else ratio("purchase-price-swing-ratio")
     printed = (1 / usual, usual)
     if o.purchase_low_usd and o.purchase_usd:
         printed = min(o.purchase_low_usd / o.purchase_usd, 1.0), max(o.purchase_high_usd / o.purchase_usd, 1.0)
     low, high = combined_ratio([printed, aged])
     capital = total_usd_per_hour([p for p in s.parts if p.group == "capital"]) / max(s.usd_per_hour, 1e-12)
-    return {"price": (1 + capital * (low - 1), 1 + capital * (high - 1)), "load": (1 / load, load)}
+    return {
+        "price": (1 + capital * (low - 1), 1 + capital * (high - 1)),
+        "load": (1 / load, load),
+        "today": (low, high),
+    }
 
 
 def price_age_years(snapshot: Json, o: Offer) -> float:
@@ -324,67 +345,3 @@ CAPPED = (
     "the workload; under a power cap arithmetic slows with the cube root of dynamic power and memory keeps its rate: "
     "a physical rule, not measured on this chip"
 )
-
-
-# --- break-even between renting, owning and a hosted API --------------------------------------------------------
-
-
-def with_break_even(options: Sequence[Option], hosted: Sequence[HostedOffer]) -> list[Option]:
-    """The options, each with where its ways to pay meet each other and the cheapest hosted API."""
-    api = hosted[0] if hosted else None
-    return [
-        option.changed(money=option.money.changed(break_even=list(break_evens(option, option.money, api))))
-        for option in options
-        if option.money is not None
-    ]
-
-
-def break_evens(option: Option, bill: Money, api: HostedOffer | None) -> Iterator[BreakEven]:
-    """Owning against renting (month, share of hours), and both against the API (tokens per month)."""
-    by = {(w.acquisition, w.term): w for w in bill.ways_to_pay}
-    own = next((w for (acquisition, _), w in by.items() if acquisition == "own"), None)
-    rent = by.get(("rent", "on_demand")) or next((w for (how, _), w in by.items() if how == "rent"), None)
-    if own and rent:
-        yield BreakEven(
-            between=["own", f"rent {rent.term}"],
-            month=month_of(bill, own, rent.usd_per_month),
-            share_of_hours=number(break_even_share(own.usd_per_month, rent.usd_per_month)),
-            tokens_per_month=None,
-            within_capacity=None,
-            said="owning costs less from this month on; against rent by the hour, above this share of the hours",
-        )
-    if api is None or not api.usd_per_mtok_blended:
-        return
-    for name, way in (("own", own), ("rent", rent)):
-        if way:
-            tokens = break_even_tokens(way.usd_per_month, api.usd_per_mtok_blended)
-            yield BreakEven(
-                between=[name, f"API of {api.provider}"],
-                month=month_of(bill, way, api.usd_per_month) if name == "own" else None,
-                share_of_hours=None,
-                tokens_per_month=number(tokens),
-                within_capacity=within_capacity(option, tokens),
-                said="above this many tokens a month, prompts and answers together, the machines cost less",
-            )
-
-
-def month_of(money: Money, own: WayToPay, other_usd_per_month: float) -> int | None:
-    """The month in which owning has cost less than paying `other_usd_per_month` from the start."""
-    running = own.running_usd_per_month / HOURS_PER_MONTH
-    bill = Bill(
-        parts=(Part(name="running", usd_per_hour=running, group="running"),),
-        months=money.horizon_months,
-        discount_fraction=money.discount_fraction_per_year,
-        capital_usd=own.capital_usd,
-        life_months=own.life_months or 1,
-    )
-    return break_even_month(bill, other_usd_per_month)
-
-
-def within_capacity(option: Option, tokens_per_month: float) -> bool | None:
-    """Whether the machines can serve that many tokens at this mix; None: not known."""
-    blended, capacity = option.usd_per_mtok_blended, option.capacity_requests_per_s
-    if not blended or not capacity:
-        return None
-    served = option.usd_per_month / blended * 1e6
-    return tokens_per_month <= served * capacity / option.requests_per_s

@@ -1,0 +1,45 @@
+"""The money of an answer: bills, dated plans, break-even, taxes, uncertainty."""
+
+from advisor.answer.money.bill import (
+    CURRENCY,
+    assumptions,
+    cached_share,
+    cash_flow,
+    cost_parts,
+    money,
+    price_and_load_ranges,
+    traffic_ratio,
+)
+from advisor.answer.money.break_even import with_break_even
+from advisor.answer.money.plan import best_switch_of, cents, liability_warnings, money_sentences, plan_section
+from advisor.answer.money.uncertainty import (
+    CostModel,
+    portfolio_ranges,
+    price_ends,
+    scenarios,
+    uncertainty,
+    with_ranges,
+)
+
+__all__ = [
+    "portfolio_ranges",
+    "liability_warnings",
+    "money_sentences",
+    "CostModel",
+    "scenarios",
+    "uncertainty",
+    "with_ranges",
+    "CURRENCY",
+    "assumptions",
+    "best_switch_of",
+    "cached_share",
+    "cash_flow",
+    "cents",
+    "cost_parts",
+    "money",
+    "plan_section",
+    "price_ends",
+    "price_and_load_ranges",
+    "traffic_ratio",
+    "with_break_even",
+]

@@ -1,0 +1,88 @@
+"""Where owning, renting and the cheapest hosted API cost the same. All use the plans that the options are ranked by."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from advisor.answer.money.bill import traffic_ratio, ways_to_pay
+from advisor.engine.cost import HOURS_PER_MONTH, break_even_share, break_even_tokens
+from advisor.engine.plans import OTHER, Plan, break_even_month
+from advisor.engine.search import Catalog, Scored
+from advisor.engine.spec import Workload
+from advisor.inputs import number
+from advisor.result import BreakEven, HostedOffer, Option
+
+Json = dict[str, Any]
+
+
+def with_break_even(
+    snapshot: Json,
+    workload: Workload,
+    catalog: Catalog,
+    shown: Sequence[Scored],
+    options: Sequence[Option],
+    hosted: Sequence[HostedOffer],
+) -> list[Option]:
+    """The options, each with where its ways to pay meet each other and the cheapest hosted API."""
+    api = hosted[0] if hosted else None
+    return [
+        option.changed(
+            money=option.money.changed(
+                break_even=list(break_evens(option, ways_to_pay(snapshot, workload, catalog, s), api, workload))
+            )
+        )
+        if option.money is not None and s.planned is not None
+        else option
+        for option, s in zip(options, shown, strict=False)
+    ]
+
+
+def break_evens(
+    option: Option, ways: Sequence[Scored], api: HostedOffer | None, workload: Workload
+) -> Iterator[BreakEven]:
+    """Owning against renting (month, share of hours), and both against the API (tokens per month)."""
+    by = {(w.offer.acquisition, w.offer.term): w.planned.plan for w in reversed(ways) if w.planned}
+    own = next((plan for (acquisition, _), plan in by.items() if acquisition == "own"), None)
+    term = "on_demand" if ("rent", "on_demand") in by else next((t for how, t in by if how == "rent"), "")
+    rent = by.get(("rent", term))
+    if own and rent:
+        yield BreakEven(
+            between=["own", f"rent {term}"],
+            month=break_even_month(own, rent),
+            share_of_hours=number(break_even_share(own.usd_per_month, rent.usd_per_month)),
+            tokens_per_month=None,
+            within_capacity=None,
+            said="owning costs less from this month on; against rent by the hour, above this share of the hours",
+        )
+    if api is None or not api.usd_per_mtok_blended:
+        return
+    for name, plan in (("own", own), ("rent", rent)):
+        if plan:
+            tokens = break_even_tokens(plan.usd_per_month, api.usd_per_mtok_blended)
+            yield BreakEven(
+                between=[name, f"API of {api.provider}"],
+                month=break_even_month(plan, paid_monthly(plan, api.usd_per_month, workload))
+                if name == "own"
+                else None,
+                share_of_hours=None,
+                tokens_per_month=number(tokens),
+                within_capacity=within_capacity(option, tokens),
+                said="above this many tokens a month, prompts and answers together, the machines cost less",
+            )
+
+
+def paid_monthly(plan: Plan, usd_per_month: float, workload: Workload) -> Plan:
+    """A plan that pays this in a mean month of the forecast, each month in step with its traffic."""
+    traffic = np.asarray(workload.forecast or np.ones(plan.prices.months)) / traffic_ratio(workload)
+    nothing = {name: np.zeros(plan.prices.months + 1) for name in plan.payments}
+    return replace(plan, payments=nothing | {OTHER: np.concatenate([[0.0], usd_per_month * traffic])})
+
+
+def within_capacity(option: Option, tokens_per_month: float) -> bool | None:
+    """Whether the machines can serve that many tokens at this mix; None: not known."""
+    blended, capacity = option.usd_per_mtok_blended_at_capacity, option.capacity_requests_per_s
+    if not blended or not capacity:
+        return None
+    return tokens_per_month <= option.usd_per_hour * HOURS_PER_MONTH / blended * 1e6

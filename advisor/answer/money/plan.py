@@ -1,0 +1,313 @@
+"""The plan of one option in the answer: what to sign and when, what is in service, the usual strategies, the exit."""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from advisor.engine.cost import HOURS_PER_MONTH, in_cents
+from advisor.engine.plans import (
+    HOURLY,
+    OWNED,
+    PURCHASE,
+    TERM,
+    Commitment,
+    Hourly,
+    Overheads,
+    Plan,
+    Schedule,
+    Way,
+    best_switch,
+    book_values,
+    internal_rate,
+    market_value,
+    payback_month,
+    plan_of,
+    term_payments,
+)
+from advisor.engine.search import (
+    Catalog,
+    Planned,
+    Scored,
+    SearchResult,
+    allowed_offers,
+    deployed,
+    overheads_of,
+)
+from advisor.engine.search import strategies as all_strategies
+from advisor.engine.spec import Offer, Workload
+from advisor.inputs import number, rounded
+from advisor.result import Option, PlanMonth, PlanStep, Strategy, Switch
+from advisor.result import Plan as PlanSection
+
+LEAVING_MONTHS = 12  # an exit is priced after a year, or halfway through a shorter horizon
+MOST_SWITCHED = 4  # options among which a switch is looked for
+SAID = {
+    "rent": "rent by the hour, release what is not needed",
+    "reserve": "reserve the base for a term, rent the peaks by the hour",
+    "buy_now": "buy for the whole horizon today",
+    "extend_later": "buy for today, extend when the traffic comes",
+    "rent_then_buy": "rent first, buy in the month that costs least",
+    "mixed": "the cheapest mix of all of these",
+}
+
+
+def cents(usd: float) -> float:
+    """USD rounded to cents as people round."""
+    return float(in_cents([usd])[0])
+
+
+def plan_section(workload: Workload, catalog: Catalog, s: Scored) -> PlanSection:
+    """The plan that the option is ranked by."""
+    assert s.planned is not None
+    planned, plan = s.planned, s.planned.plan
+    named = all_strategies(workload, catalog, deployed(workload, catalog, s), allowed_offers(workload, catalog, s.lane))
+    rent = named.get("rent")
+    month = min(LEAVING_MONTHS, max(plan.prices.months // 2, 1))
+    bought = plan.capex_usd > 0 and rent is not None
+    steps = list(steps_of(catalog, planned))
+    return PlanSection(
+        said=" ".join(step.said for step in steps) or "Nothing has to be signed.",
+        steps=steps,
+        months=list(months_of(workload, s)) if workload.forecast or len(steps) > 1 else [],
+        capex_usd=cents(plan.capex_usd),
+        resale_usd=cents(plan.resale_usd),
+        liability_usd=cents(plan.liability_usd),
+        liability_months=plan.liability_months,
+        most_usd_per_month=cents(plan.most_usd_per_month),
+        exit_month=month,
+        exit_usd=cents(exit_usd(plan, month)),
+        rent_usd_per_month=cents(rent.usd_per_month) if rent else None,
+        payback_month=payback_month(plan, rent) if bought and rent else None,
+        irr_fraction_per_year=rate if bought and rent and (rate := number_or_none(internal_rate(plan, rent))) else None,
+        strategies=list(strategies(plan, named)),
+    )
+
+
+def number_or_none(value: float | None) -> float | None:
+    return None if value is None else number(value)
+
+
+def strategies(plan: Plan, named: Mapping[str, Plan]) -> Iterator[Strategy]:
+    """The usual strategies; the mix is left out where it is one of the others."""
+    same = [name for name, each in named.items() if math.isclose(each.present_usd, plan.present_usd, rel_tol=1e-9)]
+    chosen = next((name for name in same if name != "mixed"), "mixed")
+    for name, each in named.items():
+        if name == "mixed" and chosen != "mixed":
+            continue
+        yield Strategy(
+            name=name,
+            said=SAID[name],
+            usd_per_month=cents(each.usd_per_month),
+            npv_usd=cents(each.present_usd),
+            capex_usd=cents(each.capex_usd),
+            liability_usd=cents(each.liability_usd),
+            most_usd_per_month=cents(each.most_usd_per_month),
+            chosen=name == chosen,
+        )
+
+
+def liability_warnings(option: Option) -> list[str]:
+    """What a commitment binds beyond the horizon."""
+    plan = option.money.plan if option.money else None
+    if plan is None or plan.liability_usd <= 0:
+        return []
+    return [
+        f"a term outlasts the horizon by {plan.liability_months} months: ${plan.liability_usd:,.0f} is still due then, "
+        "and is counted as a cost"
+    ]
+
+
+def money_sentences(option: Option) -> str:
+    """What the verdict adds about money: the plan, purchases and liability; empty for plain rent by the hour."""
+    plan = option.money.plan if option.money else None
+    if plan is None or (len(plan.steps) == 1 and plan.steps[0].action == "rent"):
+        return ""
+    owed = (
+        f" Liability: ${plan.liability_usd:,.0f} is still due after the horizon, for up to {plan.liability_months} "
+        "months."
+        if plan.liability_usd > 0
+        else ""
+    )
+    capex = f" Purchases: ${plan.capex_usd:,.0f}." if plan.capex_usd else ""
+    return f" Plan: {plan.said}{capex}{owed}"
+
+
+# --- steps ------------------------------------------------------------------------------------------------------
+
+
+def steps_of(catalog: Catalog, planned: Planned) -> Iterator[PlanStep]:
+    """Everything to sign, in the order of its first month."""
+    plan = planned.plan
+    items: list[tuple[int, PlanStep]] = [
+        (c.start_month, committed_step(catalog, planned, c)) for c in plan.schedule.commitments
+    ]
+    items += [(int(np.flatnonzero(h.instances)[0]), hourly_step(planned, h)) for h in plan.schedule.hourly]
+    for _, step in sorted(items, key=lambda item: item[0]):
+        yield step
+
+
+def committed_step(catalog: Catalog, planned: Planned, c: Commitment) -> PlanStep:
+    way, offer = planned.plan.ways[c.way], planned.offers[c.way]
+    a = catalog.site_assumptions or catalog.assumptions
+    served = c.until_month - c.start_month
+    paid_until = c.start_month + way.term_months if way.kind == TERM else c.until_month
+    hours = c.instances * HOURS_PER_MONTH * (way.term_months if way.kind == TERM else served)
+    buys = way.kind == PURCHASE
+    return PlanStep(
+        action={TERM: "reserve", PURCHASE: "buy", OWNED: "keep"}[way.kind],
+        instances=c.instances,
+        **seller(offer),
+        from_month=c.start_month + 1,
+        until_month=c.until_month,
+        paid_until_month=paid_until,
+        order_months_before=a.order_months if buys else 0.0,
+        unit_usd_once=cents(offer.purchase_usd) if buys else None,
+        unit_usd_per_hour=rounded(list_price(offer)) if way.kind == TERM else None,
+        paid_hours=rounded(hours),
+        usd=cents(paid_usd(planned.plan, Schedule(commitments=(c,), hourly=()))),
+        said=committed_said(way, offer, c, paid_until, planned.plan.prices.months),
+    )
+
+
+def hourly_step(planned: Planned, h: Hourly) -> PlanStep:
+    offer, months = planned.offers[h.way], np.flatnonzero(h.instances)
+    most, hours = int(h.instances.max()), float(h.paid.sum()) * HOURS_PER_MONTH
+    first, last = int(months[0]) + 1, int(months[-1]) + 1
+    up_to = "up to " if h.instances[months].min() < most or hours < most * len(months) * HOURS_PER_MONTH * 0.999 else ""
+    at = f"{offer.provider} ({offer.region})" if offer.region else offer.provider
+    spot = " as spot instances" if offer.term == "spot" else " by the hour"
+    return PlanStep(
+        action="rent",
+        instances=most,
+        **seller(offer),
+        from_month=first,
+        until_month=last,
+        paid_until_month=last,
+        unit_usd_once=None,
+        unit_usd_per_hour=rounded(list_price(offer)),
+        paid_hours=rounded(hours),
+        usd=cents(paid_usd(planned.plan, Schedule(commitments=(), hourly=(h,)))),
+        said=f"Rent {up_to}{most:,} x {offer.instance} at {at}{spot}, {span(first, last)}.",
+    )
+
+
+def seller(offer: Offer) -> dict[str, Any]:
+    return {
+        "instance": offer.instance or offer.accelerator,
+        "provider": offer.provider,
+        "region": offer.region,
+        "term": offer.term,
+        "price_as_of": offer.as_of,
+        "price_source": offer.source,
+    }
+
+
+def list_price(offer: Offer) -> float:
+    """List price of an hour of one instance, USD."""
+    parts = offer.list_parts or offer.parts
+    return next((p.usd_per_hour for p in parts if p.name == "instances"), offer.usd_per_hour)
+
+
+def span(first: int, last: int) -> str:
+    return f"in month {first}" if first == last else f"months {first} to {last}"
+
+
+def committed_said(way: Way, offer: Offer, c: Commitment, paid_until: int, horizon: int) -> str:
+    what = f"{c.instances:,} x {offer.instance or offer.accelerator}"
+    first, last = c.start_month + 1, c.until_month
+    if way.kind == PURCHASE:
+        sold = "sold or replaced then" if last < horizon else "sold at the end"
+        return f"Buy {what} for {span(first, last)} ({sold})."
+    if way.kind == OWNED:
+        return f"Keep {what} in service, {span(first, last)}."
+    over = f", {paid_until - horizon} months longer than needed" if paid_until > horizon else ""
+    where = f"{offer.provider} ({offer.region})" if offer.region else offer.provider
+    return f"Reserve {what} at {where} for {way.term_months} months from month {first}{over}."
+
+
+def paid_usd(plan: Plan, schedule: Schedule) -> float:
+    """All payments of a part of the plan, less resale, USD."""
+    part = plan_of(plan.demand, plan.ways, plan.prices, schedule, Overheads())
+    return float(part.total_by_month.sum())
+
+
+def months_of(workload: Workload, s: Scored) -> Iterator[PlanMonth]:
+    """What is in service by month."""
+    assert s.planned is not None
+    plan, carrying = s.planned.plan, s.replicas - s.spare_replicas
+    hourly, terms, own = (plan.in_service(kinds) for kinds in ((HOURLY,), (TERM,), (PURCHASE, OWNED)))
+    for month in range(plan.prices.months):
+        ratio = workload.forecast[month] if workload.forecast else 1.0
+        n = max(math.ceil(carrying * ratio - 1e-9), 1) if ratio else 0
+        yield PlanMonth(
+            month=month + 1,
+            traffic_ratio=rounded(ratio),
+            replicas=n + int(workload.slo.spares(n)) if n else 0,
+            hourly_instances=int(hourly[month]),
+            committed_instances=int(terms[month]),
+            own_instances=int(own[month]),
+        )
+
+
+# --- leaving early ----------------------------------------------------------------------------------------------
+
+
+def exit_usd(plan: Plan, month: int) -> float:
+    """Cost of leaving at the end of a month, USD: what commitments still bind, and book value less market value."""
+    usd = 0.0
+    for c in plan.schedule.commitments:
+        way = plan.ways[c.way]
+        if way.kind == TERM and c.start_month < month:
+            paid, due = term_payments(way, plan.prices, c.start_month)
+            left = np.where(due > plan.prices.months, 1.0, 1.0 - plan.prices.exit_fraction)  # those are net of it
+            usd += c.instances * float((paid * left)[due > month].sum())
+    if plan.capex_usd and month < plan.prices.months:
+        usd += float(book_values(plan)[month]) - market_value(plan, month)
+    return usd
+
+
+# --- switching --------------------------------------------------------------------------------------------------
+
+
+def best_switch_of(workload: Workload, catalog: Catalog, outcome: SearchResult) -> Switch | None:
+    """The cheapest switch between two of the first options at the end of a year; None: none is possible."""
+    a = catalog.site_assumptions or catalog.assumptions
+    shown = [s for s in outcome.shown[:MOST_SWITCHED] if s.planned is not None]
+    if len(shown) < 2 or workload.horizon_months < 13:
+        return None
+    plans = [s.planned.plan for s in shown if s.planned]
+    slugs = [s.lane.choice.accelerator.slug for s in shown]
+    months = range(12, workload.horizon_months, 12)
+    sides = [
+        (p.demand, p.ways, overheads_of(workload, catalog, s.planned.services if s.planned else ()))
+        for p, s in zip(plans, shown, strict=True)
+    ]
+    find = partial(best_switch, prices=plans[0].prices, months=months, overlap_months=a.overlap_months)
+    found = [
+        (switch, i, j)
+        for i, first in enumerate(sides)
+        for j, second in enumerate(sides)
+        if slugs[i] != slugs[j] and (switch := find(first, second)) is not None
+    ]
+    if not found:
+        return None
+    switch, i, j = min(found, key=lambda each: each[0].present_usd)
+    saving = plans[0].present_usd - switch.present_usd
+    names = [shown[k].lane.choice.accelerator.name for k in (i, j)]
+    verdict = f"saves ${saving:,.0f} in today's money" if saving > 0 else f"costs ${-saving:,.0f} more in today's money"
+    return Switch(
+        first_rank=i + 1,
+        second_rank=j + 1,
+        month=switch.month,
+        overlap_months=switch.overlap_months,
+        usd_per_month=cents(switch.usd_per_month),
+        saving_usd=cents(saving),
+        said=(
+            f"Starting on {names[0]} and switching to {names[1]} after month {switch.month}, with "
+            f"{switch.overlap_months} month{'s' if switch.overlap_months != 1 else ''} of both, {verdict} against "
+            "option 1."
+        ),
+    )

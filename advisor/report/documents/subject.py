@@ -1,0 +1,88 @@
+"""What a document is about: one deployment, a portfolio, or an answer of an early version that kept only totals."""
+
+from django.http import Http404
+
+from advisor.result import Answer, ApiOption, HostedOffer, Money, Option, PortfolioMoney
+
+TOTALS_ONLY = (
+    "An earlier version of Assay computed this answer and kept only its totals. Run the workload again to get the "
+    "bill by part, other payment options and the cash flow by month."
+)
+NO_ANSWER = "Nothing was recommended, so there are no documents. The answer says why each accelerator was rejected."
+NO_SHARED_ANSWER = (
+    "One workload of this portfolio has no feasible option, so there are no documents. Relax its limits, or ask for "
+    "each workload by itself."
+)
+
+
+def shared_money(answer: Answer) -> PortfolioMoney | None:
+    """Costs of a portfolio; none of a single workload."""
+    return answer.portfolio.money if answer.portfolio else None
+
+
+def is_early_portfolio(answer: Answer) -> bool:
+    """Whether a version computed it that kept no costs of portfolios; where a workload has no answer, they are None."""
+    return answer.portfolio is not None and answer.portfolio.has_no_costs_stored
+
+
+def has_papers(answer: Answer) -> bool:
+    """Whether something was recommended that a document can be about."""
+    return bool(answer.deployments or shared_money(answer) or is_early_portfolio(answer))
+
+
+def has_document(answer: Answer, name: str) -> bool:
+    """Whether there is something for the document of this name: hosted APIs alone have a memo and no other paper."""
+    api_memo = name.startswith("memo") and bool(answer.recommendations)
+    return name == "assumptions.csv" or has_papers(answer) or api_memo
+
+
+def first_rank(answer: Answer) -> int:
+    """The rank of the first deployment, which documents are about unless another is named."""
+    return next((r.rank for r in answer.deployments if r.rank), 1)
+
+
+def chosen(answer: Answer, rank: int) -> Option:
+    """The deployment of this rank; its `money` is None in answers of early versions."""
+    option = answer.option(rank)
+    if option is None:
+        raise Http404("This answer has no option of that rank.")
+    if isinstance(option, ApiOption):
+        raise Http404("That option is a hosted API: nothing is bought or installed. Its page has the bill.")
+    return option
+
+
+def money_of(answer: Answer, rank: int) -> Money | PortfolioMoney | None:
+    """Costs of the portfolio or of the deployment; None: an early version kept none."""
+    if is_early_portfolio(answer):
+        return None
+    return shared_money(answer) or chosen(answer, rank).money
+
+
+def prices_used(m: Money | PortfolioMoney) -> str:
+    """The dates of the prices behind the costs: one day, or the oldest and the newest."""
+    if isinstance(m, PortfolioMoney):
+        days = sorted({item.price_as_of for item in m.items})
+    else:
+        days = sorted({step.price_as_of for step in m.plan.steps}) if m.plan else []
+    days = [day for day in days if day] or [m.prices_as_of]
+    return " to ".join(dict.fromkeys((days[0], days[-1])))
+
+
+def cheapest_api(answer: Answer) -> HostedOffer | None:
+    """The hosted API with the lowest bill; None: none is priced."""
+    priced = [h for h in answer.hosted if h.usd_per_month]
+    return min(priced, key=lambda h: h.usd_per_month) if priced else None
+
+
+def better_api(answer: Answer) -> HostedOffer | None:
+    """The hosted API to use instead of a deployment: the first option, or one that costs less than all of them.
+
+    None: there is none. An API that was rejected or misses a latency limit is not better.
+    """
+    first = answer.recommendations[0] if answer.recommendations else None
+    if isinstance(first, ApiOption):
+        return first
+    usable = [h for h in answer.hosted if h.usd_per_month and h.rejection is None and h.slo_state != "missed"]
+    least = min(usable, key=lambda h: h.usd_per_month, default=None)
+    beaten = all(least.usd_per_month < r.usd_per_month for r in answer.deployments) if least else False
+    return least if beaten else None

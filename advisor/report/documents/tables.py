@@ -1,0 +1,183 @@
+"""The CSV files: bill of materials, assumptions, cash flow by month."""
+
+import csv
+import datetime
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, fields, replace
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+
+from advisor.answer import CURRENCY
+from advisor.engine.spec import HOURS_PER_MONTH
+from advisor.report.documents.bill import SHARE, BillLine, bill_lines, software_line
+from advisor.report.documents.subject import TOTALS_ONLY, chosen, is_early_portfolio, money_of, shared_money
+from advisor.result import Answer, Assumption, CashFlow, Money, Option, PlanMonth
+from catalog.export import cell
+
+BILL_HEAD = tuple(field.name for field in fields(BillLine))
+ASSUMPTIONS_HEAD = ("name", "value", "unit", "default", "low", "high", "as_of", "age_days", "source")
+TOTALS = ("capital_usd", "running_usd", "value_left_usd", "total_usd", "present_usd")
+PARTS = ("rent_usd", "energy_usd", "staff_usd", "other_usd", "book_value_usd")
+COUNTS = ("replicas", "hourly_instances", "committed_instances", "own_instances")
+CASH_HEAD = ("month", *TOTALS, "currency", "prices_as_of", *PARTS, *COUNTS)
+
+
+def csv_of(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(head)
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def in_cents(usd: float) -> Decimal:
+    """A number, not text: `cell` would put a quote before a text that begins with a minus."""
+    return Decimal(f"{usd:.2f}") + 0  # no -0.00
+
+
+# --- bill of materials ------------------------------------------------------------------------------------------
+
+
+def bill_of_materials(answer: Answer, rank: int) -> str:
+    """Everything that is paid, one line each, with seller, list price, hours and the sum over the plan."""
+    if is_early_portfolio(answer):
+        return csv_of(BILL_HEAD, [("", "", TOTALS_ONLY)])
+    if together := shared_money(answer):
+        items = [item.to_json() for item in together.items]
+        return csv_of((*items[0], "currency"), ([*item.values(), together.currency] for item in items))
+    return csv_of(BILL_HEAD, map(bill_row, bill_of(chosen(answer, rank))))
+
+
+def bill_of(r: Option) -> list[BillLine]:
+    if r.money is None:
+        return totals_only_bill(r)
+    return bill_lines(r, r.money, r.money.plan) if r.money.plan else bill_without_plan(r, r.money)
+
+
+def bill_row(line: BillLine) -> list[Any]:
+    values = dict(zip(BILL_HEAD, astuple(line), strict=True))
+    cents = ("unit_usd_once", "usd")
+    return [in_cents(v) if name in cents and v is not None else v for name, v in values.items()]
+
+
+def bill_without_plan(r: Option, m: Money) -> list[BillLine]:
+    """The lines of an answer without a plan: one purchase or one rent around the clock."""
+    once = m.purchase_usd / r.instances if m.purchase_usd else None
+    hours = m.horizon_months * HOURS_PER_MONTH
+    hourly = None if once else rent_of_one(r)
+    lines = [
+        BillLine(
+            action="buy" if once else "rent",
+            quantity=r.instances,
+            item=r.instance or r.accelerator_name,
+            provider=r.provider,
+            region=r.region,
+            unit_usd_once=once,
+            unit_usd_per_hour=hourly,
+            paid_hours=None if once else hours * r.instances,
+            usd=m.purchase_usd if once else (hourly or 0.0) * hours * r.instances,
+            price_as_of=m.prices_as_of,
+            source=r.price_source,
+        )
+    ]
+    if once:
+        extra = m.capital_usd - m.purchase_usd
+        item = "share of network, storage and spares"
+        lines.append(BillLine(action="buy", quantity=1, item=item, unit_usd_once=extra, usd=extra, source=SHARE))
+    lines += [
+        BillLine(action="pay", quantity=1, item=part.name, usd=part.usd_per_month * m.horizon_months)
+        for part in m.parts
+        if part.group in ("running", "services") and part.usd_per_hour
+    ]
+    return [*lines, software_line(r)]
+
+
+def totals_only_bill(r: Option) -> list[BillLine]:
+    """The lines of an answer that holds only totals: what is bought or rented, without a price of its own."""
+    bought = BillLine(
+        action="buy" if r.acquisition == "own" else "rent",
+        quantity=r.instances,
+        item=r.instance or r.accelerator_name,
+        provider=r.provider,
+        region=r.region,
+        price_as_of=r.price_as_of,
+        source=r.price_source,
+    )
+    total = replace(bought, action="pay", quantity=1, item="total", unit_usd_per_hour=r.usd_per_hour)
+    return [bought, software_line(r), total, BillLine(action="", quantity=0, item=TOTALS_ONLY, source="")]
+
+
+def rent_of_one(r: Option) -> float:
+    """USD per hour of one rented instance; a quotient of floats, so without its last digits."""
+    together = next((p.usd_per_hour for p in r.money.parts if p.name == "instances"), 0.0) if r.money else 0.0
+    return round(together / r.instances, 6)
+
+
+# --- assumptions ------------------------------------------------------------------------------------------------
+
+
+def assumptions_csv(answer: Answer, rank: int) -> str:
+    """Every default that the answer rests on, its value, source and age."""
+    return csv_of(ASSUMPTIONS_HEAD, map(assumption_row, answer.assumptions))
+
+
+def assumption_row(item: Assumption) -> list[Any]:
+    return [age_days(item.as_of) if name == "age_days" else getattr(item, name) for name in ASSUMPTIONS_HEAD]
+
+
+def age_days(as_of: str | None) -> int | None:
+    """Days from the date of a source to today; None: it has no full date."""
+    try:
+        return (timezone.localdate() - datetime.date.fromisoformat(as_of or "")).days
+    except ValueError:
+        return None
+
+
+# --- cash flow --------------------------------------------------------------------------------------------------
+
+
+def cash_flow_csv(answer: Answer, rank: int) -> str:
+    """Cash of each month to the cent; the carrying value at the horizon is a credit."""
+    if is_early_portfolio(answer):
+        return csv_of(CASH_HEAD, [(TOTALS_ONLY,)])
+    m = money_of(answer, rank)
+    if m is None:
+        return csv_of(CASH_HEAD, early_cash(chosen(answer, rank)))
+    plan = m.plan if isinstance(m, Money) else None
+    served = {month.month: month for month in plan.months} if plan else {}
+    return csv_of(
+        CASH_HEAD,
+        (
+            [*totals_of(flow), m.currency, m.prices_as_of, *parts_of(flow), *counts_of(served.get(flow.month))]
+            for flow in m.cash_flow
+        ),
+    )
+
+
+def totals_of(flow: CashFlow) -> list[Any]:
+    return [flow.month, *(in_cents(getattr(flow, name)) for name in TOTALS)]
+
+
+def parts_of(flow: CashFlow) -> list[Decimal | None]:
+    """Parts of the running cost; empty in answers that kept only their sum."""
+    if "rent_usd" not in flow.model_fields_set:
+        return [None] * len(PARTS)
+    other_usd = flow.running_usd - flow.rent_usd - flow.energy_usd - flow.staff_usd
+    return [in_cents(usd) for usd in (flow.rent_usd, flow.energy_usd, flow.staff_usd, other_usd, flow.book_value_usd)]
+
+
+def counts_of(month: PlanMonth | None) -> list[int | None]:
+    return [getattr(month, name) if month else None for name in COUNTS]
+
+
+def early_cash(r: Option) -> list[Sequence[Any]]:
+    """The two figures that an answer of totals has: the cost of a month, and the present value of all months."""
+    paid = (CURRENCY, r.price_as_of)
+    return [
+        ("each", None, None, None, f"{r.usd_per_month:.2f}", None, *paid),
+        ("all", None, None, None, None, f"{r.tco_usd:.2f}", *paid),
+        (TOTALS_ONLY,),
+    ]
