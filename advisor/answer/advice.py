@@ -165,7 +165,7 @@ def _with_hosted(
     services = {name for name in snapshot["assumptions"] if name.startswith((EGRESS, STORAGE))}
     rows = [] if catalog.model.adapters or not workload.kind.generates_tokens else snapshot["hosted"]
     offers = hosted(spec, snapshot, workload, rows, answer.deployments, outcome.bound_usd_per_month)
-    costs.compare_with(offers)
+    costs.compare_with(offers, ranked="api" in workload.constraints.acquisition)
     options = bill.with_break_even(snapshot, workload, catalog, costs.shown, answer.deployments, offers)
     answer = answer.changed(
         recommendations=[*bill.with_ranges(costs, options)],

@@ -19,7 +19,7 @@ from advisor.engine.plans import (
     flows,
     plan_of,
 )
-from advisor.engine.search import overheads_of, prices_of
+from advisor.engine.search import overheads_of, prices_of, shared_overheads
 from advisor.engine.spec import Offer, Part
 from advisor.inputs import number
 from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney
@@ -87,7 +87,8 @@ def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Mach
             kept.append(Commitment(way=len(ways) - 1, start_month=start, until_month=until, instances=round(instances)))
     demand = flat_demand(1, prices.months)
     schedule = Schedule(commitments=tuple(kept), hourly=())
-    return plan_of(demand, ways, prices, schedule, overheads_of(first.workload, first.catalog))
+    least = shared_overheads(overheads_of(first.workload, first.catalog), len(members))
+    return plan_of(demand, ways, prices, schedule, least)
 
 
 def service_runs(way: Way, months: int) -> list[tuple[int, int]]:

@@ -215,7 +215,7 @@ class Currency(Section):
 
     code: str
     """ISO 4217 code."""
-    per_usd: float
+    per_usd: Annotated[float, Unit("currency units per USD")]
     """Units of the currency for one US dollar."""
     as_of: str
     """Date of the rate."""

@@ -1,6 +1,6 @@
 """Costs of an option: bill of parts, cash flow, ways to pay, break-even, growth, provider services, energy."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from advisor.result.base import (
     Count,
@@ -9,16 +9,24 @@ from advisor.result.base import (
     KgCo2ePerKwh,
     KgCo2ePerMtok,
     KilowattHours,
+    Kilowatts,
     Months,
+    Ratio,
     Section,
     Tokens,
+    Unit,
     Usd,
     UsdPerGb,
     UsdPerHour,
+    UsdPerKwh,
     UsdPerMonth,
     UsdPerMtok,
     Watts,
 )
+
+UsdPerKwMonth = Annotated[float, Unit("USD per kW and month")]
+InstanceHours = Annotated[float, Unit("instance-hours")]
+PartialMonths = Annotated[float, Unit("months")]
 
 
 class CostPart(Section):
@@ -68,6 +76,27 @@ class CashFlow(Section):
     """Book value of the hardware in service at the end of the month: straight line over its depreciation period."""
 
 
+class Server(Section):
+    """What one server of a step is worth, and what it takes to run it."""
+
+    price_usd: Usd
+    """List price of one today; of owned servers the lowest price of new ones with as many accelerators."""
+    accelerators_usd: Usd | None
+    """Part of the price that pays for the accelerators; null for owned servers."""
+    superseded: bool
+    """Whether the accelerator came out five or more years ago, so that it is resold for less."""
+    kw_full: Kilowatts
+    """Draw at full load, without cooling: what colocation is paid for."""
+    kw_mean: Kilowatts | None
+    """Mean draw at the load of the workload, without cooling; null where electricity costs nothing."""
+    usd_per_kwh: UsdPerKwh
+    """Price of electricity at the site, today."""
+    pue: Ratio
+    """Power usage effectiveness of the site."""
+    colocation_usd_per_kw_month: UsdPerKwMonth
+    """Price of space at the site."""
+
+
 class PlanStep(Section):
     """One thing to sign: instances that are rented, reserved or bought from one month to another."""
 
@@ -89,13 +118,13 @@ class PlanStep(Section):
     """Last month of service within the horizon."""
     paid_until_month: Count
     """Last month that is paid; beyond the horizon when a term outlasts it."""
-    order_months_before: float = 0.0
+    order_months_before: PartialMonths = 0.0
     """How long before the first month a purchase has to be ordered."""
     unit_usd_once: Usd | None
     """List price of one server; null when it is rented."""
     unit_usd_per_hour: UsdPerHour | None
     """List price of one instance for an hour; null when it is bought."""
-    paid_hours: float
+    paid_hours: InstanceHours
     """Instance-hours that are paid over the whole plan."""
     usd: Usd
     """All payments for these instances over the plan at today's money, less resale; without discounting."""
@@ -105,6 +134,10 @@ class PlanStep(Section):
     """Where the price was read."""
     said: str
     """The step as a sentence."""
+    accelerators: Count = 0
+    """Accelerators of one instance or server; 0 in answers of earlier versions."""
+    server: Server | None = None
+    """null where it is rented, and in answers of earlier versions."""
 
 
 class PlanMonth(Section):
@@ -112,7 +145,7 @@ class PlanMonth(Section):
 
     month: Count
     """1 is the month that starts today."""
-    traffic_ratio: float
+    traffic_ratio: Ratio
     """Traffic over today's."""
     replicas: Count
     """Replicas for the month's peak, spares included."""
@@ -346,9 +379,9 @@ class Driver(Section):
 
     name: str
     """load, performance, rent, purchase price, resale value, electricity, staff or API price."""
-    low: float
+    low: Ratio
     """5th percentile, as a ratio to the expected value."""
-    high: float
+    high: Ratio
     """95th percentile, as a ratio to the expected value."""
     usd_per_month_low: UsdPerMonth
     """Cost of the first option at `low`, everything else as expected."""
@@ -400,7 +433,7 @@ class Scenario(Section):
 
     name: str
     """low, base, high, or the planner's own."""
-    ratios: dict[str, float]
+    ratios: dict[str, Ratio]
     """The inputs that differ from the expected ones, as ratios."""
     first_rank: Count
     """The option that costs least."""
@@ -454,6 +487,8 @@ class Money(Section):
     """Cost of a million prompt tokens that no prefix cache held; null when all are cached."""
     split: str
     """How the bill is split between input and output tokens."""
+    prefill_time_fraction: Fraction | None = None
+    """Prefill's share of a request's time, which computed input pays for; null in answers of earlier versions."""
     cash_flow: list[CashFlow]
     """Month by month."""
     ways_to_pay: list[WayToPay]

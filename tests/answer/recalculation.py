@@ -4,52 +4,35 @@ It imports nothing of Assay: an error of the engine cannot repeat itself here.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-HOURS = 730
+HOURS, WEEK_HOURS = 730, 168
 SECONDS = HOURS * 3600
 MTOK = 1e6
-TERM_MONTHS = {"reserved_1y": 12, "reserved_3y": 36}
-RUNNING = [
-    "rent",
-    "interruptions",
-    "cloud services",
-    "egress",
-    "weight storage",
-    "colocation",
-    "electricity",
-    "cooling",
-    "maintenance and support",
-    "insurance",
-    "licences",
-    "staff",
-    "minimum team",
-]
-WEEK = [0.1] * 168  # office hours: full from 9 to 17, half in the hours around, a tenth at night and on weekends
+RENT = ["instances", "interruptions", "cloud services"]
+ENERGY = ["electricity", "cooling"]
+STAFF = ["staff", "minimum team"]
+OTHER = ["egress", "storage of weights", "colocation", "maintenance and support", "insurance", "licences"]
+SETTLED = "commitment after the horizon"
+RUNNING = [*RENT, SETTLED, *ENERGY, *STAFF, *OTHER]
+COLUMNS = {"rent_usd": [*RENT, SETTLED], "energy_usd": ENERGY, "staff_usd": STAFF}
+OFFICE_HOURS = [0.1] * WEEK_HOURS
 for day in range(5):
-    WEEK[24 * day + 8 : 24 * day + 18] = [0.5, *[1.0] * 8, 0.5]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the answer's JSON lacks; read from the rows of the catalog that the answer used."""
-
-    asked_year: int
-    release_year: int
-    accelerators_of: dict[str, int]  # of each instance type or server
-    share_of_accelerators: float = 0.65  # of a server's price
+    OFFICE_HOURS[24 * day + 8 : 24 * day + 18] = [0.5, *[1.0] * 8, 0.5]
+PATHS = {"rent": "rent", "electricity": "electricity", "hardware": "hardware-price"}
 
 
 @dataclass(frozen=True)
 class Bill:
     """Payments by month, and what follows from them."""
 
-    months: pd.DataFrame  # index 1 to H
+    months: pd.DataFrame  # index 1 to H, a column for each line of the bill that is paid monthly
     flows: pd.DataFrame  # index 0 to H, the columns of money.cash_flow
-    purchases: pd.DataFrame
     npv_usd: float
     usd_per_month: float
     usd_over_horizon: float
@@ -60,27 +43,33 @@ class Bill:
     most_usd_per_month: float
     exit_month: int
     exit_usd: float
-    parts: dict[str, float]
+    parts: dict[str, float]  # USD per month of each line of the bill
 
 
 class Recalculation:
-    def __init__(self, answer: dict[str, Any], option: dict[str, Any], facts: Facts) -> None:
-        self.spec, self.option, self.facts = answer["workload"], option, facts
+    """One option of an answer."""
+
+    def __init__(self, answer: dict[str, Any], option: dict[str, Any]) -> None:
+        self.spec, self.option = answer["workload"], option
         self.assumed = {row["name"]: row["value"] for row in answer["assumptions"]}
-        self.tco = self.spec["tco"]
+        self.tco, self.given = self.spec["tco"], self.spec["traffic"]
         self.horizon = self.tco["horizon_months"]
         self.month_rate = (1 + self.tco["discount_rate"]) ** (1 / 12) - 1
         self.months = pd.Index(range(1, self.horizon + 1), name="month")
         self.steps = option["money"]["plan"]["steps"]
         self.annuity = sum(self.v(m) for m in self.months)
+        self.life_months = max(round(12 * self.assumed["depreciation-years"]), 1)
 
     def v(self, month: float) -> float:
+        """Present value of 1 USD at the end of a month."""
         return (1 + self.month_rate) ** -month
 
     # --- forecast ---------------------------------------------------------------------------------------------
 
+    @cached_property
     def traffic(self) -> pd.Series:
-        given = self.spec["traffic"]
+        """Of each month over today's."""
+        given = self.given
         month = pd.Series(self.months, index=self.months, dtype=float)
         ratio = (1 + given["growth_fraction_per_year"]) ** ((month - 1) / 12)
         if given["ramp_months"]:
@@ -91,80 +80,86 @@ class Recalculation:
             ratio *= (month <= end).astype(float)
         return ratio
 
-    def replicas(self, fraction: float = 1.0) -> pd.Series:
-        """Replicas of each month at this share of the peak, spares included."""
-        serving = self.option["replicas"] - self.option["spare_replicas"]
-        traffic = self.traffic()
-        needed = (serving * fraction * traffic - 1e-9).apply(math.ceil).clip(lower=1) + self.option["spare_replicas"]
-        return needed.where(traffic > 0, 0).astype(int)
+    def replicas(self, level: float = 1.0) -> pd.Series:
+        """Replicas of each month at this fraction of the peak, spares included."""
+        spares = self.option["spare_replicas"]
+        load = self.traffic * level
+        serving = ((self.option["replicas"] - spares) * load - 1e-9).apply(math.ceil).clip(lower=1)
+        needed = serving * 2 if self.spec["slo"]["availability"] == "2n" else serving + spares
+        return needed.where(load > 0, 0).astype(int)
 
-    def instances(self, replicas: pd.Series, instance: str) -> pd.Series:
-        held = self.facts.accelerators_of[instance]
+    def instances(self, level: float = 1.0) -> pd.Series:
+        """Instances of each month at this fraction of the peak."""
+        held = self.steps[0]["accelerators"]
         each = self.option["accelerator_count"] // self.option["replicas"]
         if each > held:
-            return replicas * math.ceil(each / held)
-        return (replicas / (held // each)).apply(math.ceil)
+            return self.replicas(level) * math.ceil(each / held)
+        return (self.replicas(level) / (held // each)).apply(math.ceil)
 
     # --- prices -----------------------------------------------------------------------------------------------
 
-    def price(self, name: str, month: float) -> float:
-        """The price of a month over today's."""
+    def price(self, name: str, months: float) -> float:
+        """The price so many months from today over today's."""
         points = (self.tco["price_paths"] or {}).get(name) or []
         if points:
             known = [(0, 1.0), *((p["month"], p["ratio"]) for p in points)]
             for (start, low), (end, high) in zip(known, known[1:], strict=False):
-                if month <= end:
-                    return low * (high / low) ** ((month - start) / (end - start))
-            return known[-1][1]
-        key = {"rent": "rent", "electricity": "electricity", "hardware": "hardware-price"}.get(name)
-        return (1 + self.assumed[f"{key}-change-per-year"]) ** ((month - 1) / 12) if key else 1.0
+                if months <= end:
+                    return float(low * (high / low) ** ((months - start) / (end - start)))
+            return float(known[-1][1])
+        return float((1 + self.assumed[f"{PATHS[name]}-change-per-year"]) ** (months / 12)) if name in PATHS else 1.0
 
-    def residual(self, month_in_service: float, end_month: float) -> float:
-        """What the market pays at the end of `end_month`, over the capital, less the cost of selling."""
+    def monthly_price(self, name: str) -> pd.Series:
+        """The price that each month pays over today's: that of its start."""
+        return pd.Series([self.price(name, m - 1) for m in self.months], index=self.months)
+
+    def residual(self, served: float, end_month: float, superseded: bool) -> float:
+        """What the market pays at the end of a month over the capital, after months in service; less selling."""
         a = self.assumed
         if "residual-value-fraction" in self.tco:
-            life = 12 * a["depreciation-years"]
-            left = a["residual-value-fraction"] ** min(month_in_service / life, 1)
+            left = a["residual-value-fraction"] ** (served / self.life_months) if served else 1.0
         else:
             curve = [1.0, *(a[f"residual-value-year-{year}"] for year in range(1, 6))]
-            year = month_in_service / 12
+            year = served / 12
             at = min(int(year), 4)
             left = curve[at] * (curve[at + 1] / curve[at]) ** (year - at)
-            if self.facts.asked_year - self.facts.release_year >= 5:
-                left *= 1 - (1 - a["residual-superseded-ratio"]) * min(month_in_service / 12, 1)
-        return left * self.price("resale", end_month) * (1 - a["resale-cost-fraction"])
+            if superseded:
+                left *= 1 - (1 - a["residual-superseded-ratio"]) * min(year, 1)
+        return float(left * self.price("resale", end_month) * (1 - a["resale-cost-fraction"]))
 
-    def book(self, months_in_service: float) -> float:
-        return max(1 - months_in_service / (12 * self.assumed["depreciation-years"]), 0)
+    def book(self, served: float) -> float:
+        """Book value over the capital."""
+        return float(max(1 - served / self.life_months, 0))
 
     # --- payments ---------------------------------------------------------------------------------------------
 
+    @cached_property
     def purchases(self) -> pd.DataFrame:
-        """Each purchase with its capital and what its sale brings."""
-        a = self.assumed
-        capital_ratio = (
-            1 + a["network-fraction-of-hardware"] + a["storage-fraction-of-hardware"] + a["spare-fraction"]
-        )
+        """Each purchase with its capital and what its sale brings, USD."""
         rows = []
         for step in self.steps:
             if step["action"] != "buy":
                 continue
-            first, last = step["from_month"], step["until_month"]
-            servers = step["instances"] * step["unit_usd_once"] * self.price("hardware", first)
-            capital = servers * capital_ratio
-            rows.append(
-                {
-                    "instance": step["instance"],
-                    "count": step["instances"],
-                    "first": first,
-                    "last": last,
-                    "servers": servers,
-                    "capital": capital,
-                    "resale": capital * self.residual(last - first + 1, last),
-                }
-            )
-        return pd.DataFrame(rows, columns=["instance", "count", "first", "last", "servers", "capital", "resale"])
+            first, last, server = step["from_month"], step["until_month"], step["server"]
+            paid = step["instances"] * step["unit_usd_once"] * self.price("hardware", first - 1)
+            capital = paid * sum(self.ratios(server).values())
+            sold = capital * self.residual(last - first + 1, last, server["superseded"])
+            rows.append([first, last, capital, sold, server["price_usd"], server["accelerators_usd"], server["superseded"]])
+        columns = ["first", "last", "capital", "sold", "price_usd", "accelerators_usd", "superseded"]
+        return pd.DataFrame(rows, columns=columns)
 
+    def ratios(self, server: dict[str, Any]) -> dict[str, float]:
+        """Components of the capital over the price of the server."""
+        a, share = self.assumed, server["accelerators_usd"] / server["price_usd"]
+        return {
+            "accelerators": share,
+            "host": 1 - share,
+            "network": a["network-fraction-of-hardware"],
+            "storage": a["storage-fraction-of-hardware"],
+            "spares": a["spare-fraction"],
+        }
+
+    @cached_property
     def in_service(self) -> pd.DataFrame:
         """Instances by the hour (at most at once), under a term, and owned, in each month."""
         found = pd.DataFrame(0, index=self.months, columns=["hourly", "committed", "owned"])
@@ -172,199 +167,264 @@ class Recalculation:
             kind = {"reserve": "committed", "buy": "owned", "keep": "owned"}.get(step["action"])
             if kind:
                 found.loc[step["from_month"] : step["until_month"], kind] += step["instances"]
-        needed = self.instances(self.replicas(), self.steps[0]["instance"])
-        found["hourly"] = (needed - found["committed"] - found["owned"]).clip(lower=0)
+        found["hourly"] = (self.instances() - found["committed"] - found["owned"]).clip(lower=0)
         return found
 
+    @property
+    def run_fraction(self) -> float:
+        """Of all hours that instances by the hour are paid for a batch."""
+        batch = self.option.get("batch")
+        if not batch or not batch["given_back"]:
+            return 1.0
+        return float(min(batch["run_hours"] / batch["every_hours"], 1))
+
+    @cached_property
     def paid_instances(self) -> pd.Series:
         """Instances rented by the hour, averaged over all hours of the month."""
-        served = self.in_service()
-        fixed = served["committed"] + served["owned"]
-        batch, week = self.option.get("batch"), self.option["week"]
-        if batch and batch["given_back"]:
-            return served["hourly"] * min(batch["run_hours"] / batch["every_hours"], 1)
-        if not week or week["paid"] != "autoscaled":
-            return served["hourly"].astype(float)
-        curve = self.spec["traffic"]["load_curve"]
-        curve = WEEK if curve == "office_hours" else [one / max(curve) for one in curve]
-        level = {f: (self.instances(self.replicas(f), self.steps[0]["instance"]) - fixed).clip(lower=0) for f in curve}
-        hours = sum(level[f] for f in curve)
-        starts = sum((level[f] - level[before]).clip(lower=0) for before, f in zip(curve[-1:] + curve, curve, strict=False))
-        return (hours + starts * self.assumed["cold-start-s"] / 3600) / 168
+        fixed, curve = self.in_service[["committed", "owned"]].sum(axis=1), self.given["load_curve"]
+        if self.spec["kind"] == "batch" or curve == "flat":
+            return self.in_service["hourly"] * self.run_fraction
+        week = OFFICE_HOURS if curve == "office_hours" else [one / max(curve) for one in curve]
+        hours = {level: (self.instances(level) - fixed).clip(lower=0) for level in set(week)}
+        return pd.Series([self.paid_in_week([hours[f][m] for f in week]) for m in self.months], index=self.months)
 
+    def paid_in_week(self, needed: list[int]) -> float:
+        """Instances paid on average, with the cold start of each before every hour that needs one more."""
+        start_hours, paid = self.assumed["cold-start-s"] / 3600, 0.0
+        for k in range(max(needed)):
+            on = [n > k for n in needed]
+            starts = sum(now and not before for before, now in zip(on[-1:] + on, on, strict=False))
+            paid += min((sum(on) + starts * start_hours) / WEEK_HOURS, 1)
+        return paid
+
+    @cached_property
     def payments(self) -> pd.DataFrame:
-        a, option = self.assumed, self.option
+        """What is paid at the end of each month, USD, by line of the bill."""
+        a = self.assumed
         out = pd.DataFrame(0.0, index=self.months, columns=RUNNING)
-        out.insert(0, "settled", 0.0)  # the part of rent and its additions that is due after the horizon
-        served, hourly = self.in_service(), self.paid_instances()
-        chips = pd.Series(0.0, index=self.months)
-        owned_chips = pd.Series(0.0, index=self.months)
-        for step in self.steps:
-            span = slice(step["from_month"], step["until_month"])
-            held = self.facts.accelerators_of[step["instance"]]
+        chips = {"rented": pd.Series(0.0, index=self.months), "owned": pd.Series(0.0, index=self.months)}
+        licensed = pd.Series(0.0, index=self.months)
+        for step, span in self.spans():
+            held, n = step["accelerators"], step["instances"]
             if step["action"] == "rent":
-                path = pd.Series([self.price("rent", m) for m in self.months], index=self.months)
-                out.loc[span, "rent"] += (hourly * HOURS * step["unit_usd_per_hour"] * path).loc[span]
-                chips.loc[span] += (hourly * held).loc[span]
+                paid, most = (s.loc[span] for s in (self.paid_instances, self.in_service["hourly"]))
+                usd = paid * HOURS * step["unit_usd_per_hour"] * self.monthly_price("rent").loc[span]
+                chips["rented"].loc[span] += paid * held
+                licensed.loc[span] += most * held * self.run_fraction
+                self.pay_rent(out, span, step["term"], usd)
             elif step["action"] == "reserve":
-                signed = self.price("rent", step["from_month"])
-                due = step["instances"] * HOURS * step["unit_usd_per_hour"] * signed
-                out.loc[span, "rent"] += due
-                beyond = max(step["paid_until_month"] - self.horizon, 0)
-                rest = beyond * due * (1 - a["commitment-exit-fraction"])
-                out.loc[self.horizon, "settled"] += rest
-                chips.loc[span] += step["instances"] * held
+                usd = n * HOURS * step["unit_usd_per_hour"] * self.price("rent", step["from_month"] - 1)
+                beyond = max(step["paid_until_month"] - self.horizon, 0) * (1 - a["commitment-exit-fraction"])
+                out.loc[self.horizon, SETTLED] += beyond * usd * (1 + a["cloud-addon-fraction"])
+                chips["rented"].loc[span] += n * held
+                licensed.loc[span] += n * held
+                self.pay_rent(out, span, step["term"], usd)
             else:
-                owned_chips.loc[span] += step["instances"] * held
-        for purchase in self.purchases().itertuples():
-            span = slice(purchase.first, purchase.last)
-            out.loc[span, "maintenance and support"] += a["maintenance-fraction-per-year"] * purchase.servers / 12
-            out.loc[span, "insurance"] += a["insurance-fraction-per-year"] * purchase.servers / 12
-        if any(step["term"] == "spot" for step in self.steps):
-            out["interruptions"] = out["rent"] * (1 / (1 - a["spot-lost-fraction"]) - 1)
-        out["cloud services"] = out["rent"] * a["cloud-addon-fraction"]
-        if served["owned"].any():
-            out["colocation"] = a["colocation-usd-per-kw-month"] * option["site"]["kw_per_host"] * served["owned"]
-            path = pd.Series([self.price("electricity", m) for m in self.months], index=self.months)
-            kw = option["watts"] / option["pue"] / 1000 / option["instances"] * served["owned"]
-            out["electricity"] = kw * option["usd_per_kwh"] * HOURS * path
-            out["cooling"] = out["electricity"] * (option["pue"] - 1)
-        if services := option["money"]["services"]:
-            gb = self.output_tokens() * a["egress-bytes-per-output-token"] / 1e9
-            rented = (served["hourly"] + served["committed"] > 0).astype(float)
-            out["egress"] = gb * (services["egress_usd_per_gb"] or 0) * self.traffic()
-            out["weight storage"] = option["host"]["checkpoint_gb"] * (services["storage_usd_per_gb_month"] or 0) * rented
-        each = a["operator-usd-per-year"] / a["accelerators-per-operator"] / 12
-        out["staff"] = each * (owned_chips + chips * a["rented-staff-ratio"])
-        own = served["owned"] > 0
-        least = own * a["minimum-engineers-own"] + (~own) * a["minimum-engineers-rented"]
-        out["minimum team"] = (least * a["operator-usd-per-year"] / 12 - out["staff"]).clip(lower=0)
+                chips["owned"].loc[span] += n * held
+                licensed.loc[span] += n * held
+                self.pay_site(out, span, n, step["server"])
+        out["licences"] = licensed * a["software-usd-per-accelerator-year"] / 12
+        self.pay_services(out)
+        self.pay_staff(out, chips["rented"], chips["owned"])
         return out
 
-    def output_tokens(self) -> float:
-        """Generated in a month of today's traffic."""
-        given = self.spec["traffic"]
-        tokens = (given["output_tokens"] or {}).get("mean", 0)
-        return tokens * given["requests_per_s"]["mean"] * SECONDS
+    def spans(self) -> Iterator[tuple[dict[str, Any], slice]]:
+        for step in self.steps:
+            yield step, slice(step["from_month"], step["until_month"])
 
-    def bill(self) -> Bill:
-        months, bought, h = self.payments(), self.purchases(), self.horizon
-        running = months[["settled", *RUNNING]].sum(axis=1)
+    def pay_rent(self, out: pd.DataFrame, span: slice, term: str, usd: Any) -> None:
+        out.loc[span, "instances"] += usd
+        out.loc[span, "cloud services"] += usd * self.assumed["cloud-addon-fraction"]
+        if term == "spot":
+            out.loc[span, "interruptions"] += usd * (1 / (1 - self.assumed["spot-lost-fraction"]) - 1)
+
+    def pay_site(self, out: pd.DataFrame, span: slice, servers: int, server: dict[str, Any]) -> None:
+        """Running costs of servers that are bought or kept."""
+        a = self.assumed
+        out.loc[span, "colocation"] += servers * server["colocation_usd_per_kw_month"] * server["kw_full"]
+        usd = servers * (server["kw_mean"] or 0) * server["usd_per_kwh"] * HOURS
+        usd = usd * self.monthly_price("electricity").loc[span]
+        out.loc[span, "electricity"] += usd
+        out.loc[span, "cooling"] += usd * (server["pue"] - 1)
+        price = servers * server["price_usd"] / 12
+        out.loc[span, "maintenance and support"] += a["maintenance-fraction-per-year"] * price
+        out.loc[span, "insurance"] += a["insurance-fraction-per-year"] * price
+
+    def pay_services(self, out: pd.DataFrame) -> None:
+        services, served = self.option["money"]["services"], self.in_service
+        if not services:
+            return
+        rented = served["hourly"] + served["committed"]
+        share = (rented / served.sum(axis=1)).fillna(0.0)
+        tokens = (self.given["output_tokens"] or {}).get("mean", 0) * self.option["requests_per_s"] * SECONDS
+        gb = tokens * self.assumed["egress-bytes-per-output-token"] / 1e9
+        out["egress"] = gb * (services["egress_usd_per_gb"] or 0) * self.traffic * share
+        stored = self.option["host"]["checkpoint_gb"] * (services["storage_usd_per_gb_month"] or 0)
+        out["storage of weights"] = stored * (rented > 0)
+
+    def pay_staff(self, out: pd.DataFrame, rented: pd.Series, owned: pd.Series) -> None:
+        a, served = self.assumed, self.in_service
+        each = a["operator-usd-per-year"] / a["accelerators-per-operator"] / 12
+        out["staff"] = each * (owned + rented * a["rented-staff-ratio"])
+        owns, runs = served["owned"] > 0, served.sum(axis=1) > 0
+        team = owns * a["minimum-engineers-own"] + (runs & ~owns) * a["minimum-engineers-rented"]
+        out["minimum team"] = (team * a["operator-usd-per-year"] / 12 - out["staff"]).clip(lower=0)
+
+    # --- the bill ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def flows(self) -> pd.DataFrame:
+        """The cash flow, USD; the columns of the answer."""
+        months, h = self.payments, self.horizon
         flows = pd.DataFrame(0.0, index=range(h + 1), columns=["capital_usd", "value_left_usd", "book_value_usd"])
-        for p in bought.itertuples():
+        for p in self.purchases.itertuples():
             flows.loc[p.first - 1, "capital_usd"] += p.capital
-            flows.loc[p.last, "value_left_usd"] += p.resale
-            # hardware that is sold at the end of a month is in service until then
-            for m in range(p.first - 1, p.last + 1):
-                if m < p.last or p.last == h:
-                    flows.loc[m, "book_value_usd"] += p.capital * self.book(m - p.first + 1)
-        flows["running_usd"] = running.reindex(flows.index, fill_value=0.0)
-        flows["rent_usd"] = (months["rent"] + months["settled"]).reindex(flows.index, fill_value=0.0)
-        flows["energy_usd"] = (months["electricity"] + months["cooling"]).reindex(flows.index, fill_value=0.0)
-        flows["staff_usd"] = (months["staff"] + months["minimum team"]).reindex(flows.index, fill_value=0.0)
+            flows.loc[p.last, "value_left_usd"] += p.sold
+            for m in range(p.first - 1, p.last + (p.last == h)):
+                flows.loc[m, "book_value_usd"] += p.capital * self.book(m - p.first + 1)
+        for name, columns in {"running_usd": RUNNING, **COLUMNS}.items():
+            flows[name] = months[columns].sum(axis=1).reindex(flows.index, fill_value=0.0)
         flows["total_usd"] = flows["capital_usd"] + flows["running_usd"] - flows["value_left_usd"]
         flows["present_usd"] = flows["total_usd"] * [self.v(m) for m in flows.index]
+        return flows
+
+    def bill(self) -> Bill:
+        months, bought, flows, h = self.payments, self.purchases, self.flows, self.horizon
         npv = flows["present_usd"].sum()
-        exit_month = 12 if h > 12 else h // 2
-        reserved = [step for step in self.steps if step["action"] == "reserve"]
-        recovers = 1 - self.assumed["commitment-exit-fraction"]
+        terms = [step["paid_until_month"] - h for step in self.steps if step["action"] == "reserve"]
+        exit_month = min(12, max(h // 2, 1))
         return Bill(
             months=months,
             flows=flows,
-            purchases=bought,
             npv_usd=npv,
             usd_per_month=npv / self.annuity,
             usd_over_horizon=flows["total_usd"].sum(),
-            liability_usd=months["settled"].sum(),
-            liability_months=max([step["paid_until_month"] - h for step in reserved] + [0]),
+            liability_usd=months[SETTLED].sum(),
+            liability_months=max([*terms, 0]),
             capex_usd=bought["capital"].sum(),
-            resale_usd=bought["resale"].sum(),
-            most_usd_per_month=self.most(running - months["settled"], bought),
+            resale_usd=bought["sold"].sum(),
+            most_usd_per_month=self.most(),
             exit_month=exit_month,
-            exit_usd=self.leaving(exit_month, bought, reserved, recovers),
-            parts=self.parts(months, bought),
+            exit_usd=self.leaving(exit_month),
+            parts=self.parts(),
         )
 
-    def most(self, running: pd.Series, bought: pd.DataFrame) -> float:
-        """The most expensive month, each purchase as an equal monthly payment over its service."""
-        due = running.copy()
-        for p in bought.itertuples():
+    def most(self) -> float:
+        """The most expensive month, each purchase as an equal monthly payment over its service, USD."""
+        due = self.payments.drop(columns=SETTLED).sum(axis=1)
+        for p in self.purchases.itertuples():
             n = p.last - p.first + 1
             annuity = sum(self.v(m) for m in range(1, n + 1))
-            due.loc[p.first : p.last] += (p.capital - p.resale * self.v(n)) / annuity
-        return due.max()
+            due.loc[p.first : p.last] += (p.capital - p.sold * self.v(n)) / annuity
+        return float(due.max())
 
-    def leaving(self, month: int, bought: pd.DataFrame, reserved: list[dict[str, Any]], recovers: float) -> float:
-        usd = 0.0
-        for p in bought.itertuples():
-            if p.first <= month <= p.last:
+    def leaving(self, month: int) -> float:
+        """Cost of leaving at the end of a month, USD."""
+        usd, a = 0.0, self.assumed
+        for p in self.purchases.itertuples():
+            if p.first <= month <= p.last and month < self.horizon:
                 n = month - p.first + 1
-                usd += p.capital * (self.book(n) - self.residual(n, month))
-        for step in reserved:
-            if step["from_month"] <= month < step["paid_until_month"]:
-                each = step["instances"] * HOURS * step["unit_usd_per_hour"] * self.price("rent", step["from_month"])
-                usd += each * (step["paid_until_month"] - month) * recovers
+                usd += p.capital * (self.book(n) - self.residual(n, month, p.superseded))
+        for step in self.steps:
+            if step["action"] == "reserve" and step["from_month"] <= month < step["paid_until_month"]:
+                each = step["instances"] * HOURS * step["unit_usd_per_hour"] * (1 + a["cloud-addon-fraction"])
+                each *= self.price("rent", step["from_month"] - 1)
+                usd += each * (step["paid_until_month"] - month) * (1 - a["commitment-exit-fraction"])
         return usd
 
-    def parts(self, months: pd.DataFrame, bought: pd.DataFrame) -> dict[str, float]:
+    def parts(self) -> dict[str, float]:
         """USD per month of each line of the bill."""
+        months, bought = self.payments, self.purchases
         weights = pd.Series([self.v(m) for m in months.index], index=months.index)
-        found = {name: (months[name] * weights).sum() / self.annuity for name in RUNNING}
-        found["rent"] += (months["settled"] * weights).sum() / self.annuity
-        a = self.assumed
-        used = (bought["capital"].sum() - bought["resale"].sum()) / self.horizon
-        if not bought.empty:
-            extra = {
-                "network": a["network-fraction-of-hardware"],
-                "storage": a["storage-fraction-of-hardware"],
-                "spares": a["spare-fraction"],
-            }
-            share = self.facts.share_of_accelerators
-            ratios = {"accelerators": share, "host": 1 - share, **extra}
+        found = {name: float((months[name] * weights).sum() / self.annuity) for name in RUNNING}
+        if bought.empty:
+            return found
+        for p in bought.itertuples():
+            ratios = self.ratios({"accelerators_usd": p.accelerators_usd, "price_usd": p.price_usd})
             for name, ratio in ratios.items():
-                found[name] = used * ratio / sum(ratios.values())
-            present = sum(p.capital * self.v(p.first - 1) - p.resale * self.v(p.last) for p in bought.itertuples())
-            found["cost of capital"] = present / self.annuity - used
-        found["instances"] = found.pop("rent")
-        return found
+                used = (p.capital - p.sold) / self.horizon * ratio / sum(ratios.values())
+                found[name] = found.get(name, 0.0) + used
+        present = sum(p.capital * self.v(p.first - 1) - p.sold * self.v(p.last) for p in bought.itertuples())
+        used = (bought["capital"].sum() - bought["sold"].sum()) / self.horizon
+        return found | {"cost of capital": present / self.annuity - used}
+
+    # --- taxes ------------------------------------------------------------------------------------------------
+
+    def taxes(self) -> tuple[float, float]:
+        """(VAT over the horizon, present value after tax), USD."""
+        income, vat = self.assumed["income-tax-fraction"], self.assumed["vat-fraction"]
+        flows = self.flows
+        paid_vat = vat * (flows["capital_usd"] + flows["running_usd"] - flows["staff_usd"])
+        capital, book = flows["capital_usd"] * (1 + vat), flows["book_value_usd"] * (1 + vat)
+        left = book.where(book.index < self.horizon, 0.0)
+        written_off = book.shift(fill_value=0.0) + capital - left
+        expenses = flows["running_usd"] + paid_vat - vat * flows["capital_usd"] + written_off - flows["value_left_usd"]
+        after = flows["total_usd"] + paid_vat - income * expenses
+        return float(paid_vat.sum()), float((after * [self.v(m) for m in flows.index]).sum())
 
     # --- what it means ----------------------------------------------------------------------------------------
 
+    @property
     def mean_traffic(self) -> float:
         """Each month weighted by its present value."""
-        return sum(ratio * self.v(m) for m, ratio in self.traffic().items()) / self.annuity
+        return float(sum(ratio * self.v(m) for m, ratio in self.traffic.items()) / self.annuity)
 
     def unit_costs(self, usd_per_month: float) -> dict[str, float]:
-        """USD per million tokens; input and output only where no prompt token is cached."""
-        given, energy = self.spec["traffic"], self.option["money"]["energy"]
-        seconds = SECONDS * self.mean_traffic() * given["requests_per_s"]["mean"]
-        inputs = given["input_tokens"]["mean"]
-        outputs = (given["output_tokens"] or {}).get("mean", 0)
-        found = {"blended": usd_per_month / (seconds * (inputs + outputs)) * MTOK}
-        busy = (energy["prefill_time_fraction"] or 0) + (energy["decode_time_fraction"] or 0)
-        if busy and outputs and not given["prefix_cache_hit_rate"]:
-            share = energy["prefill_time_fraction"] / busy
-            found["input"] = usd_per_month * share / (seconds * inputs) * MTOK
-            found["output"] = usd_per_month * (1 - share) / (seconds * outputs) * MTOK
+        """USD per million tokens: blended, input, output, cached and computed input."""
+        given, hits = self.given, self.given["prefix_cache_hit_rate"]
+        documents = given["documents_per_request"] or 1
+        inputs, outputs = given["input_tokens"]["mean"] * documents, (given["output_tokens"] or {}).get("mean", 0)
+        outputs = outputs if self.option["output_tokens_per_s"] else 0
+        mtok = SECONDS * self.mean_traffic * self.option["requests_per_s"] / MTOK
+        prefill = self.option["money"]["prefill_time_fraction"]
+        cached = usd_per_month * self.cached_memory(inputs, outputs)
+        rest = usd_per_month - cached
+        found = {
+            "blended": usd_per_month / (mtok * (inputs + outputs)),
+            "input": (cached + rest * prefill) / (mtok * inputs),
+            "computed_input": rest * prefill / (mtok * inputs * (1 - hits)),
+        }
+        if outputs:
+            found["output"] = rest * (1 - prefill) / (mtok * outputs)
+        if hits:
+            found["cached_input"] = cached / (mtok * inputs * hits)
         return found
 
-    def against(self, rent_usd: float, bill: Bill) -> tuple[int | None, int | None, float | None]:
+    def cached_memory(self, inputs: float, outputs: float) -> float:
+        """Share of an accelerator's memory that holds cached prompt tokens."""
+        cached = inputs * self.given["prefix_cache_hit_rate"]
+        if not cached or not outputs:
+            return 0.0
+        memory = self.option["memory"]
+        return float(memory["kv_gib"] * min(cached / (inputs + outputs / 2), 1) / sum(memory.values()))
+
+    @property
+    def used_fraction(self) -> float:
+        """Utilization in paid hours over the horizon."""
+        used, batch = self.option["utilisation"], self.option.get("batch")
+        if batch and batch["given_back"]:
+            used /= min(used + batch["start_hours"] / batch["every_hours"], 1)
+        needed = self.instances()
+        mean = sum(n * self.v(m) for m, n in needed.items()) / self.annuity
+        return float(min(used * self.mean_traffic * needed[1] / mean, 1))
+
+    def against(self, rent_usd_per_month: float) -> tuple[int | None, int | None, float | None]:
         """Break-even month, payback month and IRR against equal payments of rent."""
-        flows = bill.flows
-        paid = (flows["capital_usd"] + flows["running_usd"]).cumsum()
-        discounted = ((flows["capital_usd"] + flows["running_usd"]) * [self.v(m) for m in flows.index]).cumsum()
+        flows, rent = self.flows, rent_usd_per_month
+        paid = flows["capital_usd"] + flows["running_usd"]
         even = back = None
         for m in self.months:
-            sold = sum(
-                p.capital * self.residual(m - p.first + 1, m) for p in bill.purchases.itertuples() if p.first <= m
+            due = sum((flows["total_usd"][k] - rent * (k > 0)) * self.v(k) for k in range(m + 1))
+            kept = sum(
+                p.capital * self.residual(m - p.first + 1, m, p.superseded)
+                for p in self.purchases.itertuples()
+                if p.first <= m <= p.last and m < self.horizon
             )
-            rented = rent_usd * sum(self.v(k) for k in range(1, m + 1))
-            if even is None and discounted[m] - sold * self.v(m) <= rented:
+            if even is None and due - kept * self.v(m) <= 0:
                 even = m
-            if back is None and paid[m] <= rent_usd * m:
+            if back is None and paid[: m + 1].sum() <= rent * m:
                 back = m
-        saved = [-flows["total_usd"][0], *(rent_usd - flows["total_usd"][m] for m in self.months)]
-        return even, back, yearly_return(saved)
+        return even, back, yearly_return([rent * (m > 0) - flows["total_usd"][m] for m in flows.index])
 
 
 def yearly_return(flows: list[float]) -> float | None:
@@ -373,7 +433,7 @@ def yearly_return(flows: list[float]) -> float | None:
     def present(rate: float) -> float:
         return sum(flow * (1 + rate) ** (-m / 12) for m, flow in enumerate(flows))
 
-    low, high = -0.99, 1e4
+    low, high = -0.99, 100.0
     if present(low) * present(high) > 0:
         return None
     for _ in range(200):

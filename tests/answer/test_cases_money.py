@@ -34,24 +34,25 @@ def meeting(r: dict[str, Any], one: str, other: str) -> dict[str, Any]:
     return next(b for b in r["money"]["break_even"] if b["between"][0] == one and b["between"][1].startswith(other))
 
 
-def test_a_startup_buys_tokens_until_its_traffic_has_grown() -> None:
+def test_a_startup_buys_tokens_all_year() -> None:
     found = answer("startup-budget", "[rtx-5090, rtx-4090, l4, mi350x]")
     first, api = found["recommendations"][0], found["hosted"][0]
     assert all(r["usd_per_month"] <= 3000 for r in found["recommendations"])
-    assert api["rank_by_cost"] == 1 and api["usd_per_month"] < first["usd_per_month"] < 1000
+    assert api["rank_by_cost"] == 1 and api["usd_per_month"] < first["usd_per_month"] < 2000
     met = meeting(first, "rent", "API")
     today = 2 * 1750 * 730 * 3600
-    assert today < met["tokens_per_month"] < 3 * today and met["within_capacity"]
-    growth = first["money"]["growth"]
-    assert growth["npv_extending_usd"] < growth["npv_all_now_usd"]
+    assert met["tokens_per_month"] > 3 * today  # more than it sends after a year
+    months = first["money"]["plan"]["months"]
+    assert len(months) == 12 and months[0]["hourly_instances"] < months[-1]["hourly_instances"]
 
 
-def test_a_bank_that_owns_for_five_years_is_ahead_of_renting_before_they_are_over() -> None:
+def test_a_bank_that_must_own_pays_about_as_much_as_renting_would_cost() -> None:
     r = answer("bank-owned", "[mi300x, h100-pcie]")["recommendations"][0]
     m = r["money"]
     assert r["acquisition"] == "own" and r["spare_replicas"] == 1 and r["region"] == "grid-deu"
-    assert 24 <= meeting(r, "own", "rent")["month"] <= 48
-    assert m["usd_per_month"] < way(r, "rent", "on_demand")["usd_per_month"]
+    met, rent = meeting(r, "own", "rent"), way(r, "rent", "on_demand")["usd_per_month"]
+    assert 0.7 < met["share_of_hours"] < 1.3 and 0.7 < m["usd_per_month"] / rent < 1.3
+    assert (met["month"] is None) == (m["usd_per_month"] > rent)
     assert len(m["cash_flow"]) == 61 and m["cash_flow"][-1]["value_left_usd"] > 0
     assert m["energy"]["watts_full"] <= 80_000
 

@@ -69,7 +69,9 @@ def test_a_price_beyond_the_one_told_makes_the_other_win(question: dict):
     first, other = result["recommendations"][0], next(
         r for r in result["recommendations"] if r["accelerator"] == bar["winner_after"]
     )  # fmt: skip
-    assert bar["at_value"] == pytest.approx(other["usd_per_month"] / first["usd_per_month"], rel=0.03)
+    priced = sum(p["usd_per_month"] for p in first["money"]["parts"] if p["group"] == "rent")
+    more = other["usd_per_month"] - first["usd_per_month"]
+    assert bar["at_value"] == pytest.approx(1 + more / priced, rel=0.03)  # staff costs what it did
     assert bar["usd_per_month_low"] < first["usd_per_month"] < bar["usd_per_month_high"]
 
 

@@ -93,7 +93,8 @@ def test_embeddings_on_cpus_against_an_l4(capsys: pytest.CaptureFixture[str]) ->
         assert sum(r["memory"].values()) > 0 and r["memory"]["kv_gib"] == 0 and r["kv_capacity_tokens"] is None
         low, high = r["interval"]["usd_per_mtok_input"]
         assert low <= r["usd_per_mtok_input"] <= high
-    assert all(ranked["l4"]["usd_per_mtok_input"] * 10 < ranked[slug]["usd_per_mtok_input"] for slug in CPUS)
+    instances = {slug: r["money"]["parts"][0]["usd_per_month"] for slug, r in ranked.items()}
+    assert all(instances["l4"] * 10 < instances[slug] for slug in CPUS)
     assert "latency" in answer["verdict"] and "TTFT" not in answer["verdict"]
     first = answer["recommendations"][0]
     asks = {"vllm": "--runner pooling", "sglang": "--is-embedding", "llama.cpp": "--embedding"}

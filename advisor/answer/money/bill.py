@@ -62,7 +62,7 @@ def money(
     plan = s.planned.plan
     mean = traffic_ratio(workload)
     mtok_per_hour = (tokens_per_s["input"] + tokens_per_s["output"]) * mean * 3600.0 / 1e6
-    section = plan_section(workload, catalog, s)
+    section = plan_section(snapshot, workload, catalog, s)
     return Money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
@@ -81,6 +81,7 @@ def money(
         ],
         usd_per_mtok_computed_input=computed_input(workload, s, tokens_per_s, prefill_share),
         split=SPLIT,
+        prefill_time_fraction=rounded(prefill_share),
         cash_flow=[cash_flow(flow) for flow in flows(plan)],
         ways_to_pay=[
             way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways_to_pay(snapshot, workload, catalog, s))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.engine.cost import HOURS_PER_MONTH, in_cents
+from advisor.engine.cost import HOURS_PER_MONTH, METERED, TEAM, in_cents
 from advisor.engine.plans import (
     HOURLY,
     OWNED,
@@ -38,12 +38,14 @@ from advisor.engine.search import (
 )
 from advisor.engine.search import strategies as all_strategies
 from advisor.engine.spec import Offer, Workload
-from advisor.inputs import number, rounded
+from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
 from advisor.result import Option, PlanMonth, PlanStep, Strategy, Switch
 from advisor.result import Plan as PlanSection
 
+LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named in the verdict
 LEAVING_MONTHS = 12  # an exit is priced after a year, or halfway through a shorter horizon
 MOST_SWITCHED = 4  # options among which a switch is looked for
+EXACT_DIGITS = 12
 SAID = {
     "rent": "rent by the hour, release what is not needed",
     "reserve": "reserve the base for a term, rent the peaks by the hour",
@@ -59,7 +61,7 @@ def cents(usd: float) -> float:
     return float(in_cents([usd])[0])
 
 
-def plan_section(workload: Workload, catalog: Catalog, s: Scored) -> PlanSection:
+def plan_section(snapshot: dict[str, Any], workload: Workload, catalog: Catalog, s: Scored) -> PlanSection:
     """The plan that the option is ranked by."""
     assert s.planned is not None
     planned, plan = s.planned, s.planned.plan
@@ -67,7 +69,8 @@ def plan_section(workload: Workload, catalog: Catalog, s: Scored) -> PlanSection
     rent = named.get("rent")
     month = min(LEAVING_MONTHS, max(plan.prices.months // 2, 1))
     bought = plan.capex_usd > 0 and rent is not None
-    steps = list(steps_of(catalog, planned))
+    superseded = offers.is_superseded(s.lane.choice.accelerator, snapshot)
+    steps = list(steps_of(catalog, planned, superseded))
     return PlanSection(
         said=" ".join(step.said for step in steps) or "Nothing has to be signed.",
         steps=steps,
@@ -121,10 +124,20 @@ def liability_warnings(option: Option) -> list[str]:
 
 
 def money_sentences(option: Option) -> str:
-    """What the verdict adds about money: the plan, purchases and liability; empty for plain rent by the hour."""
+    """What the verdict adds about money: plan, purchases, liability, and a minimum team that is much of the cost."""
     plan = option.money.plan if option.money else None
-    if plan is None or (len(plan.steps) == 1 and plan.steps[0].action == "rent"):
+    if option.money is None or plan is None:
         return ""
+    least = sum(p.usd_per_month for p in option.money.parts if p.name == TEAM)
+    own = any(step.action in ("buy", "keep") for step in plan.steps)
+    field = f"tco.minimum-engineers-{'own' if own else 'rented'}"
+    team = (
+        f" ${least:,.0f} a month of it pays the assumed minimum team ({field})."
+        if least > LARGE_TEAM_FRACTION * option.usd_per_month
+        else ""
+    )
+    if len(plan.steps) == 1 and plan.steps[0].action == "rent":
+        return team
     owed = (
         f" Liability: ${plan.liability_usd:,.0f} is still due after the horizon, for up to {plan.liability_months} "
         "months."
@@ -132,24 +145,24 @@ def money_sentences(option: Option) -> str:
         else ""
     )
     capex = f" Purchases: ${plan.capex_usd:,.0f}." if plan.capex_usd else ""
-    return f" Plan: {plan.said}{capex}{owed}"
+    return f"{team} Plan: {plan.said}{capex}{owed}"
 
 
 # --- steps ------------------------------------------------------------------------------------------------------
 
 
-def steps_of(catalog: Catalog, planned: Planned) -> Iterator[PlanStep]:
-    """Everything to sign, in the order of its first month."""
+def steps_of(catalog: Catalog, planned: Planned, superseded: bool) -> Iterator[PlanStep]:
+    """Everything to sign, in the order of its first month. superseded: whether the accelerator is."""
     plan = planned.plan
     items: list[tuple[int, PlanStep]] = [
-        (c.start_month, committed_step(catalog, planned, c)) for c in plan.schedule.commitments
+        (c.start_month, committed_step(catalog, planned, c, superseded)) for c in plan.schedule.commitments
     ]
     items += [(int(np.flatnonzero(h.instances)[0]), hourly_step(planned, h)) for h in plan.schedule.hourly]
     for _, step in sorted(items, key=lambda item: item[0]):
         yield step
 
 
-def committed_step(catalog: Catalog, planned: Planned, c: Commitment) -> PlanStep:
+def committed_step(catalog: Catalog, planned: Planned, c: Commitment, superseded: bool) -> PlanStep:
     way, offer = planned.plan.ways[c.way], planned.offers[c.way]
     a = catalog.site_assumptions or catalog.assumptions
     served = c.until_month - c.start_month
@@ -164,11 +177,12 @@ def committed_step(catalog: Catalog, planned: Planned, c: Commitment) -> PlanSte
         until_month=c.until_month,
         paid_until_month=paid_until,
         order_months_before=a.order_months if buys else 0.0,
-        unit_usd_once=cents(offer.purchase_usd) if buys else None,
-        unit_usd_per_hour=rounded(list_price(offer)) if way.kind == TERM else None,
-        paid_hours=rounded(hours),
+        unit_usd_once=exact(offer.purchase_usd) if buys else None,
+        unit_usd_per_hour=exact(list_price(offer)) if way.kind == TERM else None,
+        paid_hours=exact(hours),
         usd=cents(paid_usd(planned.plan, Schedule(commitments=(c,), hourly=()))),
         said=committed_said(way, offer, c, paid_until, planned.plan.prices.months),
+        **server_of(catalog, way, offer, superseded),
     )
 
 
@@ -187,8 +201,8 @@ def hourly_step(planned: Planned, h: Hourly) -> PlanStep:
         until_month=last,
         paid_until_month=last,
         unit_usd_once=None,
-        unit_usd_per_hour=rounded(list_price(offer)),
-        paid_hours=rounded(hours),
+        unit_usd_per_hour=exact(list_price(offer)),
+        paid_hours=exact(hours),
         usd=cents(paid_usd(planned.plan, Schedule(commitments=(), hourly=(h,)))),
         said=f"Rent {up_to}{most:,} x {offer.instance} at {at}{spot}, {span(first, last)}.",
     )
@@ -197,11 +211,40 @@ def hourly_step(planned: Planned, h: Hourly) -> PlanStep:
 def seller(offer: Offer) -> dict[str, Any]:
     return {
         "instance": offer.instance or offer.accelerator,
+        "accelerators": offer.accelerators,
         "provider": offer.provider,
         "region": offer.region,
         "term": offer.term,
         "price_as_of": offer.as_of,
         "price_source": offer.source,
+    }
+
+
+def exact(figure: float) -> float:
+    """A price or a sum that others calculate with: without the noise of floating point, but not shortened."""
+    return rounded(figure, EXACT_DIGITS)
+
+
+def server_of(catalog: Catalog, way: Way, offer: Offer, superseded: bool) -> dict[str, Any]:
+    """What one bought or owned server is worth, and what it takes to run it; empty for a rent."""
+    if way.kind == TERM:
+        return {}
+    a = catalog.site_assumptions or catalog.assumptions
+    buys, shares = way.kind == PURCHASE, dict(offer.capital_shares)
+    listed = (offer.list_parts or offer.parts) if buys or not offer.held_parts else offer.held_parts
+    full, mean = (math.fsum(p.usd_per_hour for p in parts if p.name in METERED) for parts in (listed, way.parts))
+    kw, new = (offer.full_watts or 0.0) / 1e3, new_usd_per_accelerator(catalog.offers, offer.accelerator) or 0.0
+    return {
+        "server": {
+            "price_usd": exact(offer.purchase_usd if buys else new * offer.accelerators),
+            "accelerators_usd": exact(offer.capital_usd * shares.get("accelerators", 0.0)) if buys else None,
+            "superseded": superseded,
+            "kw_full": exact(kw),
+            "kw_mean": exact(kw * mean / full) if full else None,
+            "usd_per_kwh": exact(offer.usd_per_kwh or 0.0),
+            "pue": exact(offer.pue),
+            "colocation_usd_per_kw_month": exact(a.colocation_usd_per_kw_month),
+        }
     }
 
 

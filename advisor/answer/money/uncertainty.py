@@ -10,7 +10,7 @@ import numpy as np
 from advisor.answer.intervals import interval_fractions
 from advisor.answer.money.bill import price_and_load_ranges
 from advisor.answer.money.plan import cents
-from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.cost import HOURS_PER_MONTH, priced_usd_per_hour
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS, Catalog, Scored, joint
 from advisor.engine.spec import Z95, Workload
@@ -56,12 +56,13 @@ class CostModel:
         self.uncertain = uncertain_of(snapshot, workload, catalog)
         self.draws = joint.Draws.all()
         self.api_usd: float | None = None
+        self.api_ranked = False
         self._options: dict[tuple[str, ...], list[joint.Option | None]] = {}
 
-    def compare_with(self, hosted: Sequence[HostedOffer]) -> None:
-        """Takes the cheapest hosted API that nothing rules out into the comparison."""
+    def compare_with(self, hosted: Sequence[HostedOffer], ranked: bool) -> None:
+        """Takes the cheapest hosted API that nothing rules out into the comparison; ranked: APIs may win."""
         usd = [h.usd_per_month for h in hosted if h.rejection is None and h.usd_per_month]
-        self.api_usd = min(usd, default=None)
+        self.api_usd, self.api_ranked = min(usd, default=None), ranked
 
     def usd_per_hour(self) -> list[Array | None]:
         """Cost of each option's plan in each draw."""
@@ -169,7 +170,9 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
     found = money.costs(draws)
     api = money.api(draws)
     monthly = [c.usd_per_month if c else np.full(len(draws.load), np.inf) for c in found]
-    least = np.min([*monthly, *([api] if api is not None else [])], axis=0) if monthly else np.zeros(1)
+    least = (
+        np.min([*monthly, *([api] if api is not None and money.api_ranked else [])], axis=0) if monthly else np.zeros(1)
+    )
     budget = money.workload.constraints
     limit = None if budget.bound_factor else budget.max_usd_per_month
     by_rank = {id(s): (c, m) for s, c, m in zip(money.shown, found, monthly, strict=True)}
@@ -211,7 +214,7 @@ def with_costs(money: CostModel, option: Option, s: Scored, drawn: joint.Costs, 
 
 
 def price_ends(money: CostModel) -> tuple[float, float]:
-    """The first option's cost at both ends of its price range, over its expected cost."""
+    """Prices of the first option's machines that cost as much as both ends of its price range, over today's."""
     first = money.options()[0] if money.shown else None
     if first is None or first.scored.planned is None:
         return 1.0, 1.0
@@ -220,7 +223,8 @@ def price_ends(money: CostModel) -> tuple[float, float]:
     low, high = (
         joint.costs(money.workload, first, factors).usd_per_month / first.scored.planned.plan.usd_per_month
     ).tolist()
-    return low, high
+    share = priced_usd_per_hour(first.scored.parts) / first.scored.usd_per_hour
+    return max(1.0 + (low - 1.0) / share, 0.01), 1.0 + (high - 1.0) / share
 
 
 def uncertainty(money: CostModel) -> Uncertainty | None:

@@ -16,7 +16,10 @@ Amount = Any  # a number or an array that broadcasts with the candidates
 HOURS_PER_YEAR = 8760.0
 JOULES_PER_KWH = 3.6e6
 METERED = ("electricity", "cooling")  # parts proportional to the power drawn
-AFTER, FINANCING = "commitment after the horizon", "cost of capital"  # names of parts
+AFTER, FINANCING = "commitment after the horizon", "cost of capital"  # names of parts; so are these two
+STAFF_PART, TEAM = "staff", "minimum team"
+# parts that do not follow the price of the machines
+NOT_PRICED = (STAFF_PART, TEAM, *METERED, "colocation", "licences", "egress", "storage of weights")
 TERM_MONTHS = {"reserved_1y": 12, "reserved_3y": 36}
 
 
@@ -128,6 +131,11 @@ def licence_usd_per_hour(licences: Sequence[Licence], vendor: str, framework: st
     return sum(li.usd_per_accelerator_year for li in licences if li.covers(vendor, framework)) / HOURS_PER_YEAR
 
 
+def priced_usd_per_hour(parts: Sequence[Part]) -> float:
+    """Sum of the parts that follow the price of the machines, USD per hour."""
+    return total_usd_per_hour([p for p in parts if p.name not in NOT_PRICED])
+
+
 def monthly_rate(discount_fraction: float) -> float:
     """Monthly rate that compounds to this annual rate."""
     return math.expm1(math.log1p(discount_fraction) / 12.0)  # accurate for rates near zero
@@ -205,7 +213,7 @@ def own_parts(
         ("cooling", kw * (a.pue - 1.0) * kwh_usd, "running"),
         ("maintenance and support", purchase_usd * a.maintenance_fraction / 12.0, "running"),
         ("insurance", purchase_usd * a.insurance_fraction / 12.0, "running"),
-        ("staff", a.staff_usd_per_accelerator_year * accelerators / 12.0, "running"),
+        (STAFF_PART, a.staff_usd_per_accelerator_year * accelerators / 12.0, "running"),
     )
     return tuple(
         Part(name=name, usd_per_hour=usd / HOURS_PER_MONTH, group=group)
@@ -242,7 +250,7 @@ def rent_parts(usd_per_hour: float, term: str, a: Assumptions, accelerators: int
         ("interruptions", lost_usd, "rent"),
         ("cloud services", addon, "services"),
         (AFTER, after, "rent"),
-        ("staff", staff, "running"),
+        (STAFF_PART, staff, "running"),
     )
     return tuple(
         Part(name=name, usd_per_hour=usd, group=group) for name, usd, group in costs if usd or name == "instances"

@@ -27,6 +27,7 @@ from advisor.engine.search import (
     licence_of,
     offer_usd_per_hour,
     offers_for,
+    team_usd_per_hour,
 )
 from advisor.engine.spec import KINDS, Accelerator, Offer, Partition, Workload, cut_into
 from advisor.engine.step import Lane, Memory, Scheduler, StepTimes, lanes, take
@@ -432,7 +433,8 @@ def _priced(members: Sequence[Member], a: Accelerator, cards: Sequence[Card], is
     best, instances, usd = None, 0, math.inf
     for o in offers:
         count = int(instances_needed(np.array(float(len(cards))), 1, o.accelerators))
-        if (cost := float(offer_usd_per_hour(o, count, licence))) < usd:
+        team = team_usd_per_hour(members[0].workload, members[0].catalog, [(o, count)], len(members))
+        if (cost := float(offer_usd_per_hour(o, count, licence)) + team) < usd:
             best, instances, usd = o, count, cost
     reason = "" if best else f"no offer of {a.name} is allowed for every workload"
     return Packing(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.engine.calibration import weighted_quantile
-from advisor.engine.cost import HOURS_PER_MONTH
+from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.fleet.length_classes import LengthClass, length_classes
 from advisor.engine.fleet.milp import Fleet, Job, Limits, Machine, Unit, cheapest
 from advisor.engine.scheduler import SEED, Simulation, scheduler_of, simulate, token_lengths
@@ -34,6 +34,7 @@ from advisor.engine.search import (
     licence_of,
     offer_usd_per_hour,
     serving_estimates,
+    team_usd_per_hour,
 )
 from advisor.engine.spec import Offer, Workload, cost_text
 from advisor.engine.step import TRACE, Client, Lane, take
@@ -119,7 +120,13 @@ def find_mix(workload: Workload, catalog: Catalog, answer: SearchResult) -> Mix:
         return no_mix(why, single)
     if answer.table is None or answer.table.built is None:
         return no_mix("the model fits on no machine", single)
-    return _search_mix(replace(workload, users=None, trace=None), catalog, answer.table, single)
+    team = sum(p.usd_per_hour for p in answer.ranked[0].parts if p.name == TEAM) if answer.ranked else 0.0
+    mix = _search_mix(replace(workload, users=None, trace=None), catalog, answer.table, single - team)
+    team = team_usd_per_hour(workload, catalog, [(p.offer, p.instances) for p in mix.parts])
+    budget = workload.constraints.max_usd_per_month or math.inf
+    if (mix.usd_per_hour + team) * HOURS_PER_MONTH > budget:
+        return no_mix("with its minimum team the mix exceeds the budget", single)
+    return replace(mix, usd_per_hour=mix.usd_per_hour + team, single_usd_per_hour=single)
 
 
 def _why_no_mix(workload: Workload) -> str:
@@ -133,6 +140,8 @@ def _why_no_mix(workload: Workload) -> str:
         return "a mix is not evaluated with a site power limit"
     if workload.week:
         return "a mix is not evaluated for a weekly load profile"
+    if workload.forecast:
+        return "a mix is not evaluated for traffic that changes over the horizon"
     if lengths.p95_tokens <= lengths.mean_tokens or workload.source_tokens:
         return "all prompts have the same length"
     return ""

@@ -24,6 +24,7 @@ from advisor.engine.search import (
     Simulations,
     excess,
     offers_for,
+    team_usd_per_hour,
 )
 from advisor.engine.spec import Offer, Workload
 from advisor.engine.step import Lane
@@ -104,7 +105,11 @@ def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
         }
         late = {u: excess(members[owners[u][0]].workload, v) for u, (_, v) in tried.items()}
         if max(late.values()) <= 1:
-            return _fleet_result(machines, units, owners, fleet, tried, of_hour, periods, alone)
+            shared = _fleet_result(machines, units, owners, fleet, tried, of_hour, periods, alone)
+            shared = replace(shared, usd_per_hour=shared.usd_per_hour + fleet_team_usd_per_hour(members, shared))
+            if shared.usd_per_hour > most:
+                return _none(alone, "with its minimum team no shared fleet costs less than each workload alone")
+            return shared
         reason = "the cheaper shared fleets miss the limits in simulation"
         slower = {u: float(np.clip(1 / x, *DERATED)) for u, x in late.items() if x > 1}
         units = [
@@ -122,6 +127,13 @@ def _none(alone: float, reason: str) -> SharedFleet:
     return SharedFleet(
         machines=(), runs=(), usd_per_hour=math.nan, alone_usd_per_hour=alone, proven=False, reason=reason
     )
+
+
+def fleet_team_usd_per_hour(members: Sequence[Member], fleet: SharedFleet) -> float:
+    """What is missing to the minimum team of all workloads, USD per hour."""
+    options = {r.machine: r.option for r in fleet.runs}
+    machines = [(options[machine].offer, count * options[machine].instances) for machine, count in fleet.machines]
+    return team_usd_per_hour(members[0].workload, members[0].catalog, machines, len(members))
 
 
 # --- hours ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from advisor.engine.cost import AFTER, FINANCING, Prices
+from advisor.engine.cost import AFTER, FINANCING, TEAM, Prices
 from advisor.engine.plans.solve import (
     Schedule,
     cheapest,
@@ -45,7 +45,6 @@ from advisor.engine.plans.ways import (
 )
 from advisor.engine.spec import HOURS_PER_MONTH, Part
 
-TEAM = "minimum team"
 NAMES = ("rent", "reserve", "buy_now", "extend_later", "rent_then_buy", "mixed")
 
 

@@ -30,7 +30,15 @@ from advisor.engine.search.objective import (
     final_score,
     objective,
 )
-from advisor.engine.search.planned import Planned, allowed_offers, overheads_of, prices_of, strategies
+from advisor.engine.search.planned import (
+    Planned,
+    allowed_offers,
+    overheads_of,
+    prices_of,
+    shared_overheads,
+    strategies,
+    team_usd_per_hour,
+)
 from advisor.engine.search.run import Point, SearchResult, frontier, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
 from advisor.engine.search.sensitivity import Bar, Ranges, tornado
@@ -72,6 +80,8 @@ __all__ = [
     "started_fraction",
     "Planned",
     "overheads_of",
+    "shared_overheads",
+    "team_usd_per_hour",
     "prices_of",
     "as_cached",
     "can_convert",

@@ -1,12 +1,12 @@
 """The cheapest dated plan of a simulated deployment: which offers serve it in which month of the horizon."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.cost import AFTER, METERED, Prices, life_months, term_months
+from advisor.engine.cost import AFTER, HOURS_PER_MONTH, METERED, STAFF_PART, Prices, life_months, term_months
 from advisor.engine.plans import (
     HOURLY,
     NAMES,
@@ -84,6 +84,28 @@ def overheads_of(workload: Workload, catalog: Catalog, services: Sequence[Part] 
         services=tuple(services),
         traffic=workload.forecast,
     )
+
+
+def shared_overheads(one: Overheads, deployments: int) -> Overheads:
+    """Of deployments that share a fleet: each needs the team of a rented one, and own hardware needs its team once."""
+    rented = one.rented_team_usd_per_month * deployments
+    own = max(one.own_team_usd_per_month, rented)
+    return replace(one, own_team_usd_per_month=own, rented_team_usd_per_month=rented)
+
+
+def team_usd_per_hour(
+    workload: Workload, catalog: Catalog, machines: Iterable[tuple[Offer, float]], deployments: int = 1
+) -> float:
+    """What is missing to the least staff cost of so many deployments on these machines, USD per hour.
+
+    machines: (offer, instances). A plan adds the same by month.
+    """
+    kept = [(o, n) for o, n in machines if n]
+    least = shared_overheads(overheads_of(workload, catalog), deployments)
+    owns = any(o.acquisition == "own" for o, _ in kept)
+    monthly = least.own_team_usd_per_month if owns else least.rented_team_usd_per_month
+    staff = math.fsum(n * p.usd_per_hour for o, n in kept for p in o.parts if p.name == STAFF_PART)
+    return max(monthly / HOURS_PER_MONTH - staff, 0.0) if kept else 0.0
 
 
 def demand_for(workload: Workload, d: Deployed, offer: Offer, carrying: float | None = None) -> Demand:

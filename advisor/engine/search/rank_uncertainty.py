@@ -60,7 +60,7 @@ def figures_at(
     share = 1 / speed if workload.kind.released_after_run else resized(workload, s, speed)
     known = declared_scores_of(workload, scale)
     return Figures(
-        usd_per_hour=resized_usd_per_hour(workload, s, share * s.replicas, share) * price,
+        usd_per_hour=resized_usd_per_hour(workload, s, share * s.replicas, share, price),
         tpot_p95_s=workload.kind.tail_latency_s(s.verified) * slower,
         watts=s.watts * share,
         kgco2e_per_kwh=np.array(s.offer.kgco2e_per_kwh or math.nan),

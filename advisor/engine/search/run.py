@@ -52,7 +52,7 @@ from advisor.engine.search.views import (
     with_price_bound,
     without_weak_prices,
 )
-from advisor.engine.search.why_not import NearMiss, does_not_fit, explain, outranked
+from advisor.engine.search.why_not import NearMiss, best_within_budget, does_not_fit, explain, outranked
 from advisor.engine.search.why_not_software import formats, frameworks, retry_with_any_quality
 from advisor.engine.spec import Rejection, Workload
 from advisor.engine.step import Lanes, normalize, prefill_fraction
@@ -252,12 +252,12 @@ def _decide(
             rejections.append(outranked(workload, slug, usd, simulated=False))
             continue
         report(f"simulating {slug}", 0.3 + 0.7 * done / len(promised))
-        best = best_of_chip(workload, simulations, own, score, scale).best
+        ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
+        best = best_within_budget(workload, ask)
         if best is not None:
             ranked.append(best)
             ranked.sort(key=lambda s: (final_score(workload, s, scale), s.usd_per_hour, s.row_index))
             continue
-        ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale)
         candidates = partial(designs, table=table, own=own, score=score)
         rejection, miss = explain(workload, simulations, slug, ask, candidates)
         rejections.append(rejection)

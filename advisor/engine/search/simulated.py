@@ -9,8 +9,11 @@ import numpy as np
 
 from advisor.engine.cost import (
     HOURS_PER_MONTH,
+    STAFF_PART,
+    TEAM,
     Amount,
     hour_usd,
+    priced_usd_per_hour,
     services,
     total_usd_per_hour,
     watts_per_chip,
@@ -533,13 +536,18 @@ def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:
     return instances_needed(np.asarray(replicas, float), c.tp * c.pp * c.dp, offer.accelerators, c.pp)
 
 
-def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: Amount) -> Amount:
-    """Cost per hour with this many replicas, paying for whole instances.
+def resized_usd_per_hour(workload: Workload, s: Scored, replicas: Amount, work: Amount, price: Amount = 1.0) -> Amount:
+    """Cost per hour with this many replicas at `price` times the price of the machines, paying for whole instances.
 
-    What is released after its run keeps its replicas and pays for `work` times the hours.
+    What is released after its run keeps its replicas and pays for `work` times the hours. The minimum team pays for
+    what its staff does not cover.
     """
     paid = work if workload.kind.released_after_run else instances_of(s, s.offer, replicas) / s.instances
-    return hour_usd(s.usd_per_hour, paid)
+    priced = priced_usd_per_hour(s.parts)
+    team, staff = (total_usd_per_hour([p for p in s.parts if p.name == name]) for name in (TEAM, STAFF_PART))
+    rest = s.usd_per_hour - priced - team
+    least = np.maximum(team + staff * (1.0 - paid), 0.0) if team else 0.0
+    return hour_usd(priced * price + rest, paid) + least
 
 
 def mean_watts(workload: Workload, catalog: Catalog, s: Scored) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from advisor.engine.cost import HOURS_PER_MONTH, site_rejection, total_usd_per_hour
+from advisor.engine.cost import HOURS_PER_MONTH, NOT_PRICED, site_rejection, total_usd_per_hour
 from advisor.engine.search.candidates import Catalog, changes_needed, enumerate_lanes, largest_connected_offer
 from advisor.engine.search.declared_scores import declared
 from advisor.engine.search.objective import (
@@ -23,12 +23,13 @@ from advisor.engine.search.simulated import Scored, Simulations
 from advisor.engine.search.support_changes import with_support_changes
 from advisor.engine.search.table import evaluate
 from advisor.engine.search.views import PRICED
-from advisor.engine.search.why_not import does_not_fit, explain
+from advisor.engine.search.why_not import best_within_budget, does_not_fit, explain
 from advisor.engine.spec import (
     ASSUMED,
     Change,
     Constraints,
     Offer,
+    Part,
     Rejection,
     Workload,
     limit_change,
@@ -135,9 +136,18 @@ def _offers(
 
 
 def at_price(o: Offer, factor: float) -> Offer:
-    """The offer with its price multiplied."""
-    parts = tuple(replace(p, usd_per_hour=p.usd_per_hour * factor) for p in o.parts)
-    return replace(o, parts=parts, usd_per_hour=o.usd_per_hour * factor)
+    """The offer with its price multiplied; staff, power and space cost what they did."""
+    if not o.parts:
+        return replace(o, usd_per_hour=o.usd_per_hour * factor, capital_usd=o.capital_usd * factor)
+    parts = _repriced(o.parts, factor)
+    return replace(
+        o, parts=parts, list_parts=_repriced(o.list_parts, factor), usd_per_hour=total_usd_per_hour(parts),
+        capital_usd=o.capital_usd * factor, purchase_usd=o.purchase_usd * factor,
+    )  # fmt: skip
+
+
+def _repriced(parts: Sequence[Part], factor: float) -> tuple[Part, ...]:
+    return tuple(p if p.name in NOT_PRICED else replace(p, usd_per_hour=p.usd_per_hour * factor) for p in parts)
 
 
 def _simulated(
@@ -157,9 +167,9 @@ def _simulated(
     best: dict[str, Scored] = {}
     for slug, own in rows_by_chip(table).items():
         ask = partial(best_of_chip, simulations=simulations, own=own, score=score, scale=scale, few=True)
-        result = ask(workload)
-        if result.best is not None:
-            best[slug] = result.best
+        design = best_within_budget(workload, ask)
+        if design is not None:
+            best[slug] = design
         else:
             candidates = partial(designs, table=table, own=own, score=score)
             refused.append(explain(workload, simulations, slug, ask, candidates)[0])
@@ -235,6 +245,7 @@ def _score(workload: Workload, scale: Scale, s: Scored, added: Scored) -> float:
 def at(s: Scored, factor: float) -> Scored:
     """The deployment with the price of its offer multiplied."""
     names = {p.name for p in s.offer.parts} or {"instances", "interruptions", "cloud services"}
+    names -= set(NOT_PRICED)
     parts = (replace(p, usd_per_hour=p.usd_per_hour * factor) if p.name in names else p for p in s.parts)
     return replace(s, parts=tuple(parts), offer=at_price(s.offer, factor))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from advisor.engine.cost import HOURS_PER_MONTH, TEAM
 from advisor.engine.scheduler import Verified
 from advisor.engine.search.candidates import Catalog, enumerate_lanes, largest_connected_offer
 from advisor.engine.search.objective import MAX_RANKED, ChipResult, describe
@@ -185,6 +186,20 @@ class NearMiss:
     excess_fraction: float
 
 
+def best_within_budget(workload: Workload, ask: Ask) -> Scored | None:
+    """The best design of a chip within every limit; None: there is none.
+
+    The estimates that pick designs to simulate price one offer. A plan of several offers can cost less and keep a
+    budget that every estimate exceeds, so without a result the budgets are checked on the simulated plan alone.
+    """
+    best = ask(workload).best
+    free = without_budgets(workload)
+    if best is not None or free == workload:
+        return best
+    best = ask(free).best
+    return best if best is not None and not over_budget(workload, best) else None
+
+
 def explain(
     workload: Workload, simulations: Simulations, slug: str, ask: Ask, candidates: Candidates
 ) -> tuple[Rejection, NearMiss | None]:
@@ -219,6 +234,7 @@ def explain(
     return rejection, NearMiss(scored=scored, excess_fraction=worst_fraction)
 
 
+LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named
 NEVER_SERVES = "no number of these chips serves this load steadily, whatever the latency limits"
 
 
@@ -294,7 +310,9 @@ def _over_budget_rejection(workload: Workload, s: Scored) -> Rejection:
     limit, monthly = c.max_usd_per_month or 0.0, budgeted_usd_per_month(workload, s)
     whose = f", {c.bound_factor:g} times the cheapest option" if c.bound_factor else ""
     over, most = unlike(lambda more: (f"${monthly:,.{more}f}", f"${limit:,.{more}f}"))
-    detail = f"{over} a month > {most}{whose} {on}"
+    team = sum(p.usd_per_hour for p in s.parts if p.name == TEAM) * HOURS_PER_MONTH
+    staffed = f", of which ${team:,.0f} pays the minimum team" if team > LARGE_TEAM_FRACTION * monthly else ""
+    detail = f"{over} a month{staffed} > {most}{whose} {on}"
     return refuse(reason="too_expensive", detail=detail, limit=limit, reached=monthly)
 
 
