@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
-ENGINE = "network spec cost plans step calibration scheduler search estimate launch fleet optimisation".split()
+ENGINE = "network spec cost plans step training calibration scheduler search estimate launch fleet optimisation".split()
 ADVISOR = "workload result inputs answer report fidelity load_tests claims api web ops".split()
 ROOMS = [f"advisor.engine.{name}" for name in ENGINE] + [f"advisor.{name}" for name in ADVISOR]
 # What each room may import of its own package: design.md's arrows, downward only.
@@ -22,6 +22,7 @@ BELOW_IN_ENGINE = {
     "cost": "spec network",
     "plans": "cost spec",
     "step": "cost spec network",
+    "training": "step spec network",
     "calibration": "step cost spec network",
     "scheduler": "step cost spec network",
     "estimate": "scheduler step cost spec network",

@@ -203,6 +203,8 @@ class Plan(Section):
     """Price of lock-in: cost of leaving after exit_month months (remaining commitments and loss on the sale)."""
     rent_usd_per_month: UsdPerMonth | None
     """The same deployment rented by the hour alone; null when no such offer is allowed."""
+    rent_usd_by_month: list[Usd] = []
+    """What it pays in each month, from month 1 on; empty where nothing is bought."""
     payback_month: Months | None
     """Month in which a purchase has paid back what it saves against rent by the hour; null: not in the horizon."""
     irr_fraction_per_year: Fraction | None

@@ -144,7 +144,9 @@ class Recalculation:
             paid = step["instances"] * step["unit_usd_once"] * self.price("hardware", first - 1)
             capital = paid * sum(self.ratios(server).values())
             sold = capital * self.residual(last - first + 1, last, server["superseded"])
-            rows.append([first, last, capital, sold, server["price_usd"], server["accelerators_usd"], server["superseded"]])
+            rows.append(
+                [first, last, capital, sold, server["price_usd"], server["accelerators_usd"], server["superseded"]]
+            )
         columns = ["first", "last", "capital", "sold", "price_usd", "accelerators_usd", "superseded"]
         return pd.DataFrame(rows, columns=columns)
 
@@ -171,12 +173,23 @@ class Recalculation:
         return found
 
     @property
+    def released(self) -> bool:
+        """Whether a batch gives back its instances after each run."""
+        return bool((self.option.get("batch") or {}).get("given_back"))
+
+    @property
     def run_fraction(self) -> float:
-        """Of all hours that instances by the hour are paid for a batch."""
-        batch = self.option.get("batch")
-        if not batch or not batch["given_back"]:
+        """Of all hours that a batch pays for instances by the hour, with all digits: from the hours of the plan."""
+        if not self.released:
             return 1.0
-        return float(min(batch["run_hours"] / batch["every_hours"], 1))
+        paid = sum(step["paid_hours"] for step in self.steps if step["action"] == "rent")
+        return float(paid / (self.in_service["hourly"].sum() * HOURS))
+
+    @property
+    def run_and_start_fraction(self) -> float:
+        """The same from the load and the start of each run."""
+        batch = self.option["batch"]
+        return float(min(self.option["utilisation"] + batch["start_hours"] / batch["every_hours"], 1))
 
     @cached_property
     def paid_instances(self) -> pd.Series:
@@ -263,12 +276,17 @@ class Recalculation:
         out["storage of weights"] = stored * (rented > 0)
 
     def pay_staff(self, out: pd.DataFrame, rented: pd.Series, owned: pd.Series) -> None:
-        a, served = self.assumed, self.in_service
+        a = self.assumed
         each = a["operator-usd-per-year"] / a["accelerators-per-operator"] / 12
         out["staff"] = each * (owned + rented * a["rented-staff-ratio"])
+        out["minimum team"] = (self.engineers * a["operator-usd-per-year"] / 12 - out["staff"]).clip(lower=0)
+
+    @property
+    def engineers(self) -> pd.Series:
+        """The least of each month."""
+        a, served = self.assumed, self.in_service
         owns, runs = served["owned"] > 0, served.sum(axis=1) > 0
-        team = owns * a["minimum-engineers-own"] + (runs & ~owns) * a["minimum-engineers-rented"]
-        out["minimum team"] = (team * a["operator-usd-per-year"] / 12 - out["staff"]).clip(lower=0)
+        return owns * a["minimum-engineers-own"] + (runs & ~owns) * a["minimum-engineers-rented"]
 
     # --- the bill ---------------------------------------------------------------------------------------------
 
@@ -322,7 +340,7 @@ class Recalculation:
         """Cost of leaving at the end of a month, USD."""
         usd, a = 0.0, self.assumed
         for p in self.purchases.itertuples():
-            if p.first <= month <= p.last and month < self.horizon:
+            if p.first <= month < p.last:
                 n = month - p.first + 1
                 usd += p.capital * (self.book(n) - self.residual(n, month, p.superseded))
         for step in self.steps:
@@ -371,64 +389,117 @@ class Recalculation:
 
     def unit_costs(self, usd_per_month: float) -> dict[str, float]:
         """USD per million tokens: blended, input, output, cached and computed input."""
-        given, hits = self.given, self.given["prefix_cache_hit_rate"]
-        documents = given["documents_per_request"] or 1
-        inputs, outputs = given["input_tokens"]["mean"] * documents, (given["output_tokens"] or {}).get("mean", 0)
-        outputs = outputs if self.option["output_tokens_per_s"] else 0
-        mtok = SECONDS * self.mean_traffic * self.option["requests_per_s"] / MTOK
-        prefill = self.option["money"]["prefill_time_fraction"]
-        cached = usd_per_month * self.cached_memory(inputs, outputs)
+        option, given, turns = self.option, self.given, self.option.get("conversation")
+        prompt = given["input_tokens"]["mean"] * (given["documents_per_request"] or 1)
+        hits = given["prefix_cache_hit_rate"]
+        if turns:
+            prompt, hits = turns["mean_prompt_tokens"], turns["reached_hit_fraction"]
+        answer = given["output_tokens"]["mean"] if option["output_tokens_per_s"] else 0
+        mtok = SECONDS * self.mean_traffic * option["requests_per_s"] / MTOK
+        prefill = option["money"]["prefill_time_fraction"]
+        cached = usd_per_month * self.cached_memory(prompt, answer, hits)
         rest = usd_per_month - cached
         found = {
-            "blended": usd_per_month / (mtok * (inputs + outputs)),
-            "input": (cached + rest * prefill) / (mtok * inputs),
-            "computed_input": rest * prefill / (mtok * inputs * (1 - hits)),
+            "blended": usd_per_month / (mtok * (prompt + answer)),
+            "input": (cached + rest * prefill) / (mtok * prompt),
+            "computed_input": rest * prefill / (mtok * prompt * (1 - hits)),
         }
-        if outputs:
-            found["output"] = rest * (1 - prefill) / (mtok * outputs)
+        if answer:
+            found["output"] = rest * (1 - prefill) / (mtok * answer)
         if hits:
-            found["cached_input"] = cached / (mtok * inputs * hits)
+            found["cached_input"] = cached / (mtok * prompt * hits)
         return found
 
-    def cached_memory(self, inputs: float, outputs: float) -> float:
+    def cached_memory(self, prompt: float, answer: float, hits: float) -> float:
         """Share of an accelerator's memory that holds cached prompt tokens."""
-        cached = inputs * self.given["prefix_cache_hit_rate"]
-        if not cached or not outputs:
+        if not hits or not answer:
             return 0.0
         memory = self.option["memory"]
-        return float(memory["kv_gib"] * min(cached / (inputs + outputs / 2), 1) / sum(memory.values()))
+        return float(memory["kv_gib"] * prompt * hits / (prompt + answer / 2) / sum(memory.values()))
+
+    def counted_units(self, usd_per_month: float) -> float:
+        """USD for the units that the planner counts, such as images."""
+        unit = self.option["unit_cost"]
+        return float(usd_per_month / (unit["units_per_s"] * SECONDS) * unit["count"])
 
     @property
     def used_fraction(self) -> float:
         """Utilization in paid hours over the horizon."""
-        used, batch = self.option["utilisation"], self.option.get("batch")
-        if batch and batch["given_back"]:
-            used /= min(used + batch["start_hours"] / batch["every_hours"], 1)
+        used = self.option["utilisation"]
+        if self.released:
+            used /= self.run_and_start_fraction
         needed = self.instances()
         mean = sum(n * self.v(m) for m, n in needed.items()) / self.annuity
         return float(min(used * self.mean_traffic * needed[1] / mean, 1))
 
-    def against(self, rent_usd_per_month: float) -> tuple[int | None, int | None, float | None]:
-        """Break-even month, payback month and IRR against equal payments of rent."""
-        flows, rent = self.flows, rent_usd_per_month
+    def against(self, rent_usd: list[float]) -> tuple[int | None, int | None, float | None]:
+        """Break-even month, payback month and IRR against rent by the hour; its payments from month 1 on, USD."""
+        flows, rent = self.flows, [0.0, *rent_usd]
         paid = flows["capital_usd"] + flows["running_usd"]
         even = back = None
         for m in self.months:
-            due = sum((flows["total_usd"][k] - rent * (k > 0)) * self.v(k) for k in range(m + 1))
+            due = sum((flows["total_usd"][k] - rent[k]) * self.v(k) for k in range(m + 1))
             kept = sum(
                 p.capital * self.residual(m - p.first + 1, m, p.superseded)
                 for p in self.purchases.itertuples()
-                if p.first <= m <= p.last and m < self.horizon
+                if p.first - 1 <= m < p.last
             )
             if even is None and due - kept * self.v(m) <= 0:
                 even = m
-            if back is None and paid[: m + 1].sum() <= rent * m:
+            if back is None and paid.loc[:m].sum() <= sum(rent[: m + 1]):
                 back = m
-        return even, back, yearly_return([rent * (m > 0) - flows["total_usd"][m] for m in flows.index])
+        return even, back, yearly_return([rent[m] - flows["total_usd"][m] for m in flows.index])
+
+    def paid_hours(self, step: dict[str, Any]) -> float:
+        """Instance-hours of a step."""
+        if step["action"] == "rent":
+            return float(self.paid_instances.loc[step["from_month"] : step["until_month"]].sum() * HOURS)
+        last = step["paid_until_month"] if step["action"] == "reserve" else step["until_month"]
+        return float(step["instances"] * HOURS * (last - step["from_month"] + 1))
+
+
+class FleetRecalculation(Recalculation):
+    """A shared fleet of servers that are bought for it.
+
+    kinds: (accelerators, what a server is worth and takes to run) of each item of the bill of materials.
+    """
+
+    def __init__(self, answer: dict[str, Any], kinds: dict[str, tuple[int, dict[str, Any]]]) -> None:
+        asked, self.members = answer["workload"]["workloads"], len(answer["workload"]["workloads"])
+        option: dict[str, Any] = {"money": {"plan": {"steps": []}, "services": None}}
+        super().__init__({"workload": asked[0], "assumptions": answer["assumptions"]}, option)
+        for item in answer["portfolio"]["money"]["items"]:
+            accelerators, server = kinds[item["item"]]
+            for first in range(1, self.horizon + 1, self.life_months):
+                bought = {
+                    "action": "buy",
+                    "instances": round(item["quantity"]),
+                    "accelerators": accelerators,
+                    "from_month": first,
+                    "until_month": min(first + self.life_months - 1, self.horizon),
+                    "unit_usd_once": server["price_usd"],
+                    "server": server | {"kw_mean": server["kw_full"]},
+                }
+                self.steps.append(bought)
+
+    @cached_property
+    def in_service(self) -> pd.DataFrame:
+        found = pd.DataFrame(0, index=self.months, columns=["hourly", "committed", "owned"])
+        for step, span in self.spans():
+            found.loc[span, "owned"] += step["instances"]
+        return found
+
+    @property
+    def engineers(self) -> pd.Series:
+        each = self.members * self.assumed["minimum-engineers-rented"]
+        return pd.Series(max(self.assumed["minimum-engineers-own"], each), index=self.months)
 
 
 def yearly_return(flows: list[float]) -> float | None:
-    """The yearly rate at which the flows have no present value."""
+    """The yearly rate at which the flows have no present value; None: nothing is paid first, or nothing is saved."""
+    unequal = [flow for flow in flows if abs(flow) > 0.01]
+    if not unequal or unequal[0] > 0 or max(unequal) < 0:
+        return None
 
     def present(rate: float) -> float:
         return sum(flow * (1 + rate) ** (-m / 12) for m, flow in enumerate(flows))

@@ -20,11 +20,10 @@ from advisor.engine.plans import (
     Schedule,
     Way,
     best_switch,
-    book_values,
     internal_rate,
-    market_value,
     payback_month,
     plan_of,
+    purchase_payments,
     term_payments,
 )
 from advisor.engine.search import (
@@ -83,6 +82,7 @@ def plan_section(snapshot: dict[str, Any], workload: Workload, catalog: Catalog,
         exit_month=month,
         exit_usd=cents(exit_usd(plan, month)),
         rent_usd_per_month=cents(rent.usd_per_month) if rent else None,
+        rent_usd_by_month=[cents(usd) for usd in rent.total_by_month[1:].tolist()] if bought and rent else [],
         payback_month=payback_month(plan, rent) if bought and rent else None,
         irr_fraction_per_year=rate if bought and rent and (rate := number_or_none(internal_rate(plan, rent))) else None,
         strategies=list(strategies(plan, named)),
@@ -307,8 +307,10 @@ def exit_usd(plan: Plan, month: int) -> float:
             paid, due = term_payments(way, plan.prices, c.start_month)
             left = np.where(due > plan.prices.months, 1.0, 1.0 - plan.prices.exit_fraction)  # those are net of it
             usd += c.instances * float((paid * left)[due > month].sum())
-    if plan.capex_usd and month < plan.prices.months:
-        usd += float(book_values(plan)[month]) - market_value(plan, month)
+        if way.kind == PURCHASE and c.start_month < month < c.until_month:
+            capital, sold = purchase_payments(way, plan.prices, c.start_month, month)
+            book = capital * max(1.0 - (month - c.start_month) / way.life_months, 0.0)
+            usd += c.instances * (book - sold)
     return usd
 
 

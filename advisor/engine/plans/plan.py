@@ -45,6 +45,7 @@ from advisor.engine.plans.ways import (
 )
 from advisor.engine.spec import HOURS_PER_MONTH, Part
 
+CENT = 0.01
 NAMES = ("rent", "reserve", "buy_now", "extend_later", "rent_then_buy", "mixed")
 
 
@@ -214,8 +215,8 @@ def _with_overheads(
     traffic = np.asarray(overheads.traffic[:months], float) if len(overheads.traffic) else np.ones(months)
     total = np.maximum(own + rented, 1)
     for part in overheads.services:
-        by_traffic = traffic if part.name == "egress" else np.ones(plan.prices.months)
-        usd = np.concatenate([[0.0], part.usd_per_hour * HOURS_PER_MONTH * by_traffic * rented / total])
+        used = traffic * rented / total if part.name == "egress" else rented > 0  # one copy of the weights is stored
+        usd = np.concatenate([[0.0], part.usd_per_hour * HOURS_PER_MONTH * used])
         if usd.any():
             parts[part.name, part.group] = parts.get((part.name, part.group), np.zeros(len(usd))) + usd
             drivers[SERVICES] = drivers[SERVICES] + usd
@@ -274,7 +275,7 @@ def flows(plan: Plan) -> list[Flow]:
             energy_usd=float(p[ENERGY][month]),
             staff_usd=float(p[STAFF][month]),
             other_usd=float(p[OTHER][month] + p[SERVICES][month]),
-            resale_usd=-float(p[RESALE][month]),
+            resale_usd=0.0 - float(p[RESALE][month]),
             book_value_usd=float(book[month]),
             present_usd=float(total[month] * present[month]),
         )
@@ -330,12 +331,13 @@ def payback_month(own: Plan, other: Plan) -> int | None:
 
 
 def internal_rate(own: Plan, other: Plan) -> float | None:
-    """Annual internal rate of return of the plan that pays more today over the other; None: its savings have none.
+    """Annual internal rate of return of the plan that pays more at first over the other; None: its savings have none.
 
     The rate at which both have the same present value, found between -99% and 10,000% a year.
     """
     saved = other.total_by_month - own.total_by_month
-    if saved[0] >= 0 or not (saved > 0).any():
+    unequal = saved[np.abs(saved) > CENT]
+    if not len(unequal) or unequal[0] > 0 or not (unequal > 0).any():
         return None
 
     def worth(rate: float) -> float:

@@ -80,8 +80,10 @@ def cheapest(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Limits
     capped = any(w.most is not None for w in ways)
     if demand.never_shrinks and not limited and not capped:
         columns, least, choice = _covered(demand, ways, prices)
+        if not np.isfinite(least[:, 0]).all():
+            return None
         if (np.diff(least, axis=1) <= TOLERANCE_FRACTION * np.abs(least[:, :1]) + 1e-9).all():
-            return _traced(demand, ways, columns, choice) if np.isfinite(least[:, 0]).all() else None
+            return _traced(demand, ways, columns, choice)
     return _by_program(demand, ways, prices, limits)
 
 

@@ -412,12 +412,12 @@ def test_a_team_of_ones_own_can_make_the_rent_of_everything_cheaper() -> None:
     assert best(flat_demand(2, 12), ways, plain(12), Overheads(own_team_usd_per_month=300.0)).capex_usd == 12_000
 
 
-def test_services_follow_the_traffic_and_the_rented_share() -> None:
-    """Egress of 0.5 USD an hour doubles with the traffic; half of the instances are rented."""
+def test_egress_follows_the_traffic_and_the_rented_share() -> None:
+    """Egress of 0.5 USD an hour doubles with the traffic; half of the instances are rented. A copy stays a copy."""
     services = (part("egress", 0.5, "services"), part("storage of weights", 0.25, "services"))
     more = Overheads(services=services, traffic=(1.0, 2.0))
     plan = best(flat_demand(2, 2), (hourly(1.0), Way(kind=OWNED, parts=(), most=1)), plain(2), more)
-    assert plan.payments[SERVICES].tolist() == pytest.approx([0.0, 730 * 0.375, 730 * 0.625])
+    assert plan.payments[SERVICES].tolist() == pytest.approx([0.0, 730 * 0.5, 730 * 0.75])
 
 
 # --- cash flow --------------------------------------------------------------------------------------------------

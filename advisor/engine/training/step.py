@@ -1,0 +1,585 @@
+"""Time of one training step on one rank, from the operators of the forward and backward pass.
+
+Every function broadcasts over layouts: a `Shape` holds arrays of one value per layout, so the same code times one run or
+a hundred thousand. Matrix multiplies, attention and reads reach the same fractions of the chip's peaks as in serving
+(Efficiency); the backward pass has two products for each of the forward pass, and attention 2.5 times the operations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.engine.network import (
+    Attention,
+    Block,
+    Ffn,
+    LatentAttention,
+    Model,
+    decoder_blocks,
+    embedding_parameters,
+    parameters,
+)
+from advisor.engine.network import block_parameters as layer_parameters
+from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.step import EXPERT_PADDING_ROWS, rate_of
+from advisor.engine.training.run import Code, Recipe, Run
+
+Array = NDArray[np.float64]
+Amount = Any  # a number or an array that broadcasts with the layouts
+
+# Kernels of PyTorch 2.11 on one H200 (probes/tools/bench_training.py; fixtures/measurements/h200-training-kernels.csv):
+# causal attention at 4,096 tokens over the rate of FlashAttention 3's forward pass: forward, backward.
+TORCH_FLASH, CUDNN = (0.50, 0.41), (0.85, 0.71)
+SMALL_HEAD_FACTOR = 0.86  # of that rate with heads of 64
+# bytes per element at the chip's achieved read rate, (forward, backward): what the kernels take, not only what they move
+EAGER_NORM, EAGER_NORM_FP32, RMS_NORM, RMS_NORM_FP32 = (55.0, 120.0), (38.0, 111.0), (5.6, 15.0), (11.0, 28.0)
+EAGER_ROTARY, EAGER_ROTARY_FP32, EAGER_GATE = (49.0, 55.0), (73.0, 71.0), (10.0, 17.5)
+EAGER_LOSS = (28.0, 26.0)  # per token and vocabulary entry
+ADAM_FACTOR = {4.0: 1.17, 2.0: 1.52}  # time of fused AdamW over its seven reads and writes, by bytes of a state
+BACKWARD_ATTENTION = 2.5  # five products where the forward pass has two
+OVERLAP_SM_FRACTION = 0.18  # of the chip that collectives occupy while they overlap: 24 channels on an H100's 132 SMs
+SYNC_S = 0.010  # a step of sharded PyTorch code that waits for the host: idle time of a profiled step (h200_x4.md)
+DTENSOR_HOST_S_PER_LAYER = 0.011  # host time of a layer of DTensor tensor parallelism, forward and backward
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """Layouts as arrays of shape (N,), or numbers."""
+
+    tokens: Amount  # of one micro-batch on one rank: micro_batch x sequence / cp
+    sequence_tokens: Amount
+    micro_batches: Amount
+    dp: Amount
+    tp: Amount
+    pp: Amount
+    cp: Amount
+    ep: Amount
+    zero: Amount
+    shards: Amount
+    split_norms: Amount  # tp with sequence parallelism, else 1
+    virtual_stages: Amount
+    recompute: Amount  # 0 none, 1 selective, 2 full
+
+    @staticmethod
+    def of(run: Run) -> "Shape":
+        p = run.parallel
+        return Shape(
+            tokens=run.tokens / p.cp,
+            sequence_tokens=float(run.sequence_tokens),
+            micro_batches=float(run.micro_batches),
+            dp=float(p.dp),
+            tp=float(p.tp),
+            pp=float(p.pp),
+            cp=float(p.cp),
+            ep=float(p.ep),
+            zero=float(p.zero),
+            shards=float(p.shards),
+            split_norms=float(p.tp if p.sequence_parallel else 1),
+            virtual_stages=float(p.virtual_stages),
+            recompute=float(("none", "selective", "full").index(run.recompute)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rates:
+    """What the chip reaches, per second."""
+
+    matmul_flops_per_s: float  # of the recipe's dtype
+    half_flops_per_s: float
+    attention_forward_flops_per_s: float
+    attention_backward_flops_per_s: float
+    expert_fraction: float
+    memory_bytes_per_s: float
+    near_bytes_per_s: float
+    near_chips: int
+    far_bytes_per_s: float
+    collective_s: float
+    far_collective_s: float
+    hop_s: float
+    kernel_s: float
+    roof_exponent: float
+    cores: int
+    wave_fraction: float
+    quantize_bytes: float  # extra bytes to quantize one activation; 0 in 16 bits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One operator of one micro-batch on one rank (all its layers), or of the whole step."""
+
+    name: str
+    phase: str  # forward | backward | recompute | optimizer | communication
+    seconds: Array
+    flops: Array
+    bytes: Array
+    per_step: bool = False  # once a step instead of once a micro-batch
+
+
+def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates:
+    """The achieved rates of a chip for this recipe. ValueError: the chip does not multiply in its dtype."""
+    dtype = {"mxfp8": "fp8", "nvfp4": "fp4", "fp16": "bf16"}.get(recipe.matmul_dtype, recipe.matmul_dtype)
+    peak, half = rate_of(a, dtype), rate_of(a, "bf16") or 0.0
+    if peak is None:
+        raise ValueError(f"{a.name} has no {recipe.matmul_dtype} matrix rate: choose bf16")
+    narrow = {"fp8": e.matmul_8_fraction, "fp4": e.matmul_4_fraction}.get(dtype, e.matmul_16_fraction)
+    near = a.links[0] if a.links else None
+    far = a.links[-1] if len(a.links) > 1 else near
+    attention = half * e.attention_fraction * e.matrix_factor
+    forward, backward = CUDNN if code.attention == "cudnn" else TORCH_FLASH
+    return Rates(
+        matmul_flops_per_s=peak * narrow * e.matrix_factor,
+        half_flops_per_s=half * e.matmul_16_fraction * e.matrix_factor,
+        attention_forward_flops_per_s=attention * forward,
+        attention_backward_flops_per_s=attention * backward,
+        expert_fraction=e.expert_fraction,
+        memory_bytes_per_s=a.memory_bytes_per_s * e.memory_fraction,
+        near_bytes_per_s=(near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction,
+        near_chips=near.chips if near else 1,
+        far_bytes_per_s=(far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
+        collective_s=e.collective_s,
+        far_collective_s=e.far_collective_s,
+        hop_s=e.hop_s,
+        kernel_s=e.kernel_s,
+        roof_exponent=e.roof_exponent,
+        cores=a.cores,
+        wave_fraction=e.wave_fraction,
+        quantize_bytes=e.quantize_bytes if dtype in ("fp8", "fp4") else 0.0,
+    )
+
+
+# --- operators of one layer -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """One matrix multiply of the forward pass: (rows, inner) x (inner, columns)."""
+
+    name: str
+    rows: Amount
+    columns: Amount
+    inner: Amount
+    count: float = 1.0  # layers
+    half: bool = False  # in 16 bits whatever the recipe
+    rows_per_expert: Amount = None  # of a grouped product; None: a dense one
+    weights: Amount = None  # elements read of the weights; None: columns x inner
+
+
+def products(model: Model, block: Block, x: Shape) -> Iterator[Product]:
+    """The matrix multiplies of one layer on one rank, without attention itself."""
+    h, m, n = float(model.hidden), x.tokens, float(block.count)
+    a = block.mixer
+    if isinstance(a, Attention):
+        kv = np.maximum(a.kv_heads / x.tp, 1.0) * a.key_value_dim
+        gate = a.heads * a.head_dim / x.tp if a.output_gate else 0.0
+        yield Product(name="attention/qkv", rows=m, columns=a.heads * a.head_dim / x.tp + gate + kv, inner=h, count=n)
+        yield Product(name="attention/output", rows=m, columns=h, inner=a.heads * a.v_dim / x.tp, count=n)
+    elif isinstance(a, LatentAttention):
+        query = a.heads * (a.nope_dim + a.rope_dim) / x.tp
+        if a.q_rank:
+            yield Product(name="attention/query_down", rows=m, columns=float(a.q_rank), inner=h, count=n)
+        yield Product(name="attention/query_up", rows=m, columns=query, inner=float(a.q_rank or h), count=n)
+        yield Product(name="attention/kv_down", rows=m, columns=float(a.kv_rank + a.rope_dim), inner=h, count=n)
+        up = a.heads * (a.nope_dim + a.v_dim) / x.tp
+        yield Product(name="attention/kv_up", rows=m, columns=up, inner=float(a.kv_rank), count=n)
+        yield Product(name="attention/output", rows=m, columns=h, inner=a.heads * a.v_dim / x.tp, count=n)
+    elif a is not None:
+        ffn = Block(count=1, mixer=None, ffn=block.ffn, norms=0)
+        weights = layer_parameters(model, block) - layer_parameters(model, ffn)
+        yield Product(name="mixer/projections", rows=m, columns=weights / h / x.tp, inner=h, count=n)
+    if block.ffn is not None:
+        yield from _ffn_products(block.ffn, h, m, n, x)
+
+
+def _ffn_products(f: Ffn, h: float, m: Amount, n: float, x: Shape) -> Iterator[Product]:
+    inward = float(f.matrices - 1)
+    if f.experts == 1:
+        yield Product(name="mlp/up", rows=m, columns=inward * f.inner / x.tp, inner=h, count=n)
+        yield Product(name="mlp/down", rows=m, columns=h, inner=f.inner / x.tp, count=n)
+        return
+    rows, here = m * f.top_k / x.tp, f.experts / x.ep  # routed to this rank: as many as it sends
+    each = rows / here
+    yield Product(name="moe/router", rows=m / x.tp, columns=float(f.experts), inner=h, count=n, half=True)
+    for name, columns, inner in (("up", inward * f.inner, h), ("down", h, float(f.inner))):
+        yield Product(
+            name=f"moe/{name}", rows=rows, columns=columns, inner=inner, count=n, rows_per_expert=each,
+            weights=here * columns * inner,
+        )  # fmt: skip
+    if f.shared_inner:
+        yield Product(name="moe/shared_up", rows=m, columns=inward * f.shared_inner / x.tp, inner=h, count=n)
+        yield Product(name="moe/shared_down", rows=m, columns=h, inner=f.shared_inner / x.tp, count=n)
+
+
+def product_s(r: Rates, p: Product, rows: Amount, columns: Amount, inner: Amount, width: float) -> tuple[Array, Array]:
+    """(seconds, FLOPs) of one product with `width` bytes per element: a smooth roofline and the launch."""
+    flops = 2.0 * rows * columns * inner
+    rate = r.half_flops_per_s if p.half else r.matmul_flops_per_s
+    if p.rows_per_expert is not None:
+        rows_each = np.asarray(p.rows_per_expert, float)
+        padding = np.minimum(np.maximum(rows_each, 8.0), EXPERT_PADDING_ROWS)
+        rate = rate * r.expert_fraction * rows_each / (rows_each + padding)
+    weights = columns * inner if p.weights is None else p.weights
+    moved = width * (weights + rows * inner) + 2.0 * rows * columns
+    compute_s, memory_s = flops / rate, moved / r.memory_bytes_per_s
+    larger = np.maximum(np.maximum(compute_s, memory_s), 1e-30)
+    e = r.roof_exponent
+    both = larger * ((compute_s / larger) ** e + (memory_s / larger) ** e) ** (1.0 / e)
+    return both + r.kernel_s, flops + 0.0 * both
+
+
+def attention_flops(model: Model, block: Block, x: Shape) -> Amount:
+    """FLOPs of the scores and the weighted sum of one layer's forward pass on one rank, causal pairs counted once."""
+    a = block.mixer
+    if not isinstance(a, Attention | LatentAttention):
+        return 0.0
+    width = a.key_value_dim if isinstance(a, Attention) else a.nope_dim + a.rope_dim + a.v_dim
+    keys = x.sequence_tokens / 2.0
+    if isinstance(a, Attention) and not a.causal:
+        keys = x.sequence_tokens
+    if isinstance(a, Attention) and a.window_tokens:
+        keys = np.minimum(keys, a.window_tokens)
+    return 2.0 * a.heads / x.tp * width * x.tokens * keys
+
+
+def head_factor(block: Block) -> float:
+    """Rate of attention with this block's heads over that with heads of 128."""
+    return SMALL_HEAD_FACTOR if isinstance(block.mixer, Attention) and block.mixer.head_dim <= 64 else 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traffic:
+    """Bytes of the element-wise kernels of one layer, per token, and how many kernels there are."""
+
+    forward: Amount
+    backward: Amount
+    forward_kernels: float
+    backward_kernels: float
+
+
+def element_traffic(model: Model, block: Block, x: Shape, recipe: Recipe, code: Code) -> Traffic:
+    """Norms, rotary embedding, gate, residuals, casts: what eager kernels read and write, or one fused kernel each.
+
+    Eager kernels are counted one by one as autograd runs them: an RMSNorm in FP32 casts, squares, takes the mean,
+    multiplies by the root and by the weight (36 bytes an element, 72 in its backward pass).
+    """
+    h, eager = float(model.hidden), not code.compiled
+    stream = 4.0 if recipe.autocast else 2.0
+    fused_norm, eager_norm = (RMS_NORM_FP32, EAGER_NORM_FP32) if recipe.autocast else (RMS_NORM, EAGER_NORM)
+    norm, kernels = (eager_norm, (6, 14)) if code.norm == "eager_fp32" and eager else (fused_norm, (1, 2))
+    split = h / x.split_norms
+    forward, backward = block.norms * split * norm[0], block.norms * split * norm[1]
+    forward, backward = forward + 2 * split * 3 * stream, backward + 2 * split * 3 * stream  # residuals
+    forward_kernels, backward_kernels = 2.0 * kernels[0] + 2, 2.0 * kernels[1] + 2
+    if code.gate == "eager" and eager:
+        backward = backward + 3 * h * 3 * stream  # gradients of q, k, v and of gate, up added
+        backward_kernels += 3
+    if recipe.autocast:  # each matrix casts its own input, and its gradient back
+        forward, backward = forward + 5 * h * 6.0, backward + 5 * h * 6.0
+        forward_kernels, backward_kernels = forward_kernels + 5, backward_kernels + 5
+    a = block.mixer
+    if isinstance(a, Attention):
+        turned = (a.heads * a.head_dim + a.kv_heads * a.head_dim) / x.tp
+        rotary = (
+            (EAGER_ROTARY_FP32 if recipe.autocast else EAGER_ROTARY) if code.rotary == "eager" and eager else (4.0, 4.0)
+        )
+        forward, backward = forward + turned * rotary[0], backward + turned * rotary[1]
+        forward_kernels, backward_kernels = forward_kernels + 10, backward_kernels + 12
+    f = block.ffn
+    if f is not None:
+        inner = f.inner * (f.top_k if f.experts > 1 else 1) + f.shared_inner
+        gate = EAGER_GATE if code.gate == "eager" and eager else (6.0, 10.0)
+        forward, backward = forward + inner / x.tp * gate[0], backward + inner / x.tp * gate[1]
+        if f.experts > 1:  # permute to the experts and back, weighted sum
+            forward, backward = forward + f.top_k * h * 10.0 / x.tp, backward + f.top_k * h * 10.0 / x.tp
+    return Traffic(
+        forward=forward, backward=backward, forward_kernels=forward_kernels + 2, backward_kernels=backward_kernels + 4
+    )
+
+
+def loss_bytes(code: Code) -> tuple[float, float]:
+    """(forward, backward) bytes per token and vocabulary entry of the loss.
+
+    upcast: FP32 copy, log-softmax, its gradient, cast back. Fused losses read and write 16-bit logits once.
+    """
+    if code.loss == "upcast":
+        return (12.0, 14.0) if code.compiled else EAGER_LOSS
+    return 6.0, 6.0
+
+
+def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
+    """All operators of a rank that has layers / pp of the layers, and the output head's share of a mean stage."""
+    lines: list[Line] = []
+    recipe, code = run.recipe, run.code
+    trains_base = recipe.method == "full"
+    share = 1.0 / x.pp
+
+    def add(name: str, phase: str, seconds: Any, flops: Any = 0.0, moved: Any = 0.0) -> None:
+        zero = np.zeros(np.shape(seconds))
+        lines.append(Line(name=name, phase=phase, seconds=seconds + zero, flops=flops + zero, bytes=moved + zero))
+
+    width = {"fp8": 1.0, "mxfp8": 1.0, "nvfp4": 0.5625}.get(recipe.matmul_dtype, 2.0)
+    for block in decoder_blocks(model):
+        n = block.count * share
+        for p in products(model, block, x):
+            once, flops = product_s(r, p, p.rows, p.columns, p.inner, 2.0 if p.half else width)
+            data, _ = product_s(r, p, p.rows, p.inner, p.columns, 2.0 if p.half else width)
+            weight, _ = product_s(r, p, p.columns, p.inner, p.rows, 2.0 if p.half else width)
+            quantize = r.quantize_bytes * p.rows * p.inner / r.memory_bytes_per_s if not p.half else 0.0
+            grads = r.quantize_bytes * p.rows * p.columns / r.memory_bytes_per_s if not p.half else 0.0
+            add(p.name, "forward", n * (once + quantize), n * flops)
+            add(p.name, "backward", n * (data + grads + (weight if trains_base else 0.0)),
+                n * flops * (2.0 if trains_base else 1.0))  # fmt: skip
+            add(p.name, "recompute", np.where(x.recompute == 2, n * (once + quantize), 0.0),
+                np.where(x.recompute == 2, n * flops, 0.0))  # fmt: skip
+            if recipe.adapter_rank:
+                _adapters(add, p, r, recipe, n)
+        scores = attention_flops(model, block, x) / head_factor(block)
+        again = np.where(x.recompute >= 1, n * scores / r.attention_forward_flops_per_s, 0.0)
+        add("attention/scores", "forward", n * scores / r.attention_forward_flops_per_s, n * scores)
+        add("attention/scores", "backward", n * BACKWARD_ATTENTION * scores / r.attention_backward_flops_per_s,
+            n * BACKWARD_ATTENTION * scores)  # fmt: skip
+        add("attention/scores", "recompute", again, np.where(x.recompute >= 1, n * scores, 0.0))
+        t = element_traffic(model, block, x, recipe, code)
+        for phase, each, kernels in (
+            ("forward", t.forward, t.forward_kernels),
+            ("backward", t.backward, t.backward_kernels),
+        ):
+            seconds = n * (x.tokens * each / r.memory_bytes_per_s + kernels * r.kernel_s)
+            add("element-wise", phase, seconds, 0.0, n * x.tokens * each)
+            if phase == "forward":
+                add("element-wise", "recompute", np.where(x.recompute == 2, seconds, 0.0))
+    _head(add, model, x, r, run)
+    return lines
+
+
+def _adapters(add: Any, p: Product, r: Rates, recipe: Recipe, n: Amount) -> None:
+    """LoRA on one matrix: the input cast to FP32 and read, two thin products, the sum; and their gradients."""
+    width = 4.0 if recipe.parameter_bytes == 4.0 else 2.0
+    read = p.rows * p.inner * (2.0 + 2 * width) + p.rows * p.columns * (3 * 2.0 + 2 * width)
+    flops = 2.0 * p.rows * recipe.adapter_rank * (p.inner + p.columns)
+    add("adapters", "forward", n * (read / r.memory_bytes_per_s + 5 * r.kernel_s), n * flops, n * read)
+    back = p.rows * p.inner * (2.0 * 3 + 2 * width) + p.rows * p.columns * (2.0 + 2 * width)
+    add("adapters", "backward", n * (back / r.memory_bytes_per_s + 8 * r.kernel_s), 2 * n * flops, n * back)
+
+
+def _head(add: Any, model: Model, x: Shape, r: Rates, run: Run) -> None:
+    """Embedding, output head and loss: on the first and last stage, counted on the last, which has both in turn."""
+    m, h, vocab = x.tokens, float(model.hidden), model.vocab / x.tp
+    head = Product(name="lm_head", rows=m, columns=vocab, inner=h, half=True)
+    once, flops = product_s(r, head, m, vocab, h, 2.0)
+    data, _ = product_s(r, head, m, h, vocab, 2.0)
+    weight, _ = product_s(r, head, vocab, h, m, 2.0)
+    trains_base = run.recipe.method == "full"
+    add("lm_head", "forward", once, flops)
+    add("lm_head", "backward", data + (weight if trains_base else 0.0), flops * (2.0 if trains_base else 1.0))
+    for phase, each in zip(("forward", "backward"), loss_bytes(run.code), strict=True):
+        add("loss", phase, m * vocab * each / r.memory_bytes_per_s, 0.0, m * vocab * each)
+    gradient = model.vocab / x.tp * h * run.recipe.compute_bytes if trains_base else 0.0
+    add("embedding", "forward", m * h * 4.0 / r.memory_bytes_per_s)
+    add("embedding", "backward", (gradient + m * h * 6.0) / r.memory_bytes_per_s)
+
+
+# --- what a step does once -------------------------------------------------------------------------------------
+
+
+def trained_parameters(model: Model, recipe: Recipe) -> float:
+    """Parameters that the optimizer updates: all, or rank x (rows + columns) of each matrix of the layers."""
+    if recipe.method == "full":
+        return float(parameters(model))
+    x = Shape.of(Run(sequence_tokens=1))
+    sizes = (
+        block.count * recipe.adapter_rank * float(p.columns + p.inner)
+        for block in decoder_blocks(model)
+        for p in products(model, block, x)
+        if not p.half
+    )
+    return sum(sizes)
+
+
+def rank_parameters(model: Model, x: Shape) -> tuple[Amount, Amount]:
+    """(dense, routed experts) parameters of one rank before sharding over data-parallel ranks, on a mean stage.
+
+    Experts are spread over the ep ranks instead of the tp ranks.
+    """
+    routed = 0.0
+    for block in decoder_blocks(model):
+        f = block.ffn
+        if f is not None and f.experts > 1:
+            routed += block.count * float(f.experts) * f.matrices * model.hidden * f.inner
+    return (float(parameters(model)) - routed) / x.tp / x.pp, routed / x.ep / x.pp
+
+
+def rank_trained(model: Model, x: Shape, recipe: Recipe) -> tuple[Amount, Amount]:
+    """(dense, routed experts) parameters of one rank that the optimizer updates."""
+    if recipe.method == "full":
+        return rank_parameters(model, x)
+    return trained_parameters(model, recipe) / x.tp / x.pp, 0.0
+
+
+def update_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
+    """Seconds of the optimizer's step, and of the casts and copies that sharding and autocast add, on one rank."""
+    recipe = run.recipe
+    dense, routed = rank_trained(model, x, recipe)
+    trained = dense + routed
+    shards, expert_shards = (np.where(x.zero >= 1, np.maximum(n, 1.0), 1.0) for n in (x.shards, x.shards * x.tp / x.ep))
+    width = 4.0 if recipe.master_bytes or recipe.parameter_bytes == 4.0 else 2.0
+    moved = 7.0 * width * ADAM_FACTOR.get(width, 1.0) + (recipe.parameter_bytes if recipe.master_bytes else 0.0)
+    moved = moved + (2 * recipe.update_bytes + recipe.gradient_bytes if recipe.update_bytes else 0.0)
+    seconds = (dense / shards + routed / expert_shards) * moved / r.memory_bytes_per_s
+    if recipe.autocast:  # weights cast for each forward pass, gradients cast back
+        seconds = seconds + x.micro_batches * trained * 12.0 / r.memory_bytes_per_s
+    touched = 3.0 if run.code.gate == "eager" else 2.0  # a kernel of its own, or the sum inside the product's write
+    accumulated = (x.micro_batches - 1.0) * touched * recipe.gradient_bytes * trained / r.memory_bytes_per_s
+    return seconds + np.where(x.micro_batches > 1, accumulated, 0.0)
+
+
+def copies_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
+    """Seconds of FSDP's copies: gathered weights out of the buffer, gradients into it, shards cast; once a micro-batch."""
+    recipe = run.recipe
+    every, trained = sum(rank_parameters(model, x)), sum(rank_trained(model, x, recipe))
+    gathers = np.where(x.zero >= 3, 2.0, np.where(x.zero >= 2, 1.0, 0.0))
+    out = gathers * every * 2 * recipe.compute_bytes
+    back = np.where(x.zero >= 2, trained * (recipe.gradient_bytes / 2 + recipe.reduce_bytes), 0.0)
+    cast = np.where(x.zero >= 2, gathers * every / x.shards * (recipe.parameter_bytes + recipe.compute_bytes), 0.0)
+    return (out + back + cast) / r.memory_bytes_per_s
+
+
+# --- communication ----------------------------------------------------------------------------------------------
+
+
+def ring_s(r: Rates, chips: Amount, sent_bytes: Amount, calls: Amount = 1.0) -> Amount:
+    """Seconds of `calls` ring collectives in which each chip sends (n - 1) / n x `sent_bytes` in all.
+
+    An all-gather or reduce-scatter sends the whole buffer so, an all-reduce twice. Across scale-up domains the data
+    moves inside each domain first, and every chip sends its share over the network.
+    """
+    n = np.asarray(chips, float)
+    inside = np.minimum(n, r.near_chips)
+    near_s = sent_bytes * (inside - 1.0) / np.maximum(inside, 1.0) / r.near_bytes_per_s
+    outside = n / np.maximum(inside, 1.0)
+    far_s = sent_bytes * (outside - 1.0) / np.maximum(outside, 1.0) / np.maximum(inside, 1.0) / r.far_bytes_per_s
+    fixed = calls * (r.collective_s + r.hop_s * np.log2(np.maximum(n, 1.0)) + (outside > 1) * r.far_collective_s)
+    return np.where(n > 1, near_s + far_s + fixed, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Communication:
+    """Seconds of communication of one step on one rank."""
+
+    tensor_s: Array  # tensor parallel, in the middle of each layer: nothing hides it
+    expert_s: Array  # all-to-all of tokens to their experts
+    gather_s: Array  # sharded weights, before they are needed
+    reduce_s: Array  # gradients
+    first_s: Array  # the gathers that nothing can hide: the first layer and the embedding
+    last_s: Array  # the reduction after the last gradient
+    pipeline_s: Array  # between stages
+
+
+def communication(model: Model, x: Shape, r: Rates, run: Run) -> Communication:
+    """The collectives of one step, from what each of them sends."""
+    recipe, h = run.recipe, float(model.hidden)
+    layers = sum(b.count for b in decoder_blocks(model))
+    here = layers / x.pp
+    (dense, routed), (dense_trained, routed_trained) = rank_parameters(model, x), rank_trained(model, x, recipe)
+    passes = 2.0 + np.where(x.recompute == 2, 1.0, 0.0)  # forward, backward, and forward again
+    calls = 2.0 * here * passes
+    # an all-reduce, or with sequence parallelism an all-gather and a reduce-scatter, which send as much
+    tensor = ring_s(r, x.tp, calls * 2.0 * x.tokens * h * 2.0, calls)
+    experts = sum(b.count for b in decoder_blocks(model) if b.ffn is not None and b.ffn.experts > 1) / x.pp
+    top_k = max((b.ffn.top_k for b in decoder_blocks(model) if b.ffn is not None and b.ffn.experts > 1), default=0)
+    exchanged = 2.0 * experts * passes
+    expert = ring_s(r, x.ep, exchanged * x.tokens / x.tp * top_k * h * 2.0, exchanged)
+    gathers = np.where(x.zero >= 3, 2.0, np.where(x.zero >= 2, 1.0, 0.0)) * x.micro_batches
+    gathers = np.where(x.zero == 1, 1.0, gathers)
+    own = np.maximum(x.shards * x.tp / x.ep, 1.0)  # ranks that hold the same experts
+    replicas, alike = x.dp * x.cp, np.maximum(x.dp * x.cp * x.tp / x.ep, 1.0)
+    gather = ring_s(r, x.shards, gathers * dense * recipe.compute_bytes, gathers * here)
+    gather = gather + ring_s(r, own, gathers * routed * recipe.compute_bytes, gathers * experts)
+    reductions = np.where(x.zero >= 2, x.micro_batches, 1.0)
+    whole = np.where(x.zero >= 1, 1.0, 2.0)  # a reduce-scatter, or an all-reduce
+    reduce = ring_s(r, replicas, reductions * whole * dense_trained * recipe.reduce_bytes, reductions * here)
+    reduce = reduce + ring_s(r, alike, reductions * whole * routed_trained * recipe.reduce_bytes, reductions * experts)
+    root = float(embedding_parameters(model)) / x.tp
+    layer = np.maximum(dense - root / x.pp, 0.0) / np.maximum(here, 1.0)
+    first = np.where(x.zero >= 2, ring_s(r, x.shards, (root + layer) * recipe.compute_bytes, 2.0), 0.0)
+    last = ring_s(r, replicas, whole * root * recipe.reduce_bytes) if recipe.method == "full" else 0.0 * first
+    between = np.where(
+        x.pp > 1, x.virtual_stages * x.tokens * h * 2.0 / x.tp / r.near_bytes_per_s + r.collective_s, 0.0
+    )
+    zero = 0.0 * (x.tokens + x.tp + x.dp)
+    return Communication(
+        tensor_s=x.micro_batches * tensor + zero,
+        expert_s=x.micro_batches * expert + zero,
+        gather_s=gather + zero,
+        reduce_s=reduce + zero,
+        first_s=first + zero,
+        last_s=last + zero,
+        pipeline_s=2.0 * x.micro_batches * between + zero,
+    )
+
+
+# --- the whole step ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepTime:
+    """One step, in seconds; arrays over layouts."""
+
+    step_s: Array
+    compute_s: Array  # of all micro-batches on one rank
+    exposed_s: Array  # communication that nothing hides
+    communication_s: Array  # all of it
+    bubble_s: Array  # of the pipeline
+    update_s: Array  # optimizer, casts and copies
+    host_s: Array  # the least that the host needs to launch the step
+
+
+EAGER_KERNELS_PER_LAYER, FUSED_KERNELS_PER_LAYER = 130.0, 40.0  # launches of a layer, forward and backward
+HOST_S_PER_KERNEL = 6.0e-6  # 5 us to issue a kernel (fixtures/measurements/h200-kernels.csv) and autograd's own work
+
+
+HEAD = ("lm_head", "loss", "embedding")
+
+
+def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
+    """The time of a step: compute, what communication it cannot hide, the pipeline's bubble, the optimizer.
+
+    Pipelines: every stage has layers / pp of the layers, the last one also the output head. The slowest stage sets the
+    pace of the micro-batches, and filling the pipeline takes the others' time once (1F1B; interleaved stages divide it).
+    """
+    lines = ledger(model, x, r, run)
+    body = sum((line.seconds for line in lines if line.name not in HEAD), 0.0)
+    head = sum((line.seconds for line in lines if line.name in HEAD), 0.0)
+    c = communication(model, x, r, run)
+    serial = (c.tensor_s + c.expert_s) / x.micro_batches
+    copies = copies_s(model, x, r, run)
+    stage = body + copies + serial
+    computed = x.micro_batches * (body + copies + np.where(x.pp > 1, 0.0, head))
+    bubble = np.where(
+        x.pp > 1,
+        x.micro_batches * head + (x.pp - 1.0) * (stage + c.pipeline_s / x.micro_batches) / x.virtual_stages,
+        0.0,
+    )
+    hidden = np.maximum(c.gather_s - c.first_s, 0.0) + np.maximum(c.reduce_s - c.last_s, 0.0)
+    over = np.maximum(hidden - computed, 0.0)
+    slowed = OVERLAP_SM_FRACTION * np.minimum(hidden, computed)
+    exposed = c.first_s + c.last_s + over + c.tensor_s + c.expert_s
+    update = update_s(model, x, r, run)
+    layers = sum(b.count for b in decoder_blocks(model)) / x.pp
+    eager = run.code.gate == "eager" and not run.code.compiled
+    launch = (EAGER_KERNELS_PER_LAYER if eager else FUSED_KERNELS_PER_LAYER) * HOST_S_PER_KERNEL
+    launch = np.where((x.tp > 1) & eager, DTENSOR_HOST_S_PER_LAYER, launch)
+    host = x.micro_batches * layers * launch
+    synced = np.where(eager & (x.dp * x.cp > 1), SYNC_S, 0.0)
+    device = computed + slowed + exposed + bubble + update + synced
+    return StepTime(
+        step_s=np.maximum(device, host),
+        compute_s=computed + slowed,
+        exposed_s=exposed,
+        communication_s=c.tensor_s + c.expert_s + c.gather_s + c.reduce_s + c.pipeline_s,
+        bubble_s=bubble,
+        update_s=update + 0.0 * computed,
+        host_s=host + 0.0 * computed,
+    )
