@@ -1,6 +1,6 @@
 """Engine values to a typed answer: options, costs, explanations."""
 
-from advisor.answer import calibration_marks, launch_flags, single_estimate, waterfall
+from advisor.answer import calibration_marks, launch_flags, single_estimate, training_estimate, waterfall
 from advisor.answer.advice import recommend
 from advisor.answer.money import CURRENCY
 from advisor.answer.sentences import likely
@@ -13,6 +13,7 @@ __all__ = [
     "likely",
     "recommend",
     "single_estimate",
+    "training_estimate",
     "waterfall",
     "with_probes",
 ]

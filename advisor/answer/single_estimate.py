@@ -31,11 +31,9 @@ from advisor.engine.step import (
 )
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
-    catalog_model_id,
-    catalog_model_ids,
-    catalog_resources,
     market,
     number,
+    resources_with,
     rounded,
     usual_host_watts,
 )
@@ -65,15 +63,9 @@ def answer(d: Deployment) -> Estimate:
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
+    model_id, known = resources_with(d.model)
     if isinstance(d.model, str):
-        model_id = catalog_model_id(d.model)
-        d, known = d.model_copy(update={"model": model_id}), catalog_resources([model_id])
-        if model_id not in known.models:
-            deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
-    elif isinstance(d.model.config, str):
-        raise WorkloadError([error("model.config", "file paths are not accepted here", "the contents of config.json")])
-    else:
-        known = deployment.with_config(catalog_resources([]), "own-model", d.model.config)
+        d = d.model_copy(update={"model": model_id})
     fixed = deployment.fixed(d, known)
     result = answer_of(fixed)
     sizes = float(parameters(fixed.model)), float(active_parameters(fixed.model))

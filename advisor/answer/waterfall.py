@@ -7,7 +7,7 @@ from advisor.engine.network import Model
 from advisor.engine.optimisation import ablation_steps, estimate_steps
 from advisor.engine.spec import Quantization
 from advisor.engine.step import Demand, Draft, Lane, acceptances_of, drafts_of, lanes, weights_on
-from advisor.inputs import assumption, catalog_model_id, catalog_model_ids, catalog_resources, number
+from advisor.inputs import assumption, number, resources_with
 from advisor.result import Ablation, AblationStep
 from advisor.workload import WorkloadError, deployment, error
 from catalog.models import Assumption
@@ -19,10 +19,7 @@ def answer(options: Json) -> Ablation:
     """The steps for the command's options; WorkloadError where it does not fit or names something unknown."""
     asked = {key: options[key] for key in ("accelerator", "weights", "framework", "isl", "osl") if options[key]}
     d = deployment.parse_deployment({**asked, "model": options["model"], "concurrency": options["users"]})
-    model_id = catalog_model_id(options["model"])
-    known = catalog_resources([model_id])
-    if model_id not in known.models:
-        deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
+    model_id, known = resources_with(options["model"])
     fixed = deployment.fixed(d.model_copy(update={"model": model_id}), known)
     own = prepare(fixed.case, fixed.resources)
     if isinstance(own, str):

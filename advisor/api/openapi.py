@@ -1,11 +1,14 @@
 """What the OpenAPI document says beyond what the views declare."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.extensions import OpenApiSerializerExtension
 from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from pydantic import BaseModel
 from pydantic.json_schema import model_json_schema
 
 from advisor.api.parsers import KEY_LENGTH
@@ -86,6 +89,43 @@ class EstimateSchema(PydanticSchema):
 
     target_class = "advisor.result.estimate.Estimate"
     prefix = "Answer"
+
+
+class TrainingRunSchema(DeploymentSchema):
+    """The training run as it may be written; it shares sections with the deployment."""
+
+    target_class = "advisor.workload.training_run.TrainingRun"
+
+
+class TrainingEstimateSchema(EstimateSchema):
+    """The typed answer of `estimate` for a training step."""
+
+    target_class = "advisor.result.training.TrainingEstimate"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnyOf:
+    """A body that is one of these pydantic models, as a component of this name; all of them require these fields."""
+
+    name: str
+    models: tuple[type[BaseModel], ...]
+    required: tuple[str, ...]
+
+
+class AnyOfSchema(OpenApiSerializerExtension):
+    """A component that refers to those of the models."""
+
+    target_class = "advisor.api.openapi.AnyOf"
+
+    def get_name(self, auto_schema: Any, direction: Any) -> str:
+        return str(self.target.name)
+
+    def get_identity(self, auto_schema: Any, direction: Any) -> Any:
+        return self.target
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Any:
+        parts = [auto_schema.resolve_serializer(model, direction).ref for model in self.target.models]
+        return {"anyOf": parts, "required": list(self.target.required), "title": self.target.name}
 
 
 FILES = (("Config", "config"), ("Lengths", "trace"), ("Traffic", "trace"))
@@ -208,5 +248,20 @@ ESTIMATE_EXAMPLE = OpenApiExample(
         "isl": 2000,
         "osl": 300,
         "concurrency": 64,
+    },
+)
+TRAINING_EXAMPLE = OpenApiExample(
+    "one training step of 8B on eight H100",
+    request_only=True,
+    value={
+        "kind": "training",
+        "model": "meta-llama/Llama-3.1-8B",
+        "accelerator": "h100-sxm",
+        "count": 8,
+        "sequence_length": 8192,
+        "micro_batch": 1,
+        "global_batch": 64,
+        "zero": 3,
+        "recompute": "full",
     },
 )

@@ -12,13 +12,21 @@ from rest_framework.reverse import reverse
 
 from advisor import advise, deletion, workload
 from advisor.api import limits
-from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE, KEY_PARAMETER, LOCATION, problems
+from advisor.api.openapi import (
+    ESTIMATE_EXAMPLE,
+    EXAMPLE,
+    KEY_PARAMETER,
+    LOCATION,
+    TRAINING_EXAMPLE,
+    AnyOf,
+    problems,
+)
 from advisor.api.parsers import PARSERS, idempotency_key, workload_in
 from advisor.api.problems import Conflict, queue_is_full
 from advisor.api.serializers import AdviceSerializer, AdviceSummarySerializer
 from advisor.models import Advice
-from advisor.result import Answer, Estimate
-from advisor.workload import deployment
+from advisor.result import Answer, Estimate, TrainingEstimate
+from advisor.workload import Deployment, TrainingRun
 from catalog import listing
 from catalog.deleting import StaffDeletes, who
 
@@ -158,32 +166,40 @@ class AdviceResult(OneAdvice):
         return Response(advice.answer)
 
 
+ASKED = AnyOf(name="EstimateRequest", models=(Deployment, TrainingRun), required=("model", "accelerator"))
+ESTIMATED = AnyOf(name="EstimateResponse", models=(Estimate, TrainingEstimate), required=("fits", "warnings"))
+
+
 class EstimateOne(views.APIView):
     parser_classes = PARSERS
 
     @extend_schema(
         operation_id="estimateDeployment",
-        summary="Estimate one fixed deployment",
-        description="Responds immediately, without a search. If `fits` is false, memory is too small, and "
-        "`smallest_change` says what would help. `evidence` has the most similar measurements and their predictions; "
-        "`near` is false for those that differ much.",
-        request={kind: deployment.Deployment for kind in ("application/json", "application/yaml")},
-        responses={200: Estimate, **problems(400, 406, 413, 415, 422)},
-        examples=[ESTIMATE_EXAMPLE],
+        summary="Estimate one fixed deployment or one training step",
+        description="Responds immediately, without a search. With kind training or finetuning, one step of a training "
+        "run; else a deployment. If `fits` is false, memory is too small, and `smallest_change` says what would help. "
+        "`evidence` has the most similar measurements and their predictions; `near` is false for those that differ "
+        "much.",
+        request={kind: ASKED for kind in ("application/json", "application/yaml")},
+        responses={200: ESTIMATED, **problems(400, 406, 413, 415, 422)},
+        examples=[ESTIMATE_EXAMPLE, TRAINING_EXAMPLE],
     )
     def post(self, request: Request) -> Response:
         limits.of_estimate(request)
-        from advisor.answer import (
-            single_estimate,  # here, so that web workers load the engine only for estimates
+        from advisor.answer import (  # here, so that web workers load the engine only for estimates
+            single_estimate,
+            training_estimate,
         )
 
         if not isinstance(request.data, dict):
             raise workload.WorkloadError([workload.error("", "must be an object of keys", "a deployment")])
-        estimate = single_estimate.answer(within_limits(deployment.parse_deployment(request.data)))
-        return Response(estimate.to_json())
+        asked = workload.parse_estimate(request.data)
+        if isinstance(asked, TrainingRun):
+            return Response(training_estimate.answer(asked).to_json())
+        return Response(single_estimate.answer(within_limits(asked)).to_json())
 
 
-def within_limits(d: deployment.Deployment) -> deployment.Deployment:
+def within_limits(d: Deployment) -> Deployment:
     """The deployment. Raises WorkloadError if it would take a web worker too long; the command line has no limit."""
     sizes = {"isl": d.isl, "osl": d.osl, "concurrency": 1 if d.concurrency == "max" else d.concurrency}
     if over := [name for name, value in sizes.items() if value > MAX_ESTIMATE[name]]:

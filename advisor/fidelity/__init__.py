@@ -10,6 +10,7 @@ from advisor.fidelity import (
     score_files,
     scorecard,
     scoring,
+    training_scores,
 )
 from advisor.fidelity.calibration_files import Setup
 from advisor.fidelity.report import PEERS, REASONS
@@ -37,4 +38,5 @@ __all__ = [
     "score_files",
     "scorecard",
     "scoring",
+    "training_scores",
 ]

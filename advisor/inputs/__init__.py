@@ -14,7 +14,7 @@ from advisor.inputs.assumptions import (
     serverless_of,
 )
 from advisor.inputs.check import check_catalog, unknown_names_in_parts
-from advisor.inputs.current import catalog_chip, catalog_model_id, catalog_model_ids, catalog_resources, market
+from advisor.inputs.current import catalog_chip, catalog_resources, market, resources_with
 from advisor.inputs.from_catalog import (
     CHIP_SCOPE,
     assumption,
@@ -46,8 +46,6 @@ __all__ = [
     "assumption",
     "calibrations",
     "catalog_chip",
-    "catalog_model_id",
-    "catalog_model_ids",
     "catalog_of",
     "catalog_resources",
     "check_catalog",
@@ -60,6 +58,7 @@ __all__ = [
     "number",
     "offers",
     "quantization_of",
+    "resources_with",
     "rounded",
     "serverless_of",
     "take_snapshot",

@@ -11,6 +11,7 @@ from advisor.inputs.assumptions import assumptions_of
 from advisor.inputs.from_catalog import _accelerator, _frameworks, _quantization, assumption, calibrations, model_row
 from advisor.inputs.names import models, one
 from advisor.inputs.to_engine import chip_of, framework_of, model_of, quantizations_of
+from advisor.workload import Config, WorkloadError, deployment, error
 from catalog.models import Accelerator, Assumption, QuantizationMethod, ServedModel
 
 
@@ -34,6 +35,20 @@ def catalog_resources(models: list[str] | None = None) -> Resources:
 def catalog_model_id(name: str) -> str:
     """The Hugging Face ID of a model given by ID, slug or short name; an unknown name is returned unchanged."""
     return one(name, models())
+
+
+def resources_with(model: str | Config) -> tuple[str, Resources]:
+    """(ID, catalog) with one model, given by name or as its config.json. Raises WorkloadError."""
+    if isinstance(model, Config):
+        if isinstance(model.config, str):
+            message = "file paths are not accepted here"
+            raise WorkloadError([error("model.config", message, "the contents of config.json")])
+        return "own-model", deployment.with_config(catalog_resources([]), "own-model", model.config)
+    model_id = catalog_model_id(model)
+    known = catalog_resources([model_id])
+    if model_id not in known.models:
+        deployment.named("model", model_id, dict.fromkeys(catalog_model_ids()))
+    return model_id, known
 
 
 def catalog_model_ids() -> list[str]:

@@ -1,6 +1,6 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
-from advisor.report import documents, estimate_text, support_matrix
+from advisor.report import documents, estimate_text, support_matrix, training_text
 from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, first_rank, has_document
 from advisor.report.text import canonical, head, markdown, meeting, table
 
@@ -19,4 +19,5 @@ __all__ = [
     "meeting",
     "support_matrix",
     "table",
+    "training_text",
 ]

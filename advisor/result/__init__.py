@@ -93,6 +93,7 @@ from advisor.result.portfolio import (
     Tenant,
 )
 from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
+from advisor.result.training import TrainingEstimate, TrainingMemory
 from advisor.result.tuning import (
     CacheFormatChoice,
     FormatChoice,
@@ -227,6 +228,8 @@ __all__ = [
     "Source",
     "Speculative",
     "Tenant",
+    "TrainingEstimate",
+    "TrainingMemory",
     "Tuning",
     "TuningPlan",
     "TuningStep",

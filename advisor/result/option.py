@@ -183,7 +183,7 @@ class Operator(Section):
     """One line of the step ledger."""
 
     phase: str
-    """prefill or decode."""
+    """prefill or decode; of training forward, backward, recompute, overlap, communication, bubble, optimizer, host."""
     operator: str
     """attention, ffn/up, all-reduce and so on."""
     time_s: Seconds | None
@@ -193,7 +193,7 @@ class Operator(Section):
     bytes: Bytes | None
     """Memory or link traffic of one accelerator."""
     bound: str
-    """What limits it: compute, memory, launch, communication or host."""
+    """What limits it: compute, memory, launch, communication or host; in training also bubble."""
 
 
 class Batch(Section):

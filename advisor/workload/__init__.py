@@ -2,7 +2,7 @@
 
 from advisor.workload import deployment
 from advisor.workload.contents import PROMPT_TOKENS, drawing_of, images_of, lengths_of, prompts_of, states_rate, unit_of
-from advisor.workload.deployment import Deployment, Fixed, parse_deployment, parse_pool
+from advisor.workload.deployment import Deployment, Fixed, parse_pool
 from advisor.workload.errors import unknown
 from advisor.workload.parts import check_parts
 from advisor.workload.schema import (
@@ -11,6 +11,7 @@ from advisor.workload.schema import (
     CURVES,
     PORTFOLIO,
     RUNNABLE_KINDS,
+    Config,
     Spec,
     Stack,
     Task,
@@ -36,13 +37,16 @@ from advisor.workload.text import (
 )
 from advisor.workload.trace_files import with_traces
 from advisor.workload.traffic import trace_of, users_of
+from advisor.workload.training_run import TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
     "CACHE_FORMATS",
     "CHOICES",
     "CURVES",
+    "Config",
     "Deployment",
     "Fixed",
+    "FixedRun",
     "MAX_ERRORS",
     "MAX_TEXT_BYTES",
     "PORTFOLIO",
@@ -51,8 +55,10 @@ __all__ = [
     "Spec",
     "Stack",
     "Task",
+    "TRAINING_KINDS",
     "Tco",
     "Term",
+    "TrainingRun",
     "Weight",
     "WorkloadError",
     "check_parts",
@@ -62,13 +68,14 @@ __all__ = [
     "dotted",
     "drawing_of",
     "error",
+    "fixed_run",
     "fold",
     "images_of",
     "lengths_of",
     "load",
     "more_errors",
     "parse",
-    "parse_deployment",
+    "parse_estimate",
     "parse_pool",
     "prompts_of",
     "set_path",

@@ -63,6 +63,7 @@ class PoolSpec(Section):
 class Deployment(Section):
     """The arguments of `manage.py estimate` and POST /api/v1/estimate. Degrees of parallelism are per replica."""
 
+    kind: Literal["serving"] = "serving"
     model: ModelRef
     accelerator: Name
     count: Annotated[

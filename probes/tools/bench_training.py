@@ -10,10 +10,12 @@ the time and the allocator's peak of each further layer.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 Row = dict[str, Any]
@@ -48,6 +50,19 @@ def timed(torch: Any, work: Callable[[], object], seconds: float) -> float:
     return sorted(times)[len(times) // 2]
 
 
+Call = Callable[[], Any]
+
+
+def product_calls(x: Any, w: Any, g: Any) -> dict[str, Call]:
+    """The forward product of a linear layer, and those for the gradients of its input and its weight."""
+    return {"forward": lambda: x @ w.t(), "data": lambda: g @ w, "weight": lambda: g.t() @ x}
+
+
+def gradient_call(torch: Any, out: Any, into: tuple[Any, ...], grad: Any) -> Call:
+    """The backward pass of `out`, repeatable."""
+    return lambda: torch.autograd.grad(out, into, grad, retain_graph=True)
+
+
 def products(torch: Any, seconds: float) -> Iterator[Row]:
     for name, (h, heads, kv, size, inner, vocab) in LAYERS.items():
         shapes = {
@@ -61,8 +76,7 @@ def products(torch: Any, seconds: float) -> Iterator[Row]:
                 x = torch.randn(tokens, into, device="cuda", dtype=torch.bfloat16)
                 w = torch.randn(out, into, device="cuda", dtype=torch.bfloat16) * into**-0.5
                 g = torch.randn(tokens, out, device="cuda", dtype=torch.bfloat16)
-                work = {"forward": lambda: x @ w.t(), "data": lambda: g @ w, "weight": lambda: g.t() @ x}
-                for direction, call in work.items():
+                for direction, call in product_calls(x, w, g).items():
                     time_s = timed(torch, call, seconds)
                     rate = 2.0 * tokens * out * into / time_s
                     yield {"kind": "product", "model": name, "shape": what, "tokens": tokens, "out": out, "in": into,
@@ -86,13 +100,12 @@ def attention(torch: Any, seconds: float) -> Iterator[Row]:
                        "tokens": length, "batch": batch}  # fmt: skip
                 try:
                     with sdpa_kernel([getattr(SDPBackend, backend)]):
-                        out = sdpa(q, k, v, is_causal=True, enable_gqa=True)
-                        grad = torch.randn_like(out)
+                        attend = partial(sdpa, q, k, v, is_causal=True, enable_gqa=True)
+                        out = attend()
+                        back_call = gradient_call(torch, out, (q, k, v), torch.randn_like(out))
                         with torch.no_grad():
-                            ahead = timed(torch, lambda: sdpa(q, k, v, is_causal=True, enable_gqa=True), seconds)
-                        back = timed(
-                            torch, lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True), seconds
-                        )
+                            ahead = timed(torch, attend, seconds)
+                        back = timed(torch, back_call, seconds)
                 except RuntimeError as error:
                     yield row | {"refused": str(error).splitlines()[0][:200]}
                     continue
@@ -113,6 +126,14 @@ def rotated(torch: Any, x: Any, cos: Any, sin: Any) -> Any:
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
 
 
+def gated(torch: Any, gate: Any, up: Any) -> Any:
+    return torch.nn.functional.silu(gate) * up
+
+
+def loss(torch: Any, logits: Any, target: Any) -> Any:
+    return torch.nn.functional.cross_entropy(logits.float(), target)
+
+
 def elements(torch: Any, seconds: float) -> Iterator[Row]:
     functional = torch.nn.functional
     tokens = 8192
@@ -125,27 +146,26 @@ def elements(torch: Any, seconds: float) -> Iterator[Row]:
             )
             q = torch.randn(1, heads, tokens, size, device="cuda", dtype=torch.bfloat16, requires_grad=True)
             cos, sin = (torch.randn(1, 1, tokens, size, device="cuda", dtype=dtype) for _ in range(2))
-            parts: dict[str, tuple[Callable[[], Any], tuple[Any, ...]]] = {
-                "eager_norm": (lambda: eager_norm(torch, x, w), (x, w)),
-                "rms_norm": (lambda: functional.rms_norm(x, (h,), w, EPS), (x, w)),
-                "rotary": (lambda: rotated(torch, q, cos, sin), (q,)),
-                "gate": (lambda: functional.silu(a) * b, (a, b)),
+            parts: dict[str, tuple[Call, tuple[Any, ...]]] = {
+                "eager_norm": (partial(eager_norm, torch, x, w), (x, w)),
+                "rms_norm": (partial(functional.rms_norm, x, (h,), w, EPS), (x, w)),
+                "rotary": (partial(rotated, torch, q, cos, sin), (q,)),
+                "gate": (partial(gated, torch, a, b), (a, b)),
             }
             if name == "llama-8b" and dtype == torch.bfloat16:
                 logits = torch.randn(4096, vocab, device="cuda", dtype=torch.bfloat16, requires_grad=True)
                 target = torch.randint(0, vocab, (4096,), device="cuda")
-                parts["loss"] = (lambda: functional.cross_entropy(logits.float(), target), (logits,))
+                parts["loss"] = (partial(loss, torch, logits, target), (logits,))
             for what, (call, into) in parts.items():
                 if what == "gate" and dtype == torch.float32:
                     continue
                 out = call()
-                grad = torch.randn_like(out)
+                back_call = gradient_call(torch, out, into, torch.randn_like(out))
                 with torch.no_grad():
                     ahead = timed(torch, call, seconds / 2)
-                back = timed(torch, lambda: torch.autograd.grad(out, into, grad, retain_graph=True), seconds / 2)
+                back = timed(torch, back_call, seconds / 2)
                 yield {"kind": "element", "part": what, "model": name, "tokens": tokens, "dtype": str(dtype),
                        "elements": int(into[0].numel()), "forward_s": ahead, "backward_s": back}  # fmt: skip
-                del out, grad
 
 
 def optimizer(torch: Any, seconds: float) -> Iterator[Row]:
@@ -160,22 +180,18 @@ def optimizer(torch: Any, seconds: float) -> Iterator[Row]:
                "bytes_per_s": count * 7 * (4 if dtype == torch.float32 else 2) / time_s}  # fmt: skip
 
 
-def layers(torch: Any, seconds: float) -> Iterator[Row]:
-    """Whole steps without an output head: the second and further layers cost the difference between two depths."""
+def layer_class(torch: Any) -> Any:
+    """A Llama layer; made here because the module loads torch only when it measures."""
     functional, nn = torch.nn.functional, torch.nn
 
-    class Layer(nn.Module):
+    class Layer(nn.Module):  # type: ignore[name-defined]
         def __init__(self, shape: tuple[int, ...], eager: bool) -> None:
             super().__init__()
             h, self.heads, self.kv, self.size, inner, _ = shape
-            make = lambda i, o: nn.Linear(i, o, bias=False, device="cuda", dtype=torch.bfloat16)  # noqa: E731
-            self.q, self.k, self.v = make(h, self.heads * self.size), *(make(h, self.kv * self.size) for _ in range(2))
-            self.o, self.gate, self.up, self.down = (
-                make(self.heads * self.size, h),
-                make(h, inner),
-                make(h, inner),
-                make(inner, h),
-            )  # noqa: E501
+            wide, narrow = self.heads * self.size, self.kv * self.size
+            linear = partial(nn.Linear, bias=False, device="cuda", dtype=torch.bfloat16)
+            self.q, self.k, self.v, self.o = linear(h, wide), linear(h, narrow), linear(h, narrow), linear(wide, h)
+            self.gate, self.up, self.down = linear(h, inner), linear(h, inner), linear(inner, h)
             self.norms = nn.ParameterList(torch.ones(h, device="cuda", dtype=torch.bfloat16) for _ in range(2))
             self.eager = eager
 
@@ -193,38 +209,72 @@ def layers(torch: Any, seconds: float) -> Iterator[Row]:
             y = self.norm(x, self.norms[1])
             return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
-    for name, shape in LAYERS.items():
-        for eager in (True, False):
-            for compiled in (False, True):
-                for length, batch in ((4096, 1), (8192, 1)):
-                    for depth in (2, 4):
-                        torch.cuda.empty_cache()
-                        stack = nn.ModuleList(Layer(shape, eager) for _ in range(depth))
-                        run = [torch.compile(layer) if compiled else layer for layer in stack]
-                        x = torch.randn(batch, length, shape[0], device="cuda", dtype=torch.bfloat16)
-                        cos, sin = (
-                            torch.randn(1, 1, length, shape[3], device="cuda", dtype=torch.bfloat16) for _ in range(2)
-                        )
-
-                        def step(
-                            run: Any = run, x: Any = x, cos: Any = cos, sin: Any = sin, stack: Any = stack
-                        ) -> None:
-                            y = x.requires_grad_()
-                            for layer in run:
-                                y = layer(y, cos, sin)
-                            y.backward(y.detach())
-                            stack.zero_grad(set_to_none=True)
-
-                        step()
-                        torch.cuda.reset_peak_memory_stats()
-                        time_s = timed(torch, step, seconds)
-                        yield {"kind": "layers", "model": name, "eager_norm": eager, "compiled": compiled,
-                               "tokens": length, "batch": batch, "depth": depth, "time_s": time_s,
-                               "peak_bytes": torch.cuda.max_memory_allocated()}  # fmt: skip
-                        del stack, run, step
+    return Layer
 
 
-PARTS = {"products": products, "attention": attention, "elements": elements, "optimizer": optimizer, "layers": layers}
+def train(stack: Any, run: Any, x: Any, cos: Any, sin: Any) -> None:
+    """Forward and backward pass of the layers."""
+    y = x.requires_grad_()
+    for layer in run:
+        y = layer(y, cos, sin)
+    y.backward(y.detach())
+    stack.zero_grad(set_to_none=True)
+
+
+def layers(torch: Any, seconds: float) -> Iterator[Row]:
+    """Whole steps without an output head: the second and further layers cost the difference between two depths."""
+    Layer = layer_class(torch)  # noqa: N806
+    choices = itertools.product(LAYERS.items(), (True, False), (False, True), (4096, 8192), (2, 4))
+    for (name, shape), eager, compiled, length, depth in choices:
+        torch.cuda.empty_cache()
+        torch.compiler.reset()  # each size compiles anew, below the limit on recompilation
+        stack = torch.nn.ModuleList(Layer(shape, eager) for _ in range(depth))
+        run = [torch.compile(layer, dynamic=False) if compiled else layer for layer in stack]
+        x = torch.randn(1, length, shape[0], device="cuda", dtype=torch.bfloat16)
+        cos, sin = (torch.randn(1, 1, length, shape[3], device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        step = partial(train, stack, run, x, cos, sin)
+        step()
+        torch.cuda.reset_peak_memory_stats()
+        time_s = timed(torch, step, seconds)
+        yield {"kind": "layers", "model": name, "eager_norm": eager, "compiled": compiled, "tokens": length, "batch": 1,
+               "depth": depth, "time_s": time_s, "peak_bytes": torch.cuda.max_memory_allocated()}  # fmt: skip
+        del stack, run, step
+
+
+def adapters(torch: Any, seconds: float) -> Iterator[Row]:
+    """A frozen linear layer with a LoRA adapter of rank 16, as PEFT computes it, over the layer alone."""
+    for name in ("llama-1b", "llama-8b"):
+        h, _, _, _, inner, _ = LAYERS[name]
+        for tokens, dtype in itertools.product((4096, 8192), (torch.float32, torch.bfloat16)):
+            for out, into in ((h, h), (inner, h), (h, inner)):
+                x = torch.randn(tokens, into, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+                w = torch.randn(out, into, device="cuda", dtype=torch.bfloat16) * into**-0.5
+                a = torch.randn(16, into, device="cuda", dtype=dtype, requires_grad=True)
+                b = torch.zeros(out, 16, device="cuda", dtype=dtype, requires_grad=True)
+                plain, adapted = partial(torch.nn.functional.linear, x, w), partial(with_adapter, x, w, a, b)
+                for what, call, leaves in (("linear", plain, (x,)), ("lora16", adapted, (x, a, b))):
+                    result = call()
+                    back_call = gradient_call(torch, result, leaves, torch.randn_like(result))
+                    with torch.no_grad():
+                        ahead = timed(torch, call, seconds / 2)
+                    yield {"kind": "adapter", "part": what, "model": name, "tokens": tokens, "out": out, "in": into,
+                           "dtype": str(dtype), "forward_s": ahead,
+                           "backward_s": timed(torch, back_call, seconds / 2)}  # fmt: skip
+
+
+def with_adapter(x: Any, w: Any, a: Any, b: Any) -> Any:
+    base = x @ w.t()
+    return (base + (x.to(a.dtype) @ a.t() @ b.t()) * 2.0).to(x.dtype)
+
+
+PARTS = {
+    "products": products,
+    "attention": attention,
+    "elements": elements,
+    "optimizer": optimizer,
+    "adapters": adapters,
+    "layers": layers,
+}
 
 
 def main() -> int:

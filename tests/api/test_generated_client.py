@@ -123,6 +123,17 @@ def test_a_generated_client_estimates_one_deployment(client: Any) -> None:
     assert isinstance(result, models.Estimate) and result.fits and result.tpot_ms.mean > 0
 
 
+def test_a_generated_client_estimates_one_training_step(client: Any) -> None:
+    models = importlib.import_module(f"{client.__name__}.models")
+    estimate = importlib.import_module(f"{client.__name__}.api.v1.estimate_deployment")
+    transport = httpx.WSGITransport(app=get_wsgi_application())
+    server = client.Client(base_url="http://127.0.0.1", httpx_args={"transport": transport})
+    body = {"kind": "training", "model": CHAT["model"], "accelerator": "h100-sxm", "count": 8, "sequence_length": 4096}
+    result = estimate.sync(client=server, body=models.TrainingRun.from_dict({**body, "global_batch": 16}))
+    assert isinstance(result, models.TrainingEstimate) and result.fits and 0 < result.mfu < 1
+    assert isinstance(result.memory, models.AnswerTrainingMemory) and result.step[0].time_s > 0
+
+
 # --- the schema itself ------------------------------------------------------------------------------------------
 
 
@@ -137,7 +148,8 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def sections(components: dict[str, Any]) -> dict[str, Any]:
-    return {name: c for name, c in components.items() if name.startswith("Answer") or name == "Estimate"}
+    own = ("Estimate", "TrainingEstimate")
+    return {name: c for name, c in components.items() if name.startswith("Answer") or name in own}
 
 
 def test_every_field_of_an_answer_is_described(components: dict[str, Any]) -> None:

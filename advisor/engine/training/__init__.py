@@ -1,5 +1,17 @@
 """Training: what a step stores on each chip and how long it takes."""
 
+from advisor.engine.training.communication import Communication, communication, ring_s
+from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
+from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
+from advisor.engine.training.operators import (
+    Line,
+    Rates,
+    Shape,
+    ledger,
+    rank_parameters,
+    rates_of,
+    trained_parameters,
+)
 from advisor.engine.training.run import (
     AMP,
     BF16,
@@ -15,18 +27,7 @@ from advisor.engine.training.run import (
     Recipe,
     Run,
 )
-from advisor.engine.training.step import (
-    Communication,
-    Line,
-    Rates,
-    Shape,
-    StepTime,
-    communication,
-    ledger,
-    rates_of,
-    step_time,
-    trained_parameters,
-)
+from advisor.engine.training.step_time import HEAD, StepTime, step_time
 
 __all__ = [
     "AMP",
@@ -35,6 +36,7 @@ __all__ = [
     "Code",
     "Communication",
     "FSDP_MIXED",
+    "HEAD",
     "HF",
     "LORA16",
     "Line",
@@ -42,14 +44,23 @@ __all__ = [
     "MEGATRON_BF16",
     "PLAIN",
     "Parallel",
+    "PeakMemory",
     "Rates",
     "Recipe",
     "Run",
     "Shape",
     "StepTime",
     "communication",
+    "fits",
     "ledger",
+    "model_flops",
+    "outside_bytes",
+    "peak_flops_per_s",
+    "peak_memory",
+    "rank_parameters",
+    "ring_s",
     "rates_of",
+    "recomputed_flops",
     "step_time",
     "trained_parameters",
 ]

@@ -14,7 +14,9 @@ class Recipe:
     """What is trained and in which formats; bytes are per trained parameter unless a comment says otherwise."""
 
     method: Method = "full"
-    adapter_rank: int = 0  # of LoRA and QLoRA, on every matrix of the layers
+    adapter_rank: int = 0  # of LoRA and QLoRA
+    adapter_matrices: Literal["all", "query_value"] = "all"  # of the layers
+    adapter_dropout: bool = False  # of the input of each adapter
     parameter_bytes: float = 4.0  # as stored between steps
     compute_bytes: float = 2.0  # of a weight as the matrix multiplies read it
     gradient_bytes: float = 4.0
@@ -59,16 +61,19 @@ class Code:
     norm: Literal["eager_fp32", "fused"] = "fused"  # eager_fp32: cast, square, mean, multiply, each a kernel
     rotary: Literal["eager", "fused"] = "fused"
     gate: Literal["eager", "fused"] = "fused"  # SwiGLU: activation and product
-    loss: Literal["upcast", "fused_linear", "vocabulary_parallel"] = "upcast"
+    loss: Literal["upcast", "chunked", "fused_linear", "vocabulary_parallel"] = "upcast"
     attention: Literal["cudnn", "flash2", "math"] = "cudnn"  # PyTorch 2.11 prefers cuDNN's; math: scores are stored
     compiled: Literal["", "block", "full"] = ""  # torch.compile: of each layer, or of the whole model
-    dropout: bool = False
+    selective: Literal["attention", "operators"] = "attention"  # what selective recomputation repeats: the attention
+    # core (Megatron-Core), or every second product and all element-wise operators (torchtitan)
+    gradient_buffer: bool = False  # one permanent buffer of all gradients (Megatron-Core), reduced in place
+    dtensor: bool = False  # tensor parallelism through PyTorch's DTensor, whose dispatch takes host time
 
 
 # transformers' Llama and its relatives, without and with torch.compile; a short model with nn.RMSNorm; Megatron-Core
 HF = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast")
 PLAIN = Code(norm="fused", rotary="eager", gate="eager", loss="upcast")
-MEGATRON = Code(norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel")
+MEGATRON = Code(norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,6 +19,12 @@ from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
 TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
+REQUIRED = ("weights", "isl")  # for serving; argparse requires --model and --accelerator
+TRAINING_WHOLE = (
+    "sequence_length", "micro_batch", "global_batch", "micro_batches", "cp", "virtual_stages", "zero", "rank"
+)  # fmt: skip
+TRAINING_TEXTS = ("precision", "recompute", "method", "optimizer", "offload", "code")
+SWITCHES = ("sequence_parallel", "compile")
 HELP = {
     "accelerator": "catalog name of the accelerator",
     "tp": "tensor-parallel size; default: 1",
@@ -29,14 +35,30 @@ HELP = {
     "osl": "output tokens per request",
     "max_batched_tokens": "token budget of a scheduler step",
     "framework_version": "release of the framework; default: the catalog's",
-    "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools)",
-    "dp": "independent replicas",
+    "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools); training: dp x tp x pp x cp",
+    "dp": "independent replicas; training: data-parallel size, default count / (tp x pp x cp)",
     "attention_dp": "attention data parallelism inside a replica",
     "weights": "a dtype, or the slug of a quantization method",
     "kv": "KV cache format; default: the framework's default",
     "framework": "default: the first in the catalog that supports the deployment",
     "client": "steady, burst:10, poisson:RATE or static; default steady",
     "length_spread": "lengths are uniform between these fractions of isl and osl, such as 0.8:1.0",
+    "sequence_length": "tokens of a sequence",
+    "micro_batch": "sequences of one forward pass of a data-parallel rank; default: 1",
+    "global_batch": "sequences of one step on all ranks, a multiple of dp x micro-batch",
+    "micro_batches": "forward passes of a rank in one step, instead of --global-batch",
+    "cp": "context-parallel size; default: 1",
+    "virtual_stages": "interleaved stages of a pipeline rank; default: 1 (plain 1F1B)",
+    "zero": "ZeRO stage 0 to 3; 3 is FSDP; default: 1 for megatron, 3 for hf and plain, 0 on one rank",
+    "rank": "rank of the adapters; default: 16",
+    "precision": "bf16, bf16_master, fp8, mxfp8, nvfp4, amp or fp32; default: bf16",
+    "recompute": "activation recomputation: none, selective or full; default: none",
+    "method": "full, lora or qlora; default: full",
+    "optimizer": "adamw, adamw_8bit, adafactor, muon or sgd; default: adamw",
+    "offload": "what is kept in host memory: none, optimizer or all; default: none",
+    "code": "hf, plain or megatron; default: megatron, for finetuning hf",
+    "sequence_parallel": "split norms and residuals over the tensor-parallel ranks",
+    "compile": "torch.compile",
 }
 
 
@@ -46,9 +68,13 @@ def requests(text: str) -> int | str:
 
 
 class Command(BaseCommand):
-    help = "Estimates one fixed deployment. Exit codes: 0 estimated, 3 does not fit, 2 bad input."
+    help = "Estimates one fixed deployment or one training step. Exit codes: 0 estimated, 3 does not fit, 2 bad input."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        self.parser = parser
+        parser.add_argument(
+            "--kind", default="serving", metavar="KIND", help="serving, training or finetuning; default: serving"
+        )
         parser.add_argument(
             "--model", required=True, help="model name or Hugging Face ID, or the path of a config.json"
         )
@@ -56,7 +82,7 @@ class Command(BaseCommand):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
                 type=int if name in WHOLE else str,
-                required=name in ("accelerator", "weights", "isl"),
+                required=name == "accelerator",
                 help=HELP.get(name),
             )
         for name in ("prefill", "decode"):
@@ -64,44 +90,63 @@ class Command(BaseCommand):
                 f"--{name}-pool", metavar="K=V;...", help="workers, batch, tp, pp, ep, attention_dp, moe_tp"
             )
         parser.add_argument(
-            "--concurrency", type=requests, default="max", metavar="N|max", help="total across all replicas"
+            "--concurrency", type=requests, metavar="N|max", help="total across all replicas; default: max"
         )
+        training = parser.add_argument_group("training and finetuning")
+        for name in (*TRAINING_WHOLE, *TRAINING_TEXTS):
+            training.add_argument(
+                f"--{name.replace('_', '-')}", type=int if name in TRAINING_WHOLE else str, help=HELP[name]
+            )
+        for name in SWITCHES:
+            training.add_argument(f"--{name.replace('_', '-')}", action="store_true", default=None, help=HELP[name])
         parser.add_argument(
             "--format", choices=["table", "json"], default="table", help="output format; default: table"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from advisor.answer import single_estimate
-        from advisor.report import estimate_text  # here, so that --help does not import the engine
-
+        missing = [f"--{name}" for name in REQUIRED if options["kind"] == "serving" and options[name] is None]
+        if missing:
+            self.parser.error(f"the following arguments are required: {', '.join(missing)}")
         require_catalog()
         try:
-            estimate = single_estimate.answer(deployment(options))
+            result, table = estimated(options)
         except WorkloadError as error:
             self.refuse(*lines(error, with_flag))
         except BadFile as error:
             self.refuse(f"--model: {error}")
         as_json = options["format"] == "json"
-        text = (
-            json.dumps(estimate.to_json(), indent=2, ensure_ascii=False) if as_json else estimate_text.table(estimate)
-        )
-        self.stdout.write(text)
-        sys.exit(OK if estimate.fits else NOTHING_FEASIBLE)
+        self.stdout.write(json.dumps(result.to_json(), indent=2, ensure_ascii=False) if as_json else table)
+        sys.exit(OK if result.fits else NOTHING_FEASIBLE)
 
     def refuse(self, *lines: str) -> NoReturn:
         self.stderr.write("\n".join(lines))
         sys.exit(BAD_INPUT)
 
 
-def deployment(options: dict[str, Any]) -> Any:
-    """The deployment from the command-line arguments."""
-    from advisor.workload import parse_deployment, parse_pool
+def estimated(options: dict[str, Any]) -> tuple[Any, str]:
+    """The estimate that the arguments ask for, and its table."""
+    from advisor.answer import single_estimate, training_estimate
+    from advisor.report import estimate_text, training_text  # here, so that --help does not import the engine
+    from advisor.workload import TrainingRun, parse_estimate
 
-    raw = {name: options[name] for name in (*WHOLE, *TEXTS, "concurrency") if options[name] is not None}
+    asked = parse_estimate(arguments(options))
+    if isinstance(asked, TrainingRun):
+        step = training_estimate.answer(asked)
+        return step, training_text.table(step)
+    estimate = single_estimate.answer(asked)
+    return estimate, estimate_text.table(estimate)
+
+
+def arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """The command-line arguments that were given, as the API takes them."""
+    from advisor.workload import parse_pool
+
+    names = ("kind", *WHOLE, *TEXTS, "concurrency", *TRAINING_WHOLE, *TRAINING_TEXTS, *SWITCHES)
+    raw = {name: options[name] for name in names if options[name] is not None}
     for name in ("prefill_pool", "decode_pool"):
         if options[name] is not None:
             raw[name] = parse_pool(name, options[name])
-    return parse_deployment({**raw, "model": model(options["model"])})
+    return {**raw, "model": model(options["model"])}
 
 
 def model(text: str) -> Any:

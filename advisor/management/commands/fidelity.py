@@ -8,7 +8,17 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from advisor.engine.spec import Case
-from advisor.fidelity import MeasurementsError, Row, calibration_files, disputed, read, report, score_files, scoring
+from advisor.fidelity import (
+    MeasurementsError,
+    Row,
+    calibration_files,
+    disputed,
+    read,
+    report,
+    score_files,
+    scoring,
+    training_scores,
+)
 from catalog.loading.fixtures import FixtureError
 from catalog.management.errors import BadInput, at_least_one, writing
 
@@ -53,7 +63,10 @@ class Command(BaseCommand):
             at_least_one("--limit", options["limit"])
         rows = self._rows(options["measurements"], options["limit"])
         known, estimator, families = catalog_estimator()
-        scored = scoring.predict(rows, known, estimator, families)
+        trained = [row for row in rows if row.task == "training"]
+        served = [row for row in rows if row.task != "training"]
+        scored = scoring.predict(served, known, estimator, families) if served else []
+        scored += training_scores.predict(trained, known, families)
         doubts = disputed.find(rows, known) | disputed.read()
         figures = scoring.report(scored, by or ["source_key"], doubts)
         if options["write_docs"]:

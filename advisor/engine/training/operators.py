@@ -1,8 +1,9 @@
-"""Time of one training step on one rank, from the operators of the forward and backward pass.
+"""Operators of the forward and backward pass of one micro-batch on one rank: seconds, FLOPs and bytes of each.
 
-Every function broadcasts over layouts: a `Shape` holds arrays of one value per layout, so the same code times one run or
-a hundred thousand. Matrix multiplies, attention and reads reach the same fractions of the chip's peaks as in serving
-(Efficiency); the backward pass has two products for each of the forward pass, and attention 2.5 times the operations.
+Every function broadcasts over layouts: a `Shape` holds arrays of one value per layout, so the same code times one run
+or a hundred thousand. Matrix multiplies, attention and reads reach the same fractions of the chip's peaks as in serving
+(Efficiency). The backward pass has two products for each of the forward pass, and attention 2.5 times the operations.
+
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,6 @@ from advisor.engine.network import (
     LatentAttention,
     Model,
     decoder_blocks,
-    embedding_parameters,
     parameters,
 )
 from advisor.engine.network import block_parameters as layer_parameters
@@ -34,15 +34,13 @@ Amount = Any  # a number or an array that broadcasts with the layouts
 # causal attention at 4,096 tokens over the rate of FlashAttention 3's forward pass: forward, backward.
 TORCH_FLASH, CUDNN = (0.50, 0.41), (0.85, 0.71)
 SMALL_HEAD_FACTOR = 0.86  # of that rate with heads of 64
-# bytes per element at the chip's achieved read rate, (forward, backward): what the kernels take, not only what they move
+# bytes per element at the chip's achieved read rate, (forward, backward): the time that kernels take, as bytes
 EAGER_NORM, EAGER_NORM_FP32, RMS_NORM, RMS_NORM_FP32 = (55.0, 120.0), (38.0, 111.0), (5.6, 15.0), (11.0, 28.0)
 EAGER_ROTARY, EAGER_ROTARY_FP32, EAGER_GATE = (49.0, 55.0), (73.0, 71.0), (10.0, 17.5)
 EAGER_LOSS = (28.0, 26.0)  # per token and vocabulary entry
-ADAM_FACTOR = {4.0: 1.17, 2.0: 1.52}  # time of fused AdamW over its seven reads and writes, by bytes of a state
+# of a rank-16 adapter beside a frozen linear layer, by bytes of its parameters: (input, output) forward and backward
+ADAPTER_BYTES = {4.0: ((19.0, 30.0), (27.0, 39.0)), 2.0: ((3.2, 9.1), (10.2, 9.5))}
 BACKWARD_ATTENTION = 2.5  # five products where the forward pass has two
-OVERLAP_SM_FRACTION = 0.18  # of the chip that collectives occupy while they overlap: 24 channels on an H100's 132 SMs
-SYNC_S = 0.010  # a step of sharded PyTorch code that waits for the host: idle time of a profiled step (h200_x4.md)
-DTENSOR_HOST_S_PER_LAYER = 0.011  # host time of a layer of DTensor tensor parallelism, forward and backward
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -308,12 +306,37 @@ def loss_bytes(code: Code) -> tuple[float, float]:
     return 6.0, 6.0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repeats:
+    """Shares of the forward pass that the backward pass computes again."""
+
+    products: Amount
+    scores: Amount
+    elements: Amount
+
+
+def repeats(x: Shape, code: Code) -> Repeats:
+    """What recomputation repeats: all of a layer, or with `selective` what the code chooses."""
+    full, selective = np.asarray(x.recompute) == 2, np.asarray(x.recompute) == 1
+    if code.selective == "operators":
+        return Repeats(
+            products=np.where(full, 1.0, np.where(selective, 0.5, 0.0)),
+            scores=np.where(full, 1.0, 0.0),
+            elements=np.where(full | selective, 1.0, 0.0),
+        )
+    return Repeats(
+        products=np.where(full, 1.0, 0.0),
+        scores=np.where(full | selective, 1.0, 0.0),
+        elements=np.where(full, 1.0, 0.0),
+    )
+
+
 def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
     """All operators of a rank that has layers / pp of the layers, and the output head's share of a mean stage."""
     lines: list[Line] = []
     recipe, code = run.recipe, run.code
     trains_base = recipe.method == "full"
-    share = 1.0 / x.pp
+    share, again = 1.0 / x.pp, repeats(x, code)
 
     def add(name: str, phase: str, seconds: Any, flops: Any = 0.0, moved: Any = 0.0) -> None:
         zero = np.zeros(np.shape(seconds))
@@ -331,16 +354,15 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
             add(p.name, "forward", n * (once + quantize), n * flops)
             add(p.name, "backward", n * (data + grads + (weight if trains_base else 0.0)),
                 n * flops * (2.0 if trains_base else 1.0))  # fmt: skip
-            add(p.name, "recompute", np.where(x.recompute == 2, n * (once + quantize), 0.0),
-                np.where(x.recompute == 2, n * flops, 0.0))  # fmt: skip
+            add(p.name, "recompute", again.products * n * (once + quantize), again.products * n * flops)
             if recipe.adapter_rank:
                 _adapters(add, p, r, recipe, n)
-        scores = attention_flops(model, block, x) / head_factor(block)
-        again = np.where(x.recompute >= 1, n * scores / r.attention_forward_flops_per_s, 0.0)
-        add("attention/scores", "forward", n * scores / r.attention_forward_flops_per_s, n * scores)
-        add("attention/scores", "backward", n * BACKWARD_ATTENTION * scores / r.attention_backward_flops_per_s,
-            n * BACKWARD_ATTENTION * scores)  # fmt: skip
-        add("attention/scores", "recompute", again, np.where(x.recompute >= 1, n * scores, 0.0))
+        scores, rate = n * attention_flops(model, block, x), head_factor(block)
+        forward_s = scores / rate / r.attention_forward_flops_per_s
+        backward_s = BACKWARD_ATTENTION * scores / rate / r.attention_backward_flops_per_s
+        add("attention/scores", "forward", forward_s, scores)
+        add("attention/scores", "backward", backward_s, BACKWARD_ATTENTION * scores)
+        add("attention/scores", "recompute", again.scores * forward_s, again.scores * scores)
         t = element_traffic(model, block, x, recipe, code)
         for phase, each, kernels in (
             ("forward", t.forward, t.forward_kernels),
@@ -349,19 +371,18 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
             seconds = n * (x.tokens * each / r.memory_bytes_per_s + kernels * r.kernel_s)
             add("element-wise", phase, seconds, 0.0, n * x.tokens * each)
             if phase == "forward":
-                add("element-wise", "recompute", np.where(x.recompute == 2, seconds, 0.0))
+                add("element-wise", "recompute", again.elements * seconds)
     _head(add, model, x, r, run)
     return lines
 
 
 def _adapters(add: Any, p: Product, r: Rates, recipe: Recipe, n: Amount) -> None:
-    """LoRA on one matrix: the input cast to FP32 and read, two thin products, the sum; and their gradients."""
-    width = 4.0 if recipe.parameter_bytes == 4.0 else 2.0
-    read = p.rows * p.inner * (2.0 + 2 * width) + p.rows * p.columns * (3 * 2.0 + 2 * width)
-    flops = 2.0 * p.rows * recipe.adapter_rank * (p.inner + p.columns)
-    add("adapters", "forward", n * (read / r.memory_bytes_per_s + 5 * r.kernel_s), n * flops, n * read)
-    back = p.rows * p.inner * (2.0 * 3 + 2 * width) + p.rows * p.columns * (2.0 + 2 * width)
-    add("adapters", "backward", n * (back / r.memory_bytes_per_s + 8 * r.kernel_s), 2 * n * flops, n * back)
+    """LoRA on one matrix: its input cast to the adapter's type, two thin products, the sum; and their gradients."""
+    (into, out), (into_back, out_back) = ADAPTER_BYTES[4.0 if recipe.parameter_bytes == 4.0 else 2.0]
+    flops = n * 2.0 * p.rows * recipe.adapter_rank * (p.inner + p.columns)
+    forward, backward = (n * p.rows * (p.inner * a + p.columns * b) for a, b in ((into, out), (into_back, out_back)))
+    add("adapters", "forward", forward / r.memory_bytes_per_s + n * 5 * r.kernel_s, flops, forward)
+    add("adapters", "backward", backward / r.memory_bytes_per_s + n * 8 * r.kernel_s, 2 * flops, backward)
 
 
 def _head(add: Any, model: Model, x: Shape, r: Rates, run: Run) -> None:
@@ -381,7 +402,7 @@ def _head(add: Any, model: Model, x: Shape, r: Rates, run: Run) -> None:
     add("embedding", "backward", (gradient + m * h * 6.0) / r.memory_bytes_per_s)
 
 
-# --- what a step does once -------------------------------------------------------------------------------------
+# --- parameters of a rank ---------------------------------------------------------------------------------------
 
 
 def trained_parameters(model: Model, recipe: Recipe) -> float:
@@ -416,170 +437,3 @@ def rank_trained(model: Model, x: Shape, recipe: Recipe) -> tuple[Amount, Amount
     if recipe.method == "full":
         return rank_parameters(model, x)
     return trained_parameters(model, recipe) / x.tp / x.pp, 0.0
-
-
-def update_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
-    """Seconds of the optimizer's step, and of the casts and copies that sharding and autocast add, on one rank."""
-    recipe = run.recipe
-    dense, routed = rank_trained(model, x, recipe)
-    trained = dense + routed
-    shards, expert_shards = (np.where(x.zero >= 1, np.maximum(n, 1.0), 1.0) for n in (x.shards, x.shards * x.tp / x.ep))
-    width = 4.0 if recipe.master_bytes or recipe.parameter_bytes == 4.0 else 2.0
-    moved = 7.0 * width * ADAM_FACTOR.get(width, 1.0) + (recipe.parameter_bytes if recipe.master_bytes else 0.0)
-    moved = moved + (2 * recipe.update_bytes + recipe.gradient_bytes if recipe.update_bytes else 0.0)
-    seconds = (dense / shards + routed / expert_shards) * moved / r.memory_bytes_per_s
-    if recipe.autocast:  # weights cast for each forward pass, gradients cast back
-        seconds = seconds + x.micro_batches * trained * 12.0 / r.memory_bytes_per_s
-    touched = 3.0 if run.code.gate == "eager" else 2.0  # a kernel of its own, or the sum inside the product's write
-    accumulated = (x.micro_batches - 1.0) * touched * recipe.gradient_bytes * trained / r.memory_bytes_per_s
-    return seconds + np.where(x.micro_batches > 1, accumulated, 0.0)
-
-
-def copies_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
-    """Seconds of FSDP's copies: gathered weights out of the buffer, gradients into it, shards cast; once a micro-batch."""
-    recipe = run.recipe
-    every, trained = sum(rank_parameters(model, x)), sum(rank_trained(model, x, recipe))
-    gathers = np.where(x.zero >= 3, 2.0, np.where(x.zero >= 2, 1.0, 0.0))
-    out = gathers * every * 2 * recipe.compute_bytes
-    back = np.where(x.zero >= 2, trained * (recipe.gradient_bytes / 2 + recipe.reduce_bytes), 0.0)
-    cast = np.where(x.zero >= 2, gathers * every / x.shards * (recipe.parameter_bytes + recipe.compute_bytes), 0.0)
-    return (out + back + cast) / r.memory_bytes_per_s
-
-
-# --- communication ----------------------------------------------------------------------------------------------
-
-
-def ring_s(r: Rates, chips: Amount, sent_bytes: Amount, calls: Amount = 1.0) -> Amount:
-    """Seconds of `calls` ring collectives in which each chip sends (n - 1) / n x `sent_bytes` in all.
-
-    An all-gather or reduce-scatter sends the whole buffer so, an all-reduce twice. Across scale-up domains the data
-    moves inside each domain first, and every chip sends its share over the network.
-    """
-    n = np.asarray(chips, float)
-    inside = np.minimum(n, r.near_chips)
-    near_s = sent_bytes * (inside - 1.0) / np.maximum(inside, 1.0) / r.near_bytes_per_s
-    outside = n / np.maximum(inside, 1.0)
-    far_s = sent_bytes * (outside - 1.0) / np.maximum(outside, 1.0) / np.maximum(inside, 1.0) / r.far_bytes_per_s
-    fixed = calls * (r.collective_s + r.hop_s * np.log2(np.maximum(n, 1.0)) + (outside > 1) * r.far_collective_s)
-    return np.where(n > 1, near_s + far_s + fixed, 0.0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Communication:
-    """Seconds of communication of one step on one rank."""
-
-    tensor_s: Array  # tensor parallel, in the middle of each layer: nothing hides it
-    expert_s: Array  # all-to-all of tokens to their experts
-    gather_s: Array  # sharded weights, before they are needed
-    reduce_s: Array  # gradients
-    first_s: Array  # the gathers that nothing can hide: the first layer and the embedding
-    last_s: Array  # the reduction after the last gradient
-    pipeline_s: Array  # between stages
-
-
-def communication(model: Model, x: Shape, r: Rates, run: Run) -> Communication:
-    """The collectives of one step, from what each of them sends."""
-    recipe, h = run.recipe, float(model.hidden)
-    layers = sum(b.count for b in decoder_blocks(model))
-    here = layers / x.pp
-    (dense, routed), (dense_trained, routed_trained) = rank_parameters(model, x), rank_trained(model, x, recipe)
-    passes = 2.0 + np.where(x.recompute == 2, 1.0, 0.0)  # forward, backward, and forward again
-    calls = 2.0 * here * passes
-    # an all-reduce, or with sequence parallelism an all-gather and a reduce-scatter, which send as much
-    tensor = ring_s(r, x.tp, calls * 2.0 * x.tokens * h * 2.0, calls)
-    experts = sum(b.count for b in decoder_blocks(model) if b.ffn is not None and b.ffn.experts > 1) / x.pp
-    top_k = max((b.ffn.top_k for b in decoder_blocks(model) if b.ffn is not None and b.ffn.experts > 1), default=0)
-    exchanged = 2.0 * experts * passes
-    expert = ring_s(r, x.ep, exchanged * x.tokens / x.tp * top_k * h * 2.0, exchanged)
-    gathers = np.where(x.zero >= 3, 2.0, np.where(x.zero >= 2, 1.0, 0.0)) * x.micro_batches
-    gathers = np.where(x.zero == 1, 1.0, gathers)
-    own = np.maximum(x.shards * x.tp / x.ep, 1.0)  # ranks that hold the same experts
-    replicas, alike = x.dp * x.cp, np.maximum(x.dp * x.cp * x.tp / x.ep, 1.0)
-    gather = ring_s(r, x.shards, gathers * dense * recipe.compute_bytes, gathers * here)
-    gather = gather + ring_s(r, own, gathers * routed * recipe.compute_bytes, gathers * experts)
-    reductions = np.where(x.zero >= 2, x.micro_batches, 1.0)
-    whole = np.where(x.zero >= 1, 1.0, 2.0)  # a reduce-scatter, or an all-reduce
-    reduce = ring_s(r, replicas, reductions * whole * dense_trained * recipe.reduce_bytes, reductions * here)
-    reduce = reduce + ring_s(r, alike, reductions * whole * routed_trained * recipe.reduce_bytes, reductions * experts)
-    root = float(embedding_parameters(model)) / x.tp
-    layer = np.maximum(dense - root / x.pp, 0.0) / np.maximum(here, 1.0)
-    first = np.where(x.zero >= 2, ring_s(r, x.shards, (root + layer) * recipe.compute_bytes, 2.0), 0.0)
-    last = ring_s(r, replicas, whole * root * recipe.reduce_bytes) if recipe.method == "full" else 0.0 * first
-    between = np.where(
-        x.pp > 1, x.virtual_stages * x.tokens * h * 2.0 / x.tp / r.near_bytes_per_s + r.collective_s, 0.0
-    )
-    zero = 0.0 * (x.tokens + x.tp + x.dp)
-    return Communication(
-        tensor_s=x.micro_batches * tensor + zero,
-        expert_s=x.micro_batches * expert + zero,
-        gather_s=gather + zero,
-        reduce_s=reduce + zero,
-        first_s=first + zero,
-        last_s=last + zero,
-        pipeline_s=2.0 * x.micro_batches * between + zero,
-    )
-
-
-# --- the whole step ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepTime:
-    """One step, in seconds; arrays over layouts."""
-
-    step_s: Array
-    compute_s: Array  # of all micro-batches on one rank
-    exposed_s: Array  # communication that nothing hides
-    communication_s: Array  # all of it
-    bubble_s: Array  # of the pipeline
-    update_s: Array  # optimizer, casts and copies
-    host_s: Array  # the least that the host needs to launch the step
-
-
-EAGER_KERNELS_PER_LAYER, FUSED_KERNELS_PER_LAYER = 130.0, 40.0  # launches of a layer, forward and backward
-HOST_S_PER_KERNEL = 6.0e-6  # 5 us to issue a kernel (fixtures/measurements/h200-kernels.csv) and autograd's own work
-
-
-HEAD = ("lm_head", "loss", "embedding")
-
-
-def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
-    """The time of a step: compute, what communication it cannot hide, the pipeline's bubble, the optimizer.
-
-    Pipelines: every stage has layers / pp of the layers, the last one also the output head. The slowest stage sets the
-    pace of the micro-batches, and filling the pipeline takes the others' time once (1F1B; interleaved stages divide it).
-    """
-    lines = ledger(model, x, r, run)
-    body = sum((line.seconds for line in lines if line.name not in HEAD), 0.0)
-    head = sum((line.seconds for line in lines if line.name in HEAD), 0.0)
-    c = communication(model, x, r, run)
-    serial = (c.tensor_s + c.expert_s) / x.micro_batches
-    copies = copies_s(model, x, r, run)
-    stage = body + copies + serial
-    computed = x.micro_batches * (body + copies + np.where(x.pp > 1, 0.0, head))
-    bubble = np.where(
-        x.pp > 1,
-        x.micro_batches * head + (x.pp - 1.0) * (stage + c.pipeline_s / x.micro_batches) / x.virtual_stages,
-        0.0,
-    )
-    hidden = np.maximum(c.gather_s - c.first_s, 0.0) + np.maximum(c.reduce_s - c.last_s, 0.0)
-    over = np.maximum(hidden - computed, 0.0)
-    slowed = OVERLAP_SM_FRACTION * np.minimum(hidden, computed)
-    exposed = c.first_s + c.last_s + over + c.tensor_s + c.expert_s
-    update = update_s(model, x, r, run)
-    layers = sum(b.count for b in decoder_blocks(model)) / x.pp
-    eager = run.code.gate == "eager" and not run.code.compiled
-    launch = (EAGER_KERNELS_PER_LAYER if eager else FUSED_KERNELS_PER_LAYER) * HOST_S_PER_KERNEL
-    launch = np.where((x.tp > 1) & eager, DTENSOR_HOST_S_PER_LAYER, launch)
-    host = x.micro_batches * layers * launch
-    synced = np.where(eager & (x.dp * x.cp > 1), SYNC_S, 0.0)
-    device = computed + slowed + exposed + bubble + update + synced
-    return StepTime(
-        step_s=np.maximum(device, host),
-        compute_s=computed + slowed,
-        exposed_s=exposed,
-        communication_s=c.tensor_s + c.expert_s + c.gather_s + c.reduce_s + c.pipeline_s,
-        bubble_s=bubble,
-        update_s=update + 0.0 * computed,
-        host_s=host + 0.0 * computed,
-    )

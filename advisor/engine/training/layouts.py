@@ -1,0 +1,205 @@
+"""The fastest layouts of a model on a number of chips: every combination of parallel sizes, micro-batches, recomputation.
+
+All candidates are timed at once as arrays. Memory is bounded from below at once as well (states and kept activations),
+and computed exactly for the fastest that remain, until enough of them fit.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
+from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.training.memory import PeakMemory, fits, kept_bytes_per_token, outside_bytes, peak_memory
+from advisor.engine.training.operators import Shape, rank_parameters, rank_trained, rates_of
+from advisor.engine.training.run import Code, Parallel, Recipe, Recompute, Run
+from advisor.engine.training.step_time import StepTime, step_time
+
+RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
+MOST_CHECKED = 2000  # candidates whose memory is computed exactly, the fastest first
+LONG_TOKENS = 8192  # sequences from which context parallelism is tried
+COLUMNS = ("dp", "tp", "pp", "cp", "ep", "zero", "virtual_stages", "micro_batch", "micro_batches", "recompute")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What a layout is searched for."""
+
+    model: Model
+    accelerator: Accelerator
+    efficiency: Efficiency
+    chips: int
+    sequence_tokens: int
+    global_batch: int  # sequences of one step
+    recipe: Recipe
+    code: Code
+    zeros: tuple[int, ...] = (1, 3)  # ZeRO stages that the framework has
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """One layout that fits, with its time and memory."""
+
+    run: Run
+    step_s: float
+    tokens_per_s: float
+    memory: PeakMemory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """The fastest layouts, and how many were looked at."""
+
+    layouts: tuple[Layout, ...]
+    candidates: int
+    too_large: int  # by the lower bound or the exact memory, as far as it was computed
+
+
+def powers(most: int) -> list[int]:
+    """1, 2, 4 ... up to `most`."""
+    return [2**i for i in range(max(most, 1).bit_length()) if 2**i <= most]
+
+
+def divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
+    """(dp, tp, pp, cp, ep) that use all chips, split heads evenly and give each stage whole layers."""
+    blocks = decoder_blocks(job.model)
+    layers = sum(block.count for block in blocks)
+    heads = [b.mixer.heads for b in blocks if isinstance(b.mixer, Attention | LatentAttention)]
+    experts = max((b.ffn.experts for b in blocks if b.ffn is not None), default=1)
+    near = job.accelerator.links[0].chips if job.accelerator.links else 1
+    tensor = [tp for tp in powers(min(near, job.chips)) if all(h % tp == 0 for h in heads)]
+    stages = [pp for pp in divisors(layers) if job.chips % pp == 0]
+    context = powers(job.sequence_tokens // 4096) if job.sequence_tokens >= LONG_TOKENS else [1]
+    for tp, pp, cp in product(tensor, stages, context):
+        if job.chips % (tp * pp * cp):
+            continue
+        dp = job.chips // (tp * pp * cp)
+        if job.global_batch % dp:
+            continue
+        for ep in divisors(experts) if experts > 1 else [1]:
+            if (dp * cp * tp) % ep == 0:
+                yield dp, tp, pp, cp, ep
+
+
+def candidates(job: Job) -> NDArray[np.int64]:
+    """All candidates, shape (N, len(COLUMNS))."""
+    layers = sum(block.count for block in decoder_blocks(job.model))
+    rows: list[tuple[int, ...]] = []
+    for dp, tp, pp, cp, ep in _parallel_sizes(job):
+        each = job.global_batch // dp
+        virtual = [v for v in divisors(layers // pp) if v <= 8] if pp > 1 else [1]
+        zeros = [z for z in job.zeros if pp == 1 or z <= 1]
+        batches = [b for b in powers(each) if each % b == 0 and (pp == 1 or each // b >= pp)]
+        choices = product(zeros, virtual, batches, range(len(RECOMPUTE)))
+        rows += [(dp, tp, pp, cp, ep, z, v, b, each // b, again) for z, v, b, again in choices]
+    return np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS))
+
+
+def shape_of(job: Job, table: NDArray[np.int64]) -> Shape:
+    """The candidates as arrays of shape (N,)."""
+    c = {name: table[:, i].astype(float) for i, name in enumerate(COLUMNS)}
+    return Shape(
+        tokens=c["micro_batch"] * job.sequence_tokens / c["cp"],
+        sequence_tokens=np.full(len(table), float(job.sequence_tokens)),
+        micro_batches=c["micro_batches"],
+        dp=c["dp"],
+        tp=c["tp"],
+        pp=c["pp"],
+        cp=c["cp"],
+        ep=c["ep"],
+        zero=c["zero"],
+        shards=c["dp"] * c["cp"],
+        split_norms=c["tp"],
+        virtual_stages=c["virtual_stages"],
+        recompute=c["recompute"],
+    )
+
+
+def run_of(job: Job, row: Sequence[int]) -> Run:
+    """The run of one candidate."""
+    c = dict(zip(COLUMNS, (int(n) for n in row), strict=True))
+    return Run(
+        sequence_tokens=job.sequence_tokens,
+        micro_batch=c["micro_batch"],
+        micro_batches=c["micro_batches"],
+        recipe=job.recipe,
+        code=job.code,
+        recompute=RECOMPUTE[c["recompute"]],
+        parallel=Parallel(
+            dp=c["dp"], tp=c["tp"], pp=c["pp"], cp=c["cp"], ep=c["ep"], zero=c["zero"],
+            sequence_parallel=c["tp"] > 1, virtual_stages=c["virtual_stages"],
+        ),
+    )  # fmt: skip
+
+
+def least_bytes(job: Job, table: NDArray[np.int64], x: Shape) -> Any:
+    """Lower bound of the memory of each candidate: states and kept activations of a mean stage, shape (N,)."""
+    r = job.recipe
+    (dense, routed), (dense_trained, routed_trained) = rank_parameters(job.model, x), rank_trained(job.model, x, r)
+    own = np.maximum(x.shards * x.tp / x.ep, 1.0)
+    zero = np.asarray(x.zero)
+
+    def shared(stage: int) -> tuple[Any, Any]:
+        return np.where(zero >= stage, x.shards, 1.0), np.where(zero >= stage, own, 1.0)
+
+    stored = r.parameter_bytes if r.method == "full" else r.frozen_bytes
+    kept: Any = 0.0
+    for stage, each, trained in (
+        (3, stored, False), (2, r.gradient_bytes, True), (1, r.state_bytes + r.master_bytes, True),
+    ):  # fmt: skip
+        split, expert_split = shared(stage)
+        d, e = (dense_trained, routed_trained) if trained else (dense, routed)
+        kept = kept + each * (d / split + e / expert_split)
+    return kept + x.tokens * _kept_per_token(job, table) * np.minimum(x.pp, x.micro_batches) / x.pp
+
+
+def _kept_per_token(job: Job, table: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Bytes per token that all layers keep, shape (N,): the same for all candidates of one tp, ep and recomputation."""
+    columns = [COLUMNS.index(name) for name in ("tp", "ep", "recompute")]
+    keys, place = np.unique(table[:, columns], axis=0, return_inverse=True)
+    known = []
+    for tp, ep, again in keys.tolist():
+        parallel = Parallel(tp=tp, ep=min(ep, 2), sequence_parallel=tp > 1)
+        run = Run(
+            sequence_tokens=job.sequence_tokens, recipe=job.recipe, code=job.code, parallel=parallel,
+            recompute=RECOMPUTE[again],
+        )  # fmt: skip
+        blocks = decoder_blocks(job.model)
+        known.append(sum(block.count * kept_bytes_per_token(job.model, block, run) for block in blocks))
+    return np.array(known)[place.reshape(-1)]
+
+
+def fastest(job: Job, count: int = 10) -> Found:
+    """The fastest layouts that fit, fastest first. ValueError: the chip has no matrix rate for the recipe."""
+    table = candidates(job)
+    if not len(table):
+        return Found(layouts=(), candidates=0, too_large=0)
+    x = shape_of(job, table)
+    rates = rates_of(job.accelerator, job.efficiency, job.recipe, job.code)
+    # the recipe and the code of the run are those of all candidates; its own layout is not read
+    times: StepTime = step_time(job.model, x, rates, run_of(job, table[0]))
+    room = job.accelerator.memory_bytes
+    may_fit = least_bytes(job, table, x) + outside_bytes(run_of(job, table[0])) <= room
+    order = [i for i in np.argsort(times.step_s, kind="stable").tolist() if may_fit[i]]
+    found: list[Layout] = []
+    too_large = int((~may_fit).sum())
+    for i in order[:MOST_CHECKED]:
+        run = run_of(job, table[i])
+        peak = peak_memory(job.model, run)
+        if not fits(peak, room, outside_bytes(run)):
+            too_large += 1
+            continue
+        step_s = float(times.step_s[i])
+        tokens_per_s = job.global_batch * job.sequence_tokens / step_s
+        found.append(Layout(run=run, step_s=step_s, tokens_per_s=tokens_per_s, memory=peak))
+        if len(found) >= count:
+            break
+    return Found(layouts=tuple(found), candidates=len(table), too_large=too_large)

@@ -1,0 +1,163 @@
+"""The training run that a measured row describes: layout, formats and model code from its columns and notes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from advisor.engine import training
+from advisor.engine.training import Code, Parallel, Recipe, Run
+from advisor.fidelity.rows import Row, Skip, count
+
+RECIPES: Mapping[str, Recipe] = {
+    "amp": training.AMP,
+    "bf16": training.BF16,
+    "fp32m": training.FSDP_MIXED,
+    "bf16_master": training.BF16_MASTER,
+    "lora16": training.LORA16,
+}
+DTYPES = {"fp8-cs": "fp8", "fp8-mx": "mxfp8", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "bf16": "bf16"}
+MEASURED = ("tokens_per_s_per_accelerator", "tokens_per_s", "step_time_s")
+LAYOUT_MISSING = "training: the layout is not stated"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingCase:
+    """A run on so many chips."""
+
+    model_id: str
+    accelerator_slug: str
+    chips: int
+    run: Run
+
+
+def training_case(row: Row) -> TrainingCase | Skip:
+    """The training run that a row measured, or why it cannot be predicted."""
+    if row.metric == "time_to_train_min":
+        return Skip(reason="training: the tokens to convergence are not stated")
+    if row.metric not in MEASURED:
+        return Skip(reason=f"training: {row.metric} follows from other rows of the same run")
+    read = SOURCES.get(row.source_key)
+    if read is None:
+        return Skip(reason=LAYOUT_MISSING)
+    chips, length = count(row.n_accelerators), count(row.isl)
+    if not chips or not length:
+        return Skip(reason="training: chips or sequence length not stated")
+    run = read(row, chips, length)
+    if isinstance(run, Skip):
+        return run
+    return TrainingCase(model_id=row.model_id, accelerator_slug=row.accelerator_slug, chips=chips, run=run)
+
+
+def noted(text: str, name: str, default: int = 1) -> int:
+    """The number after a name, as in `GBS=256 MBS=1` or `CP 2 VP 5`."""
+    match = re.search(rf"\b{name}[ =](\d+)", text)
+    return int(match[1]) if match else default
+
+
+def megatron(row: Row, chips: int, length: int) -> Run | Skip:
+    """Megatron-Core: distributed optimizer (ZeRO 1), sequence parallelism with TP, 16-bit gradient reduction.
+
+    LoRA rows state no rank: 16, on all matrices, is Megatron-Bridge's default.
+    """
+    if row.weights_dtype not in DTYPES:
+        return Skip(reason="training: precision not stated")
+    tp, pp, ep = (count(text) or 1 for text in (row.tp, row.pp, row.ep))
+    cp, stages = noted(row.notes, "CP"), noted(row.notes, "VP")
+    batch, micro = noted(row.concurrency_or_batch, "GBS"), noted(row.concurrency_or_batch, "MBS")
+    dp = chips // (tp * pp * cp)
+    if not dp:
+        return Skip(reason="training: the layout needs more chips than the row has")
+    recipe = replace(training.MEGATRON_BF16, matmul_dtype=DTYPES[row.weights_dtype], reduce_bytes=2.0)
+    if "lora" in row.params_note.lower():
+        recipe = replace(recipe, method="lora", adapter_rank=16)
+    return Run(
+        sequence_tokens=length,
+        micro_batch=micro,
+        micro_batches=max(batch // (micro * dp), 1),
+        recipe=recipe,
+        code=training.MEGATRON,
+        parallel=Parallel(
+            dp=dp, tp=tp, pp=pp, cp=cp, ep=ep, zero=3 if noted(row.notes, "FSDP", 0) else 1,
+            sequence_parallel=tp > 1, virtual_stages=stages,
+        ),
+    )  # fmt: skip
+
+
+def llm_foundry(row: Row, chips: int, length: int) -> Run | Skip:
+    """llm-foundry of mid-2023: FSDP FULL_SHARD in pure 16-bit mixed precision, fused MPT layers, FlashAttention 2."""
+    batch, micro = noted(row.concurrency_or_batch, "GBS"), noted(row.concurrency_or_batch, "MBS")
+    return Run(
+        sequence_tokens=length,
+        micro_batch=micro,
+        micro_batches=max(batch // (micro * chips), 1),
+        recipe=replace(
+            training.FSDP_MIXED, reduce_bytes=2.0, matmul_dtype=DTYPES.get(row.weights_dtype, row.weights_dtype)
+        ),
+        code=Code(norm="fused", rotary="fused", gate="fused", loss="upcast", attention="flash2"),
+        recompute="full" if "checkpointing True" in row.notes else "none",
+        parallel=Parallel(dp=chips, zero=3),
+    )
+
+
+def torchtitan(row: Row, chips: int, length: int) -> Run | Skip:
+    """torchtitan: FSDP2 with 32-bit gradient reduction; its selective recomputation keeps every second product."""
+    tp, cp = count(row.tp) or 1, noted(row.notes, "CP")
+    compiled = "compile" in row.notes
+    return Run(
+        sequence_tokens=length,
+        micro_batch=noted(row.concurrency_or_batch, "batch"),
+        recipe=replace(training.FSDP_MIXED, matmul_dtype=DTYPES.get(row.weights_dtype, row.weights_dtype)),
+        code=replace(training.PLAIN, compiled="block" if compiled else "", selective="operators"),
+        recompute="full" if "full AC" in row.notes else "selective",
+        parallel=Parallel(dp=chips // (tp * cp), tp=tp, cp=cp, zero=3, sequence_parallel=tp > 1),
+    )
+
+
+def own_runs(row: Row, chips: int, length: int) -> Run | Skip:
+    """Runs measured for this project, which state everything in key=value pairs."""
+    said = dict(pair.split("=", 1) for pair in row.params_note.split(";") if "=" in pair)
+
+    def number(key: str, default: int = 1) -> int:
+        return int(said.get(key, default))
+
+    tensor = said.get("parallel") == "tp"
+    code = training.HF if "transformers" in row.framework else training.PLAIN
+    recipe = RECIPES[said["recipe"]]
+    if "bf16 gradient reduce" in row.weights_dtype:
+        recipe = replace(recipe, reduce_bytes=2.0)
+    if recipe.method == "lora" and said.get("parallel") == "fsdp":
+        recipe = replace(recipe, parameter_bytes=2.0)  # FSDP casts the adapters to BF16 for the forward pass
+    return Run(
+        sequence_tokens=length,
+        micro_batch=number("micro_batch"),
+        micro_batches=number("micro_batches"),
+        recipe=recipe,
+        code=replace(
+            code, compiled="full" if number("compile", 0) else "",
+            loss="vocabulary_parallel" if tensor else code.loss, dtensor=tensor,
+        ),
+        recompute="full" if said["recompute"] == "full" else "none",
+        parallel=Parallel(
+            dp=number("dp"), tp=number("tp"), pp=number("pp"), zero=number("zero", 0),
+            sequence_parallel=bool(number("sequence_parallel", 0)),
+        ),
+    )  # fmt: skip
+
+
+SOURCES = {
+    "megatron_bridge": megatron,
+    "megatron_lm": megatron,
+    "nemo_24.07": megatron,
+    "llm_foundry": llm_foundry,
+    "torchtitan": torchtitan,
+    "h200_train": own_runs,
+    "h200x4_train": own_runs,
+}
+
+
+def predicted(row: Row, case: TrainingCase, step_s: float) -> float:
+    """The row's figure for a step of this duration, in the row's unit."""
+    if row.metric == "step_time_s":
+        return step_s
+    tokens_per_s = case.run.global_tokens / step_s
+    return tokens_per_s if row.metric == "tokens_per_s" else tokens_per_s / case.chips

@@ -1,0 +1,62 @@
+"""An estimate of a training step as text: headline, memory, throughput, and where the time goes."""
+
+from advisor.report.estimate_text import shown
+from advisor.result import Operator, TrainingEstimate
+
+
+def table(e: TrainingEstimate) -> str:
+    """Everything that a planner compares, as text."""
+    lines = [e.label, batch_line(e), e.formats, *memory_lines(e), ""]
+    if e.fits:
+        lines += [*time_lines(e), "", *ledger_lines(e), "", f"basis: {e.basis}; {e.bound}-bound"]
+    else:
+        lines += fit_lines(e)
+    return "\n".join([*lines, f"FLOPs: {e.flop_convention}", *(f"warning: {w}" for w in e.warnings)])
+
+
+def batch_line(e: TrainingEstimate) -> str:
+    return (
+        f"global batch {e.global_batch:,} x {e.sequence_length:,} = {e.global_batch_tokens:,} tokens; "
+        f"{shown(e.trained_parameters / 1e6)} M of {shown(e.parameters / 1e6)} M parameters trained"
+    )
+
+
+def memory_lines(e: TrainingEstimate) -> list[str]:
+    parts = ", ".join(f"{name.removesuffix('_gib')} {shown(gib)}" for name, gib in e.memory.parts().items() if gib)
+    stage = f" on pipeline rank {e.peak_stage}" if e.pp > 1 else ""
+    return [
+        f"memory per accelerator at the peak ({e.peak_phase}{stage}), GiB of {shown(e.usable_gib)}: {parts}",
+        f"tensors take {shown(e.peak_allocated_gib)} GiB; PyTorch would reserve up to {shown(e.peak_reserved_gib)} GiB",
+    ]
+
+
+def time_lines(e: TrainingEstimate) -> list[str]:
+    return [
+        f"step {shown(e.step_s)} s: {shown(e.tokens_per_s)} tokens/s, "
+        f"{shown(e.tokens_per_s_per_accelerator)} per accelerator",
+        f"MFU {percent(e.mfu)}, HFU {percent(e.hfu)} of {shown(e.peak_tflops)} TFLOP/s; "
+        f"{shown(e.tflops_per_accelerator)} TFLOP/s per accelerator",
+        f"exposed communication {shown(e.exposed_communication_s)} s ({percent(e.exposed_communication_fraction)}) "
+        f"of {shown(e.communication_s)} s; pipeline bubble {shown(e.bubble_s)} s ({percent(e.bubble_fraction)}); "
+        f"optimizer {shown(e.update_s)} s; waiting for the host {shown(e.host_s)} s",
+    ]
+
+
+def percent(fraction: float | None) -> str:
+    return "-" if fraction is None else f"{fraction:.1%}"
+
+
+def ledger_lines(e: TrainingEstimate) -> list[str]:
+    """The step on one rank, in the order of its phases."""
+    return ["one step on one rank:", *(operator_line(row, e.step_s or 1.0) for row in e.step or [])]
+
+
+def operator_line(row: Operator, step_s: float) -> str:
+    time_s = row.time_s or 0.0
+    work = f"{(row.flops or 0.0) / 1e12:12,.2f} TFLOP" if row.flops else " " * 18
+    return f"  {row.phase:13} {row.operator:44} {time_s * 1e3:12.3f} ms {time_s / step_s:6.1%} {work}  {row.bound}"
+
+
+def fit_lines(e: TrainingEstimate) -> list[str]:
+    missing = f"DOES NOT FIT: {shown(-e.memory.free_gib)} GiB too much per accelerator"
+    return [missing, *(f"  fits with {change}" for change in e.smallest_change or [])]

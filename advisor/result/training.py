@@ -1,0 +1,178 @@
+"""What `estimate --kind training` and `POST /api/v1/estimate` return for one training step."""
+
+from typing import Annotated
+
+from advisor.result.base import (
+    Chips,
+    Count,
+    Flops,
+    Fraction,
+    Gib,
+    Number,
+    Seconds,
+    Section,
+    TokensPerSecond,
+    Unit,
+    WholeTokens,
+)
+from advisor.result.option import Operator
+
+Sequences = Annotated[int, Unit("sequences")]
+TeraflopsPerSecond = Annotated[float, Unit("TFLOP/s")]
+
+
+class TrainingMemory(Section):
+    """GiB on the rank with the highest peak, at the moment of the peak. The parts add up to `usable_gib`."""
+
+    weights_gib: Gib
+    """Stored weights: this rank's part of them; with LoRA the frozen base and the adapters."""
+    gradients_gib: Gib
+    """Gradients."""
+    optimizer_gib: Gib
+    """Optimizer states, without a master copy."""
+    master_gib: Gib
+    """FP32 master copy of the weights beside those that are stored."""
+    gathered_gib: Gib
+    """Whole weights of the FSDP units at work, and 16-bit or 8-bit copies of weights for the matrix multiplies."""
+    activations_gib: Gib
+    """Results of the forward pass that the backward pass needs."""
+    logits_gib: Gib
+    """Logits, their copies and their gradient."""
+    buffers_gib: Gib
+    """Gradients at work, buffers of reductions, workspaces of libraries."""
+    overhead_gib: Gib
+    """CUDA context, NCCL buffers, and holes in the allocator's cache (fragmentation)."""
+    free_gib: Gib
+    """Left over; negative: so much is missing."""
+
+    def parts(self) -> dict[str, float]:
+        """Name to GiB, in the order of the JSON."""
+        return {name: float(getattr(self, name)) for name in type(self).model_fields}
+
+
+class TrainingEstimate(Section):
+    """One training step of a fixed layout. When it does not fit, there are no figures of time and throughput."""
+
+    kind: str
+    """training or finetuning."""
+    label: str
+    """The run in one line."""
+    model: str
+    """Hugging Face ID."""
+    accelerator: str
+    """Catalog name of the accelerator."""
+    accelerator_name: str
+    """Display name."""
+    accelerator_count: Chips
+    """dp x tp x pp x cp."""
+    method: str
+    """full, lora or qlora."""
+    adapter_rank: Count | None
+    """Rank of the adapters; null: no adapters."""
+    precision: str
+    """bf16, bf16_master, fp8, mxfp8, nvfp4, amp or fp32."""
+    formats: str
+    """What the precision means here: bytes per parameter of weights, gradients, optimizer states and master copy."""
+    optimizer: str
+    """Optimizer."""
+    code: str
+    """Model code: hf (transformers), plain (PyTorch with fused norms) or megatron (Megatron-Core)."""
+    compile: str | None
+    """What torch.compile compiles: block or full; null: nothing."""
+    dp: Count
+    """Data-parallel size."""
+    tp: Count
+    """Tensor-parallel size."""
+    pp: Count
+    """Pipeline stages."""
+    cp: Count
+    """Context-parallel size."""
+    ep: Count
+    """Expert-parallel size, inside dp x cp x tp."""
+    virtual_stages: Count
+    """Interleaved stages of a pipeline rank; 1: plain 1F1B."""
+    zero: Count
+    """ZeRO stage; 3 is FSDP that reshards after the forward pass, 2 FSDP that does not."""
+    sequence_parallel: bool
+    """Whether norms and residuals are split over the tensor-parallel ranks."""
+    recompute: str
+    """Activation recomputation: none, selective (attention) or full."""
+    offload: str
+    """What is kept in host memory: none, optimizer or all."""
+    sequence_length: WholeTokens
+    """Tokens of a sequence."""
+    micro_batch: Sequences
+    """Sequences of one forward pass of a data-parallel rank."""
+    micro_batches: Count
+    """Forward passes of a data-parallel rank in one step."""
+    global_batch: Sequences
+    """Sequences of one step on all ranks."""
+    global_batch_tokens: WholeTokens
+    """Tokens of one step on all ranks."""
+    parameters: Number
+    """Parameters of the model."""
+    trained_parameters: Number
+    """Parameters that the optimizer updates."""
+    memory: TrainingMemory
+    """Memory of a rank by part."""
+    peak_allocated_gib: Gib
+    """The highest sum of live tensors (torch.cuda.max_memory_allocated)."""
+    peak_reserved_gib: Gib
+    """What the allocator then holds (torch.cuda.max_memory_reserved). It returns cached blocks before it runs out of
+    memory, so a run can fit that would reserve more."""
+    usable_gib: Gib
+    """Memory of an accelerator."""
+    peak_phase: str
+    """When the peak occurs: loss, backward or optimizer."""
+    peak_stage: Count
+    """Pipeline rank with the peak, from 0."""
+    fits: bool
+    """Whether the peak fits."""
+    smallest_change: list[str] | None = None
+    """Changes after which it fits, the gentlest of each kind; absent when it fits."""
+    step_s: Seconds | None = None
+    """Time of one step, from batch to batch."""
+    compute_s: Seconds | None = None
+    """Kernels of all micro-batches on one rank, slowed where collectives overlap them."""
+    communication_s: Seconds | None = None
+    """All communication of one rank, hidden or not."""
+    exposed_communication_s: Seconds | None = None
+    """Communication that no computation hides."""
+    exposed_communication_fraction: Fraction | None = None
+    """Its share of the step."""
+    bubble_s: Seconds | None = None
+    """Pipeline: filling, draining, and waiting for the stage with the output head."""
+    bubble_fraction: Fraction | None = None
+    """Its share of the step."""
+    update_s: Seconds | None = None
+    """Optimizer step with its casts and copies."""
+    host_s: Seconds | None = None
+    """Time in which the accelerators wait for the host."""
+    tokens_per_s: TokensPerSecond | None = None
+    """Trained tokens on all accelerators."""
+    tokens_per_s_per_accelerator: TokensPerSecond | None = None
+    """The same per accelerator."""
+    tflops_per_accelerator: TeraflopsPerSecond | None = None
+    """Model FLOPs per second and accelerator, without recomputation."""
+    peak_tflops: TeraflopsPerSecond
+    """Dense datasheet peak of the matrix multiplies' format, which MFU and HFU refer to."""
+    mfu: Fraction | None = None
+    """Model FLOPs utilization: model FLOPs over the peak."""
+    hfu: Fraction | None = None
+    """Hardware FLOPs utilization: model FLOPs and recomputation over the peak."""
+    model_flops_per_step: Flops
+    """What the model needs in one step on all accelerators."""
+    hardware_flops_per_step: Flops
+    """The same with recomputation."""
+    flop_convention: str
+    """How these FLOPs are counted."""
+    step: list[Operator] | None = None
+    """Ledger of one step on one rank; the times add up to `step_s`."""
+    bound: str | None = None
+    """What takes most of the step: compute, memory, communication, bubble or host."""
+    warnings: list[str]
+    """What to check."""
+    basis: str
+    """measured, relative or datasheet: what the kernels' rates rest on."""
+    engine_version: str
+    """Version of the estimate."""

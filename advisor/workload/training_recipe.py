@@ -1,0 +1,120 @@
+"""What people call a precision, a method and a model code, as the engine's Recipe and Code."""
+
+from dataclasses import replace
+from typing import Literal
+
+from advisor.engine import training
+from advisor.engine.network import Model, embedding_parameters, parameters
+from advisor.engine.spec import Accelerator
+from advisor.engine.step import rate_of
+from advisor.engine.training import Code, Parallel, Recipe
+
+Precision = Literal["bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
+MethodName = Literal["full", "lora", "qlora"]
+OptimizerName = Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"]
+ModelCode = Literal["hf", "plain", "megatron"]
+
+PRECISIONS = ("bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32")
+NARROW = ("fp8", "mxfp8", "nvfp4")
+FP32 = Recipe(parameter_bytes=4.0, compute_bytes=4.0, gradient_bytes=4.0, state_bytes=8.0, matmul_dtype="fp32")
+NF4_BYTES = 0.5 + 0.127 / 8  # 4 bits and double-quantized scales: 0.127 bits per parameter (QLoRA, arXiv 2305.14314)
+ADAMW_8BIT_BYTES = 2.0 * (1.0 + 4.0 / 256)  # two 8-bit states, an FP32 scale per block of 256 (bitsandbytes)
+ADAFACTOR_BYTES = 0.01  # row and column sums of the second moment, no momentum (arXiv 1804.04235)
+
+
+def default_code(kind: str) -> ModelCode:
+    return "megatron" if kind == "training" else "hf"
+
+
+def code_of(name: ModelCode, compiled: bool, p: Parallel) -> Code:
+    """The model code; PyTorch's tensor parallelism uses DTensor and splits the loss over the vocabulary."""
+    code = {"hf": training.HF, "plain": training.PLAIN, "megatron": training.MEGATRON}[name]
+    if name == "megatron":
+        return code
+    if p.tp > 1:
+        code = replace(code, loss="vocabulary_parallel", dtensor=True)
+    if compiled:
+        code = replace(code, compiled="block" if p.zero >= 2 or p.tp * p.pp > 1 else "full")
+    return code
+
+
+def recipe_of(
+    precision: Precision, method: MethodName, rank: int, optimizer: OptimizerName, code: ModelCode, zero: int, of: Model
+) -> Recipe:  # fmt: skip
+    """The formats of a run.
+
+    bf16 is what each code means by it: Megatron-Core keeps FP32 gradients, master and states; FSDP (ZeRO 2 and 3)
+    shards FP32 weights and computes in BF16; else all is BF16. Narrow formats are of the matrix multiplies alone.
+    """
+    recipe = adapters(method, rank, code, zero) if method != "full" else full(precision, code, zero)
+    if precision in NARROW:
+        recipe = replace(recipe, matmul_dtype=precision)
+    return replace(recipe, optimizer=optimizer, state_bytes=state_bytes(optimizer, recipe.state_bytes, of, method))
+
+
+def full(precision: Precision, code: ModelCode, zero: int) -> Recipe:
+    """The recipe of all parameters, without the format of the matrix multiplies."""
+    if precision in ("amp", "fp32"):
+        return training.AMP if precision == "amp" else FP32
+    if code == "megatron":
+        return training.MEGATRON_BF16
+    if precision == "bf16_master":
+        return training.BF16_MASTER
+    return training.FSDP_MIXED if zero >= 2 else training.BF16
+
+
+def adapters(method: MethodName, rank: int, code: ModelCode, zero: int) -> Recipe:
+    """LoRA or QLoRA on every matrix of the layers; FSDP casts the adapters to BF16 for the forward pass."""
+    base = training.MEGATRON_BF16 if code == "megatron" else training.LORA16
+    if code != "megatron" and zero >= 2:
+        base = replace(base, parameter_bytes=2.0)
+    frozen = NF4_BYTES if method == "qlora" else 2.0
+    return replace(base, method=method, adapter_rank=rank, frozen_bytes=frozen)
+
+
+def state_bytes(optimizer: OptimizerName, adamw_bytes: float, model: Model, method: MethodName) -> float:
+    """Bytes of optimizer states per trained parameter, where AdamW has `adamw_bytes` for its two.
+
+    Muon has one for each matrix of the layers and leaves embeddings and output head to AdamW (Moonlight, arXiv
+    2502.16982).
+    """
+    if optimizer == "muon":
+        outside = embedding_parameters(model) / parameters(model) if method == "full" else 0.0
+        return adamw_bytes * (0.5 + 0.5 * outside)
+    return {
+        "adamw": adamw_bytes,
+        "adamw_8bit": min(ADAMW_8BIT_BYTES, adamw_bytes),
+        "adafactor": ADAFACTOR_BYTES,
+        "sgd": adamw_bytes / 2,  # with momentum
+    }[optimizer]
+
+
+def unsupported_precision(chip: Accelerator, precision: Precision) -> tuple[str, str] | None:
+    """Why the chip cannot train in it, and what it can; None: it can."""
+    able = [name for name in PRECISIONS if has_precision(chip, name)]
+    return None if precision in able else (f"{chip.name} has no {NAMES[precision]} matrix rate", ", ".join(able))
+
+
+NAMES = {
+    "bf16": "BF16",
+    "bf16_master": "BF16",
+    "fp8": "FP8",
+    "mxfp8": "MXFP8",
+    "nvfp4": "NVFP4",
+    "amp": "16-bit",
+    "fp32": "FP32",
+}
+
+
+def has_precision(chip: Accelerator, precision: str) -> bool:
+    """Chips scale blocks of an MX format since they have FP4; NVFP4 is NVIDIA's."""
+    rates = chip.flops_per_s
+    if precision in ("bf16", "bf16_master"):
+        return "bf16" in rates
+    if precision == "amp":
+        return "bf16" in rates or "fp16" in rates
+    if precision == "nvfp4":
+        return "fp4" in rates and chip.vendor == "nvidia"
+    return rate_of(chip, "fp8" if precision == "mxfp8" else precision) is not None and (
+        precision != "mxfp8" or "fp4" in rates
+    )

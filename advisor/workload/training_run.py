@@ -1,0 +1,330 @@
+"""One training run on a fixed layout, as `estimate --kind training` takes it: validated and converted to a Run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from advisor.engine.network import Attention, LatentAttention, Model
+from advisor.engine.spec import Accelerator
+from advisor.engine.step import yarn_warning
+from advisor.engine.training import Parallel, Run
+from advisor.workload.deployment import Deployment, Ways, divisors, parse_deployment, refused
+from advisor.workload.errors import explained
+from advisor.workload.fields import Name, Section
+from advisor.workload.schema import ModelRef
+from advisor.workload.text import WorkloadError, check_plain, error
+from advisor.workload.training_recipe import (
+    MethodName,
+    ModelCode,
+    OptimizerName,
+    Precision,
+    code_of,
+    default_code,
+    recipe_of,
+    unsupported_precision,
+)
+
+TRAINING_KINDS = ("training", "finetuning")
+TRAINED_ON = ("gpu", "tpu", "npu")
+INFERENCE_FAMILIES = ("inferentia", "cloud ai 100", "rngd")  # whose makers sell them for inference alone
+Sequences = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class TrainingRun(Section):
+    """One training step of `manage.py estimate` and POST /api/v1/estimate. Accelerators are dp x tp x pp x cp."""
+
+    kind: Annotated[
+        Literal["training", "finetuning"], Field(description="finetuning also allows the methods lora and qlora")
+    ]
+    model: ModelRef
+    accelerator: Name
+    count: Annotated[Ways | None, Field(description="All accelerators; default dp x tp x pp x cp")] = None
+    sequence_length: Annotated[int, Field(ge=16, le=10_000_000, description="Tokens of a sequence")]
+    micro_batch: Annotated[
+        int, Field(ge=1, le=100_000, description="Sequences of one forward pass of a data-parallel rank")
+    ] = 1
+    global_batch: Annotated[
+        Sequences | None,
+        Field(description="Sequences of one step on all ranks; default dp x micro_batch x micro_batches"),
+    ] = None
+    micro_batches: Annotated[
+        Sequences | None,
+        Field(description="Forward passes of a rank in one step; default global_batch / (dp x micro_batch)"),
+    ] = None
+    tp: Annotated[Ways, Field(description="Tensor-parallel size")] = 1
+    pp: Annotated[Ways, Field(description="Pipeline stages")] = 1
+    cp: Annotated[Ways, Field(description="Context-parallel size: each rank has a part of every sequence")] = 1
+    ep: Annotated[Ways, Field(description="Expert-parallel size, inside dp x cp x tp")] = 1
+    dp: Annotated[Ways | None, Field(description="Data-parallel size; default count / (tp x pp x cp)")] = None
+    virtual_stages: Annotated[
+        int, Field(ge=1, le=64, description="Interleaved stages of a pipeline rank; 1: plain 1F1B")
+    ] = 1
+    zero: Annotated[
+        int | None,
+        Field(
+            ge=0, le=3, description="ZeRO stage; 3 is FSDP. Default: 1 for megatron, 3 for hf and plain, 0 for one rank"
+        ),
+    ] = None
+    sequence_parallel: Annotated[bool, Field(description="Norms and residuals split over the tp ranks")] = False
+    recompute: Annotated[
+        Literal["none", "selective", "full"], Field(description="Activation recomputation; selective: attention")
+    ] = "none"
+    offload: Annotated[
+        Literal["none", "optimizer", "all"], Field(description="What is kept in host memory: optimizer states, or all")
+    ] = "none"
+    precision: Annotated[
+        Precision,
+        Field(description="amp: FP32 weights under autocast; fp8, mxfp8, nvfp4: matrix multiplies of the BF16 recipe"),
+    ] = "bf16"
+    method: Annotated[MethodName, Field(description="What is trained: all parameters or adapters")] = "full"
+    rank: Annotated[
+        Annotated[int, Field(ge=1, le=4096)] | None, Field(description="Adapter rank of lora and qlora; default 16")
+    ] = None
+    optimizer: OptimizerName = "adamw"
+    code: Annotated[
+        ModelCode | None,
+        Field(description="hf: transformers; plain: PyTorch with fused norms. Default: megatron, finetuning: hf"),
+    ] = None
+    compile: Annotated[bool, Field(description="torch.compile, for hf and plain")] = False
+
+
+def parse_estimate(raw: Mapping[str, Any]) -> Deployment | TrainingRun:
+    """The validated deployment or training run, by `kind` (default: serving). Raises WorkloadError."""
+    kind = raw.get("kind", "serving")
+    if kind not in ("serving", *TRAINING_KINDS):
+        raise refused("kind", "is not a valid choice", ", ".join(("serving", *TRAINING_KINDS)))
+    if kind == "serving":
+        check_keys(raw, "serving", Deployment, TrainingRun)
+        return parse_deployment(raw)
+    check_keys(raw, str(kind), TrainingRun, Deployment)
+    return parse_training_run(raw)
+
+
+def check_keys(raw: Iterable[str], kind: str, own: type[BaseModel], other: type[BaseModel]) -> None:
+    """Raises WorkloadError for keys that belong to the other kind."""
+    foreign = [name for name in raw if name in other.model_fields and name not in own.model_fields]
+    if foreign:
+        kinds = "serving" if own is TrainingRun else " or ".join(TRAINING_KINDS)
+        raise WorkloadError(
+            [error(n, f"is not used with kind {kind}", f"remove it, or set kind to {kinds}") for n in foreign]
+        )
+
+
+def parse_training_run(raw: Mapping[str, Any]) -> TrainingRun:
+    """The validated run. Raises WorkloadError with each field, the reason and what is allowed."""
+    check_plain(dict(raw))
+    try:
+        return TrainingRun.model_validate(dict(raw))
+    except ValidationError as e:
+        raise WorkloadError(explained(e, TrainingRun)) from None
+
+
+# --- against the model and the chip -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FixedRun:
+    """A valid run, the model and chip it uses, and `notes` to report as warnings."""
+
+    asked: TrainingRun
+    model_id: str
+    model: Model
+    chip: Accelerator
+    run: Run
+    notes: tuple[str, ...]
+
+    @property
+    def code(self) -> ModelCode:
+        return code_named(self.asked)
+
+
+def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) -> FixedRun:
+    """The run as engine values. Raises WorkloadError for what the model or the chip does not allow."""
+    check_model(model)
+    check_chip(d, chip)
+    check_method(d)
+    p = layout(d)
+    check_parallel(d, p, model)
+    micro_batches = micro_batches_of(d, p.dp)
+    if d.virtual_stages > 1 and micro_batches % d.pp:
+        raise refused("micro_batches", f"interleaved stages need a multiple of pp, not {micro_batches}",
+                      f"a multiple of {d.pp}, or virtual_stages 1")  # fmt: skip
+    run = Run(
+        sequence_tokens=d.sequence_length,
+        micro_batch=d.micro_batch,
+        micro_batches=micro_batches,
+        recipe=recipe_of(d.precision, d.method, d.rank or 16, d.optimizer, code_named(d), p.zero, model),
+        parallel=p,
+        code=code_of(code_named(d), d.compile, p),
+        recompute=d.recompute,
+        offload=d.offload,
+    )
+    notes = tuple(notes_on(d, p, model, chip))
+    return FixedRun(asked=d, model_id=model_id, model=model, chip=chip, run=run, notes=notes)
+
+
+def code_named(d: TrainingRun) -> ModelCode:
+    """The model code as given, or the default of the kind."""
+    return d.code or default_code(d.kind)
+
+
+def check_model(model: Model) -> None:
+    if model.diffusion or model.encoder_only or model.source_tokens:
+        raise refused("model", f"{model.slug}: training is estimated for decoder-only language models",
+                      "a decoder-only model")  # fmt: skip
+
+
+def check_chip(d: TrainingRun, chip: Accelerator) -> None:
+    if chip.kind not in TRAINED_ON or chip.family in INFERENCE_FAMILIES:
+        raise refused(
+            "accelerator", f"training is not modeled on {chip.name}", "a GPU, a TPU, Gaudi, Trainium or Ascend"
+        )
+    if reason := unsupported_precision(chip, d.precision):
+        raise refused("precision", *reason)
+
+
+def check_method(d: TrainingRun) -> None:
+    """Raises WorkloadError where method, rank, precision and code contradict each other."""
+    if d.method != "full" and d.kind == "training":
+        raise refused("method", f"kind training trains all parameters, not {d.method}", "full, or kind finetuning")
+    if d.method == "full" and d.rank is not None:
+        raise refused("rank", "is of adapters, and method full has none", "remove it, or use method lora or qlora")
+    adapters = {"lora": ("bf16", "fp8", "mxfp8", "nvfp4"), "qlora": ("bf16",)}
+    if d.method in adapters and d.precision not in adapters[d.method]:
+        raise refused("precision", f"{d.precision} is not available with {d.method}", ", ".join(adapters[d.method]))
+    if d.compile and code_named(d) == "megatron":
+        raise refused(
+            "compile", "Megatron-Core fuses its kernels without torch.compile", "remove it, or code hf or plain"
+        )
+
+
+def layout(d: TrainingRun) -> Parallel:
+    """The parallel layout, with dp and ZeRO stage filled in."""
+    dp = data_parallel(d)
+    zero = d.zero
+    if zero is None:
+        zero = 0 if dp * d.cp == 1 else 1 if code_named(d) == "megatron" else 3
+    return Parallel(
+        dp=dp, tp=d.tp, pp=d.pp, cp=d.cp, ep=d.ep, zero=zero, sequence_parallel=d.sequence_parallel,
+        virtual_stages=d.virtual_stages,
+    )  # fmt: skip
+
+
+def data_parallel(d: TrainingRun) -> int:
+    """dp as given, or what count leaves for it."""
+    one, sizes = d.tp * d.pp * d.cp, f"{d.tp} x {d.pp} x {d.cp}"
+    if d.count is None:
+        return d.dp or 1
+    if d.dp is None:
+        if d.count % one:
+            raise refused("count", f"{d.count} accelerators cannot be divided by tp x pp x cp = {sizes} = {one}",
+                          f"a multiple of {one}, or other sizes")  # fmt: skip
+        return d.count // one
+    if d.count != d.dp * one:
+        message = f"dp x tp x pp x cp = {d.dp} x {sizes} = {d.dp * one} must equal count, which is {d.count}"
+        raise refused("count", message, f"{d.dp * one}{'' if d.count % one else f', or dp {d.count // one}'}")
+    return d.dp
+
+
+def micro_batches_of(d: TrainingRun, dp: int) -> int:
+    """Micro-batches of a step on each data-parallel rank."""
+    each, sizes = dp * d.micro_batch, f"dp x micro_batch = {dp} x {d.micro_batch} = {dp * d.micro_batch}"
+    if d.global_batch is None:
+        if d.micro_batches is None:
+            raise refused("global_batch", "is required: the sequences of one step", f"a multiple of {sizes}")
+        return d.micro_batches
+    if d.global_batch % each:
+        above = -(-d.global_batch // each) * each
+        raise refused("global_batch", f"{d.global_batch} sequences are not a multiple of {sizes}",
+                      f"{above} or another multiple of {each}")  # fmt: skip
+    count = d.global_batch // each
+    if d.micro_batches not in (None, count):
+        raise refused("micro_batches", f"global_batch / (dp x micro_batch) is {count}, not {d.micro_batches}",
+                      f"{count}, or remove it")  # fmt: skip
+    return count
+
+
+def check_parallel(d: TrainingRun, p: Parallel, model: Model) -> None:
+    """Raises WorkloadError unless heads, layers, experts and sequences split evenly."""
+    for heads, kv_heads in {
+        heads_of(b.mixer) for b in model.blocks if isinstance(b.mixer, Attention | LatentAttention)
+    }:
+        if heads % p.tp:
+            raise refused("tp", f"{heads} attention heads cannot be split {p.tp} ways", divisors(heads))
+        if kv_heads % p.tp and p.tp % kv_heads:
+            raise refused("tp", f"{kv_heads} key-value heads cannot be split {p.tp} ways", divisors(kv_heads))
+    inner = [b.ffn.inner for b in model.blocks if b.ffn is not None and b.ffn.experts == 1]
+    if uneven := [n for n in inner if n % p.tp]:
+        raise refused("tp", f"a feed-forward width of {uneven[0]} cannot be split {p.tp} ways", "a smaller tp")
+    if p.sequence_parallel and p.tp == 1:
+        raise refused(
+            "sequence_parallel", "splits over the tensor-parallel ranks, and tp is 1", "remove it, or raise tp"
+        )
+    check_stages(p, model)
+    check_experts(p, model)
+    pieces, of = (2 * p.cp, "2 x cp") if p.cp > 1 else (1, "")
+    if p.sequence_parallel:
+        pieces, of = pieces * p.tp, f"{of} x tp" if of else "tp"
+    if d.sequence_length % pieces:
+        raise refused("sequence_length", f"{d.sequence_length} tokens cannot be split into {of} = {pieces} pieces",
+                      f"a multiple of {pieces}")  # fmt: skip
+
+
+def heads_of(mixer: Attention | LatentAttention) -> tuple[int, int]:
+    """(query heads, key-value heads); a latent is expanded to a key and a value for every query head."""
+    return mixer.heads, mixer.kv_heads if isinstance(mixer, Attention) else mixer.heads
+
+
+def check_stages(p: Parallel, model: Model) -> None:
+    layers = sum(b.count for b in model.blocks)
+    if p.pp > layers:
+        raise refused("pp", f"the model has {layers} layers, fewer than {p.pp} pipeline stages", f"at most {layers}")
+    if p.virtual_stages > 1 and p.pp == 1:
+        raise refused("virtual_stages", "interleaves the stages of a pipeline, and pp is 1", "1, or raise pp")
+    if p.pp * p.virtual_stages > layers:
+        raise refused("virtual_stages", f"{layers} layers cannot fill pp x virtual_stages = {p.pp * p.virtual_stages}",
+                      f"at most {layers // p.pp}")  # fmt: skip
+
+
+def check_experts(p: Parallel, model: Model) -> None:
+    experts = [b.ffn.experts for b in model.blocks if b.ffn is not None and b.ffn.experts > 1]
+    if p.ep > 1 and not experts:
+        raise refused("ep", "the model has no experts", "1")
+    if uneven := [e for e in experts if e % p.ep]:
+        raise refused("ep", f"{uneven[0]} experts cannot be split {p.ep} ways", divisors(uneven[0]))
+    if (ranks := p.dp * p.cp * p.tp) % p.ep:
+        raise refused("ep", f"must divide dp x cp x tp = {ranks}", divisors(ranks))
+
+
+def notes_on(d: TrainingRun, p: Parallel, model: Model, chip: Accelerator) -> list[str]:
+    """Warnings about a run that can be estimated."""
+    notes = [] if chip.served else [f"{chip.name} is not recommended to anyone: {chip.not_served_reason}"]
+    layers = sum(b.count for b in model.blocks)
+    kv_heads = min((heads_of(b.mixer)[1] for b in model.blocks if isinstance(b.mixer, Attention)), default=p.tp)
+    if layers % (p.pp * p.virtual_stages):
+        notes.append(
+            f"{layers} layers do not divide evenly into {p.pp * p.virtual_stages} stages: a mean stage is timed"
+        )
+    if kv_heads < p.tp:
+        notes.append(f"{kv_heads} key-value heads are copied to {p.tp} tensor-parallel ranks")
+    if d.zero and p.dp * p.cp == 1:
+        notes.append("ZeRO has no effect with one data-parallel rank")
+    if p.tp > (near := chip.links[0].chips if chip.links else 1):
+        notes.append(f"tp {p.tp} is wider than the {near} accelerators of a scale-up domain")
+    if d.precision == "bf16" and d.method == "full" and code_named(d) != "megatron" and p.zero < 2:
+        notes.append("weights, gradients and optimizer states are BF16; bf16_master keeps FP32 masters and states")
+    if d.method == "qlora":
+        notes.append("the time to dequantize the NF4 weights in each pass is not included")
+    if d.offload != "none":
+        notes.append("the time of the transfers to host memory is not included")
+    if d.optimizer != "adamw":
+        notes.append(f"the update is timed like AdamW's; {d.optimizer} changes the memory alone")
+    if model.vision is not None:
+        notes.append("the language model is timed without its vision tower, whose parameters take memory")
+    if d.sequence_length > model.longest_context_tokens:
+        notes.append(f"sequences are longer than the model's context of {model.longest_context_tokens:,} tokens")
+    elif d.sequence_length > model.max_context_tokens:
+        notes.append(yarn_warning(model))
+    return notes
