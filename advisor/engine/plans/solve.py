@@ -11,7 +11,7 @@ its matrix is one of intervals (totally unimodular), so the linear program has w
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,9 @@ from advisor.engine.plans.ways import (
 )
 
 TOLERANCE_FRACTION = 1e-9  # of a cost; a later way must be cheaper by more
-GAP_FRACTION = 1e-6  # relative, of the integer program
+GAP_FRACTION, LONG_GAP_FRACTION = 1e-6, 1e-4  # relative, of the integer program; of one over many months
+EVERY_MONTH = 24  # horizon up to which limited plans sell hardware after any month; beyond, after whole years
+MOST_NODES = 2000  # of the search for whole numbers; a count, not a time, so that answers repeat
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -263,8 +265,12 @@ def _by_program(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Lim
     months, needed = prices.months, demand.needed
     if not needed.any():
         return Schedule(commitments=(), hourly=())
+    if limits.max_usd_per_month is not None and exceeds_budget(demand, ways, prices, limits.max_usd_per_month):
+        return None
     coupled = limits != Limits() or any(w.most is not None for w in ways)
     columns = columns_of(ways, prices)
+    if coupled and months > EVERY_MONTH:
+        columns = thinned(columns, ways, prices)
     slots = [
         (i, group, month, demand.fractions[group, month])
         for i, w in enumerate(ways)
@@ -307,11 +313,50 @@ def _by_program(demand: Demand, ways: Sequence[Way], prices: Prices, limits: Lim
         integrality=np.full(kept + hourly, int(coupled)),
         bounds=Bounds(0, most),
         constraints=LinearConstraint(matrix, [r[2] for r in rows], [r[3] for r in rows]),
-        options={"mip_rel_gap": GAP_FRACTION},
+        options={"mip_rel_gap": GAP_FRACTION if months <= EVERY_MONTH else LONG_GAP_FRACTION, "node_limit": MOST_NODES},
     )
     if result.x is None:
         return None
     return _read(demand, ways, columns, slots, np.round(result.x).astype(int))
+
+
+def exceeds_budget(demand: Demand, ways: Sequence[Way], prices: Prices, budget_usd: float) -> bool:
+    """Whether some month costs more than the budget even with each instance in the way that counts least there."""
+    months = prices.months
+    committed = np.full(months, np.inf)
+    for way in ways:
+        if way.kind != HOURLY:
+            committed = np.minimum(committed, least_usd_by_month(way, prices))
+    least = np.repeat(committed[None, :], len(demand.counts), axis=0)
+    for way in ways:
+        if way.kind == HOURLY:
+            full, kept = (
+                sum(monthly_usd(parts, prices).values(), np.zeros(months)) for parts in (way.parts, way.kept_parts)
+            )
+            least = np.minimum(least, demand.fractions * full + kept)
+    used = demand.fractions > 0
+    return bool((np.where(used, least * demand.counts[:, None], 0.0).sum(axis=0) > budget_usd * (1 + 1e-9)).any())
+
+
+def least_usd_by_month(way: Way, prices: Prices) -> Array:
+    """The least that one committed, bought or owned instance can count in each month, shape (months,)."""
+    columns = columns_of([way], prices)
+    least = np.full(prices.months, np.inf)
+    bare = replace(way, parts=(), kept_parts=()) if way.kind == PURCHASE else way
+    running = _running(way, prices) if way.kind == PURCHASE else np.zeros(prices.months)
+    for start, until in zip(columns.start.tolist(), columns.until.tolist(), strict=True):
+        usd = column_usd_by_month(bare, prices, start, until)[start:until]
+        least[start:until] = np.minimum(least[start:until], usd + running[start:until])
+    return least
+
+
+def thinned(columns: Columns, ways: Sequence[Way], prices: Prices) -> Columns:
+    """The columns with purchases that are sold after whole years of service, or at the latest possible month."""
+    bought = np.array([way.kind == PURCHASE for way in ways])[columns.way]
+    life = np.array([way.life_months for way in ways])[columns.way]
+    latest = columns.until == np.minimum(columns.start + life, prices.months)
+    kept = ~bought | latest | ((columns.until - columns.start) % 12 == 0)
+    return Columns(way=columns.way[kept], start=columns.start[kept], until=columns.until[kept], usd=columns.usd[kept])
 
 
 def _limit_rows(
