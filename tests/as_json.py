@@ -4,7 +4,8 @@ from typing import Any
 
 from advisor import answer
 from advisor.answer import single_estimate
-from advisor.workload import Deployment
+from advisor.answer import training_estimate as trained
+from advisor.workload import Deployment, TrainingRun, parse_estimate
 
 
 def recommend(spec: dict[str, Any], snapshot: dict[str, Any]) -> dict[str, Any]:
@@ -13,3 +14,9 @@ def recommend(spec: dict[str, Any], snapshot: dict[str, Any]) -> dict[str, Any]:
 
 def estimate(deployment: Deployment) -> dict[str, Any]:
     return single_estimate.answer(deployment).to_json()
+
+
+def training_estimate(body: dict[str, Any]) -> dict[str, Any]:
+    run = parse_estimate(body)
+    assert isinstance(run, TrainingRun)
+    return trained.answer(run).to_json()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import parameters
@@ -32,6 +33,8 @@ from advisor.workload import FixedRun, TrainingRun, WorkloadError, deployment, f
 
 GIB, TERA = 2.0**30, 1e12
 PHASES = ("forward", "backward", "recompute", "overlap", "communication", "bubble", "optimizer", "host")
+Change = dict[str, Any]  # arguments and their new values
+RECOMPUTE = ("none", "selective", "full")
 WIDER = (2, 4, 8)  # times as many tensor-parallel ranks or pipeline stages
 SMALL_FRACTION = 1e-6  # of a step: less is a rounding error of a difference
 BASIS_WARNINGS = {
@@ -310,54 +313,54 @@ def bound_of(rows: Sequence[Operator]) -> str:
 def changes(fixed: FixedRun) -> list[str]:
     """Single changes after which it fits, the smallest of each kind; else several together."""
     smallest: dict[str, str] = {}
-    for kind, text, d in alternatives(fixed):
-        if kind not in smallest and holds(fixed, d):
-            smallest[kind] = text
+    for change in alternatives(fixed):
+        kind = next(iter(change))
+        if kind not in smallest and holds(fixed, change):
+            smallest[kind] = in_words(change)
     return list(smallest.values()) or [together(fixed)]
 
 
-def alternatives(fixed: FixedRun) -> Iterator[tuple[str, str, TrainingRun]]:
-    """(kind, change in words, run) of changes to one argument, gentlest first. The global batch stays."""
-    d, p = same_batch(fixed), fixed.run.parallel
-    for recompute in ("selective", "full")[("none", "selective", "full").index(d.recompute) :]:
-        yield "recompute", f"recompute {recompute}", d.model_copy(update={"recompute": recompute})
-    for micro_batch in halves(d.micro_batch):
-        yield "micro_batch", f"micro_batch {micro_batch}", d.model_copy(update={"micro_batch": micro_batch})
-    for zero in range(p.zero + 1, 4) if p.dp * p.cp > 1 else ():
-        yield "zero", f"zero {zero}", d.model_copy(update={"zero": zero})
-    yield from wider(fixed, d)
-
-
-def same_batch(fixed: FixedRun) -> TrainingRun:
-    """The run with every size written out, so that a change of one keeps the others and the global batch."""
+def alternatives(fixed: FixedRun) -> Iterator[Change]:
+    """Changes of one argument and of those that follow from it, gentlest first. The global batch stays."""
     run, p = fixed.run, fixed.run.parallel
-    sizes = {"count": None, "dp": p.dp, "zero": p.zero, "micro_batches": None}
-    return fixed.asked.model_copy(
-        update={**sizes, "global_batch": run.micro_batch * run.micro_batches * p.dp, "code": fixed.code}
-    )
+    for recompute in RECOMPUTE[RECOMPUTE.index(run.recompute) + 1 :]:
+        yield {"recompute": recompute}
+    for micro_batch in smaller(run.micro_batch):
+        yield {"micro_batch": micro_batch}
+    for zero in range(p.zero + 1, 4) if p.dp * p.cp > 1 else ():
+        yield {"zero": zero}
+    yield from wider(fixed)
 
 
-def halves(size: int) -> list[int]:
+def smaller(size: int) -> list[int]:
     """Smaller divisors of a size, largest first."""
     return [n for n in range(size // 2, 0, -1) if size % n == 0]
 
 
-def wider(fixed: FixedRun, d: TrainingRun) -> Iterator[tuple[str, str, TrainingRun]]:
-    """(tp or pp, change in words, run) on the same accelerators where dp can give way, else on more of them."""
+def wider(fixed: FixedRun) -> Iterator[Change]:
+    """More tp or pp: on the same accelerators where dp can give way, else on more of them."""
     p = fixed.run.parallel
     for name, factor in ((name, factor) for name in ("tp", "pp") for factor in WIDER):
-        size = factor * int(getattr(d, name))
-        if p.dp % factor == 0:
-            dp = p.dp // factor
-            yield name, f"{name} {size} (dp {dp})", d.model_copy(update={name: size, "dp": dp})
-        else:
-            yield name, f"{name} {size} ({p.chips * factor} accelerators)", d.model_copy(update={name: size})
+        room = {"dp": p.dp // factor} if p.dp % factor == 0 else {"count": p.chips * factor}
+        change = {name: factor * int(getattr(p, name))} | room
+        yield change
+        if name == "tp" and not p.sequence_parallel:
+            yield change | {"sequence_parallel": True}
 
 
-def holds(fixed: FixedRun, d: TrainingRun) -> bool:
-    """Whether a changed run is valid and fits."""
+def in_words(change: Change) -> str:
+    """tp 2, dp 4 and sequence_parallel"""
+    *others, last = (name if value is True else f"{name} {value}" for name, value in change.items())
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def holds(fixed: FixedRun, change: Change) -> bool:
+    """Whether the changed run is valid and fits. Sizes that are not changed stay, and so does the global batch."""
+    run, p = fixed.run, fixed.run.parallel
+    stated = {"count": None, "dp": p.dp, "zero": p.zero, "code": fixed.code, "micro_batches": None}
+    stated["global_batch"] = run.micro_batch * run.micro_batches * p.dp
     try:
-        other = fixed_run(d, fixed.model_id, fixed.model, fixed.chip)
+        other = fixed_run(fixed.asked.model_copy(update=stated | change), fixed.model_id, fixed.model, fixed.chip)
     except WorkloadError:
         return False
     return in_memory(other, peak_memory(other.model, other.run))
@@ -366,18 +369,12 @@ def holds(fixed: FixedRun, d: TrainingRun) -> bool:
 def together(fixed: FixedRun) -> str:
     """Several of these changes at once, then with more accelerators."""
     run, p = fixed.run, fixed.run.parallel
-    zero = 3 if p.dp * p.cp > 1 else p.zero
-    d = same_batch(fixed).model_copy(update={"recompute": "full", "micro_batch": 1, "zero": zero})
-    changed = [] if run.recompute == "full" else ["recompute full"]
-    changed += [] if run.micro_batch == 1 else ["micro_batch 1"]
-    sharded = [] if zero == p.zero else [f"zero {zero}"]
-    if holds(fixed, d):
-        return " and ".join([*changed, *sharded])
-    for _, text, other in wider(fixed, d):
-        if holds(fixed, other):
-            return " and ".join([*changed, *sharded, text])
-    for dp in (p.dp * factor for factor in WIDER):
-        text = f"dp {dp} ({p.chips // p.dp * dp} accelerators)"
-        if holds(fixed, d.model_copy(update={"dp": dp, "zero": 3})):
-            return " and ".join([*changed, *([] if p.zero == 3 else ["zero 3"]), text])
-    return "no change of recompute, micro_batch, zero, tp, pp and dp: choose accelerators with more memory"
+    gentle: Change = {} if run.recompute == "full" else {"recompute": "full"}
+    gentle |= {} if run.micro_batch == 1 else {"micro_batch": 1}
+    sharded: Change = {} if p.zero == 3 else {"zero": 3}
+    start = gentle if p.dp * p.cp == 1 else gentle | sharded
+    more = ({"dp": p.dp * factor, "count": p.chips * factor} for factor in WIDER)
+    tried = [start, *(start | change for change in wider(fixed)), *(gentle | sharded | change for change in more)]
+    fitting = (in_words(change) for change in tried if change and holds(fixed, change))
+    none = "no change of recompute, micro_batch, zero, tp, pp and dp: choose accelerators with more memory"
+    return next(fitting, none)

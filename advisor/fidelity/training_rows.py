@@ -16,7 +16,9 @@ RECIPES: Mapping[str, Recipe] = {
     "lora16": training.LORA16,
 }
 DTYPES = {"fp8-cs": "fp8", "fp8-mx": "mxfp8", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "bf16": "bf16"}
-MEASURED = ("tokens_per_s_per_accelerator", "tokens_per_s", "step_time_s")
+TIMES = ("tokens_per_s_per_accelerator", "tokens_per_s", "step_time_s")
+MEMORY = ("peak_memory_bytes", "peak_memory_gb", "peak_reserved_bytes", "fits_in_memory")
+RESERVED_GIB = ("torchtitan",)  # sources whose peak is what the allocator reserved, printed in GiB
 LAYOUT_MISSING = "training: the layout is not stated"
 
 
@@ -34,7 +36,7 @@ def training_case(row: Row) -> TrainingCase | Skip:
     """The training run that a row measured, or why it cannot be predicted."""
     if row.metric == "time_to_train_min":
         return Skip(reason="training: the tokens to convergence are not stated")
-    if row.metric not in MEASURED:
+    if row.metric not in TIMES + MEMORY:
         return Skip(reason=f"training: {row.metric} follows from other rows of the same run")
     read = SOURCES.get(row.source_key)
     if read is None:

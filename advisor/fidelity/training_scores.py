@@ -8,7 +8,7 @@ from advisor.engine.network import Model
 from advisor.engine.spec import Accelerator, Scopes, efficiency
 from advisor.fidelity.rows import Row, Skip
 from advisor.fidelity.scoring import Prediction, Scored, labels_of
-from advisor.fidelity.training_rows import TrainingCase, predicted, training_case
+from advisor.fidelity.training_rows import MEMORY, RESERVED_GIB, TrainingCase, predicted, training_case
 
 
 class Resources(Protocol):
@@ -29,7 +29,7 @@ def predict(rows: Sequence[Row], resources: Resources, families: Mapping[str, st
 
 def _scored(row: Row, case: TrainingCase | Skip, resources: Resources, families: Mapping[str, str]) -> Scored:
     labels = labels_of(row, None, None, families)
-    value = case if isinstance(case, Skip) else step_s(case, resources)
+    value = case if isinstance(case, Skip) else figure_of(row, case, resources)
     if isinstance(value, Skip) or isinstance(case, Skip):
         reason = value.reason if isinstance(value, Skip) else ""
         return Scored(row=row, case=None, prediction=None, skipped=reason, labels=labels)
@@ -39,21 +39,29 @@ def _scored(row: Row, case: TrainingCase | Skip, resources: Resources, families:
         "format": case.run.recipe.matmul_dtype,
         "layout": "stated",
     }
-    prediction = Prediction(value=predicted(row, case, value))
-    return Scored(row=row, case=None, prediction=prediction, skipped="", labels=labels)
+    return Scored(row=row, case=None, prediction=Prediction(value=value), skipped="", labels=labels)
 
 
-def step_s(case: TrainingCase, resources: Resources) -> float | Skip:
-    """Seconds of one step of the case."""
+def figure_of(row: Row, case: TrainingCase, resources: Resources) -> float | None | Skip:
+    """The prediction in the row's unit; None: the run is predicted not to fit."""
     if case.model_id not in resources.models:
         return Skip(reason=f"model not in the catalog: {case.model_id or 'not named'}")
     if case.accelerator_slug not in resources.accelerators:
         return Skip(reason=f"accelerator not in the catalog: {case.accelerator_slug}")
-    chip, run = resources.accelerators[case.accelerator_slug], case.run
+    chip, model = resources.accelerators[case.accelerator_slug], resources.models[case.model_id]
+    peak = training.peak_memory(model, case.run)
+    room = training.fits(peak, chip.memory_bytes, training.outside_bytes(case.run))
+    if row.metric == "fits_in_memory":
+        return float(room)
+    if row.metric == "peak_memory_gb":
+        reserved = row.source_key in RESERVED_GIB
+        return peak.reserved_bytes / 2.0**30 if reserved else peak.allocated_bytes / 1e9
+    if row.metric in MEMORY:
+        return peak.reserved_bytes if row.metric == "peak_reserved_bytes" else peak.allocated_bytes
     achieved = efficiency(resources.scopes, chip.slug, chip.family, chip.kind)
     try:
-        rates = training.rates_of(chip, achieved, run.recipe, run.code)
+        rates = training.rates_of(chip, achieved, case.run.recipe, case.run.code)
     except ValueError as error:
         return Skip(reason=f"training: {error}")
-    step = training.step_time(resources.models[case.model_id], training.Shape.of(run), rates, run)
-    return float(step.step_s)
+    step = training.step_time(model, training.Shape.of(case.run), rates, case.run)
+    return predicted(row, case, float(step.step_s))

@@ -1,6 +1,5 @@
 """One training step with the shipped catalog: memory and FLOPs against hand arithmetic, what would make it fit."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -164,13 +163,10 @@ def test_other_chips_say_what_their_rates_rest_on() -> None:
 # --- what would fit ---------------------------------------------------------------------------------------------
 
 
-def applied(change: str) -> Iterator[tuple[str, Any]]:
+def applied(change: str) -> dict[str, Any]:
     """The arguments of a change in words."""
-    for part in change.split(" and "):
-        name, value, *rest = part.replace("(", "").replace(")", "").split()
-        yield name, value if name == "recompute" else int(value)
-        if rest[-1:] == ["accelerators"]:
-            yield "count", int(rest[0])
+    pairs = [part.partition(" ")[::2] for part in change.replace(" and ", ", ").split(", ")]
+    return {name: int(value) if value.isdecimal() else value or True for name, value in pairs}
 
 
 @pytest.mark.parametrize("changes", [
@@ -186,9 +182,16 @@ def test_every_change_that_is_named_fits(changes: dict[str, Any]) -> None:
     assert not e.fits and e.step_s is None and e.mfu is None and e.step is None
     assert e.smallest_change
     for change in e.smallest_change:
-        changed = estimated(**changes | dict(applied(change)))
+        changed = estimated(**changes | applied(change))
         assert changed.fits, change
         assert changed.global_batch == e.global_batch
+
+
+def test_tensor_parallelism_is_tried_with_and_without_sequence_parallelism() -> None:
+    e = estimated(
+        kind="training", accelerator="h100-sxm", count=8, sequence_length=8192, micro_batch=2, global_batch=64
+    )
+    assert e.smallest_change == ["recompute full", "tp 2, dp 4 and sequence_parallel"]
 
 
 def test_the_gentlest_change_of_each_kind_is_named() -> None:

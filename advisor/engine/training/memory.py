@@ -12,10 +12,17 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from advisor.engine.network import Attention, Block, Ffn, LatentAttention, Model, Recurrent
+from advisor.engine.network import (
+    Attention,
+    Block,
+    Ffn,
+    LatentAttention,
+    Model,
+    Recurrent,
+    embedding_parameters,
+    parameters,
+)
 from advisor.engine.network import block_parameters as layer_parameters
-from advisor.engine.network.model import embedding_parameters, parameters
-from advisor.engine.step.operators import recurrent_width
 from advisor.engine.training.run import Parallel, Run
 
 Phase = Literal["loss", "backward", "optimizer"]
@@ -125,10 +132,16 @@ def products(model: Model, block: Block) -> list[Product]:
         found += [Product("q", float(a.q_rank or h), query), Product("kv_down", h, float(a.kv_rank + a.rope_dim))]
         found += [Product("v", float(a.kv_rank), up), Product("o", float(a.heads * a.v_dim), h)]
     elif isinstance(a, Recurrent):
-        found += [Product("in", h, float(recurrent_width(a))), Product("out", float(a.inner), h)]
+        found += [Product("in", h, _inward(model, block, a)), Product("out", float(a.inner), h)]
     if f is not None:
         found += _ffn_products(f, h)
     return found
+
+
+def _inward(model: Model, block: Block, a: Recurrent) -> float:
+    """Columns of a recurrent layer's matrices but the last, which has `inner` rows."""
+    alone = layer_parameters(model, Block(count=1, mixer=block.mixer, ffn=None, norms=0))
+    return alone / model.hidden - a.inner
 
 
 def _ffn_products(f: Ffn, h: float) -> Iterator[Product]:
@@ -214,7 +227,7 @@ def _kept(model: Model, block: Block, run: Run) -> list[Kept]:
         kept += _latent_attention(a, h, run, w)
     elif isinstance(a, Recurrent):
         kept += [Kept(_input_bytes(run, w, h, ("in",)), "input")]
-        kept += [Kept(w.half * (2.0 * recurrent_width(a) + 3.0 * a.inner), "heads")]
+        kept += [Kept(w.half * (2.0 * _inward(model, block, a) + 3.0 * a.inner), "heads")]
     if f is not None:
         alone = block.norms > 1 or a is None or run.recipe.autocast  # one norm: attention reads the same input
         kept += _ffn(f, h, run, w, alone)

@@ -7,6 +7,7 @@ measured_h200.csv: peak of PyTorch 2.11's allocator, of the rank that needs most
 import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from advisor.engine.network import Attention, Block, Ffn, Model
 from advisor.engine.training.run import AMP, BF16, BF16_MASTER, FSDP_MIXED, HF, LORA16, PLAIN, Parallel, Recipe, Run
@@ -51,7 +52,7 @@ def measured() -> list[Measured]:
         return [_measured(row) for row in csv.DictReader(file)]
 
 
-def _measured(row: dict[str, str]) -> Measured:
+def _measured(row: dict[str, Any]) -> Measured:
     parallel = Parallel(
         dp=int(row["dp"]), tp=int(row["tp"]), pp=int(row["pp"]), zero=int(row["zero"]),
         sequence_parallel=row["sequence_parallel"] == "1",
