@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from advisor.answer.money import traffic_ratio
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, Scored
 from advisor.engine.spec import Images, Workload
@@ -13,14 +14,14 @@ Json = dict[str, Any]
 GIB = 2.0**30
 
 
-def contents_fields(workload: Workload, catalog: Catalog, s: Scored, asked_hit_fraction: float) -> Json:
+def contents_fields(workload: Workload, catalog: Catalog, s: Scored, asked_hit_fraction: float, used: float) -> Json:
     """The fields of an Option about what requests consist of; absent where the question has none.
 
     asked_hit_fraction: prefix cache hits if no conversation is evicted.
     """
     fields: Json = {}
     if workload.unit is not None:
-        fields["unit_cost"] = unit_cost(workload, s)
+        fields["unit_cost"] = unit_cost(workload, s, used)
     if workload.turns is not None:
         fields["conversation"] = conversation(workload, s, asked_hit_fraction)
     if workload.images is not None and catalog.model.pictures is not None:
@@ -28,18 +29,18 @@ def contents_fields(workload: Workload, catalog: Catalog, s: Scored, asked_hit_f
     return fields
 
 
-def unit_cost(workload: Workload, s: Scored) -> UnitCost:
-    """USD for the counted units, at the mean load and at capacity."""
+def unit_cost(workload: Workload, s: Scored, used: float) -> UnitCost:
+    """USD for the counted units, at the mean load and at capacity; used: share of the paid hours that serves."""
     unit = workload.unit
     assert unit is not None
     per_s = workload.requests_per_s_mean * unit.per_request
-    at_capacity = s.capacity_requests_per_s * unit.per_request
+    usd = s.usd_per_hour / 3600 / (per_s * traffic_ratio(workload)) * unit.batch  # the traffic that the bill is for
     return UnitCost(
         unit=unit.name,
         count=unit.batch,
         units_per_s=number(per_s),
-        usd=number(s.usd_per_hour / 3600 / per_s * unit.batch),
-        usd_at_capacity=number(s.usd_per_hour / 3600 / at_capacity * unit.batch),
+        usd=number(usd),
+        usd_at_capacity=number(usd * used),
     )
 
 

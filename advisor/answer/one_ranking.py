@@ -4,12 +4,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.answer.hosted import asked_for, figures_of, needed_tokens_per_s, usd_per_hour
+from advisor.answer.money import cents
 from advisor.answer.sentences import certainty
 from advisor.engine.cost import present_value
 from advisor.engine.search import MAX_RANKED, SearchResult, final_score, hosted_score
 from advisor.engine.spec import Workload
 from advisor.inputs import number, rounded
-from advisor.result import Answer, ApiOption, HostedOffer, Intervals, Option, Percentiles, Views
+from advisor.result import (
+    Answer,
+    ApiOption,
+    HostedOffer,
+    Intervals,
+    Option,
+    Percentiles,
+    Scenario,
+    ScenarioCost,
+    Switch,
+    Views,
+)
 
 MOST_NAMED = 5  # providers in the verdict
 Json = dict[str, Any]
@@ -59,7 +71,29 @@ def ranked_together(
         hosted=[offer.changed(rank=ranks.get(id(offer))) for offer in answer.hosted],
         views=moved_views(answer.views, place, options),
         pareto=[p.changed(rank=place.get(p.rank)) if p.rank else p for p in answer.pareto],
+        scenarios=[moved_scenario(each, place, options, workload.horizon_months) for each in answer.scenarios],
+        switch=moved_switch(answer.switch, place),
     )
+
+
+def moved_scenario(
+    each: Scenario, place: Mapping[int | None, int], options: Sequence[Option | ApiOption], months: int
+) -> Scenario:
+    """The scenario at the new ranks, with the ranked APIs."""
+    costs = [cost.changed(rank=place[cost.rank]) for cost in each.costs]
+    for option in options:
+        if isinstance(option, ApiOption):
+            usd = option.usd_per_month * each.api_ratio
+            costs.append(ScenarioCost(rank=option.rank or 0, usd_per_month=cents(usd), total_usd=cents(usd * months)))
+    costs.sort(key=lambda cost: cost.rank)
+    first = min(costs, key=lambda cost: cost.usd_per_month, default=None)
+    return each.changed(costs=costs, first_rank=first.rank if first else each.first_rank)
+
+
+def moved_switch(switch: Switch | None, place: Mapping[int | None, int]) -> Switch | None:
+    if switch is None:
+        return None
+    return switch.changed(first_rank=place[switch.first_rank], second_rank=place[switch.second_rank])
 
 
 def best_of_provider(spec: Json, answer: Answer) -> list[HostedOffer]:

@@ -128,7 +128,7 @@ def option(
         ),
         step=steps,
         **demand.traffic_fields(workload, s),
-        **contents.contents_fields(workload, catalog, s, asked_hit_fraction),
+        **contents.contents_fields(workload, catalog, s, asked_hit_fraction, used),
         money=bill.money(snapshot, workload, catalog, s, tokens_per_s, prefill_share),
         scores=ranking.scores(outcome, s),
         reasons=[],
@@ -350,7 +350,7 @@ def used_fraction(workload: Workload, s: Scored) -> float:
         plan = s.planned.plan
         present = plan.prices.present(np.arange(1, plan.prices.months + 1))
         needed = float(plan.demand.needed @ present / present.sum())
-        used *= bill.traffic_ratio(workload) * float(plan.demand.needed[0]) / needed if needed else 1.0
+        used *= bill.traffic_ratio(workload) * s.instances / needed if needed else 1.0
     return min(used, 1.0)
 
 

@@ -47,7 +47,7 @@ def of_fleet(members: Sequence[Member], plan: FleetPlan) -> PortfolioMoney:
         usd_per_month=cents(fleet.usd_per_month),
         capital_usd=cents(fleet.capex_usd),
         npv_usd=cents(fleet.present_usd),
-        parts=cost_parts(fleet.parts()),
+        parts=cost_parts(fleet.parts(), fleet.part_totals()),
         cash_flow=[cash_flow(flow) for flow in flows(fleet)],
         items=[fleet_item(machine, count, options[machine]) for machine, count in plan.machines],
     )

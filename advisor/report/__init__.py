@@ -1,7 +1,7 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
 from advisor.report import documents, estimate_text, support_matrix, training_text
-from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, first_rank, has_document
+from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, default_rank, first_rank, has_document
 from advisor.report.text import canonical, head, markdown, meeting, table
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "NO_SHARED_ANSWER",
     "XLSX",
     "canonical",
+    "default_rank",
     "documents",
     "estimate_text",
     "first_rank",

@@ -19,6 +19,7 @@ from advisor.result import (
     Variant,
 )
 from advisor.result import Launch as LaunchFiles
+from advisor.templatetags.finance import dollars
 from advisor.templatetags.units import large
 
 CLOCK_VALUES = frozenset({"elapsed_s"})
@@ -36,6 +37,26 @@ def figure(value: float | None, digits: int = 3) -> str:
     if abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}"
     return f"{value:.{digits}g}" if value else "0"
+
+
+def usd_figure(usd: float | None) -> str:
+    """An amount without its sign, rounded as on the pages: whole dollars from 100 up, cents below."""
+    return "-" if usd is None else dollars(usd).replace("$", "")
+
+
+def usd_small(usd: float | None) -> str:
+    """A price with its sign: as an amount from $1 up, else three digits, and never fewer than cents."""
+    if usd is None:
+        return "-"
+    if not usd or abs(usd) >= 1:
+        return dollars(usd)
+    whole, _, decimals = f"{float(f'{usd:.3g}'):.9f}".partition(".")
+    return f"${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
+
+
+def usd_plain(usd: float | None) -> str:
+    """The same without its sign."""
+    return usd_small(usd).replace("$", "")
 
 
 def interval_text(low_high: Iterable[float | None] | None) -> str:

@@ -40,6 +40,8 @@ class CostPart(Section):
     """Averaged over all hours of the horizon."""
     usd_per_month: UsdPerMonth
     """Rounded to cents so that the lines add up to the month's total."""
+    total_usd: Usd | None = None
+    """Paid over the horizon without discounting, less resale; null in answers of earlier versions."""
 
 
 class WaterfallStep(Section):
@@ -371,7 +373,7 @@ class CostRanges(Section):
     total_usd: list[Usd]
     """All payments over the horizon without discounting, less resale: 5th, 50th and 95th percentile."""
     wins_probability: Fraction
-    """Share of the draws in which this option costs least among the options, APIs included."""
+    """Share of the draws in which this option costs least among those ranked; options within 1% share a win."""
     over_budget_probability: Fraction | None
     """Share of the draws in which a month exceeds max_usd_per_month; null without a budget."""
 
@@ -437,6 +439,8 @@ class Scenario(Section):
     """low, base, high, or the planner's own."""
     ratios: dict[str, Ratio]
     """The inputs that differ from the expected ones, as ratios."""
+    api_ratio: Ratio = 1.0
+    """Cost of a hosted API over the expected one."""
     first_rank: Count
     """The option that costs least."""
     costs: list[ScenarioCost]

@@ -16,9 +16,10 @@ from advisor.result.base import (
     Ratio,
     Section,
     Usd,
+    UsdPerHour,
     UsdPerMonth,
 )
-from advisor.result.money import CashFlow, CostPart, CostRanges
+from advisor.result.money import CashFlow, CostPart, CostRanges, InstanceHours
 from advisor.result.option import Batch
 
 
@@ -152,13 +153,32 @@ class FleetItem(Section):
     term: str
     """Term of the price."""
     unit_usd_once: Usd | None
-    """Purchase price of one; null: rented."""
+    """Purchase of one with its share of network, storage and spares; null: rented. Not a list price."""
     unit_usd_per_month: UsdPerMonth | None
-    """Monthly cost of one."""
+    """Everything that one costs in a month: rent or purchase, power, staff and so on. Not a list price."""
     price_as_of: str
     """Date of the price."""
     source: str
     """Where the price was read."""
+    action: str = ""
+    """rent (by the hour), reserve (for a term), buy or keep (already owned); empty in answers of earlier versions."""
+    from_month: Count | None = None
+    """First month of service; 1 is the month that starts today; null in answers of earlier versions."""
+    until_month: Count | None = None
+    """Last month of service within the horizon."""
+    paid_until_month: Count | None = None
+    """Last month that is paid; beyond the horizon when a term outlasts it."""
+    list_usd_once: Usd | None = None
+    """List price of one server; null when it is rented, and in answers of earlier versions."""
+    list_usd_per_hour: UsdPerHour | None = None
+    """List price of one instance for an hour; null when it is bought, and in answers of earlier versions."""
+    paid_hours: InstanceHours | None = None
+    """Instance-hours that are paid over the horizon, of all of them together; null when it is bought."""
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether it is bought or rented, and not already owned."""
+        return self.action != "keep"
 
 
 class PortfolioMoney(Section):

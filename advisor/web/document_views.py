@@ -15,7 +15,7 @@ from rest_framework.request import Request
 
 from advisor.api import OneAdvice, problems
 from advisor.models import Advice
-from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, first_rank, has_document
+from advisor.report import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, default_rank, has_document
 from advisor.web.views import answer_of, finished, shared_advice, unlisted
 
 
@@ -31,7 +31,7 @@ def document(advice: Advice, name: str, rank: str | None) -> HttpResponse:
     kind, make = DOCUMENTS[name]
     if not has_document(answer, name):
         raise Http404(NO_SHARED_ANSWER if answer.portfolio else NO_ANSWER)
-    content = make(answer, int(rank) if rank else first_rank(answer))
+    content = make(answer, int(rank) if rank else default_rank(answer, name))
     file = f"{slugify(advice.workload.name) or 'advice'}-{name}"
     disposition = "inline" if name == "memo.html" else "attachment"
     headers = {"Content-Disposition": f'{disposition}; filename="{file}"'}

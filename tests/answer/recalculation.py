@@ -420,7 +420,7 @@ class Recalculation:
     def counted_units(self, usd_per_month: float) -> float:
         """USD for the units that the planner counts, such as images."""
         unit = self.option["unit_cost"]
-        return float(usd_per_month / (unit["units_per_s"] * SECONDS) * unit["count"])
+        return float(usd_per_month / (unit["units_per_s"] * SECONDS * self.mean_traffic) * unit["count"])
 
     @property
     def used_fraction(self) -> float:
@@ -430,7 +430,7 @@ class Recalculation:
             used /= self.run_and_start_fraction
         needed = self.instances()
         mean = sum(n * self.v(m) for m, n in needed.items()) / self.annuity
-        return float(min(used * self.mean_traffic * needed[1] / mean, 1))
+        return float(min(used * self.mean_traffic * self.option["instances"] / mean, 1))
 
     def against(self, rent_usd: list[float]) -> tuple[int | None, int | None, float | None]:
         """Break-even month, payback month and IRR against rent by the hour; its payments from month 1 on, USD."""
@@ -446,8 +446,8 @@ class Recalculation:
             )
             if even is None and due - kept * self.v(m) <= 0:
                 even = m
-            if back is None and paid.loc[:m].sum() <= sum(rent[: m + 1]):
-                back = m
+            ahead = paid.loc[:m].sum() <= sum(rent[: m + 1])
+            back = (back or m) if ahead else None
         return even, back, yearly_return([rent[m] - flows["total_usd"][m] for m in flows.index])
 
     def paid_hours(self, step: dict[str, Any]) -> float:

@@ -66,7 +66,7 @@ def money(
     return Money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
-        parts=cost_parts(s.parts),
+        parts=cost_parts(s.parts, plan.part_totals()),
         usd_per_month=cents(plan.usd_per_month),
         usd_per_year=cents(plan.usd_per_month * 12),
         usd_over_horizon=cents(math.fsum(plan.total_by_month)),
@@ -113,13 +113,16 @@ def use_of(s: Scored) -> Use:
     )
 
 
-def cost_parts(parts: Sequence[Part]) -> list[CostPart]:
-    """Each part with its cents; they add up to those of the month."""
+def cost_parts(parts: Sequence[Part], totals: Mapping[tuple[str, str], float]) -> list[CostPart]:
+    """Each part with its cents; they add up to those of the month. totals: undiscounted USD over the horizon."""
     monthly = in_cents([part.usd_per_hour * HOURS_PER_MONTH for part in parts])
     return [
-        CostPart(name=p.name, group=p.group, usd_per_hour=rounded(p.usd_per_hour), usd_per_month=float(usd))
+        CostPart(
+            name=p.name, group=p.group, usd_per_hour=rounded(p.usd_per_hour), usd_per_month=float(usd),
+            total_usd=cents(totals.get((p.name, p.group), 0.0)),
+        )
         for p, usd in zip(parts, monthly, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def provider_services(catalog: Catalog, s: Scored) -> ProviderServices | None:

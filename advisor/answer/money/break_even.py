@@ -26,7 +26,8 @@ def with_break_even(
     hosted: Sequence[HostedOffer],
 ) -> list[Option]:
     """The options, each with where its ways to pay meet each other and the cheapest hosted API."""
-    api = hosted[0] if hosted else None
+    usable = [offer for offer in hosted if offer.rejection is None] or hosted  # the cheapest, ranked if one is
+    api = usable[0] if usable else None
     return [
         option.changed(
             money=option.money.changed(
@@ -68,8 +69,8 @@ def break_evens(
                 else None,
                 share_of_hours=None,
                 tokens_per_month=number(tokens),
-                within_capacity=within_capacity(option, tokens),
-                said="above this many tokens a month, prompts and answers together, the machines cost less",
+                within_capacity=within_capacity(option, workload, tokens),
+                said="above this many tokens a month, prompts and answers together, these machines cost less",
             )
 
 
@@ -80,9 +81,13 @@ def paid_monthly(plan: Plan, usd_per_month: float, workload: Workload) -> Plan:
     return replace(plan, payments=nothing | {OTHER: np.concatenate([[0.0], usd_per_month * traffic])})
 
 
-def within_capacity(option: Option, tokens_per_month: float) -> bool | None:
-    """Whether the machines can serve that many tokens at this mix; None: not known."""
-    blended, capacity = option.usd_per_mtok_blended_at_capacity, option.capacity_requests_per_s
-    if not blended or not capacity:
+def within_capacity(option: Option, workload: Workload, tokens_per_month: float) -> bool | None:
+    """Whether the machines can serve that many tokens at this mix and this ratio of peak to mean; None: not known.
+
+    The peak reaches their capacity first. Latency limits may bind below it, so a `True` is to be tested.
+    """
+    blended, capacity = option.usd_per_mtok_blended, option.capacity_requests_per_s
+    if not blended or not capacity or not workload.requests_per_s_peak:
         return None
-    return tokens_per_month <= option.usd_per_hour * HOURS_PER_MONTH / blended * 1e6
+    planned = option.usd_per_hour * HOURS_PER_MONTH / blended * 1e6  # tokens of a mean month of the forecast
+    return tokens_per_month <= planned * capacity / workload.requests_per_s_peak

@@ -94,22 +94,33 @@ def number_or_none(value: float | None) -> float | None:
 
 
 def strategies(plan: Plan, named: Mapping[str, Plan]) -> Iterator[Strategy]:
-    """The usual strategies; the mix is left out where it is one of the others."""
+    """The usual strategies, without limits; one that is the same as another is left out.
+
+    Where the ranked plan is none of them, because limits bind or it keeps to fewer offers, it stands beside them.
+    """
     same = [name for name, each in named.items() if math.isclose(each.present_usd, plan.present_usd, rel_tol=1e-9)]
-    chosen = next((name for name in same if name != "mixed"), "mixed")
+    chosen = next((name for name in same if name != "mixed"), "mixed" if same else "ranked")
+    rent = named.get("rent")
     for name, each in named.items():
-        if name == "mixed" and chosen != "mixed":
+        reserves = name == "reserve" and rent and math.isclose(each.present_usd, rent.present_usd, rel_tol=1e-9)
+        if (name == "mixed" and chosen not in ("mixed", "ranked")) or (reserves and chosen != "reserve"):
             continue
-        yield Strategy(
-            name=name,
-            said=SAID[name],
-            usd_per_month=cents(each.usd_per_month),
-            npv_usd=cents(each.present_usd),
-            capex_usd=cents(each.capex_usd),
-            liability_usd=cents(each.liability_usd),
-            most_usd_per_month=cents(each.most_usd_per_month),
-            chosen=name == chosen,
-        )
+        yield strategy(name, SAID[name], each, name == chosen)
+    if chosen == "ranked":
+        yield strategy(chosen, "the ranked plan, within your limits", plan, True)
+
+
+def strategy(name: str, said: str, plan: Plan, chosen: bool) -> Strategy:
+    return Strategy(
+        name=name,
+        said=said,
+        usd_per_month=cents(plan.usd_per_month),
+        npv_usd=cents(plan.present_usd),
+        capex_usd=cents(plan.capex_usd),
+        liability_usd=cents(plan.liability_usd),
+        most_usd_per_month=cents(plan.most_usd_per_month),
+        chosen=chosen,
+    )
 
 
 def liability_warnings(option: Option) -> list[str]:
@@ -353,6 +364,6 @@ def best_switch_of(workload: Workload, catalog: Catalog, outcome: SearchResult) 
         said=(
             f"Starting on {names[0]} and switching to {names[1]} after month {switch.month}, with "
             f"{switch.overlap_months} month{'s' if switch.overlap_months != 1 else ''} of both, {verdict} against "
-            "option 1."
+            "the first deployment alone."
         ),
     )

@@ -31,12 +31,13 @@ from advisor.result import (
 Json = dict[str, Any]
 Array = np.ndarray
 QUANTILES = (0.05, 0.5, 0.95)
+EQUAL_FRACTION = 0.01  # options that differ by no more share a win, as in the ranking
 QUARTILE = 0.6745  # standard normal value below which three quarters of the draws lie
 STAFF, RENT, ENERGY, HARDWARE = (
     "operator-usd-per-year", "rent-change-per-year", "electricity-change-per-year", "hardware-price-change-per-year",
 )  # fmt: skip
 NAMES = {
-    "load": "load", "performance": "performance", "rent": "rents", "hardware": "hardware prices",
+    "load": "load", "performance": "performance", "rent": "rent", "hardware": "hardware prices",
     "resale": "resale value", "electricity": "electricity price", "staff": "staff cost", "api": "API prices",
 }  # fmt: skip
 RAISES = {"load": 1, "performance": -1, "rent": 1, "hardware": 1, "resale": -1, "electricity": 1, "staff": 1, "api": 1}
@@ -170,15 +171,13 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
     found = money.costs(draws)
     api = money.api(draws)
     monthly = [c.usd_per_month if c else np.full(len(draws.load), np.inf) for c in found]
-    least = (
-        np.min([*monthly, *([api] if api is not None and money.api_ranked else [])], axis=0) if monthly else np.zeros(1)
-    )
+    rivals = np.array([*monthly, *([api] if api is not None and money.api_ranked else [])])
+    cheapest = rivals <= rivals.min(axis=0) * (1 + EQUAL_FRACTION) if len(rivals) else rivals
+    wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1) if len(rivals) else []
     budget = money.workload.constraints
     limit = None if budget.bound_factor else budget.max_usd_per_month
-    by_rank = {id(s): (c, m) for s, c, m in zip(money.shown, found, monthly, strict=True)}
     made = []
-    for option, s in zip(options, money.shown, strict=False):
-        c, each = by_rank[id(s)]
+    for option, s, c, each, won in zip(options, money.shown, found, monthly, wins, strict=False):
         if c is None or option.money is None or s.planned is None:
             made.append(option)
             continue
@@ -186,7 +185,7 @@ def with_ranges(money: CostModel, options: Sequence[Option]) -> list[Option]:
         ranges = CostRanges(
             usd_per_month=[cents(float(np.quantile(each, q))) for q in QUANTILES],
             total_usd=[cents(float(np.quantile(c.total_usd, q))) for q in QUANTILES],
-            wins_probability=rounded(float((each <= least * (1 + 1e-9)).mean()), 4),
+            wins_probability=rounded(float(won), 4),
             over_budget_probability=None if limit is None else rounded(float((each * peak > limit).mean()), 4),
         )
         made.append(
@@ -246,7 +245,7 @@ def uncertainty(money: CostModel) -> Uncertainty | None:
         chances=chances(money, draws),
         said=(
             f"The first deployment costs ${low:,.0f} to ${high:,.0f} a month in 90% of {DRAWS:,} draws (median "
-            f"${middle:,.0f}); {drivers[0].name} matters most."
+            f"${middle:,.0f}); the largest driver is {drivers[0].name}."
             if drivers
             else f"The first deployment costs ${middle:,.0f} a month; nothing is uncertain."
         ),
@@ -257,15 +256,16 @@ def drivers_of(money: CostModel, first: joint.Option, draws: joint.Draws, everyt
     """Each input alone: the cost at both ends of its range, and its share of the variance."""
     variance = float(everything.present_usd.var())
     made = []
+    chip = first.scored.lane.choice.accelerator.slug
     for name in joint.DRIVERS:
         if name == "api":
             continue
         ends, alone = (
-            joint.costs(money.workload, first, joint.factors_of(first, money.uncertain, only(name, z)))
-            for z in (np.array([-Z95, Z95]), _normal(name, draws))
+            joint.costs(money.workload, first, joint.factors_of(first, money.uncertain, moved))
+            for moved in (only(name, np.array([-Z95, Z95])), alone_in(name, draws, chip))
         )
         low, high = ends.usd_per_month.tolist()
-        if math.isclose(low, high, rel_tol=1e-9) and float(alone.present_usd.var()) == 0.0:
+        if math.isclose(low, high, rel_tol=1e-6) and float(alone.present_usd.var()) <= 1e-9 * variance:
             continue
         ratios = ends_of(money, first, name)
         made.append(
@@ -276,14 +276,18 @@ def drivers_of(money: CostModel, first: joint.Option, draws: joint.Draws, everyt
                 usd_per_month_low=cents(low),
                 usd_per_month_high=cents(high),
                 variance_fraction=rounded(min(float(alone.present_usd.var()) / variance, 1.0) if variance else 0.0, 4),
-                source=source_of(money.snapshot, name),
+                source=source_of(money, name),
             )
         )
     return made
 
 
-def _normal(name: str, draws: joint.Draws) -> Array:
-    return draws.load if name == "performance" else np.asarray(getattr(draws, name))
+def alone_in(name: str, draws: joint.Draws, chip: str) -> joint.Draws:
+    """The joint draws with one input alone moving; today's price and its path stay independent."""
+    z = draws.load if name == "performance" else np.asarray(getattr(draws, name))
+    moved = only(name, z)
+    way = {"rent": "rent", "hardware": "own"}.get(name)
+    return replace(moved, prices={way: joint.price_draw(chip, way)}) if way else moved
 
 
 def only(name: str, z: Array) -> joint.Draws:
@@ -301,25 +305,36 @@ def ends_of(money: CostModel, first: joint.Option, name: str) -> tuple[float, fl
     """5th and 95th percentile of an input over its expected value; of prices at the end of the horizon."""
     u, years = money.uncertain, math.sqrt(money.workload.horizon_months / 12.0)
     if name in ("rent", "hardware", "electricity"):
-        change = {"rent": u.rent_change, "hardware": (0.0, 0.0), "electricity": u.energy_change}[name]
+        change = {"rent": u.rent_change, "hardware": u.hardware_change, "electricity": u.energy_change}[name]
+        later = [math.exp(math.log1p(c) * years) for c in change]
+        if name in u.paths:
+            later = [path[-1] for path in u.paths[name]]
+        elif name == "hardware":
+            later = [1.0, 1.0]  # a purchase is paid at its start
         today = first.price.get({"rent": "rent", "hardware": "own"}.get(name, ""), (1.0, 1.0))
-        low, high = (t * math.exp(math.log1p(c) * years) for t, c in zip(today, change, strict=True))
+        low, high = (t * c for t, c in zip(today, later, strict=True))
         return low, high
     if name == "resale":
+        if "resale" in u.paths:
+            low, high = (path[-1] for path in u.paths["resale"])
+            return low, high
         held = max((held for e in first.exposures for _, held, _ in e.sales), default=0)
         at = min(held, len(u.resale_low) - 1)
         return (u.resale_low[at], u.resale_high[at]) if u.resale_low else (1.0, 1.0)
     return {"load": u.load, "performance": first.throughput, "staff": u.staff}[name]
 
 
-def source_of(snapshot: Json, name: str) -> str:
+def source_of(money: CostModel, name: str) -> str:
+    """Where the range of an input comes from."""
+    if name == "performance":
+        return "errors of the estimates on measured rows that were left out"
+    if name in money.uncertain.paths:
+        return f"tco.price_paths.{name} of the workload"
     key = {
         "load": "load-swing-ratio", "rent": RENT, "hardware": "purchase-price-swing-ratio", "resale": RESALE_YEARS[2],
         "electricity": ENERGY, "staff": STAFF,
     }.get(name)  # fmt: skip
-    if name == "performance":
-        return "errors of the estimates on measured rows that were left out"
-    return str((snapshot["assumptions"].get(key) or {"source": ""})["source"])
+    return str((money.snapshot["assumptions"].get(key) or {"source": ""})["source"])
 
 
 def chances(money: CostModel, draws: joint.Draws) -> list[Chance]:
@@ -388,8 +403,19 @@ def scenarios(money: CostModel, options: Sequence[Option], own: Sequence[Json]) 
         ("base", joint.Draws.none(1), {}),
         ("high", at_quartile(QUARTILE), quartile_ratios(money, QUARTILE)),
     ]
-    made = [scenario(options, name, money.costs(draws), ratios) for name, draws, ratios in cases]
+    made = [
+        scenario(options, name, money.costs(draws), ratios, api_ratio(money, draws)) for name, draws, ratios in cases
+    ]
     return [*made, *(own_scenario(money, options, case) for case in own)]
+
+
+def api_ratio(money: CostModel, draws: joint.Draws) -> float:
+    """Cost of a hosted API in one case over the expected cost: its load and its price."""
+    load, price = (
+        float(joint.centered(r, z)[0])
+        for r, z in ((money.uncertain.load, draws.load), (money.uncertain.api, draws.api))
+    )
+    return load * price
 
 
 def at_quartile(z: float) -> joint.Draws:
@@ -398,27 +424,29 @@ def at_quartile(z: float) -> joint.Draws:
 
 
 def quartile_ratios(money: CostModel, z: float) -> dict[str, float]:
-    """What a scenario assumes, as ratios to the expected values of the first option."""
+    """What a scenario assumes, as ratios to the expected values of the first deployment."""
     first = money.options()[0]
     if first is None:
         return {}
     made = {}
     for name in joint.DRIVERS:
-        if name == "api":
-            continue
-        low, high = ends_of(money, first, name)
+        low, high = money.uncertain.api if name == "api" else ends_of(money, first, name)
         value = (low if z * RAISES[name] < 0 else high) ** (abs(z) / Z95)
-        if not math.isclose(value, 1.0):
+        if not math.isclose(value, 1.0) and (name != "api" or money.api_ranked):
             made[NAMES[name]] = rounded(value, 4)
     return made
 
 
-def scenario(options: Sequence[Option], name: str, costs: Sequence[joint.Costs | None], ratios: Json) -> Scenario:
+def scenario(
+    options: Sequence[Option], name: str, costs: Sequence[joint.Costs | None], ratios: Json, api: float
+) -> Scenario:
+    """One case for every deployment; hosted APIs are added when they are ranked among them."""
     found = [(option.rank or 0, c) for option, c in zip(options, costs, strict=False) if c is not None]
     first = min(found, key=lambda each: float(each[1].usd_per_month[0]))
     return Scenario(
         name=name,
         ratios=ratios,
+        api_ratio=rounded(api),
         first_rank=first[0],
         costs=[
             ScenarioCost(
@@ -434,4 +462,5 @@ def own_scenario(money: CostModel, options: Sequence[Option], case: Json) -> Sce
     ratios = {name: float(case[name]) for name in joint.DRIVERS if float(case.get(name, 1.0)) != 1.0}
     factors = joint.constant_factors(ratios, money.workload.horizon_months)
     found = [joint.costs(money.workload, o, factors) if o else None for o in money.options()]
-    return scenario(options, str(case["name"]), found, {NAMES[name]: ratio for name, ratio in ratios.items()})
+    api = ratios.get("load", 1.0) * ratios.get("api", 1.0)
+    return scenario(options, str(case["name"]), found, {NAMES[name]: ratio for name, ratio in ratios.items()}, api)

@@ -124,6 +124,12 @@ class Plan:
         ]
         return tuple(part for part in found if part.usd_per_hour)
 
+    def part_totals(self) -> dict[tuple[str, str], float]:
+        """Undiscounted USD over the horizon by (part, group); capital less resale, and no cost of capital."""
+        months = self.prices.months * HOURS_PER_MONTH
+        lost = {(p.name, p.group): p.usd_per_hour * months for p in self._capital_parts() if p.name != FINANCING}
+        return lost | {key: float(usd.sum()) for key, usd in self.part_payments.items()}
+
     def _capital_parts(self) -> Iterator[Part]:
         capital, resale = self.payments[CAPITAL], self.payments[RESALE]
         if not capital.any():
@@ -325,9 +331,14 @@ def market_value(plan: Plan, month: int) -> float:
 
 
 def payback_month(own: Plan, other: Plan) -> int | None:
-    """First month at whose end owning has been paid less, without discounting or resale; None: not in the horizon."""
+    """First month from whose end on owning has been paid less, without discounting or resale; None: never.
+
+    A later purchase can undo an earlier payback, so every month after it must hold.
+    """
     paid = np.cumsum(own.total_by_month - own.payments[RESALE] - other.total_by_month)
-    return next((month for month in range(1, own.prices.months + 1) if paid[month] <= 0), None)
+    above = np.flatnonzero(paid[1:] > 0)
+    month = int(above[-1]) + 2 if len(above) else 1
+    return month if month < len(paid) else None
 
 
 def internal_rate(own: Plan, other: Plan) -> float | None:
@@ -418,9 +429,11 @@ def named_plans(demand: Demand, ways: Sequence[Way], prices: Prices, overheads: 
     if terms:
         chosen["reserve"] = demand, [*terms, *hourly]
     if by_kind[PURCHASE]:
-        now = [replace(w, lead_months=0) for w in bought]
-        chosen["buy_now"] = at_most_need(demand), now
-        if demand.needed.max() > demand.needed[0]:
+        waits = any(w.lead_months for w in bought) and bool(hourly)  # rented until the first servers are delivered
+        now = [*bought, *hourly] if waits else [replace(w, lead_months=0) for w in bought]
+        if not waits:
+            chosen["buy_now"] = at_most_need(demand), now
+        if waits or demand.needed.max() > demand.needed[0]:
             chosen["extend_later"] = demand, now
     plans = {name: best_plan(asked, some, prices, overheads) for name, (asked, some) in chosen.items()}
     if by_kind[PURCHASE] and hourly and not by_kind[OWNED]:

@@ -117,7 +117,7 @@ def _within_purchase_limits(o: Offer, c: Constraints) -> bool:
         return True
     return (
         o.acquisition in c.acquisition
-        and (not c.providers_allow or o.provider in c.providers_allow)
+        and (not c.providers_allow or o.provider in c.providers_allow or o.acquisition == "own")
         and o.provider not in c.providers_deny
         and (not c.regions_allow or o.is_in(c.regions_allow) or o.acquisition == "own")
         and not o.is_in(c.regions_deny)

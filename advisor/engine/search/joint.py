@@ -38,7 +38,7 @@ from advisor.engine.search.simulated import Scored, deployed
 from advisor.engine.spec import Z95, Workload
 
 Array = np.ndarray
-MOST_SIZES = 8  # sizes of one option that are planned; larger fleets cost in proportion between them
+MOST_SIZES = 12  # sizes of one option that are planned; larger fleets cost in proportion between them
 DRIVERS = ("load", "performance", "rent", "hardware", "resale", "electricity", "staff", "api")
 
 
@@ -209,9 +209,7 @@ def factors_of(option: Option, uncertain: Uncertain, draws: Draws) -> Factors:
         speed = centered(option.throughput, draws.performance)
     chip = lane.choice.accelerator.slug
     z = {
-        way: standard_normal(f"price of {chip} {way}")
-        if draws.prices is None
-        else draws.prices.get(way, draws.load * 0.0)
+        way: price_draw(chip, way) if draws.prices is None else draws.prices.get(way, draws.load * 0.0)
         for way in option.price
     }
     today = {way: centered(ratios, z[way]) for way, ratios in option.price.items()}
@@ -224,6 +222,11 @@ def factors_of(option: Option, uncertain: Uncertain, draws: Draws) -> Factors:
         resale=lambda held, month: resale_factor(uncertain, held, month, draws),
         staff=centered(uncertain.staff, draws.staff),
     )
+
+
+def price_draw(chip: str, way: str) -> Array:
+    """Standard normal values of today's price of a chip, rented (`rent`) or bought (`own`)."""
+    return standard_normal(f"price of {chip} {way}")
 
 
 def constant_factors(ratios: Mapping[str, float], months: int) -> Factors:
@@ -306,7 +309,7 @@ def _option(
         return None
     ways = [w if not kinds else replace(w, lead_months=0) for w, _ in pairs]
     by_hour = next((o for w, o in pairs if w.kind == HOURLY), pairs[0][1])
-    sizes = sizes_of(workload, s, throughput, uncertain)
+    sizes, thinned = sizes_of(workload, s, throughput, uncertain)
     plans = []
     for n in sizes:
         same = not kinds and n == d.carrying
@@ -317,21 +320,22 @@ def _option(
         return None
     return Option(
         scored=s, throughput=throughput, price=price, sizes=np.array(sizes, dtype=float),
-        exposures=tuple(Exposure.of(plan) for plan in plans if plan), thinned=len(sizes) > MOST_SIZES,
+        exposures=tuple(Exposure.of(plan) for plan in plans if plan), thinned=thinned,
     )  # fmt: skip
 
 
-def sizes_of(workload: Workload, s: Scored, throughput: Ratios, uncertain: Uncertain) -> list[int]:
-    """Serving replicas to plan for: today's, and up to MOST_SIZES over what most draws need."""
+def sizes_of(workload: Workload, s: Scored, throughput: Ratios, uncertain: Uncertain) -> tuple[list[int], bool]:
+    """(serving replicas to plan for, whether some were left out): today's, and MOST_SIZES of what most draws need."""
     carrying = s.replicas - s.spare_replicas
     if workload.kind.released_after_run:
-        return [carrying]
+        return [carrying], False
     z = np.linspace(-3.0, 3.0, 201)
     speed = log_normal(throughput, z)[:, None] / centered(uncertain.load, z)[None, :]
     needed = np.unique(np.ceil(carrying * growth(workload, s, speed) - 1e-9))
-    if len(needed) > MOST_SIZES:
+    thinned = len(needed) > MOST_SIZES
+    if thinned:
         needed = np.unique(needed[np.linspace(0, len(needed) - 1, MOST_SIZES).round().astype(int)])
-    return sorted({carrying, *(max(int(n), 1) for n in needed)})
+    return sorted({carrying, *(max(int(n), 1) for n in needed)}), thinned
 
 
 OWN_KINDS, RENT_KINDS = (PURCHASE, OWNED), (HOURLY, TERM)

@@ -1,7 +1,7 @@
 """The cheapest dated plan of a simulated deployment: which offers serve it in which month of the horizon."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from advisor.engine.plans import (
     named_plans,
 )
 from advisor.engine.search.candidates import Catalog, allowed, connected_chips
-from advisor.engine.search.table import autoscales, host_watts, instances_needed, licence_of, load_levels, run_fraction
+from advisor.engine.search.table import autoscales, instances_needed, licence_of, load_levels, run_fraction
 from advisor.engine.spec import OWNED as OWNED_TERM
 from advisor.engine.spec import Offer, Part, Workload
 from advisor.engine.step import Lane
@@ -40,8 +40,7 @@ class Deployed:
     carrying: int  # replicas that serve today's peak
     stored_bytes: float  # of one copy of the weights
     output_tokens_per_s: float
-    watts: float  # mean, all instances, PUE included, on its first offer
-    instances: int  # on its first offer
+    drawn_fraction: Callable[[Offer], float]  # mean power of an offer's instances over their full draw
     utilisation_fraction: float
     services: tuple[Part, ...] = ()
 
@@ -141,7 +140,7 @@ def ways_of(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer, wit
         )
         months = term_months(offer.term)
         return [Way(kind=TERM if months else HOURLY, parts=parts, kept_parts=fees, term_months=months)]
-    drawn = _drawn_fraction(catalog, d, offer)
+    drawn = d.drawn_fraction(offer)
     if offer.term == OWNED_TERM:
         parts = metered(offer.list_parts or offer.parts, drawn) or (
             Part(name="running", usd_per_hour=offer.usd_per_hour, group="running"),
@@ -171,12 +170,6 @@ def metered(parts: Sequence[Part], drawn_fraction: float) -> tuple[Part, ...]:
     return tuple(replace(p, usd_per_hour=p.usd_per_hour * drawn_fraction) if p.name in METERED else p for p in parts)
 
 
-def _drawn_fraction(catalog: Catalog, d: Deployed, o: Offer) -> float:
-    """Mean power of an instance over its full draw; 1 if its power is not published."""
-    full = (d.lane.choice.accelerator.watts + host_watts(o, catalog)) * o.accelerators * d.instances * o.pue
-    return d.watts / full if full and math.isfinite(d.watts / full) else 1.0
-
-
 def single(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer) -> Planned | None:
     """The plan on one offer alone; None: more instances are needed than it has."""
     ways = ways_of(workload, catalog, d, offer)
@@ -186,7 +179,8 @@ def single(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer) -> P
 def best(workload: Workload, catalog: Catalog, d: Deployed, offers: Sequence[Offer]) -> Planned | None:
     """The cheapest plan over combinations of offers of one instance size; None: nothing serves within the limits."""
     found = []
-    for combination in combinations(workload, d, offers):
+    near = NEAR if limits_of(workload) is None else math.inf  # a limit may forbid what makes another size look dear
+    for combination in combinations(workload, d, offers, near):
         pairs = pairs_of(workload, catalog, d, combination)
         planned = _planned(workload, catalog, d, [o for o, _ in pairs], [w for _, w in pairs], limits_of(workload))
         found += [planned] if planned else []

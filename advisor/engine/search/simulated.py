@@ -523,11 +523,18 @@ def deployed(workload: Workload, catalog: Catalog, s: Scored) -> Deployed:
         carrying=s.replicas - s.spare_replicas,
         stored_bytes=stored,
         output_tokens_per_s=sent,
-        watts=s.watts,
-        instances=s.instances,
+        drawn_fraction=partial(drawn_fraction, workload, catalog, s),
         utilisation_fraction=s.utilisation_fraction,
         services=services(sent, stored, rented, catalog.assumptions) if rented else (),
     )
+
+
+def drawn_fraction(workload: Workload, catalog: Catalog, s: Scored, offer: Offer) -> float:
+    """Mean power of the deployment's instances under this offer over their full draw; 1 if it is not published."""
+    there = s if offer is s.offer else on_offer(workload, catalog, s, offer)
+    chip = s.lane.choice.accelerator.watts + host_watts(offer, catalog)
+    full = chip * offer.accelerators * there.instances * offer.pue
+    return there.watts / full if full and math.isfinite(there.watts / full) else 1.0
 
 
 def instances_of(s: Scored, offer: Offer, replicas: Amount) -> Amount:

@@ -1,6 +1,6 @@
-"""The fastest layouts of a model on a number of chips: every combination of parallel sizes, micro-batches, recomputation.
+"""The fastest layouts of a model on a number of chips, over parallel sizes, micro-batches and recomputation.
 
-All candidates are timed at once as arrays. Memory is bounded from below at once as well (states and kept activations),
+All candidates are timed at once as arrays. Memory is bounded from below at once too (states and kept activations),
 and computed exactly for the fastest that remain, until enough of them fit.
 """
 

@@ -61,7 +61,8 @@ class Command(BaseCommand):
             "--out", type=Path, metavar="FILE", help="the document's file; a memo is HTML in FILE.html; -: print a text"
         )
         parser.add_argument(
-            "--option", type=int, metavar="N", help="rank of the option of the document; default: the first deployment"
+            "--option", type=int, metavar="N", 
+            help="rank of the option of the document; default: the first option, or without a memo of it the first deployment",
         )
         parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
         parser.add_argument(
@@ -98,14 +99,15 @@ class Command(BaseCommand):
             sys.exit(NOTHING_FEASIBLE)
         name = "memo.html" if document == "memo" and out.suffix.lower() in (".html", ".htm") else FILES[document]
         try:
-            content = report.DOCUMENTS[name][1](answer, rank or report.first_rank(answer))
+            content = report.DOCUMENTS[name][1](answer, rank or report.default_rank(answer, name))
             if out == STANDARD_OUTPUT:
                 self.stdout.write(str(content))
             else:
                 replace_file(out, content if isinstance(content, bytes) else content.encode())
                 self.stdout.write(f"{out}: {document} of {answer.verdict}")
         except Http404 as error:
-            ranks = ", ".join(str(r.rank) for r in answer.deployments) or "none"
+            with_document = answer.recommendations if document == "memo" else answer.deployments
+            ranks = ", ".join(str(r.rank) for r in with_document) or "none"
             self.refuse(f"--option: {error} Options with documents: {ranks}.")
         except BadFile as error:
             self.refuse(str(error))

@@ -1,10 +1,11 @@
 """The bill of materials: every line of a plan with its list price, its hours and what it costs over the plan, USD."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from advisor.result import CashFlow, CostPart, Money, Option, Plan, PlanStep
+from advisor.result import CashFlow, CostPart, FleetItem, Money, Option, Plan, PlanStep, PortfolioMoney
+from advisor.templatetags.finance import rate as percent
 
 CENT = 0.01
 SHARE = "fractions of the purchase: assumptions.csv"
@@ -38,12 +39,13 @@ class BillLine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunningShare:
+class RunningPart:
     """A running part and its share of the cash column that pays for it."""
 
     name: str
     column: str  # energy, staff or other
-    fraction: float
+    usd: float  # over the horizon, without discounting
+    fraction: float  # of its column
 
 
 COLUMNS: dict[str, Callable[[CashFlow], float]] = {
@@ -59,14 +61,78 @@ def total(flows: list[CashFlow], column: str) -> float:
 
 
 def bill_lines(r: Option, m: Money, plan: Plan) -> list[BillLine]:
-    """What is signed, its share of network and spares, running parts, software, resale; sums to usd_over_horizon."""
-    lines = [*map(step_line, plan.steps), *shared_lines(m, plan), *running_lines(m), software_line(r)]
+    """What is signed, its share of network and spares, running parts, software, resale: usd_over_horizon; then taxes.
+
+    All lines together are what is paid: the lines of taxes come on top of usd_over_horizon.
+    """
+    listed_once = math.fsum(step_usd(step) for step in plan.steps if step.unit_usd_once is not None)
+    listed_rent = math.fsum(step_usd(step) for step in plan.steps if step.action in PAID_HOURLY)
+    lines = [
+        *map(step_line, plan.steps),
+        *beyond_list_lines(m.cash_flow, plan.capex_usd - listed_once, listed_rent),
+        *running_lines(m),
+        software_line(r),
+    ]
     if plan.resale_usd:
         lines.append(BillLine(action="sell", quantity=1, item="resale of the hardware", usd=-plan.resale_usd))
-    left = m.usd_over_horizon - math.fsum(line.usd or 0.0 for line in lines)
+    return [*lines, *rounding_line(lines, m.usd_over_horizon), *tax_lines(m)]
+
+
+def portfolio_bill(m: PortfolioMoney) -> list[tuple[str, BillLine]]:
+    """(workload, line) of a portfolio, with the sum of its cash flow; "all" stands for the shared fleet.
+
+    Empty in answers of earlier versions, which have no list prices.
+    """
+    if any(item.list_usd_once is None and item.list_usd_per_hour is None for item in m.items if item.is_paid):
+        return []
+    whose = m.items[0].for_workload if len({item.for_workload for item in m.items}) == 1 else "all"
+    listed_once = math.fsum((item.quantity or 0.0) * (item.list_usd_once or 0.0) for item in m.items)
+    listed_rent = math.fsum((item.paid_hours or 0.0) * (item.list_usd_per_hour or 0.0) for item in m.items)
+    capital = math.fsum(flow.capital_usd for flow in m.cash_flow)
+    lines = [(item.for_workload, item_line(item)) for item in m.items]
+    lines += [(whose, line) for line in beyond_list_lines(m.cash_flow, capital - listed_once, listed_rent)]
+    for line in running_lines(m):
+        workload, _, name = line.item.rpartition(": ")
+        lines.append((workload or whose, replace(line, item=name)))
+    if resale := math.fsum(flow.value_left_usd for flow in m.cash_flow):
+        lines.append((whose, BillLine(action="sell", quantity=1, item="resale of the hardware", usd=-resale)))
+    paid = math.fsum(flow.total_usd for flow in m.cash_flow)
+    return [*lines, *((whose, line) for line in rounding_line([line for _, line in lines], paid))]
+
+
+def rounding_line(lines: Sequence[BillLine], total_usd: float) -> Iterator[BillLine]:
+    """What the lines miss of the total."""
+    left = total_usd - math.fsum(line.usd or 0.0 for line in lines)
     if round(left, 2):
-        lines.append(BillLine(action="pay", quantity=1, item="rounding of months to cents", usd=left, source=""))
-    return lines
+        yield BillLine(action="pay", quantity=1, item="rounding of months to cents", usd=left, source="")
+
+
+# --- taxes ------------------------------------------------------------------------------------------------------
+
+
+def income_tax_saved_usd(m: Money) -> float:
+    """Income tax that all payments save over the horizon, USD, without discounting.
+
+    Over the whole horizon everything that is paid, less resale, becomes an expense: depreciation and the book value of
+    what is sold add up to the purchases.
+    """
+    taxes = m.taxes
+    return taxes.income_tax_fraction * (m.usd_over_horizon + taxes.vat_usd) if taxes else 0.0
+
+
+def tax_lines(m: Money) -> Iterator[BillLine]:
+    """VAT that cannot be recovered, and the income tax that the expenses save."""
+    if m.taxes is None:
+        return
+    if m.taxes.vat_usd:
+        item = f"VAT that cannot be recovered ({percent(m.taxes.vat_fraction)})"
+        yield BillLine(action="tax", quantity=1, item=item, usd=m.taxes.vat_usd)
+    if saved := income_tax_saved_usd(m):
+        item = f"income tax saved on all expenses ({percent(m.taxes.income_tax_fraction)})"
+        yield BillLine(action="tax", quantity=1, item=item, usd=-saved)
+
+
+# --- lines ------------------------------------------------------------------------------------------------------
 
 
 def step_usd(step: PlanStep) -> float:
@@ -93,44 +159,76 @@ def step_line(step: PlanStep) -> BillLine:
     )
 
 
-def shared_lines(m: Money, plan: Plan) -> Iterator[BillLine]:
-    """What purchases and rents cost beyond their list prices."""
-    share = plan.capex_usd - math.fsum(step_usd(step) for step in plan.steps if step.unit_usd_once is not None)
-    if abs(share) >= CENT:
+def item_line(item: FleetItem) -> BillLine:
+    """One line of a portfolio's machines at its list price."""
+    hours = item.paid_hours if item.list_usd_per_hour is not None else None
+    once = (item.quantity or 0.0) * (item.list_usd_once or 0.0)
+    return BillLine(
+        action=item.action,
+        quantity=item.quantity or 0.0,
+        item=item.item,
+        provider=item.provider,
+        region=item.region,
+        from_month=item.from_month,
+        until_month=item.until_month,
+        paid_until_month=item.paid_until_month,
+        unit_usd_once=item.list_usd_once,
+        unit_usd_per_hour=item.list_usd_per_hour,
+        paid_hours=hours,
+        usd=once + (hours or 0.0) * (item.list_usd_per_hour or 0.0),
+        price_as_of=item.price_as_of,
+        source=item.source,
+    )
+
+
+def beyond_list_lines(flows: Sequence[CashFlow], capital_usd: float, listed_rent_usd: float) -> Iterator[BillLine]:
+    """What purchases and rents cost beyond their list prices; capital_usd: of the purchases."""
+    if abs(capital_usd) >= CENT:
         item = "share of network, storage and spares"
-        yield BillLine(action="buy", quantity=1, item=item, unit_usd_once=share, usd=share, source=SHARE)
-    listed = math.fsum(step_usd(step) for step in plan.steps if step.action in PAID_HOURLY)
-    beyond = math.fsum(flow.rent_usd for flow in m.cash_flow) - listed
-    if abs(beyond) >= CENT * len(m.cash_flow):
+        yield BillLine(
+            action="buy", quantity=1, item=item, unit_usd_once=capital_usd, usd=capital_usd, source=SHARE
+        )
+    beyond = math.fsum(flow.rent_usd for flow in flows) - listed_rent_usd
+    if abs(beyond) >= CENT * len(flows):
         item = "rent beyond the list prices: price changes, interruptions, early exit"
         yield BillLine(action="pay", quantity=1, item=item, usd=beyond)
 
 
-def running_lines(m: Money) -> Iterator[BillLine]:
-    for share in running_shares(m.parts):
-        usd = share.fraction * total(m.cash_flow, share.column)
-        if usd:
-            yield BillLine(action="pay", quantity=1, item=share.name, usd=usd)
+def running_lines(m: Money | PortfolioMoney) -> Iterator[BillLine]:
+    for part in running_parts(m):
+        if part.usd:
+            yield BillLine(action="pay", quantity=1, item=part.name, usd=part.usd)
 
 
-def running_shares(parts: list[CostPart]) -> list[RunningShare]:
-    """Running parts and services with their shares of the cash column that pays for them."""
-    running = [part for part in parts if part.group in ("running", "services") and part.usd_per_month]
-    columns = [column_of(part) for part in running]
+def running_parts(m: Money | PortfolioMoney) -> list[RunningPart]:
+    """Running parts and services with their USD over the horizon, and their shares of the cash columns.
+
+    Answers of earlier versions have no totals by part: there a cash column is split as the month's cost is, which is
+    discounted and so is not exact.
+    """
+    running = [(p, column_of(p)) for p in m.parts if p.group in ("running", "services")]
+    running = [(p, column) for p, column in running if column in COLUMNS and (p.total_usd or p.usd_per_month)]
+    known = all(p.total_usd is not None for p, _ in running)
+    weights = [float(p.total_usd or 0.0) if known else p.usd_per_month for p, _ in running]
     sums = {
-        name: sum(p.usd_per_month for p, column in zip(running, columns, strict=True) if column == name)
+        name: math.fsum(w for w, (_, column) in zip(weights, running, strict=True) if column == name)
         for name in COLUMNS
     }
     return [
-        RunningShare(name=p.name, column=column, fraction=p.usd_per_month / sums[column])
-        for p, column in zip(running, columns, strict=True)
-        if column in COLUMNS
+        RunningPart(
+            name=p.name,
+            column=column,
+            usd=weight if known else weight / sums[column] * total(m.cash_flow, column),
+            fraction=weight / sums[column] if sums[column] else 0.0,
+        )
+        for weight, (p, column) in zip(weights, running, strict=True)
     ]
 
 
 def column_of(part: CostPart) -> str:
-    """The cash column that pays for a part: rent, energy, staff or other."""
-    return next((column for column, names in PAYS.items() if part.name in names), "other")
+    """The cash column that pays for a part: rent, energy, staff or other; a portfolio names the workload before it."""
+    name = part.name.rpartition(": ")[2]
+    return next((column for column, names in PAYS.items() if name in names), "other")
 
 
 def software_line(r: Option) -> BillLine:

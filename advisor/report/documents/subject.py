@@ -37,8 +37,18 @@ def has_document(answer: Answer, name: str) -> bool:
 
 
 def first_rank(answer: Answer) -> int:
-    """The rank of the first deployment, which documents are about unless another is named."""
+    """The rank of the first deployment, for documents that need machines."""
     return next((r.rank for r in answer.deployments if r.rank), 1)
+
+
+def default_rank(answer: Answer, name: str) -> int:
+    """The rank of the option that a document is about unless another is named.
+
+    A memo is about the first option, which may be a hosted API; all other documents are about a deployment.
+    """
+    if name.startswith("memo") and answer.recommendations:
+        return answer.recommendations[0].rank or 1
+    return first_rank(answer)
 
 
 def chosen(answer: Answer, rank: int) -> Option:
@@ -68,21 +78,42 @@ def prices_used(m: Money | PortfolioMoney) -> str:
     return " to ".join(dict.fromkeys((days[0], days[-1])))
 
 
+# --- hosted APIs ------------------------------------------------------------------------------------------------
+
+
+def allows_apis(answer: Answer) -> bool:
+    """Whether the workload lets a hosted API serve it (`constraints.acquisition`), or the answer ranks one."""
+    spec = answer.workload if isinstance(answer.workload, dict) else {}
+    return answer.has_apis or "api" in ((spec.get("constraints") or {}).get("acquisition") or [])
+
+
+def has_changing_traffic(answer: Answer) -> bool:
+    """Whether traffic grows, ramps up, follows the seasons or ends within the horizon: an API bill is then a mean."""
+    spec = answer.workload if isinstance(answer.workload, dict) else {}
+    traffic = spec.get("traffic") or {}
+    names = ("growth_fraction_per_year", "ramp_months", "seasonality", "ends_after_months")
+    return any(traffic.get(name) for name in names)
+
+
+def api_seller(api: HostedOffer) -> str:
+    """The provider's name for people."""
+    return api.provider_name or api.provider
+
+
 def cheapest_api(answer: Answer) -> HostedOffer | None:
     """The hosted API with the lowest bill; None: none is priced."""
     priced = [h for h in answer.hosted if h.usd_per_month]
     return min(priced, key=lambda h: h.usd_per_month) if priced else None
 
 
-def better_api(answer: Answer) -> HostedOffer | None:
-    """The hosted API to use instead of a deployment: the first option, or one that costs less than all of them.
+def better_api(answer: Answer, option: Option) -> HostedOffer | None:
+    """The cheapest hosted API that the constraints allow and that costs less than the deployment; None: there is none.
 
-    None: there is none. An API that was rejected or misses a latency limit is not better.
+    An API that was rejected or misses a latency limit is not better.
     """
-    first = answer.recommendations[0] if answer.recommendations else None
-    if isinstance(first, ApiOption):
-        return first
-    usable = [h for h in answer.hosted if h.usd_per_month and h.rejection is None and h.slo_state != "missed"]
-    least = min(usable, key=lambda h: h.usd_per_month, default=None)
-    beaten = all(least.usd_per_month < r.usd_per_month for r in answer.deployments) if least else False
-    return least if beaten else None
+    if not allows_apis(answer):
+        return None
+    ranked = [r for r in answer.recommendations if isinstance(r, ApiOption)]
+    usable = [h for h in (*answer.hosted, *ranked) if h.usd_per_month and h.rejection is None]
+    least = min((h for h in usable if h.slo_state != "missed"), key=lambda h: h.usd_per_month, default=None)
+    return least if least is not None and least.usd_per_month < option.usd_per_month else None

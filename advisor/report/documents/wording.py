@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from advisor.engine.spec import HOURS_PER_MONTH
-from advisor.report.text import figure
+from advisor.report.text import figure, usd_small
 from advisor.result import Currency, Option, Plan, PlanStep
+from advisor.templatetags import finance
 
 Interval = Sequence[float | None] | None
 MOST_NAMED = 3  # parts of a plan that its short form names
@@ -12,29 +13,41 @@ ALWAYS = 0.999  # share of the hours from which an instance counts as rented aro
 
 
 def price(usd: float | None, interval: Interval = None) -> str:
-    spread = " ({} to {})".format(*map(figure, interval)) if interval else ""
-    return f"${figure(usd)}{spread}"
+    """Price of a million tokens, with its interval."""
+    return f"{usd_small(usd)}{f' ({range_text(interval)})' if interval else ''}"
 
 
-def dollars(usd: float, interval: Interval = None) -> str:
-    """Whole dollars, with the interval in parentheses."""
-    sign = "-" if round(usd) < 0 else ""
-    return f"{sign}${abs(usd):,.0f}{f' ({range_text(interval)})' if interval else ''}"
+def dollars(usd: float | None, interval: Interval = None) -> str:
+    """Whole dollars from 100 up, cents below, with the interval in parentheses."""
+    return f"{finance.dollars(usd)}{f' ({range_text(interval)})' if interval else ''}"
 
 
 def unit_price(step: PlanStep) -> str:
     """List price of one instance or server."""
     if step.unit_usd_once is not None:
-        return f"${step.unit_usd_once:,.0f} each"
-    return f"${step.unit_usd_per_hour:,.4g} per hour" if step.unit_usd_per_hour is not None else "already paid"
+        return f"{finance.unit_price(step.unit_usd_once)} each"
+    if step.unit_usd_per_hour is not None:
+        return f"{finance.unit_price(step.unit_usd_per_hour)} per hour"
+    return "already paid"
 
 
-def range_text(interval: Sequence[float | None], currency: str = "") -> str:
-    return " to ".join("-" if usd is None else f"{currency}{usd:,.0f}" for usd in interval)
+def range_text(interval: Sequence[float | None]) -> str:
+    return " to ".join("-" if usd is None else usd_small(usd) for usd in interval)
 
 
 def converted(usd: float, currency: Currency) -> str:
-    return f"{currency.code} {usd * currency.per_usd:,.0f}"
+    """The amount in the planner's currency, rounded as dollars are."""
+    return f"{currency.code} {finance.dollars(usd * currency.per_usd).replace('$', '')}"
+
+
+def rate_text(currency: Currency) -> str:
+    """The dated rate: 1 USD = 0.9 EUR, 2026-11-20."""
+    return f"1 USD = {currency.per_usd:g} {currency.code}, {currency.as_of}"
+
+
+def counted(number: float, what: str) -> str:
+    """1 month, 1,200 hours."""
+    return f"{figure(number)} {what}{'' if number == 1 else 's'}"
 
 
 def capital(text: str) -> str:
@@ -70,20 +83,26 @@ def plan_text(plan: Plan) -> str:
         served = step.instances * HOURS_PER_MONTH * (step.until_month - step.from_month + 1)
         if rents and (key[1:] in partly or before or step.paid_hours < ALWAYS * served):
             partly.add(key[1:])
-    named = [
-        f"{action} {'up to ' if action == 'rent' and (item, seller) in partly else ''}{count:,} x {item}"
-        f"{f' at {seller}' if action in ('rent', 'reserve') else ''}"
-        for (action, item, seller), count in counts.items()
-    ]
-    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
-    return ", ".join(named[:MOST_NAMED] + more) or "sign nothing"
+    named = []
+    for (action, item, seller), count in counts.items():
+        part = action == "rent" and (item, seller) in partly
+        up_to, at_times = "up to " if part and count > 1 else "", " at times" if part and count == 1 else ""
+        where = f" at {seller}" if action in ("rent", "reserve") else ""
+        named.append(f"{action} {up_to}{count:,} x {item}{where}{at_times}")
+    return shortlist(named, MOST_NAMED) or "sign nothing"
+
+
+def shortlist(names: Sequence[str], most: int) -> str:
+    """A, B and C; of more than `most` names A, B, C and 2 more."""
+    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))) if shown else ""
 
 
 def purchase_text(r: Option) -> str:
     """What is signed: the plan, or in answers of earlier versions the instances."""
     if r.money and r.money.plan:
         return plan_text(r.money.plan)
-    what = f"{r.instances} x {r.instance or r.accelerator_name}"
+    what = f"{r.instances:,} x {r.instance or r.accelerator_name}"
     if r.accelerator_count != r.instances:
-        what += f" ({r.accelerator_count} x {r.accelerator_name} in use)"
+        what += f" ({r.accelerator_count:,} x {r.accelerator_name} in use)"
     return f"buy {what}" if r.acquisition == "own" else f"rent {what} at {r.provider}"

@@ -355,7 +355,8 @@ def test_renting_first_waits_for_the_price_to_fall() -> None:
     assert then.schedule.hourly[0].instances.tolist() == [1] * 6 + [0] * 18
     late = named_plans(flat_demand(1, 24), (hourly(2.0), bought(24_000, 24, lead_months=9)), prices, NONE)
     assert late["rent_then_buy"].present_usd == pytest.approx(9 * 1_460 + 12_000)
-    assert late["buy_now"].present_usd == pytest.approx(24_000)  # as if it had been ordered in time
+    assert "buy_now" not in late  # nothing can be bought for today
+    assert late["extend_later"].present_usd == pytest.approx(9 * 1_460 + 12_000)  # rented until it is delivered
 
 
 def test_a_switch_pays_for_both_while_the_traffic_moves() -> None:

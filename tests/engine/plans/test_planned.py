@@ -124,7 +124,7 @@ SHOP = bought(250_000.0, A)
 def deployed() -> Deployed:
     s = search(question(variants="no"), catalog(offers=RENTS, assumptions=A)).ranked[0]
     return Deployed(
-        lane=s.lane, carrying=9, stored_bytes=1e11, output_tokens_per_s=1000.0, watts=s.watts, instances=s.instances,
+        lane=s.lane, carrying=9, stored_bytes=1e11, output_tokens_per_s=1000.0, drawn_fraction=lambda _: 0.5,
         utilisation_fraction=s.utilisation_fraction,
     )  # fmt: skip
 
