@@ -1,17 +1,21 @@
 """Costs of a portfolio: what is bought or rented for all of it, and its cash flow."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from advisor.answer.money import CURRENCY, cash_flow, cents, cost_parts
+from advisor.answer.money.plan import exact, list_price
 from advisor.engine.cost import AFTER, HOURS_PER_MONTH, life_months, term_months
 from advisor.engine.fleet import Machine, MachineOption, Member
 from advisor.engine.fleet import SharedFleet as FleetPlan
 from advisor.engine.plans import (
-    OWNED,
+    HOURLY,
     PURCHASE,
     TERM,
     Commitment,
+    Hourly,
     Plan,
     Schedule,
     Way,
@@ -49,7 +53,11 @@ def of_fleet(members: Sequence[Member], plan: FleetPlan) -> PortfolioMoney:
         npv_usd=cents(fleet.present_usd),
         parts=cost_parts(fleet.parts(), fleet.part_totals()),
         cash_flow=[cash_flow(flow) for flow in flows(fleet)],
-        items=[fleet_item(machine, count, options[machine]) for machine, count in plan.machines],
+        items=[
+            item
+            for k, (machine, count) in enumerate(plan.machines)
+            for item in fleet_items(machine, count, options[machine], fleet, k)
+        ],
     )
 
 
@@ -64,6 +72,7 @@ def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Mach
     prices, a = prices_of(first.workload, first.catalog), first.catalog.site_assumptions or first.catalog.assumptions
     ways: list[Way] = []
     kept: list[Commitment] = []
+    hourly: list[Hourly] = []
     for machine, count in plan.machines:
         option = options[machine]
         o, instances = option.offer, option.instances * count
@@ -75,7 +84,7 @@ def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Mach
         parts = (*listed, rest) if abs(rest.usd_per_hour) > 1e-9 else tuple(listed)
         if o.acquisition != "own":
             months = term_months(o.term)
-            ways.append(Way(kind=TERM if months else OWNED, parts=parts, term_months=months))
+            ways.append(Way(kind=TERM if months else HOURLY, parts=parts, term_months=months))
         else:
             ways.append(
                 Way(
@@ -83,10 +92,14 @@ def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Mach
                     capital_shares=o.capital_shares, life_months=life_months(a), resale=o.resale or a.resale(),
                 )
             )  # fmt: skip
+        if ways[-1].kind == HOURLY:  # a weekly mean of instances is paid
+            most, paid = np.full(prices.months, math.ceil(instances)), np.full(prices.months, float(instances))
+            hourly.append(Hourly(way=len(ways) - 1, instances=most, paid=paid))
+            continue
         for start, until in service_runs(ways[-1], prices.months):
             kept.append(Commitment(way=len(ways) - 1, start_month=start, until_month=until, instances=round(instances)))
     demand = flat_demand(1, prices.months)
-    schedule = Schedule(commitments=tuple(kept), hourly=())
+    schedule = Schedule(commitments=tuple(kept), hourly=tuple(hourly))
     least = shared_overheads(overheads_of(first.workload, first.catalog), len(members))
     return plan_of(demand, ways, prices, schedule, least)
 
@@ -97,20 +110,33 @@ def service_runs(way: Way, months: int) -> list[tuple[int, int]]:
     return [(start, min(start + each, months)) for start in range(0, months, each)]
 
 
-def fleet_item(machine: Machine, count: float, option: MachineOption) -> FleetItem:
-    o = option.offer
-    return FleetItem(
-        for_workload="all",
-        quantity=number(count * option.instances),
-        item=o.instance or machine.accelerator,
-        provider=o.provider,
-        region=o.region,
-        term=o.term,
-        unit_usd_once=number(o.capital_usd) if o.capital_usd else None,
-        unit_usd_per_month=number(machine.usd_per_hour / option.instances * HOURS_PER_MONTH),
-        price_as_of=o.as_of,
-        source=o.source,
-    )
+def fleet_items(machine: Machine, count: float, option: MachineOption, fleet: Plan, way: int) -> Iterator[FleetItem]:
+    """What is signed for one kind of machine: each purchase, each term, or the rent by the hour."""
+    o, kind, months = option.offer, fleet.ways[way].kind, fleet.prices.months
+    instances = count * option.instances
+    rented = o.acquisition != "own"
+    once = bool(fleet.ways[way].capital_usd)
+    for start, until in service_runs(fleet.ways[way], months):
+        paid_until = start + fleet.ways[way].term_months if kind == TERM else until
+        yield FleetItem(
+            for_workload="all",
+            quantity=number(instances),
+            item=o.instance or machine.accelerator,
+            provider=o.provider,
+            region=o.region,
+            term=o.term,
+            unit_usd_once=number(o.capital_usd) if o.capital_usd else None,
+            unit_usd_per_month=number(machine.usd_per_hour / option.instances * HOURS_PER_MONTH),
+            price_as_of=o.as_of,
+            source=o.source,
+            action="reserve" if kind == TERM else "rent" if rented else "buy" if once else "keep",
+            from_month=start + 1,
+            until_month=until,
+            paid_until_month=paid_until,
+            list_usd_once=exact(o.purchase_usd) if once else None,
+            list_usd_per_hour=exact(list_price(o)) if rented else None,
+            paid_hours=exact(instances * HOURS_PER_MONTH * (paid_until - start)) if rented else None,
+        )
 
 
 def of_each(answers: Sequence[Answer], firsts: Sequence[Option]) -> PortfolioMoney:
@@ -132,7 +158,7 @@ def of_each(answers: Sequence[Answer], firsts: Sequence[Option]) -> PortfolioMon
             for part in m.parts
         ],
         cash_flow=[cash_of_month(month, bills) for month in range(months + 1)],
-        items=[alone_item(a, o, m) for a, o, m in zip(answers, firsts, bills, strict=True)],
+        items=[item for a, o, m in zip(answers, firsts, bills, strict=True) for item in alone_items(a, o, m)],
     )
 
 
@@ -156,16 +182,26 @@ def workload_name(answer: Answer) -> str:
     return str(answer.workload["name"])
 
 
-def alone_item(answer: Answer, option: Option, money: Money) -> FleetItem:
-    return FleetItem(
-        for_workload=workload_name(answer),
-        quantity=option.instances,
-        item=option.instance or option.accelerator_name,
-        provider=option.provider,
-        region=option.region,
-        term=option.term,
-        unit_usd_once=number(money.capital_usd / option.instances) if money.capital_usd else None,
-        unit_usd_per_month=number(money.usd_per_month / option.instances),
-        price_as_of=option.price_as_of,
-        source=option.price_source,
-    )
+def alone_items(answer: Answer, option: Option, money: Money) -> Iterator[FleetItem]:
+    """What is signed for one workload: the steps of its plan."""
+    for step in money.plan.steps if money.plan else ():
+        hourly = step.unit_usd_per_hour is not None
+        yield FleetItem(
+            for_workload=workload_name(answer),
+            quantity=step.instances,
+            item=step.instance,
+            provider=step.provider,
+            region=step.region,
+            term=step.term,
+            unit_usd_once=number(money.capital_usd / option.instances) if step.action == "buy" else None,
+            unit_usd_per_month=number(money.usd_per_month / option.instances),
+            price_as_of=step.price_as_of,
+            source=step.price_source,
+            action=step.action,
+            from_month=step.from_month,
+            until_month=step.until_month,
+            paid_until_month=step.paid_until_month,
+            list_usd_once=step.unit_usd_once,
+            list_usd_per_hour=step.unit_usd_per_hour,
+            paid_hours=step.paid_hours if hourly else None,
+        )

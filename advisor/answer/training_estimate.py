@@ -9,13 +9,16 @@ from advisor.engine.network import parameters
 from advisor.engine.spec import Accelerator, Efficiency, efficiency
 from advisor.engine.training import (
     HEAD,
+    Job,
     Line,
     PeakMemory,
     Rates,
     Recipe,
+    Run,
     Shape,
     StepTime,
     communication,
+    fastest,
     fits,
     ledger,
     model_flops,
@@ -28,7 +31,7 @@ from advisor.engine.training import (
     trained_parameters,
 )
 from advisor.inputs import number, resources_with, rounded
-from advisor.result import Operator, TrainingEstimate, TrainingMemory
+from advisor.result import FastestLayout, Operator, TrainingEstimate, TrainingMemory
 from advisor.workload import FixedRun, TrainingRun, WorkloadError, deployment, fixed_run
 
 GIB, TERA = 2.0**30, 1e12
@@ -77,10 +80,43 @@ def answer(d: TrainingRun) -> TrainingEstimate:
 def answer_of(fixed: FixedRun, achieved: Efficiency) -> TrainingEstimate:
     timed, peak = timed_run(fixed, achieved), peak_memory(fixed.model, fixed.run)
     result = configuration(timed, peak, achieved.basis)
+    result = result.changed(fastest_layout=fastest_layout(fixed, achieved))
     if not result.fits:
         return result.changed(smallest_change=changes(fixed))
     operators = breakdown(timed)
     return result.changed(**figures(timed), step=operators, bound=bound_of(operators))
+
+
+def fastest_layout(fixed: FixedRun, achieved: Efficiency) -> FastestLayout | None:
+    """The fastest layout for the same chips, batch and formats, of code that can spread a model in all these ways."""
+    run = fixed.run
+    if fixed.code != "megatron" or run.offload != "none":
+        return None
+    job = Job(
+        model=fixed.model, accelerator=fixed.chip, efficiency=achieved, chips=run.parallel.chips,
+        sequence_tokens=run.sequence_tokens, global_batch=run.micro_batch * run.micro_batches * run.parallel.dp,
+        recipe=run.recipe, code=run.code,
+    )  # fmt: skip
+    found = fastest(job, count=1)
+    if not found.layouts:
+        return None
+    best = found.layouts[0]
+    return FastestLayout(
+        flags=layout_flags(best.run),
+        step_s=rounded(best.step_s),
+        tokens_per_s=rounded(best.tokens_per_s),
+        peak_allocated_gib=rounded(best.memory.allocated_bytes / GIB),
+        candidates=found.candidates,
+    )
+
+
+def layout_flags(run: Run) -> str:
+    """A layout as flags of `estimate`, without those that have their default."""
+    p = run.parallel
+    sizes = [("tp", p.tp), ("pp", p.pp), ("virtual-stages", p.virtual_stages), ("cp", p.cp), ("ep", p.ep)]
+    flags = [f"--dp {p.dp}", *(f"--{name} {n}" for name, n in sizes if n > 1), f"--zero {p.zero}"]
+    flags += ["--sequence-parallel"] if p.sequence_parallel else []
+    return " ".join([*flags, f"--micro-batch {run.micro_batch}", f"--recompute {run.recompute}"])
 
 
 def timed_run(fixed: FixedRun, achieved: Efficiency) -> Timed:

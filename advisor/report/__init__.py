@@ -1,8 +1,16 @@
 """An answer as text: tables, Markdown and documents for finance."""
 
 from advisor.report import documents, estimate_text, support_matrix, training_text
-from advisor.report.documents import DOCUMENTS, NO_ANSWER, NO_SHARED_ANSWER, XLSX, default_rank, first_rank, has_document
-from advisor.report.text import canonical, head, markdown, meeting, table
+from advisor.report.documents import (
+    DOCUMENTS,
+    NO_ANSWER,
+    NO_SHARED_ANSWER,
+    XLSX,
+    default_rank,
+    first_rank,
+    has_document,
+)
+from advisor.report.text import canonical, head, markdown, meeting, meetings, table
 
 __all__ = [
     "DOCUMENTS",
@@ -18,6 +26,7 @@ __all__ = [
     "head",
     "markdown",
     "meeting",
+    "meetings",
     "support_matrix",
     "table",
     "training_text",

@@ -1,16 +1,18 @@
 """An answer as text: a table for a terminal, Markdown for a file, canonical JSON for a comparison."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from advisor.report import markdown_escapes as md
+from advisor.report.asked import allows_apis, api_seller, has_changing_traffic
 from advisor.result import (
     Answer,
     ApiOption,
     BreakEven,
     HostedOffer,
     LeftOut,
+    Money,
     Option,
     Packed,
     Percentiles,
@@ -59,11 +61,6 @@ def usd_plain(usd: float | None) -> str:
     return usd_small(usd).replace("$", "")
 
 
-def interval_text(low_high: Iterable[float | None] | None) -> str:
-    """As (low..high) with a leading space; empty where there is no interval."""
-    return "" if low_high is None else " ({}..{})".format(*map(figure, low_high))
-
-
 def in_millions(tokens: float | None) -> float | None:
     return None if tokens is None else tokens / 1e6
 
@@ -86,13 +83,43 @@ def name_of(answer: Answer) -> str:
     return str(workload["name"] if isinstance(workload, dict) else workload)
 
 
+def replicas_text(count: float | None) -> str:
+    """1 replica, 12 replicas; a mean with one decimal, and said to be one."""
+    if count is None or float(count).is_integer():
+        return f"{figure(count)} replica{'' if count == 1 else 's'}"
+    return f"{count:,.1f} replicas on average"
+
+
+EQUALS = "options within 1% of each other count as equal and share the win"
+
+
+def least_text(apis: bool) -> str:
+    """What an option that costs least is compared with."""
+    return f"among the ranked options{', hosted APIs included,' if apis else ''}"
+
+
 WAYS = {"own": "buying", "rent on_demand": "on-demand rental", "rent": "renting"}
 
 
+def meetings(m: Money) -> list[str]:
+    """Every break-even of an option; that of buying and renting with the payback month, which counts no resale."""
+    plan = m.plan
+    compared = plan is not None and plan.capex_usd > 0 and plan.rent_usd_per_month is not None
+    said = []
+    for b in m.break_even:
+        rented = b.between[0] == "own" and b.between[1].startswith("rent")
+        after = ""
+        if plan is not None and compared and rented and b.month:
+            month = plan.payback_month
+            after = f"the payback month is {month}" if month else "it does not pay back within the horizon"
+        said.append(f"{meeting(b)}; without resale {after}" if after else meeting(b))
+    return said
+
+
 def meeting(b: BreakEven) -> str:
-    """The break-even of two ways to pay in one sentence."""
+    """The break-even of two ways to pay in one sentence; the month counts resale and discounting."""
     one, other = (WAYS.get(name, name.replace("_", " ").replace("API of", "the API of")) for name in b.between)
-    points = [f"breaks even with {other} in month {b.month} (ignoring resale)"] if b.month else []
+    points = [f"costs less than {other} from month {b.month} on, resale counted"] if b.month else []
     if (share := b.share_of_hours) is not None:
         points.append(
             f"is cheaper if the machines are used more than {share:.0%} of the hours"
@@ -107,7 +134,7 @@ def meeting(b: BreakEven) -> str:
         return f"{start} is not cheaper than {other} within the life of the hardware"
     compared = "" if other in points[0] else f" than {other}"
     points[0] = points[0].replace("is cheaper", f"is cheaper{compared}", 1)
-    return f"{start} {' and '.join(points)}"
+    return f"{start} {', and '.join(points)}"
 
 
 # --- table for a terminal ---------------------------------------------------------------------------------------
@@ -116,8 +143,8 @@ COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
     ("#", lambda r: str(r.rank)),
     ("deployment", lambda r: r.label),
     ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
-    ("USD/month", lambda r: figure(r.usd_per_month)),
-    ("USD/M output", lambda r: figure(r.usd_per_mtok_output)),
+    ("USD/month", lambda r: usd_figure(r.usd_per_month)),
+    ("USD/M output", lambda r: usd_plain(r.usd_per_mtok_output)),
     ("TTFT p95 ms", lambda r: tail(r.ttft_ms)),
     ("TPOT p95 ms", lambda r: tail(r.tpot_ms)),
     ("output tok/s", lambda r: figure(r.output_tokens_per_s)),
@@ -126,7 +153,7 @@ COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
 )
 EMBEDDING_COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] = (
     *COLUMNS[:4],
-    ("USD/M tokens", lambda r: figure(r.usd_per_mtok_input)),
+    ("USD/M tokens", lambda r: usd_plain(r.usd_per_mtok_input)),
     ("latency p95 ms", lambda r: figure(r.figure("latency_ms.p95"))),
     ("tokens/s", lambda r: figure(r.figure("input_tokens_per_s"))),
     ("sequences/s", lambda r: figure(r.figure("sequences_per_s"))),
@@ -134,19 +161,20 @@ EMBEDDING_COLUMNS: tuple[tuple[str, Callable[[Option | ApiOption], str]], ...] =
 )
 TEXT_COLUMNS = 3  # this many leading columns are text; the others are numbers and align right
 HOSTED_COLUMNS: tuple[tuple[str, Callable[[HostedOffer], str]], ...] = (
-    ("hosted API (pay per token)", lambda h: f"{h.provider} {h.name}"),
+    ("hosted API (pay per token)", lambda h: f"{api_seller(h)} {h.name}"),
     ("accelerator", lambda h: h.accelerator or ""),
     ("price as of", lambda h: h.as_of),
-    ("USD/month", lambda h: figure(h.usd_per_month)),
+    ("USD/month", lambda h: usd_figure(h.usd_per_month)),
     ("rank", lambda h: str(h.rank or "-")),
-    ("USD/M input", lambda h: figure(h.usd_per_mtok_input)),
-    ("cached", lambda h: figure(h.usd_per_mtok_cached_input)),
-    ("USD/M output", lambda h: figure(h.usd_per_mtok_output)),
+    ("USD/M input", lambda h: usd_plain(h.usd_per_mtok_input)),
+    ("cached", lambda h: usd_plain(h.usd_per_mtok_cached_input)),
+    ("USD/M output", lambda h: usd_plain(h.usd_per_mtok_output)),
     ("published tok/s", lambda h: figure(h.published_output_tokens_per_s)),
     ("break-even Mtok/month", lambda h: figure(in_millions(h.break_even_tokens_per_month))),
     ("not ranked because", lambda h: h.rejection.detail if h.rejection else ""),
 )
 HOSTED_NOTE = "Prices and speeds as published, not estimated; p95 latencies are not published."
+MEAN_MONTH = "USD/month of a hosted API is the bill of a mean month of the forecast."
 
 
 def tail(latency_ms: Percentiles) -> str:
@@ -183,11 +211,21 @@ def head(answer: Answer) -> str:
     """How much was evaluated, and with which catalog, prices and engine."""
     counts, catalog, workload = answer.candidates, answer.catalog, answer.workload
     known = workload.get("prices_as_of") if isinstance(workload, dict) else None
+    days = price_days(answer)
     return (
         f"{counts.evaluated:,} plans evaluated, {counts.feasible:,} feasible; "
-        f"catalog {catalog.version[:12]}, prices used from {answer.prices_used or 'none'}"
+        f"catalog {catalog.version[:12]}, {f'prices used from {days}' if days else 'no prices used'}"
         f"{f' as known on {known}' if known else ''}, engine {answer.engine_version}"
     )
+
+
+def price_days(answer: Answer) -> str:
+    """The dates of the prices behind the options, or behind the machines of a portfolio; empty without prices."""
+    money = answer.portfolio.money if answer.portfolio else None
+    if money is None:
+        return answer.prices_used
+    days = sorted({item.price_as_of for item in money.items if item.price_as_of})
+    return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else money.prices_as_of
 
 
 def table(answer: Answer, top: int | None = None) -> str:
@@ -227,22 +265,30 @@ def table(answer: Answer, top: int | None = None) -> str:
 
 
 def plan_lines(answer: Answer) -> list[str]:
-    """What to sign for the first deployment, what it costs in other ways, and how sure that is."""
+    """What to sign for the first deployment, what it costs in other ways, and how sure that is.
+
+    Where a hosted API ranks before it, every line names the option that it is about.
+    """
     money = answer.deployments[0].money if answer.deployments else None
     if money is None or money.plan is None:
         return []
-    plan, said = money.plan, []
-    others = [f"{s.said} ${s.usd_per_month:,.0f}" for s in plan.strategies if not s.chosen]
-    said += [f"plan: {step.said}" for step in plan.steps]
-    said += [f"other ways to pay, a month: {'; '.join(others)}"] if others else []
+    first, plan, said = answer.deployments[0], money.plan, list[str]()
+    of = "" if answer.recommendations[0] is first else f" of #{first.rank}"
+    others = [f"{s.said} {dollars(s.usd_per_month)}" for s in plan.strategies if not s.chosen]
+    said += [f"plan{of}: {step.said}" for step in plan.steps]
+    said += [f"other ways to pay for the machines{of}, a month: {'; '.join(others)}"] if others else []
     if plan.capex_usd or plan.liability_usd:
+        months = f"{plan.exit_month} month{'' if plan.exit_month == 1 else 's'}"
         said.append(
-            f"purchases ${plan.capex_usd:,.0f}, resale ${plan.resale_usd:,.0f}, due after the horizon "
-            f"${plan.liability_usd:,.0f}; leaving after {plan.exit_month} months costs ${plan.exit_usd:,.0f}"
+            f"purchases{of} {dollars(plan.capex_usd)}, resale {dollars(plan.resale_usd)}, due after the horizon "
+            f"{dollars(plan.liability_usd)}; leaving after {months} costs {dollars(plan.exit_usd)}"
         )
+    said += [f"break-even{of}: {met}" for met in meetings(money)]
     if money.ranges:
-        low, middle, high = money.ranges.usd_per_month
-        said.append(f"range: ${low:,.0f} to ${high:,.0f} a month in 90% of the draws, median ${middle:,.0f}")
+        low, middle, high = map(dollars, money.ranges.usd_per_month)
+        said.append(f"range{of}: {low} to {high} a month in 90% of the draws, median {middle}")
+        share = f"{money.ranges.wins_probability:.0%}"
+        said.append(f"costs least{of}: {least_text(allows_apis(answer))} in {share} of the draws; {EQUALS}")
     if answer.uncertainty:
         said += [f"chance: {chance.said}: {chance.probability:.0%}" for chance in answer.uncertainty.chances]
     if answer.switch and answer.switch.saving_usd > 0:
@@ -313,7 +359,8 @@ def unranked_lines(answer: Answer) -> list[str]:
     priced.sort(key=lambda item: -(item.usd_per_accelerator_hour_to_win or 0.0))
     return lines + [
         f"without a usable price: {item.label}: first of the machines at up to "
-        f"${item.usd_per_accelerator_hour_to_win:.3g} per accelerator-hour (${item.usd_per_month_to_win:,.0f} a month)"
+        f"{usd_small(item.usd_per_accelerator_hour_to_win)} per accelerator-hour "
+        f"({dollars(item.usd_per_month_to_win)} a month)"
         for item in priced[:MOST_CHANGES]
     ]
 
@@ -334,7 +381,7 @@ def rejection_lines(answer: Answer) -> list[str]:
 
 def owned_lines(answer: Answer) -> list[str]:
     """What to do with accelerators that are owned."""
-    return [f"owned {o.count} x {o.accelerator}: {o.said}" for o in answer.owned]
+    return [f"owned {o.count:,} x {o.accelerator}: {o.said}" for o in answer.owned]
 
 
 def not_used_lines(answer: Answer) -> list[str]:
@@ -365,8 +412,8 @@ def portfolio_lines(answer: Answer) -> list[str]:
         return []
     lines = [f"- alone {a.name}: {a.option.label if a.option else a.verdict}" for a in p.alone]
     lines += [
-        f"- {r.workload} on {r.machine} ({r.setup}): {h.when}, {figure(h.replicas)} "
-        f"{'replica' if h.replicas == 1 else 'replicas'}, {figure(h.requests_per_s)} requests/s"
+        f"- {r.workload} on {r.machine} ({r.setup}): {h.when}, {replicas_text(h.replicas)}, "
+        f"{figure(h.requests_per_s)} requests/s"
         for r in (p.shared.runs if p.shared else [])
         for h in r.hours
     ]
@@ -390,7 +437,13 @@ def hosted_lines(answer: Answer) -> list[str]:
         return []
     rows = aligned([[shortened(cell, 50) for cell in row] for row in hosted_cells(offers[:MOST_HOSTED])])
     more = len(offers) - MOST_HOSTED
-    return [*rows, *([f"... and {more} more (--format json lists all)"] if more > 0 else []), HOSTED_NOTE, ""]
+    listed = [f"... and {more} more (--format json lists all)"] if more > 0 else []
+    return [*rows, *listed, hosted_note(answer), ""]
+
+
+def hosted_note(answer: Answer) -> str:
+    """What the figures of hosted APIs are."""
+    return f"{HOSTED_NOTE} {MEAN_MONTH}" if has_changing_traffic(answer) else HOSTED_NOTE
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------------
@@ -405,6 +458,8 @@ def markdown(answer: Answer, top: int | None = None) -> str:
         lines += api_section(shown[0]) if isinstance(shown[0], ApiOption) else option_section(shown[0])
         facts = (*view_lines(answer), *confidence_lines(answer), *near_miss_lines(answer), *unranked_lines(answer))
         lines += [*map(md.item, facts), ""]
+        if planned := plan_lines(answer):
+            lines += ["## Plan, range and chances", "", *map(md.item, planned), ""]
     else:
         lines += [*map(md.item, nearest_miss_lines(answer)), ""]
     notes = [md.item(text) for text in not_used_lines(answer)]
@@ -432,7 +487,14 @@ def section(title: str, columns: list[str], rows: list[list[str]]) -> list[str]:
 def hosted_section(answer: Answer) -> list[str]:
     if not answer.hosted:
         return []
-    return ["## Hosted API (pay per token)", "", HOSTED_NOTE, "", *markdown_table(hosted_cells(answer.hosted)), ""]
+    return [
+        "## Hosted API (pay per token)",
+        "",
+        hosted_note(answer),
+        "",
+        *markdown_table(hosted_cells(answer.hosted)),
+        "",
+    ]
 
 
 def rejection_section(answer: Answer) -> list[str]:
@@ -451,7 +513,9 @@ def rejection_section(answer: Answer) -> list[str]:
 def api_section(r: ApiOption) -> list[str]:
     """A hosted API in full: its bill, what is known about it and what is not, and how to call it."""
     rows = [("tokens", "tokens a month", "USD per million", "USD a month")]
-    rows += [(c.name, f"{c.tokens_per_month:,.0f}", figure(c.usd_per_mtok), f"{c.usd_per_month:,.2f}") for c in r.bill]
+    rows += [
+        (c.name, f"{c.tokens_per_month:,.0f}", usd_plain(c.usd_per_mtok), f"{c.usd_per_month:,.2f}") for c in r.bill
+    ]
     notes = [md.item(text) for text in (*r.reasons, *(f"Warning: {warning}" for warning in r.warnings))]
     return [md.heading(2, r.label), "", *markdown_table(rows), "", *notes, "", *md.fenced(r.how_to_call, "sh"), ""]
 
@@ -464,12 +528,13 @@ def dead_end(item: Rejection | LeftOut) -> str:
 def option_section(r: Option) -> list[str]:
     """One option in full: figures, reasons and warnings, bill, launch, tuning."""
     token, usd = ("input", r.usd_per_mtok_input) if r.is_embedding else ("output", r.usd_per_mtok_output)
-    cost = figure(usd) + interval_text(r.interval.of(f"usd_per_mtok_{token}"))
+    interval = r.interval.of(f"usd_per_mtok_{token}")
+    cost = usd_plain(usd) + (" ({}..{})".format(*map(usd_plain, interval)) if interval else "")
     latencies = [("latency", r.ttft_ms)] if r.is_embedding else [("TTFT", r.ttft_ms), ("TPOT", r.tpot_ms)]
     memory = ", ".join(f"{name.removesuffix('_gib')} {figure(gib)}" for name, gib in r.memory.parts().items())
     each = (f"USD per million {token} tokens", cost)
     if r.is_embedding and r.unit_cost:
-        each = (f"USD per {r.unit_cost.count:,} {r.unit_cost.unit}s", figure(r.unit_cost.usd))
+        each = (f"USD per {r.unit_cost.count:,} {r.unit_cost.unit}s", usd_plain(r.unit_cost.usd))
     rows = [
         ("figure", "value (90% interval)"),
         each,
@@ -498,7 +563,7 @@ def host_rows(r: Option) -> list[tuple[str, str]]:
     rows = [("host of an instance", ", ".join(parts))]
     if h.download_s is not None:
         on = f"{figure(h.checkpoint_gb)} GB on a {h.weights_on}, download {figure(h.download_s)} s"
-        usd = f", {figure(h.volume_usd_per_month)} USD a month (not included)" if h.volume_usd_per_month else ""
+        usd = f", {usd_figure(h.volume_usd_per_month)} USD a month (not included)" if h.volume_usd_per_month else ""
         rows.append(("weights", on + usd))
     return rows
 
@@ -545,7 +610,7 @@ def tuning_sections(r: Option) -> list[str]:
 
 
 def variant_cells(v: Variant) -> list[str]:
-    return [v.label, *map(figure, (v.usd_per_month, v.ttft_ms.p95, v.tpot_ms.p95))]
+    return [v.label, usd_figure(v.usd_per_month), *map(figure, (v.ttft_ms.p95, v.tpot_ms.p95))]
 
 
 def launch_notes(launch: LaunchFiles) -> list[str]:
@@ -568,15 +633,14 @@ def bill_lines(r: Option) -> list[str]:
         return []
     parts = [(part.name, f"{part.usd_per_month:,.2f}") for part in m.parts if part.usd_per_month]
     ways = [
-        (f"{w.acquisition}, {w.term}", w.provider, f"{w.usd_per_month:,.0f}", f"{w.npv_usd:,.0f}", w.basis)
+        (f"{w.acquisition}, {w.term}", w.provider, usd_figure(w.usd_per_month), usd_figure(w.npv_usd), w.basis)
         for w in m.ways_to_pay
     ]
     header = (
         "payment option", "provider", "USD per month", f"present value of costs, {m.horizon_months} months", "basis",
     )  # fmt: skip
     bill = markdown_table([("cost", "USD per month"), *parts, ("total", f"{m.usd_per_month:,.2f}")])
-    steps = [md.item(step.said) for step in m.plan.steps] if m.plan else []
-    return ["", *steps, "", *bill, "", *markdown_table([header, *ways])]
+    return ["", *bill, "", *markdown_table([header, *ways])]
 
 
 def source_section(answer: Answer) -> list[str]:

@@ -11,6 +11,13 @@ def table(e: TrainingEstimate) -> str:
         lines += [*time_lines(e), "", *ledger_lines(e), "", f"basis: {e.basis}; {e.bound}-bound"]
     else:
         lines += fit_lines(e)
+    if e.fastest_layout:
+        f = e.fastest_layout
+        faster = f" ({f.tokens_per_s / e.tokens_per_s - 1:+.0%})" if e.tokens_per_s else ""
+        lines.append(
+            f"fastest of {f.candidates:,} layouts: {f.flags}: step {shown(f.step_s)} s, "
+            f"{shown(f.tokens_per_s)} tokens/s{faster}"
+        )
     return "\n".join([*lines, f"FLOPs: {e.flop_convention}", *(f"warning: {w}" for w in e.warnings)])
 
 

@@ -93,7 +93,7 @@ from advisor.result.portfolio import (
     Tenant,
 )
 from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
-from advisor.result.training import TrainingEstimate, TrainingMemory
+from advisor.result.training import FastestLayout, TrainingEstimate, TrainingMemory
 from advisor.result.tuning import (
     CacheFormatChoice,
     FormatChoice,
@@ -162,6 +162,7 @@ __all__ = [
     "Disaggregated",
     "Energy",
     "Estimate",
+    "FastestLayout",
     "FlagCheck",
     "FleetItem",
     "FleetMachine",

@@ -50,6 +50,21 @@ class TrainingMemory(Section):
         return {name: float(getattr(self, name)) for name in type(self).model_fields}
 
 
+class FastestLayout(Section):
+    """The fastest layout that fits on the same accelerators with the same global batch."""
+
+    flags: str
+    """The layout as flags of `estimate`."""
+    step_s: Seconds
+    """Time of one step."""
+    tokens_per_s: TokensPerSecond
+    """Of all accelerators."""
+    peak_allocated_gib: Gib
+    """The highest sum of live tensors on a rank."""
+    candidates: Count
+    """Layouts that were compared."""
+
+
 class TrainingEstimate(Section):
     """One training step of a fixed layout. When it does not fit, there are no figures of time and throughput."""
 
@@ -130,6 +145,8 @@ class TrainingEstimate(Section):
     """Whether the peak fits."""
     smallest_change: list[str] | None = None
     """Changes after which it fits, the gentlest of each kind; absent when it fits."""
+    fastest_layout: FastestLayout | None = None
+    """The fastest layout found; null where the model code does not have these layouts, or nothing fits."""
     step_s: Seconds | None = None
     """Time of one step, from batch to batch."""
     compute_s: Seconds | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.spec import kind_named
-from advisor.report import meeting
+from advisor.report import meetings
 from advisor.result import (
     Answer,
     ApiOption,
@@ -157,7 +157,7 @@ def option_context(option: Option) -> dict[str, Any]:
         "paying": plan_page.of_option(option),
         "price_days": plan_page.price_days([option]),
         "waterfall_svg": charts.waterfall(option.money.waterfall) if option.money else "",
-        "break_even": [meeting(each) for each in option.money.break_even] if option.money else [],
+        "break_even": meetings(option.money) if option.money else [],
         **tuning_charts.page(option),
     }
 

@@ -320,7 +320,7 @@ def exit_usd(plan: Plan, month: int) -> float:
             usd += c.instances * float((paid * left)[due > month].sum())
         if way.kind == PURCHASE and c.start_month < month < c.until_month:
             capital, sold = purchase_payments(way, plan.prices, c.start_month, month)
-            book = capital * max(1.0 - (month - c.start_month) / way.life_months, 0.0)
+            book = capital * max(1.0 - (month - c.start_month) / (way.book_months or way.life_months), 0.0)
             usd += c.instances * (book - sold)
     return usd
 

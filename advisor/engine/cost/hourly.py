@@ -98,12 +98,13 @@ class Assumptions:
         )
 
     def resale(self, superseded: bool = False) -> tuple[float, ...]:
-        """Market value by months in service as a fraction of the capital, up to the end of its life."""
-        life = life_months(self)
+        """Market value by months in service as a fraction of the capital, up to the end of its service."""
+        months = service_months(self)
         if not self.resale_by_year:
-            return resale_at_constant_rate(self.residual_fraction, life, life, self.resale_cost_fraction)
+            life = life_months(self)
+            return resale_at_constant_rate(self.residual_fraction, life, months, self.resale_cost_fraction)
         ratio = self.superseded_ratio if superseded else 1.0
-        return resale_by_month(self.resale_by_year, life, ratio, self.resale_cost_fraction)
+        return resale_by_month(self.resale_by_year, months, ratio, self.resale_cost_fraction)
 
     @staticmethod
     def of(values: Mapping[str, float]) -> "Assumptions":
@@ -162,6 +163,15 @@ def life_months(a: Assumptions) -> int:
     return max(round(a.life_years * 12.0), 1)
 
 
+STUB_MONTHS = 12  # a replacement for less than this long is not bought: the old hardware serves on
+
+
+def service_months(a: Assumptions) -> int:
+    """Months that bought hardware may serve: its depreciation period, or the horizon if that is hardly longer."""
+    life, months = life_months(a), max(round(a.months), 1)
+    return months if life < months <= life + STUB_MONTHS else life
+
+
 def capital_shares(
     purchase_usd: float, a: Assumptions, accelerators_usd: float | None = None
 ) -> tuple[tuple[str, float], ...]:
@@ -196,8 +206,8 @@ def own_parts(
     """
     prices, capital, resale = a.prices, capital_usd(purchase_usd, a), a.resale(superseded)
     paid, back, present = 0.0, 0.0, 0.0
-    for start in range(0, prices.months, life_months(a)):
-        until = min(start + life_months(a), prices.months)
+    for start in range(0, prices.months, service_months(a)):
+        until = min(start + service_months(a), prices.months)
         price = capital * float(prices.path("hardware")[start])
         value = price * resale[until - start] * float(prices.path("resale", prices.months + 1)[until])
         paid, back = paid + price, back + value

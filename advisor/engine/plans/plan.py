@@ -297,7 +297,7 @@ def book_values(plan: Plan) -> Array:
         if way.kind == PURCHASE:
             paid, _ = purchase_payments(way, plan.prices, c.start_month, c.until_month)
             age = np.arange(c.until_month - c.start_month + 1)
-            left = c.instances * paid * np.maximum(1.0 - age / way.life_months, 0.0)
+            left = c.instances * paid * np.maximum(1.0 - age / (way.book_months or way.life_months), 0.0)
             book[c.start_month : c.until_month + 1] += left
             if c.until_month < plan.prices.months:
                 book[c.until_month] -= left[-1]  # sold

@@ -30,6 +30,7 @@ class Way:
     capital_usd: float = 0.0  # of a purchase, with its share of network, storage and spares
     capital_shares: tuple[tuple[str, float], ...] = ()  # (name, fraction) of the capital; they add up to 1
     life_months: int = 1  # of a purchase; then it is sold and replaced
+    book_months: int = 0  # of its depreciation; 0: as long as its life
     resale: tuple[float, ...] = ()  # fraction of the capital by months in service, after the cost of selling
     lead_months: int = 0  # a purchase cannot serve earlier
     most: int | None = None  # instances at the same time; None: no limit

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from advisor.engine.cost import AFTER, Assumptions, Prices, life_months, term_months
+from advisor.engine.cost import AFTER, Assumptions, Prices, service_months, term_months
 from advisor.engine.plans import HOURLY, PURCHASE, TERM, Way, flat_demand, least_from
 from advisor.engine.spec import Offer, Part
 
@@ -53,7 +53,7 @@ def start_ratios(offer: Offer, a: Assumptions, prices: Prices) -> Array:
     )
     way = Way(
         kind=PURCHASE if offer.capital_usd else HOURLY, parts=running, capital_usd=offer.capital_usd,
-        life_months=life_months(a), resale=offer.resale or a.resale(),
+        life_months=service_months(a), resale=offer.resale or a.resale(),
     )  # fmt: skip
     return _ratios(way, prices)
 

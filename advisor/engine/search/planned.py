@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.engine.cost import AFTER, HOURS_PER_MONTH, METERED, STAFF_PART, Prices, life_months, term_months
+from advisor.engine.cost import (
+    AFTER,
+    HOURS_PER_MONTH,
+    METERED,
+    STAFF_PART,
+    Prices,
+    life_months,
+    service_months,
+    term_months,
+)
 from advisor.engine.plans import (
     HOURLY,
     NAMES,
@@ -155,7 +164,8 @@ def ways_of(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer, wit
         kept_parts=fees,
         capital_usd=offer.capital_usd,
         capital_shares=offer.capital_shares,
-        life_months=life_months(a),
+        life_months=service_months(a),
+        book_months=life_months(a),
         resale=offer.resale or a.resale(),
         lead_months=a.lead_months,
     )

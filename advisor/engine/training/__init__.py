@@ -1,14 +1,14 @@
 """Training: what a step stores on each chip and how long it takes."""
 
-from advisor.engine.training.communication import Communication, communication, ring_s
+from advisor.engine.training.communication import communication, ring_s
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
+from advisor.engine.training.layouts import Job, fastest
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.operators import (
     Line,
     Rates,
     Shape,
     ledger,
-    rank_parameters,
     rates_of,
     trained_parameters,
 )
@@ -34,10 +34,10 @@ __all__ = [
     "BF16",
     "BF16_MASTER",
     "Code",
-    "Communication",
     "FSDP_MIXED",
     "HEAD",
     "HF",
+    "Job",
     "LORA16",
     "Line",
     "MEGATRON",
@@ -51,13 +51,13 @@ __all__ = [
     "Shape",
     "StepTime",
     "communication",
+    "fastest",
     "fits",
     "ledger",
     "model_flops",
     "outside_bytes",
     "peak_flops_per_s",
     "peak_memory",
-    "rank_parameters",
     "ring_s",
     "rates_of",
     "recomputed_flops",

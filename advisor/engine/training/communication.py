@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.engine.network import Model, decoder_blocks, embedding_parameters
-from advisor.engine.training.operators import Amount, Array, Rates, Shape, rank_parameters, rank_trained
+from advisor.engine.training.operators import Amount, Array, Rates, Shape, expert_ranks, rank_parameters, rank_trained
 from advisor.engine.training.run import Run
 
 
@@ -53,8 +53,8 @@ def communication(model: Model, x: Shape, r: Rates, run: Run) -> Communication:
     expert = ring_s(r, x.ep, exchanged * x.tokens / x.tp * top_k * h * 2.0, exchanged)
     gathers = np.where(x.zero >= 3, 2.0, np.where(x.zero >= 2, 1.0, 0.0)) * x.micro_batches
     gathers = np.where(x.zero == 1, 1.0, gathers)
-    own = np.maximum(x.shards * x.tp / x.ep, 1.0)  # ranks that hold the same experts
-    replicas, alike = x.dp * x.cp, np.maximum(x.dp * x.cp * x.tp / x.ep, 1.0)
+    own = np.maximum(x.shards * x.tp / expert_ranks(x), 1.0)  # ranks that hold the same experts
+    replicas, alike = x.dp * x.cp, np.maximum(x.dp * x.cp * x.tp / expert_ranks(x), 1.0)
     gather = ring_s(r, x.shards, gathers * dense * recipe.compute_bytes, gathers * here)
     gather = gather + ring_s(r, own, gathers * routed * recipe.compute_bytes, gathers * experts)
     reductions = np.where(x.zero >= 2, x.micro_batches, 1.0)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.spec import Accelerator, Efficiency
 from advisor.engine.training.memory import PeakMemory, fits, kept_bytes_per_token, outside_bytes, peak_memory
-from advisor.engine.training.operators import Shape, rank_parameters, rank_trained, rates_of
+from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained, rates_of
 from advisor.engine.training.run import Code, Parallel, Recipe, Recompute, Run
 from advisor.engine.training.step_time import StepTime, step_time
 
@@ -144,7 +144,7 @@ def least_bytes(job: Job, table: NDArray[np.int64], x: Shape) -> Any:
     """Lower bound of the memory of each candidate: states and kept activations of a mean stage, shape (N,)."""
     r = job.recipe
     (dense, routed), (dense_trained, routed_trained) = rank_parameters(job.model, x), rank_trained(job.model, x, r)
-    own = np.maximum(x.shards * x.tp / x.ep, 1.0)
+    own = np.maximum(x.shards * x.tp / expert_ranks(x), 1.0)
     zero = np.asarray(x.zero)
 
     def shared(stage: int) -> tuple[Any, Any]:

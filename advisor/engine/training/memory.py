@@ -23,7 +23,7 @@ from advisor.engine.network import (
     parameters,
 )
 from advisor.engine.network import block_parameters as layer_parameters
-from advisor.engine.training.run import Parallel, Run
+from advisor.engine.training.run import Parallel, Recipe, Run
 
 Phase = Literal["loss", "backward", "optimizer"]
 Split = Literal["heads", "norm", "input", "routed"]
@@ -175,8 +175,8 @@ class Widths:
         return Widths(half, 4.0 if recipe.autocast else half, narrow if fused else half, adapter)
 
 
-def _adapted(run: Run, name: str) -> bool:
-    recipe = run.recipe
+def is_adapted(recipe: Recipe, name: str) -> bool:
+    """Whether LoRA trains an adapter beside the matrix of this name."""
     return recipe.method != "full" and (recipe.adapter_matrices == "all" or name in ("q", "v"))
 
 
@@ -197,7 +197,7 @@ def _input_bytes(run: Run, w: Widths, width: float, names: tuple[str, ...]) -> f
     if run.recipe.method == "full":
         eager = run.recipe.autocast and not run.code.compiled
         return width * (w.half * len(names) if eager else w.quantized)
-    count = sum(_adapted(run, name) for name in names)
+    count = sum(is_adapted(run.recipe, name) for name in names)
     if run.recipe.adapter_dropout:
         return width * count * (w.adapter + MASK_BYTES)
     return width * (min(count, 1) * w.half if w.adapter == w.half else count * w.adapter)
@@ -207,7 +207,7 @@ def _own_bytes(run: Run, w: Widths, width: float, name: str, kept: bool) -> floa
     """Bytes per token of the input of `name`; `kept`: the operator before keeps it in 16 bits anyway."""
     if run.recipe.method == "full":
         return width * (w.quantized if not kept or w.quantized != w.half else 0.0)
-    if not _adapted(run, name):
+    if not is_adapted(run.recipe, name):
         return 0.0
     if run.recipe.adapter_dropout:
         return width * (w.adapter + MASK_BYTES)
@@ -391,7 +391,7 @@ def _layer_adapters(model: Model, block: Block, run: Run) -> Weights:
     """Weights of LoRA: rank x (rows + columns) of each adapted matrix."""
     p, found = run.parallel, Weights()
     for product in products(model, block):
-        if _adapted(run, product.name):
+        if is_adapted(run.recipe, product.name):
             count = run.recipe.adapter_rank * (product.inner + product.columns) * product.copies
             found += Weights(0.0, count / (p.ep if p.ep > 1 else p.tp)) if product.copies > 1 else Weights(count / p.tp)
     return found

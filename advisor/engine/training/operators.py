@@ -25,6 +25,8 @@ from advisor.engine.network import (
 from advisor.engine.network import block_parameters as layer_parameters
 from advisor.engine.spec import Accelerator, Efficiency
 from advisor.engine.step import EXPERT_PADDING_ROWS, rate_of
+from advisor.engine.training.memory import is_adapted
+from advisor.engine.training.memory import products as matrices
 from advisor.engine.training.run import Code, Recipe, Run
 
 Array = NDArray[np.float64]
@@ -197,12 +199,13 @@ def _ffn_products(f: Ffn, h: float, m: Amount, n: float, x: Shape) -> Iterator[P
         yield Product(name="mlp/up", rows=m, columns=inward * f.inner / x.tp, inner=h, count=n)
         yield Product(name="mlp/down", rows=m, columns=h, inner=f.inner / x.tp, count=n)
         return
-    rows, here = m * f.top_k / x.tp, f.experts / x.ep  # routed to this rank: as many as it sends
-    each = rows / here
+    spread = np.asarray(x.ep) > 1  # experts whole on the ep ranks; else every expert split over the tp ranks
+    rows, here = m * f.top_k / np.where(spread, x.tp, 1.0), f.experts / x.ep  # as many arrive as a rank sends
+    width = f.inner / np.where(spread, 1.0, x.tp)
     yield Product(name="moe/router", rows=m / x.tp, columns=float(f.experts), inner=h, count=n, half=True)
-    for name, columns, inner in (("up", inward * f.inner, h), ("down", h, float(f.inner))):
+    for name, columns, inner in (("up", inward * width, h), ("down", h, width)):
         yield Product(
-            name=f"moe/{name}", rows=rows, columns=columns, inner=inner, count=n, rows_per_expert=each,
+            name=f"moe/{name}", rows=rows, columns=columns, inner=inner, count=n, rows_per_expert=rows / here,
             weights=here * columns * inner,
         )  # fmt: skip
     if f.shared_inner:
@@ -406,30 +409,33 @@ def _head(add: Any, model: Model, x: Shape, r: Rates, run: Run) -> None:
 
 
 def trained_parameters(model: Model, recipe: Recipe) -> float:
-    """Parameters that the optimizer updates: all, or rank x (rows + columns) of each matrix of the layers."""
+    """Parameters that the optimizer updates: all, or rank x (inner + columns) of each adapted matrix."""
     if recipe.method == "full":
         return float(parameters(model))
-    x = Shape.of(Run(sequence_tokens=1))
-    sizes = (
-        block.count * recipe.adapter_rank * float(p.columns + p.inner)
+    return sum(
+        block.count * recipe.adapter_rank * p.copies * (p.columns + p.inner)
         for block in decoder_blocks(model)
-        for p in products(model, block, x)
-        if not p.half
+        for p in matrices(model, block)
+        if is_adapted(recipe, p.name)
     )
-    return sum(sizes)
+
+
+def expert_ranks(x: Shape) -> Amount:
+    """Ranks that one set of the experts is spread over."""
+    return np.where(np.asarray(x.ep) > 1, x.ep, x.tp)
 
 
 def rank_parameters(model: Model, x: Shape) -> tuple[Amount, Amount]:
     """(dense, routed experts) parameters of one rank before sharding over data-parallel ranks, on a mean stage.
 
-    Experts are spread over the ep ranks instead of the tp ranks.
+    Experts are spread over the ep ranks; without expert parallelism they are split over the tp ranks.
     """
     routed = 0.0
     for block in decoder_blocks(model):
         f = block.ffn
         if f is not None and f.experts > 1:
             routed += block.count * float(f.experts) * f.matrices * model.hidden * f.inner
-    return (float(parameters(model)) - routed) / x.tp / x.pp, routed / x.ep / x.pp
+    return (float(parameters(model)) - routed) / x.tp / x.pp, routed / expert_ranks(x) / x.pp
 
 
 def rank_trained(model: Model, x: Shape, recipe: Recipe) -> tuple[Amount, Amount]:

@@ -7,7 +7,16 @@ import numpy as np
 
 from advisor.engine.network import Model, decoder_blocks
 from advisor.engine.training.communication import communication
-from advisor.engine.training.operators import Amount, Array, Rates, Shape, ledger, rank_parameters, rank_trained
+from advisor.engine.training.operators import (
+    Amount,
+    Array,
+    Rates,
+    Shape,
+    expert_ranks,
+    ledger,
+    rank_parameters,
+    rank_trained,
+)
 from advisor.engine.training.run import Run
 
 # time of fused AdamW over its seven reads and writes, by bytes of a state: PyTorch 2.11 on one H200
@@ -38,7 +47,9 @@ def update_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
     recipe = run.recipe
     dense, routed = rank_trained(model, x, recipe)
     trained = dense + routed
-    shards, expert_shards = (np.where(x.zero >= 1, np.maximum(n, 1.0), 1.0) for n in (x.shards, x.shards * x.tp / x.ep))
+    shards, expert_shards = (
+        np.where(x.zero >= 1, np.maximum(n, 1.0), 1.0) for n in (x.shards, x.shards * x.tp / expert_ranks(x))
+    )
     width = 4.0 if recipe.master_bytes or recipe.parameter_bytes == 4.0 else 2.0
     moved = 7.0 * width * ADAM_FACTOR.get(width, 1.0) + (recipe.parameter_bytes if recipe.master_bytes else 0.0)
     moved = moved + (2 * recipe.update_bytes + recipe.gradient_bytes if recipe.update_bytes else 0.0)

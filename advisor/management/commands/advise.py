@@ -61,8 +61,10 @@ class Command(BaseCommand):
             "--out", type=Path, metavar="FILE", help="the document's file; a memo is HTML in FILE.html; -: print a text"
         )
         parser.add_argument(
-            "--option", type=int, metavar="N", 
-            help="rank of the option of the document; default: the first option, or without a memo of it the first deployment",
+            "--option",
+            type=int,
+            metavar="N",
+            help="rank of the option of the document; default: of a memo the first option, else the first deployment",
         )
         parser.add_argument("--prices-as-of", metavar="DATE", help="prices as they were known on a day; default: today")
         parser.add_argument(

@@ -185,9 +185,7 @@ def beyond_list_lines(flows: Sequence[CashFlow], capital_usd: float, listed_rent
     """What purchases and rents cost beyond their list prices; capital_usd: of the purchases."""
     if abs(capital_usd) >= CENT:
         item = "share of network, storage and spares"
-        yield BillLine(
-            action="buy", quantity=1, item=item, unit_usd_once=capital_usd, usd=capital_usd, source=SHARE
-        )
+        yield BillLine(action="buy", quantity=1, item=item, unit_usd_once=capital_usd, usd=capital_usd, source=SHARE)
     beyond = math.fsum(flow.rent_usd for flow in flows) - listed_rent_usd
     if abs(beyond) >= CENT * len(flows):
         item = "rent beyond the list prices: price changes, interruptions, early exit"

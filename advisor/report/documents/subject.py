@@ -2,6 +2,7 @@
 
 from django.http import Http404
 
+from advisor.report.asked import allows_apis
 from advisor.result import Answer, ApiOption, HostedOffer, Money, Option, PortfolioMoney
 
 TOTALS_ONLY = (
@@ -79,25 +80,6 @@ def prices_used(m: Money | PortfolioMoney) -> str:
 
 
 # --- hosted APIs ------------------------------------------------------------------------------------------------
-
-
-def allows_apis(answer: Answer) -> bool:
-    """Whether the workload lets a hosted API serve it (`constraints.acquisition`), or the answer ranks one."""
-    spec = answer.workload if isinstance(answer.workload, dict) else {}
-    return answer.has_apis or "api" in ((spec.get("constraints") or {}).get("acquisition") or [])
-
-
-def has_changing_traffic(answer: Answer) -> bool:
-    """Whether traffic grows, ramps up, follows the seasons or ends within the horizon: an API bill is then a mean."""
-    spec = answer.workload if isinstance(answer.workload, dict) else {}
-    traffic = spec.get("traffic") or {}
-    names = ("growth_fraction_per_year", "ramp_months", "seasonality", "ends_after_months")
-    return any(traffic.get(name) for name in names)
-
-
-def api_seller(api: HostedOffer) -> str:
-    """The provider's name for people."""
-    return api.provider_name or api.provider
 
 
 def cheapest_api(answer: Answer) -> HostedOffer | None:

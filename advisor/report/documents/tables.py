@@ -3,7 +3,7 @@
 import csv
 import datetime
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, fields, replace
 from decimal import Decimal
 from typing import Any
@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from advisor.answer import CURRENCY
 from advisor.engine.spec import HOURS_PER_MONTH
-from advisor.report.documents.bill import SHARE, BillLine, bill_lines, software_line
+from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, software_line
 from advisor.report.documents.subject import TOTALS_ONLY, chosen, is_early_portfolio, money_of, shared_money
-from advisor.result import Answer, Assumption, CashFlow, Money, Option, PlanMonth
+from advisor.result import Answer, Assumption, CashFlow, Currency, Money, Option, PlanMonth
 from catalog.export import cell
 
 BILL_HEAD = tuple(field.name for field in fields(BillLine))
@@ -45,10 +45,36 @@ def bill_of_materials(answer: Answer, rank: int) -> str:
     """Everything that is paid, one line each, with seller, list price, hours and the sum over the plan."""
     if is_early_portfolio(answer):
         return csv_of(BILL_HEAD, [("", "", TOTALS_ONLY)])
+    head, more = bill_currency(answer.currency)
     if together := shared_money(answer):
+        if lines := portfolio_bill(together):
+            return csv_of(("for", *BILL_HEAD, *head), ([name, *bill_row(line), *more(line)] for name, line in lines))
         items = [item.to_json() for item in together.items]
         return csv_of((*items[0], "currency"), ([*item.values(), together.currency] for item in items))
-    return csv_of(BILL_HEAD, map(bill_row, bill_of(chosen(answer, rank))))
+    lines_of_one = bill_of(chosen(answer, rank))
+    return csv_of((*BILL_HEAD, *head), ([*bill_row(line), *more(line)] for line in lines_of_one))
+
+
+def bill_currency(c: Currency | None) -> tuple[list[str], Callable[[BillLine], list[Any]]]:
+    """(columns, their values) of a line in the planner's currency, with the rate and its date; empty without one."""
+    if c is None:
+        return [], lambda line: []
+    code = c.code.lower()
+
+    def values(line: BillLine) -> list[Any]:
+        hourly = line.unit_usd_per_hour
+        each = None if hourly is None else round(hourly * c.per_usd, 6)
+        return [converted_cents(line.unit_usd_once, c), each, converted_cents(line.usd, c), c.per_usd, c.as_of]
+
+    return [f"unit_{code}_once", f"unit_{code}_per_hour", code, *rate_columns(code)], values
+
+
+def rate_columns(code: str) -> list[str]:
+    return [f"{code}_per_usd", "rate_as_of"]
+
+
+def converted_cents(usd: float | None, c: Currency) -> Decimal | None:
+    return None if usd is None else in_cents(usd * c.per_usd)
 
 
 def bill_of(r: Option) -> list[BillLine]:
@@ -146,15 +172,26 @@ def cash_flow_csv(answer: Answer, rank: int) -> str:
     m = money_of(answer, rank)
     if m is None:
         return csv_of(CASH_HEAD, early_cash(chosen(answer, rank)))
-    plan = m.plan if isinstance(m, Money) else None
+    plan, c = m.plan if isinstance(m, Money) else None, answer.currency
     served = {month.month: month for month in plan.months} if plan else {}
-    return csv_of(
-        CASH_HEAD,
-        (
-            [*totals_of(flow), m.currency, m.prices_as_of, *parts_of(flow), *counts_of(served.get(flow.month))]
-            for flow in m.cash_flow
-        ),
+    rows = (
+        [
+            *totals_of(flow),
+            m.currency,
+            m.prices_as_of,
+            *parts_of(flow),
+            *counts_of(served.get(flow.month)),
+            *([*(converted_cents(getattr(flow, name), c) for name in TOTALS), c.per_usd, c.as_of] if c else []),
+        ]
+        for flow in m.cash_flow
     )
+    return csv_of((*CASH_HEAD, *cash_currency(c)), rows)
+
+
+def cash_currency(c: Currency | None) -> list[str]:
+    """The columns of the totals in the planner's currency, with the rate and its date; empty without one."""
+    code = c.code.lower() if c else ""
+    return [*(name.replace("usd", code) for name in TOTALS), *rate_columns(code)] if c else []
 
 
 def totals_of(flow: CashFlow) -> list[Any]:

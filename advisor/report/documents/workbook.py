@@ -10,14 +10,14 @@ import numpy as np
 from xlsxwriter import Workbook
 from xlsxwriter.utility import xl_col_to_name
 
-from advisor.report.documents.bill import COLUMNS, SHARE, running_shares
+from advisor.report.documents.bill import COLUMNS, SHARE, running_parts, tax_lines
 from advisor.report.documents.ledger import Array, Ledger, ledger
 from advisor.report.documents.memo import memo
 from advisor.report.documents.sheet import HOURS, RATE, RATIO, UNIT_USD, USD, WHOLE, Formula, Sheet, sheets_of
 from advisor.report.documents.subject import TOTALS_ONLY, chosen, money_of
 from advisor.report.documents.tables import ASSUMPTIONS_HEAD, COUNTS, assumption_row
 from advisor.report.text import name_of
-from advisor.result import Answer, Money, Option, Plan, PlanStep, PortfolioMoney
+from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, PortfolioMoney
 
 NAMES = ("Summary", "Plan", "Cash flow", "Bill", "Assumptions", "Scenarios", "Ranges")
 PLAN_HEAD = (
@@ -39,6 +39,7 @@ BILL_HEAD = (
     "line", "quantity", "list price of one, USD once", "list price of one, USD per hour", "paid hours",
     "share of its cash column", "over the plan, USD", "provider", "price as of", "source",
 )  # fmt: skip
+BILL_CURRENCY = len(BILL_HEAD)
 INPUTS = (
     ("discount rate", "per year"),
     ("energy cost over expected", "ratio"),
@@ -84,12 +85,11 @@ def fill(sheets: dict[str, Sheet], answer: Answer, m: Money | PortfolioMoney, op
     """The sheets that compute."""
     sheet = Filled(
         m=m, plan=m.plan if isinstance(m, Money) else None, book=ledger(m), summary=sheets["Summary"],
-        steps=sheets["Plan"], cash=sheets["Cash flow"], bill=sheets["Bill"],
+        steps=sheets["Plan"], cash=sheets["Cash flow"], bill=sheets["Bill"], currency=answer.currency,
     )  # fmt: skip
     sheet.write_plan()
     sheet.write_cash()
-    bill_usd = sheet.write_bill(option)
-    sheet.write_summary(answer, bill_usd)
+    sheet.write_summary(answer, *sheet.write_bill(option))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +103,22 @@ class Filled:
     steps: Sheet
     cash: Sheet
     bill: Sheet
+    currency: Currency | None
+
+    def rate(self) -> str:
+        """The cell with the rate of the planner's currency."""
+        return self.input(len(INPUTS))
+
+    def converted(self, sheet: Sheet, row: int, column: int, cell: str, usd: float) -> None:
+        """Writes an amount again in the planner's currency; nothing without one."""
+        if self.currency is not None:
+            value = usd * self.currency.per_usd
+            sheet.put(row, column, Formula(text=f"={cell}*{self.rate()}", value=value), USD)
+
+    def in_currency(self, *names: str) -> list[str]:
+        """Titles of amounts in the planner's currency, with the date of its rate; empty without one."""
+        c = self.currency
+        return [f"{name}, {c.code} (rate of {c.as_of})" for name in names] if c else []
 
     def column(self, column: int, first: int = 1) -> str:
         """A column of the cash flow over all months."""
@@ -150,7 +166,8 @@ class Filled:
         """Payments by month: formulas first, what they are computed from behind them."""
         steps = [self.book.steps[k] for k in self.book.hours]
         hours = [f"paid hours of {s.instance} at {s.provider} ({s.term})" for s in steps]
-        self.cash.head((*CASH_HEAD, *hours))
+        last = FIRST_HOURS + len(hours)
+        self.cash.head((*CASH_HEAD, *hours, *self.in_currency("total", "present value")))
         months = {month.month: month for month in (self.plan.months if self.plan else [])}
         for k, flow in enumerate(self.book.flows):
             row, b = k + 1, self.book
@@ -165,6 +182,9 @@ class Filled:
                 self.cash.put(row, column, float(usd[k]), USD, given=True)
             for column, step_hours in enumerate(b.hours.values(), start=FIRST_HOURS):
                 self.cash.put(row, column, float(step_hours[k]), HOURS, given=True)
+            paid_usd = float(b.total[k])
+            self.converted(self.cash, row, last, self.cash.at(row, TOTAL), paid_usd)
+            self.converted(self.cash, row, last + 1, self.cash.at(row, PRESENT), paid_usd * float(b.discount[k]))
 
     def write_payments(self, row: int, k: int) -> None:
         """The formulas of one month."""
@@ -198,24 +218,57 @@ class Filled:
 
     # --- bill ---------------------------------------------------------------------------------------------------
 
-    def write_bill(self, option: Option | None) -> Formula:
-        """Every line, and their sum, which is what the cash flow pays. Returns the sum."""
-        self.bill.head(BILL_HEAD)
+    def write_bill(self, option: Option | None) -> tuple[Formula, Formula | None]:
+        """Every line, and their sum, which is what the cash flow pays. Returns the sum, and the sum after taxes."""
+        self.bill.head((*BILL_HEAD, *self.in_currency("over the plan")))
         usd = [self.write_step(k, step) for k, step in enumerate(self.book.steps)]
         once = math.fsum(s.instances * (s.unit_usd_once or 0.0) for s in self.book.steps)
         rest = [*self.rest_lines(once, math.fsum(usd) - once, len(usd) + 1), *self.running_lines()]
         if option is not None:
             rest.append((f"{option.framework} {option.framework_version}", None, "=0", 0.0, "open source"))
         first = row = len(usd) + 1
-        for row, (name, fraction, text, paid, source) in enumerate(rest, start=first):
-            self.bill.put(row, 0, name)
-            self.bill.put(row, 5, fraction, RATIO, given=True)
-            self.bill.put(row, 6, Formula(text=text.format(line=row + 1), value=paid), USD)
-            self.bill.put(row, 9, source)
-            usd.append(paid)
-        self.bill.put(row + 1, 0, "total")
+        for row, line in enumerate(rest, start=first):
+            usd.append(self.write_line(row, line))
         total = Formula(text=f"=SUM(G2:G{row + 1})", value=math.fsum(usd))
-        return Formula(text=f"={self.bill.put(row + 1, 6, total, USD)}", value=total.value)
+        cell = self.write_total(row + 1, "total", total)
+        return Formula(text=f"={cell}", value=total.value), self.write_taxes(row + 2, total.value)
+
+    def write_line(self, row: int, line: "Line") -> float:
+        name, fraction, text, paid, source = line
+        self.bill.put(row, 0, name)
+        self.bill.put(row, 5, fraction, RATIO, given=True)
+        cell = self.bill.put(row, 6, Formula(text=text.format(line=row + 1), value=paid), USD)
+        self.converted(self.bill, row, BILL_CURRENCY, cell, paid)
+        self.bill.put(row, 9, source)
+        return paid
+
+    def write_total(self, row: int, name: str, total: Formula) -> str:
+        self.bill.put(row, 0, name)
+        cell = self.bill.put(row, 6, total, USD)
+        self.converted(self.bill, row, BILL_CURRENCY, cell, total.value)
+        return cell
+
+    def write_taxes(self, row: int, total_usd: float) -> Formula | None:
+        """VAT and the income tax saved, below the total, and the total after them; None without taxes."""
+        taxes = self.m.taxes if isinstance(self.m, Money) else None
+        lines = list(tax_lines(self.m)) if isinstance(self.m, Money) else []
+        if taxes is None or not lines:
+            return None
+        usd = total_usd
+        for k, line in enumerate(lines):
+            value, paid = line.usd or 0.0, Formula(text="", value=0.0)
+            self.bill.put(row + k, 0, line.item)
+            if value < 0:
+                self.bill.put(row + k, 5, taxes.income_tax_fraction, RATIO, given=True)
+                paid = Formula(text=f"=-F{row + k + 1}*SUM(G{row}:G{row + k})", value=-taxes.income_tax_fraction * usd)
+                value = paid.value
+            cell = self.bill.put(row + k, 6, paid if paid.text else value, USD, given=not paid.text)
+            self.converted(self.bill, row + k, BILL_CURRENCY, cell, value)
+            usd += value
+        cell = self.write_total(
+            row + len(lines), "total after taxes", Formula(text=f"=SUM(G{row}:G{row + len(lines)})", value=usd)
+        )
+        return Formula(text=f"={cell}", value=usd)
 
     def write_step(self, k: int, step: PlanStep) -> float:
         """The line of one step of the plan; returns its USD at list prices."""
@@ -231,7 +284,8 @@ class Filled:
             usd = hours * step.unit_usd_per_hour
             put(row, 3, Formula(text=f"={self.steps.at(row, HOURLY)}", value=step.unit_usd_per_hour), UNIT_USD)
             put(row, 4, Formula(text=f"={self.steps.at(row, PAID)}", value=hours), HOURS)
-        put(row, 6, Formula(text=f"=B{line}*C{line}+D{line}*E{line}", value=usd), USD)
+        cell = put(row, 6, Formula(text=f"=B{line}*C{line}+D{line}*E{line}", value=usd), USD)
+        self.converted(self.bill, row, BILL_CURRENCY, cell, usd)
         for column, text in enumerate((step.provider, step.price_as_of, step.price_source), start=7):
             put(row, column, text)
         return usd
@@ -255,7 +309,8 @@ class Filled:
             "staff": (STAFF, self.book.staff),
             "other": (OTHER, self.book.other),
         }
-        shares = [(s.name, s.column, s.fraction) for s in running_shares(self.m.parts)] if self.plan else []
+        known = self.plan is not None or all(part.total_usd is not None for part in self.m.parts)
+        shares = [(s.name, s.column, s.fraction) for s in running_parts(self.m)] if known else []
         named = {column for _, column, _ in shares}
         shares += [(f"{column} running cost", column, 1.0) for column in COLUMNS if column not in named]
         for name, column, fraction in shares:
@@ -264,7 +319,7 @@ class Filled:
 
     # --- summary ------------------------------------------------------------------------------------------------
 
-    def write_summary(self, answer: Answer, bill_usd: Formula) -> None:
+    def write_summary(self, answer: Answer, bill_usd: Formula, taxed_usd: Formula | None) -> None:
         """Inputs, then the results: computed, as the answer has them, and the difference."""
         put, c = self.summary.put, answer.currency
         self.summary.head(("inputs: the yellow cells of all sheets may be changed", "value", "unit"), INPUT_HEAD)
@@ -279,18 +334,22 @@ class Filled:
             put(row, 2, f"{c.code} per USD")
         head = ("results", "computed here", "unit", "in the answer", "difference")
         self.summary.head((*head, f"computed, {c.code}") if c else head, RESULT_HEAD)
-        for row, (name, formula, unit, answered, number) in enumerate(self.results(bill_usd), start=RESULT_HEAD + 1):
+        results = self.results(bill_usd, taxed_usd)
+        for row, (name, formula, unit, answered, number) in enumerate(results, start=RESULT_HEAD + 1):
             put(row, 0, name)
-            cell = put(row, 1, formula, number)
+            cell, usd = put(row, 1, formula, number), formula.value if formula is not None else 0.0
             put(row, 2, unit)
             if answered is not None:
                 stated = put(row, 3, answered, number)
-                put(row, 4, Formula(text=f"={cell}-{stated}", value=formula.value - answered), number)
+                if formula is not None:
+                    put(row, 4, Formula(text=f"={cell}-{stated}", value=formula.value - answered), number)
+                cell, usd = (cell, formula.value) if formula is not None else (stated, answered)
             if c is not None and unit.startswith("USD"):
-                rate = self.summary.at(INPUT_HEAD + 1 + len(INPUTS), 1)
-                put(row, 5, Formula(text=f"={cell}*{rate}", value=formula.value * c.per_usd), number)
+                self.converted(self.summary, row, 5, cell, usd)
 
-    def results(self, bill_usd: Formula) -> Iterator[tuple[str, Formula, str, float | None, str]]:
+    def results(
+        self, bill_usd: Formula, taxed_usd: Formula | None
+    ) -> Iterator[tuple[str, Formula | None, str, float | None, str]]:
         """(name, formula, unit, the answer's figure, number format)."""
         m, b, row = self.m, self.book, RESULT_HEAD + 2
         months = len(b.flows) - 1
@@ -315,7 +374,11 @@ class Filled:
         resold = Formula(text=f"=SUM({self.column(RESALE)})", value=float(b.resale.sum()))
         yield "resale", resold, "USD", plan.resale_usd if plan else None, USD
         highest = Formula(text=f"=MAX({self.column(TOTAL)})", value=float(b.total.max()))
-        yield "highest payments of a month", highest, "USD", None, USD
+        yield "highest payments of a month, what is due after the horizon included", highest, "USD", None, USD
+        taxes = m.taxes if isinstance(m, Money) else None
+        if taxes is not None:
+            yield "all payments after taxes", taxed_usd or flows, "USD", None, USD
+            yield "present value after taxes", None, "USD", taxes.npv_after_tax_usd, USD
 
 
 Line = tuple[str, float | None, str, float, str]  # name, share of its column, formula, USD, source

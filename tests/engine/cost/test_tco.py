@@ -14,10 +14,10 @@ from advisor.engine.cost.hourly import (
     Assumptions,
     capital_shares,
     capital_usd,
-    life_months,
     own_parts,
     present_value,
     rent_parts,
+    service_months,
     service_usd,
     services,
     total_usd_per_hour,
@@ -60,7 +60,7 @@ def plan_of_server(purchase: float, watts: float, a: Assumptions = ASSUMED, dema
     """One purchased server, or as many as the demand asks for, over the horizon of the assumptions."""
     way = Way(
         kind=PURCHASE, parts=tuple(p for p in own_parts(purchase, 8, watts, a) if p.group == "running"),
-        capital_usd=capital_usd(purchase, a), capital_shares=capital_shares(purchase, a), life_months=life_months(a),
+        capital_usd=capital_usd(purchase, a), capital_shares=capital_shares(purchase, a), life_months=service_months(a),
         resale=a.resale(),
     )  # fmt: skip
     plan = best_plan(demand or flat_demand(1, a.prices.months), [way], a.prices, Overheads())

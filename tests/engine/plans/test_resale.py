@@ -12,10 +12,10 @@ from advisor.engine.cost.hourly import (
     Assumptions,
     capital_shares,
     capital_usd,
-    life_months,
     list_rent_parts,
     own_parts,
     rent_parts,
+    service_months,
     term_months,
 )
 from advisor.engine.cost.prices import Prices, resale_at_constant_rate, resale_by_month
@@ -143,11 +143,11 @@ def test_owning_by_the_hour_is_the_plan_of_one_purchase(a: Assumptions, usd: flo
     today = own_parts(usd, 8, 6_000.0, replace(a, energy_path=()))
     way = Way(
         kind=PURCHASE, parts=tuple(p for p in today if p.group == "running"), capital_usd=capital_usd(usd, a),
-        capital_shares=capital_shares(usd, a), life_months=life_months(a), resale=a.resale(superseded),
+        capital_shares=capital_shares(usd, a), life_months=service_months(a), resale=a.resale(superseded),
     )  # fmt: skip
     plan = renewed(way, way.life_months, a.prices)
     found = own_parts(usd, 8, 6_000.0, a, superseded=superseded)
-    assert len(plan.schedule.commitments) == -(-a.prices.months // life_months(a))
+    assert len(plan.schedule.commitments) == -(-a.prices.months // service_months(a))
     assert sum(p.usd_per_hour for p in found) * HOURS_PER_MONTH == pytest.approx(plan.usd_per_month)
     assert named(plan.parts()) == pytest.approx(named(found), abs=1e-9 * usd)
 
