@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from advisor.engine.cost import HOURS_PER_MONTH, owned_instances, present_value, racks_of
+from advisor.engine.plans import TERM
 from advisor.engine.scheduler import Verified
 from advisor.engine.search import Catalog, Scored, SearchResult, instances_of
 from advisor.engine.spec import OWNED, Offer, Workload, mean_fraction, needed_by_hour
@@ -267,22 +268,23 @@ def warnings(workload: Workload, s: Scored) -> list[str]:
 
 
 def supply_warnings(snapshot: Json, s: Scored) -> list[str]:
-    """Rents by the hour of more accelerators in one region than a provider can be assumed to have free."""
+    """Rents of more accelerators in one region than a provider can be assumed to have free."""
     row = snapshot["assumptions"].get(SUPPLY)
     if row is None or s.planned is None:
         return []
     most = float((snapshot.get("tco") or {}).get(SUPPLY, row["value"]))
-    lines = []
-    for h in s.planned.plan.schedule.hourly:
-        offer = s.planned.offers[h.way]
-        count = int(h.instances.max()) * offer.accelerators
-        if count > most:
-            lines.append(
-                f"{count:,} accelerators by the hour at {offer.provider} ({offer.region or 'any region'}) are more "
-                f"than the {most:,.0f} that one provider can be assumed to have free in a region: get a written "
-                "capacity commitment, or split them over providers"
-            )
-    return lines
+    plan, offers = s.planned.plan, s.planned.offers
+    rented = [(offers[h.way], int(h.instances.max()), "by the hour") for h in plan.schedule.hourly]
+    rented += [
+        (offers[c.way], c.instances, "reserved") for c in plan.schedule.commitments if plan.ways[c.way].kind == TERM
+    ]
+    return [
+        f"{count * offer.accelerators:,} accelerators {how} at {offer.provider} ({offer.region or 'any region'}) are "
+        f"more than the {most:,.0f} that one provider can be assumed to have free in a region: get a written capacity "
+        "commitment, or split them over providers"
+        for offer, count, how in rented
+        if count * offer.accelerators > most
+    ]
 
 
 def sentences(option: Option) -> list[str]:

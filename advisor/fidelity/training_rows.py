@@ -109,7 +109,13 @@ def torchtitan(row: Row, chips: int, length: int) -> Run | Skip:
         sequence_tokens=length,
         micro_batch=noted(row.concurrency_or_batch, "batch"),
         recipe=replace(training.FSDP_MIXED, matmul_dtype=DTYPES.get(row.weights_dtype, row.weights_dtype)),
-        code=replace(training.PLAIN, compiled="block" if compiled else "", selective="operators"),
+        code=replace(
+            training.PLAIN,
+            compiled="block" if compiled else "",
+            selective="operators",
+            dtensor=tp > 1,
+            loss="vocabulary_parallel" if tp > 1 else "upcast",
+        ),
         recompute="full" if "full AC" in row.notes else "selective",
         parallel=Parallel(dp=chips // (tp * cp), tp=tp, cp=cp, zero=3, sequence_parallel=tp > 1),
     )

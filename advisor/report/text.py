@@ -52,8 +52,8 @@ def usd_small(usd: float | None) -> str:
         return "-"
     if not usd or abs(usd) >= 1:
         return dollars(usd)
-    whole, _, decimals = f"{float(f'{usd:.3g}'):.9f}".partition(".")
-    return f"${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
+    whole, _, decimals = f"{float(f'{abs(usd):.3g}'):.9f}".partition(".")
+    return f"{'-' * (usd < 0)}${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
 
 
 def usd_plain(usd: float | None) -> str:
@@ -288,7 +288,7 @@ def plan_lines(answer: Answer) -> list[str]:
         low, middle, high = map(dollars, money.ranges.usd_per_month)
         said.append(f"range{of}: {low} to {high} a month in 90% of the draws, median {middle}")
         share = f"{money.ranges.wins_probability:.0%}"
-        said.append(f"costs least{of}: {least_text(allows_apis(answer))} in {share} of the draws; {EQUALS}")
+        said.append(f"chance{of}: costs least {least_text(allows_apis(answer))} in {share} of the draws; {EQUALS}")
     if answer.uncertainty:
         said += [f"chance: {chance.said}: {chance.probability:.0%}" for chance in answer.uncertainty.chances]
     if answer.switch and answer.switch.saving_usd > 0:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from advisor.report.documents.wording import largest_payment, payment_month_text
 from advisor.result import Answer, ApiOption, Money, Option, Plan, PlanStep, Scenario
 from advisor.templatetags.finance import dollars, low_to_high, rate
 from advisor.templatetags.units import sig, words
@@ -18,6 +19,7 @@ STRATEGIES = {
     "extend_later": "Extend later",
     "rent_then_buy": "Rent, then buy",
     "mixed": "Mix",
+    "ranked": "Ranked plan",
 }
 OWN = ("own", "owned", "own-site", "any", "")  # not the name of a seller or region
 SCENARIOS = {"low": "Low", "base": "Expected", "high": "High"}
@@ -106,8 +108,15 @@ def figures(money: Money, plan: Plan) -> Iterator[dict[str, str]]:
     if plan.liability_months:
         means += f" The longest commitment runs {months(plan.liability_months)} longer than the horizon."
     yield figure("Liability after the horizon", dollars(plan.liability_usd), means, "liability")
-    means = "Its payments plus the monthly equivalent of the hardware in service. A monthly budget limits it."
-    yield figure("Most expensive month", dollars(plan.most_usd_per_month), means)
+    means = (
+        "Its payments plus the monthly equivalent of the hardware in service, so purchases count in every month that "
+        "they serve. A monthly budget limits it."
+    )
+    name = "Most expensive month, purchases spread over their service"
+    yield figure(name, dollars(plan.most_usd_per_month), means)
+    month, usd = largest_payment(money)
+    means = "Purchases and running costs in the month that they are paid, without what is due after the horizon."
+    yield figure("Largest cash payment of a month", f"{dollars(usd)} ({payment_month_text(month)})", means)
     means = "What ending the plan then costs: remaining commitments, and book value of hardware less its market value."
     yield figure(f"Price of leaving after {months(plan.exit_month)}", dollars(plan.exit_usd), means, "lock-in")
     if rent is not None:
@@ -115,7 +124,7 @@ def figures(money: Money, plan: Plan) -> Iterator[dict[str, str]]:
         yield figure("Rent by the hour, per month", dollars(rent), means)
     if plan.capex_usd:
         paid = f"month {plan.payback_month}" if plan.payback_month is not None else "not within the horizon"
-        means = "The month in which the purchase has paid back what it saves against rent by the hour."
+        means = "The month in which the purchase has paid back what it saves against rent by the hour; resale is not counted."
         yield figure("Payback", "no rent to compare with" if rent is None else paid, means)
         irr = plan.irr_fraction_per_year
         means = "Yearly return on the purchase from what it saves against rent by the hour. Compare it with your own."

@@ -2,12 +2,17 @@
 
 import csv
 import io
+import math
 from typing import Any
 
 import pytest
 from django.template.loader import get_template
 
+from advisor import report
 from advisor.report import documents
+from advisor.report import text as report_text
+from advisor.report.documents import wording
+from advisor.report.documents.wording import largest_payment
 from advisor.result import Answer
 from tests import sample_advice, sample_money
 from tests.report import sample_plan
@@ -20,6 +25,7 @@ API: dict[str, Any] = {
     "rank_by_cost": 1, "break_even_tokens_per_month": None, "break_even_with": None,
     "break_even_within_capacity": None, "warnings": [],
 }  # fmt: skip
+PLAN = "rent up to 3 x p5.48xlarge at aws, buy 1 x dgx and reserve 2 x p5.48xlarge at aws"
 NOWHERE = dict.fromkeys(("mean", "p50", "p95", "p99"))
 RANKED_API: dict[str, Any] = {
     **API, "rank": 1, "label": "somehost API, llama", "instance": "llama", "region": "unknown", "term": "per_token",
@@ -42,19 +48,80 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_the_title_is_the_plan() -> None:
     title = documents.memo(answer()).title
-    assert title == "support-chat: rent up to 3 x p5.48xlarge at aws, buy 1 x dgx, reserve 2 x p5.48xlarge at aws"
+    assert title == f"support-chat: {PLAN}"
 
 
-def test_a_hosted_api_that_is_first_is_the_decision() -> None:
+def api_first(**changes: Any) -> Answer:
+    """An answer whose first option is an API; the deployments follow."""
     found = sample_plan.result()
-    options = [RANKED_API] + [{**r, "rank": r["rank"] + 1} for r in found["recommendations"]]
-    api_first = answer(recommendations=options, hosted=[{**API, "rank": 1}])
-    memo = documents.memo(api_first, documents.first_rank(api_first))
-    assert memo.title == "support-chat: use the API of somehost"
-    assert memo.verdict.startswith("Use the API of somehost: $500 per month, paid per token")
-    assert "The best deployment is option 2: rent up to 3" in memo.verdict
-    other = documents.memo(api_first, 3)
-    assert other.title == "support-chat: the API of somehost costs less than every deployment"
+    line = {"name": "input", "tokens_per_month": 5e9, "usd_per_mtok": 0.1, "usd_per_month": 500.0}
+    api = {**RANKED_API, "bill": [line], "provider_name": "Some Host", "warnings": ["TTFT: no figure is published"]}
+    options = [api] + [{**r, "rank": r["rank"] + 1} for r in found["recommendations"]]
+    assumed = [
+        *found["assumptions"],
+        {"name": "load-swing-ratio", "value": 1.5, "unit": "ratio", "source": "x"},
+        {"name": "rent-price-swing-ratio", "value": 1.2, "unit": "ratio", "source": "x"},
+    ]
+    hosted = [{**API, "rank": 1, "provider_name": "Some Host"}]
+    return answer(**{"recommendations": options, "hosted": hosted, "assumptions": assumed, **changes})
+
+
+def test_the_memo_of_a_hosted_api_that_is_first_describes_the_api() -> None:
+    found = api_first()
+    memo = documents.memo(found, documents.default_rank(found, "memo.md"))
+    assert memo.title == "support-chat: use the API of Some Host"
+    assert memo.verdict.startswith("Use the API of Some Host: $500 per month, paid per token")
+    assert f"The best deployment is option 2: {PLAN} for $14,072 per month." in memo.verdict
+    parts = {part.title: part for part in memo.parts}
+    assert parts["What to sign"].rows[1][:3] == (
+        "use llama, pay per token",
+        "Some Host",
+        "$0.10 input and $0.30 output per million tokens, as of 2026-11-01",
+    )
+    assert parts["Money"].rows[-1][:4] == ("total", "", "", "$500")
+    assert parts["Alternatives considered"].items[0].startswith(f"option 2, the best deployment: {PLAN}: $14,072")
+    assert parts["Risks"].items[0] == "TTFT: no figure is published" and "no term fixes" in parts["Risks"].items[1]
+    text = documents.memo_text(found, 1)
+    assert "p5.48xlarge (on demand)" not in text and "resale" not in text  # nothing of the deployment's plan
+
+
+def test_the_range_of_an_api_is_that_of_its_traffic_and_its_price() -> None:
+    part = next(part for part in documents.memo(api_first(scenarios=[]), 1).parts if part.title == "Range")
+    factor = math.exp(math.hypot(math.log(1.5), math.log(1.2)))
+    low, middle, high = (row[1] for row in part.rows[1:4])
+    assert (low, middle, high) == (f"${500 / factor:,.0f}", "$500", f"${500 * factor:,.0f}")
+    assert not any("Owning" in item for item in part.items)
+
+
+def test_the_memo_of_a_deployment_keeps_its_own_decision_beside_an_api() -> None:
+    found = api_first()
+    assert documents.default_rank(found, "workbook.xlsx") == documents.first_rank(found) == 2
+    memo = documents.memo(found, 2)
+    assert memo.title == f"support-chat: {PLAN}" and "This is option 2 of the ranking." in memo.verdict
+    assert "your constraints allow costs less: $500 per month at Some Host, but nobody" in memo.verdict
+    assert documents.memo(found, 3).title == "support-chat: rent 1 x gpu-mi300x_8 (4 x MI300X in use) at nebius"
+
+
+def test_an_api_is_a_note_where_the_constraints_exclude_it() -> None:
+    spec = sample_plan.result()["workload"]
+    owned = {**spec, "constraints": {**spec["constraints"], "acquisition": ["own"]}}
+    memo = documents.memo(answer(hosted=[API], workload=owned))
+    assert "API" not in memo.title and "API" not in memo.verdict
+    others = next(part for part in memo.parts if part.title == "Alternatives considered")
+    assert others.items[-1].startswith("hosted APIs, which constraints.acquisition excludes: the cheapest costs $500")
+    ranges = next(part for part in memo.parts if part.title == "Range")
+    assert any("costs least among the ranked options in 60%" in item for item in ranges.items)
+
+
+def test_the_bill_of_an_api_is_that_of_a_mean_month_where_traffic_changes() -> None:
+    spec = sample_plan.result()["workload"]
+    growing = {**spec, "traffic": {**spec["traffic"], "growth_fraction_per_year": 0.5}}
+    text = documents.memo_text(api_first(workload=growing), 1)
+    for said in ("$500 in a mean month of the forecast", "| mean month of the forecast | $500 |",
+                 "cost of a mean month of the forecast"):  # fmt: skip
+        assert said in text, said
+    assert "mean month" not in documents.memo_text(api_first(), 1)
+    assert "mean month" in report.table(api_first(workload=growing)) and "mean month" not in report.table(api_first())
 
 
 def test_where_apis_are_all_there_is_the_memo_has_their_bill() -> None:
@@ -62,19 +129,20 @@ def test_where_apis_are_all_there_is_the_memo_has_their_bill() -> None:
     alone = answer(recommendations=[{**RANKED_API, "bill": [line]}])
     text = documents.memo_text(alone, 1)
     assert text.startswith("# Decision memo: support-chat: use the API of somehost")
-    assert "$0.1 | $200 |" in text and "measure the latency" in text and "Prices as of 2026-11-01" in text
+    assert "$0.10 | $200 |" in text and "measure the latency" in text and "Prices as of 2026-11-01" in text
     assert [documents.has_document(alone, name) for name in ("memo.md", "workbook.xlsx")] == [True, False]
 
 
-def test_a_hosted_api_that_is_cheaper_is_in_the_title() -> None:
+def test_a_hosted_api_that_is_cheaper_is_one_sentence() -> None:
     memo = documents.memo(answer(hosted=[API]))
-    assert memo.title == "support-chat: the API of somehost costs less than every deployment"
-    assert "your limits are not verified" in memo.verdict and "rent" not in memo.title
+    assert "API" not in memo.title and memo.verdict.count("API") == 1
+    assert "your limits are not verified" in memo.verdict
 
 
 @pytest.mark.parametrize("change", [{"usd_per_month": 1e6}, {"slo_state": "missed"}])
 def test_a_hosted_api_that_is_dearer_or_too_slow_is_not_the_decision(change: dict[str, Any]) -> None:
-    assert "API" not in documents.memo(answer(hosted=[{**API, **change}])).title
+    memo = documents.memo(answer(hosted=[{**API, **change}]))
+    assert "API" not in memo.title and "your constraints allow costs less" not in memo.verdict
 
 
 def test_the_memo_shows_what_is_owed_what_it_can_cost_and_what_to_sign() -> None:
@@ -87,9 +155,15 @@ def test_the_memo_shows_what_is_owed_what_it_can_cost_and_what_to_sign() -> None
     for said in (
         "## Range", "| 5% of the draws are lower | $9,000 | $100,000 |  |", "| scenario high | $14,300 | $169,000 |",
         "Owning costs less than renting: 70% probability", "## What to sign", "$2.345 per hour x 9,855 h",
-        "$100,000 each, as of 2026-05-01", "months 7 to 12, paid until month 30", "order today",
-        "| payback against renting | month 9 |", "21% per year", "present value after taxes",
-        "cost of leaving after month 6", "in EUR (1 USD = 0.9, 2026-11-20)", "same machines, rent by the hour",
+        "$100,000 each, as of 2026-05-01", "| upfront purchase | none today |", "$1.70 per hour x 35,040 h",
+        "| most expensive month, purchases spread over their service | $60,000 |",
+        "| largest cash payment of a month | $122,890 (month 3) |",
+        "from month 33 on, resale counted", "without resale the payback month is 9",
+        "| income tax saved on all expenses (25%) | -$41,394 |", "| all payments after taxes | $124,183 |",
+        "hosted APIs included, in 60% of the draws; options within 1% of each other count as equal and share the win",
+        "months 7 to 12, paid until month 30", "order today",
+        "| payback against renting, resale not counted | month 9 |", "21% per year", "present value after taxes",
+        "cost of leaving after month 6", "in EUR (1 USD = 0.9 EUR, 2026-11-20)", "same machines, rent by the hour",
         "takes about 10 months, and the plan needs it in month 4", "## Before signing",
         "Prices as of 2026-05-01 to 2026-10-01, USD",
     ):  # fmt: skip
@@ -119,7 +193,7 @@ def test_the_memo_of_a_portfolio_has_its_range() -> None:
     text = documents.memo_text(found, 1)
     assert (
         "| 95% of the draws are lower | $15,000 | $180,000 |" in text
-        and "| all | 2 x dgx | a supplier | $5 each |" in text
+        and "| all | 2 x dgx | a supplier | no list price; $5.00 each with network, storage and spares |" in text
     )
     assert "Prices as of 2026-04-01, USD" in text and documents.workbook(found, 1).startswith(b"PK")
 
@@ -160,8 +234,153 @@ def test_the_bill_has_list_prices_hours_and_the_sum_of_the_plan() -> None:
     assert by_item["share of network, storage and spares"] == pytest.approx(17_500)
     assert by_item["electricity"] == pytest.approx(9 * 200 * 0.7)
     assert by_item["resale of the hardware"] == -60_000
-    assert sum(float(row["usd"]) for row in found) == pytest.approx(sample_plan.money()["usd_over_horizon"], abs=0.05)
+    paid = sum(float(row["usd"]) for row in found if row["action"] != "tax")
+    assert paid == pytest.approx(sample_plan.money()["usd_over_horizon"], abs=0.05)
     assert {row["currency"] for row in found} == {"USD"} and abs(by_item["rounding of months to cents"]) < 0.2
+
+
+def test_the_bill_has_the_totals_by_part_where_the_answer_has_them() -> None:
+    found = sample_plan.result()
+    totals = {"staff": 5000.0, "minimum team": 15000.0, "electricity": 1300.0, "cooling": 500.0, "insurance": 3600.0}
+    for part in found["recommendations"][0]["money"]["parts"]:
+        part["total_usd"] = totals.get(part["name"], 0.0)
+    by_item = {row["item"]: float(row["usd"]) for row in rows(documents.bill_of_materials(Answer.read(found), 1))}
+    assert {name: by_item[name] for name in totals} == totals
+
+
+def test_taxes_are_lines_of_the_bill_beyond_the_sum_before_taxes() -> None:
+    found = sample_plan.result()
+    m = found["recommendations"][0]["money"]
+    m["taxes"] |= {"vat_fraction": 0.19, "vat_usd": 20_000.0}
+    by_item = {row["item"]: row for row in rows(documents.bill_of_materials(Answer.read(found), 1))}
+    assert float(by_item["VAT that cannot be recovered (19%)"]["usd"]) == 20_000
+    saved = float(by_item["income tax saved on all expenses (25%)"]["usd"])
+    assert saved == pytest.approx(-0.25 * (m["usd_over_horizon"] + 20_000), abs=0.01)
+    text = documents.memo_text(Answer.read(found), 1)
+    assert "| VAT that cannot be recovered (19%) | $20,000 |" in text
+
+
+def test_amounts_are_also_in_the_planners_currency() -> None:
+    bill, cash = documents.bill_of_materials(answer(), 1), documents.cash_flow_csv(answer(), 1)
+    for row in rows(bill):
+        assert float(row["eur"]) == pytest.approx(0.9 * float(row["usd"]), abs=0.01)
+        assert (row["eur_per_usd"], row["rate_as_of"]) == ("0.9", "2026-11-20")
+    for row in rows(cash):
+        assert float(row["total_eur"]) == pytest.approx(0.9 * float(row["total_usd"]), abs=0.01)
+    text = documents.memo_text(answer(), 1)
+    for said in ("| $14,072 | EUR 12,665 |", "| $60,000 | EUR 54,000 |", "| $9,000 | $100,000 |  | EUR 8,100 |"):
+        assert said in text, said
+    plain = answer(currency=None)
+    assert "EUR" not in documents.memo_text(plain, 1) and "eur" not in documents.bill_of_materials(plain, 1)
+    assert "eur" not in documents.cash_flow_csv(plain, 1)
+
+
+def fleet_item(**given: Any) -> dict[str, Any]:
+    return {
+        "for": "all", "quantity": 2, "item": "dgx", "provider": "own", "region": "", "term": "purchase",
+        "unit_usd_once": 120_000.0, "unit_usd_per_month": 5_000.0, "price_as_of": "2026-04-01", "source": "x",
+        "action": "buy", "from_month": 1, "until_month": 12, "paid_until_month": 12, "list_usd_once": 100_000.0,
+        "list_usd_per_hour": None, "paid_hours": None, **given,
+    }  # fmt: skip
+
+
+def portfolio(items: list[dict[str, Any]], **more: Any) -> Answer:
+    cost = sample_plan.money()
+    names = ("currency", "prices_as_of", "horizon_months", "usd_per_month", "capital_usd", "discount_fraction_per_year",
+             "npv_usd", "parts", "cash_flow", "ranges")  # fmt: skip
+    unknown = dict.fromkeys(("alone_usd_per_month", "shared", "saving_usd_per_month", "saving_fraction", "packed"))
+    money = {name: cost[name] for name in names} | {"of": "each workload alone", "items": items, **more}
+    return answer(
+        recommendations=[], portfolio={**unknown, "alone": [], "reason": "dearer", "said": "", "money": money}
+    )
+
+
+def test_a_portfolio_is_billed_at_list_prices_and_its_bill_sums_to_the_total() -> None:
+    rented = fleet_item(item="p5", provider="aws", term="on_demand", unit_usd_once=None, action="rent",
+                        list_usd_once=None, list_usd_per_hour=2.5, paid_hours=8760.0)  # fmt: skip
+    found = portfolio([fleet_item(quantity=1), rented])
+    lines = rows(documents.bill_of_materials(found, 1))
+    bought, hourly = lines[:2]
+    assert (bought["for"], bought["action"], bought["unit_usd_once"]) == ("all", "buy", "100000.00")
+    assert (hourly["unit_usd_per_hour"], hourly["paid_hours"], hourly["usd"]) == ("2.5", "8760.0", "21900.00")
+    assert {"staff", "minimum team", "electricity"} <= {row["item"] for row in lines}
+    total = sum(flow["total_usd"] for flow in sample_plan.cash_flow())
+    assert sum(float(row["usd"]) for row in lines) == pytest.approx(total, abs=0.05)
+    text = documents.memo_text(found, 1)
+    for said in ("| all | buy 1 x dgx | a supplier | $100,000 each, as of 2026-04-01 | months 1 to 12 |",
+                 "$2.50 per hour x 8,760 h", "## Bill over 12 months", f"| total | ${total:,.0f} |"):  # fmt: skip
+        assert said in text, said
+
+
+def test_the_parts_of_a_workload_in_a_portfolio_are_its_own_lines() -> None:
+    parts = [{**part, "name": f"chat: {part['name']}"} for part in sample_plan.money()["parts"]]
+    lines = rows(documents.bill_of_materials(portfolio([fleet_item(), fleet_item(**{"for": "b"})], parts=parts), 1))
+    staff = next(row for row in lines if row["item"] == "staff")
+    assert staff["for"] == "chat" and float(staff["usd"]) == pytest.approx(7202.85, abs=0.05)
+
+
+def test_a_portfolio_of_an_earlier_version_keeps_its_bill() -> None:
+    new = (
+        "action",
+        "from_month",
+        "until_month",
+        "paid_until_month",
+        "list_usd_once",
+        "list_usd_per_hour",
+        "paid_hours",
+    )
+    old = {name: value for name, value in fleet_item().items() if name not in new}
+    (row,) = rows(documents.bill_of_materials(portfolio([old]), 1))
+    assert (row["unit_usd_once"], row["unit_usd_per_month"]) == ("120000.0", "5000.0")
+    assert "no list price; $120,000 each with network, storage and spares" in documents.memo_text(portfolio([old]), 1)
+
+
+def test_the_largest_payment_leaves_out_what_is_due_after_the_horizon() -> None:
+    option = answer().deployments[0]
+    assert option.money is not None
+    month, usd = largest_payment(option.money)
+    assert month == 3 and usd == pytest.approx(117_500 + 2 * 730 * sample_plan.PRICE + 1666.66 + 300)
+    flows = [f for f in option.money.cash_flow if f.month != 3]
+    month, usd = largest_payment(option.money.changed(cash_flow=flows))
+    assert usd < 10_000  # the last month's rent has 44,676 that are due later
+
+
+@pytest.mark.parametrize(("spare", "instances", "told"), [(1, 1, True), (1, 2, False), (0, 1, False)])
+def test_spare_replicas_on_one_server_are_a_risk(spare: int, instances: int, told: bool) -> None:
+    found = sample_money.result()
+    found["recommendations"][0] |= {"spare_replicas": spare, "instances": instances}
+    said = "a failure of the server still stops the service"
+    assert (said in documents.memo_text(Answer.read(found), 1)) is told
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(1234.4, "$1,234"), (100.0, "$100"), (99.5, "$99.50"), (4.4, "$4.40"), (0.0, "$0"), (-0.5, "-$0.50"),
+     (-1234.0, "-$1,234")],
+)  # fmt: skip
+def test_amounts_have_cents_below_a_hundred(usd: float, text: str) -> None:
+    assert wording.dollars(usd) == text == ("-" if usd < 0 else "") + "$" + report_text.usd_figure(abs(usd))
+
+
+@pytest.mark.parametrize(("usd", "text"), [(0.0012345, "$0.00123"), (0.5, "$0.50"), (1.8999, "$1.90"), (None, "-")])
+def test_prices_below_a_dollar_have_three_digits(usd: float | None, text: str) -> None:
+    assert report_text.usd_small(usd) == text
+
+
+def test_lists_and_counts_are_written_as_people_do() -> None:
+    assert wording.shortlist(["A", "B", "C", "D"], 3) == "A, B, C and 1 more"
+    assert wording.shortlist(["A", "B"], 3) == "A and B" and wording.shortlist([], 3) == ""
+    assert (wording.counted(1, "month"), wording.counted(1200, "hour")) == ("1 month", "1,200 hours")
+    assert [report_text.replicas_text(n) for n in (1, 12, 4.36)] == [
+        "1 replica", "12 replicas", "4.4 replicas on average",
+    ]  # fmt: skip
+
+
+def test_one_instance_for_part_of_the_time_is_not_up_to_one() -> None:
+    plan = answer().deployments[0].money.plan  # type: ignore[union-attr]
+    assert plan is not None
+    one = plan.steps[0].changed(instances=1, paid_hours=100.0)
+    assert wording.plan_text(plan.changed(steps=[one])) == "rent 1 x p5.48xlarge at aws at times"
 
 
 def test_the_cash_flow_has_its_parts_and_what_serves() -> None:

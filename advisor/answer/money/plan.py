@@ -156,7 +156,19 @@ def money_sentences(option: Option) -> str:
         else ""
     )
     capex = f" Purchases: ${plan.capex_usd:,.0f}." if plan.capex_usd else ""
-    return f"{team} Plan: {plan.said}{capex}{owed}"
+    return f"{team} Plan: {plan.said}{capex}{delivery_sentence(plan)}{owed}"
+
+
+def delivery_sentence(plan: PlanSection) -> str:
+    """That servers serve from their delivery on, where the plan does not bridge the time until then."""
+    early = [s for s in plan.steps if s.action == "buy" and s.from_month <= s.order_months_before]
+    if not early:
+        return ""
+    months = max(s.order_months_before for s in early)
+    return (
+        f" Servers take about {months:g} months to arrive, so month 1 is their delivery; set "
+        "tco.purchase-lead-months to rent until then."
+    )
 
 
 # --- steps ------------------------------------------------------------------------------------------------------

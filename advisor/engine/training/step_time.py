@@ -103,7 +103,7 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
     layers = sum(b.count for b in decoder_blocks(model)) / x.pp
     eager = run.code.gate == "eager" and not run.code.compiled
     launch: Any = (EAGER_KERNELS_PER_LAYER if eager else FUSED_KERNELS_PER_LAYER) * HOST_S_PER_KERNEL
-    launch = np.where((x.tp > 1) & run.code.dtensor, DTENSOR_HOST_S_PER_LAYER, launch)
+    launch = np.where((x.tp > 1) & (run.code.dtensor and eager), DTENSOR_HOST_S_PER_LAYER, launch)
     host = x.micro_batches * layers * launch
     synced = np.where(eager & (x.dp * x.cp > 1), SYNC_S, 0.0)
     device = computed + slowed + exposed + bubble + update + synced

@@ -577,7 +577,8 @@ def when(step: PlanStep) -> str:
 def money_rows(r: Option) -> Iterator[Line]:
     m, interval = r.money, r.interval
     if m is not None:
-        yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", "none (rented)")
+        none = "none today" if m.plan and m.plan.capex_usd else "none (rented)"
+        yield fact("upfront purchase", m.capital_usd) if m.capital_usd else note("upfront purchase", none)
         if m.plan is not None:
             yield from plan_rows(m, m.plan)
         if m.taxes is not None:

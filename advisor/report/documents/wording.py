@@ -37,7 +37,7 @@ def range_text(interval: Sequence[float | None]) -> str:
 
 def converted(usd: float, currency: Currency) -> str:
     """The amount in the planner's currency, rounded as dollars are."""
-    return f"{currency.code} {finance.dollars(usd * currency.per_usd).replace('$', '')}"
+    return f"{currency.code} {usd_small(usd * currency.per_usd).replace('$', '')}"
 
 
 def rate_text(currency: Currency) -> str:
