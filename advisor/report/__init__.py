@@ -7,10 +7,9 @@ from advisor.report.documents import (
     NO_SHARED_ANSWER,
     XLSX,
     default_rank,
-    first_rank,
     has_document,
 )
-from advisor.report.text import canonical, head, markdown, meeting, meetings, table
+from advisor.report.text import canonical, head, largest_payment, markdown, meetings, payment_month_text, table
 
 __all__ = [
     "DOCUMENTS",
@@ -21,12 +20,12 @@ __all__ = [
     "default_rank",
     "documents",
     "estimate_text",
-    "first_rank",
     "has_document",
     "head",
+    "largest_payment",
     "markdown",
-    "meeting",
     "meetings",
+    "payment_month_text",
     "support_matrix",
     "table",
     "training_text",

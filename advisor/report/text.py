@@ -23,6 +23,7 @@ from advisor.result import (
 from advisor.result import Launch as LaunchFiles
 from advisor.templatetags.finance import dollars
 from advisor.templatetags.units import large
+from advisor.templatetags.units import usd as price
 
 CLOCK_VALUES = frozenset({"elapsed_s"})
 SIGNIFICANT_DIGITS = 6
@@ -48,12 +49,7 @@ def usd_figure(usd: float | None) -> str:
 
 def usd_small(usd: float | None) -> str:
     """A price with its sign: as an amount from $1 up, else three digits, and never fewer than cents."""
-    if usd is None:
-        return "-"
-    if not usd or abs(usd) >= 1:
-        return dollars(usd)
-    whole, _, decimals = f"{float(f'{abs(usd):.3g}'):.9f}".partition(".")
-    return f"{'-' * (usd < 0)}${whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
+    return "-" if usd is None else price(usd)
 
 
 def usd_plain(usd: float | None) -> str:
@@ -87,7 +83,19 @@ def replicas_text(count: float | None) -> str:
     """1 replica, 12 replicas; a mean with one decimal, and said to be one."""
     if count is None or float(count).is_integer():
         return f"{figure(count)} replica{'' if count == 1 else 's'}"
-    return f"{count:,.1f} replicas on average"
+    mean = f"{count:,.1f}".removesuffix(".0")
+    return f"{mean} replica{'' if mean == '1' else 's'} on average"
+
+
+def largest_payment(m: Money) -> tuple[int, float]:
+    """(month, USD) of the largest payment in cash; what falls due after the horizon is not one of its last month."""
+    last, later = m.cash_flow[-1].month, max(m.plan.liability_usd, 0.0) if m.plan else 0.0
+    paid = [(f.month, f.capital_usd + f.running_usd - (later if f.month == last else 0.0)) for f in m.cash_flow]
+    return max(paid, key=lambda each: each[1])
+
+
+def payment_month_text(month: int) -> str:
+    return f"month {month}" if month else "today"
 
 
 EQUALS = "options within 1% of each other count as equal and share the win"

@@ -62,8 +62,17 @@ def with_unit(value: object, unit: str) -> str:
 
 @register.filter
 def usd(value: object) -> str:
-    text = sig(value)
-    return text if text == UNKNOWN else f"-${text[1:]}" if text.startswith("-") else f"${text}"
+    """Dollars: whole ones from 100 up, cents below; below one dollar, as prices of tokens are, three digits."""
+    figure = number(value)
+    if figure is None:
+        return UNKNOWN
+    size = abs(figure)
+    if size >= 1:
+        text = f"{size:,.0f}" if size >= 100 else f"{size:,.2f}"
+    else:
+        whole, _, decimals = f"{float(f'{size:.3g}'):.9f}".partition(".")
+        text = f"{whole}.{decimals[:2]}{decimals[2:].rstrip('0')}" if size else "0"
+    return f"{'-' * (figure < 0)}${text}"
 
 
 @register.filter

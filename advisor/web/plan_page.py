@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.report.documents.wording import largest_payment, payment_month_text
+from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, ApiOption, Money, Option, Plan, PlanStep, Scenario
 from advisor.templatetags.finance import dollars, low_to_high, rate
 from advisor.templatetags.units import sig, words
@@ -124,7 +124,7 @@ def figures(money: Money, plan: Plan) -> Iterator[dict[str, str]]:
         yield figure("Rent by the hour, per month", dollars(rent), means)
     if plan.capex_usd:
         paid = f"month {plan.payback_month}" if plan.payback_month is not None else "not within the horizon"
-        means = "The month in which the purchase has paid back what it saves against rent by the hour; resale is not counted."
+        means = "The month in which the purchase has paid for itself against rent by the hour; resale is not counted."
         yield figure("Payback", "no rent to compare with" if rent is None else paid, means)
         irr = plan.irr_fraction_per_year
         means = "Yearly return on the purchase from what it saves against rent by the hour. Compare it with your own."

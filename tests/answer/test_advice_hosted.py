@@ -254,8 +254,12 @@ def test_page_table_and_markdown_show_it(client: Client) -> None:
     own = client.get(f"/advice/{advice.pk}/options/1").content.decode()
     assert "How to call it" in own and "not published" in own and "Cached input" in own
     memo = client.get(f"/advice/{advice.pk}/documents/memo.html").content.decode()
-    assert "somehost API, llama, pay per token" in memo
-    assert client.get(f"/advice/{advice.pk}/documents/memo.html?rank=1").status_code == 404
+    assert "use the API of somehost" in memo and "the best deployment" in memo
+    assert client.get(f"/advice/{advice.pk}/documents/memo.html?rank=1").content.decode() == memo
+    assert client.get(f"/advice/{advice.pk}/documents/workbook.xlsx?rank=1").status_code == 404
+    deployment = found["recommendations"][1]["rank"]
+    memo = client.get(f"/advice/{advice.pk}/documents/memo.html?rank={deployment}").content.decode()
+    assert "somehost API, llama, pay per token" in memo and "your constraints allow costs less" in memo
     assert "somehost API, llama" in client.get(f"/advice/{advice.pk}/options.csv").content.decode()
     table, markdown = (render(Answer.read(found)) for render in (report.table, report.markdown))
     assert "hosted API (pay per token)" in table and "somehost llama" in table

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor import advise, report
+from advisor.answer import recommend
 from advisor.answer.portfolio import hours_of_week, stretches
 from advisor.engine.fleet.milp import Limits
 from advisor.engine.fleet.portfolio import Member, SharedFleet, periods_of, plan_shared_fleet, windows
@@ -18,6 +19,7 @@ from advisor.engine.search.run import search
 from advisor.engine.spec.demand import week_of
 from advisor.engine.spec.kinds import BATCH
 from advisor.engine.spec.workload import Slo, Workload
+from advisor.inputs import take_snapshot
 from advisor.inputs.check import check_catalog
 from advisor.result import Answer
 from advisor.web import forms
@@ -214,11 +216,46 @@ def papers_agree(client: Client, base: str, told: dict[str, Any]) -> None:
     assert npv == pytest.approx(m["npv_usd"], rel=1e-5)
     bom = list(csv.DictReader(io.StringIO(client.get(f"{base}/documents/bill-of-materials.csv").content.decode())))
     once = sum(float(row["quantity"]) * float(row["unit_usd_once"] or 0) for row in bom)
-    assert once == pytest.approx(m["capital_usd"], rel=1e-5) and all(row["source"] for row in bom)
+    assert once == pytest.approx(m["capital_usd"], rel=1e-5)
+    assert all(row["source"] for row in bom if not row["item"].startswith("rounding"))
+    paid = sum(flow["total_usd"] for flow in m["cash_flow"])
+    assert sum(float(row["usd"] or 0) for row in bom) == pytest.approx(paid, abs=0.1)
+    servers = [row for row in bom if row["action"] == "buy" and row["provider"]]
+    assert servers and all(float(row["unit_usd_once"]) in {i["list_usd_once"] for i in m["items"]} for row in servers)
+    assert sum(float(row["usd"]) for row in servers) < m["capital_usd"]  # list prices, without network and spares
+    by_item = {row["item"]: float(row["usd"]) for row in bom}
+    for part in m["parts"]:
+        if part["name"] in ("staff", "minimum team", "electricity", "colocation", "maintenance"):
+            assert by_item[part["name"]] == pytest.approx(part["total_usd"], abs=0.01)
     page = client.get(f"{base}/documents/memo.html").content.decode()
     assert "one shared fleet" in page and "Before signing" in page and "chat alone" in page
+    assert "Bill over 36 months" in page and "no list price" not in page
     assert client.get(f"{base}/documents/cash-flow.csv").content.decode().count("\n") == len(m["cash_flow"]) + 1
     assert "memo.html" in client.get(base).content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shipped")
+@pytest.mark.parametrize(("terms", "curve"), [(["on_demand"], "flat"), (["reserved_1y"], "office_hours")])
+def test_rented_machines_are_billed_by_paid_hours_at_list_prices(terms: list[str], curve: str) -> None:
+    parts = []
+    for part in ASKED["workloads"]:
+        limits = {**part["constraints"], "acquisition": ["rent"], "terms": terms}
+        traffic = {**part["traffic"], "load_curve": curve} if "load_curve" in part["traffic"] else part["traffic"]
+        parts.append({**part, "traffic": traffic, "constraints": limits})
+    spec = parse({**ASKED, "workloads": parts})
+    found = recommend(spec, take_snapshot(spec, advise.default_organisation()))
+    assert found.portfolio is not None and found.portfolio.money is not None
+    m, shared = found.portfolio.money, found.portfolio.shared
+    assert {item.action for item in m.items} <= {"rent", "reserve"} and not m.capital_usd
+    assert all(item.list_usd_per_hour and item.paid_hours for item in m.items)
+    if shared is not None:
+        assert m.usd_per_month == pytest.approx(shared.usd_per_month, rel=0.02)
+    bom = list(csv.DictReader(io.StringIO(report.documents.bill_of_materials(found, 1))))
+    paid = sum(flow.total_usd for flow in m.cash_flow)
+    assert sum(float(row["usd"] or 0) for row in bom) == pytest.approx(paid, abs=0.1)
+    head = report.head(found)
+    assert "prices used from none" not in head and "prices used from 20" in head
 
 
 @pytest.mark.django_db

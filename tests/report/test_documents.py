@@ -12,7 +12,6 @@ from advisor import report
 from advisor.report import documents
 from advisor.report import text as report_text
 from advisor.report.documents import wording
-from advisor.report.documents.wording import largest_payment
 from advisor.result import Answer
 from tests import sample_advice, sample_money
 from tests.report import sample_plan
@@ -338,10 +337,10 @@ def test_a_portfolio_of_an_earlier_version_keeps_its_bill() -> None:
 def test_the_largest_payment_leaves_out_what_is_due_after_the_horizon() -> None:
     option = answer().deployments[0]
     assert option.money is not None
-    month, usd = largest_payment(option.money)
+    month, usd = report.largest_payment(option.money)
     assert month == 3 and usd == pytest.approx(117_500 + 2 * 730 * sample_plan.PRICE + 1666.66 + 300)
     flows = [f for f in option.money.cash_flow if f.month != 3]
-    month, usd = largest_payment(option.money.changed(cash_flow=flows))
+    month, usd = report.largest_payment(option.money.changed(cash_flow=flows))
     assert usd < 10_000  # the last month's rent has 44,676 that are due later
 
 

@@ -126,7 +126,11 @@ def test_the_planners_currency_is_a_formula_over_the_rate(content: bytes, recalc
 
 def test_cash_and_bill_are_also_in_the_planners_currency(content: bytes) -> None:
     written = cells(content, computed=True)
-    heads = {text: at[:-1] for (sheet, at), text in written.items() if sheet == "Cash flow" and at[-1:] == "1" and at[-2].isalpha()}
+    heads = {
+        text: at[:-1]
+        for (sheet, at), text in written.items()
+        if sheet == "Cash flow" and at[-1:] == "1" and at[-2].isalpha()
+    }
     column = heads["total, EUR (rate of 2026-11-20)"]
     assert written["Cash flow", f"{column}5"] == pytest.approx(0.9 * written["Cash flow", "I5"])
     assert written["Bill", "K1"] == "over the plan, EUR (rate of 2026-11-20)"
@@ -143,7 +147,9 @@ def test_taxes_come_after_the_total(answer: Answer, content: bytes, recalculated
     assert written["Summary", f"D{row}"] == 90_000.0 and written["Summary", f"F{row}"] == pytest.approx(81_000.0)
     lines = {text: at[1:] for (sheet, at), text in written.items() if sheet == "Bill" and at[0] == "A"}
     assert again["Bill", f"G{lines['total after taxes']}"] == pytest.approx(after, abs=0.01)
-    assert again["Bill", f"G{lines['income tax saved on all expenses (25%)']}"] == pytest.approx(after - 4 * after / 3, abs=0.01)
+    assert again["Bill", f"G{lines['income tax saved on all expenses (25%)']}"] == pytest.approx(
+        after - 4 * after / 3, abs=0.01
+    )
 
 
 def test_every_sheet_is_there_and_texts_are_never_formulas(answer: Answer) -> None:

@@ -186,7 +186,7 @@ def test_the_list_shows_state_and_first_choice(client: Client) -> None:
     sample_advice.advice()
     sample_advice.advice(state="failed", error="x")
     text = text_of(client, "/advice")
-    assert "state-failed" in text and "4 x H200 SXM" in text and "$10,200" in text
+    assert "state-failed" in text and "4 x H200 SXM" in text and "$10,220" in text
 
 
 def test_text_from_outside_is_escaped(client: Client) -> None:

@@ -9,10 +9,11 @@ import pytest
 from django.template.loader import render_to_string
 from django.test import Client
 
-from advisor.result import Answer, CostRanges, Driver, FleetItem, PlanMonth, Portfolio, PortfolioMoney
+from advisor.result import Answer, ApiOption, CostRanges, Driver, FleetItem, PlanMonth, Portfolio, PortfolioMoney
 from advisor.templatetags import finance
 from advisor.web import charts, plan_page
 from tests import sample_advice, sample_money
+from tests.report.test_documents import RANKED_API
 from tests.web import sample_plan
 
 NEW = ("plan", "ranges", "taxes")
@@ -73,13 +74,14 @@ def test_the_steps_add_up_to_the_plan(page: str) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        "|Monthly equivalent|$45,678|$36,500–$68,500|The equal monthly payment with the same present value",
+        "|Monthly equivalent|$45,678|$36,542–$68,517|The equal monthly payment with the same present value",
         "|Total over 30 months|$367,920|",
         "|Purchases (capex)|$740,250|",
         "|Resale|$151,515|",
         "|Liability after the horizon|$117,600|",
         "The longest commitment runs 6 months longer than the horizon.|",
-        "|Most expensive month|$61,234|",
+        "|Most expensive month, purchases spread over their service|$61,234|",
+        "|Largest cash payment of a month|$10,220 (today)|Purchases and running costs in the month that they are paid",
         "|Price of leaving after 12 months|$98,765|",
         "|Rent by the hour, per month|$70,707|",
         "|Payback|month 17|",
@@ -98,9 +100,12 @@ def test_the_present_value_says_its_discount_rate(page: str) -> None:
 def test_the_range_is_shown_by_month_and_in_total(page: str) -> None:
     shown = section(page, "Range", "|Strategies|")
     assert "|Per month|$36,542|$45,678|$68,517|" in shown and "|$1,096,272|$1,370,340|$2,055,510|" in shown
-    assert "costs least, hosted APIs included, is 62%. The probability that a month exceeds the budget is < 1%." in (
-        shown.replace("\u00a0", " ")
+    said = (
+        "this option costs least among the ranked options, hosted APIs included, is 62%; options within 1% of each "
+        "other count as equal and share the win. The probability that a month, with purchases spread over their "
+        "service, exceeds the budget is < 1%."
     )
+    assert said in shown.replace("\u00a0", " ")
 
 
 def test_the_chosen_strategy_is_marked_among_all(page: str) -> None:
@@ -156,22 +161,22 @@ def test_a_purchase_that_does_not_pay_back_says_so() -> None:
 
 def test_the_ranking_shows_the_plan(answer_page: str) -> None:
     ranking = section(answer_page, "Ranking", "|First choice in detail|")
-    assert "|$10,200|$36,500–$68,500|$740,000 capex|$118,000 liability|" in ranking
-    assert "|$11,500|$36,800–$69,000|$2.13|" in ranking  # nothing bought, nothing due
+    assert "|$10,220|$36,542–$68,517|$740,250 capex|$117,600 liability|" in ranking
+    assert "|$11,480|$36,800–$69,000|$2.13|" in ranking  # nothing bought, nothing due
     assert "monthly equivalent of the option's plan" in ranking
-    assert "switching to H200 after month 12 saves $5,000. The monthly equivalent is $44,400.|" in ranking
+    assert "switching to H200 after month 12 saves $5,000. The monthly equivalent is $44,444.|" in ranking
 
 
 def test_how_certain_the_answer_is(answer_page: str) -> None:
     shown = section(answer_page, "How certain is this?", "|What would change the answer|").replace("\u00a0", " ")
     assert "$36,500 to $68,500 a month in 90% of 4,096 draws" in shown
     assert "|The probability that owning costs less than renting is 71%.|" in shown
-    assert "|$45,700|$36,500–$68,500|$1,370,000|$1,100,000–$2,060,000|62%|< 1%|" in shown
-    assert "|$46,000|$36,800–$69,000|$1,380,000|$1,100,000–$2,070,000|38%|–|" in shown
+    assert "|$45,678|$36,542–$68,517|$1,370,340|$1,096,272–$2,055,510|62%|< 1%|" in shown
+    assert "|$46,000|$36,800–$69,000|$1,380,000|$1,104,000–$2,070,000|38%|–|" in shown
     assert "|Load|×0.800|×1.25|$40,000|$55,000|61%|planning assumption|" in shown
-    assert "|Staff cost|×0.750|×1.50|$45,700|$45,700|< 1%|" in shown
+    assert "|Staff cost|×0.750|×1.50|$45,678|$45,678|< 1%|" in shown
     assert "|Option|Low|Expected|boom|" in shown
-    assert "|$41,000|$1,230,000 in total|$45,700|$1,370,000 in total|costs least|$81,000|" in shown
+    assert "|$41,000|$1,230,000 in total|$45,678|$1,370,340 in total|costs least|$81,000|" in shown
     assert "Low: load × 0.900, resale value × 1.40. boom: load × 2.00." in shown
 
 
@@ -198,7 +203,7 @@ def test_a_portfolio_shows_the_range_and_the_dates_of_its_machines() -> None:
     assert plan_page.price_days_of(answer) == ("2026-09-01", "2026-11-03")
     text = render_to_string("advisor/_portfolio.html", {"result": answer})
     assert "One shared fleet: $1,000 per month (90%: $800–$1,500), $30,000 over 30 months" in text
-    assert "exceeds the budget is 25%" in text
+    assert "with purchases spread over their service, exceeds the budget is 25%" in text
 
 
 # --- answers of earlier versions --------------------------------------------------------------------------------
@@ -239,6 +244,57 @@ def test_text_from_outside_is_escaped(client: Client) -> None:
     for path in ("", "/options/1"):
         raw = client.get(f"/advice/{advice.pk}{path}").content.decode()
         assert "<script>alert" not in raw and "&lt;script&gt;alert" in raw
+
+
+@pytest.mark.django_db
+def test_what_costs_least_is_compared_with_apis_only_where_they_are_allowed(client: Client) -> None:
+    answer = sample_plan.result()
+    advice = sample_advice.advice(answer)
+    spec = advice.workload.spec
+    advice.workload.spec = {**spec, "constraints": {**spec["constraints"], "acquisition": ["own"]}}
+    advice.workload.save()
+    shown = text_of(client, f"/advice/{advice.pk}/options/1") + text_of(client, f"/advice/{advice.pk}")
+    assert "among the ranked options is 62%" in shown and "APIs included" not in shown
+
+
+@pytest.mark.django_db
+def test_the_bill_has_the_totals_that_the_bill_of_materials_has(client: Client) -> None:
+    answer = sample_plan.result()
+    for part in answer["recommendations"][0]["money"]["parts"]:
+        part["total_usd"] = 12_345.6
+    advice = sample_advice.advice(answer)
+    shown = text_of(client, f"/advice/{advice.pk}/options/1")
+    assert "|USD over 30 months|" in shown.replace("| |", "|") and "|$12,345.60|" in shown
+    assert "USD over 30 months" not in text_of(client, f"/advice/{advice.pk}/options/2")
+
+
+@pytest.mark.django_db
+def test_speculative_decoding_is_a_sentence(client: Client) -> None:
+    answer = sample_plan.result()
+    stated = {"method": "eagle", "draft": "an EAGLE head", "k": 3, "acceptance": 0.665, "tokens_shown_per_step": 2.4,
+              "task": "chat", "source": "https://example.org/eagle"}  # fmt: skip
+    answer["recommendations"][0]["speculative"] = stated
+    said = {**stated, "said": ["speculative decoding with an EAGLE head", "every limit holds without drafts"]}
+    answer["recommendations"][1]["speculative"] = said
+    advice = sample_advice.advice(answer)
+    first, second = (text_of(client, f"/advice/{advice.pk}/options/{rank}") for rank in (1, 2))
+    assert "an EAGLE head drafts 3 tokens per step; 66.5% of them are accepted, as published for chat." in first
+    assert "Speculative decoding with an EAGLE head; every limit holds without drafts." in second
+    assert "acceptance 0.665" not in first
+
+
+@pytest.mark.django_db
+def test_the_documents_of_an_api_name_the_deployment_that_has_the_others(client: Client) -> None:
+    nulls = {name: None for name, field in ApiOption.model_fields.items() if field.annotation is type(None)}
+    api = {**nulls, **RANKED_API, "how_to_call": "curl", "provider_name": "Some Host"}
+    found = sample_plan.result()
+    found["recommendations"] = [api] + [{**r, "rank": r["rank"] + 1} for r in found["recommendations"]]
+    advice = sample_advice.advice(found)
+    raw = client.get(f"/advice/{advice.pk}").content.decode()
+    assert "of the best deployment: " in raw and "memo.html?rank=2" in raw
+    memo = text_of(client, f"/advice/{advice.pk}/documents/memo.html")
+    assert "use the API of Some Host" in memo
+    assert client.get(f"/advice/{advice.pk}/documents/workbook.xlsx").status_code == 200
 
 
 # --- pictures and figures ---------------------------------------------------------------------------------------
@@ -282,7 +338,7 @@ def test_months_have_readable_ticks(count: int) -> None:
 def test_drivers_are_bars_from_low_to_high() -> None:
     found = [Driver.read(each) for each in sample_plan.UNCERTAINTY["drivers"]]
     svg = charts.drivers(found)
-    assert "$40,000 to $55,000" in svg and "stays $45,700" in svg and svg.count("<rect") == 2
+    assert "$40,000 to $55,000" in svg and "stays $45,678" in svg and svg.count("<rect") == 2
     still = found[1].changed(variance_fraction=1e-9)
     assert charts.drivers([found[0], still]).count("<rect") == 1 and charts.drivers([still]) == "" == charts.drivers([])
 

@@ -28,6 +28,10 @@ def test_three_significant_digits(value: Any, text: str) -> None:
     [
         (units.usd(1.9), "$1.90"),
         (units.usd(-1.9), "-$1.90"),
+        (units.usd(1234.4), "$1,234"),
+        (units.usd(12.345), "$12.35"),
+        (units.usd(0.0012345), "$0.00123"),
+        (units.usd(0), "$0"),
         (units.usd(None), "–"),
         (units.ms(38.2), "38.2\u00a0ms"),
         (units.ms(12_345), "12.3\u00a0s"),

@@ -120,9 +120,9 @@ def test_a_range_says_both_of_its_ends_inside_the_picture() -> None:
     svg = charts.tornado(
         [first.changed(assumption=a, usd_per_month_low=low, usd_per_month_high=high) for a, low, high in ends]
     )
-    assert "$4,310 to $10,800" in svg and "stays $6,460" in svg and "…" not in svg
+    assert "$4,307 to $10,770" in svg and "stays $6,461" in svg and "…" not in svg
     starts = [float(x) for x in re.findall(r'<text[^>]* x="([0-9.]+)"[^>]*>[a-z ]*[$]', svg)]
-    assert len(starts) == 2 and max(starts) + 7.2 * len("$4,310 to $10,800") < charts.WIDTH
+    assert len(starts) == 2 and max(starts) + 7.2 * len("$4,307 to $10,770") < charts.WIDTH
 
 
 def test_a_long_technique_keeps_all_of_its_name() -> None:

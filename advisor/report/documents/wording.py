@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advisor.engine.spec import HOURS_PER_MONTH
 from advisor.report.text import figure, usd_small
-from advisor.result import Currency, Money, Option, Plan, PlanStep
+from advisor.result import Currency, Option, Plan, PlanStep
 from advisor.templatetags import finance
 
 Interval = Sequence[float | None] | None
@@ -70,17 +70,6 @@ def order_text(step: PlanStep) -> str:
 def is_late(step: PlanStep) -> bool:
     """Whether the delivery takes longer than the plan leaves time for."""
     return step.order_months_before > step.from_month - 1
-
-
-def largest_payment(m: Money) -> tuple[int, float]:
-    """(month, USD) of the largest payment in cash; what falls due after the horizon is not one of its last month."""
-    last, later = m.cash_flow[-1].month, max(m.plan.liability_usd, 0.0) if m.plan else 0.0
-    paid = [(f.month, f.capital_usd + f.running_usd - (later if f.month == last else 0.0)) for f in m.cash_flow]
-    return max(paid, key=lambda each: each[1])
-
-
-def payment_month_text(month: int) -> str:
-    return f"month {month}" if month else "today"
 
 
 def plan_text(plan: Plan) -> str:
