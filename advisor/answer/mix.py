@@ -34,7 +34,7 @@ def mix(workload: Workload, plan: EngineMix) -> Mix:
 def mix_part(p: EnginePart) -> MixPart:
     c, a = p.lane.choice, p.lane.choice.accelerator
     return MixPart(
-        label=f"{p.chips} x {a.name}, {describe(p.lane)}, {p.replicas} replica{'s' if p.replicas != 1 else ''}",
+        label=f"{p.chips:,} x {a.name}, {describe(p.lane)}, {p.replicas} replica{'s' if p.replicas != 1 else ''}",
         accelerator=a.slug,
         accelerator_count=p.chips,
         provider=p.offer.provider,

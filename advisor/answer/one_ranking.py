@@ -229,7 +229,8 @@ def none_ranked(answer: Answer) -> str:
         return "No provider in the catalog hosts this model at a current price."
     nearest = answer.hosted[0]
     why = f": {nearest.rejection.detail}" if nearest.rejection else ""
-    return f"No hosted API of this model can be ranked. The cheapest is {nearest.provider} {nearest.name}{why}."
+    cheapest = f"{nearest.provider_name or nearest.provider} {nearest.name}"
+    return f"No hosted API of this model can be ranked. The cheapest is {cheapest}{why}."
 
 
 def sentence(option: ApiOption) -> str:

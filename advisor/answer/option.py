@@ -211,7 +211,9 @@ def configuration(s: Scored) -> Json:
     """The fields of an Option that say what is bought or rented and started."""
     a = s.lane.choice.accelerator
     return {
-        "label": f"{s.chips} x {a.name}, {describe(s.lane)}, {counted(s.replicas, 'replica')}{tuning.variant_label(s)}",
+        "label": (
+            f"{s.chips:,} x {a.name}, {describe(s.lane)}, {counted(s.replicas, 'replica')}{tuning.variant_label(s)}"
+        ),
         "accelerator": a.slug,
         "accelerator_name": a.name,
         "accelerator_count": s.chips,

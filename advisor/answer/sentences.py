@@ -72,8 +72,9 @@ def certainty(options: Sequence[Option]) -> str:
     sentences = [f"It {' and '.join(parts)}."] if parts else []
     tied = [option.accelerator_name for option in options if option.rank in (first.tied_with or [])]
     if ties := [name for name in dict.fromkeys(tied) if name != first.accelerator_name]:
-        more = f" and {len(ties) - MOST_TIES} more" if len(ties) > MOST_TIES else ""
-        sentences.append(f"The estimates cannot tell it from {' and '.join(ties[:MOST_TIES])}{more}.")
+        named = ties[:MOST_TIES] + ([f"{len(ties) - MOST_TIES} more"] if len(ties) > MOST_TIES else [])
+        others = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+        sentences.append(f"The estimates cannot tell it from {others}.")
     if first.speculative is not None and (stated := first.speculative).acceptance:
         least = stated.break_even_acceptance
         after = f"; below {least:.2f} it misses a limit" if least else ""
@@ -159,7 +160,7 @@ def reasons(workload: Workload, s: Scored, option: Option) -> list[str]:
         for name, reached, most, digits in limits
         if most is not None
     ]
-    return [*lines, f"priced as {s.instances} x {bracketed(s.offer.instance or 'server')} on {s.offer.as_of}"]
+    return [*lines, f"priced as {s.instances:,} x {bracketed(s.offer.instance or 'server')} on {s.offer.as_of}"]
 
 
 def bracketed(instance: str) -> str:

@@ -63,7 +63,7 @@ def break_evens(
         if plan:
             tokens = break_even_tokens(plan.usd_per_month, api.usd_per_mtok_blended)
             yield BreakEven(
-                between=[name, f"API of {api.provider}"],
+                between=[name, f"API of {api.provider_name or api.provider}"],
                 month=break_even_month(plan, paid_monthly(plan, api.usd_per_month, workload))
                 if name == "own"
                 else None,

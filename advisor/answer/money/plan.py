@@ -129,8 +129,8 @@ def liability_warnings(option: Option) -> list[str]:
     if plan is None or plan.liability_usd <= 0:
         return []
     return [
-        f"a term outlasts the horizon by {plan.liability_months} months: ${plan.liability_usd:,.0f} is still due then, "
-        "and is counted as a cost"
+        f"a term outlasts the horizon by {months_text(plan.liability_months)}: ${plan.liability_usd:,.0f} is still due "
+        "then, and is counted as a cost"
     ]
 
 
@@ -150,8 +150,8 @@ def money_sentences(option: Option) -> str:
     if len(plan.steps) == 1 and plan.steps[0].action == "rent":
         return team
     owed = (
-        f" Liability: ${plan.liability_usd:,.0f} is still due after the horizon, for up to {plan.liability_months} "
-        "months."
+        f" Liability: ${plan.liability_usd:,.0f} is still due after the horizon, for up to "
+        f"{months_text(plan.liability_months)}."
         if plan.liability_usd > 0
         else ""
     )
@@ -213,7 +213,8 @@ def hourly_step(planned: Planned, h: Hourly) -> PlanStep:
     offer, months = planned.offers[h.way], np.flatnonzero(h.instances)
     most, hours = int(h.instances.max()), float(h.paid.sum()) * HOURS_PER_MONTH
     first, last = int(months[0]) + 1, int(months[-1]) + 1
-    up_to = "up to " if h.instances[months].min() < most or hours < most * len(months) * HOURS_PER_MONTH * 0.999 else ""
+    partly = h.instances[months].min() < most or hours < most * len(months) * HOURS_PER_MONTH * 0.999
+    up_to = "up to " if partly and most > 1 else ""
     at = f"{offer.provider} ({offer.region})" if offer.region else offer.provider
     spot = " as spot instances" if offer.term == "spot" else " by the hour"
     return PlanStep(
@@ -277,6 +278,10 @@ def list_price(offer: Offer) -> float:
     return next((p.usd_per_hour for p in parts if p.name == "instances"), offer.usd_per_hour)
 
 
+def months_text(months: int) -> str:
+    return "1 month" if months == 1 else f"{months} months"
+
+
 def span(first: int, last: int) -> str:
     return f"in month {first}" if first == last else f"months {first} to {last}"
 
@@ -286,10 +291,10 @@ def committed_said(way: Way, offer: Offer, c: Commitment, paid_until: int, horiz
     first, last = c.start_month + 1, c.until_month
     if way.kind == PURCHASE:
         sold = "sold or replaced then" if last < horizon else "sold at the end"
-        return f"Buy {what} for {span(first, last)} ({sold})."
+        return f"Buy {what} for {span(first, last).removeprefix('in ')} ({sold})."
     if way.kind == OWNED:
         return f"Keep {what} in service, {span(first, last)}."
-    over = f", {paid_until - horizon} months longer than needed" if paid_until > horizon else ""
+    over = f", {months_text(paid_until - horizon)} longer than needed" if paid_until > horizon else ""
     where = f"{offer.provider} ({offer.region})" if offer.region else offer.provider
     return f"Reserve {what} at {where} for {way.term_months} months from month {first}{over}."
 

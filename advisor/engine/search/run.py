@@ -292,7 +292,7 @@ def _points(
         a = s.lane.choice.accelerator
         held[a.slug] = min(held.get(a.slug, math.inf), s.usd_per_hour)
         yield Point(
-            label=f"{s.chips} x {a.name}, {describe(s.lane)}",
+            label=f"{s.chips:,} x {a.name}, {describe(s.lane)}",
             accelerator=a.slug,
             chips=s.chips,
             usd_per_hour=s.usd_per_hour,
@@ -312,7 +312,7 @@ def _points(
             i = int(own[k])
             chips = int(table.chips[i, 0] * (table.replicas[i, j] + workload.slo.spares(table.replicas[i, j])))
             yield Point(
-                label=f"{chips} x {table.lanes[i].choice.accelerator.name}, {describe(table.lanes[i])}, estimated",
+                label=f"{chips:,} x {table.lanes[i].choice.accelerator.name}, {describe(table.lanes[i])}, estimated",
                 accelerator=slug,
                 chips=chips,
                 usd_per_hour=float(usd[k, j]),

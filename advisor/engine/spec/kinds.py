@@ -90,13 +90,18 @@ class Kind:
         return seconds
 
 
+def rate(per_s: float) -> str:
+    """Requests per second in four digits, without an exponent."""
+    return f"{per_s:,.0f}" if per_s >= 1000 else f"{per_s:.4g}"
+
+
 def _latency_and_speed(o: Outcome) -> str:
     latency = f"p95 TTFT {o.ttft_p95_s * 1e3:.0f} ms and p95 TPOT {o.tpot_p95_s * 1e3:.1f} ms"
-    return f"{latency} at the peak of {o.peak_requests_per_s:.4g} requests/s"
+    return f"{latency} at the peak of {rate(o.peak_requests_per_s)} requests/s"
 
 
 def _latency(o: Outcome) -> str:
-    return f"p95 latency {o.ttft_p95_s * 1e3:.0f} ms at the peak of {o.peak_requests_per_s:.4g} requests/s"
+    return f"p95 latency {o.ttft_p95_s * 1e3:.0f} ms at the peak of {rate(o.peak_requests_per_s)} requests/s"
 
 
 def _run_cost(o: Outcome) -> str:
@@ -109,8 +114,9 @@ def _simulated_peak(o: Outcome) -> list[str]:
     if o.spare_replicas:
         replicas += f" plus {o.spare_replicas} spare replica{'s' if o.spare_replicas != 1 else ''}"
     return [
-        f"the peak of {o.peak_requests_per_s:.4g} requests/s is simulated on {replicas}; "
-        f"the average load of {o.mean_requests_per_s:.4g} requests/s uses {o.utilisation_fraction:.0%} of the capacity"
+        f"the peak of {rate(o.peak_requests_per_s)} requests/s is simulated on {replicas}; "
+        f"the average load of {rate(o.mean_requests_per_s)} requests/s uses {o.utilisation_fraction:.0%} of the "
+        f"capacity"
         f"{_busy(o)}"
     ]
 
