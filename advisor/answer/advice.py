@@ -183,7 +183,13 @@ def _with_hosted(
     if on_demand.rejection is not None:
         answer = answer.changed(scale_to_zero=on_demand.rejection)
     answer = ranked_together(spec, workload, outcome, answer, on_demand.options)
-    return answer.changed(verdict=together_verdict(spec, answer, answer.verdict))
+    return answer.changed(verdict=together_verdict(spec, answer, answer.verdict) + switch_sentence(answer))
+
+
+def switch_sentence(answer: Answer) -> str:
+    """A change of hardware during the horizon that costs less than the first deployment alone; empty: none does."""
+    switch = answer.switch
+    return f" {switch.said}" if switch is not None and switch.saving_usd > 0 else ""
 
 
 def sources(snapshot: Json, options: Sequence[Scored]) -> list[Source]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.answer.money import CURRENCY, cash_flow, cents, cost_parts
 from advisor.answer.money.plan import exact, list_price
-from advisor.engine.cost import AFTER, HOURS_PER_MONTH, life_months, term_months
+from advisor.engine.cost import AFTER, HOURS_PER_MONTH, life_months, service_months, term_months
 from advisor.engine.fleet import Machine, MachineOption, Member
 from advisor.engine.fleet import SharedFleet as FleetPlan
 from advisor.engine.plans import (
@@ -89,7 +89,8 @@ def fleet_plan(members: Sequence[Member], plan: FleetPlan, options: Mapping[Mach
             ways.append(
                 Way(
                     kind=PURCHASE, parts=parts, capital_usd=o.capital_usd if new else 0.0,
-                    capital_shares=o.capital_shares, life_months=life_months(a), resale=o.resale or a.resale(),
+                    capital_shares=o.capital_shares, life_months=service_months(a),
+                    book_months=life_months(a), resale=o.resale or a.resale(),
                 )
             )  # fmt: skip
         if ways[-1].kind == HOURLY:  # a weekly mean of instances is paid

@@ -37,7 +37,7 @@ from advisor.workload.text import (
 )
 from advisor.workload.trace_files import with_traces
 from advisor.workload.traffic import trace_of, users_of
-from advisor.workload.training_run import TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
+from advisor.workload.training_run import FIXED, TRAINING_KINDS, FixedRun, TrainingRun, fixed_run, parse_estimate
 
 __all__ = [
     "CACHE_FORMATS",
@@ -55,6 +55,7 @@ __all__ = [
     "Spec",
     "Stack",
     "Task",
+    "FIXED",
     "TRAINING_KINDS",
     "Tco",
     "Term",

@@ -22,8 +22,11 @@ ADAMW_8BIT_BYTES = 2.0 * (1.0 + 4.0 / 256)  # two 8-bit states, an FP32 scale pe
 ADAFACTOR_BYTES = 0.01  # row and column sums of the second moment, no momentum (arXiv 1804.04235)
 
 
+DEFAULT_CODE: dict[str, ModelCode] = {"training": "megatron", "finetuning": "hf"}
+
+
 def default_code(kind: str) -> ModelCode:
-    return "megatron" if kind == "training" else "hf"
+    return DEFAULT_CODE[kind]
 
 
 def code_of(name: ModelCode, compiled: bool, p: Parallel) -> Code:

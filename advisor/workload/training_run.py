@@ -27,6 +27,8 @@ from advisor.workload.training_recipe import (
 )
 
 TRAINING_KINDS = ("training", "finetuning")
+FIXED = "serving"  # the kind of a fixed deployment that serves
+WHOLE_MODEL = ("training",)  # kinds that train all parameters
 TRAINED_ON = ("gpu", "tpu", "npu")
 INFERENCE_FAMILIES = ("inferentia", "cloud ai 100", "rngd")  # whose makers sell them for inference alone
 Sequences = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -92,11 +94,11 @@ class TrainingRun(Section):
 
 def parse_estimate(raw: Mapping[str, Any]) -> Deployment | TrainingRun:
     """The validated deployment or training run, by `kind` (default: serving). Raises WorkloadError."""
-    kind = raw.get("kind", "serving")
-    if kind not in ("serving", *TRAINING_KINDS):
-        raise refused("kind", "is not a valid choice", ", ".join(("serving", *TRAINING_KINDS)))
-    if kind == "serving":
-        check_keys(raw, "serving", Deployment, TrainingRun)
+    kind = raw.get("kind", FIXED)
+    if kind not in (FIXED, *TRAINING_KINDS):
+        raise refused("kind", "is not a valid choice", ", ".join((FIXED, *TRAINING_KINDS)))
+    if kind not in TRAINING_KINDS:
+        check_keys(raw, FIXED, Deployment, TrainingRun)
         return parse_deployment(raw)
     check_keys(raw, str(kind), TrainingRun, Deployment)
     return parse_training_run(raw)
@@ -187,7 +189,7 @@ def check_chip(d: TrainingRun, chip: Accelerator) -> None:
 
 def check_method(d: TrainingRun) -> None:
     """Raises WorkloadError where method, rank, precision and code contradict each other."""
-    if d.method != "full" and d.kind == "training":
+    if d.method != "full" and d.kind in WHOLE_MODEL:
         raise refused("method", f"kind training trains all parameters, not {d.method}", "full, or kind finetuning")
     if d.method == "full" and d.rank is not None:
         raise refused("rank", "is of adapters, and method full has none", "remove it, or use method lora or qlora")

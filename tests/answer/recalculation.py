@@ -470,17 +470,16 @@ class FleetRecalculation(Recalculation):
         super().__init__({"workload": asked[0], "assumptions": answer["assumptions"]}, option)
         for item in answer["portfolio"]["money"]["items"]:
             accelerators, server = kinds[item["item"]]
-            for first in range(1, self.horizon + 1, self.life_months):
-                bought = {
-                    "action": "buy",
-                    "instances": round(item["quantity"]),
-                    "accelerators": accelerators,
-                    "from_month": first,
-                    "until_month": min(first + self.life_months - 1, self.horizon),
-                    "unit_usd_once": server["price_usd"],
-                    "server": server | {"kw_mean": server["kw_full"]},
-                }
-                self.steps.append(bought)
+            bought = {
+                "action": "buy",
+                "instances": round(item["quantity"]),
+                "accelerators": accelerators,
+                "from_month": item["from_month"],
+                "until_month": item["until_month"],
+                "unit_usd_once": server["price_usd"],
+                "server": server | {"kw_mean": server["kw_full"]},
+            }
+            self.steps.append(bought)
 
     @cached_property
     def in_service(self) -> pd.DataFrame:

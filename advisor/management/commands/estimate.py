@@ -14,7 +14,7 @@ from advisor.management.commands.advise import (
     read_json,
     require_catalog,
 )
-from advisor.workload import WorkloadError
+from advisor.workload import FIXED, WorkloadError
 from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl", "max_batched_tokens")
@@ -104,7 +104,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        missing = [f"--{name}" for name in REQUIRED if options["kind"] == "serving" and options[name] is None]
+        missing = [f"--{name}" for name in REQUIRED if options["kind"] == FIXED and options[name] is None]
         if missing:
             self.parser.error(f"the following arguments are required: {', '.join(missing)}")
         require_catalog()
