@@ -344,7 +344,7 @@ def token_costs(
 
 
 def used_fraction(workload: Workload, s: Scored) -> float:
-    """Served tokens over those that the paid hours could serve: costs at capacity divide the same bill."""
+    """Tokens served / tokens that could be served in the paid hours. Cost at capacity = cost x this fraction."""
     used = s.utilisation_fraction
     if workload.kind.released_after_run and s.offer.term in BY_THE_HOUR:
         used /= min(used + started_fraction(workload), 1.0) if used else 1.0

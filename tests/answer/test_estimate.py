@@ -1,10 +1,8 @@
 """`manage.py estimate`: one fixed deployment with the shipped catalog; exit codes, fields, refusals."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -13,10 +11,10 @@ from advisor.engine.estimate.simulated import estimate
 from advisor.inputs.current import catalog_resources
 from advisor.management.commands.estimate import model
 from advisor.workload import deployment
+from tests.estimate_command import Run, runner, said
 
 SCORES = True
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-Run = Callable[..., tuple[int, str, str]]
 LLAMA = ["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "h100-sxm", "--weights", "bf16"]
 LENGTHS = ["--isl", "1000", "--osl", "200"]
 FIELDS = """accelerator accelerator_count framework framework_version weights_dtype quantization kv_dtype tp pp ep dp
@@ -28,20 +26,7 @@ kv_capacity_tokens total_tokens_per_s step fits""".split()
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*args: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            call_command("estimate", *args)
-        output, errors = capsys.readouterr()
-        return int(ended.value.code or 0), output, errors
-
-    return call
-
-
-def said(run: Run, *args: str) -> dict[str, Any]:
-    code, output, errors = run(*args, "--format", "json")
-    assert (code, errors) == (0, "")
-    return dict(json.loads(output))
+    return runner(capsys)
 
 
 def test_the_json_has_the_fields_of_an_option_and_the_step(run: Run) -> None:

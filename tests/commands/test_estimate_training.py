@@ -1,18 +1,16 @@
 """`manage.py estimate --kind training`: exit codes, tables, JSON keys with units, refusals; serving as before."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from advisor.result import Section, TrainingEstimate, TrainingMemory
 from tests.as_json import training_estimate
+from tests.estimate_command import Run, runner, said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-Run = Callable[..., tuple[int, str, str]]
 CHIP = ["--model", "meta-llama/Llama-3.1-8B", "--accelerator", "h100-sxm"]
 TRAIN = ["--kind", "training", *CHIP, "--count", "8", "--sequence-length", "4096", "--global-batch", "16"]
 FIELDS = """accelerator accelerator_count tp pp ep dp memory basis warnings fits cp zero micro_batch micro_batches
@@ -30,20 +28,7 @@ UNITS = {  # by the end of a name, the first that fits
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*args: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            call_command("estimate", *args)
-        output, errors = capsys.readouterr()
-        return int(ended.value.code or 0), output, errors
-
-    return call
-
-
-def said(run: Run, *args: str) -> dict[str, Any]:
-    code, output, errors = run(*args, "--format", "json")
-    assert (code, errors) == (0, "")
-    return dict(json.loads(output))
+    return runner(capsys)
 
 
 def test_the_json_has_the_fields_of_an_option_of_training_and_the_step(run: Run) -> None:

@@ -344,12 +344,13 @@ def test_the_largest_payment_leaves_out_what_is_due_after_the_horizon() -> None:
     assert usd < 10_000  # the last month's rent has 44,676 that are due later
 
 
-@pytest.mark.parametrize(("spare", "instances", "told"), [(1, 1, True), (1, 2, False), (0, 1, False)])
-def test_spare_replicas_on_one_server_are_a_risk(spare: int, instances: int, told: bool) -> None:
+@pytest.mark.parametrize(("spare", "instances", "warned"), [(1, 1, True), (1, 2, False), (0, 1, False)])
+def test_spare_replicas_on_one_server_are_a_risk(spare: int, instances: int, warned: bool) -> None:
     found = sample_money.result()
     found["recommendations"][0] |= {"spare_replicas": spare, "instances": instances}
-    said = "a failure of the server still stops the service"
-    assert (said in documents.memo_text(Answer.read(found), 1)) is told
+    warning = "a failure of the server still stops the service"
+    memo = documents.memo_text(Answer.read(found), 1)
+    assert (warning in memo) is warned
 
 
 @pytest.mark.parametrize(
