@@ -9,22 +9,23 @@ from pydantic import BaseModel, Field, ValidationError
 from advisor.engine.network import Attention, LatentAttention, Model
 from advisor.engine.spec import Accelerator
 from advisor.engine.step import yarn_warning
-from advisor.engine.training import Parallel, Run
-from advisor.workload.deployment import Deployment, Ways, divisors, parse_deployment, refused
-from advisor.workload.errors import explained
-from advisor.workload.fields import Name, Section
-from advisor.workload.schema import ModelRef
-from advisor.workload.text import WorkloadError, check_plain, error
-from advisor.workload.training_recipe import (
+from advisor.engine.training import (
     MethodName,
     ModelCode,
     OptimizerName,
+    Parallel,
     Precision,
+    Run,
     code_of,
     default_code,
     recipe_of,
     unsupported_precision,
 )
+from advisor.workload.deployment import Deployment, Ways, divisors, parse_deployment, refused
+from advisor.workload.errors import explained
+from advisor.workload.fields import Name, Section
+from advisor.workload.schema import ModelRef
+from advisor.workload.text import WorkloadError, check_plain, error
 
 TRAINING_KINDS = ("training", "finetuning")
 FIXED = "serving"  # the kind of a fixed deployment that serves

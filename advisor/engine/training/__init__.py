@@ -12,6 +12,18 @@ from advisor.engine.training.operators import (
     rates_of,
     trained_parameters,
 )
+from advisor.engine.training.recipes import (
+    PRECISIONS,
+    MethodName,
+    ModelCode,
+    OptimizerName,
+    Precision,
+    code_of,
+    default_code,
+    has_precision,
+    recipe_of,
+    unsupported_precision,
+)
 from advisor.engine.training.run import (
     AMP,
     BF16,
@@ -30,6 +42,16 @@ from advisor.engine.training.run import (
 from advisor.engine.training.step_time import HEAD, StepTime, step_time
 
 __all__ = [
+    "PRECISIONS",
+    "MethodName",
+    "ModelCode",
+    "OptimizerName",
+    "Precision",
+    "code_of",
+    "default_code",
+    "has_precision",
+    "recipe_of",
+    "unsupported_precision",
     "AMP",
     "BF16",
     "BF16_MASTER",

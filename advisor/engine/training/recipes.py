@@ -3,11 +3,23 @@
 from dataclasses import replace
 from typing import Literal
 
-from advisor.engine import training
 from advisor.engine.network import Model, embedding_parameters, parameters
 from advisor.engine.spec import Accelerator
 from advisor.engine.step import rate_of
-from advisor.engine.training import Code, Parallel, Recipe
+from advisor.engine.training.run import (
+    AMP,
+    BF16,
+    BF16_MASTER,
+    FSDP_MIXED,
+    HF,
+    LORA16,
+    MEGATRON,
+    MEGATRON_BF16,
+    PLAIN,
+    Code,
+    Parallel,
+    Recipe,
+)
 
 Precision = Literal["bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
 MethodName = Literal["full", "lora", "qlora"]
@@ -31,7 +43,7 @@ def default_code(kind: str) -> ModelCode:
 
 def code_of(name: ModelCode, compiled: bool, p: Parallel) -> Code:
     """The model code; PyTorch's tensor parallelism uses DTensor and splits the loss over the vocabulary."""
-    code = {"hf": training.HF, "plain": training.PLAIN, "megatron": training.MEGATRON}[name]
+    code = {"hf": HF, "plain": PLAIN, "megatron": MEGATRON}[name]
     if name == "megatron":
         return code
     if p.tp > 1:
@@ -58,17 +70,17 @@ def recipe_of(
 def full(precision: Precision, code: ModelCode, zero: int) -> Recipe:
     """The recipe of all parameters, without the format of the matrix multiplies."""
     if precision in ("amp", "fp32"):
-        return training.AMP if precision == "amp" else FP32
+        return AMP if precision == "amp" else FP32
     if code == "megatron":
-        return training.MEGATRON_BF16
+        return MEGATRON_BF16
     if precision == "bf16_master":
-        return training.BF16_MASTER
-    return training.FSDP_MIXED if zero >= 2 else training.BF16
+        return BF16_MASTER
+    return FSDP_MIXED if zero >= 2 else BF16
 
 
 def adapters(method: MethodName, rank: int, code: ModelCode, zero: int) -> Recipe:
     """LoRA or QLoRA on every matrix of the layers; FSDP casts the adapters to BF16 for the forward pass."""
-    base = training.MEGATRON_BF16 if code == "megatron" else training.LORA16
+    base = MEGATRON_BF16 if code == "megatron" else LORA16
     if code != "megatron" and zero >= 2:
         base = replace(base, parameter_bytes=2.0)
     frozen = NF4_BYTES if method == "qlora" else 2.0
