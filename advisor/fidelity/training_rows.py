@@ -59,7 +59,8 @@ def noted(text: str, name: str, default: int = 1) -> int:
 def megatron(row: Row, chips: int, length: int) -> Run | Skip:
     """Megatron-Core: distributed optimizer (ZeRO 1), sequence parallelism with TP, 16-bit gradient reduction.
 
-    LoRA rows state no rank: 16, on all matrices, is Megatron-Bridge's default.
+    LoRA is of rank 16 and on the matrix of queries, keys and values only, as in the llama3 recipes of NeMo and
+    Megatron-Bridge (target_modules: linear_qkv).
     """
     if row.weights_dtype not in DTYPES:
         return Skip(reason="training: precision not stated")
@@ -71,13 +72,13 @@ def megatron(row: Row, chips: int, length: int) -> Run | Skip:
         return Skip(reason="training: the layout needs more chips than the row has")
     recipe = replace(training.MEGATRON_BF16, matmul_dtype=DTYPES[row.weights_dtype], reduce_bytes=2.0)
     if "lora" in row.params_note.lower():
-        recipe = replace(recipe, method="lora", adapter_rank=16)
+        recipe = replace(recipe, method="lora", adapter_rank=16, adapter_matrices="query_value", parameter_bytes=2.0)
     return Run(
         sequence_tokens=length,
         micro_batch=micro,
         micro_batches=max(batch // (micro * dp), 1),
         recipe=recipe,
-        code=training.MEGATRON,
+        code=megatron_code(row),
         parallel=Parallel(
             dp=dp, tp=tp, pp=pp, cp=cp, ep=ep, zero=3 if noted(row.notes, "FSDP", 0) else 1,
             sequence_parallel=tp > 1, virtual_stages=stages,
@@ -85,8 +86,33 @@ def megatron(row: Row, chips: int, length: int) -> Run | Skip:
     )  # fmt: skip
 
 
+# Megatron-Bridge releases from which a feature is on (scripts/performance/configs of its repository, read 2026-11-25)
+ONE_COPY_FROM, PARTIAL_GRAPHS_FROM, FULL_GRAPHS_FROM = "25.11", "25.11", "26.06"
+
+
+def megatron_code(row: Row) -> Code:
+    """What the published recipes switch on for this model, chip and release.
+
+    Collectives of tensor parallelism always run in parts (tp_comm_overlap). Tokens go to experts by HybridEP on GB200
+    and GB300, and for DeepSeek-V3, Kimi K2 and Qwen3-30B everywhere; else by NCCL. The exchange overlaps for Qwen3-235B
+    on H100, and with MXFP8 from 26.06 on, where also the whole step is one CUDA graph.
+    """
+    release = (re.findall(r"NeMo ([\d.]+)", row.framework) or ["24.07"])[0]
+    rack = row.accelerator_slug.startswith("gb")
+    small = any(name in row.model_id for name in ("DeepSeek", "Qwen3-30B", "Kimi"))
+    captured = rack and row.weights_dtype == "mxfp8" and release >= FULL_GRAPHS_FROM
+    partial = rack and release >= PARTIAL_GRAPHS_FROM
+    return replace(
+        training.MEGATRON,
+        tp_overlap=True,
+        dispatch="one_copy" if release >= ONE_COPY_FROM and (rack or small) else "alltoall",
+        exchange_overlap=captured or (row.accelerator_slug == "h100-sxm" and "235B" in row.model_id),
+        graphs="full" if captured else "partial" if partial else "none",
+    )
+
+
 def llm_foundry(row: Row, chips: int, length: int) -> Run | Skip:
-    """llm-foundry of mid-2023: FSDP FULL_SHARD in pure 16-bit mixed precision, fused MPT layers, FlashAttention 2."""
+    """llm-foundry of mid-2023: FSDP FULL_SHARD in pure 16-bit mixed precision, fused MPT layers, FlashAttention 1."""
     batch, micro = noted(row.concurrency_or_batch, "GBS"), noted(row.concurrency_or_batch, "MBS")
     return Run(
         sequence_tokens=length,
@@ -95,7 +121,7 @@ def llm_foundry(row: Row, chips: int, length: int) -> Run | Skip:
         recipe=replace(
             training.FSDP_MIXED, reduce_bytes=2.0, matmul_dtype=DTYPES.get(row.weights_dtype, row.weights_dtype)
         ),
-        code=Code(norm="fused", rotary="fused", gate="fused", loss="upcast", attention="flash2"),
+        code=Code(norm="fused", rotary="fused", gate="fused", loss="upcast", attention="flash1"),
         recompute="full" if "checkpointing True" in row.notes else "none",
         parallel=Parallel(dp=chips, zero=3),
     )
@@ -113,6 +139,8 @@ def torchtitan(row: Row, chips: int, length: int) -> Run | Skip:
             training.PLAIN,
             compiled="block" if compiled else "",
             selective="operators",
+            attention="flash2",  # of PyTorch in December 2024
+            context="gather",
             dtensor=tp > 1,
             loss="vocabulary_parallel" if tp > 1 else "upcast",
         ),

@@ -23,18 +23,17 @@ from advisor.engine.network import (
     parameters,
 )
 from advisor.engine.network import block_parameters as layer_parameters
-from advisor.engine.spec import Accelerator, Efficiency
-from advisor.engine.step import EXPERT_PADDING_ROWS, rate_of
+from advisor.engine.step import EXPERT_PADDING_ROWS
 from advisor.engine.training.memory import is_adapted
 from advisor.engine.training.memory import products as matrices
+from advisor.engine.training.rates import Rates as Rates
+from advisor.engine.training.rates import rates_of as rates_of
 from advisor.engine.training.run import Code, Recipe, Run
 
 Array = NDArray[np.float64]
 Amount = Any  # a number or an array that broadcasts with the layouts
 
 # Kernels of PyTorch 2.11 on one H200 (probes/tools/bench_training.py; fixtures/measurements/h200-training-kernels.csv):
-# causal attention at 4,096 tokens over the rate of FlashAttention 3's forward pass: forward, backward.
-TORCH_FLASH, CUDNN = (0.50, 0.41), (0.85, 0.71)
 SMALL_HEAD_FACTOR = 0.86  # of that rate with heads of 64
 # bytes per element at the chip's achieved read rate, (forward, backward): the time that kernels take, as bytes
 EAGER_NORM, EAGER_NORM_FP32, RMS_NORM, RMS_NORM_FP32 = (55.0, 120.0), (38.0, 111.0), (5.6, 15.0), (11.0, 28.0)
@@ -42,6 +41,8 @@ EAGER_ROTARY, EAGER_ROTARY_FP32, EAGER_GATE = (49.0, 55.0), (73.0, 71.0), (10.0,
 EAGER_LOSS = (28.0, 26.0)  # per token and vocabulary entry
 # of a rank-16 adapter beside a frozen linear layer, by bytes of its parameters: (input, output) forward and backward
 ADAPTER_BYTES = {4.0: ((19.0, 30.0), (27.0, 39.0)), 2.0: ((3.2, 9.1), (10.2, 9.5))}
+# products that hold a matrix which LoRA adapts even where it adapts only queries and values
+ADAPTED = {"attention/qkv": "q", "attention/query_up": "q", "attention/kv_up": "v"}
 BACKWARD_ATTENTION = 2.5  # five products where the forward pass has two
 
 
@@ -84,29 +85,6 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rates:
-    """What the chip reaches, per second."""
-
-    matmul_flops_per_s: float  # of the recipe's dtype
-    half_flops_per_s: float
-    attention_forward_flops_per_s: float
-    attention_backward_flops_per_s: float
-    expert_fraction: float
-    memory_bytes_per_s: float
-    near_bytes_per_s: float
-    near_chips: int
-    far_bytes_per_s: float
-    collective_s: float
-    far_collective_s: float
-    hop_s: float
-    kernel_s: float
-    roof_exponent: float
-    cores: int
-    wave_fraction: float
-    quantize_bytes: float  # extra bytes to quantize one activation; 0 in 16 bits
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
     """One operator of one micro-batch on one rank (all its layers), or of the whole step."""
 
@@ -116,38 +94,6 @@ class Line:
     flops: Array
     bytes: Array
     per_step: bool = False  # once a step instead of once a micro-batch
-
-
-def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates:
-    """The achieved rates of a chip for this recipe. ValueError: the chip does not multiply in its dtype."""
-    dtype = {"mxfp8": "fp8", "nvfp4": "fp4", "fp16": "bf16"}.get(recipe.matmul_dtype, recipe.matmul_dtype)
-    peak, half = rate_of(a, dtype), rate_of(a, "bf16") or 0.0
-    if peak is None:
-        raise ValueError(f"{a.name} has no {recipe.matmul_dtype} matrix rate: choose bf16")
-    narrow = {"fp8": e.matmul_8_fraction, "fp4": e.matmul_4_fraction}.get(dtype, e.matmul_16_fraction)
-    near = a.links[0] if a.links else None
-    far = a.links[-1] if len(a.links) > 1 else near
-    attention = half * e.attention_fraction * e.matrix_factor
-    forward, backward = CUDNN if code.attention == "cudnn" else TORCH_FLASH
-    return Rates(
-        matmul_flops_per_s=peak * narrow * e.matrix_factor,
-        half_flops_per_s=half * e.matmul_16_fraction * e.matrix_factor,
-        attention_forward_flops_per_s=attention * forward,
-        attention_backward_flops_per_s=attention * backward,
-        expert_fraction=e.expert_fraction,
-        memory_bytes_per_s=a.memory_bytes_per_s * e.memory_fraction,
-        near_bytes_per_s=(near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction,
-        near_chips=near.chips if near else 1,
-        far_bytes_per_s=(far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
-        collective_s=e.collective_s,
-        far_collective_s=e.far_collective_s,
-        hop_s=e.hop_s,
-        kernel_s=e.kernel_s,
-        roof_exponent=e.roof_exponent,
-        cores=a.cores,
-        wave_fraction=e.wave_fraction,
-        quantize_bytes=e.quantize_bytes if dtype in ("fp8", "fp4") else 0.0,
-    )
 
 
 # --- operators of one layer -------------------------------------------------------------------------------------
@@ -358,7 +304,7 @@ def ledger(model: Model, x: Shape, r: Rates, run: Run) -> list[Line]:
             add(p.name, "backward", n * (data + grads + (weight if trains_base else 0.0)),
                 n * flops * (2.0 if trains_base else 1.0))  # fmt: skip
             add(p.name, "recompute", again.products * n * (once + quantize), again.products * n * flops)
-            if recipe.adapter_rank:
+            if recipe.adapter_rank and is_adapted(recipe, ADAPTED.get(p.name, "")):
                 _adapters(add, p, r, recipe, n)
         scores, rate = n * attention_flops(model, block, x), head_factor(block)
         forward_s = scores / rate / r.attention_forward_flops_per_s

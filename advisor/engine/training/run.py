@@ -62,18 +62,29 @@ class Code:
     rotary: Literal["eager", "fused"] = "fused"
     gate: Literal["eager", "fused"] = "fused"  # SwiGLU: activation and product
     loss: Literal["upcast", "chunked", "fused_linear", "vocabulary_parallel"] = "upcast"
-    attention: Literal["cudnn", "flash2", "math"] = "cudnn"  # PyTorch 2.11 prefers cuDNN's; math: scores are stored
+    # PyTorch 2.11 prefers cuDNN's; flash1: FlashAttention before July 2023; math: scores are stored
+    attention: Literal["cudnn", "flash2", "flash1", "math"] = "cudnn"
     compiled: Literal["", "block", "full"] = ""  # torch.compile: of each layer, or of the whole model
     selective: Literal["attention", "operators"] = "attention"  # what selective recomputation repeats: the attention
     # core (Megatron-Core), or every second product and all element-wise operators (torchtitan)
     gradient_buffer: bool = False  # one permanent buffer of all gradients (Megatron-Core), reduced in place
     dtensor: bool = False  # tensor parallelism through PyTorch's DTensor, whose dispatch takes host time
+    tp_overlap: bool = False  # collectives of tensor parallelism run in parts beside the products (Transformer Engine)
+    dispatch: Literal["alltoall", "one_copy"] = "alltoall"  # of tokens to experts: NCCL, or DeepEP and HybridEP
+    exchange_overlap: bool = False  # that of one micro-batch beside the computation of another
+    context: Literal["ring", "gather"] = "ring"  # keys and values beside attention, or all of them before it
+    graphs: Literal["none", "partial", "full"] = (
+        "none"  # CUDA graphs: of attention and the router, or of the whole step
+    )
 
 
 # transformers' Llama and its relatives, without and with torch.compile; a short model with nn.RMSNorm; Megatron-Core
 HF = Code(norm="eager_fp32", rotary="eager", gate="eager", loss="upcast")
 PLAIN = Code(norm="fused", rotary="eager", gate="eager", loss="upcast")
-MEGATRON = Code(norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True)
+MEGATRON = Code(
+    norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", gradient_buffer=True, tp_overlap=True,
+    dispatch="one_copy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,22 +1,24 @@
 """Time of a training step: compute, communication that it cannot hide, the pipeline's bubble, the optimizer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from advisor.engine.network import Model, decoder_blocks
-from advisor.engine.training.communication import communication
+from advisor.engine.training.communication import Communication, communication
 from advisor.engine.training.operators import (
     Amount,
     Array,
-    Rates,
+    Line,
     Shape,
     expert_ranks,
     ledger,
     rank_parameters,
     rank_trained,
 )
+from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Run
 
 # time of fused AdamW over its seven reads and writes, by bytes of a state: PyTorch 2.11 on one H200
@@ -75,6 +77,25 @@ def copies_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
 HEAD = ("lm_head", "loss", "embedding")
 
 
+def shown(lines: Sequence[Line], c: Communication, x: Shape, run: Run, body: Amount) -> tuple[Amount, Amount]:
+    """Seconds of a step's collectives inside layers that computation (does not, does) hide.
+
+    Tensor parallelism in parts: the first part has nothing to hide behind. Keys and values that go round a ring hide
+    behind the attention to those that arrived before. The exchange of tokens hides only behind another micro-batch.
+    """
+    attention = x.micro_batches * sum((line.seconds for line in lines if line.name == "attention/scores"), 0.0)
+    total = x.micro_batches * body
+    tensor, context = (c.tensor_s, c.context_s)
+    if run.code.tp_overlap:
+        parts = c.tensor_s * (x.tp - 1.0) / x.tp
+        tensor = c.tensor_s - np.minimum(parts, total)
+    if run.code.context == "ring":
+        context = np.maximum(c.context_s - attention * (x.cp - 1.0) / x.cp, 0.0)
+    expert = np.maximum(c.expert_s - total, 0.0) if run.code.exchange_overlap else c.expert_s
+    visible = tensor + context + expert
+    return visible, c.tensor_s + c.context_s + c.expert_s - visible
+
+
 def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
     """The time of a step: compute, what communication it cannot hide, the pipeline's bubble, the optimizer.
 
@@ -86,7 +107,8 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
     body = sum((line.seconds for line in lines if line.name not in HEAD), 0.0)
     head = sum((line.seconds for line in lines if line.name in HEAD), 0.0)
     c = communication(model, x, r, run)
-    serial = (c.tensor_s + c.expert_s) / x.micro_batches
+    visible, beside = shown(lines, c, x, run, body)
+    serial = visible / x.micro_batches
     copies = copies_s(model, x, r, run)
     stage = body + copies + serial
     computed = x.micro_batches * (body + copies + np.where(x.pp > 1, 0.0, head))
@@ -96,13 +118,17 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
         0.0,
     )
     hidden = np.maximum(c.gather_s - c.first_s, 0.0) + np.maximum(c.reduce_s - c.last_s, 0.0)
-    over = np.maximum(hidden - computed, 0.0)
-    slowed = OVERLAP_SM_FRACTION * np.minimum(hidden, computed)
-    exposed = c.first_s + c.last_s + over + c.tensor_s + c.expert_s
+    # ZeRO 1 and DDP gather and reduce in one micro-batch; interleaved stages spread that over pp of them
+    spread = np.where(x.virtual_stages > 1, np.minimum(x.pp, x.micro_batches), 1.0)
+    window = np.where(x.zero >= 2, computed, computed * spread / x.micro_batches)
+    over = np.maximum(hidden - window, 0.0)
+    slowed = OVERLAP_SM_FRACTION * np.minimum(np.minimum(hidden, window) + beside, computed)
+    exposed = c.first_s + c.last_s + over + visible
     update = update_s(model, x, r, run)
     layers = sum(b.count for b in decoder_blocks(model)) / x.pp
     eager = run.code.gate == "eager" and not run.code.compiled
     launch: Any = (EAGER_KERNELS_PER_LAYER if eager else FUSED_KERNELS_PER_LAYER) * HOST_S_PER_KERNEL
+    launch = launch * (run.code.graphs == "none")
     launch = np.where((x.tp > 1) & (run.code.dtensor and eager), DTENSOR_HOST_S_PER_LAYER, launch)
     host = x.micro_batches * layers * launch
     synced = np.where(eager & (x.dp * x.cp > 1), SYNC_S, 0.0)
@@ -111,7 +137,7 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
         step_s=np.maximum(device, host),
         compute_s=computed + slowed,
         exposed_s=exposed,
-        communication_s=c.tensor_s + c.expert_s + c.gather_s + c.reduce_s + c.pipeline_s,
+        communication_s=c.tensor_s + c.expert_s + c.context_s + c.gather_s + c.reduce_s + c.pipeline_s,
         bubble_s=bubble,
         update_s=update + 0.0 * computed,
         host_s=host + 0.0 * computed,

@@ -1,0 +1,121 @@
+"""What a chip reaches in training: products, attention, memory and links, under its power limit."""
+
+from dataclasses import dataclass
+
+from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.step import rate_of
+from advisor.engine.training.run import Code, Recipe
+
+# Large products over the dense peak in training, on families whose products were not measured here. GEMMs on an A100
+# reach 80 to 90 %: FlashAttention-2, arXiv 2307.08691, section 1.
+LARGE_PRODUCT_FRACTION = {"ampere": 0.85}
+# Grouped products of experts over the dense peak: 2,672 TFLOPs/s in MXFP8 on a GB200, 7,168 to 2,048 wide (Megatron-LM,
+# docs/discussions/deepseek-v3-gb200-optimization, section 1)
+GROUPED_FRACTION = {"blackwell": 0.534, "blackwell-ultra": 0.534}
+# Of that, unless the whole step is one CUDA graph with fused experts: what serving frameworks reach, fitted to rows of
+# serving (expert_factor in fixtures/calibration/framework.yaml)
+EXPERT_FACTOR = 0.4202
+# Attention, causal pairs counted once, over the dense 16-bit peak: forward, backward; by kernel and family.
+# hopper: PyTorch 2.11 on one H200 (fixtures/measurements/h200-training-kernels.csv). ampere: FlashAttention 30 to 50 %
+# and 25 to 35 %, FlashAttention-2 50 to 73 % and up to 63 % of an A100; an H100 runs the same kernels 1.49 times as
+# fast, 335 against 225 TFLOPs/s (arXiv 2307.08691). blackwell: cuDNN 9.13 at 1,613 / 1.3 TFLOPs/s on a B200 forward,
+# the backward pass slower as on an H200 (FlashAttention-4: github.com/Dao-AILab/flash-attention, assets/fa4_paper.pdf)
+HOPPER = {"cudnn": (0.527, 0.440), "flash2": (0.310, 0.254), "flash1": (0.19, 0.14), "math": (0.310, 0.254)}
+AMPERE = {"flash1": (0.40, 0.30), "flash2": (0.62, 0.50), "cudnn": (0.62, 0.50), "math": (0.40, 0.30)}
+BLACKWELL = HOPPER | {"cudnn": (0.55, 0.46)}
+ATTENTION = {"hopper": HOPPER, "ampere": AMPERE, "blackwell": BLACKWELL, "blackwell-ultra": BLACKWELL}
+# The power limit sets the clock in large products: all runs of four H200s but the smallest drew 2.71 to 2.78 of 2.8 kW
+# (measured for this project, 2026-11-22). By family: dense 16-bit peak and watts of the chip whose fractions are known,
+# and the watts that do not depend on the clock.
+POWER = {
+    "hopper": (989e12, 700.0, 80.0), "blackwell": (2500e12, 1200.0, 200.0), "blackwell-ultra": (2500e12, 1200.0, 200.0),
+}  # fmt: skip
+# Rate over power: an H100 limited to 600 of 700 W loses 10 to 15 % in 16 bits (factryze.ai/scale-atlas/power)
+POWER_EXPONENT = 0.75
+HIGHEST_FRACTION = 0.90  # of the peak, whatever the power
+# Of the datasheet's bandwidth that element-wise kernels reach, at most: one H200 (fixtures/measurements/probes)
+STREAM_FRACTION = 0.8627
+# Bytes to quantize one input: 2 read, and the narrow copy written along rows and along columns, as both products of the
+# backward pass need it (Transformer Engine). NVFP4 reads twice: its scale is that of the whole tensor.
+QUANTIZE_BYTES = {"fp8": 4.0, "mxfp8": 4.1, "nvfp4": 5.1}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rates:
+    """What the chip reaches, per second."""
+
+    matmul_flops_per_s: float  # of the recipe's dtype
+    half_flops_per_s: float
+    attention_forward_flops_per_s: float
+    attention_backward_flops_per_s: float
+    expert_fraction: float
+    memory_bytes_per_s: float
+    near_bytes_per_s: float
+    near_chips: int
+    far_bytes_per_s: float
+    far_link_bytes_per_s: float  # of the network, without losses
+    collective_s: float
+    far_collective_s: float
+    hop_s: float
+    kernel_s: float
+    roof_exponent: float
+    cores: int
+    wave_fraction: float
+    quantize_bytes: float  # extra bytes to quantize one activation; 0 in 16 bits
+
+
+def power_factor(a: Accelerator) -> float:
+    """Achieved fraction of this chip's peak over that of the chip of its family whose fractions are known."""
+    half = rate_of(a, "bf16")
+    if a.family not in POWER or not half or not a.watts:
+        return 1.0
+    peak, watts, still = POWER[a.family]
+    share = max(a.watts - still, 1.0) / (watts - still)
+    return float(share**POWER_EXPONENT * peak / half)
+
+
+def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates:
+    """The achieved rates of a chip for this recipe. ValueError: the chip does not multiply in its dtype."""
+    dtype = {"mxfp8": "fp8", "nvfp4": "fp4", "fp16": "bf16"}.get(recipe.matmul_dtype, recipe.matmul_dtype)
+    peak, half = rate_of(a, dtype), rate_of(a, "bf16") or 0.0
+    if peak is None:
+        raise ValueError(f"{a.name} has no {recipe.matmul_dtype} matrix rate: choose bf16")
+    power = power_factor(a)
+
+    def reached(fraction: float) -> float:
+        return min(fraction * e.matrix_factor * power, HIGHEST_FRACTION)
+
+    wide = max(e.matmul_16_fraction, LARGE_PRODUCT_FRACTION.get(a.family, 0.0))
+    narrow = {"fp8": e.matmul_8_fraction, "fp4": e.matmul_4_fraction}.get(dtype, wide)
+    near = a.links[0] if a.links else None
+    far = a.links[-1] if len(a.links) > 1 else near
+    forward, backward = attention_fractions(a, e, code)
+    return Rates(
+        matmul_flops_per_s=peak * reached(narrow),
+        half_flops_per_s=half * reached(wide),
+        attention_forward_flops_per_s=half * reached(forward),
+        attention_backward_flops_per_s=half * reached(backward),
+        expert_fraction=min(e.expert_fraction, GROUPED_FRACTION.get(a.family, 1.0) / e.matmul_8_fraction)
+        * (1.0 if code.graphs == "full" else EXPERT_FACTOR),
+        memory_bytes_per_s=a.memory_bytes_per_s * min(e.memory_fraction, STREAM_FRACTION),
+        near_bytes_per_s=(near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction,
+        near_chips=near.chips if near else 1,
+        far_bytes_per_s=(far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
+        far_link_bytes_per_s=far.bytes_per_s if far else a.pcie_bytes_per_s,
+        collective_s=e.collective_s,
+        far_collective_s=e.far_collective_s,
+        hop_s=e.hop_s,
+        kernel_s=e.kernel_s,
+        roof_exponent=e.roof_exponent,
+        cores=a.cores,
+        wave_fraction=e.wave_fraction,
+        quantize_bytes=QUANTIZE_BYTES.get(recipe.matmul_dtype, 0.0),
+    )
+
+
+def attention_fractions(a: Accelerator, e: Efficiency, code: Code) -> tuple[float, float]:
+    """(forward, backward) of the dense 16-bit peak; other families: as much slower than serving's as on an H200."""
+    if a.family in ATTENTION:
+        return ATTENTION[a.family][code.attention]
+    forward, backward = HOPPER[code.attention]
+    return e.attention_fraction * forward / 0.62, e.attention_fraction * backward / 0.62

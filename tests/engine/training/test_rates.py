@@ -1,0 +1,51 @@
+"""What chips reach under their power limit, by published figures."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from advisor.engine.spec import Accelerator
+from advisor.engine.training import MEGATRON, MEGATRON_BF16, PLAIN, rates_of
+from advisor.engine.training.rates import EXPERT_FACTOR, power_factor
+from tests.engine.training.test_step_time import EFFICIENCY, H200
+
+A100 = replace(H200, slug="a100", name="A100", family="ampere", flops_per_s={"bf16": 312e12}, watts=400)
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+
+
+def reached(chip: Accelerator, dtype: str = "bf16") -> float:
+    return rates_of(chip, EFFICIENCY, replace(MEGATRON_BF16, matmul_dtype=dtype), MEGATRON).matmul_flops_per_s
+
+
+def test_the_chip_whose_products_were_measured_keeps_its_rate() -> None:
+    assert power_factor(H200) == pytest.approx(1.0)
+    assert reached(H200) == pytest.approx(0.6872 * 989e12)
+
+
+def test_a_card_of_500_watts_is_slower_than_one_of_700() -> None:
+    """(500 - 80) / (700 - 80) of the power that sets the clock, to 0.75."""
+    assert reached(replace(H200, watts=500)) == pytest.approx(reached(H200) * (420 / 620) ** 0.75)
+
+
+def test_no_power_lifts_a_product_above_nine_tenths_of_its_peak() -> None:
+    assert reached(replace(H200, watts=5000)) == pytest.approx(0.9 * 989e12)
+
+
+def test_products_on_an_a100_reach_what_the_paper_of_flashattention_2_says() -> None:
+    assert 0.8 <= reached(A100) / 312e12 <= 0.9
+
+
+def test_flashattention_2_is_faster_than_flashattention_1_and_slower_than_cudnn_on_hopper() -> None:
+    kernels = ("flash1", "flash2", "cudnn")
+    rates = [rates_of(H200, EFFICIENCY, MEGATRON_BF16, replace(PLAIN, attention=kernel)) for kernel in kernels]
+    forward = [r.attention_forward_flops_per_s for r in rates]
+    assert forward == sorted(forward) and forward[0] < forward[1] < forward[2]
+
+
+def test_experts_outside_a_graph_are_as_slow_as_in_serving() -> None:
+    serving = yaml.safe_load((FIXTURES / "calibration" / "framework.yaml").read_text())["values"]["expert_factor"]
+    assert EXPERT_FACTOR == serving
+    eager, whole = (rates_of(H200, EFFICIENCY, MEGATRON_BF16, replace(MEGATRON, graphs=g)) for g in ("none", "full"))
+    assert eager.expert_fraction == pytest.approx(serving * whole.expert_fraction)
