@@ -29,7 +29,7 @@ from advisor import answer, inputs, shutdown, storage
 from advisor.celery import app
 from advisor.deletion import delete_expired
 from advisor.models import Advice, Duty, Option, Workload
-from advisor.result import Answer, ApiOption
+from advisor.result import Answer, ApiOption, TrainingOption
 from advisor.result import Option as Recommended
 from advisor.stored import RESULT_VERSION
 from advisor.workload import WorkloadError
@@ -370,7 +370,7 @@ def too_long() -> str:
     return f"The calculation took longer than {settings.CELERY_TASK_SOFT_TIME_LIMIT:g} s and was stopped."
 
 
-def option_row(pk: UUID | str, rank: int, option: Recommended | ApiOption) -> Option:
+def option_row(pk: UUID | str, rank: int, option: Recommended | ApiOption | TrainingOption) -> Option:
     return Option(
         advice_id=pk,
         rank=rank,
@@ -378,7 +378,7 @@ def option_row(pk: UUID | str, rank: int, option: Recommended | ApiOption) -> Op
         accelerators=option.accelerator_count or 0,
         label=option.label,
         usd_per_month=decimal(option.usd_per_month, 2),
-        usd_per_mtok_output=decimal(option.usd_per_mtok_output, 6),
+        usd_per_mtok_output=decimal(None if isinstance(option, TrainingOption) else option.usd_per_mtok_output, 6),
     )
 
 

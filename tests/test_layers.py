@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
-ENGINE = "network spec cost plans step training calibration scheduler search estimate launch fleet optimisation".split()
+ENGINE = (
+    "network spec cost plans step training calibration scheduler search training_search estimate launch fleet optimisation"
+).split()
 ADVISOR = "workload result inputs answer report fidelity load_tests claims api web ops".split()
 ROOMS = [f"advisor.engine.{name}" for name in ENGINE] + [f"advisor.{name}" for name in ADVISOR]
 # What each room may import of its own package: design.md's arrows, downward only.
@@ -27,7 +29,8 @@ BELOW_IN_ENGINE = {
     "scheduler": "step cost spec network",
     "estimate": "scheduler step cost spec network",
     "search": "calibration scheduler step plans cost spec network",
-    "launch": "search scheduler step cost spec network",
+    "training_search": "training search plans step cost spec network",
+    "launch": "training search scheduler step cost spec network",
     "fleet": "search calibration scheduler step cost spec network",
     "optimisation": "launch fleet search estimate scheduler step cost spec network",
 }

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.answer import demand, ranking
+from advisor.answer import demand, ranking, training
 from advisor.answer import money as bill
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.card_sharing import adapters, sharing
@@ -20,9 +20,9 @@ from advisor.answer.sentences import verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import Member, find_mix, merged_copies
 from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
-from advisor.engine.spec import Workload
+from advisor.engine.spec import Workload, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
-from advisor.result import Answer, Candidates, Currency, Source, Views
+from advisor.result import Answer, Candidates, Currency, Option, Source, Views
 from advisor.result import Catalog as CatalogVersion
 from advisor.workload import PORTFOLIO
 
@@ -34,6 +34,8 @@ def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> A
     """Runs the engine on a snapshot. `progress` is told the stage and the fraction that is done."""
     if spec["kind"] == PORTFOLIO:
         return _portfolio(spec, snapshot, progress)
+    if kind_named(spec["kind"]).trains:
+        return training.recommend(spec, snapshot, progress)
     return _workload(spec, snapshot, progress)
 
 
@@ -71,7 +73,11 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
         **_frame(spec, snapshot, outcome, outcome.shown),
         verdict=(
             verdict(workload, outcome.ranked, options, near_misses)
-            + (bill.money_sentences(options[0]) + supply_sentence(snapshot, outcome) if options else "")
+            + (
+                bill.money_sentences(options[0].money, options[0].usd_per_month) + supply_sentence(snapshot, outcome)
+                if options
+                else ""
+            )
             + ranking.weak_price_note(options, solid)
         ),
         without_weak_prices=solid,
@@ -98,6 +104,11 @@ def _workload(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     return _with_hosted(spec, snapshot, workload, catalog, outcome, answer, costs)
 
 
+def first_sentences(snapshot: Json, outcome: SearchResult, first: Option) -> str:
+    """What the verdict adds about the first deployment's money and supply."""
+    return bill.money_sentences(first.money, first.usd_per_month) + supply_sentence(snapshot, outcome)
+
+
 def supply_sentence(snapshot: Json, outcome: SearchResult) -> str:
     lines = demand.supply_warnings(snapshot, outcome.shown[0]) if outcome.shown else []
     return "".join(f" {line[0].upper()}{line[1:]}." for line in lines[:1])
@@ -122,7 +133,7 @@ def _member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answ
 
 def _frame(spec: Json, snapshot: Json, outcome: SearchResult, ranked: Sequence[Scored]) -> Json:
     """The fields of an Answer that do not depend on what it recommends."""
-    calibrations = calibrations_used(snapshot, ranked)
+    calibrations = calibrations_used(snapshot, (s.lane.choice.accelerator.slug for s in ranked))
     return {
         "workload": spec,
         "engine_version": snapshot["engine_version"],

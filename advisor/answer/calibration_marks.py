@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from advisor.engine.search import Scored
 from advisor.inputs import CHIP_SCOPE
 from advisor.result import UsedCalibration
 from catalog.models import Calibration
@@ -11,10 +10,10 @@ from catalog.models import Calibration
 Json = dict[str, Any]
 
 
-def calibrations_used(snapshot: Json, ranked: Iterable[Scored]) -> list[UsedCalibration]:
-    """Calibrations of the ranked chips, and all that machines here measured: a wrong one can also keep its chip out of
-    the ranking."""
-    slugs = {s.lane.choice.accelerator.slug for s in ranked}
+def calibrations_used(snapshot: Json, ranked: Iterable[str]) -> list[UsedCalibration]:
+    """Calibrations of the ranked chips (slugs), and all that machines here measured: a wrong one can also keep its
+    chip out of the ranking."""
+    slugs = set(ranked)
     return [
         UsedCalibration(id=row["id"], name=name, measured_on=row["measured_on"])
         for name, row in snapshot.get("calibration_rows", {}).items()

@@ -40,5 +40,5 @@ def with_probes(answer: Answer, probed: Json) -> Answer:
 def dig(spec: Mapping[str, Any], path: str) -> Any:
     value: Any = spec
     for key in path.split("."):
-        value = value[key]
+        value = None if value is None else value[key]
     return value

@@ -28,10 +28,11 @@ from advisor.inputs.hosts import usual_host_watts
 from advisor.inputs.names import with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
-from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, workload_of
+from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, training_workload, workload_of
 from catalog.places import areas_of
 
 __all__ = [
+    "training_workload",
     "CHIP_SCOPE",
     "COLD_START",
     "COSTS",

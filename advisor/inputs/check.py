@@ -75,6 +75,8 @@ def paths_in(spec: Mapping[str, Any]) -> list[dict[str, str]]:
         errors.append(
             error("model.config", "file paths are not accepted here", "a catalog ID, or the contents of config.json")
         )
+    if spec["traffic"] is None:
+        return errors
     for key in ("input_tokens", "output_tokens"):
         if "trace" in (spec["traffic"][key] or {}):
             errors.append(error(f"traffic.{key}.trace", "file paths are not accepted here", "a number or {mean, p95}"))

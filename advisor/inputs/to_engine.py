@@ -29,6 +29,7 @@ from advisor.engine.step import acceptances_of, host_copy_of
 from advisor.inputs import hosted_apis, offers
 from advisor.inputs.assumptions import CAP, IDLE, SOFTWARE, assumptions_of
 from advisor.inputs.from_catalog import first_source, unpacked
+from advisor.inputs.training import lengths_of_task, task_of
 from advisor.workload import CHOICES, drawing_of, images_of, lengths_of, prompts_of, trace_of, unit_of, users_of
 
 Json = dict[str, Any]
@@ -149,15 +150,14 @@ def quantizations_of(rows: list[Json]) -> tuple[Quantization, ...]:
 
 def workload_of(spec: Json) -> Workload:
     """The engine's workload, in SI units, from a validated workload file."""
-    traffic, c, kind = spec["traffic"], spec["constraints"], KINDS[spec["kind"]]
+    traffic, kind = spec["traffic"], KINDS[spec["kind"]]
+    if kind.trains:
+        return training_workload(spec)
     slo = {key: value for key, value in spec["slo"].items() if kind.uses(f"slo.{key}")}
 
     def seconds(key: str) -> float | None:
         return slo[key] * MILLI if slo.get(key) is not None else None
 
-    choices: dict[str, Any] = {
-        f"{key}_{side}": tuple(c[key][side]) for key in CHOICES if key in c for side in ("allow", "deny")
-    }
     prompts, hit_fraction, turns = prompts_of(traffic)
     return Workload(
         name=spec["name"],
@@ -190,21 +190,7 @@ def workload_of(spec: Json) -> Workload:
             doubled=slo.get("availability") == "2n",
             confidence=slo.get("confidence"),
         ),
-        constraints=Constraints(
-            **choices,
-            exclude=tuple(c.get("exclude", ())),
-            acquisition=tuple(c["acquisition"]),
-            terms=tuple(c.get("terms", ("on_demand",))),
-            quality=c["quality"],
-            partitions=c.get("partitions", "auto"),
-            max_accelerators=c["max_accelerators"],
-            max_usd_per_month=c["max_usd_per_month"],
-            max_capex_usd=c.get("max_capex_usd"),
-            inventory_chips={slug: n + spec["owned"].get(slug, 0) for slug, n in spec["inventory"].items()},
-            max_rack_watts=c["site"]["kw_per_rack"] * KILO if c["site"]["kw_per_rack"] is not None else None,
-            cooling=c["site"]["cooling"],
-            max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
-        ),
+        constraints=constraints_of(spec),
         objective=spec["objective"],
         weights=tuple(sorted(spec.get("weights", {}).items())),
         team=tuple(sorted(spec.get("team", {}).items())),
@@ -214,6 +200,50 @@ def workload_of(spec: Json) -> Workload:
         apart=spec.get("disaggregated", "yes") == "yes",
         horizon_months=spec["tco"]["horizon_months"],
         discount_fraction=spec["tco"]["discount_rate"],
+    )
+
+
+def constraints_of(spec: Json) -> Constraints:
+    c = spec["constraints"]
+    choices: dict[str, Any] = {
+        f"{key}_{side}": tuple(c[key][side]) for key in CHOICES if key in c for side in ("allow", "deny")
+    }
+    return Constraints(
+        **choices,
+        exclude=tuple(c.get("exclude", ())),
+        acquisition=tuple(c["acquisition"]),
+        terms=tuple(c.get("terms", ("on_demand",))),
+        quality=c["quality"],
+        partitions=c.get("partitions", "auto"),
+        max_accelerators=c["max_accelerators"],
+        max_usd_per_month=c["max_usd_per_month"],
+        max_capex_usd=c.get("max_capex_usd"),
+        inventory_chips={slug: n + spec["owned"].get(slug, 0) for slug, n in spec["inventory"].items()},
+        max_rack_watts=c["site"]["kw_per_rack"] * KILO if c["site"]["kw_per_rack"] is not None else None,
+        cooling=c["site"]["cooling"],
+        max_watts=c["site"]["max_kw"] * KILO if c["site"]["max_kw"] is not None else None,
+    )
+
+
+def training_workload(spec: Json, tokens: float | None = None) -> Workload:
+    """The engine's workload of a kind that trains; tokens: of a budget, once they are known."""
+    task = task_of(spec, tokens)
+    return Workload(
+        name=spec["name"],
+        kind=KINDS[spec["kind"]],
+        input_tokens=lengths_of_task(task),
+        output_tokens=lengths_of_task(task),
+        requests_per_s_mean=0.0,
+        requests_per_s_peak=0.0,
+        prefix_cache_hit_fraction=0.0,
+        slo=Slo(),
+        constraints=constraints_of(spec),
+        objective=spec["objective"],
+        weights=tuple(sorted(spec.get("weights", {}).items())),
+        team=tuple(sorted(spec.get("team", {}).items())),
+        horizon_months=spec["tco"]["horizon_months"],
+        discount_fraction=spec["tco"]["discount_rate"],
+        training=task,
     )
 
 

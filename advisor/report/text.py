@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from advisor.engine.spec import kind_named
 from advisor.report import markdown_escapes as md
+from advisor.report import training_answer
 from advisor.report.asked import allows_apis, api_seller, has_changing_traffic
 from advisor.result import (
     Answer,
@@ -236,10 +238,31 @@ def price_days(answer: Answer) -> str:
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else money.prices_as_of
 
 
+def training_table(answer: Answer, top: int | None) -> str:
+    """The same of a training question."""
+    lines = [answer.verdict, ""]
+    if runs := answer.training_runs[:top]:
+        first = runs[0]
+        lines += [*aligned([[shortened(cell) for cell in row] for row in training_answer.cells(runs)]), ""]
+        lines += [*training_answer.detail_lines(first), "", *aligned(training_answer.scaling_cells(first)), ""]
+        lines += [*training_answer.plan_lines(first), *training_answer.change_lines(answer)]
+        lines += ["start with:", *(f"  {line}" for line in first.launch.command.splitlines()), ""]
+        lines += [*(f"because: {reason}" for reason in first.reasons), *(f"warning: {w}" for w in first.warnings), ""]
+    return "\n".join([*lines, *training_answer.rejected_lines(answer), *not_used_lines(answer), head(answer)])
+
+
+def trains(answer: Answer) -> bool:
+    """Whether it answers a training question."""
+    workload = answer.workload
+    return isinstance(workload, dict) and kind_named(workload.get("kind")).trains
+
+
 def table(answer: Answer, top: int | None = None) -> str:
     """For a terminal: the verdict, the ranked plans, and why not the others."""
+    if trains(answer):
+        return training_table(answer, top)
     lines = [answer.verdict, ""]
-    if shown := answer.recommendations[:top]:
+    if shown := answer.serving_options[:top]:
         first = shown[0]
         lines += [
             *aligned([[shortened(cell) for cell in row] for row in option_cells(shown)]),
@@ -459,8 +482,13 @@ def hosted_note(answer: Answer) -> str:
 
 def markdown(answer: Answer, top: int | None = None) -> str:
     """A page to paste: verdict, table, the first plan in full, rejections, sources."""
-    shown = answer.recommendations[:top]
+    shown = answer.serving_options[:top]
     lines = [md.heading(1, name_of(answer)), "", md.paragraph(answer.verdict), ""]
+    if trains(answer):
+        runs = answer.training_runs[:top]
+        lines += [*markdown_table(training_answer.cells(runs)), ""] if runs else []
+        lines += training_answer.markdown_sections(answer)
+        return "\n".join([*lines, *source_section(answer), md.paragraph(head(answer))])
     if shown:
         lines += [*markdown_table(option_cells(shown)), ""]
         lines += api_section(shown[0]) if isinstance(shown[0], ApiOption) else option_section(shown[0])

@@ -11,6 +11,7 @@ from advisor.result.answer import (
     ParetoPoint,
     Probes,
     Source,
+    TokenBudget,
     UsedCalibration,
     Views,
     Weights,
@@ -94,6 +95,15 @@ from advisor.result.portfolio import (
 )
 from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
 from advisor.result.training import FastestLayout, TrainingEstimate, TrainingMemory
+from advisor.result.training_option import (
+    GoodputParts,
+    ScalingPoint,
+    Serving,
+    Storage,
+    TrainingIntervals,
+    TrainingOption,
+    TrainingStep,
+)
 from advisor.result.tuning import (
     CacheFormatChoice,
     FormatChoice,
@@ -119,6 +129,14 @@ from advisor.result.why_not import (
 )
 
 __all__ = [
+    "TokenBudget",
+    "GoodputParts",
+    "ScalingPoint",
+    "Serving",
+    "Storage",
+    "TrainingIntervals",
+    "TrainingOption",
+    "TrainingStep",
     "Currency",
     "Chance",
     "CostRanges",

@@ -21,6 +21,7 @@ from advisor.result.money import Scenario, Switch, Uncertainty
 from advisor.result.option import NearMiss, Option
 from advisor.result.portfolio import Portfolio
 from advisor.result.sharing import Adapters, Mix, Sharing
+from advisor.result.training_option import TrainingOption
 from advisor.result.why_not import (
     Bookable,
     LeftOutSoftware,
@@ -198,14 +199,20 @@ class Probes(Section):
     """IDs of the probe jobs; absent when nothing was asked of a machine."""
 
 
-def api_or_deployment(value: Any) -> str:
-    """Which of the two kinds of option a stored or new value is."""
-    bought = value.get("acquisition") if isinstance(value, dict) else value.acquisition
-    return "api" if bought == "api" else "deployment"
+def kind_of_option(value: Any) -> str:
+    """Which of the three kinds of option a stored or new value is."""
+    stored = isinstance(value, dict)
+    if (value.get("acquisition") if stored else value.acquisition) == "api":
+        return "api"
+    trains = "micro_batches" in value if stored else isinstance(value, TrainingOption)
+    return "training" if trains else "deployment"
 
 
 Ranked = Annotated[
-    Annotated[Option, Tag("deployment")] | Annotated[ApiOption, Tag("api")], Discriminator(api_or_deployment)
+    Annotated[Option, Tag("deployment")]
+    | Annotated[ApiOption, Tag("api")]
+    | Annotated[TrainingOption, Tag("training")],
+    Discriminator(kind_of_option),
 ]
 WORKLOAD = WithJsonSchema({"type": "object", "additionalProperties": True})
 
@@ -221,6 +228,25 @@ class Currency(Section):
     """Date of the rate."""
     source: str
     """Where the rate was read."""
+
+
+class TokenBudget(Section):
+    """What a budget trains, and the compute-optimal model for it."""
+
+    budget_usd: Annotated[float, Unit("USD")]
+    """The budget."""
+    tokens: Number
+    """Tokens that the budget trains the model on, at the cost of the first option."""
+    tokens_per_parameter: Number
+    """Tokens over parameters."""
+    optimal_parameters: Number
+    """Parameters of the compute-optimal model for the same FLOPs."""
+    optimal_tokens: Number
+    """Its tokens."""
+    extrapolated: bool
+    """Whether that is outside the models and token counts that the rule was fitted to."""
+    said: str
+    """The same in words, with the limits of the rule."""
 
 
 class Answer(Section):
@@ -239,7 +265,8 @@ class Answer(Section):
     verdict: str
     """The answer in a sentence."""
     recommendations: list[Ranked]
-    """Ranked options, best first: deployments and hosted APIs; empty for portfolios and when nothing is feasible."""
+    """Ranked options, best first: deployments and hosted APIs, or training runs; empty for portfolios and when nothing
+    is feasible."""
     views: Views = Field(default_factory=Views)
     """Which option is cheapest, fastest, simplest, greenest or best balanced."""
     price_bound: PriceBound | None = None
@@ -292,6 +319,8 @@ class Answer(Section):
     """LoRA adapters; absent without adapters."""
     mix: Mix | None = None
     """Several kinds of machines; only for online serving."""
+    token_budget: TokenBudget | None = None
+    """Tokens for a budget in USD; absent unless a training workload gives one."""
     portfolio: Portfolio | None = None
     """Several workloads; absent for a single one."""
     probes: Probes | None = None
@@ -303,11 +332,26 @@ class Answer(Section):
         return [option for option in self.recommendations if isinstance(option, Option)]
 
     @property
+    def serving_options(self) -> list[Option | ApiOption]:
+        """The ranked options that serve: deployments and hosted APIs."""
+        return [option for option in self.recommendations if not isinstance(option, TrainingOption)]
+
+    @property
+    def training_runs(self) -> list[TrainingOption]:
+        """The ranked training runs."""
+        return [option for option in self.recommendations if isinstance(option, TrainingOption)]
+
+    @property
+    def machines(self) -> list[Option | TrainingOption]:
+        """The ranked options that rent or buy machines: all but hosted APIs."""
+        return [option for option in self.recommendations if not isinstance(option, ApiOption)]
+
+    @property
     def has_apis(self) -> bool:
         """Whether hosted APIs are ranked."""
-        return len(self.deployments) < len(self.recommendations)
+        return len(self.machines) < len(self.recommendations)
 
-    def option(self, rank: int) -> Option | ApiOption | None:
+    def option(self, rank: int) -> Option | ApiOption | TrainingOption | None:
         """The option of this rank; None: there is none."""
         return next((option for option in self.recommendations if option.rank == rank), None)
 

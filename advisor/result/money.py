@@ -509,7 +509,7 @@ class Money(Section):
     """null unless the workload sets a tax."""
     services: ProviderServices | None
     """null for own hardware."""
-    energy: Energy
-    """Power, energy and carbon."""
+    energy: Energy | None = None
+    """Power, energy and carbon of serving; null for a training run, which has its own."""
     break_even: list[BreakEven] = []
     """Where owning, renting and the cheapest hosted API cost the same."""

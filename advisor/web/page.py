@@ -58,7 +58,7 @@ VECTOR_SORTS: dict[str, tuple[str, str]] = {
 
 def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
     """Everything that the advice page shows of an answer; `base` + rank is an option's address."""
-    options = answer.recommendations
+    options = answer.serving_options
     embedding = not kind_named(spec.get("kind")).generates_tokens
     sorts, axes = (VECTOR_SORTS, charts.VECTOR_AXES) if embedding else (SORTS, charts.TOKEN_AXES)
     points = ranked_once(answer.pareto, answer.deployments)

@@ -138,7 +138,7 @@ def certainty(answer: Answer) -> dict[str, Any] | None:
     """What the advice page shows of uncertainty; None in answers of earlier versions."""
     ranged = [option for option in answer.deployments if option.money and option.money.ranges]
     found = answer.uncertainty
-    table = scenario_table(answer.recommendations, answer.scenarios)
+    table = scenario_table(answer.serving_options, answer.scenarios)
     if not (ranged or found or table):
         return None
     return {
@@ -203,7 +203,7 @@ def price_days(options: Sequence[Ranked]) -> tuple[str, str] | None:
 def price_days_of(answer: Answer) -> tuple[str, str] | None:
     """The same of all options of an answer; of a portfolio, of its machines."""
     money = answer.portfolio.money if answer.portfolio else None
-    return ends([item.price_as_of for item in money.items]) if money else price_days(answer.recommendations)
+    return ends([item.price_as_of for item in money.items]) if money else price_days(answer.serving_options)
 
 
 def ends(days: Sequence[str]) -> tuple[str, str] | None:

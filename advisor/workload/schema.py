@@ -205,20 +205,44 @@ class Batch(Section):
     every_hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
 
+TrainingPrecision = Literal["auto", "bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
+Optimizer = Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"]
+Recomputing = Literal["auto", "none", "selective", "full"]
+Days = Annotated[float, Field(gt=0, le=3650)]
+SequenceTokens = Annotated[int, Field(ge=16, le=10_000_000), BeforeValidator(whole)]
+
+
 class Training(Section):
-    tokens: Positive
-    sequence_length: Count
-    global_batch_tokens: Positive
-    deadline_days: Positive | None = None
-    recompute: Literal["auto", "none", "selective", "full"] = "auto"
+    """One pre-training run. `tokens`, or a budget in USD for which the compute-optimal number is advised."""
+
+    tokens: Annotated[float, Field(gt=0, le=1e16)] | None = None
+    budget_usd: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    sequence_length: SequenceTokens = 8192
+    global_batch_tokens: Annotated[float, Field(ge=16, le=1e10)] = 4e6
+    deadline_days: Days | None = None
+    every_days: Days | None = None  # the run is repeated so often; default: it is done once
+    recompute: Recomputing = "auto"
+    precision: TrainingPrecision = "auto"  # auto: the fastest that constraints.quality allows
+    optimizer: Optimizer = "adamw"
+    continued: Annotated[
+        Literal["yes", "no"],
+        BeforeValidator(yes_or_no, json_schema_input_type=Literal["yes", "no"] | bool),
+    ] = "no"  # start from the published weights
 
 
 class Finetuning(Section):
-    method: Literal["full", "lora", "qlora"]
-    rank: Annotated[int, Field(ge=1, le=4096)] = 16
-    tokens: Positive
-    sequence_length: Count
-    global_batch_tokens: Positive
+    """One fine-tuning run."""
+
+    method: Literal["full", "lora", "qlora"] = "full"
+    rank: Annotated[int, Field(ge=1, le=4096)] = 16  # of adapters
+    tokens: Annotated[float, Field(gt=0, le=1e16)]
+    sequence_length: SequenceTokens = 4096
+    global_batch_tokens: Annotated[float, Field(ge=16, le=1e10)] = 2.6e5
+    deadline_days: Days | None = None
+    every_days: Days | None = None
+    recompute: Recomputing = "auto"
+    precision: TrainingPrecision = "auto"
+    optimizer: Optimizer = "adamw"
 
 
 class Adapters(Section):
@@ -250,8 +274,6 @@ RANGES = {  # of assumptions under tco; others: 0 to 1 for fractions, else not n
     "power-high-ratio": (1.0, 100.0),
 }
 REQUIRED_SECTIONS: dict[str, tuple[str, ...]] = {
-    "training": ("model", "training"),
-    "finetuning": ("model", "finetuning"),
     PORTFOLIO: ("workloads",),
 } | {kind.name: kind.sections for kind in KINDS.values()}
 
@@ -349,8 +371,8 @@ def parse(data: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         for key in ("batch", "training", "finetuning")
         if key != spec.kind and full[key] is not None
     ]
-    errors = extra + cross_checks(spec)
-    if spec.traffic:
+    errors = extra + cross_checks(spec) + training_errors(spec)
+    if spec.traffic and not kind_named(spec.kind).trains:
         errors += contradictions(full["traffic"], kind_named(spec.kind))
         errors += contents_errors(full["traffic"], kind_named(spec.kind))
     errors += grammar_errors(spec)
@@ -394,7 +416,8 @@ NOT_MODELED = {
     "video_generation": "video generation is not modeled: shapes of video transformers and decoders are missing",
     "text_to_speech": "text to speech is not modeled: shapes of speech decoders and vocoders are missing",
     "image_embedding": "image embeddings are not modeled: embedding models with a vision tower are missing",
-    "training_rl": "reinforcement learning is not modeled: rollout and training phases are missing",
+    "training_rl": "a run of reinforcement learning has no kind of its own: estimate one iteration with "
+    "manage.py estimate --kind finetuning --objective grpo",
 }
 
 
@@ -439,6 +462,38 @@ def batch_errors(batch: Batch, traffic: Traffic | None) -> list[dict[str, str]]:
         )
     if traffic and traffic.requests_per_s and traffic.requests_per_s.model_dump() != batch_rate(batch):
         errors.append(error("traffic.requests_per_s", "contradicts batch.requests", "remove it"))
+    return errors
+
+
+def training_errors(spec: Spec) -> list[dict[str, str]]:
+    """Contradictions in the section of a kind that trains."""
+    if spec.kind not in KINDS or not kind_named(spec.kind).trains:
+        return []
+    name = spec.kind
+    section: Training | Finetuning | None = getattr(spec, name)
+    if section is None:
+        return []
+    errors = []
+    if spec.traffic is not None:
+        errors.append(error("traffic", f"cannot be used with kind {name}, which serves no requests", "remove it"))
+    if spec.constraints.acquisition == ["api"]:
+        errors.append(error("constraints.acquisition", "training needs machines, and api allows none", "rent, own"))
+    if isinstance(section, Training) and (section.tokens is None) == (section.budget_usd is None):
+        said = "give either tokens or budget_usd" if section.tokens else "is required, or budget_usd in its place"
+        errors.append(error(f"{name}.tokens", said, "the tokens to train on, for example 2e12"))
+    if section.global_batch_tokens < section.sequence_length:
+        errors.append(
+            error(
+                f"{name}.global_batch_tokens",
+                f"{section.global_batch_tokens:g} is less than one sequence of {section.sequence_length:,} tokens",
+                f">= {section.sequence_length}",
+            )
+        )
+    if section.every_days and section.deadline_days and section.deadline_days > section.every_days:
+        allowed = f"<= {section.every_days:g}, the days between runs"
+        errors.append(error(f"{name}.deadline_days", "is longer than every_days, so runs would overlap", allowed))
+    if isinstance(section, Finetuning) and section.method == "qlora" and section.precision not in ("auto", "bf16"):
+        errors.append(error(f"{name}.precision", "is not available with qlora, which computes in BF16", "auto, bf16"))
     return errors
 
 

@@ -19,6 +19,7 @@ from advisor.engine.training import (
     code_of,
     default_code,
     recipe_of,
+    trains,
     unsupported_precision,
 )
 from advisor.workload.deployment import Deployment, Ways, divisors, parse_deployment, refused
@@ -30,8 +31,6 @@ from advisor.workload.text import WorkloadError, check_plain, error
 TRAINING_KINDS = ("training", "finetuning")
 FIXED = "serving"  # the kind of a fixed deployment that serves
 WHOLE_MODEL = ("training",)  # kinds that train all parameters
-TRAINED_ON = ("gpu", "tpu", "npu")
-INFERENCE_FAMILIES = ("inferentia", "cloud ai 100", "rngd")  # whose makers sell them for inference alone
 Sequences = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
@@ -180,7 +179,7 @@ def check_model(model: Model) -> None:
 
 
 def check_chip(d: TrainingRun, chip: Accelerator) -> None:
-    if chip.kind not in TRAINED_ON or chip.family in INFERENCE_FAMILIES:
+    if not trains(chip):
         raise refused(
             "accelerator", f"training is not modeled on {chip.name}", "a GPU, a TPU, Gaudi, Trainium or Ascend"
         )

@@ -8,6 +8,7 @@ from advisor.answer.money.bill import (
     cost_parts,
     money,
     price_and_load_ranges,
+    price_ranges,
     traffic_ratio,
 )
 from advisor.answer.money.break_even import with_break_even
@@ -17,11 +18,14 @@ from advisor.answer.money.uncertainty import (
     portfolio_ranges,
     price_ends,
     scenarios,
+    uncertain_of,
     uncertainty,
     with_ranges,
 )
 
 __all__ = [
+    "price_ranges",
+    "uncertain_of",
     "portfolio_ranges",
     "liability_warnings",
     "money_sentences",

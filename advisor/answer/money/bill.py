@@ -286,34 +286,43 @@ def buy_now_or_extend(snapshot: Json, workload: Workload, s: Scored, section: An
 
 def price_and_load_ranges(snapshot: Json, s: Scored) -> dict[str, tuple[float, float]]:
     """90% factors on the bill (`price`), the load (`load`) and the price paid today (`today`); 1 if unknown."""
-
-    def ratio(key: str) -> float:
-        row = snapshot["assumptions"].get(key, {"value": 1.0})
-        return max(float(snapshot.get("tco", {}).get(key, row["value"])), 1.0)
-
-    def widest(key: str) -> float:
-        """The high end of the assumption, unless the planner set a value."""
-        set_by_planner = key in snapshot.get("tco", {})
-        high = snapshot["assumptions"].get(key, {}).get("high")
-        return ratio(key) if set_by_planner or not high else max(float(high), ratio(key))
-
-    load, o = ratio("load-swing-ratio"), s.offer
-    older = ratio("price-age-swing-ratio") ** math.sqrt(price_age_years(snapshot, o))
-    aged = (1 / older, older)
+    load, o = swing_ratio(snapshot, "load-swing-ratio"), s.offer
+    low, high = price_ranges(snapshot, o)
     if o.acquisition != "own":
-        rent = ratio("rent-price-swing-ratio")
-        return {"price": combined_ratio([(1 / rent, rent), aged]), "load": (1 / load, load), "today": aged}
-    usual = widest("purchase-price-swing-ratio") if o.weakness else ratio("purchase-price-swing-ratio")
-    printed = (1 / usual, usual)
-    if o.purchase_low_usd and o.purchase_usd:
-        printed = min(o.purchase_low_usd / o.purchase_usd, 1.0), max(o.purchase_high_usd / o.purchase_usd, 1.0)
-    low, high = combined_ratio([printed, aged])
+        rent = swing_ratio(snapshot, "rent-price-swing-ratio")
+        return {
+            "price": combined_ratio([(1 / rent, rent), (low, high)]),
+            "load": (1 / load, load),
+            "today": (low, high),
+        }
     capital = total_usd_per_hour([p for p in s.parts if p.group == "capital"]) / max(s.usd_per_hour, 1e-12)
     return {
         "price": (1 + capital * (low - 1), 1 + capital * (high - 1)),
         "load": (1 / load, load),
         "today": (low, high),
     }
+
+
+def swing_ratio(snapshot: Json, key: str) -> float:
+    row = snapshot["assumptions"].get(key, {"value": 1.0})
+    return max(float(snapshot.get("tco", {}).get(key, row["value"])), 1.0)
+
+
+def price_ranges(snapshot: Json, o: Offer) -> tuple[float, float]:
+    """90% factors on the price of an offer today: its age, and of a purchase what other buyers pay; 1 if unknown."""
+    older = swing_ratio(snapshot, "price-age-swing-ratio") ** math.sqrt(price_age_years(snapshot, o))
+    aged = (1 / older, older)
+    if o.acquisition != "own":
+        return aged
+    key = "purchase-price-swing-ratio"
+    usual = swing_ratio(snapshot, key)
+    high = snapshot["assumptions"].get(key, {}).get("high")
+    if o.weakness and high and key not in snapshot.get("tco", {}):
+        usual = max(float(high), usual)
+    printed = (1 / usual, usual)
+    if o.purchase_low_usd and o.purchase_usd:
+        printed = min(o.purchase_low_usd / o.purchase_usd, 1.0), max(o.purchase_high_usd / o.purchase_usd, 1.0)
+    return combined_ratio([printed, aged])
 
 
 def price_age_years(snapshot: Json, o: Offer) -> float:

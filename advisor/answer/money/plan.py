@@ -38,7 +38,7 @@ from advisor.engine.search import (
 from advisor.engine.search import strategies as all_strategies
 from advisor.engine.spec import Offer, Workload
 from advisor.inputs import new_usd_per_accelerator, number, offers, rounded
-from advisor.result import Option, PlanMonth, PlanStep, Strategy, Switch
+from advisor.result import Money, Option, PlanMonth, PlanStep, Strategy, Switch
 from advisor.result import Plan as PlanSection
 
 LARGE_TEAM_FRACTION = 0.25  # of the cost; a larger minimum team is named in the verdict
@@ -134,17 +134,17 @@ def liability_warnings(option: Option) -> list[str]:
     ]
 
 
-def money_sentences(option: Option) -> str:
+def money_sentences(money: Money | None, usd_per_month: float) -> str:
     """What the verdict adds about money: plan, purchases, liability, and a minimum team that is much of the cost."""
-    plan = option.money.plan if option.money else None
-    if option.money is None or plan is None:
+    plan = money.plan if money else None
+    if money is None or plan is None:
         return ""
-    least = sum(p.usd_per_month for p in option.money.parts if p.name == TEAM)
+    least = sum(p.usd_per_month for p in money.parts if p.name == TEAM)
     own = any(step.action in ("buy", "keep") for step in plan.steps)
     field = f"tco.minimum-engineers-{'own' if own else 'rented'}"
     team = (
         f" ${least:,.0f} a month of it pays the assumed minimum team ({field})."
-        if least > LARGE_TEAM_FRACTION * option.usd_per_month
+        if least > LARGE_TEAM_FRACTION * usd_per_month
         else ""
     )
     if len(plan.steps) == 1 and plan.steps[0].action == "rent":

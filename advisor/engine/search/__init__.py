@@ -8,6 +8,8 @@ from advisor.engine.search.candidates import (
     MIN_WEIGHT_BITS,
     QUALITY_RANK,
     Catalog,
+    admissible,
+    allowed,
     can_convert,
     efficiency_on,
     enumerate_lanes,
@@ -19,7 +21,13 @@ from advisor.engine.search.declared_scores import SCORE_NAMES, WEIGHTS, Score, w
 from advisor.engine.search.draft_risk import DraftRisk
 from advisor.engine.search.evictions import as_cached
 from advisor.engine.search.hosted_score import hosted_score, missing_figure
-from advisor.engine.search.limits import DRAWS, interval_ratios, latency_excess, tpot_limit_s
+from advisor.engine.search.limits import (
+    DRAWS,
+    interval_ratios,
+    latency_excess,
+    standard_normal,
+    tpot_limit_s,
+)
 from advisor.engine.search.objective import (
     MAX_RANKED,
     SLACK,
@@ -38,6 +46,7 @@ from advisor.engine.search.planned import (
     shared_overheads,
     strategies,
     team_usd_per_hour,
+    ways_under,
 )
 from advisor.engine.search.run import Point, SearchResult, frontier, prepare_question, search
 from advisor.engine.search.scale_to_zero import ColdStartTimes, OnDemand, scaled_to_zero
@@ -62,6 +71,7 @@ from advisor.engine.search.table import (
     demand_of,
     estimated_excess,
     evaluate,
+    host_watts,
     instances_needed,
     licence_of,
     offer_usd_per_hour,
@@ -72,6 +82,11 @@ from advisor.engine.search.unranked import PRICE_FIELD, Unranked, at_price
 from advisor.engine.search.views import PRICE_BOUND_FACTOR
 
 __all__ = [
+    "standard_normal",
+    "admissible",
+    "allowed",
+    "host_watts",
+    "ways_under",
     "allowed_offers",
     "deployed",
     "strategies",

@@ -138,10 +138,22 @@ def ways_of(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer, wit
 
     with_held: a purchase comes with the instances of its size that are already owned.
     """
-    a = catalog.site_assumptions or catalog.assumptions
-    licence = licence_of(catalog, d.lane) * offer.accelerators
     runs = float(run_fraction(workload, offer, d.utilisation_fraction))
-    fees = (Part(name="licences", usd_per_hour=licence * runs, group="running"),) if licence else ()
+    licence = licence_of(catalog, d.lane) * runs
+    return ways_under(catalog, offer, licence, lambda: d.drawn_fraction(offer), with_held)
+
+
+def ways_under(
+    catalog: Catalog,
+    offer: Offer,
+    licence_usd_per_chip_hour: float,
+    drawn_fraction: Callable[[], float],
+    with_held: bool = True,
+) -> list[Way]:
+    """The ways to have an instance under one offer. drawn_fraction: mean power of an own one over its full draw."""
+    a = catalog.site_assumptions or catalog.assumptions
+    licence = licence_usd_per_chip_hour * offer.accelerators
+    fees = (Part(name="licences", usd_per_hour=licence, group="running"),) if licence else ()
     if offer.acquisition != "own":
         parts = offer.list_parts or offer.parts
         parts = tuple(p for p in parts if p.name != AFTER) or (
@@ -149,7 +161,7 @@ def ways_of(workload: Workload, catalog: Catalog, d: Deployed, offer: Offer, wit
         )
         months = term_months(offer.term)
         return [Way(kind=TERM if months else HOURLY, parts=parts, kept_parts=fees, term_months=months)]
-    drawn = d.drawn_fraction(offer)
+    drawn = drawn_fraction()
     if offer.term == OWNED_TERM:
         parts = metered(offer.list_parts or offer.parts, drawn) or (
             Part(name="running", usd_per_hour=offer.usd_per_hour, group="running"),

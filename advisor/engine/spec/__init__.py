@@ -28,7 +28,17 @@ from advisor.engine.spec.hardware import (
     overhead,
 )
 from advisor.engine.spec.host import Host, WeightStore, rented_part, weight_store_of
-from advisor.engine.spec.kinds import EMBEDDING, KINDS, SERVING, JobRun, Kind, Outcome, kind_named
+from advisor.engine.spec.kinds import (
+    EMBEDDING,
+    FINETUNING,
+    KINDS,
+    SERVING,
+    TRAINING,
+    JobRun,
+    Kind,
+    Outcome,
+    kind_named,
+)
 from advisor.engine.spec.offer import ASSUMED, MARKS, OWNED, WEAK_PRICE, Offer, Part
 from advisor.engine.spec.rejection import QUALITY_ANY, Change, Rejection, allowing, limit_change, list_change, listed
 from advisor.engine.spec.requests import (
@@ -55,9 +65,12 @@ from advisor.engine.spec.software import (
     SupportRule,
     rules_of,
 )
-from advisor.engine.spec.workload import Constraints, Slo, Workload
+from advisor.engine.spec.workload import Constraints, Slo, TrainingTask, Workload
 
 __all__ = [
+    "FINETUNING",
+    "TRAINING",
+    "TrainingTask",
     "ASSUMED",
     "HOURS_PER_MONTH",
     "WEAK_PRICE",

@@ -1,6 +1,6 @@
 """The kinds of workload: what each is judged by, limited by, paid for and called. Code asks them and never compares.
 
-A further kind (training, fine-tuning) is one more block below, its key in `KINDS`, and the engine that computes it.
+A further kind is one more block below, its key in `KINDS`, and the engine that computes it.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class Kind:
     has_deadline: bool
     released_after_run: bool  # instances rented by the hour are released when the work is done
     # what it makes
-    makes: Literal["tokens", "vectors", "scores", "images"]
+    makes: Literal["tokens", "vectors", "scores", "images", "weights"]
     generates_tokens: bool  # False: each request ends right after its prefill
     tail_latency: Literal["ttft_p95_s", "tpot_p95_s"]  # its speed: what `objective: latency` minimizes
     # which techniques apply
@@ -76,6 +76,8 @@ class Kind:
     # (field of the workload file, why it changes nothing); the engine never sees their values
     unused_inputs: tuple[tuple[str, str], ...] = ()
     absent_figures: tuple[str, ...] = ()  # null in an option
+    trains: bool = False  # a model, instead of serving one: engine/training_search answers it
+    trains_whole_model: bool = False  # it has no choice of adapters
 
     def __repr__(self) -> str:
         return f"Kind({self.name})"
@@ -249,7 +251,33 @@ BATCH = Kind(
     ),
 )
 
-KINDS = {kind.name: kind for kind in (SERVING, EMBEDDING, RERANKING, IMAGE_GENERATION, BATCH)}
+NO_USERS = "a training run has no users who wait"
+RUNS_FLAT_OUT = "a training run uses its machines around the clock"
+TRAINING = replace(
+    BATCH,
+    name="training",
+    title="training (pre-training and continued pre-training)",
+    sections=("model", "training"),
+    makes="weights",
+    generates_tokens=False,
+    serves_adapters=False,
+    tries_drafts=False,
+    priced_token="input",
+    main_step="prefill",
+    unused_inputs=(
+        *((f"slo.{name}", NO_USERS) for name in ("ttft_ms_p95", "tpot_ms_p95", "e2e_ms_p95", "tokens_per_s_per_user")),
+        ("slo.availability", "spare hosts follow from failures and repair times"),
+        ("slo.confidence", NO_USERS),
+        ("traffic", RUNS_FLAT_OUT),
+    ),
+    trains=True,
+    trains_whole_model=True,
+)
+FINETUNING = replace(
+    TRAINING, name="finetuning", title="fine-tuning", sections=("model", "finetuning"), trains_whole_model=False
+)
+
+KINDS = {kind.name: kind for kind in (SERVING, EMBEDDING, RERANKING, IMAGE_GENERATION, BATCH, TRAINING, FINETUNING)}
 
 
 def kind_named(name: object) -> Kind:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from advisor.engine.spec.demand import Trace, Users
 from advisor.engine.spec.kinds import Kind
@@ -58,6 +58,29 @@ class Constraints:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingTask:
+    """A model to train: how much of which data, in which way, by when."""
+
+    tokens: float
+    sequence_tokens: int
+    global_batch: int  # sequences of one step
+    method: Literal["full", "lora", "qlora"] = "full"
+    adapter_rank: int = 0
+    optimizer: Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"] = "adamw"
+    precisions: tuple[str, ...] = ("bf16",)  # that may be used; the fastest wins
+    recompute: tuple[str, ...] = ("none", "selective", "full")
+    deadline_days: float | None = None
+    every_days: float | None = None  # the run is repeated; None: it is done once
+    continued: bool = True  # starts from published weights
+    bytes_per_token: float = 4.0  # of the stored data
+
+    @property
+    def global_tokens(self) -> int:
+        """Tokens of one step."""
+        return self.global_batch * self.sequence_tokens
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     name: str
     kind: Kind
@@ -96,6 +119,7 @@ class Workload:
     documents: float = 1.0  # that a reranker scores per request
     structured_output: bool = False  # every answer follows a grammar such as a JSON schema
     unit: WorkUnit | None = None  # what the planner counts, if not tokens
+    training: TrainingTask | None = None  # of a kind that trains
 
     @property
     def given_tokens(self) -> float:

@@ -151,6 +151,9 @@ def _with_pictures(workload: Workload, model: Model) -> tuple[Workload, Model]:
 
 def model_mismatch(workload: Workload, model: Model) -> str:
     """Why this kind of workload does not suit this kind of model; empty: it does."""
+    if workload.kind.trains:
+        decodes = not (model.diffusion or model.encoder_only or model.source_tokens or model.scores_pairs)
+        return "" if decodes else "training is estimated for decoder-only language models: ask for one"
     if model.diffusion and workload.kind.makes != "images":
         return "the model generates images: ask with kind: image_generation"
     if workload.kind.makes == "images":

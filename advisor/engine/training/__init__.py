@@ -1,8 +1,37 @@
 """Training: what a step stores on each chip and how long it takes."""
 
+from advisor.engine.training.cluster import (
+    DEFAULTS,
+    Allocation,
+    Checkpoint,
+    Cluster,
+    FailureRates,
+    Goodput,
+    Point,
+    Range,
+    Spot,
+    Storage,
+    budget_flops,
+    checkpoint_bytes,
+    conversion_days,
+    conversion_usd,
+    counted_flops,
+    goodput,
+    goodput_range,
+    interruptions,
+    optimal_allocation,
+    optimal_tokens,
+    pays_until,
+    run_days,
+    scaling_gain,
+    spot_goodput,
+    storage_needed,
+    straggler_factor,
+    write_checkpoint,
+)
 from advisor.engine.training.communication import communication, ring_s
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
-from advisor.engine.training.layouts import Job, fastest
+from advisor.engine.training.layouts import Job, Layout, fastest
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.operators import (
     Line,
@@ -22,6 +51,7 @@ from advisor.engine.training.recipes import (
     default_code,
     has_precision,
     recipe_of,
+    trains,
     unsupported_precision,
 )
 from advisor.engine.training.run import (
@@ -42,6 +72,35 @@ from advisor.engine.training.run import (
 from advisor.engine.training.step_time import HEAD, StepTime, step_time
 
 __all__ = [
+    "Checkpoint",
+    "Cluster",
+    "Goodput",
+    "Range",
+    "FailureRates",
+    "Spot",
+    "checkpoint_bytes",
+    "goodput",
+    "goodput_range",
+    "run_days",
+    "spot_goodput",
+    "straggler_factor",
+    "write_checkpoint",
+    "conversion_days",
+    "conversion_usd",
+    "pays_until",
+    "Point",
+    "scaling_gain",
+    "storage_needed",
+    "Storage",
+    "interruptions",
+    "optimal_tokens",
+    "Allocation",
+    "counted_flops",
+    "optimal_allocation",
+    "budget_flops",
+    "DEFAULTS",
+    "trains",
+    "Layout",
     "PRECISIONS",
     "MethodName",
     "ModelCode",

@@ -400,7 +400,7 @@ def _goodput(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reliability:
+class FailureRates:
     """Ranges of what decides the goodput of a cluster."""
 
     failures_per_chip_day: Range = FAILURES_PER_CHIP_DAY
@@ -411,13 +411,13 @@ class Reliability:
 
 
 def goodput_range(
-    cluster: Cluster, saved_bytes: float, blocked_fraction: float = 1.0, reliability: Reliability | None = None
+    cluster: Cluster, saved_bytes: float, blocked_fraction: float = 1.0, reliability: FailureRates | None = None
 ) -> Range:
     """Goodput with every figure at its value, and its range if the figures are independent.
 
     Each figure is moved to the ends of its range alone. The changes of -log(goodput) add up as squares.
     """
-    r = reliability or Reliability()
+    r = reliability or FailureRates()
     ranges = {each.name: getattr(r, each.name) for each in fields(r)}
     middle: dict[str, float] = {name: each.value for name, each in ranges.items()}
 

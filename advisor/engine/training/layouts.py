@@ -38,6 +38,9 @@ class Job:
     recipe: Recipe
     code: Code
     zeros: tuple[int, ...] = (1, 3)  # ZeRO stages that the framework has
+    spreads: bool = True  # False: data parallelism alone
+    pipelines: bool = True
+    recomputes: tuple[str, ...] = RECOMPUTE  # that may be used
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +81,10 @@ def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
     tensor = [tp for tp in powers(min(near, job.chips)) if all(h % tp == 0 for h in heads)]
     stages = [pp for pp in divisors(layers) if job.chips % pp == 0]
     context = powers(job.sequence_tokens // 4096) if job.sequence_tokens >= LONG_TOKENS else [1]
+    if not job.pipelines:
+        stages = [1]
+    if not job.spreads:
+        tensor, stages, context, experts = [1], [1], [1], 1
     for tp, pp, cp in product(tensor, stages, context):
         if job.chips % (tp * pp * cp):
             continue
@@ -98,8 +105,9 @@ def candidates(job: Job) -> NDArray[np.int64]:
         virtual = [v for v in divisors(layers // pp) if v <= 8] if pp > 1 else [1]
         zeros = [z for z in job.zeros if pp == 1 or z <= 1]
         batches = [b for b in powers(each) if each % b == 0 and (pp == 1 or each // b >= pp)]
-        choices = product(zeros, virtual, batches, range(len(RECOMPUTE)))
-        rows += [(dp, tp, pp, cp, ep, z, v, b, each // b, again) for z, v, b, again in choices]
+        again = [RECOMPUTE.index(name) for name in job.recomputes]
+        choices = product(zeros, virtual, batches, again)
+        rows += [(dp, tp, pp, cp, ep, z, v, b, each // b, r) for z, v, b, r in choices]
     return np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS))
 
 

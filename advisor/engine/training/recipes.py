@@ -26,7 +26,10 @@ MethodName = Literal["full", "lora", "qlora"]
 OptimizerName = Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"]
 ModelCode = Literal["hf", "plain", "megatron"]
 
-PRECISIONS = ("bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32")
+TRAINED_ON = ("gpu", "tpu", "npu")
+INFERENCE_FAMILIES = ("inferentia", "cloud-ai-100", "rngd")  # whose makers sell them for inference alone
+
+PRECISIONS: tuple[Precision, ...] = ("bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32")
 NARROW = ("fp8", "mxfp8", "nvfp4")
 FP32 = Recipe(parameter_bytes=4.0, compute_bytes=4.0, gradient_bytes=4.0, state_bytes=8.0, matmul_dtype="fp32")
 NF4_BYTES = 0.5 + 0.127 / 8  # 4 bits and double-quantized scales: 0.127 bits per parameter (QLoRA, arXiv 2305.14314)
@@ -35,6 +38,11 @@ ADAFACTOR_BYTES = 0.01  # row and column sums of the second moment, no momentum 
 
 
 DEFAULT_CODE: dict[str, ModelCode] = {"training": "megatron", "finetuning": "hf"}
+
+
+def trains(chip: Accelerator) -> bool:
+    """Whether the chip has a software stack for training."""
+    return chip.kind in TRAINED_ON and chip.family not in INFERENCE_FAMILIES
 
 
 def default_code(kind: str) -> ModelCode:

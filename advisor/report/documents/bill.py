@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.result import CashFlow, CostPart, FleetItem, Money, Option, Plan, PlanStep, PortfolioMoney
+from advisor.result import CashFlow, CostPart, FleetItem, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption
 from advisor.templatetags.finance import rate as percent
 
 CENT = 0.01
@@ -60,7 +60,7 @@ def total(flows: list[CashFlow], column: str) -> float:
     return math.fsum(map(COLUMNS[column], flows))
 
 
-def bill_lines(r: Option, m: Money, plan: Plan) -> list[BillLine]:
+def bill_lines(r: Option | TrainingOption, m: Money, plan: Plan) -> list[BillLine]:
     """What is signed, its share of network and spares, running parts, software, resale: usd_over_horizon; then taxes.
 
     All lines together are what is paid: the lines of taxes come on top of usd_over_horizon.
@@ -229,6 +229,7 @@ def column_of(part: CostPart) -> str:
     return next((column for column, names in PAYS.items() if name in names), "other")
 
 
-def software_line(r: Option) -> BillLine:
-    name = f"{r.framework} {r.framework_version}"
-    return BillLine(action="install", quantity=r.replicas, item=name, unit_usd_once=0, usd=0, source="open source")
+def software_line(r: Option | TrainingOption) -> BillLine:
+    name = f"{r.framework} {r.framework_version}".strip()
+    count = r.replicas if isinstance(r, Option) else 1
+    return BillLine(action="install", quantity=count, item=name, unit_usd_once=0, usd=0, source="open source")

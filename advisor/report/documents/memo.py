@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from advisor.answer import likely
 from advisor.report import markdown_escapes as md
 from advisor.report.asked import allows_apis
-from advisor.report.documents.bill import income_tax_saved_usd
 from advisor.report.documents.memo_api import api_memo
+from advisor.report.documents.memo_money import plan_rows, quotes, signed_rows, tax_rows
 from advisor.report.documents.memo_parts import (
     FIGURES,
     Line,
     Memo,
     Part,
-    Row,
     acquisition_text,
     api_cost,
     dated,
@@ -20,12 +19,12 @@ from advisor.report.documents.memo_parts import (
     memo_of,
     note,
     other,
-    quote_text,
     range_rows,
     rejections,
     table,
 )
 from advisor.report.documents.memo_portfolio import early_portfolio_memo, portfolio_memo
+from advisor.report.documents.memo_training import training_memo
 from advisor.report.documents.subject import (
     TOTALS_ONLY,
     better_api,
@@ -37,37 +36,27 @@ from advisor.report.documents.wording import (
     counted,
     dollars,
     is_late,
-    months_text,
-    order_text,
     price,
     purchase_text,
     range_text,
-    unit_price,
 )
 from advisor.report.text import (
     EQUALS,
     figure,
-    largest_payment,
     least_text,
     markdown_table,
     meetings,
     name_of,
-    payment_month_text,
 )
 from advisor.result import (
     Answer,
     ApiOption,
-    Currency,
-    Money,
     Option,
-    Plan,
-    PlanStep,
-    Taxes,
+    TrainingOption,
     WayToPay,
 )
-from advisor.templatetags.finance import rate as percent
 
-MOST_OTHERS, MOST_RISKS, MOST_BREAK_POINTS, MOST_STEPS = 4, 7, 3, 8
+MOST_OTHERS, MOST_RISKS, MOST_BREAK_POINTS = 4, 7, 3
 LIMITS = {
     "ttft_ms_p95": "first token within {:,.10g} ms",
     "tpot_ms_p95": "each further token within {:,.10g} ms",
@@ -86,7 +75,9 @@ def memo(answer: Answer, rank: int = 1) -> Memo:
     option = answer.option(rank)
     if isinstance(option, ApiOption):
         return api_memo(answer, option)
-    r, currency = chosen(answer, rank), answer.currency
+    if isinstance(option, TrainingOption):
+        return training_memo(answer, option)
+    r, currency = deployment(answer, rank), answer.currency
     plan = r.money.plan if r.money else None
     return memo_of(
         title=f"{name_of(answer)}: {purchase_text(r)}",
@@ -102,6 +93,12 @@ def memo(answer: Answer, rank: int = 1) -> Memo:
         ],
         dated=dated(answer, r.money),
     )
+
+
+def deployment(answer: Answer, rank: int) -> Option:
+    r = chosen(answer, rank)
+    assert isinstance(r, Option)
+    return r
 
 
 # --- the decision -----------------------------------------------------------------------------------------------
@@ -184,38 +181,6 @@ def range_part(answer: Answer, r: Option) -> Part:
 # --- what to sign, and the money --------------------------------------------------------------------------------
 
 
-def signed_rows(plan: Plan, currency: Currency | None) -> list[Row]:
-    lines = [
-        Line(
-            cells=(
-                f"{step.action} {step.instances:,} x {step.instance} ({step.term.replace('_', ' ')})",
-                seller(step),
-                f"{unit_price(step)}{hours_text(step)}, as of {step.price_as_of}",
-                ", ".join(filter(None, (when(step), order_text(step)))),
-            ),
-            usd=(step.unit_usd_once if step.unit_usd_once is not None else step.unit_usd_per_hour,),
-        )
-        for step in plan.steps[:MOST_STEPS]
-    ]
-    more = len(plan.steps) - MOST_STEPS
-    lines += [Line(cells=(f"{more} more steps: see the bill of materials", "", "", ""))] if more > 0 else []
-    return table(("action", "seller", "list price", "when"), lines, currency, ("list price",))
-
-
-def seller(step: PlanStep) -> str:
-    place = f" ({step.region})" if step.region else ""
-    return "a supplier" if step.action == "buy" else f"{step.provider}{place}"
-
-
-def hours_text(step: PlanStep) -> str:
-    return f" x {step.paid_hours:,.0f} h" if step.unit_usd_per_hour is not None else ""
-
-
-def when(step: PlanStep) -> str:
-    paid = f", paid until month {step.paid_until_month}" if step.paid_until_month > step.until_month else ""
-    return f"{months_text(step.from_month, step.until_month)}{paid}"
-
-
 def money_rows(r: Option) -> Iterator[Line]:
     m, interval = r.money, r.interval
     if m is not None:
@@ -231,40 +196,8 @@ def money_rows(r: Option) -> Iterator[Line]:
     yield Line(cells=(f"per million {token} tokens", price(usd, interval.of(f"usd_per_mtok_{token}"))), usd=(usd,))
     blended = price(r.usd_per_mtok_blended, interval.usd_per_mtok_blended)
     yield Line(cells=("per million tokens, blended", blended), usd=(r.usd_per_mtok_blended,))
-    kwh = f", {figure(m.energy.kwh_per_month)} kWh a month" if m else ""
+    kwh = f", {figure(m.energy.kwh_per_month)} kWh a month" if m and m.energy else ""
     yield note("average power", f"{figure(r.watts)} W{kwh}")
-
-
-def plan_rows(m: Money, plan: Plan) -> Iterator[Line]:
-    if plan.capex_usd:
-        yield fact("all purchases", plan.capex_usd)
-        yield fact("resale", plan.resale_usd)
-    if plan.liability_usd > 0:
-        yield fact("due after the horizon", plan.liability_usd)
-    yield fact("most expensive month, purchases spread over their service", plan.most_usd_per_month)
-    month, usd = largest_payment(m)
-    yield fact("largest cash payment of a month", usd, f"{dollars(usd)} ({payment_month_text(month)})")
-    yield fact(f"cost of leaving after month {plan.exit_month}", plan.exit_usd)
-    if not plan.capex_usd:
-        return
-    if plan.rent_usd_per_month is not None:
-        yield fact("rented by the hour instead, per month", plan.rent_usd_per_month)
-        paid = f"month {plan.payback_month}" if plan.payback_month else "not within the horizon"
-        yield note("payback against renting, resale not counted", paid)
-    if plan.irr_fraction_per_year is not None:
-        yield note("internal rate of return against renting", f"{plan.irr_fraction_per_year:.0%} per year")
-
-
-def tax_rows(m: Money, taxes: Taxes) -> Iterator[Line]:
-    """VAT and income tax over the horizon, and what is paid after both."""
-    if taxes.vat_fraction:
-        yield fact(f"VAT that cannot be recovered ({percent(taxes.vat_fraction)})", taxes.vat_usd)
-    saved = income_tax_saved_usd(m)
-    if taxes.income_tax_fraction:
-        yield fact(f"income tax saved on all expenses ({percent(taxes.income_tax_fraction)})", -saved)
-    yield fact("all payments after taxes", m.usd_over_horizon + taxes.vat_usd - saved)
-    worth = f"{dollars(taxes.npv_after_tax_usd)} ({taxes.said})"
-    yield fact("present value after taxes", taxes.npv_after_tax_usd, worth)
 
 
 # --- alternatives, risks, tests ---------------------------------------------------------------------------------
@@ -369,18 +302,6 @@ def tests(answer: Answer, r: Option) -> list[str]:
         origin = "extrapolated from a related accelerator" if r.basis == "relative" else "taken from datasheets"
         items.append(f"run the probe on this accelerator: its efficiency is {origin}, so the intervals are wide")
     return items
-
-
-def quotes(r: Option) -> list[str]:
-    """One quote to get for each item of each seller."""
-    steps = r.money.plan.steps if r.money and r.money.plan else None
-    if steps is None:
-        seller = "own" if r.acquisition == "own" else r.provider
-        return [quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of)]
-    asked = [
-        (s.instance, "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
-    ]
-    return [quote_text(*each) for each in dict.fromkeys(asked)]
 
 
 def memo_markdown(found: Memo) -> str:

@@ -24,6 +24,7 @@ from advisor.result import (
     Option,
     PortfolioMoney,
     Scenario,
+    TrainingOption,
     WayToPay,
 )
 
@@ -146,11 +147,11 @@ def api_state(api: HostedOffer) -> str:
     return ", but nobody publishes p95 latencies, so your limits are not verified" if api.slo_state in DOUBTFUL else ""
 
 
-def acquisition_text(r: Option | WayToPay) -> str:
+def acquisition_text(r: Option | TrainingOption | WayToPay) -> str:
     return "bought" if r.acquisition == "own" else f"rented at {r.provider}"
 
 
-def other(r: Option | ApiOption) -> str:
+def other(r: Option | ApiOption | TrainingOption) -> str:
     if isinstance(r, ApiOption):
         return f"{r.label}, pay per token, latency not verified"
     paid = plan_text(r.money.plan) if r.money and r.money.plan else acquisition_text(r)

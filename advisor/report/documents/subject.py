@@ -3,7 +3,7 @@
 from django.http import Http404
 
 from advisor.report.asked import allows_apis
-from advisor.result import Answer, ApiOption, HostedOffer, Money, Option, PortfolioMoney
+from advisor.result import Answer, ApiOption, HostedOffer, Money, Option, PortfolioMoney, TrainingOption
 
 TOTALS_ONLY = (
     "An earlier version of Assay computed this answer and kept only its totals. Run the workload again to get the "
@@ -28,7 +28,7 @@ def is_early_portfolio(answer: Answer) -> bool:
 
 def has_papers(answer: Answer) -> bool:
     """Whether something was recommended that a document can be about."""
-    return bool(answer.deployments or shared_money(answer) or is_early_portfolio(answer))
+    return bool(answer.machines or shared_money(answer) or is_early_portfolio(answer))
 
 
 def has_document(answer: Answer, name: str) -> bool:
@@ -39,7 +39,7 @@ def has_document(answer: Answer, name: str) -> bool:
 
 def first_rank(answer: Answer) -> int:
     """The rank of the first deployment, for documents that need machines."""
-    return next((r.rank for r in answer.deployments if r.rank), 1)
+    return next((r.rank for r in answer.machines if r.rank), 1)
 
 
 def default_rank(answer: Answer, name: str) -> int:
@@ -52,7 +52,7 @@ def default_rank(answer: Answer, name: str) -> int:
     return first_rank(answer)
 
 
-def chosen(answer: Answer, rank: int) -> Option:
+def chosen(answer: Answer, rank: int) -> Option | TrainingOption:
     """The deployment of this rank; its `money` is None in answers of early versions."""
     option = answer.option(rank)
     if option is None:
@@ -88,7 +88,7 @@ def cheapest_api(answer: Answer) -> HostedOffer | None:
     return min(priced, key=lambda h: h.usd_per_month) if priced else None
 
 
-def better_api(answer: Answer, option: Option) -> HostedOffer | None:
+def better_api(answer: Answer, option: Option | TrainingOption) -> HostedOffer | None:
     """The cheapest hosted API that the constraints allow and that costs less than the deployment; None: there is none.
 
     An API that was rejected or misses a latency limit is not better.

@@ -14,7 +14,7 @@ from advisor.answer import CURRENCY
 from advisor.engine.spec import HOURS_PER_MONTH
 from advisor.report.documents.bill import SHARE, BillLine, bill_lines, portfolio_bill, software_line
 from advisor.report.documents.subject import TOTALS_ONLY, chosen, is_early_portfolio, money_of, shared_money
-from advisor.result import Answer, Assumption, CashFlow, Currency, Money, Option, PlanMonth
+from advisor.result import Answer, Assumption, CashFlow, Currency, Money, Option, PlanMonth, TrainingOption
 from catalog.export import cell
 
 BILL_HEAD = tuple(field.name for field in fields(BillLine))
@@ -77,7 +77,7 @@ def converted_cents(usd: float | None, c: Currency) -> Decimal | None:
     return None if usd is None else in_cents(usd * c.per_usd)
 
 
-def bill_of(r: Option) -> list[BillLine]:
+def bill_of(r: Option | TrainingOption) -> list[BillLine]:
     if r.money is None:
         return totals_only_bill(r)
     return bill_lines(r, r.money, r.money.plan) if r.money.plan else bill_without_plan(r, r.money)
@@ -89,7 +89,7 @@ def bill_row(line: BillLine) -> list[Any]:
     return [in_cents(v) if name in cents and v is not None else v for name, v in values.items()]
 
 
-def bill_without_plan(r: Option, m: Money) -> list[BillLine]:
+def bill_without_plan(r: Option | TrainingOption, m: Money) -> list[BillLine]:
     """The lines of an answer without a plan: one purchase or one rent around the clock."""
     once = m.purchase_usd / r.instances if m.purchase_usd else None
     hours = m.horizon_months * HOURS_PER_MONTH
@@ -121,7 +121,7 @@ def bill_without_plan(r: Option, m: Money) -> list[BillLine]:
     return [*lines, software_line(r)]
 
 
-def totals_only_bill(r: Option) -> list[BillLine]:
+def totals_only_bill(r: Option | TrainingOption) -> list[BillLine]:
     """The lines of an answer that holds only totals: what is bought or rented, without a price of its own."""
     bought = BillLine(
         action="buy" if r.acquisition == "own" else "rent",
@@ -136,7 +136,7 @@ def totals_only_bill(r: Option) -> list[BillLine]:
     return [bought, software_line(r), total, BillLine(action="", quantity=0, item=TOTALS_ONLY, source="")]
 
 
-def rent_of_one(r: Option) -> float:
+def rent_of_one(r: Option | TrainingOption) -> float:
     """USD per hour of one rented instance; a quotient of floats, so without its last digits."""
     together = next((p.usd_per_hour for p in r.money.parts if p.name == "instances"), 0.0) if r.money else 0.0
     return round(together / r.instances, 6)
@@ -210,7 +210,7 @@ def counts_of(month: PlanMonth | None) -> list[int | None]:
     return [getattr(month, name) if month else None for name in COUNTS]
 
 
-def early_cash(r: Option) -> list[Sequence[Any]]:
+def early_cash(r: Option | TrainingOption) -> list[Sequence[Any]]:
     """The two figures that an answer of totals has: the cost of a month, and the present value of all months."""
     paid = (CURRENCY, r.price_as_of)
     return [

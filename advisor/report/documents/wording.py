@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advisor.engine.spec import HOURS_PER_MONTH
 from advisor.report.text import figure, usd_small
-from advisor.result import Currency, Option, Plan, PlanStep
+from advisor.result import Currency, Option, Plan, PlanStep, TrainingOption
 from advisor.templatetags import finance
 
 Interval = Sequence[float | None] | None
@@ -98,7 +98,7 @@ def shortlist(names: Sequence[str], most: int) -> str:
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))) if shown else ""
 
 
-def purchase_text(r: Option) -> str:
+def purchase_text(r: Option | TrainingOption) -> str:
     """What is signed: the plan, or in answers of earlier versions the instances."""
     if r.money and r.money.plan:
         return plan_text(r.money.plan)

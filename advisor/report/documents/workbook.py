@@ -17,7 +17,7 @@ from advisor.report.documents.sheet import HOURS, RATE, RATIO, UNIT_USD, USD, WH
 from advisor.report.documents.subject import TOTALS_ONLY, chosen, money_of
 from advisor.report.documents.tables import ASSUMPTIONS_HEAD, COUNTS, assumption_row
 from advisor.report.text import name_of
-from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, PortfolioMoney
+from advisor.result import Answer, Currency, Money, Option, Plan, PlanStep, PortfolioMoney, TrainingOption
 
 NAMES = ("Summary", "Plan", "Cash flow", "Bill", "Assumptions", "Scenarios", "Ranges")
 PLAN_HEAD = (
@@ -73,7 +73,7 @@ def workbook(answer: Answer, rank: int) -> bytes:
     return out.getvalue()
 
 
-def totals(option: Option | None) -> Iterator[tuple[str, float | None]]:
+def totals(option: Option | TrainingOption | None) -> Iterator[tuple[str, float | None]]:
     """All that an answer of an early version has."""
     yield TOTALS_ONLY, None
     if option is not None:
@@ -81,7 +81,9 @@ def totals(option: Option | None) -> Iterator[tuple[str, float | None]]:
         yield "present value of costs, USD", option.tco_usd
 
 
-def fill(sheets: dict[str, Sheet], answer: Answer, m: Money | PortfolioMoney, option: Option | None) -> None:
+def fill(
+    sheets: dict[str, Sheet], answer: Answer, m: Money | PortfolioMoney, option: Option | TrainingOption | None
+) -> None:
     """The sheets that compute."""
     sheet = Filled(
         m=m, plan=m.plan if isinstance(m, Money) else None, book=ledger(m), summary=sheets["Summary"],
@@ -218,7 +220,7 @@ class Filled:
 
     # --- bill ---------------------------------------------------------------------------------------------------
 
-    def write_bill(self, option: Option | None) -> tuple[Formula, Formula | None]:
+    def write_bill(self, option: Option | TrainingOption | None) -> tuple[Formula, Formula | None]:
         """Every line, and their sum, which is what the cash flow pays. Returns the sum, and the sum after taxes."""
         self.bill.head((*BILL_HEAD, *self.in_currency("over the plan")))
         usd = [self.write_step(k, step) for k, step in enumerate(self.book.steps)]

@@ -1,0 +1,5 @@
+"""The answer to a training question: which machines, which layout, how long, at what cost, and why."""
+
+from advisor.answer.training.advice import recommend
+
+__all__ = ["recommend"]

@@ -1,0 +1,233 @@
+"""From a training question and a snapshot of the catalog to the answer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from advisor.answer import money as bill
+from advisor.answer import ranking
+from advisor.answer.calibration_marks import calibrations_used
+from advisor.answer.training.option import option
+from advisor.answer.training.question import Question, speed_ratios
+from advisor.answer.training.sensitivity import sensitivity
+from advisor.answer.training.sentences import count, dollars, verdict
+from advisor.answer.unused_inputs import not_used
+from advisor.engine.network import parameters
+from advisor.engine.scheduler import SEED
+from advisor.engine.search import DRAWS, joint
+from advisor.engine.training import counted_flops, optimal_allocation
+from advisor.engine.training_search import Candidate, CostDraws, cost_draws, search
+from advisor.inputs import COSTS, catalog_of, rounded, training_workload, unpacked
+from advisor.inputs.training import TRAINING_ASSUMPTIONS, figure_of, reliability_of
+from advisor.result import (
+    Answer,
+    Beats,
+    Candidates,
+    Chance,
+    CostRanges,
+    Currency,
+    Source,
+    TokenBudget,
+    TrainingOption,
+    Uncertainty,
+    Views,
+)
+from advisor.result import Catalog as CatalogVersion
+
+Json = dict[str, Any]
+Progress = Callable[[str, float], None]
+EQUAL_FRACTION = 0.01
+BUDGET_ROUNDS = 4  # searches until the tokens of a budget no longer change by a thousandth
+SEED_SAID = "the ranges of speed, goodput, prices, staff and resale, drawn together"
+
+
+def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> Answer:
+    """The ranked runs of a training or fine-tuning question."""
+    snapshot = unpacked(snapshot) | {"tco": spec["tco"]}
+    q = question(spec, snapshot, progress)
+    budget = None
+    if spec[spec["kind"]].get("budget_usd"):
+        q, budget = within_budget(q, progress)
+    uncertain = bill.uncertain_of(snapshot, q.workload, q.catalog)
+    draws = [drawn(q, c, uncertain) for c in q.found.ranked]
+    options = [option(q, c, rank, d) for rank, (c, d) in enumerate(zip(q.found.ranked, draws, strict=True), 1)]
+    options = with_chances(q, options, draws)
+    first = options[0].interval.usd_total if options else None
+    marks = calibrations_used(snapshot, (c.trained.accelerator.slug for c in q.found.ranked))
+    return Answer(
+        workload=spec,
+        engine_version=snapshot["engine_version"],
+        catalog=CatalogVersion(version=snapshot["catalog_version"], prices_as_of=snapshot["prices_as_of"]),
+        elapsed_s=None,
+        candidates=Candidates(
+            evaluated=q.found.evaluated,
+            pruned=max(q.found.evaluated - q.found.planned, 0),
+            feasible=sum(len(some) for some in q.found.by_chip.values()),
+        ),
+        verdict=verdict(q, list(q.found.ranked), first)
+        + (f" {budget.said}" if budget else "")
+        + (bill.money_sentences(options[0].money, options[0].usd_per_month) if options else ""),
+        recommendations=[*options],
+        views=Views(**{view: place + 1 for view, place in q.found.views.items()}),
+        rejected=[ranking.rejection(r) for r in q.found.rejections],
+        sensitivity=sensitivity(q),
+        assumptions=bill.assumptions(spec, snapshot),
+        sources=sources(q),
+        uncertainty=uncertainty(q, options, draws),
+        not_used=not_used(spec, COSTS | set(TRAINING_ASSUMPTIONS)),
+        currency=Currency(**snapshot["currency"]) if snapshot.get("currency") else None,
+        token_budget=budget,
+        calibrations=marks,
+        calibration_ids=[m.id for m in marks],
+    )
+
+
+def question(spec: Json, snapshot: Json, progress: Progress | None, tokens: float | None = None) -> Question:
+    """The search of one question; tokens: of a budget."""
+    section = spec[spec["kind"]]
+    if tokens is None and section.get("budget_usd"):
+        tokens = 1e9
+    workload, catalog = training_workload(spec, tokens), catalog_of(spec, snapshot)
+    reliability = reliability_of(spec, snapshot)
+    found = search(workload, catalog, reliability, progress)
+    return Question(
+        spec=spec, snapshot=snapshot, workload=workload, catalog=catalog, reliability=reliability, found=found
+    )
+
+
+# --- a budget in place of tokens --------------------------------------------------------------------------------
+
+
+def within_budget(q: Question, progress: Progress | None) -> tuple[Question, TokenBudget | None]:
+    """The question with the tokens that the budget pays for on its first choice, and the compute-optimal model."""
+    usd = float(q.spec[q.section]["budget_usd"])
+    tokens = q.task.tokens
+    for _ in range(BUDGET_ROUNDS):
+        if not q.found.ranked:
+            return q, None
+        cost = min(c.usd_total for c in q.found.ranked)
+        better = tokens * usd / cost
+        if abs(better / tokens - 1.0) < 1e-3:
+            break
+        tokens = better
+        q = question(q.spec, q.snapshot, progress, tokens)
+    if not q.found.ranked:
+        return q, None
+    size = parameters(q.catalog.model)
+    flops = counted_flops(q.catalog.model, tokens, q.task.sequence_tokens)
+    best = optimal_allocation(flops, figure_of(q.spec, q.snapshot, "training-tokens-per-parameter"))
+    limits = (
+        "outside the models and token counts that the rule was fitted to" if best.extrapolated else "inside its range"
+    )
+    return q, TokenBudget(
+        budget_usd=usd,
+        tokens=rounded(tokens),
+        tokens_per_parameter=rounded(tokens / size),
+        optimal_parameters=rounded(best.parameters),
+        optimal_tokens=rounded(best.tokens),
+        extrapolated=best.extrapolated,
+        said=(
+            f"A budget of {dollars(usd)} trains this model on {count(tokens)} tokens, {tokens / size:.2g} per "
+            f"parameter. The compute-optimal model for the same FLOPs has {count(best.parameters)} parameters and "
+            f"{count(best.tokens)} tokens (Hoffmann et al. 2022; {limits}); a model that serves many tokens is better "
+            "smaller and trained for longer."
+        ),
+    )
+
+
+# --- chances ----------------------------------------------------------------------------------------------------
+
+
+def drawn(q: Question, c: Candidate, uncertain: joint.Uncertain) -> CostDraws:
+    price: dict[str, tuple[float, float]] = {}
+    for o in c.planned.offers:
+        price[o.acquisition] = bill.price_ranges(q.snapshot, o)
+    return cost_draws(c, speed_ratios(q.snapshot, c.trained.basis), price, uncertain)
+
+
+def with_chances(q: Question, options: list[TrainingOption], draws: list[CostDraws]) -> list[TrainingOption]:
+    """The options with their cost ranges and their chances to cost least."""
+    if not options:
+        return options
+    usd = np.array([d.usd_total for d in draws])
+    late = np.array([d.days > (q.task.deadline_days or np.inf) for d in draws])
+    cost = np.where(late, np.inf, usd)
+    least = cost.min(axis=0)
+    cheapest = (cost <= least * (1 + EQUAL_FRACTION)) & np.isfinite(cost)
+    wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1)
+    made = []
+    limit = q.workload.constraints.max_usd_per_month
+    for i, (option_, d, won) in enumerate(zip(options, draws, wins, strict=True)):
+        ratio = d.usd_total / option_.usd_total if option_.usd_total else np.ones(DRAWS)
+        money = option_.money
+        if money is not None:
+            most = money.plan.most_usd_per_month if money.plan else money.usd_per_month
+            over = None if limit is None else rounded(float((most * ratio > limit).mean()), 4)
+            money = money.changed(
+                ranges=CostRanges(
+                    usd_per_month=quantiles(money.usd_per_month * ratio),
+                    total_usd=quantiles(money.usd_over_horizon * ratio),
+                    wins_probability=rounded(float(won), 4),
+                    over_budget_probability=over,
+                )
+            )
+        made.append(
+            option_.changed(
+                money=money,
+                first_probability=rounded(float(won), 4),
+                beats=[
+                    Beats(rank=j + 1, probability=rounded(float((usd[i] < usd[j]).mean()), 4))
+                    for j in range(i + 1, len(options))
+                ],
+            )
+        )
+    return made
+
+
+def quantiles(values: np.ndarray) -> list[float]:
+    return [bill.cents(float(np.quantile(values, q))) for q in (0.05, 0.5, 0.95)]
+
+
+def uncertainty(q: Question, options: list[TrainingOption], draws: list[CostDraws]) -> Uncertainty | None:
+    if not options:
+        return None
+    first, d = options[0], draws[0]
+    low, middle, high = (float(np.quantile(d.usd_total, at)) for at in (0.05, 0.5, 0.95))
+    chances = [Chance(said="the first option costs least of those shown", probability=first.first_probability or 0.0)]
+    if q.task.deadline_days is not None:
+        said = f"the run ends within {q.task.deadline_days:g} days"
+        chances.append(Chance(said=said, probability=first.deadline_probability or 0.0))
+    owns, rents = ([d.usd_total for o, d in zip(options, draws, strict=True) if (o.acquisition == "own") == own]
+                   for own in (True, False))  # fmt: skip
+    if owns and rents:
+        share = float((np.min(owns, axis=0) < np.min(rents, axis=0)).mean())
+        chances.append(Chance(said="owning costs less than renting", probability=rounded(share, 4)))
+    return Uncertainty(
+        draws=DRAWS,
+        seed=SEED,
+        drivers=[],
+        chances=chances,
+        said=(
+            f"The first run costs {dollars(low)} to {dollars(high)} in 90% of {DRAWS:,} draws (median "
+            f"{dollars(middle)}): {SEED_SAID}."
+        ),
+    )
+
+
+def sources(q: Question) -> list[Source]:
+    """Where the figures of the options come from."""
+    by_slug = {row["slug"]: row for row in q.snapshot["accelerators"]}
+    made, seen = [], set()
+    for c in q.found.ranked:
+        slug = c.trained.accelerator.slug
+        if slug not in seen:
+            seen.add(slug)
+            made += [Source(what=f"{slug}: {group}", **entry) for group, entry in by_slug[slug]["sources"].items()]
+        made.append(
+            Source(
+                what=f"price of {c.offer.instance} at {c.offer.provider}", source=c.offer.source, as_of=c.offer.as_of
+            )
+        )
+    made += [Source(what=f"model: {k}", **v) for k, v in q.snapshot["model"].get("sources", {}).items()]
+    return made

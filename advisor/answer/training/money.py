@@ -1,0 +1,194 @@
+"""What a training run costs: bill by part, plan, cash flow, other sellers, and when owning beats renting."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from advisor.answer.money import CURRENCY, cash_flow, cents, cost_parts
+from advisor.answer.money.plan import exit_usd, months_text, number_or_none, steps_of, strategies
+from advisor.answer.money.taxes import taxes
+from advisor.answer.training.question import Question
+from advisor.engine.cost import HOURS_PER_MONTH, Use, break_even_share, total_usd_per_hour, waterfall
+from advisor.engine.plans import (
+    Plan,
+    best_plan,
+    break_even_month,
+    flat_demand,
+    flows,
+    internal_rate,
+    payback_month,
+)
+from advisor.engine.search import overheads_of
+from advisor.engine.spec import Offer
+from advisor.engine.training_search import Candidate, by_seller, candidate, prices_of_run, strategies_of, ways_of_run
+from advisor.inputs import number, offers, rounded
+from advisor.result import BreakEven, Money, PlanMonth, WaterfallStep, WayToPay
+from advisor.result import Plan as PlanSection
+
+SPLIT = "the whole bill is for the trained tokens"
+EXIT_MONTHS = 12  # an exit is priced after a year, or halfway through a shorter plan
+
+
+def money_of(q: Question, c: Candidate) -> Money:
+    """The costs of a run over the months of its plan."""
+    plan = c.planned.plan
+    section = plan_section(q, c)
+    parts = plan.parts()
+    mtok_per_hour = q.task.tokens * runs_of(q, c) / (plan.prices.months * HOURS_PER_MONTH) / 1e6
+    use = Use(
+        instances_fraction=min(c.chips / ((c.instances - c.spare_hosts) * c.offer.accelerators), 1.0),
+        carrying_fraction=(c.instances - c.spare_hosts) / c.instances,
+        busy_fraction=1.0,
+    )
+    return Money(
+        currency=CURRENCY,
+        prices_as_of=min((step.price_as_of for step in section.steps), default=c.offer.as_of),
+        parts=cost_parts(parts, plan.part_totals()),
+        usd_per_month=cents(plan.usd_per_month),
+        usd_per_year=cents(plan.usd_per_month * 12),
+        usd_over_horizon=cents(math.fsum(plan.total_by_month)),
+        npv_usd=cents(plan.present_usd),
+        horizon_months=plan.prices.months,
+        discount_fraction_per_year=plan.prices.discount_fraction,
+        capital_usd=cents(float(plan.payments["capital"][0])),
+        purchase_usd=cents(c.offer.purchase_usd * bought(plan)),
+        waterfall=[
+            WaterfallStep(name=name.replace("spare replicas", "spare hosts"), usd_per_mtok=rounded(usd))
+            for name, usd in waterfall(parts, use, mtok_per_hour)
+        ],
+        usd_per_mtok_computed_input=None,
+        split=SPLIT,
+        cash_flow=[cash_flow(flow) for flow in flows(plan)],
+        ways_to_pay=list(ways_to_pay(q, c)),
+        growth=None,
+        services=None,
+        plan=section,
+        taxes=taxes(q.snapshot, plan),
+        break_even=list(break_evens(q, c)),
+    )
+
+
+def runs_of(q: Question, c: Candidate) -> float:
+    """Runs within the months of the plan."""
+    if q.task.every_days is None:
+        return 1.0
+    return c.months * HOURS_PER_MONTH / 24.0 / q.task.every_days
+
+
+def bought(plan: Plan) -> int:
+    return sum(c.instances for c in plan.schedule.commitments if plan.ways[c.way].capital_usd)
+
+
+def plan_section(q: Question, c: Candidate) -> PlanSection:
+    """What to sign, and the usual strategies for the same machines."""
+    plan, months = c.planned.plan, c.months
+    chip = c.trained.accelerator
+    same = [o for o in q.offers_of(chip) if o.accelerators == c.offer.accelerators and connects(o, c.chips)]
+    named = strategies_of(q.workload, q.catalog, c, same)
+    rent = named.get("rent")
+    month = min(EXIT_MONTHS, max(months // 2, 1))
+    owns = plan.capex_usd > 0 and rent is not None
+    steps = list(steps_of(q.catalog, c.planned, offers.is_superseded(chip, q.snapshot)))
+    return PlanSection(
+        said=" ".join(step.said for step in steps) or "Nothing has to be signed.",
+        steps=steps,
+        months=[] if len(steps) < 2 else list(months_of(plan)),
+        capex_usd=cents(plan.capex_usd),
+        resale_usd=cents(plan.resale_usd),
+        liability_usd=cents(plan.liability_usd),
+        liability_months=plan.liability_months,
+        most_usd_per_month=cents(plan.most_usd_per_month),
+        exit_month=month,
+        exit_usd=cents(exit_usd(plan, month)),
+        rent_usd_per_month=cents(rent.usd_per_month) if rent else None,
+        rent_usd_by_month=[cents(usd) for usd in rent.total_by_month[1:].tolist()] if owns and rent else [],
+        payback_month=payback_month(plan, rent) if owns and rent else None,
+        irr_fraction_per_year=number_or_none(internal_rate(plan, rent)) if owns and rent else None,
+        strategies=list(strategies(plan, named)),
+    )
+
+
+def months_of(plan: Plan) -> Iterator[PlanMonth]:
+    hourly, terms, own = (plan.in_service(kinds) for kinds in (("hourly",), ("term",), ("bought", "owned")))
+    for month in range(plan.prices.months):
+        yield PlanMonth(
+            month=month + 1,
+            traffic_ratio=1.0,
+            replicas=1,
+            hourly_instances=int(hourly[month]),
+            committed_instances=int(terms[month]),
+            own_instances=int(own[month]),
+        )
+
+
+def ways_to_pay(q: Question, c: Candidate) -> Iterator[WayToPay]:
+    """The chosen plan, then the same run at the other sellers of the chip."""
+    yield way_to_pay(c)
+    groups = by_seller([o for o in q.offers_of(c.trained.accelerator) if connects(o, c.chips)])
+    others = [candidate(q.workload, q.catalog, q.reliability, c.trained, group) for group in groups]
+    kept = [o for o in others if o is not None and o.offer is not c.offer]
+    yield from (way_to_pay(o) for o in sorted(kept, key=lambda o: o.usd_total))
+
+
+def connects(o: Offer, chips: int) -> bool:
+    return chips % o.accelerators == 0 and chips <= max(o.tensor_parallel_chips, o.fabric_accelerators)
+
+
+def way_to_pay(c: Candidate) -> WayToPay:
+    plan, o = c.planned.plan, c.offer
+    capital = [p for p in plan.parts() if p.group == "capital"]
+    return WayToPay(
+        acquisition=o.acquisition,
+        term=o.term,
+        provider=o.provider,
+        instance=o.instance,
+        instances=c.instances,
+        region=o.region,
+        usd_per_hour=rounded(plan.usd_per_month / HOURS_PER_MONTH),
+        usd_per_month=cents(plan.usd_per_month),
+        capital_usd=cents(float(plan.payments["capital"][0])),
+        running_usd_per_month=cents(plan.usd_per_month - total_usd_per_hour(capital) * HOURS_PER_MONTH),
+        life_months=max(w.life_months for w in plan.ways) if plan.capex_usd else None,
+        npv_usd=cents(plan.present_usd),
+        liability_usd=cents(plan.liability_usd),
+        price_as_of=o.as_of,
+        price_source=o.source,
+        basis="catalog",
+    )
+
+
+def break_evens(q: Question, c: Candidate) -> Iterator[BreakEven]:
+    """After how many months of training without a break the same machines cost less to own than to rent."""
+    months = q.workload.horizon_months
+    prices = prices_of_run(q.workload, q.catalog, months)
+    every = [o for o in q.offers_of(c.trained.accelerator) if connects(o, c.chips)]
+    plans: dict[str, Plan] = {}
+    for how in ("own", "rent"):
+        for group in by_seller([o for o in every if (o.acquisition == "own") == (how == "own") and o.term != "owned"]):
+            of, ways = ways_of_run(q.catalog, c.trained, group)
+            instances = math.ceil(c.chips / of[0].accelerators) + c.spare_hosts
+            plan = best_plan(
+                flat_demand(instances, months),
+                [replace(w, lead_months=0) for w in ways],
+                prices,
+                overheads_of(q.workload, q.catalog),
+            )
+            if plan is not None and (how not in plans or plan.present_usd < plans[how].present_usd):
+                plans[how] = plan
+    if len(plans) < 2:
+        return
+    own, rent = plans["own"], plans["rent"]
+    month = break_even_month(own, rent)
+    yield BreakEven(
+        between=["own", "rent on_demand"],
+        month=month,
+        share_of_hours=number(break_even_share(own.usd_per_month, rent.usd_per_month)),
+        tokens_per_month=None,
+        within_capacity=None,
+        said=(
+            f"owning these machines costs less than renting them once they train for {months_text(month)} without a "
+            "break, resale counted"
+            if month
+            else f"renting these machines costs less than owning them for up to {months_text(months)} of training"
+        ),
+    )

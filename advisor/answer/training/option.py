@@ -1,0 +1,303 @@
+"""One ranked run as the answer shows it."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.answer import training_estimate
+from advisor.answer.training.money import money_of
+from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
+from advisor.answer.training.sentences import reasons, scaling_text, warnings
+from advisor.engine.network import parameters
+from advisor.engine.search import efficiency_on
+from advisor.engine.training import Point as CurvePoint
+from advisor.engine.training import (
+    conversion_days,
+    conversion_usd,
+    interruptions,
+    model_flops,
+    pays_until,
+    scaling_gain,
+    storage_needed,
+)
+from advisor.engine.training_search import Candidate, CostDraws
+from advisor.inputs import number, rounded
+from advisor.inputs.training import figure_of
+from advisor.result import (
+    GoodputParts,
+    Launch,
+    ScalingPoint,
+    Serving,
+    Storage,
+    TrainingIntervals,
+    TrainingOption,
+    TrainingStep,
+)
+from advisor.workload import FixedRun, TrainingRun, fixed_run
+
+GIB, TERA, CHECKPOINTS_KEPT = 2.0**30, 1e12, 3
+STACKS = {"cuda": "nvidia", "rocm": "amd", "xla": "google", "neuron": "aws"}
+QUANTILES = (0.05, 0.95)
+ESTIMATED = (
+    "accelerator accelerator_name accelerator_count method adapter_rank precision formats optimizer code compile dp tp "
+    "pp cp ep virtual_stages zero sequence_parallel recompute sequence_length micro_batch micro_batches global_batch "
+    "global_batch_tokens parameters trained_parameters memory peak_allocated_gib peak_reserved_gib usable_gib "
+    "flop_convention basis exposed_communication_fraction bubble_fraction bound step"
+).split()  # figures of one step, as `estimate` gives them
+
+
+def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOption:
+    """The run with its step, time, goodput, scaling, costs and launch files."""
+    fixed = fixed_of(q, c)
+    step = training_estimate.answer_of(fixed, efficiency_on(q.catalog.scopes, c.trained.accelerator))
+    run, plan, hours = c.trained.layout.run, c.planned.plan, c.days * 24.0
+    per_s = model_flops(q.catalog.model, run) / c.step_s / c.chips
+    chips_hours = c.chips * hours
+    curve = scaling(q, c)
+    launch, framework, version = launch_of(q, c)
+    return TrainingOption(
+        kind=q.section,  # type: ignore[arg-type]
+        **{name: getattr(step, name) for name in ESTIMATED},
+        rank=rank,
+        label=label(q, c),
+        spare_hosts=c.spare_hosts,
+        provider="owned" if c.offer.term == "owned" else c.offer.provider,
+        instance=c.offer.instance,
+        instances=c.instances,
+        region=c.offer.region,
+        acquisition=c.offer.acquisition,
+        term=c.offer.term,
+        price_as_of=c.offer.as_of,
+        price_origin=c.offer.origin,
+        price_weakness=c.offer.weakness,
+        price_source=c.offer.source,
+        framework=framework,
+        framework_version=version,
+        step_s=rounded(c.step_s),
+        tokens_per_s=rounded(c.tokens_per_s),
+        tokens_per_s_per_accelerator=rounded(c.tokens_per_s / c.chips),
+        tflops_per_accelerator=rounded(per_s / TERA),
+        mfu=rounded((step.mfu or 0.0) / c.straggler_factor),
+        hfu=rounded((step.hfu or 0.0) / c.straggler_factor),
+        tokens=rounded(q.task.tokens),
+        tokens_per_parameter=rounded(q.task.tokens / parameters(q.catalog.model)),
+        model_flops=rounded(model_flops(q.catalog.model, run) / run.global_tokens * q.task.tokens),
+        steps=c.steps,
+        days=rounded(c.days),
+        accelerator_hours=rounded(chips_hours),
+        deadline_days=q.task.deadline_days,
+        every_days=q.task.every_days,
+        goodput_fraction=rounded(c.goodput.fraction),
+        goodput=goodput_parts(q, c),
+        checkpoint_interval_s=number(c.goodput.interval_s) if math.isfinite(c.goodput.interval_s) else None,
+        storage=storage(q, c),
+        scaling=curve,
+        scaling_said=scaling_text(q, c, best_size(q, c)),
+        serve_elsewhere=list(serving(q, c)),
+        usd_total=rounded(c.usd_total, 12),
+        usd_per_run=rounded(c.usd_per_run, 12),
+        usd_per_mtok=rounded(c.usd_per_run / q.task.tokens * 1e6),
+        usd_per_accelerator_hour=rounded(c.usd_per_run / chips_hours),
+        usd_per_hour=rounded(plan.usd_per_month / 730.0),
+        usd_per_month=rounded(plan.usd_per_month, 12),
+        tco_usd=rounded(c.usd_total, 12),
+        watts=finite(c.watts),
+        kwh=finite(c.kwh),
+        kgco2e=finite(c.kgco2e),
+        money=money_of(q, c),
+        interval=intervals(q, c, draws),
+        deadline_probability=in_time(q, draws),
+        launch=launch,
+        optimization=optimization(q, c)[0],
+        optimization_notes=optimization(q, c)[1],
+        reasons=reasons(q, c),
+        warnings=[*step.warnings, *warnings(q, c)],
+    )
+
+
+def finite(value: float) -> float | None:
+    return rounded(value) if math.isfinite(value) else None
+
+
+def fixed_of(q: Question, c: Candidate) -> FixedRun:
+    """The layout as `estimate` takes it."""
+    run, p, task = c.trained.layout.run, c.trained.layout.run.parallel, q.task
+    asked = TrainingRun.model_validate(
+        {
+            "kind": q.section,
+            "model": q.catalog.model.slug,
+            "accelerator": c.trained.accelerator.slug,
+            "sequence_length": run.sequence_tokens,
+            "micro_batch": run.micro_batch,
+            "micro_batches": run.micro_batches,
+            **{name: getattr(p, name) for name in ("dp", "tp", "pp", "cp", "ep", "zero", "virtual_stages")},
+            "sequence_parallel": p.sequence_parallel,
+            "recompute": run.recompute,
+            "precision": c.trained.setup.precision,
+            "method": task.method,
+            "rank": task.adapter_rank or None,
+            "optimizer": task.optimizer,
+            "code": c.trained.setup.code,
+            "compile": bool(run.code.compiled),
+        }
+    )
+    return fixed_run(asked, q.snapshot["model"]["hf_id"], q.catalog.model, c.trained.accelerator)
+
+
+def label(q: Question, c: Candidate) -> str:
+    p = c.trained.layout.run.parallel
+    sizes = [f"{name.upper()}{n}" for name, n in (("tp", p.tp), ("pp", p.pp), ("cp", p.cp), ("ep", p.ep)) if n > 1]
+    sharded = ["FSDP" if p.zero >= 2 else "ZeRO-1" if p.zero else ""] if p.dp > 1 else []
+    method = "" if q.task.method == "full" else {"lora": "LoRA, ", "qlora": "QLoRA, "}[q.task.method]
+    layout = " x ".join([*sizes, *([f"DP{p.dp}"] if p.dp > 1 else [])]) or "one accelerator"
+    shard = f", {sharded[0]}" if sharded and sharded[0] else ""
+    return f"{name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {method}{layout}{shard}"
+
+
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+def goodput_parts(q: Question, c: Candidate) -> GoodputParts:
+    g, r = c.goodput, c.goodput_range
+    expected = interruptions(c.chips, c.days, q.reliability.failures.failures_per_chip_day)
+    mean = g.interruptions_per_day * c.days
+    scale = mean / expected.value if expected.value else 1.0  # spot adds to failures
+    return GoodputParts(
+        fraction=rounded(g.fraction),
+        low_fraction=rounded(r.low),
+        high_fraction=rounded(r.high),
+        checkpoint_fraction=rounded(g.checkpoint_fraction),
+        rework_fraction=rounded(g.rework_fraction),
+        restart_fraction=rounded(g.restart_fraction),
+        waiting_fraction=rounded(g.waiting_fraction),
+        interruptions=rounded(mean),
+        interruptions_low=rounded(math.floor(expected.low * scale)),
+        interruptions_high=rounded(math.ceil(expected.high * scale)),
+        checkpoint_s=rounded(c.checkpoint.write_s),
+        checkpoint_gib=rounded(c.saved_bytes / GIB),
+        straggler_ratio=rounded(c.straggler_factor),
+    )
+
+
+def storage(q: Question, c: Candidate) -> Storage:
+    needed = storage_needed(
+        c.saved_bytes, c.checkpoint.write_s, c.checkpoint.write_s, c.tokens_per_s, q.task.bytes_per_token,
+        q.task.tokens, CHECKPOINTS_KEPT,
+    )  # fmt: skip
+    return Storage(
+        capacity_bytes=rounded(needed.capacity_bytes),
+        write_bytes_per_s=rounded(needed.write_bytes_per_s),
+        load_bytes_per_s=rounded(needed.load_bytes_per_s),
+        said=(
+            f"Shared storage needs {needed.capacity_bytes / 1e12:.3g} TB for {CHECKPOINTS_KEPT} checkpoints and the "
+            f"data, {needed.write_bytes_per_s / 1e9:.3g} GB/s while a checkpoint of {c.saved_bytes / 1e9:,.4g} GB is "
+            f"written, and {needed.load_bytes_per_s / 1e6:.3g} MB/s for the data. It is not priced."
+        ),
+    )
+
+
+def curve_of(q: Question, c: Candidate) -> list[Candidate]:
+    """The same run on every number of these accelerators that was planned, in time or not."""
+    return sorted(q.found.curves.get(c.trained.accelerator.slug, (c,)), key=lambda other: other.chips)
+
+
+def point_of(c: Candidate) -> CurvePoint:
+    return CurvePoint(chips=c.chips, step_s=c.step_s, goodput_fraction=c.goodput.fraction, days=c.days, usd=c.usd_total)
+
+
+def scaling(q: Question, c: Candidate) -> list[ScalingPoint]:
+    every = curve_of(q, c)
+    return [
+        ScalingPoint(
+            accelerator_count=each.chips,
+            step_s=rounded(each.step_s),
+            tokens_per_s_per_accelerator=rounded(each.tokens_per_s / each.chips),
+            goodput_fraction=rounded(each.goodput.fraction),
+            days=rounded(each.days),
+            usd_total=rounded(each.usd_total, 12),
+            gain_fraction=None if before is None else rounded(scaling_gain(point_of(before), point_of(each))),
+            layout=layout_text(each),
+        )
+        for before, each in zip([None, *every[:-1]], every, strict=True)
+    ]
+
+
+def layout_text(c: Candidate) -> str:
+    p = c.trained.layout.run.parallel
+    sizes = (("dp", p.dp), ("tp", p.tp), ("pp", p.pp), ("cp", p.cp), ("ep", p.ep))
+    return " ".join([*(f"{name} {n}" for name, n in sizes if n > 1), f"ZeRO {p.zero}"])
+
+
+def best_size(q: Question, c: Candidate) -> Candidate:
+    """The largest size at which another accelerator still pays."""
+    every = curve_of(q, c)
+    least = figure_of(q.spec, q.snapshot, "training-least-scaling-gain")
+    last = pays_until([point_of(each) for each in every], least)
+    return next(each for each in every if each.chips == last.chips)
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------
+
+
+def intervals(q: Question, c: Candidate, draws: CostDraws) -> TrainingIntervals:
+    """90% ranges of speed, time and cost."""
+    low, high = speed_ratios(q.snapshot, c.trained.basis)
+    if low == high == 1.0:
+        return TrainingIntervals()
+    days, usd = ([number(float(np.quantile(drawn, at))) for at in QUANTILES] for drawn in (draws.days, draws.usd_total))
+    monthly = c.planned.plan.usd_per_month / c.usd_total if c.usd_total else 0.0
+    fields = {
+        "step_s": [number(c.step_s / high), number(c.step_s / low)],
+        "tokens_per_s": [number(c.tokens_per_s * low), number(c.tokens_per_s * high)],
+        "days": days,
+        "usd_total": usd,
+        "tco_usd": usd,
+        "usd_per_month": [number((each or 0.0) * monthly) for each in usd],
+    }
+    if (ends := memory_ratios(q.snapshot, c.trained.basis)) is not None:
+        peak = c.trained.layout.memory.allocated_bytes / GIB
+        fields["peak_allocated_gib"] = [number(peak * ratio) for ratio in ends]
+    return TrainingIntervals(**fields)
+
+
+def in_time(q: Question, draws: CostDraws) -> float | None:
+    limit = q.task.deadline_days
+    return None if limit is None else rounded(float((draws.days <= limit).mean()), 4)
+
+
+# --- beyond the run ---------------------------------------------------------------------------------------------
+
+
+def serving(q: Question, c: Candidate) -> Sequence[Serving]:
+    """What it takes to serve the trained model on the stacks that the team rates, other than the one it trains on."""
+    here = c.trained.accelerator.stacks
+    usd_per_day = float(q.snapshot["assumptions"]["operator-usd-per-year"]["value"]) / 230.0
+    usd_per_day = float(q.spec["tco"].get("operator-usd-per-year", usd_per_day * 230.0)) / 230.0
+    made = []
+    for stack, level in sorted(q.workload.team):
+        if stack in here or stack not in STACKS:
+            continue
+        days = conversion_days(level)
+        usd = conversion_usd(days, usd_per_day)
+        made.append(
+            Serving(
+                stack=stack,
+                engineer_days=[rounded(days.low), rounded(days.value), rounded(days.high)],
+                usd=[rounded(usd.low), rounded(usd.value), rounded(usd.high)],
+                said=(
+                    f"Serving the trained model on {stack} takes about {days.value:.2g} engineer-days once "
+                    f"({days.low:.2g} to {days.high:.2g}) with a team at level {level} of 5: ${usd.value:,.0f}."
+                ),
+            )
+        )
+    return made
+
+
+def launch_of(q: Question, c: Candidate) -> tuple[Launch, str, str]:
+    """(launch files, framework, its release)."""
+    return Launch(command="", files={}), "", ""
+
+
+def optimization(q: Question, c: Candidate) -> tuple[list[TrainingStep], list[str]]:
+    return [], []

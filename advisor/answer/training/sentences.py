@@ -1,0 +1,150 @@
+"""What a training answer says in words: verdict, reasons, warnings, scaling."""
+
+import math
+from collections.abc import Sequence
+
+from advisor.answer.training.question import Question, name_of
+from advisor.engine.network import parameters
+from advisor.engine.training_search import Candidate, deadline_days, duration
+
+NEAR_FULL_FRACTION = 0.97  # of an accelerator's memory: a small error would not fit
+WORTH_SAYING = 0.01
+
+
+def count(number: float, digits: int = 3) -> str:
+    """2.0T, 70.6B, 350M"""
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if number >= size:
+            return f"{number / size:.{digits}g}{letter}"
+    return f"{number:,.0f}"
+
+
+def dollars(usd: float) -> str:
+    return f"${usd:,.0f}" if usd >= 100 else f"${usd:,.2f}"
+
+
+def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | None] | None) -> str:
+    """The choice, its time and its cost; or what comes closest."""
+    if not shown:
+        return nothing(q)
+    c, task = shown[0], q.task
+    how = acquired(c)
+    ends = [usd for usd in usd_range or () if usd]
+    spread = f" (90% range {dollars(ends[0])} to {dollars(ends[1])})" if len(ends) == 2 else ""
+    what = {"full": "Train", "lora": "Tune LoRA adapters", "qlora": "Tune QLoRA adapters"}[task.method]
+    per = "per run" if task.every_days else "in all"
+    usd = c.usd_per_run if task.every_days else c.usd_total
+    said = (
+        f"{what} on {name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {how}: "
+        f"{count(task.tokens)} tokens take {duration(c.days)} and cost {dollars(usd)} {per}{spread}."
+    )
+    if task.deadline_days is None:
+        said += f" No deadline is given, so runs of up to {deadline_days(q.workload):g} days are considered."
+    return said
+
+
+def acquired(c: Candidate) -> str:
+    kinds = {step.way for step in c.planned.plan.schedule.commitments}
+    ways = {c.planned.plan.ways[i].kind for i in kinds}
+    if "bought" in ways:
+        return "bought for the run and sold after it"
+    if "owned" in ways:
+        return "which you own"
+    if "term" in ways:
+        return f"reserved at {c.offer.provider}"
+    if c.offer.term == "spot":
+        return f"as spot instances at {c.offer.provider}"
+    return f"rented from {c.offer.provider} by the hour"
+
+
+def nothing(q: Question) -> str:
+    late = q.found.too_late
+    if late:
+        c = min(late.values(), key=lambda each: each.days)
+        limit = deadline_days(q.workload)
+        return (
+            f"No run ends within {limit:g} days. The fastest is {name_of(c)}: {duration(c.days)}. Raise "
+            f"{q.section}.deadline_days to {math.ceil(c.days)}, or train on fewer tokens."
+        )
+    return (
+        "No accelerator that your constraints allow can hold this run. The table of rejections says what each one "
+        "lacks; recompute: auto, method: lora or another sequence_length need less memory."
+    )
+
+
+def reasons(q: Question, c: Candidate) -> list[str]:
+    """Why this layout, and what its time is made of."""
+    run, t = c.trained.layout.run, c.trained.step
+    said = [
+        f"the fastest of {c.trained.candidates:,} layouts on {c.chips:,} accelerators: a step of "
+        f"{run.global_tokens:,} tokens takes {c.step_s:.3g} s",
+    ]
+    exposed, bubble = float(t.exposed_s / t.step_s), float(t.bubble_s / t.step_s)
+    parts = [
+        f"{share:.0%} {name}"
+        for share, name in ((exposed, "communication that nothing hides"), (bubble, "pipeline bubble"))
+        if share >= WORTH_SAYING
+    ]
+    if parts:
+        said.append(f"of the step, {' and '.join(parts)}")
+    lost = 1.0 - c.goodput.fraction
+    said.append(
+        f"{c.goodput.fraction:.1%} of the time trains: about {c.goodput.interruptions_per_day * c.days:.2g} "
+        f"interruptions are expected, and a checkpoint every {interval_text(c)} loses the least"
+        if lost > 5e-4
+        else "hardly an interruption is expected in so short a run"
+    )
+    if c.spare_hosts:
+        said.append(f"{c.spare_hosts} spare host{'s' if c.spare_hosts != 1 else ''} cost less than waiting for repairs")
+    return said
+
+
+def interval_text(c: Candidate) -> str:
+    s = c.goodput.interval_s
+    if not math.isfinite(s):
+        return "day"
+    return f"{s / 60:.2g} minutes" if s < 5400 else f"{s / 3600:.2g} hours"
+
+
+def warnings(q: Question, c: Candidate) -> list[str]:
+    """What to check before signing."""
+    said = []
+    if c.offer.weakness:
+        said.append(f"weak price: {c.offer.weakness}")
+    peak, chip, task = c.trained.layout.memory.allocated_bytes, c.trained.accelerator, q.task
+    if peak > NEAR_FULL_FRACTION * chip.memory_bytes:
+        said.append("the peak is within 3% of the memory: try it, or use a smaller micro-batch")
+    if abs(c.trained.layout.run.micro_batch * c.trained.layout.run.micro_batches * c.trained.layout.run.parallel.dp
+           - task.global_batch) > 0:  # fmt: skip
+        said.append(
+            f"the global batch is {c.trained.layout.run.global_tokens:,} tokens instead of {task.global_tokens:,}, so "
+            "that it divides over the accelerators"
+        )
+    if c.trained.setup.precision in ("fp8", "mxfp8", "nvfp4"):
+        said.append(
+            f"{c.trained.setup.precision.upper()} needs a loss curve compared with BF16 on your data before the long "
+            "run; set precision: bf16 to rank BF16 alone"
+        )
+    size = parameters(q.catalog.model)
+    if q.workload.kind.trains_whole_model and not task.continued and task.tokens < 5 * size:
+        said.append(
+            f"{count(task.tokens)} tokens are {task.tokens / size:.2g} per parameter; compute-optimal training from "
+            "scratch takes about 20 (Hoffmann et al. 2022)"
+        )
+    if c.offer.acquisition != "own" and c.instances > 4:
+        said.append(f"{c.instances:,} instances at once need a capacity agreement with {c.offer.provider}: ask first")
+    return said
+
+
+def scaling_text(q: Question, c: Candidate, last: Candidate) -> str:
+    """Where more accelerators stop paying."""
+    same = q.found.curves.get(c.trained.accelerator.slug, (c,))
+    if len(same) < 2:
+        return "No other size of this accelerator was possible."
+    largest = max(same, key=lambda each: each.chips)
+    if last.chips >= largest.chips:
+        return f"More accelerators pay up to {largest.chips:,}, the most that was tried."
+    return (
+        f"Beyond {last.chips:,} accelerators ({duration(last.days)}, {dollars(last.usd_total)}) more of them stop "
+        "paying: each added one brings less than half of its share of speed."
+    )

@@ -1,0 +1,30 @@
+"""Training: the best layout of every chip and size, the time and goodput of its run, and the plan that pays for it."""
+
+from advisor.engine.training_search.layouts import Trained
+from advisor.engine.training_search.outcome import (
+    Candidate,
+    Reliability,
+    candidate,
+    prices_of_run,
+    strategies_of,
+    ways_of_run,
+)
+from advisor.engine.training_search.search import Found, by_seller, deadline_days, duration, search
+from advisor.engine.training_search.uncertainty import CostDraws, cost_draws
+
+__all__ = [
+    "Candidate",
+    "CostDraws",
+    "Found",
+    "Reliability",
+    "Trained",
+    "by_seller",
+    "candidate",
+    "cost_draws",
+    "deadline_days",
+    "duration",
+    "prices_of_run",
+    "search",
+    "strategies_of",
+    "ways_of_run",
+]

@@ -1,0 +1,167 @@
+"""The fastest layout of a model on each number of chips that an offer has, by model code and precision."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from advisor.engine.network import Model
+from advisor.engine.search import Catalog, efficiency_on
+from advisor.engine.spec import Accelerator, Offer, Rejection, TrainingTask, Workload
+from advisor.engine.step import yarn_warning
+from advisor.engine.training import (
+    PRECISIONS,
+    Job,
+    Layout,
+    ModelCode,
+    Parallel,
+    Precision,
+    Shape,
+    StepTime,
+    code_of,
+    fastest,
+    has_precision,
+    rates_of,
+    recipe_of,
+    step_time,
+    trains,
+)
+
+HOSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)
+MOST_CHIPS = 16_384  # of one job: the largest published run (Llama 3 405B)
+ROUNDING = 6  # a global batch is rounded to a power of two of at most this part of it, so that it divides evenly
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """What a layout is searched with."""
+
+    code: ModelCode
+    precision: Precision
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """The fastest layout that fits so many chips, and its step."""
+
+    accelerator: Accelerator
+    setup: Setup
+    chips: int
+    layout: Layout
+    step: StepTime
+    basis: str  # measured | relative | datasheet: what the kernels' rates rest on
+    candidates: int  # layouts that were compared
+
+
+def untrainable(a: Accelerator, task: TrainingTask, setups: Sequence[Setup]) -> Rejection | None:
+    """Why a chip is not considered for training; None: it is."""
+    if not trains(a):
+        reason = f"training is not modeled on {a.name}: its software stack is for inference"
+        return Rejection(accelerator=a.slug, reason="unsupported", detail=reason, dead_end=reason)
+    if not setups:
+        reason = f"{a.name} has no matrix rate for {' or '.join(task.precisions)}"
+        return Rejection(accelerator=a.slug, reason="unsupported", detail=reason, dead_end=reason)
+    return None
+
+
+def setups_of(a: Accelerator, task: TrainingTask, whole_model: bool) -> tuple[Setup, ...]:
+    """The model codes and precisions to try.
+
+    Megatron-Core's kernels and layouts stand for MaxText and NxD Training, which fuse the same operators. Fine-tuning
+    also runs transformers with FSDP and torch.compile, and adapters run nothing else.
+    """
+    able = [p for p in PRECISIONS if p in task.precisions and has_precision(a, p)]
+    torch = a.kind == "gpu" or a.vendor == "intel"
+    if task.method != "full" and not torch:
+        return ()
+    codes: list[ModelCode] = ["megatron"] if task.method == "full" else []
+    codes += ["hf"] if torch and not whole_model else []
+    return tuple(
+        Setup(code=code, precision=p)
+        for code in codes
+        for p in able
+        if code == "megatron" or p in ("bf16", "bf16_master")
+    )
+
+
+def global_batch(task: TrainingTask) -> int:
+    """Sequences of one step, rounded by at most a twelfth so that data parallelism divides them."""
+    unit = 1 << int(math.log2(max(task.global_batch / ROUNDING, 1.0)))
+    return max(round(task.global_batch / unit) * unit, 1)
+
+
+def sizes(workload: Workload, a: Accelerator, offers: Sequence[Offer]) -> dict[int, list[Offer]]:
+    """Chips of a job to the offers that connect as many in whole instances."""
+    c = workload.constraints
+    most = min(
+        c.max_accelerators or MOST_CHIPS, MOST_CHIPS, c.inventory_chips.get(a.slug, MOST_CHIPS),
+        global_batch(task_of(workload)) * 64,
+    )  # fmt: skip
+    found: dict[int, list[Offer]] = {}
+    for offer in offers:
+        reach = max(offer.tensor_parallel_chips, offer.fabric_accelerators)
+        for hosts in HOSTS:
+            chips = hosts * offer.accelerators
+            if chips <= min(most, reach):
+                found.setdefault(chips, []).append(offer)
+    return dict(sorted(found.items()))
+
+
+def task_of(workload: Workload) -> TrainingTask:
+    assert workload.training is not None
+    return workload.training
+
+
+def trained(workload: Workload, catalog: Catalog, a: Accelerator, setup: Setup, chips: int) -> Trained | None:
+    """The fastest layout on so many chips; None: none fits, or none divides the batch."""
+    reached = efficiency_on(catalog.scopes, a)
+    best: Trained | None = None
+    for job in jobs(task_of(workload), catalog.model, a, setup, chips, catalog):
+        found = fastest(job, count=1)
+        if not found.layouts:
+            continue
+        layout = found.layouts[0]
+        if best is None or layout.step_s < best.layout.step_s:
+            rates = rates_of(a, reached, job.recipe, job.code)
+            best = Trained(
+                accelerator=a, setup=setup, chips=chips, layout=layout, basis=reached.basis,
+                step=step_time(catalog.model, Shape.of(layout.run), rates, layout.run), candidates=found.candidates,
+            )  # fmt: skip
+    return best
+
+
+def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: int, catalog: Catalog) -> Iterator[Job]:
+    """The searches of one setup: FSDP keeps other formats on one rank than on several."""
+    spreads = setup.code == "megatron"
+    shards_alone = a.vendor == "google"  # MaxText shards like FSDP; its pipelines are for several slices
+    zeros = (3,) if shards_alone else (1, 3) if spreads else (3,) if chips > 1 else (0,)
+    stored = zeros[-1] if task.method == "full" else 3  # adapters are kept in BF16 on one rank too
+    recipe = recipe_of(
+        setup.precision,
+        task.method,
+        task.adapter_rank or 16,
+        task.optimizer,
+        setup.code,
+        stored,
+        model,
+    )
+    yield Job(
+        model=model,
+        accelerator=a,
+        efficiency=efficiency_on(catalog.scopes, a),
+        chips=chips,
+        sequence_tokens=task.sequence_tokens,
+        global_batch=global_batch(task),
+        recipe=recipe,
+        code=code_of(setup.code, setup.code == "hf", Parallel(dp=chips, zero=zeros[-1])),
+        zeros=zeros,
+        spreads=spreads,
+        pipelines=not shards_alone,
+        recomputes=task.recompute,
+    )
+
+
+def context_warning(model: Model, task: TrainingTask) -> str:
+    """What a long sequence asks of the model; empty: nothing."""
+    if task.sequence_tokens > model.longest_context_tokens:
+        return f"sequences are longer than the model's context of {model.longest_context_tokens:,} tokens"
+    return yarn_warning(model) if task.sequence_tokens > model.max_context_tokens else ""

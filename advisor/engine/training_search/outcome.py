@@ -1,0 +1,316 @@
+"""What a layout becomes on the machines of one seller: goodput, days, power, and the plan that pays for it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.engine.cost import (
+    HOURS_PER_MONTH,
+    Draw,
+    Prices,
+    kernel_fraction,
+    licence_usd_per_hour,
+    watts_per_chip,
+)
+from advisor.engine.network import Model
+from advisor.engine.plans import Demand, Limits, Overheads, Way, best_plan, named_plans
+from advisor.engine.plans import Plan as DatedPlan
+from advisor.engine.search import Catalog, Planned, efficiency_on, host_watts, overheads_of, prices_of, ways_under
+from advisor.engine.spec import OWNED, Offer, TrainingTask, Workload
+from advisor.engine.training import (
+    Checkpoint,
+    Cluster,
+    FailureRates,
+    Goodput,
+    Range,
+    Shape,
+    Spot,
+    checkpoint_bytes,
+    goodput,
+    goodput_range,
+    ledger,
+    rates_of,
+    run_days,
+    spot_goodput,
+    straggler_factor,
+    trained_parameters,
+    write_checkpoint,
+)
+from advisor.engine.training_search.layouts import Trained, task_of
+
+S_PER_DAY, HOURS_PER_DAY = 86_400.0, 24.0
+MOST_SPARES = 8
+SPOT = "spot"
+MEMORY_BOUND_FRACTION = 0.8  # of the bandwidth that kernels between the matrix multiplies reach
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reliability:
+    """What stops a run and how it goes on, each with its range; the assumptions of the catalog, or the planner's."""
+
+    failures: FailureRates
+    blocked_fraction: float  # of a checkpoint's write, in which training stands still
+    spot: Spot
+    straggler_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A layout on the machines of one seller, with the time, goodput, power and plan of the run."""
+
+    trained: Trained
+    offer: Offer  # that the plan is named after
+    planned: Planned
+    instances: int
+    spare_hosts: int
+    checkpoint: Checkpoint
+    saved_bytes: float
+    goodput: Goodput
+    goodput_range: Range
+    straggler_factor: float
+    step_s: float  # of the slowest rank, which all wait for
+    tokens_per_s: float
+    steps: int
+    days: float  # of one run, from the first step to the last token
+    busy_fraction: float  # of the plan's months, in which the machines train
+    watts: float  # of all instances, spares and hosts and cooling included; NaN: not published
+    usd_total: float  # present value of the plan
+    usd_per_run: float  # without discounting
+
+    @property
+    def chips(self) -> int:
+        return self.trained.chips
+
+    @property
+    def kwh(self) -> float:
+        """Of one run."""
+        return self.watts / 1e3 * self.days * HOURS_PER_DAY
+
+    @property
+    def kgco2e(self) -> float:
+        """Of one run; NaN: not known."""
+        return self.kwh * (math.nan if self.offer.kgco2e_per_kwh is None else self.offer.kgco2e_per_kwh)
+
+    @property
+    def months(self) -> int:
+        return self.planned.plan.prices.months
+
+
+# --- machines ---------------------------------------------------------------------------------------------------
+
+
+def is_rented(offers: Sequence[Offer]) -> bool:
+    return offers[0].acquisition != "own"
+
+
+def cluster_of(t: Trained, offers: Sequence[Offer], r: Reliability, spares: int) -> Cluster:
+    """The job's machines. A provider replaces a failed instance by another; one's own host is repaired."""
+    f, offer = r.failures, offers[0]
+    rented = is_rented(offers)
+    return Cluster(
+        chips=t.chips,
+        chips_per_host=min(offer.accelerators, t.chips),
+        spare_hosts=spares,
+        failures_per_chip_day=f.failures_per_chip_day.value,
+        replaced_fraction=f.replaced_fraction.value,
+        replacement_days=r.spot.wait_s / S_PER_DAY if rented else f.replacement_days.value,
+        restart_s=f.restart_s.value,
+    )
+
+
+def best_spares(t: Trained, offers: Sequence[Offer], r: Reliability, instances: int, saved: Checkpoint) -> int:
+    """Spare hosts with which an hour of training costs least: each one costs an instance and shortens the waits."""
+
+    def paid(spares: int) -> float:
+        fraction = goodput(cluster_of(t, offers, r, spares), saved).fraction
+        return (instances + spares) / max(fraction, 1e-9)
+
+    if is_rented(offers):
+        return 0
+    best = 0
+    while best < MOST_SPARES * max(instances // 16, 1) and paid(best + 1) < paid(best):
+        best += 1
+    return best
+
+
+def power_watts(t: Trained, model: Model, catalog: Catalog, offer: Offer, instances: int) -> float:
+    """Mean power of the machines while they train, W; NaN if the chip's is not published.
+
+    Each operator draws power by its share of the arithmetic and memory rooflines; while the chip waits for others it
+    draws what an idle kernel does.
+    """
+    a, chip, run = catalog.assumptions, t.accelerator, t.layout.run
+    rates = rates_of(chip, efficiency_on(catalog.scopes, chip), run.recipe, run.code)
+    lines = [line for line in ledger(model, Shape.of(run), rates, run) if float(line.seconds) > 0]
+    draw = Draw.of(a, chip.watts, chip.idle_watts)
+    seconds = np.array([float(line.seconds) * (1 if line.per_step else run.micro_batches) for line in lines])
+    reached = np.array([float(line.flops) / float(line.seconds) for line in lines]) / rates.matmul_flops_per_s
+    compute = np.minimum(reached, 1.0)
+    fraction = kernel_fraction(draw, (1.0 - compute) * MEMORY_BOUND_FRACTION, compute)
+    busy = float(seconds @ fraction) / float(t.layout.step_s)
+    waiting = max(1.0 - seconds.sum() / float(t.layout.step_s), 0.0) * draw.waiting_fraction
+    each = watts_per_chip(
+        np.array(chip.watts),
+        np.array(chip.idle_watts),
+        np.array(busy + waiting),
+        a,
+        np.array(host_watts(offer, catalog)),
+    )
+    return float(each) * instances * offer.accelerators * offer.pue
+
+
+# --- the run ----------------------------------------------------------------------------------------------------
+
+
+def candidate(
+    workload: Workload, catalog: Catalog, r: Reliability, t: Trained, offers: Sequence[Offer]
+) -> Candidate | None:
+    """The run on these offers of one seller and size; None: no plan keeps the limits, or it lasts too long."""
+    task, offer = task_of(workload), offers[0]
+    run = t.layout.run
+    saved_bytes = checkpoint_bytes(trained_parameters(catalog.model, run.recipe), run.recipe)
+    saved = write_checkpoint(saved_bytes, t.chips, r.failures.write_bytes_per_s_per_chip.value, r.blocked_fraction)
+    whole = math.ceil(t.chips / offer.accelerators)
+    spares = best_spares(t, offers, r, whole, saved)
+    cluster = cluster_of(t, offers, r, spares)
+    spot = all(o.term == SPOT for o in offers)
+    found = spot_goodput(cluster, r.spot, saved) if spot else goodput(cluster, saved)
+    spread = goodput_range(cluster, saved_bytes, r.blocked_fraction, r.failures)
+    slowed = straggler_factor(t.chips, r.straggler_fraction)
+    step_s = t.layout.step_s * slowed
+    days = run_days(task.tokens, run.global_tokens, step_s, found.fraction) + cluster.restart_s / S_PER_DAY
+    if not math.isfinite(days) or days > most_days(workload):
+        return None
+    instances = whole + spares
+    planned = plan_for(workload, catalog, t, offers, instances, days)
+    if planned is None:
+        return None
+    plan, watts = planned.plan, power_watts(t, catalog.model, catalog, planned.offers[planned.main], instances)
+    share = used_fraction(task, days)
+    repeats = 1.0 if task.every_days is None else plan.prices.months * HOURS_PER_MONTH / HOURS_PER_DAY / task.every_days
+    return Candidate(
+        trained=t,
+        offer=planned.offers[planned.main],
+        planned=planned,
+        instances=instances,
+        spare_hosts=spares,
+        checkpoint=saved,
+        saved_bytes=saved_bytes,
+        goodput=found,
+        goodput_range=scaled(spread, found.fraction),
+        straggler_factor=slowed,
+        step_s=step_s,
+        tokens_per_s=run.global_tokens / step_s,
+        steps=math.ceil(task.tokens / run.global_tokens),
+        days=days,
+        busy_fraction=share,
+        watts=watts,
+        usd_total=plan.present_usd,
+        usd_per_run=math.fsum(plan.total_by_month) / max(repeats, 1.0),
+    )
+
+
+def scaled(r: Range, value: float) -> Range:
+    """The range around another value, in the same proportions and at most 1."""
+    return Range(value=value, low=r.low * value / r.value, high=min(r.high * value / r.value, 1.0))
+
+
+def most_days(workload: Workload) -> float:
+    """The longest run that a plan can describe: the horizon, or the time between runs."""
+    task = task_of(workload)
+    horizon = workload.horizon_months * HOURS_PER_MONTH / HOURS_PER_DAY
+    return min(horizon, task.every_days or horizon)
+
+
+def used_fraction(task: TrainingTask, days: float) -> float:
+    """Of the months of the plan, in which machines that are released between runs are paid."""
+    if task.every_days is not None:
+        return min(days / task.every_days, 1.0)
+    return days / (months_of(days) * HOURS_PER_MONTH / HOURS_PER_DAY)
+
+
+def months_of(days: float) -> int:
+    """Months (730 hours) that a run touches."""
+    return max(math.ceil(days * HOURS_PER_DAY / HOURS_PER_MONTH - 1e-9), 1)
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------
+
+
+def demand_of_run(workload: Workload, instances: int, days: float) -> Demand:
+    """All instances in every hour of the run; between runs none."""
+    task = task_of(workload)
+    if task.every_days is not None:
+        return Demand(
+            counts=np.array([instances]),
+            fractions=np.full((1, workload.horizon_months), min(days / task.every_days, 1.0)),
+        )
+    months = months_of(days)
+    hours = np.full(months, HOURS_PER_MONTH)
+    hours[-1] = days * HOURS_PER_DAY - (months - 1) * HOURS_PER_MONTH
+    return Demand(counts=np.array([instances]), fractions=(hours / HOURS_PER_MONTH)[None, :])
+
+
+def prices_of_run(workload: Workload, catalog: Catalog, months: int) -> Prices:
+    p = prices_of(workload, catalog)
+    return replace(
+        p, months=months, rent=p.rent[:months], energy=p.energy[:months], hardware=p.hardware[:months],
+        resale=p.resale[: months + 1],
+    )  # fmt: skip
+
+
+def ways_of_run(catalog: Catalog, t: Trained, offers: Sequence[Offer]) -> tuple[tuple[Offer, ...], tuple[Way, ...]]:
+    """(the offer behind each way, the ways). Interruptions of spot instances are in the goodput, not in the price."""
+    licence = licence_usd_per_hour(catalog.licences, t.accelerator.vendor, "")
+    alone = not any(o.term == OWNED for o in offers)
+    pairs: list[tuple[Offer, Way]] = []
+    for offer in offers:
+        full = (t.accelerator.watts + host_watts(offer, catalog)) * offer.accelerators * offer.pue
+
+        def drawn(offer: Offer = offer, full: float = full) -> float:
+            mean = power_watts(t, catalog.model, catalog, offer, 1)
+            return mean / full if full and math.isfinite(mean / full) else 1.0
+
+        for way in ways_under(catalog, offer, licence, drawn, with_held=alone):
+            parts = tuple(p for p in way.parts if p.name != "interruptions")
+            pairs.append((offer, replace(way, parts=parts)))
+    return tuple(o for o, _ in pairs), tuple(w for _, w in pairs)
+
+
+def plan_for(
+    workload: Workload, catalog: Catalog, t: Trained, offers: Sequence[Offer], instances: int, days: float
+) -> Planned | None:
+    """The cheapest plan of a run on the offers of one seller; None: none keeps the limits."""
+    demand = demand_of_run(workload, instances, days)
+    months = demand.fractions.shape[1]
+    of, ways = ways_of_run(catalog, t, offers)
+    ways = tuple(replace(w, lead_months=0) for w in ways)
+    c = workload.constraints
+    limits = Limits(max_capex_usd=c.max_capex_usd, max_usd_per_month=c.max_usd_per_month)
+    limited = c.max_capex_usd is not None or c.max_usd_per_month is not None
+    plan = best_plan(
+        demand, ways, prices_of_run(workload, catalog, months), team_of_run(workload, catalog, demand),
+        limits if limited else None,
+    )  # fmt: skip
+    return Planned(plan=plan, offers=of) if plan is not None else None
+
+
+def team_of_run(workload: Workload, catalog: Catalog, demand: Demand) -> Overheads:
+    """The least team, for the share of the months in which machines run."""
+    least = overheads_of(workload, catalog)
+    share = float(demand.fractions.mean())
+    return replace(
+        least, own_team_usd_per_month=least.own_team_usd_per_month * share,
+        rented_team_usd_per_month=least.rented_team_usd_per_month * share, traffic=(),
+    )  # fmt: skip
+
+
+def strategies_of(workload: Workload, catalog: Catalog, c: Candidate, offers: Sequence[Offer]) -> dict[str, DatedPlan]:
+    """The usual strategies for the same machines and days, over all these offers."""
+    demand = demand_of_run(workload, c.instances, c.days)
+    _, ways = ways_of_run(catalog, c.trained, offers)
+    ways = tuple(replace(w, lead_months=0) for w in ways)
+    months = demand.fractions.shape[1]
+    return named_plans(demand, ways, prices_of_run(workload, catalog, months), team_of_run(workload, catalog, demand))

@@ -1,0 +1,88 @@
+"""What the memos of a deployment and of a training run say about money: what to sign, the plan, taxes, quotes."""
+
+from collections.abc import Iterator
+
+from advisor.report.documents.bill import income_tax_saved_usd
+from advisor.report.documents.memo_parts import Line, Row, fact, note, quote_text, table
+from advisor.report.documents.wording import dollars, months_text, order_text, unit_price
+from advisor.report.text import largest_payment, payment_month_text
+from advisor.result import Currency, Money, Option, Plan, PlanStep, Taxes, TrainingOption
+from advisor.templatetags.finance import rate as percent
+
+MOST_STEPS = 8
+
+
+def signed_rows(plan: Plan, currency: Currency | None) -> list[Row]:
+    lines = [
+        Line(
+            cells=(
+                f"{step.action} {step.instances:,} x {step.instance} ({step.term.replace('_', ' ')})",
+                seller(step),
+                f"{unit_price(step)}{hours_text(step)}, as of {step.price_as_of}",
+                ", ".join(filter(None, (when(step), order_text(step)))),
+            ),
+            usd=(step.unit_usd_once if step.unit_usd_once is not None else step.unit_usd_per_hour,),
+        )
+        for step in plan.steps[:MOST_STEPS]
+    ]
+    more = len(plan.steps) - MOST_STEPS
+    lines += [Line(cells=(f"{more} more steps: see the bill of materials", "", "", ""))] if more > 0 else []
+    return table(("action", "seller", "list price", "when"), lines, currency, ("list price",))
+
+
+def seller(step: PlanStep) -> str:
+    place = f" ({step.region})" if step.region else ""
+    return "a supplier" if step.action == "buy" else f"{step.provider}{place}"
+
+
+def hours_text(step: PlanStep) -> str:
+    return f" x {step.paid_hours:,.0f} h" if step.unit_usd_per_hour is not None else ""
+
+
+def when(step: PlanStep) -> str:
+    paid = f", paid until month {step.paid_until_month}" if step.paid_until_month > step.until_month else ""
+    return f"{months_text(step.from_month, step.until_month)}{paid}"
+
+
+def plan_rows(m: Money, plan: Plan) -> Iterator[Line]:
+    if plan.capex_usd:
+        yield fact("all purchases", plan.capex_usd)
+        yield fact("resale", plan.resale_usd)
+    if plan.liability_usd > 0:
+        yield fact("due after the horizon", plan.liability_usd)
+    yield fact("most expensive month, purchases spread over their service", plan.most_usd_per_month)
+    month, usd = largest_payment(m)
+    yield fact("largest cash payment of a month", usd, f"{dollars(usd)} ({payment_month_text(month)})")
+    yield fact(f"cost of leaving after month {plan.exit_month}", plan.exit_usd)
+    if not plan.capex_usd:
+        return
+    if plan.rent_usd_per_month is not None:
+        yield fact("rented by the hour instead, per month", plan.rent_usd_per_month)
+        paid = f"month {plan.payback_month}" if plan.payback_month else "not within the horizon"
+        yield note("payback against renting, resale not counted", paid)
+    if plan.irr_fraction_per_year is not None:
+        yield note("internal rate of return against renting", f"{plan.irr_fraction_per_year:.0%} per year")
+
+
+def tax_rows(m: Money, taxes: Taxes) -> Iterator[Line]:
+    """VAT and income tax over the horizon, and what is paid after both."""
+    if taxes.vat_fraction:
+        yield fact(f"VAT that cannot be recovered ({percent(taxes.vat_fraction)})", taxes.vat_usd)
+    saved = income_tax_saved_usd(m)
+    if taxes.income_tax_fraction:
+        yield fact(f"income tax saved on all expenses ({percent(taxes.income_tax_fraction)})", -saved)
+    yield fact("all payments after taxes", m.usd_over_horizon + taxes.vat_usd - saved)
+    worth = f"{dollars(taxes.npv_after_tax_usd)} ({taxes.said})"
+    yield fact("present value after taxes", taxes.npv_after_tax_usd, worth)
+
+
+def quotes(r: Option | TrainingOption) -> list[str]:
+    """One quote to get for each item of each seller."""
+    steps = r.money.plan.steps if r.money and r.money.plan else None
+    if steps is None:
+        seller = "own" if r.acquisition == "own" else r.provider
+        return [quote_text(r.instance or r.accelerator, seller, r.money.prices_as_of if r.money else r.price_as_of)]
+    asked = [
+        (s.instance, "own" if s.action == "buy" else s.provider, s.price_as_of) for s in steps if s.term != "owned"
+    ]
+    return [quote_text(*each) for each in dict.fromkeys(asked)]
