@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from advisor.engine import training
 from advisor.engine.training import Code, Parallel, Recipe, Run
@@ -16,10 +17,29 @@ RECIPES: Mapping[str, Recipe] = {
     "lora16": training.LORA16,
 }
 DTYPES = {"fp8-cs": "fp8", "fp8-mx": "mxfp8", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "bf16": "bf16"}
-TIMES = ("tokens_per_s_per_accelerator", "tokens_per_s", "step_time_s")
+TIMES = ("tokens_per_s_per_accelerator", "tokens_per_s", "step_time_s", "samples_per_s")
 MEMORY = ("peak_memory_bytes", "peak_memory_gb", "peak_reserved_bytes", "fits_in_memory")
 RESERVED_GIB = ("torchtitan",)  # sources whose peak is what the allocator reserved, printed in GiB
 LAYOUT_MISSING = "training: the layout is not stated"
+MEGATRON_RECIPE = replace(training.MEGATRON_BF16, reduce_bytes=2.0)
+LORA: Mapping[str, Any] = {
+    "method": "lora", "adapter_rank": 16, "adapter_matrices": "query_value", "parameter_bytes": 2.0,
+}  # fmt: skip
+XLA_RECIPE = replace(training.FSDP_MIXED, reduce_bytes=2.0)
+XLA = Code(
+    loss="vocabulary_parallel", compiled="full", tp_overlap=True, graphs="partial"
+)  # one compiled step, experts by a kernel of their own
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unstated:
+    """A run whose layout the source does not state: the fastest that the search finds stands for it."""
+
+    sequence_tokens: int
+    global_batch: int  # sequences of one step
+    recipe: Recipe
+    code: Code
+    zeros: tuple[int, ...] = (1, 3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +49,13 @@ class TrainingCase:
     model_id: str
     accelerator_slug: str
     chips: int
-    run: Run
+    run: Run | Unstated
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of one step on all chips."""
+        run = self.run
+        return run.global_tokens if isinstance(run, Run) else run.global_batch * run.sequence_tokens
 
 
 def training_case(row: Row) -> TrainingCase | Skip:
@@ -70,9 +96,9 @@ def megatron(row: Row, chips: int, length: int) -> Run | Skip:
     dp = chips // (tp * pp * cp)
     if not dp:
         return Skip(reason="training: the layout needs more chips than the row has")
-    recipe = replace(training.MEGATRON_BF16, matmul_dtype=DTYPES[row.weights_dtype], reduce_bytes=2.0)
+    recipe = replace(MEGATRON_RECIPE, matmul_dtype=DTYPES[row.weights_dtype])
     if "lora" in row.params_note.lower():
-        recipe = replace(recipe, method="lora", adapter_rank=16, adapter_matrices="query_value", parameter_bytes=2.0)
+        recipe = replace(recipe, **LORA)
     return Run(
         sequence_tokens=length,
         micro_batch=micro,
@@ -180,7 +206,67 @@ def own_runs(row: Row, chips: int, length: int) -> Run | Skip:
     )  # fmt: skip
 
 
+def mlperf(row: Row, chips: int, length: int) -> Unstated | Skip:
+    """MLPerf Training: layout and format are in the submissions' code, not in their results.
+
+    8-bit products, from round 5.1 on NVFP4 on NVIDIA's Blackwell; 16 bits on TPUs. LoRA has rank 16 on the attention's
+    matrices. Submitters of NVIDIA and AMD use NeMo or Megatron-Core, Google MaxText.
+    """
+    batch = noted(row.concurrency_or_batch, "GBS", 0)
+    if not batch:
+        return Skip(reason="training: the batch is not stated")
+    if row.accelerator_slug.startswith("tpu"):
+        return Unstated(sequence_tokens=length, global_batch=batch, recipe=XLA_RECIPE, code=XLA, zeros=(3,))
+    narrow = row.source_key >= "mlperf_train_5.1" and row.accelerator_slug in ("b200", "b300", "gb200", "gb300")
+    recipe = replace(MEGATRON_RECIPE, matmul_dtype="nvfp4" if narrow else "fp8")
+    if "lora" in row.params_note:
+        recipe = replace(recipe, **LORA)
+    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=training.MEGATRON)
+
+
+def maxtext(row: Row, chips: int, length: int) -> Unstated | Skip:
+    """MaxText: XLA compiles the step; layouts are FSDP, tensor and context parallelism by the recipe."""
+    each = re.match(r"(\d+) tokens/step/chip", row.concurrency_or_batch)
+    batch = round(int(each[1]) * chips / length) if each else noted(row.concurrency_or_batch, "GBS", 0)
+    if not batch:
+        return Skip(reason="training: the batch is not stated")
+    recipe = replace(XLA_RECIPE, matmul_dtype="fp8") if row.weights_dtype == "fp8_full" else XLA_RECIPE
+    if row.weights_dtype not in ("bf16", "fp8_full"):
+        return Skip(reason="training: precision not stated")
+    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=XLA, zeros=(3,))
+
+
+def gaudi(row: Row, chips: int, length: int) -> Run | Unstated | Skip:
+    """Megatron-DeepSpeed on Gaudi: with the stated layout, micro-batches of 1, or with the fastest."""
+    if row.tp:
+        return megatron(row, chips, length)
+    recipe = replace(MEGATRON_RECIPE, matmul_dtype=DTYPES[row.weights_dtype])
+    batch = noted(row.concurrency_or_batch, "GBS", 0)
+    return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=training.MEGATRON)
+
+
+def neuron(row: Row, chips: int, length: int) -> Run | Skip:
+    """NeuronX Distributed: ZeRO 1, FP32 optimizer; TP counts cores, two a chip."""
+    tp, pp = max((count(row.tp) or 1) // 2, 1), count(row.pp) or 1
+    dp = chips // (tp * pp)
+    return Run(
+        sequence_tokens=length,
+        micro_batch=1,
+        micro_batches=max(noted(row.concurrency_or_batch, "GBS") // dp, 1),
+        recipe=replace(MEGATRON_RECIPE, reduce_bytes=4.0),
+        code=replace(XLA, tp_overlap=False),
+        recompute="selective",
+        parallel=Parallel(dp=dp, tp=tp, pp=pp, zero=1, sequence_parallel=tp > 1),
+    )
+
+
 SOURCES = {
+    "intel_gaudi_train": gaudi,
+    "mlperf_train_4.1": mlperf,
+    "mlperf_train_5.0": mlperf,
+    "mlperf_train_5.1": mlperf,
+    "neuron_train": neuron,
+    "tpu_recipes_train": maxtext,
     "megatron_bridge": megatron,
     "megatron_lm": megatron,
     "nemo_24.07": megatron,
@@ -195,5 +281,7 @@ def predicted(row: Row, case: TrainingCase, step_s: float) -> float:
     """The row's figure for a step of this duration, in the row's unit."""
     if row.metric == "step_time_s":
         return step_s
-    tokens_per_s = case.run.global_tokens / step_s
+    tokens_per_s = case.step_tokens / step_s
+    if row.metric == "samples_per_s":
+        return tokens_per_s / case.run.sequence_tokens
     return tokens_per_s if row.metric == "tokens_per_s" else tokens_per_s / case.chips

@@ -6,9 +6,10 @@ from typing import Protocol
 from advisor.engine import training
 from advisor.engine.network import Model
 from advisor.engine.spec import Accelerator, Scopes, efficiency
+from advisor.engine.training import Run
 from advisor.fidelity.rows import Row, Skip
 from advisor.fidelity.scoring import Prediction, Scored, labels_of
-from advisor.fidelity.training_rows import MEMORY, RESERVED_GIB, TrainingCase, predicted, training_case
+from advisor.fidelity.training_rows import LAYOUT_MISSING, MEMORY, RESERVED_GIB, TrainingCase, predicted, training_case
 
 
 class Resources(Protocol):
@@ -24,12 +25,19 @@ class Resources(Protocol):
 
 def predict(rows: Sequence[Row], resources: Resources, families: Mapping[str, str]) -> list[Scored]:
     """Training rows with their predictions, or the reason for having none. No interval is stated yet."""
-    return [_scored(row, training_case(row), resources, families) for row in rows]
+    steps: dict[TrainingCase, float | None | Skip] = {}
+    return [_scored(row, training_case(row), resources, families, steps) for row in rows]
 
 
-def _scored(row: Row, case: TrainingCase | Skip, resources: Resources, families: Mapping[str, str]) -> Scored:
+def _scored(
+    row: Row,
+    case: TrainingCase | Skip,
+    resources: Resources,
+    families: Mapping[str, str],
+    steps: dict[TrainingCase, float | None | Skip],
+) -> Scored:
     labels = labels_of(row, None, None, families)
-    value = case if isinstance(case, Skip) else figure_of(row, case, resources)
+    value = case if isinstance(case, Skip) else figure_of(row, case, resources, steps)
     if isinstance(value, Skip) or isinstance(case, Skip):
         reason = value.reason if isinstance(value, Skip) else ""
         return Scored(row=row, case=None, prediction=None, skipped=reason, labels=labels)
@@ -37,31 +45,53 @@ def _scored(row: Row, case: TrainingCase | Skip, resources: Resources, families:
         "framework_name": row.framework.split(" ")[0],
         "phase": "training",
         "format": case.run.recipe.matmul_dtype,
-        "layout": "stated",
+        "layout": "stated" if isinstance(case.run, Run) else "found",
     }
     return Scored(row=row, case=None, prediction=Prediction(value=value), skipped="", labels=labels)
 
 
-def figure_of(row: Row, case: TrainingCase, resources: Resources) -> float | None | Skip:
-    """The prediction in the row's unit; None: the run is predicted not to fit."""
+def figure_of(
+    row: Row, case: TrainingCase, resources: Resources, steps: dict[TrainingCase, float | None | Skip]
+) -> float | None | Skip:
+    """The prediction in the row's unit; None: the run is predicted not to fit. `steps`: what is known of other rows."""
     if case.model_id not in resources.models:
         return Skip(reason=f"model not in the catalog: {case.model_id or 'not named'}")
     if case.accelerator_slug not in resources.accelerators:
         return Skip(reason=f"accelerator not in the catalog: {case.accelerator_slug}")
-    chip, model = resources.accelerators[case.accelerator_slug], resources.models[case.model_id]
-    peak = training.peak_memory(model, case.run)
-    room = training.fits(peak, chip.memory_bytes, training.outside_bytes(case.run))
+    if row.metric in MEMORY:
+        return memory_of(row, case, resources) if isinstance(case.run, Run) else Skip(reason=LAYOUT_MISSING)
+    if case not in steps:
+        steps[case] = step_of(case, resources)
+    step_s = steps[case]
+    return predicted(row, case, step_s) if isinstance(step_s, float) else step_s
+
+
+def memory_of(row: Row, case: TrainingCase, resources: Resources) -> float:
+    """The peak, allocated or reserved as the row means it, or whether the run fits."""
+    assert isinstance(case.run, Run)
+    peak = training.peak_memory(resources.models[case.model_id], case.run)
     if row.metric == "fits_in_memory":
-        return float(room)
+        room = resources.accelerators[case.accelerator_slug].memory_bytes
+        return float(training.fits(peak, room, training.outside_bytes(case.run)))
     if row.metric == "peak_memory_gb":
         reserved = row.source_key in RESERVED_GIB
         return peak.reserved_bytes / 2.0**30 if reserved else peak.allocated_bytes / 1e9
-    if row.metric in MEMORY:
-        return peak.reserved_bytes if row.metric == "peak_reserved_bytes" else peak.allocated_bytes
+    return peak.reserved_bytes if row.metric == "peak_reserved_bytes" else peak.allocated_bytes
+
+
+def step_of(case: TrainingCase, resources: Resources) -> float | None | Skip:
+    """Seconds of a step, with the fastest layout where none is stated; None: no layout fits."""
+    chip, model, run = resources.accelerators[case.accelerator_slug], resources.models[case.model_id], case.run
     achieved = efficiency(resources.scopes, chip.slug, chip.family, chip.kind)
     try:
-        rates = training.rates_of(chip, achieved, case.run.recipe, case.run.code)
+        if isinstance(run, Run):
+            rates = training.rates_of(chip, achieved, run.recipe, run.code)
+            return float(training.step_time(model, training.Shape.of(run), rates, run).step_s)
+        job = training.Job(
+            model=model, accelerator=chip, efficiency=achieved, chips=case.chips, sequence_tokens=run.sequence_tokens,
+            global_batch=run.global_batch, recipe=run.recipe, code=run.code, zeros=run.zeros, uneven_stages=True,
+        )  # fmt: skip
+        layouts = training.fastest(job, count=1).layouts
     except ValueError as error:
         return Skip(reason=f"training: {error}")
-    step = training.step_time(model, training.Shape.of(case.run), rates, case.run)
-    return predicted(row, case, float(step.step_s))
+    return layouts[0].step_s if layouts else None

@@ -33,14 +33,8 @@ from advisor.engine.training.communication import communication, ring_s
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
 from advisor.engine.training.layouts import Job, Layout, fastest
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
-from advisor.engine.training.operators import (
-    Line,
-    Rates,
-    Shape,
-    ledger,
-    rates_of,
-    trained_parameters,
-)
+from advisor.engine.training.operators import Line, Shape, ledger, trained_parameters
+from advisor.engine.training.rates import Rates, rates_of
 from advisor.engine.training.recipes import (
     PRECISIONS,
     MethodName,

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from advisor.engine.network import Attention, LatentAttention, Model, decoder_blocks
 from advisor.engine.spec import Accelerator, Efficiency
 from advisor.engine.training.memory import PeakMemory, fits, kept_bytes_per_token, outside_bytes, peak_memory
-from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained, rates_of
+from advisor.engine.training.operators import Shape, expert_ranks, rank_parameters, rank_trained
+from advisor.engine.training.rates import rates_of
 from advisor.engine.training.run import Code, Parallel, Recipe, Recompute, Run
 from advisor.engine.training.step_time import StepTime, step_time
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 MOST_CHECKED = 2000  # candidates whose memory is computed exactly, the fastest first
+MOST_VIRTUAL = 12  # interleaved stages of a rank
 LONG_TOKENS = 8192  # sequences from which context parallelism is tried
 COLUMNS = ("dp", "tp", "pp", "cp", "ep", "zero", "virtual_stages", "micro_batch", "micro_batches", "recompute")
 
@@ -41,6 +43,7 @@ class Job:
     spreads: bool = True  # False: data parallelism alone
     pipelines: bool = True
     recomputes: tuple[str, ...] = RECOMPUTE  # that may be used
+    uneven_stages: bool = False  # also pipelines that do not divide the layers, as Megatron's flexible layouts allow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +74,12 @@ def divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
+def _stages(job: Job, layers: int) -> list[int]:
+    """Pipeline depths: those that divide the layers; uneven ones are powers of two with at least two layers a stage."""
+    even = divisors(layers)
+    return sorted({*even, *powers(layers // 2)}) if job.uneven_stages else even
+
+
 def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
     """(dp, tp, pp, cp, ep) that use all chips, split heads evenly and give each stage whole layers."""
     blocks = decoder_blocks(job.model)
@@ -79,7 +88,7 @@ def _parallel_sizes(job: Job) -> Iterator[tuple[int, int, int, int, int]]:
     experts = max((b.ffn.experts for b in blocks if b.ffn is not None), default=1)
     near = job.accelerator.links[0].chips if job.accelerator.links else 1
     tensor = [tp for tp in powers(min(near, job.chips)) if all(h % tp == 0 for h in heads)]
-    stages = [pp for pp in divisors(layers) if job.chips % pp == 0]
+    stages = [pp for pp in _stages(job, layers) if job.chips % pp == 0]
     context = powers(job.sequence_tokens // 4096) if job.sequence_tokens >= LONG_TOKENS else [1]
     if not job.pipelines:
         stages = [1]
@@ -102,7 +111,7 @@ def candidates(job: Job) -> NDArray[np.int64]:
     rows: list[tuple[int, ...]] = []
     for dp, tp, pp, cp, ep in _parallel_sizes(job):
         each = job.global_batch // dp
-        virtual = [v for v in divisors(layers // pp) if v <= 8] if pp > 1 else [1]
+        virtual = [v for v in divisors(layers // pp) if v <= MOST_VIRTUAL] if pp > 1 else [1]
         zeros = [z for z in job.zeros if pp == 1 or z <= 1]
         batches = [b for b in powers(each) if each % b == 0 and (pp == 1 or each // b >= pp)]
         again = [RECOMPUTE.index(name) for name in job.recomputes]

@@ -26,8 +26,7 @@ from advisor.engine.network import block_parameters as layer_parameters
 from advisor.engine.step import EXPERT_PADDING_ROWS
 from advisor.engine.training.memory import is_adapted
 from advisor.engine.training.memory import products as matrices
-from advisor.engine.training.rates import Rates as Rates
-from advisor.engine.training.rates import rates_of as rates_of
+from advisor.engine.training.rates import Rates
 from advisor.engine.training.run import Code, Recipe, Run
 
 Array = NDArray[np.float64]

@@ -29,6 +29,7 @@ ATTENTION = {"hopper": HOPPER, "ampere": AMPERE, "blackwell": BLACKWELL, "blackw
 # and the watts that do not depend on the clock.
 POWER = {
     "hopper": (989e12, 700.0, 80.0), "blackwell": (2500e12, 1200.0, 200.0), "blackwell-ultra": (2500e12, 1200.0, 200.0),
+    "instinct-mi300": (1307e12, 1000.0, 140.0),
 }  # fmt: skip
 # Rate over power: an H100 limited to 600 of 700 W loses 10 to 15 % in 16 bits (factryze.ai/scale-atlas/power)
 POWER_EXPONENT = 0.75

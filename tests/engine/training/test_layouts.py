@@ -46,7 +46,7 @@ PUBLISHED = {  # NeMo 24.07 and Megatron-LM (LLAMA3-70B on 64 H100, FP8); Megatr
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_layout_is_near_the_fastest(name: str) -> None:
-    """Within 6%: the search prefers micro-batches of 2, whose larger products and fewer collectives it sees."""
+    """Within 8%: the search finds shorter pipelines with more interleaved stages, which leave less memory free."""
     model, chips, length, batch, dtype, parallel = PUBLISHED[name]
     asked = job(model, chips, length, batch, dtype)
     found = training.fastest(asked, count=1)
@@ -55,7 +55,7 @@ def test_a_published_layout_is_near_the_fastest(name: str) -> None:
         parallel=replace(parallel, sequence_parallel=parallel.tp > 1),
     )  # fmt: skip
     assert found.layouts[0].step_s <= step_s(asked, run) * (1 + 1e-9)
-    assert step_s(asked, run) <= 1.06 * found.layouts[0].step_s
+    assert step_s(asked, run) <= 1.08 * found.layouts[0].step_s
 
 
 def test_candidates_use_all_chips_and_the_whole_batch() -> None:
