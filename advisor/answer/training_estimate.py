@@ -17,7 +17,6 @@ from advisor.engine.training import (
     Run,
     Shape,
     StepTime,
-    communication,
     fastest,
     fits,
     ledger,
@@ -302,14 +301,14 @@ def remainders(timed: Timed) -> Iterator[Operator]:
     times, piped = fixed.run.micro_batches, fixed.run.parallel.pp > 1
     head_s = times * sum(float(line.seconds) for line in timed.lines if line.name in HEAD)
     all_s = times * sum(float(line.seconds) for line in timed.lines)
-    c = communication(fixed.model, Shape.of(fixed.run), timed.rates, fixed.run)
-    tensor_s, expert_s = float(c.tensor_s), float(c.expert_s)
+    inside = {"tensor parallel": t.tensor_s, "expert all-to-all": t.expert_s, "keys and values": t.context_s}
     device_s = float(t.compute_s + t.exposed_s + t.bubble_s + t.update_s)
     yield rest("overlap", "shards copied, kernels slowed by collectives",
                float(t.compute_s) - (all_s - head_s if piped else all_s), "communication")  # fmt: skip
-    yield rest("communication", "tensor parallel", tensor_s, "communication")
-    yield rest("communication", "expert all-to-all", expert_s, "communication")
-    yield rest("communication", "weights and gradients", float(t.exposed_s) - tensor_s - expert_s, "communication")
+    for operator, seconds in inside.items():
+        yield rest("communication", operator, float(seconds), "communication")
+    other_s = float(t.exposed_s) - sum(float(seconds) for seconds in inside.values())
+    yield rest("communication", "weights and gradients", other_s, "communication")
     yield rest("bubble", "fill and drain", float(t.bubble_s) - (head_s if piped else 0.0), "bubble")
     yield rest("optimizer", "update", float(t.update_s), "memory")
     yield rest("host", "launches and synchronization", float(t.step_s) - device_s, "host")

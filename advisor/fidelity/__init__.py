@@ -10,6 +10,7 @@ from advisor.fidelity import (
     score_files,
     scorecard,
     scoring,
+    training_intervals,
     training_scores,
 )
 from advisor.fidelity.calibration_files import Setup
@@ -38,5 +39,6 @@ __all__ = [
     "score_files",
     "scorecard",
     "scoring",
+    "training_intervals",
     "training_scores",
 ]

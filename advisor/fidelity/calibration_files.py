@@ -146,10 +146,15 @@ def yaml_text(text: str) -> str:
 
 
 def digest(directory: Path = CALIBRATION) -> str:
-    """A short hash of all scopes' values and bases, which identifies the calibration in scorecards."""
+    """A short hash of all scopes' values and bases, which identifies the calibration in scorecards of serving.
+
+    The intervals of training follow from the training engine alone: no prediction of serving reads them.
+    """
     hashed = hashlib.sha256()
     for path in sorted(directory.glob("*.yaml")):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if document["name"].startswith("interval:training:"):
+            continue
         hashed.update(repr((document["name"], document["basis"], sorted(document["values"].items()))).encode())
     return hashed.hexdigest()[:12]
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from advisor.engine import training
 from advisor.engine.network import Model
 from advisor.engine.spec import Accelerator, Scopes, efficiency
+from advisor.engine.step import has_experts
 from advisor.engine.training import Run
 from advisor.fidelity.rows import Row, Skip
 from advisor.fidelity.scoring import Prediction, Scored, labels_of
@@ -24,7 +25,7 @@ class Resources(Protocol):
 
 
 def predict(rows: Sequence[Row], resources: Resources, families: Mapping[str, str]) -> list[Scored]:
-    """Training rows with their predictions, or the reason for having none. No interval is stated yet."""
+    """Training rows with their predictions, or the reason for having none."""
     steps: dict[TrainingCase, float | None | Skip] = {}
     return [_scored(row, training_case(row), resources, families, steps) for row in rows]
 
@@ -41,13 +42,36 @@ def _scored(
     if isinstance(value, Skip) or isinstance(case, Skip):
         reason = value.reason if isinstance(value, Skip) else ""
         return Scored(row=row, case=None, prediction=None, skipped=reason, labels=labels)
-    labels |= {
+    known = scope_labels(case, resources)
+    labels |= known | {
         "framework_name": row.framework.split(" ")[0],
         "phase": "training",
         "format": case.run.recipe.matmul_dtype,
         "layout": "stated" if isinstance(case.run, Run) else "found",
     }
-    return Scored(row=row, case=None, prediction=Prediction(value=value), skipped="", labels=labels)
+    ratios = training.interval(
+        resources.scopes, known["basis"], experts=known["experts"] == "true", found=labels["layout"] == "found"
+    )
+    return Scored(row=row, case=None, prediction=with_interval(row, value, ratios), skipped="", labels=labels)
+
+
+def scope_labels(case: TrainingCase, resources: Resources) -> dict[str, str]:
+    """What decides the interval of a run beside its layout."""
+    chip = resources.accelerators[case.accelerator_slug]
+    experts = has_experts(resources.models[case.model_id])
+    basis = efficiency(resources.scopes, chip.slug, chip.family, chip.kind).basis
+    return {"basis": basis, "experts": str(experts).lower()}
+
+
+def with_interval(row: Row, value: float | None, known: training.Intervals) -> Prediction:
+    """The prediction with its 90 % interval, in the row's unit: a rate is the inverse of a time."""
+    ratios = known.memory if row.metric in MEMORY else known.step
+    if value is None or ratios is None or row.metric == "fits_in_memory":
+        return Prediction(value=value)
+    low, high = ratios
+    if row.metric not in (*MEMORY, "step_time_s"):
+        low, high = 1.0 / high, 1.0 / low
+    return Prediction(value=value, low=value * low, high=value * high)
 
 
 def figure_of(

@@ -5,7 +5,10 @@ from typing import Any
 
 from advisor.engine.search import Catalog, allowed, interval_ratios
 from advisor.engine.spec import Accelerator, Offer, TrainingTask, Workload
+from advisor.engine.step import has_experts
+from advisor.engine.training import Intervals, interval
 from advisor.engine.training_search import Candidate, Found, Reliability
+from advisor.inputs import model_of
 
 Json = dict[str, Any]
 Ratios = tuple[float, float]
@@ -39,19 +42,20 @@ class Question:
 
 def speed_ratios(snapshot: Json, basis: str) -> Ratios:
     """90% range of the true speed of a step over the estimate, by what the kernels' rates rest on."""
-    rows = snapshot["calibrations"]
-    own = rows.get(f"interval:training:{basis}") or {}
-    if "step_low_ratio" in own:
-        return 1.0 / float(own["step_high_ratio"]), 1.0 / float(own["step_low_ratio"])
-    return interval_ratios(rows, basis).get("throughput", (1.0, 1.0))
+    known = training_intervals(snapshot, basis).step
+    if known is not None:
+        return 1.0 / known[1], 1.0 / known[0]
+    return interval_ratios(snapshot["calibrations"], basis).get("throughput", (1.0, 1.0))
 
 
 def memory_ratios(snapshot: Json, basis: str) -> Ratios | None:
     """90% range of the true peak memory over the estimate; None: not known."""
-    own = snapshot["calibrations"].get(f"interval:training:{basis}") or {}
-    if "memory_low_ratio" not in own:
-        return None
-    return float(own["memory_low_ratio"]), float(own["memory_high_ratio"])
+    return training_intervals(snapshot, basis).memory
+
+
+def training_intervals(snapshot: Json, basis: str) -> Intervals:
+    """The intervals of this model on chips of this basis."""
+    return interval(snapshot["calibrations"], basis, experts=has_experts(model_of(snapshot["model"])))
 
 
 def name_of(c: Candidate) -> str:

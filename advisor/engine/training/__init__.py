@@ -29,8 +29,9 @@ from advisor.engine.training.cluster import (
     straggler_factor,
     write_checkpoint,
 )
-from advisor.engine.training.communication import communication, ring_s
+from advisor.engine.training.communication import ring_s
 from advisor.engine.training.flops import model_flops, peak_flops_per_s, recomputed_flops
+from advisor.engine.training.intervals import Intervals, interval, interval_kind
 from advisor.engine.training.layouts import Job, Layout, fastest
 from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak_memory
 from advisor.engine.training.operators import Line, Shape, ledger, trained_parameters
@@ -112,6 +113,7 @@ __all__ = [
     "FSDP_MIXED",
     "HEAD",
     "HF",
+    "Intervals",
     "Job",
     "LORA16",
     "Line",
@@ -125,9 +127,10 @@ __all__ = [
     "Run",
     "Shape",
     "StepTime",
-    "communication",
     "fastest",
     "fits",
+    "interval",
+    "interval_kind",
     "ledger",
     "model_flops",
     "outside_bytes",

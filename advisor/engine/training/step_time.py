@@ -42,6 +42,9 @@ class StepTime:
     bubble_s: Array  # of the pipeline
     update_s: Array  # optimizer, casts and copies
     host_s: Array  # the least that the host needs to launch the step
+    tensor_s: Array  # parts of exposed_s: of tensor parallelism,
+    expert_s: Array  # of the exchange of tokens between experts,
+    context_s: Array  # of keys and values
 
 
 def update_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
@@ -77,23 +80,22 @@ def copies_s(model: Model, x: Shape, r: Rates, run: Run) -> Amount:
 HEAD = ("lm_head", "loss", "embedding")
 
 
-def shown(lines: Sequence[Line], c: Communication, x: Shape, run: Run, body: Amount) -> tuple[Amount, Amount]:
-    """Seconds of a step's collectives inside layers that computation (does not, does) hide.
+def shown(lines: Sequence[Line], c: Communication, x: Shape, run: Run, body: Amount) -> tuple[Amount, Amount, Amount]:
+    """Seconds that nothing hides of a step's collectives inside layers: (tensor parallelism, experts, context).
 
     Tensor parallelism in parts: the first part has nothing to hide behind. Keys and values that go round a ring hide
     behind the attention to those that arrived before. The exchange of tokens hides only behind another micro-batch.
     """
     attention = x.micro_batches * sum((line.seconds for line in lines if line.name == "attention/scores"), 0.0)
     total = x.micro_batches * body
-    tensor, context = (c.tensor_s, c.context_s)
+    tensor, context, expert = c.tensor_s, c.context_s, c.expert_s
     if run.code.tp_overlap:
-        parts = c.tensor_s * (x.tp - 1.0) / x.tp
-        tensor = c.tensor_s - np.minimum(parts, total)
+        tensor = tensor - np.minimum(tensor * (x.tp - 1.0) / x.tp, total)
     if run.code.context == "ring":
-        context = np.maximum(c.context_s - attention * (x.cp - 1.0) / x.cp, 0.0)
-    expert = np.maximum(c.expert_s - total, 0.0) if run.code.exchange_overlap else c.expert_s
-    visible = tensor + context + expert
-    return visible, c.tensor_s + c.context_s + c.expert_s - visible
+        context = np.maximum(context - attention * (x.cp - 1.0) / x.cp, 0.0)
+    if run.code.exchange_overlap:
+        expert = np.maximum(expert - total, 0.0)
+    return tensor, expert, context
 
 
 def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
@@ -107,7 +109,9 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
     body = sum((line.seconds for line in lines if line.name not in HEAD), 0.0)
     head = sum((line.seconds for line in lines if line.name in HEAD), 0.0)
     c = communication(model, x, r, run)
-    visible, beside = shown(lines, c, x, run, body)
+    tensor, expert, context = shown(lines, c, x, run, body)
+    visible = tensor + expert + context
+    beside = c.tensor_s + c.expert_s + c.context_s - visible
     serial = visible / x.micro_batches
     copies = copies_s(model, x, r, run)
     stage = body + copies + serial
@@ -141,4 +145,7 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
         bubble_s=bubble,
         update_s=update + 0.0 * computed,
         host_s=host + 0.0 * computed,
+        tensor_s=tensor,
+        expert_s=expert,
+        context_s=context,
     )
