@@ -49,7 +49,8 @@ check: $(ALL) docs
 
 # Measured rows are facts of many sources: give their files. What was scored last is in fixtures/fidelity, which
 # FIDELITY_ARGS='--write-docs docs/reference/fidelity.md' writes together with the report.
-MEASUREMENTS ?= $(wildcard ../shared/data/measured_open.csv ../shared/data/h200_vllm_open.csv)
+MEASUREMENTS ?= $(wildcard $(addprefix ../shared/data/,measured_open.csv h200_vllm_open.csv h200_train_open.csv \
+  h200_x4_train_open.csv))
 fidelity: data
 	@test -n "$(MEASUREMENTS)" || { echo "No measured rows here. Give them: make fidelity MEASUREMENTS='FILE.csv ...'" \
 	  "(columns: fixtures/README.md; the last published scores: docs/reference/fidelity.md)" >&2; exit 1; }
@@ -60,6 +61,7 @@ BENCH_PYTHON ?= $(PY)
 bench: data
 	@$(ASK) bench_search
 	@$(ASK) bench_advise
+	@$(ASK) training_layouts
 	@$(PY) -m tests.load.bench_peers
 	@$(BENCH_PYTHON) -m probes.tools.bench_ceiling
 

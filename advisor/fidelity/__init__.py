@@ -11,6 +11,7 @@ from advisor.fidelity import (
     scorecard,
     scoring,
     training_intervals,
+    training_layouts,
     training_scores,
 )
 from advisor.fidelity.calibration_files import Setup
@@ -40,5 +41,6 @@ __all__ = [
     "scorecard",
     "scoring",
     "training_intervals",
+    "training_layouts",
     "training_scores",
 ]

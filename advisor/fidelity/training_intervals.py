@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from advisor.engine.calibration import Interval, least_squares
+from advisor.engine.calibration import Array, Interval, least_squares, weighted_quantile
 from advisor.engine.training import interval_kind
 from advisor.fidelity.scoring import Scored, point_of
 from advisor.fidelity.training_rows import MEMORY
 
 MIN_GROUPS = 3
+TAILS = (0.05, 0.04, 0.03, 0.02, 0.01, 0.0)  # cut off at each end
+LEAST_COVERAGE = 0.88  # of groups that the interval did not see
 Spans = Mapping[str, Mapping[str, Interval]]  # basis -> figure -> interval
 
 # (basis, the column whose values are held out one at a time): the classes of serving's intervals
@@ -61,9 +64,37 @@ def intervals(scored: Sequence[Scored]) -> Spans:
 
 
 def _interval(rows: Sequence[Used], figure: str, unit: str) -> Interval | None:
-    """The interval of one figure, its coverage with each unit held out; None with fewer than MIN_GROUPS groups."""
+    """The interval of one figure, its coverage with each unit held out; None with fewer than MIN_GROUPS groups.
+
+    Quantiles of few units are too narrow for the next one. The tails are cut less until the interval holds units that
+    it did not see.
+    """
     own = [u for u in rows if u.figure == figure]
     if len({u.group for u in own}) < MIN_GROUPS:
         return None
     errors, groups = np.array([u.log_error for u in own]), [u.group for u in own]
-    return least_squares.interval(errors, groups, groups if figure == "memory" else [u.units[unit] for u in own])
+    units = np.array(groups if figure == "memory" else [u.units[unit] for u in own])
+    weights = least_squares.group_weights(groups)
+    for tail in TAILS:
+        held_out = coverage(-errors, weights, units, tail)
+        if held_out >= LEAST_COVERAGE:
+            break
+    low, high = ends(-errors, weights, tail)
+    return Interval(
+        low=float(np.exp(low)), high=float(np.exp(high)), rows=len(own), groups=len(set(groups)), coverage=held_out
+    )
+
+
+def ends(ratios: Array, weights: Array, tail: float) -> tuple[float, float]:
+    return weighted_quantile(ratios, weights, tail), weighted_quantile(ratios, weights, 1.0 - tail)
+
+
+def coverage(ratios: Array, weights: Array, units: NDArray[np.str_], tail: float) -> float:
+    """The share of each unit inside the ends of the others, with equal weight for each group."""
+    inside = np.zeros(len(ratios))
+    for unit in np.unique(units):
+        own = units == unit
+        others = ~own if (~own).any() else own
+        low, high = ends(ratios[others], weights[others], tail)
+        inside[own] = (ratios[own] >= low) & (ratios[own] <= high)
+    return float((inside * weights).sum() / weights.sum())

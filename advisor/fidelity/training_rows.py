@@ -21,7 +21,8 @@ TIMES = ("tokens_per_s_per_accelerator", "tokens_per_s", "step_time_s", "samples
 MEMORY = ("peak_memory_bytes", "peak_memory_gb", "peak_reserved_bytes", "fits_in_memory")
 RESERVED_GIB = ("torchtitan",)  # sources whose peak is what the allocator reserved, printed in GiB
 LAYOUT_MISSING = "training: the layout is not stated"
-MEGATRON_RECIPE = replace(training.MEGATRON_BF16, reduce_bytes=2.0)
+# the performance recipes of NeMo and Megatron-Bridge add and reduce gradients in 16 bits (grad_reduce_in_fp32 = False)
+MEGATRON_RECIPE = replace(training.MEGATRON_BF16, gradient_bytes=2.0, reduce_bytes=2.0)
 LORA: Mapping[str, Any] = {
     "method": "lora", "adapter_rank": 16, "adapter_matrices": "query_value", "parameter_bytes": 2.0,
 }  # fmt: skip
@@ -96,6 +97,7 @@ def megatron(row: Row, chips: int, length: int) -> Run | Skip:
     dp = chips // (tp * pp * cp)
     if not dp:
         return Skip(reason="training: the layout needs more chips than the row has")
+    sharded = noted(row.notes, "FSDP", 0) > 0
     recipe = replace(MEGATRON_RECIPE, matmul_dtype=DTYPES[row.weights_dtype])
     if "lora" in row.params_note.lower():
         recipe = replace(recipe, **LORA)
@@ -105,13 +107,19 @@ def megatron(row: Row, chips: int, length: int) -> Run | Skip:
         micro_batches=max(batch // (micro * dp), 1),
         recipe=recipe,
         code=megatron_code(row),
+        offloaded_layers=OFFLOADED.get((row.model_id.split("/")[-1], row.accelerator_slug), 0) if sharded else 0,
         parallel=Parallel(
-            dp=dp, tp=tp, pp=pp, cp=cp, ep=ep, zero=3 if noted(row.notes, "FSDP", 0) else 1,
+            dp=dp, tp=tp, pp=pp, cp=cp, ep=ep, zero=3 if sharded else 1,
             sequence_parallel=tp > 1, virtual_stages=stages,
         ),
     )  # fmt: skip
 
 
+# layers whose activations the FSDP recipes in FP8 keep in host memory (cpu_offloading_num_layers, in the same place)
+OFFLOADED = {
+    ("Meta-Llama-3-70B", "gb200"): 40, ("Meta-Llama-3-70B", "gb300"): 20, ("Meta-Llama-3-70B", "b200"): 5,
+    ("Llama-3.1-405B", "gb200"): 95,
+}  # fmt: skip
 # Megatron-Bridge releases from which a feature is on (scripts/performance/configs of its repository, read 2026-11-25)
 ONE_COPY_FROM, PARTIAL_GRAPHS_FROM, FULL_GRAPHS_FROM = "25.11", "25.11", "26.06"
 
@@ -147,7 +155,7 @@ def llm_foundry(row: Row, chips: int, length: int) -> Run | Skip:
         recipe=replace(
             training.FSDP_MIXED, reduce_bytes=2.0, matmul_dtype=DTYPES.get(row.weights_dtype, row.weights_dtype)
         ),
-        code=Code(norm="fused", rotary="fused", gate="fused", loss="upcast", attention="flash1"),
+        code=Code(norm="fused", rotary="fused", gate="fused", loss="vocabulary_parallel", attention="flash1"),
         recompute="full" if "checkpointing True" in row.notes else "none",
         parallel=Parallel(dp=chips, zero=3),
     )

@@ -95,22 +95,31 @@ def memory_of(row: Row, case: TrainingCase, resources: Resources) -> float:
     assert isinstance(case.run, Run)
     peak = training.peak_memory(resources.models[case.model_id], case.run)
     if row.metric == "fits_in_memory":
-        room = resources.accelerators[case.accelerator_slug].memory_bytes
-        return float(training.fits(peak, room, training.outside_bytes(case.run)))
+        return float(has_room(resources.models[case.model_id], case.run, resources.accelerators[case.accelerator_slug]))
     if row.metric == "peak_memory_gb":
         reserved = row.source_key in RESERVED_GIB
         return peak.reserved_bytes / 2.0**30 if reserved else peak.allocated_bytes / 1e9
     return peak.reserved_bytes if row.metric == "peak_reserved_bytes" else peak.allocated_bytes
 
 
+def has_room(model: Model, run: Run, chip: Accelerator) -> bool:
+    return training.fits(training.peak_memory(model, run), chip.memory_bytes, training.outside_bytes(run))
+
+
 def step_of(case: TrainingCase, resources: Resources) -> float | None | Skip:
-    """Seconds of a step, with the fastest layout where none is stated; None: no layout fits."""
+    """Seconds of a step that waits for the slowest rank, as in answers; None: predicted not to fit.
+
+    Where none is stated, the layout is the fastest found.
+    """
     chip, model, run = resources.accelerators[case.accelerator_slug], resources.models[case.model_id], case.run
     achieved = efficiency(resources.scopes, chip.slug, chip.family, chip.kind)
     try:
         if isinstance(run, Run):
             rates = training.rates_of(chip, achieved, run.recipe, run.code)
-            return float(training.step_time(model, training.Shape.of(run), rates, run).step_s)
+            if not has_room(model, run, chip):
+                return None
+            step_s = float(training.step_time(model, training.Shape.of(run), rates, run).step_s)
+            return step_s * training.straggler_factor(case.chips)
         job = training.Job(
             model=model, accelerator=chip, efficiency=achieved, chips=case.chips, sequence_tokens=run.sequence_tokens,
             global_batch=run.global_batch, recipe=run.recipe, code=run.code, zeros=run.zeros, uneven_stages=True,
@@ -118,4 +127,4 @@ def step_of(case: TrainingCase, resources: Resources) -> float | None | Skip:
         layouts = training.fastest(job, count=1).layouts
     except ValueError as error:
         return Skip(reason=f"training: {error}")
-    return layouts[0].step_s if layouts else None
+    return layouts[0].step_s * training.straggler_factor(case.chips) if layouts else None

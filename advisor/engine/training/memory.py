@@ -592,13 +592,20 @@ def _sizes(model: Model, run: Run, stage: Stage) -> Sizes:
     cast, cast_back = _casts(run, number, stage)
     first = (each[0][3] if run.recipe.method == "full" else _layer_adapters(model, ends[0], run)) if each else Weights()
     return Sizes(
-        kept=tokens * sum(n * kept for _, n, kept, _ in each), first_layer=work[0], last_layer=work[1],
+        kept=tokens * _stays(run, stage) * sum(n * kept for _, n, kept, _ in each),
+        first_layer=work[0], last_layer=work[1],
         last_kept=tokens * each[-1][2] if each else 0.0, head=head, logits=logits, cut=cut,
         unit=max(units, default=0.0),
         layers=sum(unit * n for unit, (_, n, _, _) in zip(units, each, strict=True)),
         first_weights=first.whole, cast=cast, cast_back=cast_back,
         always=_buckets(run, stage) + WORKSPACE_BYTES, dequantized=_dequantized(model, run, stage),
     )  # fmt: skip
+
+
+def _stays(run: Run, stage: Stage) -> float:
+    """Share of the kept activations that stays on the chip."""
+    here = sum(n for _, n in stage.layers)
+    return 1.0 - min(run.offloaded_layers, here) / here if here else 1.0
 
 
 def _casts(run: Run, layers: Weights, stage: Stage) -> tuple[float, float]:

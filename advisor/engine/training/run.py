@@ -99,6 +99,7 @@ class Run:
     code: Code = MEGATRON
     recompute: Recompute = "none"
     offload: Offload = "none"
+    offloaded_layers: int = 0  # whose kept activations wait in the host's memory for the backward pass
 
     @property
     def tokens(self) -> int:

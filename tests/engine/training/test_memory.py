@@ -383,3 +383,14 @@ def test_quantizing_the_base_never_stores_more(model, run):
 def test_offloading_never_needs_more(model, run):
     none, states = (peak_memory(model, replace(run, offload=o)).allocated_bytes for o in ("none", "optimizer"))
     assert states <= none
+
+
+def test_layers_whose_activations_are_offloaded_leave_their_share() -> None:
+    model = MODELS["llama-3.1-8b"]
+    run = Run(sequence_tokens=8192, recipe=MEGATRON_BF16, code=MEGATRON)
+    kept = 8192 * sum(b.count * kept_bytes_per_token(model, b, run) for b in model.blocks)
+    whole, half = (peak_memory(model, replace(run, offloaded_layers=n)).activations_bytes for n in (0, 16))
+    assert whole - half == pytest.approx(kept / 2, rel=0.01)
+    assert peak_memory(model, replace(run, offloaded_layers=99)) == peak_memory(
+        model, replace(run, offloaded_layers=32)
+    )
