@@ -6,9 +6,17 @@ from advisor.engine.spec import Accelerator, Efficiency
 from advisor.engine.step import rate_of
 from advisor.engine.training.run import Code, Recipe
 
-# Large products over the dense peak in training, on families whose products were not measured here. GEMMs on an A100
-# reach 80 to 90 %: FlashAttention-2, arXiv 2307.08691, section 1.
-LARGE_PRODUCT_FRACTION = {"ampere": 0.85}
+# Large products over the dense peak, with random values after 10,000 warm-up products, on families whose products were
+# not measured here (github.com/Azure/AI-benchmarking-guide, Azure_Results, read 2026-11-25). ampere: cuBLASLt, 251 to
+# 257 of 312 TFLOPs/s from 8,192 up. blackwell: GB200, cuBLASLt, 2,835 to 2,907 of 5,000 from 4,096 up. instinct-mi300:
+# hipBLASLt on a MI300X, mean of 955 to 1,160 of 2,615 from 4,096 up (in the fork samuel-bohman/AI-benchmarking-guide);
+# in 16 bits 708 of 1,307, AMD's own figure quoted second-hand (rocm.blogs.amd.com, measuring-max-achievable-flops-part2).
+# A GB200 reaches 0.75 of its FP4 peak from 8,192 up and 0.52 at 4,096: left at serving's 0.5, because the transforms
+# of NVFP4 recipes are not timed.
+PRODUCT_FRACTION = {
+    "ampere": {"bf16": 0.81}, "blackwell": {"fp8": 0.575}, "blackwell-ultra": {"fp8": 0.575},
+    "instinct-mi300": {"bf16": 0.54, "fp8": 0.41},
+}  # fmt: skip
 # Grouped products of experts over the dense peak: 2,672 TFLOPs/s in MXFP8 on a GB200, 7,168 to 2,048 wide (Megatron-LM,
 # docs/discussions/deepseek-v3-gb200-optimization, section 1)
 GROUPED_FRACTION = {"blackwell": 0.534, "blackwell-ultra": 0.534}
@@ -19,17 +27,20 @@ EXPERT_FACTOR = 0.4202
 # hopper: PyTorch 2.11 on one H200 (fixtures/measurements/h200-training-kernels.csv). ampere: FlashAttention 30 to 50 %
 # and 25 to 35 %, FlashAttention-2 50 to 73 % and up to 63 % of an A100; an H100 runs the same kernels 1.49 times as
 # fast, 335 against 225 TFLOPs/s (arXiv 2307.08691). blackwell: cuDNN 9.13 at 1,613 / 1.3 TFLOPs/s on a B200 forward,
-# the backward pass slower as on an H200 (FlashAttention-4: github.com/Dao-AILab/flash-attention, assets/fa4_paper.pdf)
+# the backward pass slower as on an H200 (FlashAttention-4: github.com/Dao-AILab/flash-attention, assets/fa4_paper.pdf).
+# instinct-mi300: FlashAttention 2 at 329 of 1,307 TFLOPs/s with heads of 64 (Azure, as above), the rest as on an H200
 HOPPER = {"cudnn": (0.527, 0.440), "flash2": (0.310, 0.254), "flash1": (0.19, 0.14), "math": (0.310, 0.254)}
 AMPERE = {"flash1": (0.40, 0.30), "flash2": (0.62, 0.50), "cudnn": (0.62, 0.50), "math": (0.40, 0.30)}
 BLACKWELL = HOPPER | {"cudnn": (0.55, 0.46)}
-ATTENTION = {"hopper": HOPPER, "ampere": AMPERE, "blackwell": BLACKWELL, "blackwell-ultra": BLACKWELL}
+MI300 = {"flash1": (0.29, 0.24), "flash2": (0.29, 0.24), "cudnn": (0.29, 0.24), "math": (0.29, 0.24)}
+ATTENTION = {"hopper": HOPPER, "ampere": AMPERE, "blackwell": BLACKWELL, "blackwell-ultra": BLACKWELL,
+             "instinct-mi300": MI300}  # fmt: skip
 # The power limit sets the clock in large products: all runs of four H200s but the smallest drew 2.71 to 2.78 of 2.8 kW
 # (measured for this project, 2026-11-22). By family: dense 16-bit peak and watts of the chip whose fractions are known,
 # and the watts that do not depend on the clock.
 POWER = {
     "hopper": (989e12, 700.0, 80.0), "blackwell": (2500e12, 1200.0, 200.0), "blackwell-ultra": (2500e12, 1200.0, 200.0),
-    "instinct-mi300": (1307e12, 1000.0, 140.0),
+    "instinct-mi300": (1307e12, 750.0, 140.0),
 }  # fmt: skip
 # Rate over power: an H100 limited to 600 of 700 W loses 10 to 15 % in 16 bits (factryze.ai/scale-atlas/power)
 POWER_EXPONENT = 0.75
@@ -86,8 +97,9 @@ def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates
     def reached(fraction: float) -> float:
         return min(fraction * e.matrix_factor * power, HIGHEST_FRACTION)
 
-    wide = max(e.matmul_16_fraction, LARGE_PRODUCT_FRACTION.get(a.family, 0.0))
-    narrow = {"fp8": e.matmul_8_fraction, "fp4": e.matmul_4_fraction}.get(dtype, wide)
+    published = PRODUCT_FRACTION.get(a.family, {})
+    wide, eight = (published.get(t, f) for t, f in (("bf16", e.matmul_16_fraction), ("fp8", e.matmul_8_fraction)))
+    narrow = {"fp8": eight, "fp4": e.matmul_4_fraction}.get(dtype, wide)
     near = a.links[0] if a.links else None
     far = a.links[-1] if len(a.links) > 1 else near
     forward, backward = attention_fractions(a, e, code)
@@ -96,7 +108,7 @@ def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates
         half_flops_per_s=half * reached(wide),
         attention_forward_flops_per_s=half * reached(forward),
         attention_backward_flops_per_s=half * reached(backward),
-        expert_fraction=min(e.expert_fraction, GROUPED_FRACTION.get(a.family, 1.0) / e.matmul_8_fraction)
+        expert_fraction=min(e.expert_fraction, GROUPED_FRACTION.get(a.family, 1.0) / eight)
         * (1.0 if code.graphs == "full" else EXPERT_FACTOR),
         memory_bytes_per_s=a.memory_bytes_per_s * min(e.memory_fraction, STREAM_FRACTION),
         near_bytes_per_s=(near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction,

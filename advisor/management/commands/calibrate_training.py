@@ -46,8 +46,8 @@ def write(out: Path, basis: str, figures: Mapping[str, Interval], newest: str) -
     ratios = {f"{name}_{end}_ratio": getattr(span, end) for name, span in figures.items() for end in ("low", "high")}
     counts = ", ".join(f"{name} {span.rows} rows in {span.groups} groups" for name, span in figures.items())
     text = (
-        "quantiles of measured / predicted step time and peak memory, with equal weight for each group, from 5 and 95 % "
-        "outwards until they hold 88 % of held-out chips (measured: models, datasheet: families, memory: groups); "
+        "quantiles of measured / predicted step time and peak memory, with equal weight for each group, from 5 and 95 "
+        "% outwards until they hold 88 % of held-out chips (measured: models, datasheet: families, memory: groups); "
         f"no value of the training engine is fitted to these rows ({counts or 'too few rows'})"
     )
     as_of = newest if len(newest) == 10 else f"{newest}-28"
