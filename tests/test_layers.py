@@ -31,7 +31,7 @@ BELOW_IN_ENGINE = {
     "search": "calibration scheduler step plans cost spec network",
     "training_search": "training search plans step cost spec network",
     "launch": "training search scheduler step cost spec network",
-    "fleet": "search calibration scheduler step cost spec network",
+    "fleet": "training_search training plans search calibration scheduler step cost spec network",
     "optimisation": "launch fleet search estimate scheduler step cost spec network",
 }
 BELOW_IN_ADVISOR = {

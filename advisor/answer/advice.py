@@ -17,8 +17,9 @@ from advisor.answer.pareto import pareto
 from advisor.answer.portfolio import portfolio_answer
 from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
+from advisor.answer.train_and_serve import nothing_to_serve, with_training
 from advisor.answer.unused_inputs import not_used
-from advisor.engine.fleet import Member, find_mix, merged_copies
+from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
 from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search
 from advisor.engine.spec import Workload, kind_named
 from advisor.inputs import COLD_START, COSTS, EGRESS, STORAGE, catalog_of, unpacked, workload_of
@@ -47,13 +48,21 @@ def _portfolio(spec: Json, snapshot: Json, progress: Progress | None) -> Answer:
     def progress_of(i: int, name: str) -> Progress:
         return lambda stage, done: report(f"{name}: {stage}", (i + done) / (count + 1))
 
+    trained: list[tuple[Answer, TrainingMember]] = []
     for i, (part, its_snapshot) in enumerate(zip(spec["workloads"], snapshot["parts"], strict=True)):
+        if kind_named(part["kind"]).trains:
+            trained.append(training.member(part, its_snapshot, progress_of(i, part["name"])))
+            continue
         answer, member, costs = _member(part, its_snapshot, progress_of(i, part["name"]))
         models.append(costs)
         answers.append(answer)
         members.append(member)
     report("sharing one fleet", count / (count + 1))
+    if not answers:
+        return with_training(nothing_to_serve(spec, snapshot, trained), [], trained)
     answer = portfolio_answer(spec, snapshot, answers, members)
+    if trained:
+        return with_training(answer, members, trained)
     portfolio = answer.portfolio
     if portfolio is None or portfolio.money is None:
         return answer

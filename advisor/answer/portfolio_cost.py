@@ -26,7 +26,7 @@ from advisor.engine.plans import (
 from advisor.engine.search import overheads_of, prices_of, shared_overheads
 from advisor.engine.spec import Offer, Part
 from advisor.inputs import number
-from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney
+from advisor.result import Answer, CashFlow, FleetItem, Money, Option, PortfolioMoney, TrainingOption
 
 SOFTWARE_AND_POWER = "licences and power at the fleet's load"
 
@@ -163,7 +163,7 @@ def of_each(answers: Sequence[Answer], firsts: Sequence[Option]) -> PortfolioMon
     )
 
 
-def cash_of_month(month: int, bills: Sequence[Money]) -> CashFlow:
+def cash_of_month(month: int, bills: Sequence[Money | PortfolioMoney]) -> CashFlow:
     own = [m.cash_flow[month] for m in bills if month < len(m.cash_flow)]
     return CashFlow(
         month=month,
@@ -183,7 +183,7 @@ def workload_name(answer: Answer) -> str:
     return str(answer.workload["name"])
 
 
-def alone_items(answer: Answer, option: Option, money: Money) -> Iterator[FleetItem]:
+def alone_items(answer: Answer, option: Option | TrainingOption, money: Money) -> Iterator[FleetItem]:
     """What is signed for one workload: the steps of its plan."""
     for step in money.plan.steps if money.plan else ():
         hourly = step.unit_usd_per_hour is not None

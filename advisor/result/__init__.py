@@ -90,6 +90,7 @@ from advisor.result.portfolio import (
     Portfolio,
     PortfolioMoney,
     RunHours,
+    RunOnFleet,
     SharedFleet,
     Tenant,
 )
@@ -129,6 +130,7 @@ from advisor.result.why_not import (
 )
 
 __all__ = [
+    "RunOnFleet",
     "TokenBudget",
     "GoodputParts",
     "ScalingPoint",

@@ -48,6 +48,10 @@ class AloneOption(Section):
     """Total cost."""
     utilisation: Fraction | None
     """Mean load over capacity."""
+    days: Annotated[float, Field(json_schema_extra={"x-unit": "days"})] | None = None
+    """Length of a training run; absent for other workloads."""
+    usd_total: Usd | None = None
+    """Present value of a training run; absent for other workloads."""
     batch: Batch | None = None
     """One run of a batch; absent for other workloads."""
 
@@ -286,6 +290,31 @@ class Packed(Section):
     """The comparison in words."""
 
 
+class RunOnFleet(Section):
+    """A training run on the machines of a service of the portfolio, against the run by itself."""
+
+    workload: str
+    """The training workload."""
+    service: str
+    """The service whose machines it uses."""
+    way: Literal["idle_hours", "one_plan", "alone"]
+    """idle_hours: while the service leaves machines idle; one_plan: machines for both; alone: by itself."""
+    accelerator: str
+    """Catalog name."""
+    accelerator_count: Chips
+    """Accelerators of the run."""
+    days: Annotated[float, Field(json_schema_extra={"x-unit": "days"})]
+    """From the first step to the last token."""
+    hours_per_week: Annotated[float, Field(json_schema_extra={"x-unit": "h"})] | None
+    """Hours in which it trains; null: around the clock."""
+    usd_total: Usd
+    """What the run adds to the cost of the service, in today's money."""
+    saving_usd: Usd
+    """Against the run by itself."""
+    said: str
+    """The same in words."""
+
+
 class Portfolio(Section):
     """Answer of a portfolio."""
 
@@ -305,6 +334,8 @@ class Portfolio(Section):
     """Small models on shared cards; null: not all workloads are serving."""
     said: str
     """The answer in words."""
+    training: list[RunOnFleet] = []
+    """Training runs on the machines of a service; absent without training workloads."""
     money: PortfolioMoney | None = None
     """Costs; null: a workload has no answer; absent in answers from before November 2026."""
 

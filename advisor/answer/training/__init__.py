@@ -1,5 +1,5 @@
 """The answer to a training question: which machines, which layout, how long, at what cost, and why."""
 
-from advisor.answer.training.advice import recommend
+from advisor.answer.training.advice import member, recommend
 
-__all__ = ["recommend"]
+__all__ = ["member", "recommend"]

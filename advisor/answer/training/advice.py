@@ -13,13 +13,22 @@ from advisor.answer.training.question import Question, speed_ratios
 from advisor.answer.training.sensitivity import sensitivity
 from advisor.answer.training.sentences import count, dollars, verdict
 from advisor.answer.unused_inputs import not_used
+from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import parameters
 from advisor.engine.scheduler import SEED
 from advisor.engine.search import DRAWS, joint
 from advisor.engine.training import counted_flops, optimal_allocation
 from advisor.engine.training_search import Candidate, CostDraws, cost_draws, search
-from advisor.inputs import COSTS, catalog_of, rounded, training_workload, unpacked
-from advisor.inputs.training import TRAINING_ASSUMPTIONS, figure_of, reliability_of
+from advisor.inputs import (
+    COSTS,
+    TRAINING_ASSUMPTIONS,
+    catalog_of,
+    figure_of,
+    reliability_of,
+    rounded,
+    training_workload,
+    unpacked,
+)
 from advisor.result import (
     Answer,
     Beats,
@@ -44,11 +53,22 @@ SEED_SAID = "the ranges of speed, goodput, prices, staff and resale, drawn toget
 
 def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> Answer:
     """The ranked runs of a training or fine-tuning question."""
+    return member(spec, snapshot, progress)[0]
+
+
+def member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answer, TrainingMember]:
+    """The answer, and what a portfolio needs to know of the run."""
     snapshot = unpacked(snapshot) | {"tco": spec["tco"]}
     q = question(spec, snapshot, progress)
     budget = None
     if spec[spec["kind"]].get("budget_usd"):
         q, budget = within_budget(q, progress)
+    found = TrainingMember(workload=q.workload, reliability=q.reliability, found=q.found)
+    return answer_of(q, budget), found
+
+
+def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
+    spec, snapshot = q.spec, q.snapshot
     uncertain = bill.uncertain_of(snapshot, q.workload, q.catalog)
     draws = [drawn(q, c, uncertain) for c in q.found.ranked]
     options = [option(q, c, rank, d) for rank, (c, d) in enumerate(zip(q.found.ranked, draws, strict=True), 1)]

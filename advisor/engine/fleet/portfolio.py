@@ -79,6 +79,8 @@ class SharedFleet:
 def plan_shared_fleet(members: Sequence[Member], limits: Limits) -> SharedFleet:
     """The cheapest fleet for all members within the limits."""
     alone = sum(m.alone_usd_per_hour for m in members)
+    if len(members) == 1:
+        return _none(alone, "one service by itself has nothing to share")
     if any(m.workload.slo.doubled for m in members):
         return _none(alone, "a shared fleet is not computed with 2n redundancy")
     members = [replace(m, workload=replace(m.workload, users=None, trace=None)) for m in members]  # at their peak rate

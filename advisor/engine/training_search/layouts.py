@@ -134,14 +134,13 @@ def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: 
     spreads = setup.code == "megatron"
     shards_alone = a.vendor == "google"  # MaxText shards like FSDP; its pipelines are for several slices
     zeros = (3,) if shards_alone else (1, 3) if spreads else (3,) if chips > 1 else (0,)
-    stored = zeros[-1] if task.method == "full" else 3  # adapters are kept in BF16 on one rank too
     recipe = recipe_of(
         setup.precision,
         task.method,
         task.adapter_rank or 16,
         task.optimizer,
         setup.code,
-        stored,
+        zeros[-1],
         model,
     )
     yield Job(
