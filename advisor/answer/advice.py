@@ -14,10 +14,9 @@ from advisor.answer.one_ranking import ranked_together
 from advisor.answer.one_ranking import verdict as together_verdict
 from advisor.answer.option import near_miss, option, solid_choice
 from advisor.answer.pareto import pareto
-from advisor.answer.portfolio import portfolio_answer
+from advisor.answer.portfolios import nothing_to_serve, portfolio_answer, with_training
 from advisor.answer.scale_to_zero import found
 from advisor.answer.sentences import verdict
-from advisor.answer.train_and_serve import nothing_to_serve, with_training
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import Member, TrainingMember, find_mix, merged_copies
 from advisor.engine.search import Catalog, Scored, SearchResult, prepare_question, search

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.answer.colocation import packed
-from advisor.answer.portfolio_cost import portfolio_money
+from advisor.answer.portfolios.cost import portfolio_money
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.fleet import DAY_HOURS, Assignment, Limits, Member, plan_shared_fleet
 from advisor.engine.fleet import SharedFleet as FleetPlan

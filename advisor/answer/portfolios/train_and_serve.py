@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.answer.money import CURRENCY, cents
-from advisor.answer.portfolio_cost import alone_items, cash_of_month, workload_name
+from advisor.answer.portfolios.cost import alone_items, cash_of_month, workload_name
 from advisor.engine.fleet import IdleHours, Member, OnePlan, TrainingMember, idle_hours, one_plan
 from advisor.engine.search import prices_of
 from advisor.inputs import rounded
