@@ -3,22 +3,19 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from advisor.answer import money as bill
 from advisor.answer import ranking
 from advisor.answer.calibration_marks import calibrations_used
+from advisor.answer.training.certainty import drawn, scenarios, uncertainty, with_chances
 from advisor.answer.training.option import option
-from advisor.answer.training.question import Question, speed_ratios
+from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
 from advisor.answer.training.sentences import count, dollars, verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import parameters
-from advisor.engine.scheduler import SEED
-from advisor.engine.search import DRAWS, joint
 from advisor.engine.training import counted_flops, optimal_allocation
-from advisor.engine.training_search import Candidate, CostDraws, cost_draws, search
+from advisor.engine.training_search import search
 from advisor.inputs import (
     COSTS,
     TRAINING_ASSUMPTIONS,
@@ -31,15 +28,10 @@ from advisor.inputs import (
 )
 from advisor.result import (
     Answer,
-    Beats,
     Candidates,
-    Chance,
-    CostRanges,
     Currency,
     Source,
     TokenBudget,
-    TrainingOption,
-    Uncertainty,
     Views,
 )
 from advisor.result import Catalog as CatalogVersion
@@ -69,8 +61,7 @@ def member(spec: Json, snapshot: Json, progress: Progress | None) -> tuple[Answe
 
 def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
     spec, snapshot = q.spec, q.snapshot
-    uncertain = bill.uncertain_of(snapshot, q.workload, q.catalog)
-    draws = [drawn(q, c, uncertain) for c in q.found.ranked]
+    draws = [drawn(q, c) for c in q.found.ranked]
     options = [option(q, c, rank, d) for rank, (c, d) in enumerate(zip(q.found.ranked, draws, strict=True), 1)]
     options = with_chances(q, options, draws)
     first = options[0].interval.usd_total if options else None
@@ -95,6 +86,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         assumptions=bill.assumptions(spec, snapshot),
         sources=sources(q),
         uncertainty=uncertainty(q, options, draws),
+        scenarios=scenarios(q, options),
         not_used=not_used(spec, COSTS | set(TRAINING_ASSUMPTIONS)),
         currency=Currency(**snapshot["currency"]) if snapshot.get("currency") else None,
         token_budget=budget,
@@ -156,83 +148,7 @@ def within_budget(q: Question, progress: Progress | None) -> tuple[Question, Tok
     )
 
 
-# --- chances ----------------------------------------------------------------------------------------------------
-
-
-def drawn(q: Question, c: Candidate, uncertain: joint.Uncertain) -> CostDraws:
-    price: dict[str, tuple[float, float]] = {}
-    for o in c.planned.offers:
-        price[o.acquisition] = bill.price_ranges(q.snapshot, o)
-    return cost_draws(c, speed_ratios(q.snapshot, c.trained.basis), price, uncertain)
-
-
-def with_chances(q: Question, options: list[TrainingOption], draws: list[CostDraws]) -> list[TrainingOption]:
-    """The options with their cost ranges and their chances to cost least."""
-    if not options:
-        return options
-    usd = np.array([d.usd_total for d in draws])
-    late = np.array([d.days > (q.task.deadline_days or np.inf) for d in draws])
-    cost = np.where(late, np.inf, usd)
-    least = cost.min(axis=0)
-    cheapest = (cost <= least * (1 + EQUAL_FRACTION)) & np.isfinite(cost)
-    wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1)
-    made = []
-    limit = q.workload.constraints.max_usd_per_month
-    for i, (option_, d, won) in enumerate(zip(options, draws, wins, strict=True)):
-        ratio = d.usd_total / option_.usd_total if option_.usd_total else np.ones(DRAWS)
-        money = option_.money
-        if money is not None:
-            most = money.plan.most_usd_per_month if money.plan else money.usd_per_month
-            over = None if limit is None else rounded(float((most * ratio > limit).mean()), 4)
-            money = money.changed(
-                ranges=CostRanges(
-                    usd_per_month=quantiles(money.usd_per_month * ratio),
-                    total_usd=quantiles(money.usd_over_horizon * ratio),
-                    wins_probability=rounded(float(won), 4),
-                    over_budget_probability=over,
-                )
-            )
-        made.append(
-            option_.changed(
-                money=money,
-                first_probability=rounded(float(won), 4),
-                beats=[
-                    Beats(rank=j + 1, probability=rounded(float((usd[i] < usd[j]).mean()), 4))
-                    for j in range(i + 1, len(options))
-                ],
-            )
-        )
-    return made
-
-
-def quantiles(values: np.ndarray) -> list[float]:
-    return [bill.cents(float(np.quantile(values, q))) for q in (0.05, 0.5, 0.95)]
-
-
-def uncertainty(q: Question, options: list[TrainingOption], draws: list[CostDraws]) -> Uncertainty | None:
-    if not options:
-        return None
-    first, d = options[0], draws[0]
-    low, middle, high = (float(np.quantile(d.usd_total, at)) for at in (0.05, 0.5, 0.95))
-    chances = [Chance(said="the first option costs least of those shown", probability=first.first_probability or 0.0)]
-    if q.task.deadline_days is not None:
-        said = f"the run ends within {q.task.deadline_days:g} days"
-        chances.append(Chance(said=said, probability=first.deadline_probability or 0.0))
-    owns, rents = ([d.usd_total for o, d in zip(options, draws, strict=True) if (o.acquisition == "own") == own]
-                   for own in (True, False))  # fmt: skip
-    if owns and rents:
-        share = float((np.min(owns, axis=0) < np.min(rents, axis=0)).mean())
-        chances.append(Chance(said="owning costs less than renting", probability=rounded(share, 4)))
-    return Uncertainty(
-        draws=DRAWS,
-        seed=SEED,
-        drivers=[],
-        chances=chances,
-        said=(
-            f"The first run costs {dollars(low)} to {dollars(high)} in 90% of {DRAWS:,} draws (median "
-            f"{dollars(middle)}): {SEED_SAID}."
-        ),
-    )
+# --- sources ----------------------------------------------------------------------------------------------------------
 
 
 def sources(q: Question) -> list[Source]:

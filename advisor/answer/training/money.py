@@ -20,9 +20,17 @@ from advisor.engine.plans import (
 )
 from advisor.engine.search import overheads_of
 from advisor.engine.spec import Offer
-from advisor.engine.training_search import Candidate, by_seller, candidate, prices_of_run, strategies_of, ways_of_run
+from advisor.engine.training_search import (
+    Candidate,
+    by_seller,
+    candidate,
+    duration,
+    prices_of_run,
+    strategies_of,
+    ways_of_run,
+)
 from advisor.inputs import number, offers, rounded
-from advisor.result import BreakEven, Money, PlanMonth, WaterfallStep, WayToPay
+from advisor.result import BreakEven, Money, PlanMonth, PlanStep, WaterfallStep, WayToPay
 from advisor.result import Plan as PlanSection
 
 SPLIT = "the whole bill is for the trained tokens"
@@ -88,7 +96,8 @@ def plan_section(q: Question, c: Candidate) -> PlanSection:
     rent = named.get("rent")
     month = min(EXIT_MONTHS, max(months // 2, 1))
     owns = plan.capex_usd > 0 and rent is not None
-    steps = list(steps_of(q.catalog, c.planned, offers.is_superseded(chip, q.snapshot)))
+    superseded = offers.is_superseded(chip, q.snapshot)
+    steps = [for_the_run(q, c, step) for step in steps_of(q.catalog, c.planned, superseded)]
     return PlanSection(
         said=" ".join(step.said for step in steps) or "Nothing has to be signed.",
         steps=steps,
@@ -106,6 +115,16 @@ def plan_section(q: Question, c: Candidate) -> PlanSection:
         irr_fraction_per_year=number_or_none(internal_rate(plan, rent)) if owns and rent else None,
         strategies=list(strategies(plan, named)),
     )
+
+
+def for_the_run(q: Question, c: Candidate, step: PlanStep) -> PlanStep:
+    """A rent by the hour said in days; repeated runs rent again each time."""
+    if step.action != "rent":
+        return step
+    how = " as spot instances" if step.term == "spot" else " by the hour"
+    at = f"{step.provider} ({step.region})" if step.region else step.provider
+    each = "" if q.task.every_days is None else f", every {q.task.every_days:g} days"
+    return step.changed(said=f"Rent {step.instances:,} x {step.instance} at {at}{how} for {duration(c.days)}{each}.")
 
 
 def months_of(plan: Plan) -> Iterator[PlanMonth]:

@@ -1,6 +1,5 @@
 """Training: the best layout of every chip and size, the time and goodput of its run, and the plan that pays for it."""
 
-from advisor.engine.training_search.layouts import Trained
 from advisor.engine.training_search.outcome import (
     Candidate,
     Reliability,
@@ -10,14 +9,26 @@ from advisor.engine.training_search.outcome import (
     ways_of_run,
 )
 from advisor.engine.training_search.search import Found, by_seller, deadline_days, duration, search
-from advisor.engine.training_search.uncertainty import CostDraws, cost_draws
+from advisor.engine.training_search.uncertainty import (
+    UNCERTAIN,
+    CostDraws,
+    Uncertainties,
+    at_quantile,
+    cost_draws,
+    uncertainties,
+    with_ratios,
+)
 
 __all__ = [
+    "UNCERTAIN",
+    "Uncertainties",
+    "at_quantile",
+    "uncertainties",
+    "with_ratios",
     "Candidate",
     "CostDraws",
     "Found",
     "Reliability",
-    "Trained",
     "by_seller",
     "candidate",
     "cost_draws",

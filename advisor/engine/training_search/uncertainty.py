@@ -1,7 +1,8 @@
-"""The cost and time of a run with everything uncertain drawn together."""
+"""The cost and time of a run with everything uncertain drawn together, or with given ratios."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ Array = NDArray[np.float64]
 Ratios = tuple[float, float]
 LEAST_LOSS = 0.05  # of the expected loss, at the good end of the range
 TIMED = (RENT, ENERGY, STAFF, SERVICES, OTHER)  # payments that last as long as the run
+UNCERTAIN = ("performance", "goodput", "rent", "hardware", "resale", "staff")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,50 +32,90 @@ class CostDraws:
     """Draws of one run, shape (draws,)."""
 
     days: Array
-    usd_total: Array
-    goodput_fraction: Array
+    usd_total: Array  # in today's money
+    paid_usd: Array  # without discounting
 
 
-def cost_draws(c: Candidate, throughput: Ratios, price: dict[str, Ratios], u: joint.Uncertain) -> CostDraws:
-    """Days and present cost of a run in each draw.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uncertainties:
+    """90% ranges of the inputs of one run, as ratios to their expected values."""
 
-    throughput: 90% range of true over estimated speed; price: of today's rents (rent) and purchases (own). Failures and
-    repairs move the goodput within its range. What is paid by time follows the days; a commitment is paid in full.
-    """
-    slug = c.trained.accelerator.slug
-    speed = joint.centered(throughput, standard_normal(f"performance of {slug}"))
-    kept = goodput_draw(c)
-    longer = c.goodput.fraction / (speed * kept)
-    factors = {
-        RENT: drawn(price.get("rent", (1.0, 1.0)), f"rent of {slug}"),
-        COMMITMENT: drawn(price.get("rent", (1.0, 1.0)), f"rent of {slug}"),
-        CAPITAL: drawn(price.get("own", (1.0, 1.0)), f"purchase of {slug}"),
-        STAFF: drawn(u.staff, "joint staff"),
-    }
-    present = c.planned.plan.prices.present(np.arange(c.planned.plan.prices.months + 1))
-    total = np.zeros_like(longer)
-    for name, payments in c.planned.plan.payments.items():
-        usd = float(payments @ present)
-        if name == RESALE:
-            total = total + usd * factors[CAPITAL] * drawn(resale_ends(c, u), "joint resale")
-        elif usd:
-            total = total + usd * factors.get(name, 1.0) * (longer if name in TIMED else 1.0)
-    return CostDraws(days=c.days * longer, usd_total=total, goodput_fraction=kept)
+    performance: Ratios = (1.0, 1.0)  # true over estimated speed
+    goodput: Ratios = (1.0, 1.0)
+    rent: Ratios = (1.0, 1.0)  # of today's prices
+    hardware: Ratios = (1.0, 1.0)
+    resale: Ratios = (1.0, 1.0)
+    staff: Ratios = (1.0, 1.0)
+
+    def of(self, name: str) -> Ratios:
+        ends: Ratios = getattr(self, name)
+        return ends
+
+    def alone(self, name: str) -> "Uncertainties":
+        """The ranges with everything but one input as expected."""
+        return replace(Uncertainties(), **{name: self.of(name)})
 
 
-def drawn(ratios: Ratios, cause: str) -> Array:
-    return np.asarray(joint.centered(ratios, standard_normal(cause)))
-
-
-def goodput_draw(c: Candidate) -> Array:
-    """The goodput: the logarithm of what is lost moves between the ends of its range."""
-    low, middle, high = (
-        -math.log(max(g, 1e-9)) for g in (c.goodput_range.high, c.goodput.fraction, c.goodput_range.low)
+def uncertainties(c: Candidate, throughput: Ratios, price: Mapping[str, Ratios], u: joint.Uncertain) -> Uncertainties:
+    """What is uncertain about a run. throughput: of the speed; price: of today's rents (rent) and purchases (own)."""
+    return Uncertainties(
+        performance=throughput,
+        goodput=goodput_ends(c),
+        rent=price.get("rent", (1.0, 1.0)),
+        hardware=price.get("own", (1.0, 1.0)),
+        resale=resale_ends(c, u),
+        staff=u.staff,
     )
+
+
+def cost_draws(c: Candidate, ranges: Uncertainties) -> CostDraws:
+    """Days and cost of a run in each draw. Runs on one chip share its draws; all share those of staff and resale."""
+    slug = c.trained.accelerator.slug
+    causes = {
+        "performance": f"performance of {slug}", "goodput": f"failures of {slug}", "rent": f"rent of {slug}",
+        "hardware": f"purchase of {slug}", "resale": "joint resale", "staff": "joint staff",
+    }  # fmt: skip
+    return with_ratios(
+        c, {name: joint.centered(ranges.of(name), standard_normal(cause)) for name, cause in causes.items()}
+    )
+
+
+def at_quantile(ranges: Uncertainties, c: Candidate, z: Mapping[str, float]) -> CostDraws:
+    """Days and cost with each input at a standard normal value, such as -Z95 for its low end."""
+    return with_ratios(c, {name: joint.centered(ranges.of(name), np.array([value])) for name, value in z.items()})
+
+
+def with_ratios(c: Candidate, ratios: Mapping[str, Array | float]) -> CostDraws:
+    """Days and cost with inputs at these ratios to their expected values; `load` is the number of tokens.
+
+    What is paid by time follows the days; a commitment is paid in full.
+    """
+    r = {name: np.asarray(value, float) for name, value in ratios.items()}
+    one = np.ones(1)
+    longer = r.get("load", one) / (r.get("performance", one) * r.get("goodput", one))
+    factors = {
+        RENT: r.get("rent", one), COMMITMENT: r.get("rent", one), CAPITAL: r.get("hardware", one),
+        RESALE: r.get("hardware", one) * r.get("resale", one), STAFF: r.get("staff", one),
+        ENERGY: r.get("electricity", one),
+    }  # fmt: skip
+    plan = c.planned.plan
+    present = plan.prices.present(np.arange(plan.prices.months + 1))
+    shape = np.broadcast(longer, *factors.values())
+    worth, paid = np.zeros(shape.shape), np.zeros(shape.shape)
+    for name, payments in plan.payments.items():
+        factor = factors.get(name, one) * (longer if name in TIMED else 1.0)
+        worth = worth + float(payments @ present) * factor
+        paid = paid + float(payments.sum()) * factor
+    return CostDraws(days=c.days * longer, usd_total=worth, paid_usd=paid)
+
+
+def goodput_ends(c: Candidate) -> Ratios:
+    """90% range of the goodput over the expected one; the logarithm of what is lost moves between its ends."""
+    r, middle = c.goodput_range, -math.log(max(c.goodput.fraction, 1e-9))
     if middle <= 0.0:
-        return np.ones(len(standard_normal("failures")))
-    ends = (max(low / middle, LEAST_LOSS), max(high / middle, 1.0))
-    return np.asarray(np.exp(-middle * drawn(ends, f"failures of {c.trained.accelerator.slug}")))
+        return (1.0, 1.0)
+    low, high = (-math.log(max(g, 1e-9)) for g in (r.high, r.low))
+    return math.exp(middle - max(high, middle)), math.exp(middle - max(low, LEAST_LOSS * middle))
 
 
 def resale_ends(c: Candidate, u: joint.Uncertain) -> Ratios:

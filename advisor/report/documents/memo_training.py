@@ -35,7 +35,11 @@ def training_memo(answer: Answer, r: TrainingOption) -> Memo:
         f"Configuration: {r.label}.",
         parts=[
             Part(title="Decision", rows=table(FIGURES, decision_rows(r), currency)),
-            Part(title="Range", rows=range_rows(m.ranges if m else None, [], r.rank, currency), items=chances(answer)),
+            Part(
+                title="Range",
+                rows=range_rows(m.ranges if m else None, answer.scenarios, r.rank, currency),
+                items=chances(answer),
+            ),
             Part(title="What to sign", rows=signed_rows(plan, currency) if plan else []),
             Part(title="The run", rows=table(FIGURES, run_rows(r), currency)),
             Part(title="Money", rows=table(FIGURES, money_rows(r), currency)),

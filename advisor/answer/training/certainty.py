@@ -1,0 +1,221 @@
+"""How certain a training answer is: ranges of each run's cost, chances, drivers and scenarios."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from advisor.answer import money as bill
+from advisor.answer.training.question import Question, speed_ratios
+from advisor.answer.training.sentences import dollars
+from advisor.engine.scheduler import SEED
+from advisor.engine.search import DRAWS, joint
+from advisor.engine.spec import Z95
+from advisor.engine.training_search import (
+    UNCERTAIN,
+    Candidate,
+    CostDraws,
+    Uncertainties,
+    at_quantile,
+    cost_draws,
+    uncertainties,
+    with_ratios,
+)
+from advisor.inputs import rounded
+from advisor.result import (
+    Beats,
+    Chance,
+    CostRanges,
+    Driver,
+    Scenario,
+    ScenarioCost,
+    TrainingOption,
+    Uncertainty,
+)
+
+Json = dict[str, Any]
+EQUAL_FRACTION = 0.01  # options that differ by no more share a win
+QUARTILE = 0.6745
+NAMES = {
+    "performance": "performance",
+    "goodput": "goodput",
+    "rent": "rent",
+    "hardware": "hardware prices",
+    "resale": "resale value",
+    "staff": "staff cost",
+    "load": "tokens",
+    "electricity": "electricity price",
+}
+RAISES = {"performance": -1, "goodput": -1, "rent": 1, "hardware": 1, "resale": -1, "staff": 1}
+SOURCES = {
+    "rent": "price-age-swing-ratio",
+    "hardware": "purchase-price-swing-ratio",
+    "resale": "residual-value-year-3",
+    "staff": "operator-usd-per-year",
+    "goodput": "training-failures-per-chip-day",
+}
+ERRORS = "errors of the estimates on measured training runs of other chips (docs/explanation/training.md)"
+
+
+def ranges_of(q: Question, c: Candidate) -> Uncertainties:
+    """What is uncertain about a run."""
+    price = {o.acquisition: bill.price_ranges(q.snapshot, o) for o in c.planned.offers}
+    assumed = bill.uncertain_of(q.snapshot, q.workload, q.catalog)
+    return uncertainties(c, speed_ratios(q.snapshot, c.trained.basis), price, assumed)
+
+
+def drawn(q: Question, c: Candidate) -> CostDraws:
+    return cost_draws(c, ranges_of(q, c))
+
+
+def with_chances(q: Question, options: Sequence[TrainingOption], draws: Sequence[CostDraws]) -> list[TrainingOption]:
+    """The options with their cost ranges, and their chances to cost least among those that end in time."""
+    if not options:
+        return []
+    usd = np.array([d.usd_total for d in draws])
+    late = np.array([d.days > (q.task.deadline_days or np.inf) for d in draws])
+    cost = np.where(late, np.inf, usd)
+    cheapest = (cost <= cost.min(axis=0) * (1 + EQUAL_FRACTION)) & np.isfinite(cost)
+    wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1)
+    return [
+        r.changed(
+            money=with_ranges(q, r, c, d, float(won)),
+            first_probability=rounded(float(won), 4),
+            beats=[
+                Beats(rank=j + 1, probability=rounded(float((usd[i] < usd[j]).mean()), 4))
+                for j in range(i + 1, len(options))
+            ],
+        )
+        for i, (r, c, d, won) in enumerate(zip(options, q.found.ranked, draws, wins, strict=True))
+    ]
+
+
+def with_ranges(q: Question, r: TrainingOption, c: Candidate, d: CostDraws, won: float) -> Any:
+    """The run's money with the range of its cost."""
+    if r.money is None:
+        return None
+    plan, limit = c.planned.plan, q.workload.constraints.max_usd_per_month
+    ratio = d.usd_total / c.usd_total if c.usd_total else np.ones(DRAWS)
+    over = None if limit is None else rounded(float((plan.most_usd_per_month * ratio > limit).mean()), 4)
+    return r.money.changed(
+        ranges=CostRanges(
+            usd_per_month=quantiles(plan.usd_per_month * ratio),
+            total_usd=quantiles(d.paid_usd),
+            wins_probability=rounded(won, 4),
+            over_budget_probability=over,
+        )
+    )
+
+
+def quantiles(values: Any) -> list[float]:
+    return [bill.cents(float(np.quantile(values, q))) for q in (0.05, 0.5, 0.95)]
+
+
+def uncertainty(q: Question, options: Sequence[TrainingOption], draws: Sequence[CostDraws]) -> Uncertainty | None:
+    """What moves the cost of the first run, and what a buyer wants to know."""
+    if not options:
+        return None
+    low, middle, high = (float(np.quantile(draws[0].usd_total, at)) for at in (0.05, 0.5, 0.95))
+    found = drivers(q, q.found.ranked[0], draws[0])
+    largest = f"; the largest driver is {found[0].name}" if found else ""
+    return Uncertainty(
+        draws=DRAWS,
+        seed=SEED,
+        drivers=found,
+        chances=chances(q, options, draws),
+        said=(
+            f"The first run costs {dollars(low)} to {dollars(high)} in 90% of {DRAWS:,} draws (median "
+            f"{dollars(middle)}){largest}."
+        ),
+    )
+
+
+def chances(q: Question, options: Sequence[TrainingOption], draws: Sequence[CostDraws]) -> list[Chance]:
+    first = options[0]
+    made = [Chance(said="the first option costs least of those shown", probability=first.first_probability or 0.0)]
+    if q.task.deadline_days is not None:
+        said = f"the first run ends within {q.task.deadline_days:g} days"
+        made.append(Chance(said=said, probability=first.deadline_probability or 0.0))
+    sides = [
+        [d.usd_total for r, d in zip(options, draws, strict=True) if (r.acquisition == "own") == own]
+        for own in (True, False)
+    ]
+    if all(sides):
+        owns, rents = (np.min(side, axis=0) for side in sides)
+        made.append(Chance(said="owning costs less than renting", probability=rounded(float((owns < rents).mean()), 4)))
+    return made
+
+
+def drivers(q: Question, c: Candidate, together: CostDraws) -> list[Driver]:
+    """Each input alone: the cost at both ends of its range, and its share of the variance; the largest first."""
+    ranges, variance = ranges_of(q, c), float(together.usd_total.var())
+    monthly = c.planned.plan.usd_per_month / c.usd_total if c.usd_total else 0.0
+    made = []
+    for name in UNCERTAIN:
+        ends = [at_quantile(ranges, c, {name: z}).usd_total[0] * monthly for z in (-Z95, Z95)]
+        if math.isclose(*ends, rel_tol=1e-6):
+            continue
+        alone = float(cost_draws(c, ranges.alone(name)).usd_total.var())
+        low, high = ranges.of(name)
+        made.append(
+            Driver(
+                name=NAMES[name],
+                low=rounded(low, 4),
+                high=rounded(high, 4),
+                usd_per_month_low=bill.cents(float(ends[0])),
+                usd_per_month_high=bill.cents(float(ends[1])),
+                variance_fraction=rounded(min(alone / variance, 1.0) if variance else 0.0, 4),
+                source=source_of(q, name),
+            )
+        )
+    return sorted(made, key=lambda d: -abs(d.usd_per_month_high - d.usd_per_month_low))
+
+
+def source_of(q: Question, name: str) -> str:
+    if name == "performance":
+        return ERRORS
+    return str((q.snapshot["assumptions"].get(SOURCES[name]) or {"source": ""})["source"])
+
+
+# --- scenarios --------------------------------------------------------------------------------------------------
+
+
+def scenarios(q: Question, options: Sequence[TrainingOption]) -> list[Scenario]:
+    """Every run with all inputs at the quartile that lowers (raises) its cost, as expected, and as the planner says."""
+    if not options:
+        return []
+    runs, first = q.found.ranked, ranges_of(q, q.found.ranked[0])
+    made = []
+    for name, z in (("low", -QUARTILE), ("base", 0.0), ("high", QUARTILE)):
+        at = {each: z * RAISES[each] for each in UNCERTAIN}
+        costs = [at_quantile(ranges_of(q, c), c, at) for c in runs]
+        made.append(scenario(name, costs, runs, quartile_ratios(first, at) if z else {}))
+    for case in q.spec["tco"].get("scenarios") or []:
+        ratios = {key: float(case.get(key, 1.0)) for key in NAMES if float(case.get(key, 1.0)) != 1.0}
+        costs = [with_ratios(c, ratios) for c in runs]
+        made.append(scenario(str(case["name"]), costs, runs, {NAMES[key]: ratio for key, ratio in ratios.items()}))
+    return made
+
+
+def quartile_ratios(ranges: Uncertainties, at: dict[str, float]) -> dict[str, float]:
+    """What a scenario assumes of the first run, as ratios to the expected values."""
+    values = {name: float(joint.centered(ranges.of(name), np.array([z]))[0]) for name, z in at.items()}
+    return {NAMES[name]: rounded(value, 4) for name, value in values.items() if not math.isclose(value, 1.0)}
+
+
+def scenario(name: str, costs: Sequence[CostDraws], runs: Sequence[Candidate], ratios: dict[str, float]) -> Scenario:
+    usd = [float(d.usd_total[0]) for d in costs]
+    return Scenario(
+        name=name,
+        ratios=ratios,
+        first_rank=int(np.argmin(usd)) + 1,
+        costs=[
+            ScenarioCost(
+                rank=rank,
+                usd_per_month=bill.cents(float(d.usd_total[0]) / c.planned.plan.prices.annuity),
+                total_usd=bill.cents(float(d.paid_usd[0])),
+            )
+            for rank, (c, d) in enumerate(zip(runs, costs, strict=True), 1)
+        ],
+    )
