@@ -15,14 +15,13 @@ from advisor.report.documents.memo_parts import (
     note,
     other,
     range_rows,
-    rejections,
     table,
 )
 from advisor.report.documents.wording import capital, counted, dollars, is_late, purchase_text
 from advisor.report.text import figure, name_of
 from advisor.result import Answer, TrainingOption
 
-MOST_OTHERS, MOST_RISKS = 4, 8
+MOST_OTHERS, MOST_RISKS, MOST_REJECTED = 4, 8, 2
 
 
 def training_memo(answer: Answer, r: TrainingOption) -> Memo:
@@ -48,6 +47,13 @@ def training_memo(answer: Answer, r: TrainingOption) -> Memo:
             Part(title="Before signing", items=tests(r)),
         ],
         dated=dated(answer, m),
+    )
+
+
+def range_part(answer: Answer, r: TrainingOption) -> Part:
+    ranges = r.money.ranges if r.money else None
+    return Part(
+        title="Range", rows=range_rows(ranges, answer.scenarios, r.rank, answer.currency), items=chances(answer)
     )
 
 
@@ -113,6 +119,12 @@ def alternatives(answer: Answer, r: TrainingOption) -> list[str]:
         f"{other(o)}, {figure(o.days)} days: {dollars(o.usd_total)}" for o in answer.training_runs if o.rank != r.rank
     ]
     return [*ways, *sellers, *runs[:MOST_OTHERS], r.scaling_said, *rejections(answer)]
+
+
+def rejected(answer: Answer) -> list[str]:
+    """The first accelerators that could train, with the reason why they are not ranked."""
+    told = [e for e in answer.rejected if e.reason in ("misses_deadline", "too_expensive", "outranked")]
+    return [f"{e.accelerator}: {e.detail}" for e in told[:MOST_REJECTED]]
 
 
 def risks(answer: Answer, r: TrainingOption) -> list[str]:
