@@ -118,7 +118,7 @@ def alternatives(answer: Answer, r: TrainingOption) -> list[str]:
     runs = [
         f"{other(o)}, {figure(o.days)} days: {dollars(o.usd_total)}" for o in answer.training_runs if o.rank != r.rank
     ]
-    return [*ways, *sellers, *runs[:MOST_OTHERS], r.scaling_said, *rejections(answer)]
+    return [*ways, *sellers, *runs[:MOST_OTHERS], r.scaling_said, *rejected(answer)]
 
 
 def rejected(answer: Answer) -> list[str]:
