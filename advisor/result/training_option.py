@@ -85,6 +85,8 @@ class ScalingPoint(Section):
     """Speed gained over accelerators added, since the size before: 1 is perfect scaling; null at the first size."""
     layout: str
     """Parallel sizes."""
+    provider: str = ""
+    """Who rents or sells the machines of this size; own: bought."""
 
 
 class Storage(Section):
@@ -322,6 +324,17 @@ class TrainingOption(Purchase):
     """Why it is recommended."""
     warnings: list[str]
     """What to check before signing."""
+
+    @property
+    def run_usd(self) -> float:
+        """What a run costs: in today's money, or, where it is repeated, the payments for one run."""
+        return self.usd_per_run if self.every_days else self.usd_total
+
+    @property
+    def run_usd_range(self) -> list[float]:
+        """Its 90% interval; empty where there is none."""
+        known = [usd for usd in self.interval.usd_total or () if usd is not None]
+        return [self.run_usd * usd / self.usd_total for usd in known] if self.usd_total else []
 
     @property
     def is_embedding(self) -> bool:

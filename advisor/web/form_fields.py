@@ -5,11 +5,11 @@ from typing import get_args
 
 from advisor import workload
 from advisor.engine.search import WEIGHTS
-from advisor.engine.spec import KINDS
+from advisor.engine.spec import FINETUNING, KINDS, TRAINING, Kind
 
 NUMBER, WHOLE, TEXT, LIST, ONE_OF, SOME_OF = "number", "whole", "text", "list", "one of", "some of"
 LINES, COUNTS, CURVE, VALUES, FILE = "lines", "counts", "curve", "values", "file"
-NUMBERS, PATH, CASES = "numbers", "price path", "cases"
+NUMBERS, PATH, CASES, TOKENS = "numbers", "price path", "cases", "tokens"
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Group:
+    """Fields under a title. asks: what needs them, serving or a section of the workload file; empty: everything."""
+
     title: str
     fields: tuple[Field, ...]
     help: str = ""
+    asks: str = ""
 
 
 STACKS = {
@@ -55,6 +58,8 @@ WEIGHED = {
 }
 AMERICAN = {"maths": "math", "summarisation": "summarization"}  # labels of tasks; the values keep their spelling
 ON_OFF = (("yes", "yes"), ("no", "no"))
+SERVES = "serving"  # what a group asks of every kind that does not train
+OF_SERVING = ("traffic", "slo", "batch", "adapters", "structured_output")  # refused or unused by kinds that train
 TRACE_TEXT, TRACE_FILE = "traffic.trace.csv", "traffic.trace.file"
 
 MODEL = Group(
@@ -209,6 +214,7 @@ LENGTHS = Group(
         ),
     ),
     "Tokens per request and how often requests arrive. Without a p95, every request has the mean length.",
+    asks=SERVES,
 )
 LEVELS = Group(
     "Service levels",
@@ -237,6 +243,121 @@ LEVELS = Group(
         ),
     ),
     "Latency that 95% of requests must meet at peak. Leave blank what you do not need.",
+    asks=SERVES,
+)
+
+
+def choice(path: str, label: str, help: str, *choices: tuple[str, str]) -> Field:
+    return Field(path, label, ONE_OF, help, choices=choices)
+
+
+def length_fields(section: str, sequence: str, batch: str) -> tuple[Field, ...]:
+    return (
+        Field(
+            f"{section}.sequence_length", "Sequence length, tokens", WHOLE, f"Documents are packed. Empty: {sequence}"
+        ),
+        Field(
+            f"{section}.global_batch_tokens",
+            "Global batch, tokens",
+            TOKENS,
+            f"Tokens of one optimizer step on all accelerators. Empty: {batch}",
+        ),
+    )
+
+
+def time_fields(section: str) -> tuple[Field, ...]:
+    return (
+        Field(
+            f"{section}.deadline_days",
+            "Deadline, days",
+            NUMBER,
+            "From the first step to the last token, interruptions included. Empty: runs of up to 120 days",
+        ),
+        Field(f"{section}.every_days", "Repeat every, days", NUMBER, "Empty: the run is done once"),
+    )
+
+
+def recipe_fields(section: str) -> tuple[Field, ...]:
+    return (
+        choice(
+            f"{section}.precision",
+            "Precision",
+            "Of the matrix multiplies; automatic: the fastest that the acceptable quality loss allows",
+            ("auto", "automatic"),
+            ("bf16", "BF16, FP32 master weights"),
+            ("bf16_master", "BF16, BF16 master weights"),
+            ("fp8", "FP8"),
+            ("mxfp8", "MXFP8"),
+            ("nvfp4", "NVFP4"),
+            ("amp", "automatic mixed precision, FP32 weights"),
+            ("fp32", "FP32"),
+        ),
+        choice(
+            f"{section}.optimizer",
+            "Optimizer",
+            "Sets the memory of its states",
+            ("adamw", "AdamW"),
+            ("adamw_8bit", "AdamW, 8-bit states"),
+            ("adafactor", "Adafactor"),
+            ("muon", "Muon"),
+            ("sgd", "SGD with momentum"),
+        ),
+        choice(
+            f"{section}.recompute",
+            "Activation recomputation",
+            "Saves memory and costs time",
+            ("auto", "automatic"),
+            ("none", "none"),
+            ("selective", "selective (attention)"),
+            ("full", "full"),
+        ),
+    )
+
+
+RUN_HELP = "2T, 100B and 50M stand for 2e12, 1e11 and 5e7."
+PRETRAINING = Group(
+    "Training run",
+    (
+        Field("training.tokens", "Tokens to train on", TOKENS, "In all, such as 2T. Empty: what the budget pays for"),
+        Field(
+            "training.budget_usd",
+            "Or: budget for the run, USD",
+            NUMBER,
+            "Instead of tokens; the answer says how many tokens it pays for",
+        ),
+        *length_fields("training", "8,192", "4M"),
+        *time_fields("training"),
+        choice(
+            "training.continued",
+            "Start from",
+            "Continued pre-training starts from the published weights",
+            ("no", "random weights"),
+            ("yes", "the published weights"),
+        ),
+        *recipe_fields("training"),
+    ),
+    RUN_HELP,
+    asks=TRAINING.name,
+)
+TUNING = Group(
+    "Fine-tuning run",
+    (
+        choice(
+            "finetuning.method",
+            "Method",
+            "LoRA trains adapters beside frozen weights; QLoRA keeps the frozen weights in 4 bits",
+            ("full", "all weights"),
+            ("lora", "LoRA"),
+            ("qlora", "QLoRA"),
+        ),
+        Field("finetuning.rank", "Adapter rank", WHOLE, "For LoRA and QLoRA. Empty: 16"),
+        Field("finetuning.tokens", "Tokens to train on", TOKENS, "All epochs together, such as 50M"),
+        *length_fields("finetuning", "4,096", "260k"),
+        *time_fields("finetuning"),
+        *recipe_fields("finetuning"),
+    ),
+    RUN_HELP,
+    asks=FINETUNING.name,
 )
 LIMITS = Group(
     "Limits",
@@ -265,7 +386,7 @@ LIMITS = Group(
             "constraints.quality",
             "Acceptable quality loss from quantization",
             ONE_OF,
-            "Limits the weight and KV cache formats that are considered",
+            "Limits the weight, KV cache and training formats that are considered",
             choices=(("lossless", "none (lossless)"), ("near_lossless", "near-lossless"), ("any", "any")),
         ),
     ),
@@ -280,7 +401,7 @@ OBJECTIVE = Group(
             "Sorts the ranking; the best option for each other goal is shown too",
             choices=(
                 ("cost", "lowest cost"),
-                ("latency", "lowest latency"),
+                ("latency", "lowest latency, or fewest days of a training run"),
                 ("throughput", "highest throughput per accelerator"),
                 ("energy", "lowest energy"),
                 ("carbon", "lowest carbon"),
@@ -289,7 +410,7 @@ OBJECTIVE = Group(
         ),
     ),
 )
-QUESTION = (MODEL, LENGTHS, LEVELS, LIMITS, OBJECTIVE)
+QUESTION = (MODEL, LENGTHS, LEVELS, PRETRAINING, TUNING, LIMITS, OBJECTIVE)
 
 
 def allow_and_deny(key: str, names: str, suggestions: str = "") -> tuple[Field, Field]:
@@ -458,6 +579,7 @@ FORECAST = Group(
         ),
     ),
     "How traffic changes over the planning horizon. The plan adds and releases capacity month by month.",
+    asks=SERVES,
 )
 
 
@@ -565,3 +687,11 @@ BALANCE = Group(
 )
 ADVANCED = (PLACES, RUN, SITE, FORECAST, FINANCE, BALANCE)
 FIELDS = {field.path: field for group in QUESTION + ADVANCED for field in group.fields}
+
+
+def is_asked(path: str, kind: Kind) -> bool:
+    """Whether this kind of workload takes the field; the page hides the others, and what they hold is not sent on."""
+    section = path.partition(".")[0]
+    if section in KINDS and KINDS[section].trains:
+        return section in kind.sections
+    return not (kind.trains and section in OF_SERVING)

@@ -28,16 +28,20 @@ from advisor.web.form_fields import (
     PATH,
     QUESTION,
     SOME_OF,
+    TOKENS,
     TRACE_FILE,
     TRACE_TEXT,
     VALUES,
     WHOLE,
     Field,
     Group,
+    is_asked,
 )
 from advisor.workload import MAX_ERRORS, more_errors
 from catalog.models import Accelerator, ExchangeRate, Framework, Price, QuantizationMethod, Region, ServedModel
 
+SIZES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of numbers of tokens
+SIZED = re.compile(r"(\d+(?:\.\d+)?) ?([TtBbMmKk])")
 GROUPED = re.compile(r"^\d{1,3}([,_ \u00a0]\d{3})+(\.\d+)?$")
 MAX_TRACE_BYTES = 900_000
 RECORDED = tuple(f"traffic.{side}_tokens.{kind}" for side in ("input", "output") for kind in ("mean", "p95"))
@@ -109,7 +113,7 @@ class WorkloadForm(forms.Form):
         text = (cleaned.get(YAML) or "").strip()
         extra = workload.load(text) if text else {}
         self.yaml_alone = "model" in extra
-        return extra if self.yaml_alone else overlay(to_raw(cleaned), extra)
+        return extra if self.yaml_alone else overlay(to_raw(cleaned, extra.get("kind")), extra)
 
     def place(self, item: Mapping[str, str]) -> None:
         """Adds an error to its field, else to the nearest field below or above, else to the YAML or the form."""
@@ -133,7 +137,8 @@ class WorkloadForm(forms.Form):
 
     def laid_out(self, groups: tuple[Group, ...]) -> Iterator[dict[str, Any]]:
         for group in groups:
-            yield {"title": group.title, "help": group.help, "fields": [self[field.path] for field in group.fields]}
+            fields = [self[field.path] for field in group.fields]
+            yield {"title": group.title, "help": group.help, "asks": group.asks, "fields": fields}
 
     def advanced_is_open(self) -> bool:
         """Whether an advanced field is filled in or has an error."""
@@ -204,7 +209,7 @@ def form_field(field: Field) -> forms.Field:
             label=field.label, required=False, help_text=field.help, max_length=900_000, widget=textarea
         )
     attrs = {"autocomplete": "off"}
-    if field.reads in (NUMBER, WHOLE):
+    if field.reads in (NUMBER, WHOLE):  # numbers of tokens end in a letter
         attrs["inputmode"] = "decimal" if field.reads == NUMBER else "numeric"
     if field.suggestions:
         attrs["list"] = f"{field.suggestions}-list"
@@ -218,12 +223,13 @@ def form_field(field: Field) -> forms.Field:
     )
 
 
-def to_raw(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """The raw workload with the values of the filled-in fields."""
+def to_raw(cleaned: Mapping[str, Any], kind: object = None) -> dict[str, Any]:
+    """The raw workload with the values of the filled-in fields that its kind takes; `kind` overrides the field."""
     raw: dict[str, Any] = {}
+    asked = kind_named(kind or cleaned.get("kind"))
     for path, field in sorted(FIELDS.items(), key=lambda item: item[0].count(".")):  # tco before tco.horizon_months
         value = cleaned.get(path)
-        if value in (None, "", []):
+        if value in (None, "", []) or not is_asked(path, asked):
             continue
         put(raw, path.split("."), read(str(value), field) if isinstance(value, str) else value)
     return raw
@@ -246,7 +252,25 @@ def read(text: str, field: Field) -> object:
         return [point(line) for line in lines(text)]
     if field.reads == CASES:
         return [case(line) for line in lines(text)]
+    if field.reads == TOKENS:
+        return tokens_of(text)
     return number_of(text) if field.reads in (NUMBER, WHOLE) else text
+
+
+def tokens_of(text: str) -> object:
+    """A number of tokens: 2T, 100B, 50 M, 260k, or any number."""
+    sized = SIZED.fullmatch(text.strip())
+    return (
+        float(sized[1]) * dict(SIZES)[{"K": "k"}.get(sized[2].upper(), sized[2].upper())] if sized else number_of(text)
+    )
+
+
+def tokens_text(value: object) -> str:
+    """2e12 as 2T; a number that has no short form in full."""
+    if not isinstance(value, float | int):
+        return shown(value)
+    short = (f"{value / size:g}{letter}" for letter, size in SIZES if value >= size)
+    return next((text for text in short if tokens_of(text) == value), shown(value))
 
 
 def words(text: str) -> list[str]:
@@ -358,7 +382,7 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
                 continue  # such as a name of two lines, which only the YAML can hold
             initial[path] = text
         else:
-            initial[path] = value if field.reads == SOME_OF else shown(value)
+            initial[path] = value if field.reads == SOME_OF else typed(value, field)
         for keys in [[*path.split("."), key] for key in value] if field.reads == VALUES else [path.split(".")]:
             drop(rest, keys)
     recorded = bool(dig(spec, "traffic.trace"))
@@ -382,6 +406,10 @@ def from_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     if rest:
         initial[YAML] = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True)
     return initial
+
+
+def typed(value: object, field: Field) -> str:
+    return tokens_text(value) if field.reads == TOKENS else shown(value)
 
 
 def others(section: Any, path: str) -> dict[str, Any]:
@@ -442,9 +470,8 @@ def shown(value: object) -> str:
 def without_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The workload without values that are defaults."""
     defaults = workload.Spec().model_dump(mode="json")
-    return prune(
-        spec, {**defaults, "traffic": {"load_curve": "flat", "growth_fraction_per_year": 0.0, "ramp_months": 0}}
-    )
+    traffic = {"load_curve": "flat", "growth_fraction_per_year": 0.0, "ramp_months": 0}
+    return prune(spec, {**defaults, "traffic": traffic, **workload.run_defaults()})
 
 
 def prune(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -482,6 +509,7 @@ def drop(raw: dict[str, Any], keys: list[str]) -> None:
 COMMON = (
     "support-chat", "code-assistant", "long-document-rag", "summarisation",
     "reasoning", "nightly-batch", "embedding", "edge-chat",
+    "pretrain-8b", "continue-70b", "finetune-lora-8b", "coding-agent",
 )  # fmt: skip
 
 

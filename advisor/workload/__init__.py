@@ -19,6 +19,7 @@ from advisor.workload.schema import (
     Term,
     Weight,
     parse,
+    run_defaults,
     unavailable,
 )
 from advisor.workload.text import (
@@ -79,6 +80,7 @@ __all__ = [
     "parse_estimate",
     "parse_pool",
     "prompts_of",
+    "run_defaults",
     "set_path",
     "states_rate",
     "trace_of",

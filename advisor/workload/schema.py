@@ -245,6 +245,15 @@ class Finetuning(Section):
     optimizer: Optimizer = "adamw"
 
 
+def run_defaults() -> dict[str, dict[str, Any]]:
+    """The default values of the sections of runs."""
+    sections: dict[str, type[Section]] = {"training": Training, "finetuning": Finetuning}
+    return {
+        name: {key: field.default for key, field in section.model_fields.items() if not field.is_required()}
+        for name, section in sections.items()
+    }
+
+
 class Adapters(Section):
     """LoRA adapters served with the model; `active`: different ones in use at the same time (default: all)."""
 

@@ -11,6 +11,11 @@ NEAR_FULL_FRACTION = 0.97  # of an accelerator's memory: a small error would not
 WORTH_SAYING = 0.01
 
 
+def plain(number: float) -> str:
+    """4,100 or 0.21"""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
 def count(number: float, digits: int = 3) -> str:
     """2.0T, 70.6B, 350M"""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
@@ -29,11 +34,11 @@ def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | Non
         return nothing(q)
     c, task = shown[0], q.task
     how = acquired(c)
-    ends = [usd for usd in usd_range or () if usd]
-    spread = f" (90% range {dollars(ends[0])} to {dollars(ends[1])})" if len(ends) == 2 else ""
     what = {"full": "Train", "lora": "Tune LoRA adapters", "qlora": "Tune QLoRA adapters"}[task.method]
     per = "per run" if task.every_days else "in all"
-    usd = c.usd_per_run if task.every_days else c.usd_total
+    usd = c.usd_per_run
+    ends = [usd * end / c.usd_total for end in usd_range or () if end and c.usd_total]
+    spread = f" (90% range {dollars(ends[0])} to {dollars(ends[1])})" if len(ends) == 2 else ""
     said = (
         f"{what} on {name_of(c)} in {c.trained.setup.precision.upper().replace('_', ' ')}, {how}: "
         f"{count(task.tokens)} tokens take {duration(c.days)} and cost {dollars(usd)} {per}{spread}."
@@ -66,6 +71,11 @@ def nothing(q: Question) -> str:
             f"No run ends within {limit:g} days. The fastest is {name_of(c)}: {duration(c.days)}. Raise "
             f"{q.section}.deadline_days to {math.ceil(c.days)}, or train on fewer tokens."
         )
+    if any(r.reason == "misses_deadline" for r in q.found.rejections):
+        return (
+            f"No run ends within {deadline_days(q.workload):g} days. Allow more days or more accelerators, or train on "
+            "fewer tokens. The table of rejections says how long each accelerator takes."
+        )
     return (
         "No accelerator that your constraints allow can hold this run. The table of rejections says what each one "
         "lacks; recompute: auto, method: lora or another sequence_length need less memory."
@@ -89,7 +99,7 @@ def reasons(q: Question, c: Candidate) -> list[str]:
         said.append(f"of the step, {' and '.join(parts)}")
     lost = 1.0 - c.goodput.fraction
     said.append(
-        f"{c.goodput.fraction:.1%} of the time trains: about {c.goodput.interruptions_per_day * c.days:.2g} "
+        f"{c.goodput.fraction:.1%} of the time trains: about {plain(c.goodput.interruptions_per_day * c.days)} "
         f"interruptions are expected, and a checkpoint every {interval_text(c)} loses the least"
         if lost > 5e-4
         else "hardly an interruption is expected in so short a run"
@@ -128,7 +138,7 @@ def warnings(q: Question, c: Candidate) -> list[str]:
     size = parameters(q.catalog.model)
     if q.workload.kind.trains_whole_model and not task.continued and task.tokens < 5 * size:
         said.append(
-            f"{count(task.tokens)} tokens are {task.tokens / size:.2g} per parameter; compute-optimal training from "
+            f"{count(task.tokens)} tokens are {plain(task.tokens / size)} per parameter; compute-optimal training from "
             "scratch takes about 20 (Hoffmann et al. 2022)"
         )
     if c.offer.acquisition != "own" and c.instances > 4:

@@ -176,8 +176,9 @@ def _excluded_rejection(a: Accelerator, c: Constraints) -> Rejection:
 
 
 def _not_served(a: Accelerator, workload: Workload, catalog: Catalog) -> Rejection:
-    """A chip that no framework can serve on; points to the vendor's API where it hosts this model."""
-    hosted, acquisition = catalog.hosted.get(a.slug), workload.constraints.acquisition
+    """A chip that no framework can serve on; points to the vendor's API where it hosts this model for serving."""
+    hosted = None if workload.kind.trains else catalog.hosted.get(a.slug)
+    acquisition = workload.constraints.acquisition
     asked = (list_change("constraints.acquisition", [*acquisition, "api"]),) if "api" not in acquisition else ()
     return Rejection(
         accelerator=a.slug,
