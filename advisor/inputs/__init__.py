@@ -29,10 +29,10 @@ from advisor.inputs.names import with_catalog_names
 from advisor.inputs.offers import new_usd_per_accelerator
 from advisor.inputs.rounding import number, rounded
 from advisor.inputs.to_engine import catalog_of, model_of, quantization_of, training_workload, workload_of
+from advisor.inputs.training import TRAINING_ASSUMPTIONS, figure_of, reliability_of
 from catalog.places import areas_of
 
 __all__ = [
-    "training_workload",
     "CHIP_SCOPE",
     "COLD_START",
     "COSTS",
@@ -41,6 +41,7 @@ __all__ = [
     "RESALE_YEARS",
     "SUPPLY",
     "SWINGS",
+    "TRAINING_ASSUMPTIONS",
     "price_path",
     "STORAGE",
     "areas_of",
@@ -50,6 +51,7 @@ __all__ = [
     "catalog_of",
     "catalog_resources",
     "check_catalog",
+    "figure_of",
     "hosted_apis",
     "is_outdated",
     "market",
@@ -59,10 +61,12 @@ __all__ = [
     "number",
     "offers",
     "quantization_of",
+    "reliability_of",
     "resources_with",
     "rounded",
     "serverless_of",
     "take_snapshot",
+    "training_workload",
     "unknown_names_in_parts",
     "unpacked",
     "usual_host_watts",

@@ -81,13 +81,13 @@ def plan_lines(r: TrainingOption) -> list[str]:
 
 def scaling_cells(r: TrainingOption) -> list[list[str]]:
     """The run on other numbers of the same accelerators."""
-    head = ["accelerators", "days", "USD", "tok/s/chip", "goodput", "gain", "layout"]
+    head = ["accelerators", "days", "USD", "tok/s/chip", "goodput", "gain", "from", "layout"]
     return [
         head,
         *(
             [
                 f"{p.accelerator_count:,}", shown(p.days), dollars(p.usd_total).removeprefix("$"),
-                shown(p.tokens_per_s_per_accelerator), percent(p.goodput_fraction), percent(p.gain_fraction), p.layout,
+                shown(p.tokens_per_s_per_accelerator), percent(p.goodput_fraction), percent(p.gain_fraction), p.provider, p.layout,
             ]
             for p in r.scaling[:MOST_LAYOUTS]
         ),

@@ -22,7 +22,7 @@ from advisor.engine.training import (
     trains,
     unsupported_precision,
 )
-from advisor.workload.deployment import Deployment, Ways, divisors, parse_deployment, refused
+from advisor.workload.deployment import Deployment, divisors, parse_deployment, refused
 from advisor.workload.errors import explained
 from advisor.workload.fields import Name, Section
 from advisor.workload.schema import ModelRef
@@ -31,6 +31,7 @@ from advisor.workload.text import WorkloadError, check_plain, error
 TRAINING_KINDS = ("training", "finetuning")
 FIXED = "serving"  # the kind of a fixed deployment that serves
 WHOLE_MODEL = ("training",)  # kinds that train all parameters
+Ranks = Annotated[int, Field(ge=1, le=65_536)]
 Sequences = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
@@ -42,7 +43,7 @@ class TrainingRun(Section):
     ]
     model: ModelRef
     accelerator: Name
-    count: Annotated[Ways | None, Field(description="All accelerators; default dp x tp x pp x cp")] = None
+    count: Annotated[Ranks | None, Field(description="All accelerators; default dp x tp x pp x cp")] = None
     sequence_length: Annotated[int, Field(ge=16, le=10_000_000, description="Tokens of a sequence")]
     micro_batch: Annotated[
         int, Field(ge=1, le=100_000, description="Sequences of one forward pass of a data-parallel rank")
@@ -55,11 +56,11 @@ class TrainingRun(Section):
         Sequences | None,
         Field(description="Forward passes of a rank in one step; default global_batch / (dp x micro_batch)"),
     ] = None
-    tp: Annotated[Ways, Field(description="Tensor-parallel size")] = 1
-    pp: Annotated[Ways, Field(description="Pipeline stages")] = 1
-    cp: Annotated[Ways, Field(description="Context-parallel size: each rank has a part of every sequence")] = 1
-    ep: Annotated[Ways, Field(description="Expert-parallel size, inside dp x cp x tp")] = 1
-    dp: Annotated[Ways | None, Field(description="Data-parallel size; default count / (tp x pp x cp)")] = None
+    tp: Annotated[Ranks, Field(description="Tensor-parallel size")] = 1
+    pp: Annotated[Ranks, Field(description="Pipeline stages")] = 1
+    cp: Annotated[Ranks, Field(description="Context-parallel size: each rank has a part of every sequence")] = 1
+    ep: Annotated[Ranks, Field(description="Expert-parallel size, inside dp x cp x tp")] = 1
+    dp: Annotated[Ranks | None, Field(description="Data-parallel size; default count / (tp x pp x cp)")] = None
     virtual_stages: Annotated[
         int, Field(ge=1, le=64, description="Interleaved stages of a pipeline rank; 1: plain 1F1B")
     ] = 1

@@ -10,7 +10,7 @@ from advisor.answer.training.certainty import drawn, scenarios, uncertainty, wit
 from advisor.answer.training.option import option
 from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
-from advisor.answer.training.sentences import count, dollars, verdict
+from advisor.answer.training.sentences import count, dollars, plain, verdict
 from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import parameters
@@ -140,7 +140,7 @@ def within_budget(q: Question, progress: Progress | None) -> tuple[Question, Tok
         optimal_tokens=rounded(best.tokens),
         extrapolated=best.extrapolated,
         said=(
-            f"A budget of {dollars(usd)} trains this model on {count(tokens)} tokens, {tokens / size:.2g} per "
+            f"A budget of {dollars(usd)} trains this model on {count(tokens)} tokens, {plain(tokens / size)} per "
             f"parameter. The compute-optimal model for the same FLOPs has {count(best.parameters)} parameters and "
             f"{count(best.tokens)} tokens (Hoffmann et al. 2022; {limits}); a model that serves many tokens is better "
             "smaller and trained for longer."

@@ -22,8 +22,7 @@ from advisor.engine.training import (
     storage_needed,
 )
 from advisor.engine.training_search import Candidate, CostDraws
-from advisor.inputs import number, rounded
-from advisor.inputs.training import figure_of
+from advisor.inputs import figure_of, number, rounded
 from advisor.result import (
     GoodputParts,
     Launch,
@@ -218,6 +217,7 @@ def scaling(q: Question, c: Candidate) -> list[ScalingPoint]:
             usd_total=rounded(each.usd_total, 12),
             gain_fraction=None if before is None else rounded(scaling_gain(point_of(before), point_of(each))),
             layout=layout_text(each),
+            provider="owned" if each.offer.term == "owned" else each.offer.provider,
         )
         for before, each in zip([None, *every[:-1]], every, strict=True)
     ]
