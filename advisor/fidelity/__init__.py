@@ -12,6 +12,7 @@ from advisor.fidelity import (
     scoring,
     training_intervals,
     training_layouts,
+    training_report,
     training_scores,
 )
 from advisor.fidelity.calibration_files import Setup
@@ -42,5 +43,6 @@ __all__ = [
     "scoring",
     "training_intervals",
     "training_layouts",
+    "training_report",
     "training_scores",
 ]

@@ -100,8 +100,9 @@ def markdown(
     validation: Mapping[str, Any] | None = None,
     digest: str = "",
     targets: Sequence[Mapping[str, Any]] = (),
+    training: str = "",
 ) -> str:
-    """The whole report; `validation` contains the errors of the fit on held-out groups."""
+    """The whole report; `validation` has the errors of the fit on held-out groups, `training` its own section."""
     parts = [
         "# Fidelity scorecard",
         QUESTION,
@@ -112,10 +113,11 @@ def markdown(
         _overall(scored, disputed),
         *(("## Targets", UNSEEN, _targets(targets)) if targets else ()),
         *_sections(scored),
+        *((training,) if training else ()),
         "## Worst rows",
         _worst(scored, disputed),
         "## Skipped",
-        _table(("rows", "reason"), sorted(_skipped(scored).items(), key=lambda item: -item[1]), swap=True),
+        table_of(("rows", "reason"), sorted(skip_counts(scored).items(), key=lambda item: -item[1]), swap=True),
         "## Disputed",
         _disputed(disputed),
         "## Calibrations",
@@ -123,7 +125,7 @@ def markdown(
         *(_validation(validation) if validation else ()),
         "## Published errors of other tools",
         "These figures come from other rows and conditions, so compare them with care.",
-        _table(("tool", "error", "conditions", "source"), PEERS),
+        table_of(("tool", "error", "conditions", "source"), PEERS),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -138,8 +140,8 @@ def _overall(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
         ("... tokens/s, no offered rate", lambda s: s.row.id not in disputed and _is_throughput(s)),
         ("... tokens/s at an offered rate", lambda s: s.row.id not in disputed and _is_offered(s)),
     )
-    lines = [_line(name, summary([s for s in scored if wanted(s)])) for name, wanted in sets]
-    return _table(("rows", *HEADS), lines) + "\n\n" + OFFERED
+    lines = [summary_line(name, summary([s for s in scored if wanted(s)])) for name, wanted in sets]
+    return table_of(("rows", *HEADS), lines) + "\n\n" + OFFERED
 
 
 UNSEEN = (
@@ -155,14 +157,14 @@ def _targets(targets: Iterable[Mapping[str, Any]]) -> str:
         (
             f"{t['name']}: {t['rows']}",
             "-" if t["n"] is None else t["n"],
-            f"{'at least' if t['at_least'] else 'at most'} {_percent(t['limit'])}",
-            _percent(t["reached"]),
-            _percent(t["validated"]),
+            f"{'at least' if t['at_least'] else 'at most'} {percent_text(t['limit'])}",
+            percent_text(t["reached"]),
+            percent_text(t["validated"]),
             {True: "met", False: "missed", None: "-"}[t["met"]],
         )
         for t in targets
     ]
-    return _table(("figure", "rows", "target", "reached", "held out", "verdict"), lines)
+    return table_of(("figure", "rows", "target", "reached", "held out", "verdict"), lines)
 
 
 def _is_throughput(s: Scored) -> bool:
@@ -176,14 +178,14 @@ def _is_offered(s: Scored) -> bool:
 HEADS = ("n", "median", "groups", "p90", "bias", "in 90 %", "pairs")
 
 
-def _line(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
-    pairs = f"{_percent(figures['pairs_ordered'])} of {figures['pairs']}" if figures["pairs"] else "-"
-    shown = [_percent(figures[key]) for key in ("median_ape", "group_median_ape", "p90_ape")]
+def summary_line(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
+    pairs = f"{percent_text(figures['pairs_ordered'])} of {figures['pairs']}" if figures["pairs"] else "-"
+    shown = [percent_text(figures[key]) for key in ("median_ape", "group_median_ape", "p90_ape")]
     bias = "-" if figures["bias"] is None else f"{figures['bias'] * 100:+.1f} %"
-    return (name, str(figures["n"]), *shown, bias, _percent(figures["coverage_90"]), pairs)
+    return (name, str(figures["n"]), *shown, bias, percent_text(figures["coverage_90"]), pairs)
 
 
-def _percent(value: float | None) -> str:
+def percent_text(value: float | None) -> str:
     return "-" if value is None else f"{value * 100:.1f} %"
 
 
@@ -199,18 +201,18 @@ def _sections(scored: Sequence[Scored]) -> Iterable[str]:
         ("evidence for the chip's efficiency", "basis"),
     ):
         yield f"## By {title}"
-        yield _by(scored, column, title)
+        yield by_column(scored, column, title)
 
 
-def _by(scored: Sequence[Scored], column: str, title: str) -> str:
+def by_column(scored: Sequence[Scored], column: str, title: str) -> str:
     predicted = [s for s in scored if s.ape is not None]
     groups = grouped(predicted, [column])
-    large = [_line(group[column] or "(blank)", group) for group in groups if group["n"] >= MIN_GROUP_ROWS]
+    large = [summary_line(group[column] or "(blank)", group) for group in groups if group["n"] >= MIN_GROUP_ROWS]
     small = {group[column] for group in groups if group["n"] < MIN_GROUP_ROWS}
     if small:
         rest = summary([s for s in predicted if label(s, column) in small])
-        large.append(_line(f"{len(small)} with fewer than {MIN_GROUP_ROWS} rows", rest))
-    return _table((title, *HEADS), large)
+        large.append(summary_line(f"{len(small)} with fewer than {MIN_GROUP_ROWS} rows", rest))
+    return table_of((title, *HEADS), large)
 
 
 def _worst(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
@@ -222,12 +224,12 @@ def _worst(scored: Sequence[Scored], disputed: Mapping[str, str]) -> str:
             s.row.metric,
             f"{s.row.value:.5g}",
             "does not fit" if s.prediction is None or s.prediction.value is None else f"{s.prediction.value:.5g}",
-            _percent(s.ape),
+            percent_text(s.ape),
             likely_reason(s, disputed, repeats),
         )
         for s in worst
     ]
-    return _table(("row", "metric", "measured", "predicted", "error", "likely reason"), lines)
+    return table_of(("row", "metric", "measured", "predicted", "error", "likely reason"), lines)
 
 
 def noisy_cases(scored: Sequence[Scored]) -> set[tuple[str, tuple[Any, ...]]]:
@@ -279,7 +281,7 @@ def circumstance(s: Scored, disputed: Mapping[str, str], repeats: set[tuple[str,
     return next((name for name, applies in rules.items() if applies), "")
 
 
-def _skipped(scored: Sequence[Scored]) -> dict[str, int]:
+def skip_counts(scored: Sequence[Scored]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for s in scored:
         if s.skipped:
@@ -299,7 +301,7 @@ def _fits(fits: Sequence[Fit]) -> str:
     if not fits:
         return "No calibration is loaded; all predictions use datasheets only."
     lines = [(f.name, str(f.parameters), f.basis, f.fitted_on, f.as_of) for f in fits]
-    return _table(("name", "parameters", "basis", "fitted on", "as of"), lines)
+    return table_of(("name", "parameters", "basis", "fitted on", "as of"), lines)
 
 
 def stamp(digest: str) -> str:
@@ -335,29 +337,31 @@ def _validation(report: Mapping[str, Any]) -> Iterable[str]:
     lines = [
         (p["scope"], p["name"], p["group"], f"{p['start']:g}", f"{p['fitted']:g}", p["reason"]) for p in parameters
     ]
-    yield _table(("scope", "parameter", "group", "start", "fitted", "why it is fitted"), lines)
+    yield table_of(("scope", "parameter", "group", "start", "fitted", "why it is fitted"), lines)
     yield "## Held-out groups"
     for text, table in zip((HELD_OUT, RESET), report["errors"].items(), strict=True):
         yield text
         yield _errors(*table)
     yield "## Intervals"
     yield INTERVALS_TEXT
-    yield _table(("basis", "figure", "low", "high", "half-width", "rows", "groups", "held out"), _spans(report))
+    yield table_of(("basis", "figure", "low", "high", "half-width", "rows", "groups", "held out"), _spans(report))
 
 
 def _errors(title: str, table: Mapping[str, Mapping[str, float]]) -> str:
     kinds = list(dict.fromkeys(kind for line in table.values() for kind in line))
-    return _table((title, *kinds), [(name, *(_percent(line.get(k)) for k in kinds)) for name, line in table.items()])
+    return table_of(
+        (title, *kinds), [(name, *(percent_text(line.get(k)) for k in kinds)) for name, line in table.items()]
+    )
 
 
 def _spans(report: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
     for basis, metrics in report["intervals"].items():
         for metric, s in metrics.items():
-            half = _percent((s["high"] - s["low"]) / 2)
-            yield basis, metric, s["low"], s["high"], half, s["rows"], s["groups"], _percent(s["coverage"])
+            half = percent_text((s["high"] - s["low"]) / 2)
+            yield basis, metric, s["low"], s["high"], half, s["rows"], s["groups"], percent_text(s["coverage"])
 
 
-def _table(heads: Sequence[str], lines: Iterable[Sequence[Any]], swap: bool = False) -> str:
+def table_of(heads: Sequence[str], lines: Iterable[Sequence[Any]], swap: bool = False) -> str:
     shown = [list(reversed(line)) if swap else line for line in lines]
     body = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in shown]
     return "\n".join(["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *body])

@@ -10,7 +10,7 @@ from advisor.engine.training.run import Code, Recipe
 # not measured here (github.com/Azure/AI-benchmarking-guide, Azure_Results, read 2026-11-25). ampere: cuBLASLt, 251 to
 # 257 of 312 TFLOPs/s from 8,192 up. blackwell: GB200, cuBLASLt, 2,835 to 2,907 of 5,000 from 4,096 up. instinct-mi300:
 # hipBLASLt on a MI300X, mean of 955 to 1,160 of 2,615 from 4,096 up (in the fork samuel-bohman/AI-benchmarking-guide);
-# in 16 bits 708 of 1,307, AMD's own figure quoted second-hand (rocm.blogs.amd.com, measuring-max-achievable-flops-part2).
+# in 16 bits 708 of 1,307 by AMD, quoted second-hand (rocm.blogs.amd.com, measuring-max-achievable-flops-part2).
 # A GB200 reaches 0.75 of its FP4 peak from 8,192 up and 0.52 at 4,096: left at serving's 0.5, because the transforms
 # of NVFP4 recipes are not timed.
 PRODUCT_FRACTION = {

@@ -17,6 +17,8 @@ from advisor.fidelity import (
     report,
     score_files,
     scoring,
+    training_layouts,
+    training_report,
     training_scores,
 )
 from catalog.loading.fixtures import FixtureError
@@ -66,11 +68,12 @@ class Command(BaseCommand):
         trained = [row for row in rows if row.task == "training"]
         served = [row for row in rows if row.task != "training"]
         scored = scoring.predict(served, known, estimator, families) if served else []
-        scored += training_scores.predict(trained, known, families)
+        runs = training_scores.predict(trained, known, families)
         doubts = disputed.find(rows, known) | disputed.read()
-        figures = scoring.report(scored, by or ["source_key"], doubts)
+        figures = scoring.report([*scored, *runs], by or ["source_key"], doubts)
         if options["write_docs"]:
-            write_docs(Path(options["write_docs"]), options["rows_to"], scored, doubts)
+            training = training_report.markdown(runs, training_layouts.compare(trained, known))
+            write_docs(Path(options["write_docs"]), options["rows_to"], scored, doubts, training)
         if options["format"] == "json":
             self.stdout.write(json.dumps(figures, allow_nan=False))
         else:
@@ -86,8 +89,10 @@ class Command(BaseCommand):
         return rows[:limit] if limit else rows
 
 
-def write_docs(document: Path, rows_to: Path, scored: Sequence[scoring.Scored], doubts: Mapping[str, str]) -> None:
-    """Writes the report, and the scorecard files that `load_catalog` reads."""
+def write_docs(
+    document: Path, rows_to: Path, scored: Sequence[scoring.Scored], doubts: Mapping[str, str], training: str = ""
+) -> None:
+    """Writes the report, and the scorecard files that `load_catalog` reads. `training`: its section of the report."""
     validation, calibration = calibration_files.read_report(), calibration_files.digest()
     try:
         with writing(rows_to):
@@ -95,7 +100,7 @@ def write_docs(document: Path, rows_to: Path, scored: Sequence[scoring.Scored], 
     except FixtureError as error:
         raise BadInput(str(error)) from error
     targets = score_files.against_targets(scored, doubts, validation)
-    text = report.markdown(scored, doubts, report.calibrations(), validation, calibration, targets)
+    text = report.markdown(scored, doubts, report.calibrations(), validation, calibration, targets, training)
     with writing(document):
         document.write_text(text, encoding="utf-8")
 
