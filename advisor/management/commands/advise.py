@@ -108,7 +108,7 @@ class Command(BaseCommand):
                 replace_file(out, content if isinstance(content, bytes) else content.encode())
                 self.stdout.write(f"{out}: {document} of {answer.verdict}")
         except Http404 as error:
-            with_document = answer.recommendations if document == "memo" else answer.deployments
+            with_document = answer.recommendations if document == "memo" else answer.machines
             ranks = ", ".join(str(r.rank) for r in with_document) or "none"
             self.refuse(f"--option: {error} Options with documents: {ranks}.")
         except BadFile as error:
