@@ -179,19 +179,23 @@ def least_bytes(job: Job, table: NDArray[np.int64], x: Shape) -> Any:
 
 
 def _kept_per_token(job: Job, table: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Bytes per token that all layers keep, shape (N,): the same for all candidates of one tp, ep and recomputation."""
-    columns = [COLUMNS.index(name) for name in ("tp", "ep", "recompute")]
-    keys, place = np.unique(table[:, columns], axis=0, return_inverse=True)
+    """Bytes per token that all layers keep, shape (N,): the same for candidates of one tp and recomputation, with or
+    without expert parallelism.
+    """
+    tensor, experts, recompute = (table[:, COLUMNS.index(name)] for name in ("tp", "ep", "recompute"))
+    keys, place = np.unique((tensor * 2 + (experts > 1)) * len(RECOMPUTE) + recompute, return_inverse=True)
     known = []
-    for tp, ep, again in keys.tolist():
-        parallel = Parallel(tp=tp, ep=min(ep, 2), sequence_parallel=tp > 1)
+    for key in keys.tolist():
+        (split, again), tp = divmod(key, len(RECOMPUTE)), key // len(RECOMPUTE) // 2
+        parallel = Parallel(tp=tp, ep=1 + split % 2, sequence_parallel=tp > 1)
         run = Run(
             sequence_tokens=job.sequence_tokens, recipe=job.recipe, code=job.code, parallel=parallel,
             recompute=RECOMPUTE[again],
         )  # fmt: skip
         blocks = decoder_blocks(job.model)
         known.append(sum(block.count * kept_bytes_per_token(job.model, block, run) for block in blocks))
-    return np.array(known)[place.reshape(-1)]
+    each: NDArray[np.float64] = np.array(known)[place.reshape(-1)]
+    return each
 
 
 def fastest(job: Job, count: int = 10) -> Found:
