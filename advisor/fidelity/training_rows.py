@@ -21,6 +21,7 @@ TIMES = ("tokens_per_s_per_accelerator", "tokens_per_s", "step_time_s", "samples
 MEMORY = ("peak_memory_bytes", "peak_memory_gb", "peak_reserved_bytes", "fits_in_memory")
 RESERVED_GIB = ("torchtitan",)  # sources whose peak is what the allocator reserved, printed in GiB
 LAYOUT_MISSING = "training: the layout is not stated"
+TOO_FEW_CHIPS = "training: the layout needs more chips than the row has"
 # the performance recipes of NeMo and Megatron-Bridge add and reduce gradients in 16 bits (grad_reduce_in_fp32 = False)
 MEGATRON_RECIPE = replace(training.MEGATRON_BF16, gradient_bytes=2.0, reduce_bytes=2.0)
 LORA: Mapping[str, Any] = {
@@ -96,7 +97,7 @@ def megatron(row: Row, chips: int, length: int) -> Run | Skip:
     batch, micro = noted(row.concurrency_or_batch, "GBS"), noted(row.concurrency_or_batch, "MBS")
     dp = chips // (tp * pp * cp)
     if not dp:
-        return Skip(reason="training: the layout needs more chips than the row has")
+        return Skip(reason=TOO_FEW_CHIPS)
     sharded = noted(row.notes, "FSDP", 0) > 0
     recipe = replace(MEGATRON_RECIPE, matmul_dtype=DTYPES[row.weights_dtype])
     if "lora" in row.params_note.lower():
@@ -190,6 +191,8 @@ def own_runs(row: Row, chips: int, length: int) -> Run | Skip:
     def number(key: str, default: int = 1) -> int:
         return int(said.get(key, default))
 
+    if said.get("recipe") not in RECIPES:
+        return Skip(reason="training: recipe not known")
     tensor = said.get("parallel") == "tp"
     code = training.HF if "transformers" in row.framework else training.PLAIN
     recipe = RECIPES[said["recipe"]]
@@ -206,7 +209,7 @@ def own_runs(row: Row, chips: int, length: int) -> Run | Skip:
             code, compiled="full" if number("compile", 0) else "",
             loss="vocabulary_parallel" if tensor else code.loss, dtensor=tensor,
         ),
-        recompute="full" if said["recompute"] == "full" else "none",
+        recompute="full" if said.get("recompute") == "full" else "none",
         parallel=Parallel(
             dp=number("dp"), tp=number("tp"), pp=number("pp"), zero=number("zero", 0),
             sequence_parallel=bool(number("sequence_parallel", 0)),
@@ -246,10 +249,12 @@ def maxtext(row: Row, chips: int, length: int) -> Unstated | Skip:
 
 def gaudi(row: Row, chips: int, length: int) -> Run | Unstated | Skip:
     """Megatron-DeepSpeed on Gaudi: with the stated layout, micro-batches of 1, or with the fastest."""
+    batch = noted(row.concurrency_or_batch, "GBS", 0)
+    if row.weights_dtype not in DTYPES or not batch:
+        return Skip(reason="training: precision or batch not stated")
     if row.tp:
         return megatron(row, chips, length)
     recipe = replace(MEGATRON_RECIPE, matmul_dtype=DTYPES[row.weights_dtype])
-    batch = noted(row.concurrency_or_batch, "GBS", 0)
     return Unstated(sequence_tokens=length, global_batch=batch, recipe=recipe, code=training.MEGATRON)
 
 
@@ -257,6 +262,8 @@ def neuron(row: Row, chips: int, length: int) -> Run | Skip:
     """NeuronX Distributed: ZeRO 1, FP32 optimizer; TP counts cores, two a chip."""
     tp, pp = max((count(row.tp) or 1) // 2, 1), count(row.pp) or 1
     dp = chips // (tp * pp)
+    if not dp:
+        return Skip(reason=TOO_FEW_CHIPS)
     return Run(
         sequence_tokens=length,
         micro_batch=1,

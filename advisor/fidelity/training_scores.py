@@ -124,7 +124,9 @@ def step_of(case: TrainingCase, resources: Resources) -> float | None | Skip:
             model=model, accelerator=chip, efficiency=achieved, chips=case.chips, sequence_tokens=run.sequence_tokens,
             global_batch=run.global_batch, recipe=run.recipe, code=run.code, zeros=run.zeros, uneven_stages=True,
         )  # fmt: skip
-        layouts = training.fastest(job, count=1).layouts
+        found = training.fastest(job, count=1)
     except ValueError as error:
         return Skip(reason=f"training: {error}")
-    return layouts[0].step_s * training.straggler_factor(case.chips) if layouts else None
+    if not found.candidates:
+        return Skip(reason="training: no layout divides these chips and this batch")
+    return found.layouts[0].step_s * training.straggler_factor(case.chips) if found.layouts else None

@@ -73,3 +73,18 @@ def test_tokens_for_each_chip_and_step_are_a_batch() -> None:
 def test_time_to_train_is_skipped_without_tokens_to_convergence() -> None:
     skipped = training_case(replace(MLPERF, metric="time_to_train_min"))
     assert isinstance(skipped, Skip) and "tokens to convergence" in skipped.reason
+
+
+@pytest.mark.parametrize(("row", "reason"), [
+    (replace(BRIDGE, weights_dtype=""), "precision not stated"),
+    (replace(BRIDGE, n_accelerators="4"), "the layout needs more chips than the row has"),
+    (replace(MLPERF, concurrency_or_batch=""), "the batch is not stated"),
+    (replace(MLPERF, source_key="intel_gaudi_train"), "precision or batch not stated"),
+    (replace(MLPERF, source_key="h200x4_train", params_note="recipe=unknown"), "recipe not known"),
+    (replace(MLPERF, source_key="neuron_train", tp="64"), "the layout needs more chips than the row has"),
+    (replace(MLPERF, source_key="nobody"), "the layout is not stated"),
+    (replace(MLPERF, metric="mfu"), "mfu follows from other rows of the same run"),
+])  # fmt: skip
+def test_a_row_that_says_too_little_is_skipped_with_the_reason(row: Row, reason: str) -> None:
+    skipped = training_case(row)
+    assert isinstance(skipped, Skip) and skipped.reason == f"training: {reason}"
