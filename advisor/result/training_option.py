@@ -81,6 +81,8 @@ class ScalingPoint(Section):
     """Of the run."""
     usd_total: Usd
     """Present value of the plan."""
+    usd_per_run: Usd | None = None
+    """Payments for one run, less resale, without discounting."""
     gain_fraction: Fraction | None
     """Speed gained over accelerators added, since the size before: 1 is perfect scaling; null at the first size."""
     layout: str
@@ -326,15 +328,10 @@ class TrainingOption(Purchase):
     """What to check before signing."""
 
     @property
-    def run_usd(self) -> float:
-        """What a run costs: in today's money, or, where it is repeated, the payments for one run."""
-        return self.usd_per_run if self.every_days else self.usd_total
-
-    @property
-    def run_usd_range(self) -> list[float]:
-        """Its 90% interval; empty where there is none."""
+    def usd_per_run_range(self) -> list[float]:
+        """90% interval of usd_per_run; empty where there is none."""
         known = [usd for usd in self.interval.usd_total or () if usd is not None]
-        return [self.run_usd * usd / self.usd_total for usd in known] if self.usd_total else []
+        return [self.usd_per_run * usd / self.usd_total for usd in known] if self.usd_total else []
 
     @property
     def is_embedding(self) -> bool:

@@ -215,6 +215,7 @@ def scaling(q: Question, c: Candidate) -> list[ScalingPoint]:
             goodput_fraction=rounded(each.goodput.fraction),
             days=rounded(each.days),
             usd_total=rounded(each.usd_total, 12),
+            usd_per_run=rounded(each.usd_per_run, 12),
             gain_fraction=None if before is None else rounded(scaling_gain(point_of(before), point_of(each))),
             layout=layout_text(each),
             provider="owned" if each.offer.term == "owned" else each.offer.provider,
