@@ -13,7 +13,7 @@ COLUMNS: tuple[tuple[str, Callable[[TrainingOption], str]], ...] = (
     ("#", lambda r: str(r.rank)),
     ("run", lambda r: r.label),
     ("from", lambda r: " ".join(filter(None, (r.provider, r.region)))),
-    ("USD", lambda r: dollars(r.usd_total).removeprefix("$")),
+    ("USD per run", lambda r: dollars(r.usd_per_run).removeprefix("$")),
     ("days", lambda r: shown(r.days)),
     ("tok/s/chip", lambda r: shown(r.tokens_per_s_per_accelerator)),
     ("MFU", lambda r: percent(r.mfu)),
@@ -81,13 +81,14 @@ def plan_lines(r: TrainingOption) -> list[str]:
 
 def scaling_cells(r: TrainingOption) -> list[list[str]]:
     """The run on other numbers of the same accelerators."""
-    head = ["accelerators", "days", "USD", "tok/s/chip", "goodput", "gain", "from", "layout"]
+    head = ["accelerators", "days", "USD per run", "tok/s/chip", "goodput", "gain", "from", "layout"]
     return [
         head,
         *(
             [
-                f"{p.accelerator_count:,}", shown(p.days), dollars(p.usd_total).removeprefix("$"),
-                shown(p.tokens_per_s_per_accelerator), percent(p.goodput_fraction), percent(p.gain_fraction), p.provider, p.layout,
+                f"{p.accelerator_count:,}", shown(p.days), dollars(p.usd_per_run).removeprefix("$"),
+                shown(p.tokens_per_s_per_accelerator), percent(p.goodput_fraction),
+                percent(p.gain_fraction), p.provider, p.layout,
             ]
             for p in r.scaling[:MOST_LAYOUTS]
         ),

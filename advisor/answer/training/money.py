@@ -19,13 +19,13 @@ from advisor.engine.plans import (
     payback_month,
 )
 from advisor.engine.search import overheads_of
-from advisor.engine.spec import Offer
 from advisor.engine.training_search import (
     Candidate,
     by_seller,
     candidate,
     duration,
     prices_of_run,
+    serves,
     strategies_of,
     ways_of_run,
 )
@@ -91,7 +91,7 @@ def plan_section(q: Question, c: Candidate) -> PlanSection:
     """What to sign, and the usual strategies for the same machines."""
     plan, months = c.planned.plan, c.months
     chip = c.trained.accelerator
-    same = [o for o in q.offers_of(chip) if o.accelerators == c.offer.accelerators and connects(o, c.chips)]
+    same = [o for o in q.offers_of(chip) if o.accelerators == c.offer.accelerators and serves(o, c.chips)]
     named = strategies_of(q.workload, q.catalog, c, same)
     rent = named.get("rent")
     month = min(EXIT_MONTHS, max(months // 2, 1))
@@ -143,14 +143,10 @@ def months_of(plan: Plan) -> Iterator[PlanMonth]:
 def ways_to_pay(q: Question, c: Candidate) -> Iterator[WayToPay]:
     """The chosen plan, then the same run at the other sellers of the chip."""
     yield way_to_pay(c)
-    groups = by_seller([o for o in q.offers_of(c.trained.accelerator) if connects(o, c.chips)])
+    groups = by_seller([o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)])
     others = [candidate(q.workload, q.catalog, q.reliability, c.trained, group) for group in groups]
     kept = [o for o in others if o is not None and o.offer is not c.offer]
     yield from (way_to_pay(o) for o in sorted(kept, key=lambda o: o.usd_total))
-
-
-def connects(o: Offer, chips: int) -> bool:
-    return chips % o.accelerators == 0 and chips <= max(o.tensor_parallel_chips, o.fabric_accelerators)
 
 
 def way_to_pay(c: Candidate) -> WayToPay:
@@ -180,7 +176,7 @@ def break_evens(q: Question, c: Candidate) -> Iterator[BreakEven]:
     """After how many months of training without a break the same machines cost less to own than to rent."""
     months = q.workload.horizon_months
     prices = prices_of_run(q.workload, q.catalog, months)
-    every = [o for o in q.offers_of(c.trained.accelerator) if connects(o, c.chips)]
+    every = [o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)]
     plans: dict[str, Plan] = {}
     for how in ("own", "rent"):
         for group in by_seller([o for o in every if (o.acquisition == "own") == (how == "own") and o.term != "owned"]):

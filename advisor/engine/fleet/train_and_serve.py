@@ -25,7 +25,7 @@ from advisor.engine.search import (
     ways_under,
 )
 from advisor.engine.spec import Offer, Workload
-from advisor.engine.training_search import Candidate, Found, Reliability, by_seller, deadline_days
+from advisor.engine.training_search import Candidate, Found, Reliability, by_seller, deadline_days, reach, serves
 
 WEEK_HOURS = 168
 S_PER_HOUR = 3600.0
@@ -121,7 +121,7 @@ def use_of_hours(
 ) -> IdleHours | None:
     """One run in the hours with enough idle machines; None: there are too few of them."""
     needed = math.ceil(run.chips / offer.accelerators)
-    if run.chips > max(offer.tensor_parallel_chips, offer.fabric_accelerators):
+    if run.chips > reach(offer):
         return None
     free = idle_by_hour(service, s, offer, kept) >= needed
     if not free.any():
@@ -172,11 +172,7 @@ def plans_on(service: Member, training: TrainingMember, s: Scored, alone: float)
     d = deployed(workload, catalog, s)
     runs = training.found.by_chip[s.lane.choice.accelerator.slug]
     run = min(runs, key=lambda c: c.usd_total)
-    offers = [
-        o
-        for o in allowed_offers(workload, catalog, s.lane)
-        if run.chips % o.accelerators == 0 and run.chips <= max(o.tensor_parallel_chips, o.fabric_accelerators)
-    ]
+    offers = [o for o in allowed_offers(workload, catalog, s.lane) if serves(o, run.chips)]
     licence = licence_usd_per_hour(catalog.licences, s.lane.choice.accelerator.vendor, s.lane.framework.slug)
     least = shared_overheads(overheads_of(workload, catalog, d.services), 2)
     for group in by_seller(offers):

@@ -1,5 +1,6 @@
 """Training: the best layout of every chip and size, the time and goodput of its run, and the plan that pays for it."""
 
+from advisor.engine.training_search.layouts import reach, serves
 from advisor.engine.training_search.outcome import (
     Candidate,
     Reliability,
@@ -20,6 +21,8 @@ from advisor.engine.training_search.uncertainty import (
 )
 
 __all__ = [
+    "reach",
+    "serves",
     "UNCERTAIN",
     "Uncertainties",
     "at_quantile",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from advisor.engine.network import Model
 from advisor.engine.search import Catalog, efficiency_on
-from advisor.engine.spec import Accelerator, Offer, Rejection, TrainingTask, Workload
+from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, TrainingTask, Workload
 from advisor.engine.step import yarn_warning
 from advisor.engine.training import (
     PRECISIONS,
@@ -98,12 +98,26 @@ def sizes(workload: Workload, a: Accelerator, offers: Sequence[Offer]) -> dict[i
     )  # fmt: skip
     found: dict[int, list[Offer]] = {}
     for offer in offers:
-        reach = max(offer.tensor_parallel_chips, offer.fabric_accelerators)
         for hosts in HOSTS:
             chips = hosts * offer.accelerators
-            if chips <= min(most, reach):
+            if chips <= min(most, reach(offer)):
                 found.setdefault(chips, []).append(offer)
     return dict(sorted(found.items()))
+
+
+def reach(offer: Offer) -> int:
+    """Chips that one job can use: of an instance, of the provider's fabric, or all that are already owned.
+
+    Hosts that the planner owns are taken to be on one network.
+    """
+    if offer.term == OWNED:
+        return offer.held_instances * offer.accelerators
+    return max(offer.tensor_parallel_chips, offer.fabric_accelerators)
+
+
+def serves(offer: Offer, chips: int) -> bool:
+    """Whether a job on so many chips can run on whole instances of the offer."""
+    return chips % offer.accelerators == 0 and chips <= reach(offer)
 
 
 def task_of(workload: Workload) -> TrainingTask:

@@ -15,6 +15,7 @@ from advisor.engine.cost import (
     watts_per_chip,
 )
 from advisor.engine.network import Model
+from advisor.engine.plans import OWNED as OWNED_WAY
 from advisor.engine.plans import Demand, Limits, Overheads, Way, best_plan, named_plans
 from advisor.engine.plans import Plan as DatedPlan
 from advisor.engine.search import Catalog, Planned, efficiency_on, host_watts, overheads_of, prices_of, ways_under
@@ -261,8 +262,13 @@ def prices_of_run(workload: Workload, catalog: Catalog, months: int) -> Prices:
     )  # fmt: skip
 
 
-def ways_of_run(catalog: Catalog, t: Trained, offers: Sequence[Offer]) -> tuple[tuple[Offer, ...], tuple[Way, ...]]:
-    """(the offer behind each way, the ways). Interruptions of spot instances are in the goodput, not in the price."""
+def ways_of_run(
+    catalog: Catalog, t: Trained, offers: Sequence[Offer], used_fraction: float = 1.0
+) -> tuple[tuple[Offer, ...], tuple[Way, ...]]:
+    """(the offer behind each way, the ways). Interruptions of spot instances are in the goodput, not in the price.
+
+    Hosts that are already owned cost what they take to run in the hours of the run: used_fraction of the plan's months.
+    """
     licence = licence_usd_per_hour(catalog.licences, t.accelerator.vendor, "")
     alone = not any(o.term == OWNED for o in offers)
     pairs: list[tuple[Offer, Way]] = []
@@ -274,7 +280,10 @@ def ways_of_run(catalog: Catalog, t: Trained, offers: Sequence[Offer]) -> tuple[
             return mean / full if full and math.isfinite(mean / full) else 1.0
 
         for way in ways_under(catalog, offer, licence, drawn, with_held=alone):
-            parts = tuple(p for p in way.parts if p.name != "interruptions")
+            share = used_fraction if way.kind == OWNED_WAY else 1.0
+            parts = tuple(
+                replace(p, usd_per_hour=p.usd_per_hour * share) for p in way.parts if p.name != "interruptions"
+            )
             pairs.append((offer, replace(way, parts=parts)))
     return tuple(o for o, _ in pairs), tuple(w for _, w in pairs)
 
@@ -285,7 +294,7 @@ def plan_for(
     """The cheapest plan of a run on the offers of one seller; None: none keeps the limits."""
     demand = demand_of_run(workload, instances, days)
     months = demand.fractions.shape[1]
-    of, ways = ways_of_run(catalog, t, offers)
+    of, ways = ways_of_run(catalog, t, offers, float(demand.fractions.mean()))
     ways = tuple(replace(w, lead_months=0) for w in ways)
     c = workload.constraints
     limits = Limits(max_capex_usd=c.max_capex_usd, max_usd_per_month=c.max_usd_per_month)
@@ -310,7 +319,7 @@ def team_of_run(workload: Workload, catalog: Catalog, demand: Demand) -> Overhea
 def strategies_of(workload: Workload, catalog: Catalog, c: Candidate, offers: Sequence[Offer]) -> dict[str, DatedPlan]:
     """The usual strategies for the same machines and days, over all these offers."""
     demand = demand_of_run(workload, c.instances, c.days)
-    _, ways = ways_of_run(catalog, c.trained, offers)
+    _, ways = ways_of_run(catalog, c.trained, offers, float(demand.fractions.mean()))
     ways = tuple(replace(w, lead_months=0) for w in ways)
     months = demand.fractions.shape[1]
     return named_plans(demand, ways, prices_of_run(workload, catalog, months), team_of_run(workload, catalog, demand))

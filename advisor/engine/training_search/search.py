@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.engine.search import MAX_RANKED, Catalog, admissible, allowed, weights_of
-from advisor.engine.spec import Accelerator, Offer, Rejection, Workload, limit_change
+from advisor.engine.spec import OWNED, Accelerator, Offer, Rejection, Workload, limit_change
 from advisor.engine.training import Run, model_flops
 from advisor.engine.training_search.layouts import Setup, Trained, setups_of, sizes, task_of, trained, untrainable
 from advisor.engine.training_search.outcome import Candidate, Reliability, candidate
@@ -79,6 +79,7 @@ def search(workload: Workload, catalog: Catalog, r: Reliability, progress: Progr
     order = sorted(best.values(), key=score_of(workload, made))
     ranked = order[:MAX_RANKED]
     refused += [outranked(workload, ranked[0], c) for c in order[MAX_RANKED:]]
+    ranked += [c for c in on_owned(made, score_of(workload, made)) if not any(c is other for other in ranked)]
     ranked, views = with_views(ranked, [c for some in made.values() for c in some])
     return Found(
         ranked=tuple(ranked), by_chip=made, rejections=tuple(refused), views=views, evaluated=evaluated,
@@ -192,6 +193,12 @@ def score_of(workload: Workload, made: Mapping[str, Sequence[Candidate]]) -> Cal
         return c.usd_total / least["cost"] * (1 + 1e-6 * c.days / least["latency"])
 
     return score
+
+
+def on_owned(made: Mapping[str, Sequence[Candidate]], score: Callable[[Candidate], float]) -> list[Candidate]:
+    """The best run on machines that are already owned, of each chip: always shown, wherever it ranks."""
+    mine = [[c for c in some if c.offer.term == OWNED] for some in made.values()]
+    return [min(some, key=score) for some in mine if some]
 
 
 def figure(c: Candidate, name: str) -> float:
