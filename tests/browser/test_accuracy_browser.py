@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from advisor.engine.estimate.simulated import Estimate
 from advisor.fidelity import score_files, scoring
@@ -42,10 +43,10 @@ def test_the_scorecard_is_reached_narrowed_and_sorted(open_page: Open, look: str
     page.get_by_role("combobox", name="Chip", exact=True).select_option("b200")
     page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**accelerator=b200**")
-    assert page.get_by_role("status").inner_text() == "1 of 3 rows"
+    expect(page.get_by_role("status")).to_have_text("1 of 3 rows")
     page.get_by_role("link", name="Median error").first.click()
     page.wait_for_url("**sort=-median_ape**")
     assert "accelerator=b200" in page.url
-    assert page.locator("svg.scatter .dot").count() == 1
+    expect(page.locator("svg.scatter .dot")).to_have_count(1)
     if look != "without scripts":
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

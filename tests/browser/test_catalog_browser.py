@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from catalog.models import Accelerator
 
@@ -38,11 +39,12 @@ def test_chips_are_found_chosen_and_compared(open_page: Open, look: str) -> None
     page.get_by_label("Compare Gamma").check()
     page.get_by_role("button", name="Compare selected").click()
     page.wait_for_url("**/compare?a=**")
-    heads = page.locator("table.comparison thead th").all_inner_texts()
-    assert sorted(heads) == ["Beta", "Gamma"]
+    expect(page.locator("table.comparison thead th")).to_have_count(2)
+    assert sorted(page.locator("table.comparison thead th").all_inner_texts()) == ["Beta", "Gamma"]
     page.get_by_role("link", name="Gamma").first.click()
     page.get_by_role("heading", name="Roofline by dtype").wait_for()
-    assert page.locator(".roof").count() == 2
+    page.wait_for_load_state()
+    expect(page.locator(".roof")).to_have_count(2)
     if look != "without scripts":
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
@@ -56,4 +58,4 @@ def test_columns_and_sort_are_in_the_address(open_page: Open) -> None:
     page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**columns=family**")
     assert "sort=memory_gb_per_s" in page.url
-    assert "Family" in page.locator("thead").inner_text()
+    expect(page.locator("thead")).to_contain_text("Family")

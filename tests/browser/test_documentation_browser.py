@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests import sample_advice
 
@@ -27,18 +28,20 @@ def tip(page: Any) -> Any:
 def test_a_definition_is_shown_on_hover_and_goes_with_escape(open_page: Open) -> None:
     page = open_page(answer())
     page.get_by_role("link", name="TTFT", exact=True).first.hover()
-    assert tip(page).is_visible() and "Time to first token" in tip(page).inner_text()
+    expect(tip(page)).to_be_visible()
+    expect(tip(page)).to_contain_text("Time to first token")
     page.keyboard.press("Escape")
-    assert tip(page).is_hidden()
+    expect(tip(page)).to_be_hidden()
 
 
 def test_a_definition_is_shown_on_focus_and_read_with_the_link(open_page: Open) -> None:
     page = open_page(answer())
     link = page.get_by_role("link", name="TTFT", exact=True).first
     link.focus()
-    assert tip(page).is_visible() and link.get_attribute("aria-describedby") == "term-tip"
+    expect(tip(page)).to_be_visible()
+    expect(link).to_have_attribute("aria-describedby", "term-tip")
     page.keyboard.press("Tab")
-    assert link.get_attribute("aria-describedby") is None
+    expect(link).not_to_have_attribute("aria-describedby", "term-tip")
 
 
 def test_a_first_tap_shows_the_definition_and_a_second_one_opens_the_glossary(open_page: Open, settings: Any) -> None:
@@ -46,12 +49,13 @@ def test_a_first_tap_shows_the_definition_and_a_second_one_opens_the_glossary(op
     page = open_page(answer(), has_touch=True, viewport={"width": 360, "height": 700})
     link = page.get_by_role("link", name="TTFT", exact=True).first
     link.tap()
-    assert tip(page).is_visible() and "/advice/" in page.url
+    expect(tip(page)).to_be_visible()
+    assert "/advice/" in page.url
     box = tip(page).bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 360
     link.tap()
     page.wait_for_url(re.compile(r"/docs/glossary/#ttft$"))
-    assert page.locator("#ttft").is_visible()
+    expect(page.locator("#ttft")).to_be_visible()
 
 
 def test_without_scripts_a_term_is_a_link_with_its_definition(open_page: Open) -> None:
@@ -75,8 +79,8 @@ def test_the_built_site_can_be_searched_and_read_under_its_policy(
     search.press_sequentially("speculative decoding")  # the search listens to keys; fill() sends none
     page.locator(".md-search-result__item a").first.wait_for()
     page.goto("/docs/glossary/#ttft")
-    assert page.locator("#ttft").is_visible()
+    expect(page.locator("#ttft")).to_be_visible()
     page.locator(".md-header label.md-icon[for^=__palette]:not([hidden])").first.click()
-    assert page.locator("body").get_attribute("data-md-color-scheme") == "slate"
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
     page.goto("/docs/reference/claims/")
-    assert page.locator("table").first.is_visible()
+    expect(page.locator("table").first).to_be_visible()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from advisor import load_tests
 from tests import sample_advice
@@ -20,8 +21,9 @@ def test_a_result_is_uploaded_marked_and_read_on_a_phone(open_page: Callable[...
     page.set_input_files("#load-result", file)
     page.get_by_role("button", name="Compare").click()
     page.get_by_text("Load test added.").wait_for()
-    assert page.get_by_text("outside", exact=True).count() == 2
+    expect(page.get_by_text("outside", exact=True)).to_have_count(2)
     page.get_by_role("button", name="Use as calibration", exact=True).click()
     page.get_by_role("button", name="Do not use as calibration").wait_for()
+    page.wait_for_load_state()
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from advisor.models import Advice
 from catalog.models import ServedModel
@@ -36,16 +37,18 @@ def ask(page: Any) -> None:
 def test_from_question_to_shared_answer(open_page: Open, scripts: bool) -> None:
     page = open_page("/", java_script_enabled=scripts)
     ask(page)
-    assert "Waiting for a worker" in page.content()
+    expect(page.locator("body")).to_contain_text("Waiting for a worker")
     finish()
     page.get_by_text("4 x H200 SXM in FP8").wait_for()
     page.get_by_role("link", name="4 x MI300X").first.click()
-    assert "serve.sh" in page.content()
+    page.wait_for_url("**/options/2")
+    expect(page.locator("body")).to_contain_text("serve.sh")
     page.go_back()
     page.get_by_role("button", name="Create link").click()
     page.locator('.share-row a[href^="/s/"]').click()
-    assert page.get_by_text("4 x H200 SXM in FP8").is_visible()
-    assert page.locator("form").count() == 0
+    page.wait_for_url("**/s/*")
+    expect(page.get_by_text("4 x H200 SXM in FP8")).to_be_visible()
+    expect(page.locator("form")).to_have_count(0)
 
 
 def test_only_what_the_kind_of_workload_needs_is_asked(open_page: Open) -> None:
@@ -69,7 +72,7 @@ def test_a_field_that_is_wrong_shows_whatever_the_kind(open_page: Open) -> None:
     page.get_by_label("What it does").select_option("serving")
     with page.expect_navigation():
         page.get_by_role("button", name="Find accelerators").click()
-    assert page.get_by_label("Batch: requests").is_visible()
+    expect(page.get_by_label("Batch: requests")).to_be_visible()
 
 
 def test_a_mistake_is_kept_and_can_be_mended(open_page: Open) -> None:
@@ -78,9 +81,10 @@ def test_a_mistake_is_kept_and_can_be_mended(open_page: Open) -> None:
     with page.expect_navigation():
         page.get_by_role("button", name="Find accelerators").click()
     field = page.get_by_label("Input tokens, mean")
-    assert field.input_value() == "lots" and field.get_attribute("aria-invalid") == "true"
+    expect(field).to_have_value("lots")
+    expect(field).to_have_attribute("aria-invalid", "true")
     described = field.get_attribute("aria-describedby").split()[-1]
-    assert "must be a number" in page.locator(f'[id="{described}"]').inner_text()
+    expect(page.locator(f'[id="{described}"]')).to_contain_text("must be a number")
 
 
 def test_a_waiting_advice_can_be_cancelled(open_page: Open) -> None:
@@ -138,9 +142,9 @@ def test_text_stands_out_in_light_and_dark(open_page: Open, scheme: str) -> None
 def test_the_keyboard_reaches_content_form_and_chart(open_page: Open) -> None:
     page = open_page(f"/advice/{sample_advice.advice().pk}")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
+    expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "content"
+    expect(page.locator("#content")).to_be_focused()
     reached = set()
     for _ in range(60):
         page.keyboard.press("Tab")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests import sample_advice, sample_money
 
@@ -18,9 +19,9 @@ def test_the_way_from_the_chip_to_the_token_is_seen(open_page: Open, look: str) 
     advice = sample_advice.advice(sample_money.result())
     page = open_page(f"/advice/{advice.pk}/options/1", **LOOKS[look])
     page.get_by_role("heading", name="Cost breakdown").wait_for()
-    assert page.locator("svg.waterfall rect").count() == 3
+    expect(page.locator("svg.waterfall rect")).to_have_count(3)
     page.get_by_text("Cash flow by month").first.click()
-    assert page.get_by_role("rowheader", name="36", exact=True).is_visible()
+    expect(page.get_by_role("rowheader", name="36", exact=True)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
@@ -29,4 +30,5 @@ def test_the_memo_is_reached_and_prints_on_one_page(open_page: Open) -> None:
     page = open_page(f"/advice/{advice.pk}")
     page.get_by_role("link", name="memo", exact=True).click()
     page.get_by_role("heading", name="Before signing").wait_for()
+    page.wait_for_load_state()
     assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from catalog.models import Accelerator
 from probes import calibrate, presentation, results
@@ -42,6 +43,7 @@ def three() -> list[Result]:
 
 
 def fits(page: Any, look: str) -> bool:
+    page.wait_for_load_state()
     width = "document.documentElement.scrollWidth <= window.innerWidth"
     return look == "without scripts" or bool(page.evaluate(width))
 
@@ -49,7 +51,7 @@ def fits(page: Any, look: str) -> bool:
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_suite_is_queued_on_chosen_workers_and_taken_back(open_page: Open, three: list[Result], look: str) -> None:
     page = open_page("/workers", **LOOKS[look])
-    assert page.get_by_role("row", name=re.compile("gpu-a")).first.get_by_text("online").is_visible()
+    expect(page.get_by_role("row", name=re.compile("gpu-a")).first.get_by_text("online")).to_be_visible()
     page.get_by_role("checkbox", name="gpu-b").check()
     page.get_by_label("Suite").select_option("custom")
     page.get_by_text("Select measurement kinds", exact=True).click()
@@ -73,29 +75,31 @@ def test_a_result_shows_points_under_the_roof_curves_and_every_figure(
     points, lines = roof.locator("circle.dot"), roof.locator("path.roof-line")
     entries = samples.document()["results"]
     placed = [e for e in entries if e["kind"] in presentation.ROOF_KINDS and e["flops"] and e["bytes"]]
-    assert points.count() == len(placed) and lines.count() == 2
+    expect(points).to_have_count(len(placed))
+    expect(lines).to_have_count(2)
     top = min(line.bounding_box()["y"] for line in lines.all())
     assert all(box["y"] + box["height"] >= top for box in (p.bounding_box() for p in points.all()[::20]))
-    assert page.get_by_role("heading", name="Matrix multiplies by rows").is_visible()
-    assert page.get_by_role("heading", name="Memory by size").is_visible()
+    expect(page.get_by_role("heading", name="Matrix multiplies by rows")).to_be_visible()
+    expect(page.get_by_role("heading", name="Memory by size")).to_be_visible()
     page.get_by_text(re.compile(r"^\d+ measurements$")).click()
-    assert page.get_by_role("cell", name="gemm_kernel").first.is_visible()
+    expect(page.get_by_role("cell", name="gemm_kernel").first).to_be_visible()
     assert fits(page, look)
 
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_drift_and_two_drivers_side_by_side(open_page: Open, three: list[Result], look: str) -> None:
     page = open_page(f"/workers/{three[0].agent_id}", **LOOKS[look])
-    assert page.get_by_role("img", name=re.compile("Headline rates over time")).is_visible()
+    expect(page.get_by_role("img", name=re.compile("Headline rates over time"))).to_be_visible()
     assert fits(page, look)
     page.goto(f"/workers/results/{three[0].pk}")
     page.get_by_role("link", name="Compare with another").click()
     page.get_by_label("Second").select_option(str(three[1].pk))
     page.get_by_role("button", name="Compare", exact=True).click()
     page.get_by_role("heading", name="Differences", exact=True).wait_for()
-    assert page.get_by_role("row", name=re.compile("device driver")).get_by_text("999.9").is_visible()
+    page.wait_for_load_state()
+    expect(page.get_by_role("row", name=re.compile("device driver")).get_by_text("999.9")).to_be_visible()
     kind = page.locator("table", has=page.get_by_text("Ratios by kind")).get_by_role("row", name=re.compile("^gemm"))
-    assert "0.800" in kind.inner_text()
+    expect(kind).to_contain_text("0.800")
     moved = (
         page.locator("table", has=page.get_by_text("Entries with the largest differences")).locator("tbody tr").all()
     )
@@ -105,9 +109,9 @@ def test_drift_and_two_drivers_side_by_side(open_page: Open, three: list[Result]
 
 def test_two_machines_are_compared(open_page: Open, three: list[Result]) -> None:
     page = open_page(f"/workers/compare?a={three[0].pk}&b={three[2].pk}")
-    assert page.get_by_label("First").locator("option:checked").inner_text().count("gpu-a") == 1
-    assert page.get_by_label("Second").locator("option:checked").inner_text().count("gpu-b") == 1
-    assert page.get_by_role("heading", name="By kind").is_visible()
+    expect(page.get_by_label("First").locator("option:checked")).to_contain_text("gpu-a")
+    expect(page.get_by_label("Second").locator("option:checked")).to_contain_text("gpu-b")
+    expect(page.get_by_role("heading", name="By kind")).to_be_visible()
 
 
 def test_a_machine_is_enrolled_with_two_lines_that_can_be_copied(open_page: Open) -> None:
