@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = ("advisor", "catalog", "probes")
 GROUND = ("advisor.engine", "probes.agent")
 ENGINE = (
-    "network spec cost plans step training calibration scheduler search training_search estimate launch fleet optimisation"
+    "network spec cost plans step training calibration scheduler search training_search estimate launch fleet "
+    "optimisation"
 ).split()
 ADVISOR = "workload result inputs answer report fidelity load_tests claims api web ops".split()
 ROOMS = [f"advisor.engine.{name}" for name in ENGINE] + [f"advisor.{name}" for name in ADVISOR]

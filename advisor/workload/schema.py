@@ -208,6 +208,8 @@ class Batch(Section):
 TrainingPrecision = Literal["auto", "bf16", "bf16_master", "fp8", "mxfp8", "nvfp4", "amp", "fp32"]
 Optimizer = Literal["adamw", "adamw_8bit", "adafactor", "muon", "sgd"]
 Recomputing = Literal["auto", "none", "selective", "full"]
+PRECISION_NAMES: tuple[str, ...] = get_args(TrainingPrecision)
+RECOMPUTE_NAMES: tuple[str, ...] = get_args(Recomputing)
 Days = Annotated[float, Field(gt=0, le=3650)]
 SequenceTokens = Annotated[int, Field(ge=16, le=10_000_000), BeforeValidator(whole)]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.inputs.check import check_catalog
+from advisor.answer import recommend
+from advisor.inputs import check_catalog, take_snapshot
 from advisor.workload.schema import parse
-from advisor.workload.text import WorkloadError
 from tests.answer.test_cases_serving import answer, first, why_not
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
@@ -50,10 +50,18 @@ def test_formats_follow_the_hardware() -> None:
     assert host["framework"] in ("llama.cpp", "openvino") and "4" in host["weights_dtype"]
 
 
-def test_training_scenarios_are_not_answered_and_that_is_said() -> None:
+def test_training_scenarios_are_answered() -> None:
     training = {"tokens": 1e9, "sequence_length": 4096, "global_batch_tokens": 1e6}
-    with pytest.raises(WorkloadError, match="not available yet"):
-        check_catalog(parse({"kind": "training", "model": "meta-llama/Llama-3.1-8B", "training": training}))
+    spec = parse({"kind": "training", "model": "meta-llama/Llama-3.1-8B", "training": training})
+    check_catalog(spec)
+    best = recommend(spec, take_snapshot(spec)).training_runs[0]
+    assert best.days < 120 and best.usd_total > 0 and 0.1 < best.mfu < 0.8
+
+
+def test_a_model_that_cannot_be_trained_is_refused() -> None:
+    asked = {"kind": "training", "model": "BAAI/bge-m3", "training": {"tokens": 1e9}}
+    with pytest.raises(WorkloadError, match="decoder-only language models"):
+        check_catalog(parse(asked))
 
 
 def test_throughput_is_served_by_the_named_frameworks_and_in_eight_bits_while_quality_counts() -> None:

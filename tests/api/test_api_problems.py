@@ -80,17 +80,10 @@ def test_an_unusable_workload_names_the_field(client: Client, changes: Any, fiel
     assert not Advice.objects.exists()
 
 
-def test_kinds_that_do_not_exist_yet_are_refused_at_kind(client: Client) -> None:
-    tuning = {"method": "lora", "tokens": 1e6, "sequence_length": 512, "global_batch_tokens": 1e4}
-    body = {"kind": "finetuning", "model": "m", "finetuning": tuning}
-    assert problem(post(client, body), 422)["errors"] == [
-        {
-            "field": "kind",
-            "message": "finetuning is not available yet; "
-            "use kind serving, embedding, rerank, image_generation or batch",
-            "allowed": "serving, embedding, rerank, image_generation, batch, portfolio",
-        }
-    ]
+def test_a_training_run_is_refused_at_its_field(client: Client) -> None:
+    body = {"kind": "finetuning", "model": "m", "finetuning": {"method": "lora", "tokens": 0}}
+    (error,) = problem(post(client, body), 422)["errors"]
+    assert error["field"] == "finetuning.tokens" and "greater than 0" in error["message"]
 
 
 def test_a_body_of_ten_megabytes(client: Client) -> None:

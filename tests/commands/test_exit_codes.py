@@ -88,10 +88,12 @@ def test_bad_input_ends_with_2_and_says_what_to_give(
 def test_every_command_that_takes_input_is_among_those_tried() -> None:
     ours = {name for name, app in get_commands().items() if app in ("advisor", "catalog", "probes")}
     assert ours - {command for command, *_ in BAD} - WITHOUT_INPUT == {
+        "calibrate_training",
         "claims",
         "export_loadtests",
         "support_matrix",
-    }  # below
+        "training_layouts",
+    }  # below, and in test_training_commands.py
 
 
 def test_an_export_without_rows_is_no_bad_input_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:

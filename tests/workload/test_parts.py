@@ -69,12 +69,12 @@ def test_workloads_are_checked_against_the_catalog_and_told_at_their_place():
         if part["model"] == "absent":
             raise WorkloadError([error("model", "is not in the catalog"), error("", "and more")])
 
-    parts = [GOOD, {**GOOD, "model": "absent"}, "path.yaml", {**GOOD, "kind": "training"}, {**GOOD, "model": "last"}]
+    parts = [GOOD, {**GOOD, "model": "absent"}, "path.yaml", {**GOOD, "kind": "video"}, {**GOOD, "model": "last"}]
     spec = {"workloads": [{"kind": "serving", **part} if isinstance(part, dict) else part for part in parts]}
     found = check_parts(spec, True, check)
     assert [item["field"] for item in found] == [
         "workloads[1].model", "workloads[1]", "workloads[2]", "workloads[3].kind",
     ]  # fmt: skip
     assert found[2]["message"] == "file paths are not accepted here"
-    assert found[3]["message"].startswith("training is not supported yet")
+    assert found[3]["message"].startswith("video is not supported yet")
     assert asked == [("m", True, 0), ("absent", True, 0), ("last", True, 4)]

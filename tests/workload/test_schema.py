@@ -162,7 +162,7 @@ def fields(data: dict[str, Any]) -> list[str]:
     ({}, ["model", "traffic"]),
     ({"kind": "batch"}, ["model", "traffic", "batch"]),
     ({"kind": "portfolio"}, ["workloads"]),
-    ({"kind": "training"}, ["kind", "model", "training"]),
+    ({"kind": "training"}, ["model", "training"]),
     ({"kind": "finetuning", "model": "m", "finetuning": {}}, []),
     ({"kind": 7}, []),
     ({"kind": "serving", "model": "m", "traffic": {}},

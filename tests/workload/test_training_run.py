@@ -191,7 +191,7 @@ def test_chips_that_do_not_train_are_refused(changes: dict[str, Any], words: str
 def test_narrow_formats_need_the_chip() -> None:
     assert built(on=B200, precision="nvfp4").run.recipe.matmul_dtype == "nvfp4"
     assert built(on=B200, precision="mxfp8").run.recipe.matmul_dtype == "mxfp8"
-    assert refused(on=replace(B200, vendor="amd"), precision="nvfp4")[0] == "precision"
+    assert refused(on=replace(B200, stacks=("rocm",)), precision="nvfp4")[0] == "precision"
     old = replace(H100, flops_per_s={"fp16": 1e14, "fp32": 1e13})
     assert refused(on=old)[2] == "amp, fp32" and built(on=old, precision="amp").run.recipe.autocast
 

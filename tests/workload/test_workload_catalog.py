@@ -83,18 +83,6 @@ def test_unknown_chips_that_are_owned_are_named() -> None:
     assert "did you mean h100-sxm" in errors["owned"]["message"]
 
 
-def test_other_kinds_are_not_yet_available() -> None:
-    training = {"tokens": 2.0e12, "sequence_length": 8192, "global_batch_tokens": 4.0e6, "deadline_days": 60}
-    kept = {key: GOOD[key] for key in GOOD if key not in ("traffic", "slo")}
-    with pytest.raises(WorkloadError, match="training is not available yet") as caught:
-        check_catalog(parse({**kept, "kind": "training", "training": training}))
-    assert caught.value.errors[0] == {
-        "field": "kind",
-        "message": "training is not available yet; use kind serving, embedding, rerank, image_generation or batch",
-        "allowed": "serving, embedding, rerank, image_generation, batch, portfolio",
-    }
-
-
 def test_paths_are_read_by_the_command_line_alone() -> None:
     asked = {**GOOD, "model": {"config": "/etc/passwd"}}
     with pytest.raises(WorkloadError, match="file paths are not accepted here"):

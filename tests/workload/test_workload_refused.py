@@ -66,11 +66,35 @@ def test_the_error_names_the_field_and_what_is_allowed(data: Any, field: str, sa
     assert allowed in errors[field]["allowed"]
 
 
-def test_a_kind_that_is_not_answered_yet_says_so_before_it_asks_for_more() -> None:
+def test_a_kind_that_trains_asks_for_its_section() -> None:
     for kind in ("training", "finetuning"):
         errors = refused({"kind": kind, "model": "m"})
-        assert next(iter(errors)) == "kind" and "not available yet" in errors["kind"]["message"]
-        assert errors["kind"]["allowed"].startswith("serving")
+        assert list(errors) == [kind] and errors[kind]["message"] == f"is required for kind {kind}"
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "says"),
+    [
+        ({}, "training.tokens", "is required, or budget_usd"),
+        ({"tokens": 1e9, "budget_usd": 1e5}, "training.tokens", "either tokens or budget_usd"),
+        ({"tokens": 1e9, "global_batch_tokens": 4096}, "training.global_batch_tokens", "less than one sequence"),
+        ({"tokens": 1e9, "every_days": 7, "deadline_days": 9}, "training.deadline_days", "runs would overlap"),
+        ({"tokens": -1}, "training.tokens", "greater than 0"),
+    ],
+)
+def test_a_run_that_contradicts_itself_is_refused_at_its_field(
+    section: dict[str, float], field: str, says: str
+) -> None:
+    assert says in refused({"kind": "training", "model": "m", "training": section})[field]["message"]
+
+
+def test_training_needs_machines_and_serves_no_requests() -> None:
+    asked = {"kind": "training", "model": "m", "training": {"tokens": 1e9}}
+    assert (
+        "needs machines"
+        in refused({**asked, "constraints": {"acquisition": ["api"]}})["constraints.acquisition"]["message"]
+    )
+    assert "serves no requests" in refused({**asked, "traffic": GOOD["traffic"]})["traffic"]["message"]
 
 
 def test_both_allowed_and_denied_is_refused() -> None:

@@ -137,7 +137,7 @@ def has_precision(chip: Accelerator, precision: str) -> bool:
     if precision == "amp":
         return "bf16" in rates or "fp16" in rates
     if precision == "nvfp4":
-        return "fp4" in rates and chip.vendor == "nvidia"
+        return "fp4" in rates and "cuda" in chip.stacks
     return rate_of(chip, "fp8" if precision == "mxfp8" else precision) is not None and (
         precision != "mxfp8" or "fp4" in rates
     )

@@ -70,7 +70,7 @@ def setups_of(a: Accelerator, task: TrainingTask, whole_model: bool) -> tuple[Se
     also runs transformers with FSDP and torch.compile, and adapters run nothing else.
     """
     able = [p for p in PRECISIONS if p in task.precisions and has_precision(a, p)]
-    torch = a.kind == "gpu" or a.vendor == "intel"
+    torch = a.kind == "gpu" or "synapse" in a.stacks
     if task.method != "full" and not torch:
         return ()
     codes: list[ModelCode] = ["megatron"] if task.method == "full" else []
@@ -146,7 +146,7 @@ def trained(workload: Workload, catalog: Catalog, a: Accelerator, setup: Setup, 
 def jobs(task: TrainingTask, model: Model, a: Accelerator, setup: Setup, chips: int, catalog: Catalog) -> Iterator[Job]:
     """The searches of one setup: FSDP keeps other formats on one rank than on several."""
     spreads = setup.code == "megatron"
-    shards_alone = a.vendor == "google"  # MaxText shards like FSDP; its pipelines are for several slices
+    shards_alone = a.kind == "tpu"  # MaxText shards like FSDP; its pipelines are for several slices
     zeros = (3,) if shards_alone else (1, 3) if spreads else (3,) if chips > 1 else (0,)
     recipe = recipe_of(
         setup.precision,

@@ -11,7 +11,6 @@ from django.core.management.base import BaseCommand
 from advisor.engine import training
 from advisor.engine.spec import efficiency
 from advisor.fidelity import MeasurementsError, read, training_layouts
-from advisor.fidelity.training_layouts import Compared, layout_text
 from advisor.management.commands.bench_search import one_core
 from advisor.management.commands.fidelity import catalog_estimator
 from catalog.management.errors import BadInput
@@ -76,7 +75,7 @@ def timed(job: training.Job) -> tuple[int, float]:
     return found.candidates, min(spent)
 
 
-def table(compared: Sequence[Compared]) -> str:
+def table(compared: Sequence[training_layouts.Compared]) -> str:
     """Each published layout, the largest differences last."""
     ordered = sorted(compared, key=lambda c: c.ratio)
     middle = ordered[len(ordered) // 2].ratio if ordered else 1.0
@@ -85,7 +84,8 @@ def table(compared: Sequence[Compared]) -> str:
     return "\n".join([*map(line, ordered), total])
 
 
-def line(c: Compared) -> str:
+def line(c: training_layouts.Compared) -> str:
     what = f"{c.case.accelerator_slug} x {c.case.chips} {c.case.model_id} {c.published.recipe.matmul_dtype}"
     doubt = "" if c.fits else " (predicted not to fit)"
-    return f"{c.ratio:6.3f}  {what}: {layout_text(c.published)}{doubt} | found: {layout_text(c.best)}"
+    published, best = map(training_layouts.layout_text, (c.published, c.best))
+    return f"{c.ratio:6.3f}  {what}: {published}{doubt} | found: {best}"

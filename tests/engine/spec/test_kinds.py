@@ -34,13 +34,13 @@ REACHED = Outcome(
 
 
 def test_each_kind_is_found_under_its_own_name() -> None:
-    assert list(KINDS) == ["serving", "embedding", "rerank", "image_generation", "batch"]
+    assert list(KINDS) == ["serving", "embedding", "rerank", "image_generation", "batch", "training", "finetuning"]
     assert all(kind.name == name for name, kind in KINDS.items())
 
 
 def test_a_name_without_an_engine_is_checked_as_serving() -> None:
     assert kind_named("batch") is BATCH
-    assert kind_named("training") is kind_named(None) is kind_named(["batch"]) is SERVING
+    assert kind_named("portfolio") is kind_named(None) is kind_named(["batch"]) is SERVING
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,8 @@ def test_what_is_priced_by_the_token() -> None:
         "rerank": "input",
         "image_generation": "input",
         "batch": "output",
+        "training": "input",
+        "finetuning": "input",
     }
     without_output = [kind.name for kind in KINDS.values() if "usd_per_mtok_output" in kind.absent_figures]
     assert without_output == ["embedding", "rerank", "image_generation"]
