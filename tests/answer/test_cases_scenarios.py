@@ -8,6 +8,7 @@ import pytest
 from advisor.answer import recommend
 from advisor.inputs import check_catalog, take_snapshot
 from advisor.workload.schema import parse
+from advisor.workload.text import WorkloadError
 from tests.answer.test_cases_serving import answer, first, why_not
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
