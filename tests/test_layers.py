@@ -33,7 +33,7 @@ BELOW_IN_ENGINE = {
     "training_search": "training search plans step cost spec network",
     "launch": "training search scheduler step cost spec network",
     "fleet": "training_search training plans search calibration scheduler step cost spec network",
-    "optimisation": "launch fleet search estimate scheduler step cost spec network",
+    "optimisation": "training launch fleet search estimate scheduler step cost spec network",
 }
 BELOW_IN_ADVISOR = {
     "workload": "",
@@ -79,13 +79,19 @@ def layer_of(module: str) -> str:
     return next((ground for ground in GROUND if within(module, ground)), module.split(".")[0])
 
 
+@cache
 def room_of(module: str) -> str:
     """The room that a module belongs to, else the module itself."""
     return next((room for room in ROOMS if within(module, room)), module)
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def imports(path: Path) -> tuple[tuple[str, str], ...]:
     """(module, name) of every import, also inside functions; relative ones made absolute."""
+    return tuple(walked(path))
+
+
+def walked(path: Path) -> Iterator[tuple[str, str]]:
     package = module_of(path).split(".")
     package = package if path.name == "__init__.py" else package[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
@@ -200,11 +206,10 @@ def test_a_room_is_entered_only_through_the_names_in_its_all() -> None:
 def test_a_room_used_as_a_namespace_is_asked_only_for_the_names_in_its_all() -> None:
     wrong = []
     for module, path in MODULES.items():
-        text = path.read_text()
         named = {
             name: f"{origin}.{name}" for origin, name in imports(path) if f"{origin}.{name}" in ROOMS and name != ""
         }
-        for node in ast.walk(ast.parse(text)) if named else ():
+        for node in ast.walk(ast.parse(path.read_text())) if named else ():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in named:
                 if node.attr not in face(named[node.value.id]):
                     wrong.append(f"{module}: {node.value.id}.{node.attr}")

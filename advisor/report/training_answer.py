@@ -95,6 +95,16 @@ def scaling_cells(r: TrainingOption) -> list[list[str]]:
     ]  # fmt: skip
 
 
+def optimization_lines(r: TrainingOption) -> list[str]:
+    """What each technique gains, in the order in which it is applied."""
+    return [
+        f"technique: {step.name}{f' x{step.gain_ratio:.2f}' if step.gain_ratio else ''}: "
+        f"{shown(step.tokens_per_s) + ' tokens/s' if step.tokens_per_s else 'does not fit yet'}, peak "
+        f"{shown(step.peak_gib)} GiB"
+        for step in r.optimization
+    ]
+
+
 def change_lines(answer: Answer) -> list[str]:
     """What would change the choice, and who wins each view."""
     ranks = answer.views.ranks()
@@ -118,6 +128,7 @@ def training_sections(answer: Answer, heading: Callable[[int, str], str]) -> lis
     warnings = [*(f"warning: {w}" for w in first.warnings)]
     return [
         ("First choice", [*detail_lines(first), *first.reasons, *warnings]),
+        ("Optimization plan", [*optimization_lines(first), *first.optimization_notes]),
         ("Plan, range and chances", [*plan_lines(first), *change_lines(answer)]),
         ("Why not", rejected_lines(answer)),
     ]

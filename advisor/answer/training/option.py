@@ -10,6 +10,7 @@ from advisor.answer.training.money import money_of
 from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
 from advisor.answer.training.sentences import reasons, scaling_text, warnings
 from advisor.engine.network import parameters
+from advisor.engine.optimisation import stability_notes, technique_steps
 from advisor.engine.search import efficiency_on
 from advisor.engine.training import Point as CurvePoint
 from advisor.engine.training import (
@@ -55,6 +56,7 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
     chips_hours = c.chips * hours
     curve = scaling(q, c)
     launch, framework, version = launch_of(q, c)
+    steps, notes = optimization(q, c)
     return TrainingOption(
         kind=q.section,  # type: ignore[arg-type]
         **{name: getattr(step, name) for name in ESTIMATED},
@@ -108,8 +110,8 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         interval=intervals(q, c, draws),
         deadline_probability=in_time(q, draws),
         launch=launch,
-        optimization=optimization(q, c)[0],
-        optimization_notes=optimization(q, c)[1],
+        optimization=steps,
+        optimization_notes=notes,
         reasons=reasons(q, c),
         warnings=[*step.warnings, *warnings(q, c)],
     )
@@ -301,4 +303,18 @@ def launch_of(q: Question, c: Candidate) -> tuple[Launch, str, str]:
 
 
 def optimization(q: Question, c: Candidate) -> tuple[list[TrainingStep], list[str]]:
-    return [], []
+    """What each technique of the layout gains on this chip, and notes on stability."""
+    chip, run = c.trained.accelerator, c.trained.layout.run
+    steps = technique_steps(q.catalog.model, chip, efficiency_on(q.catalog.scopes, chip), run)
+    made = [
+        TrainingStep(
+            name=step.name,
+            said=step.said if step.fits else f"{step.said}; does not fit in memory yet",
+            step_s=rounded(step.step_s) if step.fits else None,
+            tokens_per_s=rounded(step.tokens_per_s) if step.fits else None,
+            peak_gib=rounded(step.peak_bytes / GIB),
+            gain_ratio=None if step.gain_ratio is None else rounded(step.gain_ratio),
+        )
+        for step in steps
+    ]
+    return made, list(stability_notes(run))

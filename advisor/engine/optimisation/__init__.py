@@ -16,8 +16,11 @@ from advisor.engine.optimisation.frameworks import FrameworkComparison, compare_
 from advisor.engine.optimisation.pitfalls import pitfalls
 from advisor.engine.optimisation.plan import OptimisationPlan, Setup, SetupEstimate
 from advisor.engine.optimisation.roofline import Roofline, roofline_of
+from advisor.engine.optimisation.training_plan import stability_notes, technique_steps
 
 __all__ = [
+    "stability_notes",
+    "technique_steps",
     "Bounds",
     "CacheAdvice",
     "FormatAdvice",

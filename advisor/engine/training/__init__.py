@@ -33,6 +33,7 @@ from advisor.engine.training.memory import PeakMemory, fits, outside_bytes, peak
 from advisor.engine.training.operators import Line, Shape, ledger, trained_parameters
 from advisor.engine.training.rates import Rates, rates_of
 from advisor.engine.training.recipes import (
+    FP32,
     PRECISIONS,
     MethodName,
     ModelCode,
@@ -63,6 +64,7 @@ from advisor.engine.training.run import (
 from advisor.engine.training.step_time import HEAD, StepTime, step_time
 
 __all__ = [
+    "FP32",
     "Checkpoint",
     "Cluster",
     "Goodput",
