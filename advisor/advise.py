@@ -379,6 +379,7 @@ def option_row(pk: UUID | str, rank: int, option: Recommended | ApiOption | Trai
         label=option.label,
         usd_per_month=decimal(option.usd_per_month, 2),
         usd_per_mtok_output=decimal(None if isinstance(option, TrainingOption) else option.usd_per_mtok_output, 6),
+        usd_per_run=decimal(option.usd_per_run if isinstance(option, TrainingOption) else None, 2),
     )
 
 

@@ -96,6 +96,7 @@ class Option(models.Model):
     label = models.TextField(blank=True, default="")
     usd_per_month = models.DecimalField(max_digits=16, decimal_places=2, null=True)
     usd_per_mtok_output = models.DecimalField(max_digits=16, decimal_places=6, null=True)
+    usd_per_run = models.DecimalField(max_digits=16, decimal_places=2, null=True)  # of a training run
 
     class Meta:
         ordering = ["rank"]

@@ -330,8 +330,10 @@ class TrainingOption(Purchase):
     @property
     def usd_per_run_range(self) -> list[float]:
         """90% interval of usd_per_run; empty where there is none."""
-        known = [usd for usd in self.interval.usd_total or () if usd is not None]
-        return [self.usd_per_run * usd / self.usd_total for usd in known] if self.usd_total else []
+        if self.money is None or self.money.ranges is None or not self.money.usd_over_horizon:
+            return []
+        low, _, high = self.money.ranges.total_usd
+        return [usd * self.usd_per_run / self.money.usd_over_horizon for usd in (low, high)]
 
     @property
     def is_embedding(self) -> bool:

@@ -73,7 +73,12 @@ def pareto(
     marks = "".join(mark(point, x, y, base) for point in layered(shown))
     frontier = sum(point.frontier for point in shown)
     summary = f"{len(shown)} deployments, {frontier} on the frontier; {left_out['undrawable']} cannot be shown."
-    parts = [axes(x, y, names), slo_line(x, slo_ms) if slo_ms else "", frontier_line(shown, x, y), marks]
+    parts = [
+        axes(x, y, f"{names[0]}, ms (log)", f"{names[1]} (log)"),
+        limit_line(x, slo_ms, f"SLO {given(slo_ms)} ms") if slo_ms else "",
+        frontier_line(shown, x, y),
+        marks,
+    ]
     title = f"Price vs. speed: {names[1]} over {names[0]}"
     return svg("pareto", WIDTH, HEIGHT, title, f"{summary} Lower left is better.", "".join(parts))
 
@@ -112,29 +117,37 @@ def frontier_line(points: Sequence[ParetoPoint], x: Log, y: Log) -> str:
     return f'<path class="frontier-line" d="{path}"/>'
 
 
-def slo_line(x: Log, slo: float) -> str:
-    at = x(slo)
+def limit_line(x: Log, limit: float, name: str) -> str:
+    """A vertical line at a limit that options must keep."""
+    at = x(limit)
     anchor = "end" if at > WIDTH / 2 else "start"
-    text = label(at + (-6 if anchor == "end" else 6), TOP - 10, f"SLO {given(slo)} ms", "slo", anchor)
+    text = label(at + (-6 if anchor == "end" else 6), TOP - 10, name, "slo", anchor)
     return f'<path class="slo-line" d="M{at} {TOP - 6}V{HEIGHT - BOTTOM}"/>{text}'
 
 
-def axes(x: Log, y: Log, names: tuple[str, str]) -> str:
-    """The grid, ticks and axis labels."""
+def axes(x: Log, y: Log, below: str, beside: str) -> str:
+    """The grid, ticks and the names of the axes; y is in dollars."""
     floor, parts = HEIGHT - BOTTOM, []
     for value in x.ticks():
         parts += [f'<path class="grid" d="M{x(value)} {TOP}V{floor}"/>', label(x(value), floor + 18, sig_short(value))]
     for value in y.ticks():
         parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-        parts.append(label(LEFT - 8, y(value) + 4, f"${sig_short(value)}", anchor="end"))
+        parts.append(label(LEFT - 8, y(value) + 4, dollar_tick(value), anchor="end"))
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{floor}H{WIDTH - RIGHT}"/>')
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, f"{names[0]}, ms (log)", "name"))
+    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, below, "name"))
     middle = (TOP + floor) / 2
     parts.append(
-        f'<text class="name" text-anchor="middle" transform="translate(16 {middle}) rotate(-90)">'
-        f"{names[1]} (log)</text>"
+        f'<text class="name" text-anchor="middle" transform="translate(16 {middle}) rotate(-90)">{beside}</text>'
     )
     return "".join(parts)
+
+
+def dollar_tick(value: float) -> str:
+    """$0.5, $70, $150k, $2M"""
+    factor, letter = next(
+        (f, letter) for f, letter in ((1e6, "M"), (1e3, "k"), (1.0, "")) if value >= f * 10 or f <= 1.0
+    )
+    return f"${sig_short(value / factor)}{letter}"
 
 
 def sig_short(value: float) -> str:
@@ -204,7 +217,7 @@ def stacked(parts: Sequence[tuple[str, float]], title: str, description: str) ->
 STEP_HEIGHT, STEP_LEFT, STEP_RIGHT = 26, 250, 70
 NEGLIGIBLE = 0.001  # share of the variance
 RANGE_RIGHT, RANGE_LETTERS, LINE = 140, 34, 15  # room for both ends of a bill; letters and pixels of a line
-UNUSED = ("chips left over in whole instances", "spare replicas", "idle hours and headroom")
+UNUSED = ("chips left over in whole instances", "spare replicas", "spare hosts", "idle hours and headroom")
 
 
 def waterfall(steps: Sequence[WaterfallStep]) -> str:
@@ -227,21 +240,21 @@ def waterfall(steps: Sequence[WaterfallStep]) -> str:
     return svg("waterfall", WIDTH, height, "Cost per million tokens, step by step", text, "".join(parts))
 
 
-def tornado(bars: Sequence[SensitivityBar]) -> str:
-    """A tornado chart: the first choice's monthly cost at both ends of each assumption; dark if the ranking changes."""
+def tornado(bars: Sequence[SensitivityBar], what: str = "Monthly cost") -> str:
+    """A tornado chart: the first choice's cost at both ends of each assumption; dark if the ranking changes."""
     ends = [(bar.assumption, bar.usd_per_month_low, bar.usd_per_month_high, bar.within_range) for bar in bars]
     known = [(name, low, high, bool(dark)) for name, low, high, dark in ends if low is not None and high is not None]
-    return from_low_to_high(known, "Monthly cost of the first choice over the range of each assumption")
+    return from_low_to_high(known, f"{what} of the first choice over the range of each assumption")
 
 
-def drivers(found: Sequence[Driver]) -> str:
-    """A tornado chart: the first option's monthly cost at both ends of each uncertain input that moves it."""
+def drivers(found: Sequence[Driver], what: str = "Monthly cost") -> str:
+    """A tornado chart: the first option's cost at both ends of each uncertain input that moves it."""
     ends = [
         (each.name, each.usd_per_month_low, each.usd_per_month_high, False)
         for each in found
         if each.usd_per_month_low != each.usd_per_month_high or each.variance_fraction >= NEGLIGIBLE
     ]
-    return from_low_to_high(ends, "Monthly cost of the first option over the 90% range of each uncertain input")
+    return from_low_to_high(ends, f"{what} of the first option over the 90% range of each uncertain input")
 
 
 def from_low_to_high(rows: Sequence[tuple[str, float, float, bool]], title: str) -> str:
@@ -271,7 +284,7 @@ IN_SERVICE = (
 )  # from the bottom of the chart
 
 
-def plan_months(months: Sequence[PlanMonth]) -> str:
+def plan_months(months: Sequence[PlanMonth], has_traffic: bool = True) -> str:
     """Instances in service by month as stacked steps, with the traffic as a line scaled to its highest month."""
     counts = [[month.figure(name) for name, _, _ in IN_SERVICE] for month in months]
     most = max((sum(row) for row in counts), default=0)
@@ -289,14 +302,12 @@ def plan_months(months: Sequence[PlanMonth]) -> str:
             parts.append(f'<polygon class="plan-{css}" points="{points}"/>')
         below = above
     highest = max(month.traffic_ratio for month in months)
-    if highest > 0:
+    if highest > 0 and has_traffic:
         line = stairs([floor - month.traffic_ratio / highest * room for month in months], width)
         parts.append(f'<polyline class="plan-traffic" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in line)}"/>')
     first, last = months[0], months[-1]
-    text = (
-        f"{sum(counts[0])} instances in month {first.month}, at most {most}, {sum(counts[-1])} in month {last.month}; "
-        f"traffic up to {sig_short(highest)} times today's."
-    )
+    text = f"{sum(counts[0])} instances in month {first.month}, at most {most}, {sum(counts[-1])} in month {last.month}"
+    text += f"; traffic up to {sig_short(highest)} times today's." if has_traffic else "."
     return svg("plan-months", WIDTH, PLAN_HEIGHT, "Instances in service by month", text, "".join(parts))
 
 

@@ -374,7 +374,7 @@ LIMITS = Group(
             NUMBER,
             "All purchases over the planning horizon. Empty: no limit; 0: buy nothing",
         ),
-        Field("constraints.max_accelerators", "Maximum accelerators", WHOLE, "Including spare replicas"),
+        Field("constraints.max_accelerators", "Maximum accelerators", WHOLE, "Including spares"),
         Field(
             "constraints.acquisition",
             "Rent, buy or hosted API",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -15,14 +15,18 @@ from rest_framework.response import Response
 
 from advisor import advise, load_tests
 from advisor.api import TooLarge, problems
+from advisor.engine.spec import kind_named
 from advisor.load_tests import MAX_BYTES, LoadResultError
 from advisor.models import Advice, LoadTest, Option
 
 
 def option_of(pk: Any, rank: int) -> Option:
-    """An option that a visitor may see, or 404."""
+    """An option that a visitor may see and that serves requests, or 404."""
     rows = Option.objects.filter(advice__organisation=advise.default_organisation())
-    return get_object_or_404(rows.select_related("advice__workload").defer("advice__snapshot"), advice=pk, rank=rank)
+    row = get_object_or_404(rows.select_related("advice__workload").defer("advice__snapshot"), advice=pk, rank=rank)
+    if kind_named(row.advice.workload.spec.get("kind")).trains:
+        raise Http404("A training run serves no requests, so it has no load test.")
+    return row
 
 
 # --- page -------------------------------------------------------------------------------------------------------

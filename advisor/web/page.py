@@ -4,7 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from advisor.engine.search import MAX_RANKED
 from advisor.engine.spec import kind_named
@@ -19,10 +19,11 @@ from advisor.result import (
     ParetoPoint,
     Rejection,
     Section,
+    TrainingOption,
     Views,
 )
 from advisor.templatetags.units import number
-from advisor.web import charts, plan_page, tuning_charts
+from advisor.web import charts, plan_page, training_page, tuning_charts
 from catalog.export import cell
 
 CARD_VIEWS = ("cheapest", "fastest", "simplest")  # the others have no card of their own
@@ -58,6 +59,8 @@ VECTOR_SORTS: dict[str, tuple[str, str]] = {
 
 def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> dict[str, Any]:
     """Everything that the advice page shows of an answer; `base` + rank is an option's address."""
+    if kind_named(spec.get("kind")).trains:
+        return training(answer, spec, base, sort)
     options = answer.serving_options
     embedding = not kind_named(spec.get("kind")).generates_tokens
     sorts, axes = (VECTOR_SORTS, charts.VECTOR_AXES) if embedding else (SORTS, charts.TOKEN_AXES)
@@ -90,6 +93,24 @@ def page(answer: Answer, spec: Mapping[str, Any], base: str, sort: str = "") -> 
     }
 
 
+def training(answer: Answer, spec: Mapping[str, Any], base: str, sort: str) -> dict[str, Any]:
+    """The same of a training answer."""
+    runs = answer.training_runs
+    return {
+        "result": answer,
+        "documents": base.removesuffix("options/") + "documents/",
+        "options": [(run, wins(run, answer.views)) for run in ordered(runs, sort, training_page.SORTS)],
+        "has_view_winners": has_view_winners(runs),
+        "headers": headers(sort, training_page.SORTS),
+        "cards": cards(answer, training_page.CARD_VIEWS),
+        "price_dates": price_dates(runs),
+        "price_days": plan_page.price_days_of(answer),
+        "nearest": nearest(answer),
+        "rejected_counts": rejected_counts(answer.rejected),
+        **training_page.answer_context(answer, base, str(spec.get("objective"))),
+    }
+
+
 OBJECTIVES = {
     "cost": "cost",
     "latency": "latency",
@@ -102,6 +123,7 @@ OBJECTIVES = {
 REASONS = {
     "unpriced": "without a usable price",
     "misses_slo": "too slow",
+    "misses_deadline": "too slow for the deadline",
     "outranked": "outranked",
     "unsupported": "not supported",
     "does_not_fit": "too small",
@@ -125,12 +147,15 @@ def rejected_counts(rejected: Sequence[Rejection]) -> list[tuple[str, int]]:
     return [(REASONS.get(reason, reason.replace("_", " ")), count) for reason, count in counts.most_common()]
 
 
-def wins(option: Option | ApiOption, views: Views) -> list[str]:
+Ranked = TypeVar("Ranked", Option | ApiOption, TrainingOption)
+
+
+def wins(option: Option | ApiOption | TrainingOption, views: Views) -> list[str]:
     """The views that this option wins."""
     return [view for view, rank in views.ranks().items() if rank == option.rank]
 
 
-def has_view_winners(options: Sequence[Option]) -> bool:
+def has_view_winners(options: Sequence[Option | TrainingOption]) -> bool:
     """Whether some options are listed for a view alone: beyond the first ten, or a second of one accelerator."""
     names = [option.accelerator_name for option in options]
     return len(names) > MAX_RANKED or len(set(names)) < len(names)
@@ -198,15 +223,15 @@ def plan_rows(option: Option) -> list[tuple[str, Any]]:
     ]
 
 
-def cards(answer: Answer) -> list[dict[str, Any]]:
+def cards(answer: Answer, views: Sequence[str] = CARD_VIEWS) -> list[dict[str, Any]]:
     """The first choice and the views' winners, one card an option: 'Cheapest and simplest' when both are the same."""
     by_rank = {option.rank: option for option in answer.recommendations}
     ranks = answer.views.ranks()
     titles: dict[int, list[str]] = {}
-    if 1 in by_rank and 1 not in [ranks.get(view) for view in CARD_VIEWS]:
+    if 1 in by_rank and 1 not in [ranks.get(view) for view in views]:
         titles[1] = ["first choice"]
     for view, rank in ranks.items():
-        if rank in by_rank and (view in CARD_VIEWS or rank in titles):
+        if rank in by_rank and (view in views or rank in titles):
             titles.setdefault(rank, []).append(view)
     return [{"title": listed(names).capitalize(), "option": by_rank[rank]} for rank, names in titles.items()]
 
@@ -215,9 +240,7 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def ordered(
-    options: Sequence[Option | ApiOption], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS
-) -> list[Option | ApiOption]:
+def ordered(options: Sequence[Ranked], sort: str, sorts: Mapping[str, tuple[str, str]] = SORTS) -> list[Ranked]:
     """By a column of `sorts`, '-' before it for descending; unknown figures come last."""
     name = sort.removeprefix("-")
     if name not in sorts:
@@ -265,7 +288,7 @@ def notable(points: Sequence[ParetoPoint], most: int = 60) -> list[ParetoPoint]:
     return sorted(rows, key=lambda point: point.response_ms or float("inf"))[:most]
 
 
-def price_dates(options: Sequence[Option | ApiOption]) -> list[dict[str, str]]:
+def price_dates(options: Sequence[Option | ApiOption | TrainingOption]) -> list[dict[str, str]]:
     """Each price that the options use, once: provider, date, source."""
     prices = {price for option in options for price in plan_page.prices_of(option)}
     return [
@@ -293,11 +316,17 @@ def miss_ratio(item: Rejection) -> float | None:
 # --- exports ----------------------------------------------------------------------------------------------------
 
 
+def kind_of(answer: Answer) -> Any:
+    """The kind of the workload."""
+    return answer.workload.get("kind") if isinstance(answer.workload, Mapping) else None
+
+
 def csv_text(answer: Answer) -> str:
     """One line an option; units are in the column names."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(column.replace(".", "_") for column in CSV_COLUMNS)
+    columns = training_page.CSV_COLUMNS if kind_named(kind_of(answer)).trains else CSV_COLUMNS
+    writer.writerow(column.replace(".", "_") for column in columns)
     for option in answer.recommendations:
-        writer.writerow(cell(option.figure(column)) for column in CSV_COLUMNS)
+        writer.writerow(cell(option.figure(column)) for column in columns)
     return out.getvalue()

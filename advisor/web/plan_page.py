@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.report import largest_payment, payment_month_text
-from advisor.result import Answer, ApiOption, Money, Option, Plan, PlanStep, Scenario
+from advisor.result import Answer, ApiOption, Money, Option, Plan, PlanStep, Scenario, TrainingOption
 from advisor.templatetags.finance import dollars, low_to_high, rate
 from advisor.templatetags.units import sig, words
 from advisor.web import charts
 
-Ranked = Option | ApiOption
+Ranked = Option | ApiOption | TrainingOption
 ACTIONS = {"rent": "Rent by the hour", "reserve": "Reserve", "buy": "Buy", "keep": "Keep"}
 TERMS = {"spot": "spot", "reserved_1y": "1 year", "reserved_3y": "3 years"}
 STRATEGIES = {
@@ -54,8 +54,8 @@ def of_option(option: Ranked) -> dict[str, Any] | None:
     }
 
 
-def step_row(step: PlanStep, horizon: int) -> dict[str, Any]:
-    """One line of what to sign."""
+def step_row(step: PlanStep, horizon: int, end: str = "the horizon") -> dict[str, Any]:
+    """One line of what to sign; `end`: what the last month of the plan is the end of."""
     action = ACTIONS.get(step.action, words(step.action).capitalize())
     term = TERMS.get(step.term, "") if step.action in ("rent", "reserve") else ""
     place = [name for name in (step.provider, step.region) if name not in OWN]
@@ -67,7 +67,7 @@ def step_row(step: PlanStep, horizon: int) -> dict[str, Any]:
         "seller": place[0] if place else "own site",
         "region": place[1] if len(place) > 1 else "",
         "months": span(step.from_month, step.until_month),
-        "over": f"{months(over)} after the horizon" if over > 0 else "",
+        "over": f"{months(over)} after {end}" if over > 0 else "",
         "unit": step.unit_usd_per_hour if step.unit_usd_once is None else step.unit_usd_once,
         "per": "per hour" if step.unit_usd_once is None else "once",
     }
@@ -77,12 +77,12 @@ def span(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
+def figure(name: str, value: str, means: str, term: str = "", spread: str = "") -> dict[str, str]:
+    return {"term": term or name, "name": name, "value": value, "means": means, "range": spread}
+
+
 def figures(money: Money, plan: Plan) -> Iterator[dict[str, str]]:
     """The headline figures: glossary term, name, value, 90% range and what it means."""
-
-    def figure(name: str, value: str, means: str, term: str = "", spread: str = "") -> dict[str, str]:
-        return {"term": term or name, "name": name, "value": value, "means": means, "range": spread}
-
     ranges, horizon, rent = money.ranges, money.horizon_months, plan.rent_usd_per_month
     yield figure(
         "Monthly equivalent",
@@ -203,7 +203,7 @@ def price_days(options: Sequence[Ranked]) -> tuple[str, str] | None:
 def price_days_of(answer: Answer) -> tuple[str, str] | None:
     """The same of all options of an answer; of a portfolio, of its machines."""
     money = answer.portfolio.money if answer.portfolio else None
-    return ends([item.price_as_of for item in money.items]) if money else price_days(answer.serving_options)
+    return ends([item.price_as_of for item in money.items]) if money else price_days(answer.recommendations)
 
 
 def ends(days: Sequence[str]) -> tuple[str, str] | None:

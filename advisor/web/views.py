@@ -31,8 +31,8 @@ from advisor.api import problem_response, queue_is_full, unavailable
 from advisor.fidelity import nearest_rows
 from advisor.models import Advice, Option, Share
 from advisor.report import documents
-from advisor.result import Answer, ApiOption
-from advisor.web import forms, load_test_views
+from advisor.result import Answer, ApiOption, TrainingOption
+from advisor.web import forms, load_test_views, training_page
 from advisor.web.page import csv_text, page
 from advisor.web.page import option_context as page_of_option
 from advisor.workload import WorkloadError, with_changes
@@ -200,7 +200,10 @@ def option(request: HttpRequest, pk: Any, rank: int) -> HttpResponse:
 
 
 def template_of(context: dict[str, Any]) -> str:
-    return "advisor/api_option.html" if isinstance(context["option"], ApiOption) else "advisor/option.html"
+    option = context["option"]
+    if isinstance(option, TrainingOption):
+        return "advisor/training_option.html"
+    return "advisor/api_option.html" if isinstance(option, ApiOption) else "advisor/option.html"
 
 
 def option_context(advice: Advice, rank: int) -> dict[str, Any]:
@@ -209,15 +212,17 @@ def option_context(advice: Advice, rank: int) -> dict[str, Any]:
     if option is None:
         raise Http404("This answer has no option of that rank.")
     ranks = [each.rank for each in answer.recommendations]
+    about = {"ranks": ranks, "spec": advice.workload.spec}
     if isinstance(option, ApiOption):
-        return {"option": option, "ranks": ranks, "spec": advice.workload.spec}
+        return {"option": option, **about}
+    if isinstance(option, TrainingOption):
+        return {**training_page.option_context(option), "undone": calibration_marks.undone(advice.result), **about}
     return {
         **page_of_option(option),
         **load_test_views.shown(advice, rank),
         "evidence": nearest_rows.shown(nearest_rows.of_option(option, advice.workload.spec)),
-        "ranks": ranks,
         "undone": calibration_marks.undone(advice.result),
-        "spec": advice.workload.spec,
+        **about,
     }
 
 

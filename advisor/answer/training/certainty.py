@@ -116,7 +116,8 @@ def uncertainty(q: Question, options: Sequence[TrainingOption], draws: Sequence[
     """What moves the cost of the first run, and what a buyer wants to know."""
     if not options:
         return None
-    low, middle, high = (float(np.quantile(draws[0].usd_total, at)) for at in (0.05, 0.5, 0.95))
+    per_run = options[0].usd_per_run / math.fsum(q.found.ranked[0].planned.plan.total_by_month)
+    low, middle, high = (per_run * float(np.quantile(draws[0].paid_usd, at)) for at in (0.05, 0.5, 0.95))
     found = drivers(q, q.found.ranked[0], draws[0])
     largest = f"; the largest driver is {found[0].name}" if found else ""
     return Uncertainty(

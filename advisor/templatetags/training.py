@@ -1,0 +1,126 @@
+"""Formats training runs for people: the question, days, ranges."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import template
+
+from advisor.engine.spec import kind_named
+from advisor.engine.training_search import duration
+from advisor.templatetags.finance import dollars
+from advisor.templatetags.units import UNKNOWN, given, number, percent
+
+register = template.Library()
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
+
+
+@register.filter
+def trains(kind: object) -> bool:
+    """Of the kind's name in a workload file."""
+    return kind_named(kind).trains
+
+
+@register.filter
+def run_time(days: object) -> str:
+    """9.62 days, 7.20 hours, 12 minutes"""
+    figure = number(days)
+    return UNKNOWN if figure is None else duration(figure).replace(" ", "\u00a0")
+
+
+@register.filter
+def run_times(days: object) -> str:
+    """Both ends of a range: 8.94–12.6 days; empty without a range."""
+    return joined(days, run_time)
+
+
+@register.filter
+def times_beside(days: object) -> str:
+    """The same beside the time itself: 8.94–12.6, without the unit that both ends share with it."""
+    low, _, high = run_times(days).partition("–")
+    return f"{low}–{high}" if "\u00a0" in low else f"{low}–{high.partition(chr(0xA0))[0]}" if high else ""
+
+
+@register.filter
+def dollar_range(usd: object) -> str:
+    """Both ends of a range of costs, with cents where the run costs little."""
+    return joined(usd, dollars)
+
+
+def joined(values: object, show: Any) -> str:
+    """low–high; the low end without its unit where both have the same one."""
+    ends = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else []
+    if len(ends) != 2 or None in ends:
+        return ""
+    low, high = show(ends[0]), show(ends[1])
+    unit = f"\u00a0{high.partition(chr(0xA0))[2]}"
+    return f"{low.removesuffix(unit) if len(unit) > 1 else low}–{high}"
+
+
+@register.filter
+def share(fraction: object) -> str:
+    """A share of the time: 99.7%, 0.15%; near 1 with the digits that tell it from 1."""
+    figure = number(fraction)
+    if figure is not None and 0.9995 <= figure < 1:
+        return ">\u00a099.9%"
+    if figure == 1:
+        return "100%"
+    return f"{figure * 100:.1f}%" if figure is not None and 0.1 <= figure <= 1 else percent(fraction)
+
+
+@register.filter
+def expected(count: object) -> str:
+    """An expected number: 0.21, 12, 4,100; below 0.01 as such."""
+    figure = number(count)
+    if figure is None:
+        return UNKNOWN
+    return "<\u00a00.01" if 0 < figure < 0.01 else f"{figure:.2g}" if figure < 10 else f"{figure:,.0f}"
+
+
+@register.filter
+def scientific(value: object) -> str:
+    """A very large number: 4.49 × 10²²"""
+    figure = number(value)
+    if figure is None or figure <= 0:
+        return UNKNOWN
+    mantissa, _, exponent = f"{figure:.2e}".partition("e")
+    return f"{mantissa}\u00a0×\u00a010{str(int(exponent)).translate(RAISED)}"
+
+
+@register.filter
+def run_question(spec: Mapping[str, Any]) -> str:
+    """What is trained, on what, until when: pre-training on 100 billion tokens · sequences of 8,192 tokens · …"""
+    section = spec.get(str(spec.get("kind"))) or {}
+    kind = kind_named(spec.get("kind"))
+    if kind.trains_whole_model:
+        what = "continued pre-training" if section.get("continued") == "yes" else "pre-training"
+    else:
+        what = METHODS.get(str(section.get("method")), "fine-tuning")
+        what += f" (rank {section.get('rank')})" if section.get("method") != "full" else ""
+    tokens, budget = section.get("tokens"), section.get("budget_usd")
+    said = [
+        f"{what} on {amount(tokens)} tokens" if tokens else f"{what} with a budget of {dollars(budget)}",
+        f"sequences of {given(section.get('sequence_length'))} tokens",
+        f"{amount(section.get('global_batch_tokens'))} tokens per step",
+    ]
+    if section.get("deadline_days"):
+        said.append(f"within {days_text(section['deadline_days'])}")
+    if section.get("every_days"):
+        said.append(f"again every {days_text(section['every_days'])}")
+    return " · ".join(said)
+
+
+@register.filter
+def amount(value: object) -> str:
+    """A number that somebody chose, as short as is exact: 4 million, 100 billion, 4,194,304."""
+    figure = number(value)
+    if figure is None:
+        return UNKNOWN
+    for size, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if figure >= size and float(f"{figure / size:.3g}") * size == figure:
+            return f"{figure / size:.3g}\u00a0{name}"
+    return given(figure)
+
+
+def days_text(days: float) -> str:
+    return f"{given(days)} day{'s' * (days != 1)}"

@@ -1,0 +1,161 @@
+"""Pictures of a training run, drawn on the server: cost over days, memory, step, goodput."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from advisor.result import GoodputParts, Operator, TrainingMemory, TrainingOption
+from advisor.templatetags.finance import dollars
+from advisor.templatetags.training import run_time, share
+from advisor.templatetags.units import gib, given
+from advisor.web import charts
+from catalog.charts import Log
+
+MEMORY_PARTS = (
+    ("weights_gib", "weights"),
+    ("gradients_gib", "gradients"),
+    ("optimizer_gib", "optimizer states"),
+    ("master_gib", "FP32 master weights"),
+    ("gathered_gib", "gathered weights and low-precision copies"),
+    ("activations_gib", "activations"),
+    ("logits_gib", "logits and loss"),
+    ("buffers_gib", "communication buffers and workspaces"),
+    ("overhead_gib", "runtime and fragmentation"),
+    ("free_gib", "free"),
+)
+GOODPUT_PARTS = (
+    ("fraction", "training", "goodput-training"),
+    ("checkpoint_fraction", "standing still for checkpoints", "goodput-checkpoint"),
+    ("rework_fraction", "repeating work lost since the last checkpoint", "goodput-rework"),
+    ("restart_fraction", "restarting after interruptions", "goodput-restart"),
+    ("waiting_fraction", "waiting for repairs", "goodput-waiting"),
+)
+UNITS = ((3.0, 1.0, "days"), (0.1, 24.0, "hours"), (0.0, 1440.0, "minutes"))  # from so many days on: factor, unit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPoint:
+    """A run in the picture: a ranked one, or the first choice on another number of accelerators."""
+
+    label: str
+    accelerator_count: int
+    days: float
+    usd: float
+    rank: int | None  # None: another size of the first choice
+    in_time: bool
+
+    @property
+    def tip(self) -> str:
+        start = f"{self.rank}. " if self.rank else ""
+        late = "" if self.in_time else " (misses the deadline)"
+        return f"{start}{self.label}: {dollars(self.usd)}, {run_time(self.days)}{late}"
+
+
+def points_of(runs: Sequence[TrainingOption]) -> list[RunPoint]:
+    """The ranked runs, then the other sizes of the first."""
+    limit = runs[0].deadline_days if runs else None
+    ranked = [
+        RunPoint(
+            label=run.label, accelerator_count=run.accelerator_count, days=run.days, usd=run.usd_per_run,
+            rank=run.rank, in_time=True,
+        )
+        for run in runs
+    ]  # fmt: skip
+    taken = {(run.accelerator, run.accelerator_count) for run in runs}
+    return ranked + [
+        RunPoint(
+            label=f"{size.accelerator_count:,} x {runs[0].accelerator_name}", accelerator_count=size.accelerator_count,
+            days=size.days, usd=size.usd_per_run or size.usd_total, rank=None,
+            in_time=limit is None or size.days <= limit,
+        )
+        for size in (runs[0].scaling if runs else [])
+        if (runs[0].accelerator, size.accelerator_count) not in taken
+    ]  # fmt: skip
+
+
+def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
+    """Cost of the run over its days; ranked runs link to `base` + rank, a line joins the sizes of the first choice."""
+    points = [point for point in points_of(runs) if point.days > 0 and point.usd > 0]
+    if not points:
+        return ""
+    longest = max(point.days for point in points)
+    factor, unit = next((factor, unit) for least, factor, unit in UNITS if longest >= least)
+    limit = runs[0].deadline_days
+    days = [point.days * factor for point in points] + ([limit * factor] if limit else [])
+    x = charts.log_scale(days, charts.LEFT, charts.WIDTH - charts.RIGHT)
+    y = charts.log_scale([point.usd for point in points], charts.HEIGHT - charts.BOTTOM, charts.TOP)
+    marks = "".join(
+        mark(point, x(point.days * factor), y(point.usd), base)
+        for point in sorted(points, key=lambda point: -(point.rank or 1e9))
+    )
+    body = [
+        charts.axes(x, y, f"{unit} of the run (log)", "USD of the run (log)"),
+        charts.limit_line(x, limit * factor, f"deadline {given(limit)} days") if limit else "",
+        sizes_line(runs[0], x, y, factor),
+        marks,
+    ]
+    text = f"{len(runs)} ranked runs and {len(points) - len(runs)} other sizes of the first. Lower left is better."
+    return charts.svg("pareto", charts.WIDTH, charts.HEIGHT, "Cost vs. days of the run", text, "".join(body))
+
+
+def mark(point: RunPoint, x: float, y: float, base: str) -> str:
+    """A ranked run as a disc with its rank; another size of the first choice as a ring with its accelerators."""
+    tip = escape(point.tip)
+    if point.rank is None:
+        shape = (
+            f'<circle class="mark dominated" cx="{x}" cy="{y}" r="4"/>'
+            if point.in_time
+            else f'<path class="mark missed" d="M{x - 4} {y - 4}l8 8m0 -8l-8 8"/>'
+        )
+        return f"<g><title>{tip}</title>{shape}{charts.label(x, y + 18, f'{point.accelerator_count:,}×')}</g>"
+    shape = f'<circle class="mark frontier ranked" cx="{x}" cy="{y}" r="9"/>'
+    body = f"<title>{tip}</title>{shape}{charts.label(x, y + 4, point.rank, 'rank')}"
+    return f'<a href="{escape(f"{base}{point.rank}")}" aria-label="{tip}">{body}</a>' if base else f"<g>{body}</g>"
+
+
+def sizes_line(first: TrainingOption, x: Log, y: Log, factor: float) -> str:
+    """Joins the first choice's sizes, the fewest accelerators first."""
+    corners = [(x(size.days * factor), y(size.usd_per_run or size.usd_total)) for size in first.scaling]
+    if len(corners) < 2:
+        return ""
+    return f'<path class="frontier-line" d="M{"L".join(f"{px} {py}" for px, py in corners)}"/>'
+
+
+# --- bars -------------------------------------------------------------------------------------------------------
+
+
+def memory_rows(memory: TrainingMemory) -> list[dict[str, Any]]:
+    """The parts that are there, and what is free; shares are of the accelerator's memory."""
+    values = [(key, name, max(0.0, float(memory.figure(key)))) for key, name in MEMORY_PARTS]
+    total = sum(value for _, _, value in values) or 1.0
+    return [
+        {"name": name, "value_gib": value, "share": value / total, "css": f"part-{key.removesuffix('_gib')}"}
+        for key, name, value in values
+        if value >= 0.005 or key == "free_gib"
+    ]
+
+
+def memory_bar(memory: TrainingMemory) -> str:
+    rows = memory_rows(memory)
+    text = ", ".join(f"{row['name']} {gib(row['value_gib'])}" for row in rows)
+    return charts.stacked([(row["css"], row["value_gib"]) for row in rows], "Memory of an accelerator", text)
+
+
+def step_bar(operators: Sequence[Operator]) -> str:
+    """One step by operator, colored by what limits it."""
+    times = [(charts.bound_css(operator.bound), operator.time_s or 0.0) for operator in operators]
+    if sum(value for _, value in times) <= 0:
+        return ""
+    text = ", ".join(f"{operator.operator} ({operator.bound})" for operator in operators)
+    return charts.stacked(times, "One training step by operator", text)
+
+
+def goodput_rows(goodput: GoodputParts) -> list[dict[str, Any]]:
+    return [{"name": name, "share": goodput.figure(key), "css": css} for key, name, css in GOODPUT_PARTS]
+
+
+def goodput_bar(goodput: GoodputParts) -> str:
+    rows = goodput_rows(goodput)
+    text = ", ".join(f"{row['name']} {share(row['share'])}" for row in rows)
+    return charts.stacked([(row["css"], row["share"]) for row in rows if row["share"]], "Where the time goes", text)

@@ -1,0 +1,311 @@
+"""The answer to a training question made ready to read: ranking, cost over days, and each run in detail."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from advisor.report import largest_payment, payment_month_text
+from advisor.result import Answer, Driver, Money, Operator, Plan, TrainingOption
+from advisor.templatetags.finance import dollars, rate
+from advisor.templatetags.training import dollar_range, run_time
+from advisor.templatetags.units import with_unit, words
+from advisor.web import charts, plan_page, training_charts
+from advisor.web.form_fields import STACKS
+
+SORTS: dict[str, tuple[str, str]] = {
+    "rank": ("Rank", "rank"),
+    "usd": ("USD of the run", "usd_per_run"),
+    "days": ("Time of the run", "days"),
+    "speed": ("Tokens/s per accelerator", "tokens_per_s_per_accelerator"),
+    "mfu": ("MFU", "mfu"),
+    "goodput": ("Goodput", "goodput_fraction"),
+    "kwh": ("Energy, kWh", "kwh"),
+    "mtok": ("USD per M tokens", "usd_per_mtok"),
+}
+CARD_VIEWS = ("cheapest", "fastest", "greenest", "simplest")
+OBJECTIVES = {
+    "cost": "the cost of the run",
+    "latency": "the days of the run",
+    "throughput": "the days of the run",
+    "energy": "energy",
+    "carbon": "carbon",
+    "balanced": "a balance of cost, days and energy",
+}
+CSV_COLUMNS = (
+    "rank", "label", "kind", "accelerator", "accelerator_count", "spare_hosts", "provider", "instance", "instances",
+    "region", "acquisition", "term", "framework", "framework_version", "method", "adapter_rank", "precision",
+    "optimizer", "dp", "tp", "pp", "cp", "ep", "virtual_stages", "zero", "recompute", "sequence_length", "micro_batch",
+    "micro_batches", "global_batch_tokens", "peak_allocated_gib", "peak_reserved_gib", "usable_gib", "step_s",
+    "tokens_per_s", "tokens_per_s_per_accelerator", "tflops_per_accelerator", "mfu", "hfu", "bound", "tokens", "steps",
+    "days", "accelerator_hours", "goodput_fraction", "checkpoint_interval_s", "deadline_probability", "usd_per_run",
+    "usd_total", "usd_per_mtok", "usd_per_accelerator_hour", "usd_per_month", "watts", "kwh", "kgco2e", "basis",
+    "price_as_of", "price_source", "price_weakness",
+)  # fmt: skip
+PHASES = {
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "recompute": "recomputed activations",
+    "overlap": "slowdown by overlapped communication",
+    "communication": "communication that nothing hides",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer step",
+    "host": "waiting for the host",
+    "wait": "waiting for the slowest rank",
+}
+SHARDED = {
+    0: "none: every rank holds all states (ZeRO 0)",
+    1: "optimizer states (ZeRO 1)",
+    2: "optimizer states and gradients (ZeRO 2)",
+    3: "weights, gradients and optimizer states (ZeRO 3, FSDP)",
+}
+WAYS = {"rent": "by the hour", "buy_now": "buy today, sell after the run"}
+METHODS = {"full": "all weights", "lora": "LoRA", "qlora": "QLoRA (frozen weights in 4 bits)"}
+CODES = {
+    "hf": "transformers",
+    "plain": "PyTorch with fused norms",
+    "megatron": "fused kernels, as in Megatron-Core, MaxText or NxD Training",
+}
+OPTIMIZERS = {
+    "adamw": "AdamW",
+    "adamw_8bit": "AdamW with 8-bit states",
+    "adafactor": "Adafactor",
+    "muon": "Muon",
+    "sgd": "SGD with momentum",
+}
+RECOMPUTED = {"none": "none", "selective": "selective (attention)", "full": "full"}
+
+
+def answer_context(answer: Answer, base: str, objective: str) -> dict[str, Any]:
+    """What the advice page shows of a training answer beside what every answer has."""
+    runs = answer.training_runs
+    return {
+        "training": True,
+        "ranked_by": OBJECTIVES.get(objective, objective),
+        "best": option_context(runs[0]) if runs else None,
+        "cost_svg": training_charts.cost_over_days(runs, base),
+        "points": training_charts.points_of(runs),
+        "tornado_svg": charts.tornado(answer.sensitivity, "Cost"),
+        "certainty": certainty(answer),
+    }
+
+
+def certainty(answer: Answer) -> dict[str, Any] | None:
+    """Ranges and chances of the ranked runs; None where nothing is drawn."""
+    ranged = [run for run in answer.training_runs if run.money and run.money.ranges]
+    found = answer.uncertainty
+    if not ranged:
+        return None
+    moved = drivers(ranged[0], found.drivers if found else [])
+    return {
+        "said": found.said if found else "",
+        "draws": found.draws if found else None,
+        "chances": found.chances if found else [],
+        "drivers": moved,
+        "drivers_svg": charts.drivers(moved, "Cost"),
+        "scenarios": plan_page.scenario_table(ranged, answer.scenarios),
+        "ranged": ranged,
+        "has_deadline": any(run.deadline_probability is not None for run in ranged),
+        "has_budget": any(exceeds_budget(run) is not None for run in ranged),
+    }
+
+
+def drivers(first: TrainingOption, found: Sequence[Driver]) -> list[Driver]:
+    """The drivers with the cost of a run in place of that of a month."""
+    ratio = first.usd_per_run / first.usd_per_month if first.usd_per_month else 1.0
+    return [
+        each.changed(
+            usd_per_month_low=each.usd_per_month_low * ratio, usd_per_month_high=each.usd_per_month_high * ratio
+        )
+        for each in found
+    ]
+
+
+def exceeds_budget(run: TrainingOption) -> float | None:
+    """Probability that a month exceeds the budget; None without a budget."""
+    return run.money.ranges.over_budget_probability if run.money and run.money.ranges else None
+
+
+def option_context(run: TrainingOption) -> dict[str, Any]:
+    """One run with its pictures."""
+    steps = operators(run)
+    return {
+        "option": run,
+        "training": True,
+        "layout": list(layout_rows(run)),
+        "memory_svg": training_charts.memory_bar(run.memory),
+        "memory_rows": training_charts.memory_rows(run.memory),
+        "step_svg": training_charts.step_bar(steps),
+        "step_rows": step_rows(steps),
+        "phases": phase_rows(steps),
+        "goodput_svg": training_charts.goodput_bar(run.goodput),
+        "goodput_rows": training_charts.goodput_rows(run.goodput),
+        "checkpoint_every": clock(run.checkpoint_interval_s),
+        "checkpoint_takes": clock(run.goodput.checkpoint_s),
+        "serving": [(STACKS.get(each.stack, each.stack), each) for each in run.serve_elsewhere],
+        "sizes": size_rows(run),
+        "one_run": not run.every_days,
+        "paying": plan_of(run),
+        "price_days": plan_page.price_days([run]),
+        "waterfall_svg": charts.waterfall(run.money.waterfall) if run.money else "",
+        "break_even": [capital(each.said) for each in run.money.break_even] if run.money else [],
+    }
+
+
+# --- layout -----------------------------------------------------------------------------------------------------
+
+
+def layout_rows(run: TrainingOption) -> Iterator[tuple[str, str]]:
+    """(label, value) of how the run is laid out; sizes of 1 are left out, but not that of data parallelism."""
+    yield "Accelerators", machines(run)
+    yield (
+        "Trained weights",
+        METHODS[run.method] + (f", adapters of rank {run.adapter_rank}" if run.adapter_rank else ""),
+    )
+    yield "Number formats", run.formats
+    yield "Optimizer", OPTIMIZERS.get(run.optimizer, words(run.optimizer))
+    yield "Model code", CODES.get(run.code, run.code) + (f", torch.compile: {run.compile}" if run.compile else "")
+    yield "Data parallel", f"{run.dp:,} ranks"
+    if run.dp > 1:
+        yield "Sharded over data-parallel ranks", SHARDED[run.zero]
+    if run.tp > 1:
+        sequence = ", with sequence parallelism" if run.sequence_parallel else ""
+        yield "Tensor parallel", f"{run.tp}{sequence}"
+    if run.pp > 1:
+        virtual = f", {run.virtual_stages} interleaved parts each" if run.virtual_stages > 1 else ""
+        yield "Pipeline parallel", f"{run.pp} stages{virtual}"
+    if run.cp > 1:
+        yield "Context parallel", str(run.cp)
+    if run.ep > 1:
+        yield "Expert parallel", str(run.ep)
+    yield "Recomputed activations", RECOMPUTED.get(run.recompute, run.recompute)
+    yield "Sequence length", f"{run.sequence_length:,} tokens"
+    yield (
+        "Global batch",
+        f"{run.global_batch:,} sequences, {run.global_batch_tokens:,} tokens: {run.micro_batch:,} per micro-batch × "
+        f"{run.micro_batches:,} micro-batches × {run.dp:,} data-parallel ranks",
+    )
+
+
+def machines(run: TrainingOption) -> str:
+    spares = f", {run.spare_hosts} of them as spares" if run.spare_hosts else ""
+    return f"{run.accelerator_count:,} × {run.accelerator_name} in {run.instances:,} × {run.instance}{spares}"
+
+
+# --- step -------------------------------------------------------------------------------------------------------
+
+
+def operators(run: TrainingOption) -> list[Operator]:
+    """The ledger of a step; the slowest rank, for which all others wait, as one more line."""
+    lines = [line for line in run.step if line.time_s]
+    rest = run.step_s - sum(line.time_s or 0.0 for line in lines)
+    if lines and rest > 1e-3 * run.step_s:
+        slowest = {"operator": "stragglers", "flops": None, "bytes": None, "bound": "stragglers"}
+        lines.append(Operator(phase="wait", time_s=rest, **slowest))  # type: ignore[arg-type]
+    return lines
+
+
+def step_rows(lines: Sequence[Operator]) -> list[dict[str, Any]]:
+    """Operators, the slowest first, with their share of the step."""
+    total = sum(line.time_s or 0.0 for line in lines) or 1.0
+    slowest_first = sorted(lines, key=lambda line: -(line.time_s or 0.0))
+    longest = (slowest_first[0].time_s or 1.0) if slowest_first else 1.0
+    return [
+        {
+            "operator": line,
+            "phase": PHASES.get(line.phase, words(line.phase)),
+            "tflops_per_s": line.flops / line.time_s / 1e12 if line.flops and line.time_s else None,
+            "share": (line.time_s or 0.0) / total,
+            "bar": charts.share_bar((line.time_s or 0.0) / longest, charts.bound_css(line.bound)),
+        }
+        for line in slowest_first
+    ]
+
+
+def phase_rows(lines: Sequence[Operator]) -> list[dict[str, Any]]:
+    """The phases of a step in order, with their time and share."""
+    total = sum(line.time_s or 0.0 for line in lines) or 1.0
+    found = dict.fromkeys([*PHASES, *(line.phase for line in lines)], 0.0)
+    for line in lines:
+        found[line.phase] += line.time_s or 0.0
+    return [
+        {"name": PHASES.get(phase, words(phase)), "time_s": time_s, "share": time_s / total}
+        for phase, time_s in found.items()
+        if time_s
+    ]
+
+
+def clock(seconds: float | None) -> str:
+    """3.21 hours, 20 minutes, 12 s; empty for none."""
+    if not seconds:
+        return ""
+    return run_time(seconds / 86_400.0) if seconds >= 100 else with_unit(seconds, "s")
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def size_rows(run: TrainingOption) -> list[dict[str, Any]]:
+    """The run on other numbers of its accelerators."""
+    return [
+        {
+            "size": size,
+            "usd": size.usd_per_run or size.usd_total,
+            "chosen": size.accelerator_count == run.accelerator_count,
+            "late": run.deadline_days is not None and size.days > run.deadline_days,
+        }
+        for size in run.scaling
+    ]
+
+
+# --- plan -------------------------------------------------------------------------------------------------------
+
+
+def plan_of(run: TrainingOption) -> dict[str, Any] | None:
+    """What to sign for the run; the figures of a run in place of those of a month."""
+    shown = plan_page.of_option(run)
+    if shown is None or run.money is None or run.money.plan is None:
+        return None
+    plan, money = run.money.plan, run.money
+    until = "the last run" if run.every_days else "the run"
+    return shown | {
+        "strategies": [(name, s.changed(said=WAYS.get(s.name, s.said))) for name, s in shown["strategies"]],
+        "figures": list(figures(run, money, plan, until)),
+        "steps": [plan_page.step_row(step, money.horizon_months, until) for step in plan.steps],
+        "months_svg": charts.plan_months(plan.months, has_traffic=False),
+        "repeats": bool(run.every_days),
+    }
+
+
+def figures(run: TrainingOption, money: Money, plan: Plan, until: str) -> Iterator[dict[str, str]]:
+    """The headline figures: glossary term, name, value, 90% range and what it means."""
+    figure = plan_page.figure
+    every = plan_page.months(money.horizon_months)
+    if run.every_days:
+        means = "The payments less resale over all runs, divided by the runs; without discounting."
+        yield figure("Cost of one run", dollars(run.usd_per_run), means, spread=dollar_range(run.usd_per_run_range))
+    means = "All payments less resale, without discounting. The ranking and the verdict state it."
+    ends = [money.ranges.total_usd[0], money.ranges.total_usd[-1]] if money.ranges else []
+    name = f"Cost of all runs in {every}" if run.every_days else "Cost of the run"
+    yield figure(name, dollars(money.usd_over_horizon), means, spread=dollar_range(ends))
+    discount = rate(money.discount_fraction_per_year)
+    means = f"The same in today's money, at a discount rate of {discount} per year. Plans are compared by it."
+    yield figure("Present value of costs", dollars(run.usd_total), means, "present value")
+    if plan.capex_usd:
+        means = "Everything the plan buys, with its share of network, storage and spares."
+        yield figure("Purchases (capex)", dollars(plan.capex_usd), means, "capex")
+        means = f"What the hardware brings when it is sold after {until}, less the cost of selling."
+        yield figure("Resale", dollars(plan.resale_usd), means, "residual value")
+    if plan.liability_usd > 0:
+        means = f"Payments still due after {until}, less what an exit recovers. The cost includes them."
+        yield figure(f"Liability after {until}", dollars(plan.liability_usd), means, "liability")
+    month, usd = largest_payment(money)
+    means = "Purchases and running costs in the month that they are paid."
+    yield figure("Largest cash payment of a month", f"{dollars(usd)} ({payment_month_text(month)})", means)
+    if plan.exit_usd > 0:
+        means = "What stopping then costs: remaining commitments, and book value of hardware less its market value."
+        yield figure(
+            f"Price of leaving after {plan_page.months(plan.exit_month)}", dollars(plan.exit_usd), means, "lock-in"
+        )
+    if plan.capex_usd and plan.payback_month is not None:
+        means = "The month in which the purchase has paid for itself against rent by the hour; resale is not counted."
+        yield figure("Payback", f"month {plan.payback_month}", means)
