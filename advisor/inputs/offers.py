@@ -435,20 +435,20 @@ def offers_of(snapshot: Json, a: Assumptions, site: Assumptions, chips: Mapping[
     `site` are the assumptions for the planner's own site. `a` fills in what a provider's region does not state.
     """
     kept: list[Offer] = []
+    units: dict[str, list[Json]] = {}
+    for unit in snapshot["units"]:
+        units.setdefault(unit["accelerator"], []).append(unit)
     for p in snapshot["prices"]:
-        chip, known = chips[p["accelerator"]], [u for u in snapshot["units"] if u["accelerator"] == p["accelerator"]]
+        chip, known = chips[p["accelerator"]], units.get(p["accelerator"], [])
         weak = weakness(p, datetime.date.fromisoformat(asked)) if (asked := snapshot.get("asked_on")) else ""
         marks = (*p.get("marks", ()), *([chip.market] if chip.market else []), *([WEAK_PRICE] if weak else []))
-        trust = {"marks": marks, "weakness": weak, "origin": p.get("origin", "")}
+        trust: Json = {"marks": marks, "weakness": weak, "origin": p.get("origin", "")}
         if p["term"] == "purchase":
             kept += [replace(o, **trust) for o in _owned(p, site, chip, known, snapshot)]
         else:
             place = snapshot["regions"].get(f"{p['provider']}-{p['region']}", {})
-            areas = tuple(place.get("areas", ())) or tuple(areas_of(p["region"]))
-            kept += [
-                replace(_rented(sold, a, chip, place, known, snapshot), areas=areas, **trust)
-                for sold in _as_sold(p, snapshot)
-            ]
+            trust["areas"] = tuple(place.get("areas", ())) or tuple(areas_of(p["region"]))
+            kept += [_rented(sold, a, chip, place, known, snapshot, trust) for sold in _as_sold(p, snapshot)]
     return tuple(kept)
 
 
@@ -469,7 +469,7 @@ def assumed(snapshot: Json, a: Assumptions, chips: Mapping[str, Chip]) -> tuple[
                 "as_of": snapshot["asked_on"],
                 "source": "set in the workload",
             }
-            kept.append(_rented(row, a, chip, {}, known, snapshot))
+            kept.append(_rented(row, a, chip, {}, known, snapshot, {}))
     return tuple(kept)
 
 
@@ -500,8 +500,10 @@ def fabric_accelerators(p: Json, chip: Chip, known: Sequence[Json]) -> int:
     )
 
 
-def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Json], snapshot: Json) -> Offer:
-    """A rented instance, with electricity and carbon figures of its region."""
+def _rented(
+    p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Json], snapshot: Json, trust: Json
+) -> Offer:
+    """A rented instance, with electricity and carbon figures of its region. trust: what its price is worth."""
     sliced = any(s["name"] == p["instance"] for s in snapshot.get("slices", ()))
     rent = p["usd_per_hour"], p["term"], a, p["accelerators"]
     parts = rent_parts(*rent)
@@ -532,6 +534,7 @@ def _rented(p: Json, a: Assumptions, chip: Chip, place: Json, known: Sequence[Js
         stale=p.get("stale", False),
         host=host,
         share=share,
+        **trust,
     )
 
 

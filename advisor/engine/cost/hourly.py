@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -243,17 +244,25 @@ def rent_parts(usd_per_hour: float, term: str, a: Assumptions, accelerators: int
     The lost fraction of spot hours is paid but serves nothing, so a productive hour costs rate / (1 - lost). What a
     term commits to beyond the horizon is a cost of its own, less what an exit recovers.
     """
-    prices, committed = a.prices, term_months(term)
-    present = prices.present(np.arange(1, prices.months + 1))
-    path = prices.path("rent")
-    signed = path[np.arange(prices.months) // committed * committed] if committed else path
-    rate = usd_per_hour * float(present @ signed) / prices.annuity
+    return _rent_parts(usd_per_hour, term, a, a.prices, accelerators)
+
+
+def list_rent_parts(usd_per_hour: float, term: str, a: Assumptions, accelerators: int = 0) -> tuple[Part, ...]:
+    """The same at today's price, without what a commitment binds beyond the horizon."""
+    today = replace(a.prices, rent=(), months=TERM_MONTHS["reserved_3y"])
+    return _rent_parts(usd_per_hour, term, a, today, accelerators)
+
+
+def _rent_parts(usd_per_hour: float, term: str, a: Assumptions, prices: Prices, accelerators: int) -> tuple[Part, ...]:
+    committed = term_months(term)
+    signed = _signed_rent(prices, committed)
+    rate = usd_per_hour * signed.paid_ratio / signed.annuity
     lost_usd = rate * (1.0 / (1.0 - a.spot_lost_fraction) - 1.0) if term == "spot" else 0.0
     addon, after = rate * a.cloud_addon_fraction, 0.0
     if committed and prices.months % committed:
         beyond = committed - prices.months % committed
-        each = usd_per_hour * float(signed[-1]) * (1.0 + a.cloud_addon_fraction) * (1.0 - a.exit_fraction)
-        after = each * beyond * float(prices.present(prices.months)) / prices.annuity
+        each = usd_per_hour * signed.last_ratio * (1.0 + a.cloud_addon_fraction) * (1.0 - a.exit_fraction)
+        after = each * beyond * signed.last_present / signed.annuity
     staff = a.staff_usd_per_accelerator_year * a.rented_staff_ratio * accelerators / 12.0 / HOURS_PER_MONTH
     costs = (
         ("instances", rate, "rent"),
@@ -267,10 +276,27 @@ def rent_parts(usd_per_hour: float, term: str, a: Assumptions, accelerators: int
     )
 
 
-def list_rent_parts(usd_per_hour: float, term: str, a: Assumptions, accelerators: int = 0) -> tuple[Part, ...]:
-    """The same at today's price, without what a commitment binds beyond the horizon."""
-    today = replace(a, rent_path=(), months=TERM_MONTHS["reserved_3y"])
-    return rent_parts(usd_per_hour, term, today, accelerators)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _SignedRent:
+    """What every rent of one term has in common: its price by month over today's, as it was signed."""
+
+    paid_ratio: float  # sum over the horizon, in today's money
+    last_ratio: float
+    last_present: float  # present value of 1 USD in the last month
+    annuity: float
+
+
+@lru_cache(maxsize=256)
+def _signed_rent(prices: Prices, committed_months: int) -> _SignedRent:
+    path = prices.path("rent")
+    every = np.arange(prices.months)
+    signed = path[every // committed_months * committed_months] if committed_months else path
+    return _SignedRent(
+        paid_ratio=float(prices.present(every + 1) @ signed),
+        last_ratio=float(signed[-1]),
+        last_present=float(prices.present(prices.months)),
+        annuity=prices.annuity,
+    )
 
 
 def hour_usd(each_usd: Amount, instances: Amount, paid_fraction: Amount = 1.0, run_fraction: Amount = 1.0) -> Amount:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +44,9 @@ class Prices:
         return np.asarray(values, dtype=float) if len(values) else np.ones(count)
 
 
+@lru_cache(maxsize=1024)
 def resale_by_month(
-    by_year: Sequence[float], months: int, superseded_ratio: float = 1.0, cost_fraction: float = 0.0
+    by_year: tuple[float, ...], months: int, superseded_ratio: float = 1.0, cost_fraction: float = 0.0
 ) -> tuple[float, ...]:
     """Market value after 0 .. months in service as a fraction of the purchase price, less the cost of selling.
 
