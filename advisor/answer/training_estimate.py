@@ -1,9 +1,11 @@
 """One training step on a fixed layout: a validated run in, a TrainingEstimate out. The command and the API share it."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.answer import preference
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.network import parameters
 from advisor.engine.spec import Accelerator, Efficiency, efficiency
@@ -80,10 +82,34 @@ def answer_of(fixed: FixedRun, achieved: Efficiency) -> TrainingEstimate:
     timed, peak = timed_run(fixed, achieved), peak_memory(fixed.model, fixed.run)
     result = configuration(timed, peak, achieved.basis)
     result = result.changed(fastest_layout=fastest_layout(fixed, achieved))
+    if result.objective != "sft":
+        result = composed(result, timed)
     if not result.fits:
         return result.changed(smallest_change=changes(fixed))
     operators = breakdown(timed)
     return result.changed(**figures(timed), step=operators, bound=bound_of(operators))
+
+
+def composed(result: TrainingEstimate, timed: Timed) -> TrainingEstimate:
+    """The result with the phases of DPO or GRPO, and a reference model in memory."""
+    fixed = timed.fixed
+    reference = preference.extra_gib(fixed)
+    result = result.changed(
+        reference_gib=rounded(reference),
+        fits=result.fits and result.memory.free_gib >= reference,
+        warnings=[*result.warnings, *([PAIRS] if fixed.asked.objective == "dpo" else [])],
+    )
+    if not result.fits:
+        return result
+    phases = preference.phases(fixed, timed.rates, timed.step)
+    total = math.fsum(phase.time_s for phase in phases)
+    generates = math.fsum(phase.time_s for phase in phases if phase.engine == "serving")
+    return result.changed(
+        phases=phases, iteration_s=rounded(total), generation_fraction=rounded(generates / total) if generates else None
+    )
+
+
+PAIRS = "global_batch counts sequences: a pair of a chosen and a rejected answer is two of them"
 
 
 def fastest_layout(fixed: FixedRun, achieved: Efficiency) -> FastestLayout | None:
@@ -138,6 +164,7 @@ def configuration(timed: Timed, peak: PeakMemory, basis: str) -> TrainingEstimat
     warnings = [*fixed.notes, *([BASIS_WARNINGS[basis]] if basis in BASIS_WARNINGS else [])]
     return TrainingEstimate(
         kind=d.kind,
+        objective=d.objective,
         label=label(fixed),
         model=fixed.model_id,
         accelerator=chip.slug,

@@ -7,6 +7,8 @@ from advisor.result import Operator, TrainingEstimate
 def table(e: TrainingEstimate) -> str:
     """Everything that a planner compares, as text."""
     lines = [e.label, batch_line(e), e.formats, *memory_lines(e), ""]
+    if e.phases:
+        lines += [*phase_lines(e), ""]
     if e.fits:
         lines += [*time_lines(e), "", *ledger_lines(e), "", f"basis: {e.basis}; {e.bound}-bound"]
     else:
@@ -19,6 +21,17 @@ def table(e: TrainingEstimate) -> str:
             f"{shown(f.tokens_per_s)} tokens/s{faster}"
         )
     return "\n".join([*lines, f"FLOPs: {e.flop_convention}", *(f"warning: {w}" for w in e.warnings)])
+
+
+def phase_lines(e: TrainingEstimate) -> list[str]:
+    """DPO or GRPO by phase."""
+    total = e.iteration_s or 1.0
+    what = "iteration" if e.objective == "grpo" else "step"
+    tokens = f"{shown(e.global_batch_tokens / total)} trained tokens/s"
+    return [
+        f"one {e.objective.upper()} {what}: {shown(total)} s, {tokens}; reference model {shown(e.reference_gib)} GiB",
+        *(f"  {p.name:18} {p.time_s:10.3f} s {p.time_s / total:6.1%}  {p.said}" for p in e.phases),
+    ]
 
 
 def batch_line(e: TrainingEstimate) -> str:

@@ -95,7 +95,7 @@ from advisor.result.portfolio import (
     Tenant,
 )
 from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
-from advisor.result.training import FastestLayout, TrainingEstimate, TrainingMemory
+from advisor.result.training import FastestLayout, Phase, TrainingEstimate, TrainingMemory
 from advisor.result.training_option import (
     GoodputParts,
     ScalingPoint,
@@ -130,6 +130,7 @@ from advisor.result.why_not import (
 )
 
 __all__ = [
+    "Phase",
     "RunOnFleet",
     "TokenBudget",
     "GoodputParts",

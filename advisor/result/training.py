@@ -50,6 +50,19 @@ class TrainingMemory(Section):
         return {name: float(getattr(self, name)) for name in type(self).model_fields}
 
 
+class Phase(Section):
+    """One part of a DPO step or a GRPO iteration."""
+
+    name: str
+    """generation, longest responses, reference forward or policy update."""
+    engine: str
+    """Which estimate it is: training or serving."""
+    time_s: Seconds
+    """Its time; the parts follow one another."""
+    said: str
+    """What happens in it, with its assumptions."""
+
+
 class FastestLayout(Section):
     """The fastest layout that fits on the same accelerators with the same global batch."""
 
@@ -141,14 +154,24 @@ class TrainingEstimate(Section):
     """When the peak occurs: loss, backward or optimizer."""
     peak_stage: Count
     """Pipeline rank with the peak, from 0."""
+    reference_gib: Gib = 0.0
+    """Weights of a frozen reference model on a rank (DPO and GRPO), beside `memory`; 0: none."""
     fits: bool
-    """Whether the peak fits."""
+    """Whether the peak and the reference model fit."""
     smallest_change: list[str] | None = None
     """Changes after which it fits, the gentlest of each kind; absent when it fits."""
     fastest_layout: FastestLayout | None = None
     """The fastest layout found; null where the model code does not have these layouts, or nothing fits."""
+    objective: str = "sft"
+    """sft (supervised), dpo or grpo."""
+    phases: list[Phase] = []
+    """Parts of a DPO step or a GRPO iteration; absent for sft."""
+    iteration_s: Seconds | None = None
+    """Time of all phases; null for sft."""
+    generation_fraction: Fraction | None = None
+    """Share of the iteration that generates; null where nothing is generated."""
     step_s: Seconds | None = None
-    """Time of one step, from batch to batch."""
+    """Time of one step, from batch to batch; of DPO and GRPO the policy update alone."""
     compute_s: Seconds | None = None
     """Kernels of all micro-batches on one rank, slowed where collectives overlap them."""
     communication_s: Seconds | None = None

@@ -91,6 +91,14 @@ class TrainingRun(Section):
         Field(description="hf: transformers; plain: PyTorch with fused norms. Default: megatron, finetuning: hf"),
     ] = None
     compile: Annotated[bool, Field(description="torch.compile, for hf and plain")] = False
+    objective: Annotated[
+        Literal["sft", "dpo", "grpo"],
+        Field(description="sft; dpo: pairs and a reference model; grpo: generation, a reference model and an update"),
+    ] = "sft"
+    response_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        Field(description="Mean tokens of a generated response (grpo); default: a quarter of sequence_length"),
+    ] = None
 
 
 def parse_estimate(raw: Mapping[str, Any]) -> Deployment | TrainingRun:
@@ -148,6 +156,7 @@ def fixed_run(d: TrainingRun, model_id: str, model: Model, chip: Accelerator) ->
     check_model(model)
     check_chip(d, chip)
     check_method(d)
+    check_objective(d)
     p = layout(d)
     check_parallel(d, p, model)
     micro_batches = micro_batches_of(d, p.dp)
@@ -201,6 +210,21 @@ def check_method(d: TrainingRun) -> None:
         raise refused(
             "compile", "Megatron-Core fuses its kernels without torch.compile", "remove it, or code hf or plain"
         )
+
+
+def check_objective(d: TrainingRun) -> None:
+    """Raises WorkloadError where the objective does not suit the kind, or the lengths contradict each other."""
+    if d.objective != "sft" and d.kind in WHOLE_MODEL:
+        raise refused("objective", f"{d.objective} fine-tunes a model", "sft, or kind finetuning")
+    if d.response_tokens is not None and d.objective != "grpo":
+        raise refused("response_tokens", f"nothing is generated with objective {d.objective}",
+                      "remove it, or objective grpo")  # fmt: skip
+    if d.response_tokens is not None and 2 * d.response_tokens > d.sequence_length - 16:
+        allowed = f"at most {max((d.sequence_length - 16) // 2, 1)}, or a larger sequence_length"
+        raise refused("response_tokens", "the longest response, twice the mean, and its prompt exceed sequence_length",
+                      allowed)  # fmt: skip
+    if d.objective == "dpo" and d.global_batch is not None and d.global_batch % 2:
+        raise refused("global_batch", "dpo trains on pairs, and the batch is odd", "an even number of sequences")
 
 
 def layout(d: TrainingRun) -> Parallel:

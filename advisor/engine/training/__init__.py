@@ -46,6 +46,7 @@ from advisor.engine.training.recipes import (
     trains,
     unsupported_precision,
 )
+from advisor.engine.training.reference import forward_s, reference_bytes
 from advisor.engine.training.run import (
     AMP,
     BF16,
@@ -64,6 +65,8 @@ from advisor.engine.training.run import (
 from advisor.engine.training.step_time import HEAD, StepTime, step_time
 
 __all__ = [
+    "forward_s",
+    "reference_bytes",
     "FP32",
     "Checkpoint",
     "Cluster",

@@ -21,9 +21,10 @@ WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "osl"
 TEXTS = ("accelerator", "weights", "kv", "framework", "framework_version", "client", "length_spread")
 REQUIRED = ("weights", "isl")  # for serving; argparse requires --model and --accelerator
 TRAINING_WHOLE = (
-    "sequence_length", "micro_batch", "global_batch", "micro_batches", "cp", "virtual_stages", "zero", "rank"
+    "sequence_length", "micro_batch", "global_batch", "micro_batches", "cp", "virtual_stages", "zero", "rank",
+    "response_tokens",
 )  # fmt: skip
-TRAINING_TEXTS = ("precision", "recompute", "method", "optimizer", "offload", "code")
+TRAINING_TEXTS = ("precision", "recompute", "method", "optimizer", "offload", "code", "objective")
 SWITCHES = ("sequence_parallel", "compile")
 HELP = {
     "accelerator": "catalog name of the accelerator",
@@ -57,6 +58,8 @@ HELP = {
     "optimizer": "adamw, adamw_8bit, adafactor, muon or sgd; default: adamw",
     "offload": "what is kept in host memory: none, optimizer or all; default: none",
     "code": "hf, plain or megatron; default: megatron, for finetuning hf",
+    "objective": "sft, dpo or grpo; default: sft",
+    "response_tokens": "mean tokens of a generated response (grpo); default: a quarter of the sequence",
     "sequence_parallel": "split norms and residuals over the tensor-parallel ranks",
     "compile": "torch.compile",
 }
