@@ -38,7 +38,8 @@ def test_supervised_tuning_has_one_step_and_no_phases() -> None:
 def test_a_dpo_step_is_an_update_and_a_forward_pass_of_the_reference() -> None:
     e, plain = estimate(objective="dpo"), estimate()
     parts = seconds(e)
-    assert list(parts) == ["reference forward", "policy update"] and e.iteration_s == pytest.approx(sum(parts.values()), rel=1e-4)
+    assert list(parts) == ["reference forward", "policy update"]
+    assert e.iteration_s == pytest.approx(sum(parts.values()), rel=1e-4)
     assert parts["policy update"] == pytest.approx(plain.step_s)
     # with full recomputation an update is four forward passes of work, and a forward pass about one
     assert 0.15 < parts["reference forward"] / parts["policy update"] < 0.35
