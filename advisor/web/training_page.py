@@ -281,9 +281,10 @@ def figures(run: TrainingOption, money: Money, plan: Plan, until: str) -> Iterat
     figure = plan_page.figure
     every = plan_page.months(money.horizon_months)
     if run.every_days:
-        means = "The payments less resale over all runs, divided by the runs; without discounting."
+        means = "All payments less resale, divided by the number of runs. The ranking and the verdict state it."
         yield figure("Cost of one run", dollars(run.usd_per_run), means, spread=dollar_range(run.usd_per_run_range))
-    means = "All payments less resale, without discounting. The ranking and the verdict state it."
+    means = "All payments less resale, without discounting."
+    means += "" if run.every_days else " The ranking and the verdict state it."
     ends = [money.ranges.total_usd[0], money.ranges.total_usd[-1]] if money.ranges else []
     name = f"Cost of all runs in {every}" if run.every_days else "Cost of the run"
     yield figure(name, dollars(money.usd_over_horizon), means, spread=dollar_range(ends))
