@@ -35,6 +35,14 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "tco": {"horizon_months": 24, "income-tax-fraction": 0.25},
         "constraints": {**CHIPS, "acquisition": ["own"], "max_usd_per_month": 500_000},
     },
+    "budget": {
+        "name": "budget-8b",
+        "kind": "training",
+        "model": "meta-llama/Llama-3.1-8B",
+        "training": {"budget_usd": 20_000},
+        "constraints": CHIPS,
+        "objective": "latency",
+    },
     "late": {
         "name": "too-late",
         "kind": "training",

@@ -12,6 +12,7 @@ from advisor.templatetags.units import UNKNOWN, given, number, percent
 
 register = template.Library()
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+GOALS = {"latency": "fewest days", "throughput": "fewest days"}  # others: the name in the workload file
 METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
 
 
@@ -107,6 +108,7 @@ def run_question(spec: Mapping[str, Any]) -> str:
         said.append(f"within {days_text(section['deadline_days'])}")
     if section.get("every_days"):
         said.append(f"again every {days_text(section['every_days'])}")
+    said.append(f"objective {GOALS.get(str(spec.get('objective')), spec.get('objective'))}")
     return " · ".join(said)
 
 

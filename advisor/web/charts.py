@@ -144,9 +144,8 @@ def axes(x: Log, y: Log, below: str, beside: str) -> str:
 
 def dollar_tick(value: float) -> str:
     """$0.5, $70, $150k, $2M"""
-    factor, letter = next(
-        (f, letter) for f, letter in ((1e6, "M"), (1e3, "k"), (1.0, "")) if value >= f * 10 or f <= 1.0
-    )
+    scales = ((1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
+    factor, letter = next((factor, letter) for least, factor, letter in scales if value >= least)
     return f"${sig_short(value / factor)}{letter}"
 
 

@@ -31,6 +31,7 @@ GOODPUT_PARTS = (
     ("restart_fraction", "restarting after interruptions", "goodput-restart"),
     ("waiting_fraction", "waiting for repairs", "goodput-waiting"),
 )
+LABEL_WIDTH, LABEL_HEIGHT = 36, 22  # pixels that the label of a size takes
 UNITS = ((3.0, 1.0, "days"), (0.1, 24.0, "hours"), (0.0, 1440.0, "minutes"))  # from so many days on: factor, unit
 
 
@@ -85,9 +86,11 @@ def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
     days = [point.days * factor for point in points] + ([limit * factor] if limit else [])
     x = charts.log_scale(days, charts.LEFT, charts.WIDTH - charts.RIGHT)
     y = charts.log_scale([point.usd for point in points], charts.HEIGHT - charts.BOTTOM, charts.TOP)
+    placed = [(point, x(point.days * factor), y(point.usd)) for point in points]
+    named = apart([(px, py) for point, px, py in placed if point.rank is None])
     marks = "".join(
-        mark(point, x(point.days * factor), y(point.usd), base)
-        for point in sorted(points, key=lambda point: -(point.rank or 1e9))
+        mark(point, px, py, base, (px, py) in named)
+        for point, px, py in sorted(placed, key=lambda each: -(each[0].rank or 1e9))
     )
     body = [
         charts.axes(x, y, f"{unit} of the run (log)", "USD of the run (log)"),
@@ -96,10 +99,19 @@ def cost_over_days(runs: Sequence[TrainingOption], base: str = "") -> str:
         marks,
     ]
     text = f"{len(runs)} ranked runs and {len(points) - len(runs)} other sizes of the first. Lower left is better."
-    return charts.svg("pareto", charts.WIDTH, charts.HEIGHT, "Cost vs. days of the run", text, "".join(body))
+    return charts.svg("pareto", charts.WIDTH, charts.HEIGHT, "Cost vs. time of the run", text, "".join(body))
 
 
-def mark(point: RunPoint, x: float, y: float, base: str) -> str:
+def apart(places: Sequence[tuple[float, float]]) -> set[tuple[float, float]]:
+    """The places that are far enough from those before them for a label."""
+    kept: list[tuple[float, float]] = []
+    for x, y in places:
+        if all(abs(x - px) > LABEL_WIDTH or abs(y - py) > LABEL_HEIGHT for px, py in kept):
+            kept.append((x, y))
+    return set(kept)
+
+
+def mark(point: RunPoint, x: float, y: float, base: str, named: bool) -> str:
     """A ranked run as a disc with its rank; another size of the first choice as a ring with its accelerators."""
     tip = escape(point.tip)
     if point.rank is None:
@@ -108,7 +120,8 @@ def mark(point: RunPoint, x: float, y: float, base: str) -> str:
             if point.in_time
             else f'<path class="mark missed" d="M{x - 4} {y - 4}l8 8m0 -8l-8 8"/>'
         )
-        return f"<g><title>{tip}</title>{shape}{charts.label(x, y + 18, f'{point.accelerator_count:,}×')}</g>"
+        name = charts.label(x, y + 18, f"{point.accelerator_count:,}×") if named else ""
+        return f"<g><title>{tip}</title>{shape}{name}</g>"
     shape = f'<circle class="mark frontier ranked" cx="{x}" cy="{y}" r="9"/>'
     body = f"<title>{tip}</title>{shape}{charts.label(x, y + 4, point.rank, 'rank')}"
     return f'<a href="{escape(f"{base}{point.rank}")}" aria-label="{tip}">{body}</a>' if base else f"<g>{body}</g>"

@@ -19,7 +19,7 @@ from tests import sample_training
 from tests.sample_training import advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
-NAMES = ("pretrain", "weekly", "bought")
+NAMES = ("pretrain", "weekly", "bought", "budget")
 SERVING = (
     "TTFT",
     "TPOT",
@@ -38,6 +38,8 @@ ASKED = {
     "pretrain": "pre-training on 100 billion tokens",
     "weekly": "LoRA fine-tuning (rank 16) on 50 million tokens",
     "bought": "again every 15 days",
+    "budget": "pre-training with a budget of $20,000 · sequences of 8,192 tokens · 4 million tokens per step · "
+    "objective fewest days",
     "late": "within 3 days",
 }
 
@@ -71,7 +73,7 @@ def test_the_page_of_one_run_says_what_its_time_is_made_of(client: Client) -> No
     text = text_of(client, f"/advice/{advice('pretrain').pk}")
     first = runs("pretrain")[0]
     for said in (
-        "Cheapest", "Fastest", "for the run", "90% range", "Cost vs. days", "deadline 30 days", "misses the deadline",
+        "Cheapest", "Fastest", "for the run", "90% range", "Cost vs. time", "deadline 30 days", "misses the deadline",
         "gradients", "optimizer states", "activations", "Forward pass", "Waiting for the slowest rank",
         f"Goodput: {first.goodput_fraction:.1%} of the time trains", first.scaling_said, "✓ this option",
         "What drives the cost", "Cost of the run in today’s money", "Layouts timed",
@@ -112,6 +114,12 @@ def test_bought_machines_show_resale_taxes_and_payback(client: Client) -> None:
     text = text_of(client, f"/advice/{advice('bought').pk}/options/1")
     for said in ("Purchases (capex)", "Resale", "Income tax", "Cost of one run", "Cost of all runs in 24 months"):
         assert said in text, said
+
+
+def test_a_budget_is_what_the_cheapest_run_costs(client: Client) -> None:
+    cheapest = min(run.usd_per_run for run in runs("budget"))
+    assert cheapest == pytest.approx(20_000, rel=2e-3)
+    assert "A budget of $20,000 trains this model on" in text_of(client, f"/advice/{advice('budget').pk}")
 
 
 def test_runs_are_sorted_by_any_column(client: Client) -> None:

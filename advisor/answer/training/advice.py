@@ -118,7 +118,7 @@ def within_budget(q: Question, progress: Progress | None) -> tuple[Question, Tok
     for _ in range(BUDGET_ROUNDS):
         if not q.found.ranked:
             return q, None
-        cost = min(c.usd_total for c in q.found.ranked)
+        cost = min(c.usd_per_run for c in q.found.ranked)
         better = tokens * usd / cost
         if abs(better / tokens - 1.0) < 1e-3:
             break

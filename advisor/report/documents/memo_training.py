@@ -20,6 +20,7 @@ from advisor.report.documents.memo_parts import (
 from advisor.report.documents.wording import capital, counted, dollars, is_late, purchase_text
 from advisor.report.text import figure, name_of
 from advisor.result import Answer, TrainingOption
+from advisor.templatetags.units import large
 
 MOST_OTHERS, MOST_RISKS, MOST_REJECTED = 4, 8, 2
 
@@ -78,7 +79,7 @@ def run_rows(r: TrainingOption) -> Iterator[Line]:
     yield note(
         "accelerators", f"{r.accelerator_count:,} x {r.accelerator_name}, {counted(r.spare_hosts, 'spare host')}"
     )
-    yield note("tokens", f"{r.tokens:.4g} ({figure(r.tokens_per_parameter)} per parameter), {r.steps:,} steps")
+    yield note("tokens", f"{large(r.tokens)} ({figure(r.tokens_per_parameter)} per parameter), {r.steps:,} steps")
     yield note("speed", f"{figure(r.tokens_per_s)} tokens/s, MFU {r.mfu:.1%}")
     yield note("goodput", f"{g.fraction:.1%} ({g.low_fraction:.1%} to {g.high_fraction:.1%})")
     yield note(
