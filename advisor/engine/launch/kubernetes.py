@@ -166,8 +166,11 @@ def _escaped(c: str) -> str:
     return c if " " <= c <= "~" else f"\\U{ord(c):08x}"
 
 
+BLOCK = re.compile(r"[!-~][ -~]*\n(?:[ -~]*\n)*[ -~]*[!-~]\n")  # text of several lines that reads back from a | block
+
+
 def yaml_text(value: Any, indent: int = 0) -> str:
-    """Block YAML of dicts, lists, strings, integers, booleans and None."""
+    """Block YAML of dicts, lists, strings, numbers, booleans and None."""
     pad = " " * indent
     if isinstance(value, dict):
         return "".join(f"{pad}{_key(k)}:{_below(v, indent + 2)}" for k, v in value.items())
@@ -177,12 +180,14 @@ def yaml_text(value: Any, indent: int = 0) -> str:
 
 
 def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", key) else quoted(key)
+    return key if re.fullmatch(r"[A-Za-z]\w*", key, re.ASCII) else quoted(key)
 
 
 def _below(value: Any, indent: int) -> str:
     if value in ({}, []):  # an empty block would read back as null
         return " {}\n" if value == {} else " []\n"
+    if isinstance(value, str) and BLOCK.fullmatch(value):
+        return " |\n" + "".join(f"{' ' * indent if line.strip() else ''}{line}" for line in value.splitlines(True))
     return f"\n{yaml_text(value, indent)}" if isinstance(value, dict | list) else f" {_scalar(value)}\n"
 
 
@@ -195,6 +200,8 @@ def _scalar(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):  # 1e-05 would read back as a string
+        return f"{value:.12f}".rstrip("0") + ("0" if value == int(value) else "")
     return quoted(value) if isinstance(value, str) else str(value)
 
 
