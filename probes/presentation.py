@@ -13,7 +13,16 @@ from probes import charts, plausibility
 from probes.models import Agent, Measurement, Result
 from probes.results import USED
 
-ROOF_KINDS = ("gemm", "grouped_gemm", "attention_prefill", "attention_decode", "mlp", "block", "decode_step")
+ROOF_KINDS = (
+    "gemm",
+    "grouped_gemm",
+    "attention_prefill",
+    "attention_decode",
+    "mlp",
+    "block",
+    "decode_step",
+    "train_step",
+)
 MAX_RESULTS = 60
 MAX_DIFFERENCES = 30
 BOUNDS = ("value", "low", "high")

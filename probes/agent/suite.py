@@ -32,10 +32,12 @@ MODULES = {
     "attention_prefill": "attention", "attention_decode": "decode",
     "norm": "layers", "rotary": "layers", "activation": "layers", "softmax": "layers", "mlp": "layers",
     "block": "network", "decode_step": "network", "compile_gain": "network",
+    "train_step": "training",
     "all_reduce": "collectives", "all_gather": "collectives", "all_to_all": "collectives",
     "point_to_point": "collectives",
 }  # fmt: skip
 
+ARITHMETIC = ("gemm", "grouped_gemm", "attention_prefill", "mlp", "block", "compile_gain", "train_step")
 Progress = Callable[[str, int, int], bool]
 
 
@@ -241,7 +243,15 @@ def table(document: Mapping[str, Any], peaks: Mapping[str, float]) -> Iterator[s
 def rate_of(found: Mapping[str, Any]) -> tuple[float, str]:
     """The rate of an entry and its unit: FLOP/s for compute kinds, else B/s, else calls/s."""
     time_s = found["time_s"]["median"]
-    arithmetic = found["kind"] in ("gemm", "grouped_gemm", "attention_prefill", "mlp", "block", "compile_gain")
+    arithmetic = found["kind"] in (
+        "gemm",
+        "grouped_gemm",
+        "attention_prefill",
+        "mlp",
+        "block",
+        "compile_gain",
+        "train_step",
+    )
     if found["flops"] and (arithmetic or not found["bytes"]):
         return found["flops"] / time_s, "FLOP/s"
     return (found["bytes"] / time_s, "B/s") if found["bytes"] else (1 / time_s, "calls/s")
