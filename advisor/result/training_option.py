@@ -316,6 +316,8 @@ class TrainingOption(Purchase):
     """Probability of costing less than each option that ranks behind it."""
     launch: Launch
     """How to start it."""
+    launch_notes: list[str] = []
+    """What to do before the launch, and what the launcher does differently from the plan."""
     step: list[Operator] = []
     """Ledger of one step on one rank."""
     optimization: list[TrainingStep] = []

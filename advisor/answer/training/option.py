@@ -9,6 +9,7 @@ from advisor.answer import training_estimate
 from advisor.answer.training.money import money_of
 from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
 from advisor.answer.training.sentences import reasons, scaling_text, warnings
+from advisor.engine.launch import LAUNCHERS, TrainingLaunch, TrainingPlace, training_launch
 from advisor.engine.network import parameters
 from advisor.engine.optimisation import stability_notes, technique_steps
 from advisor.engine.search import efficiency_on
@@ -25,6 +26,7 @@ from advisor.engine.training import (
 from advisor.engine.training_search import Candidate, CostDraws
 from advisor.inputs import figure_of, number, rounded
 from advisor.result import (
+    FlagCheck,
     GoodputParts,
     Launch,
     ScalingPoint,
@@ -55,7 +57,7 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
     per_s = model_flops(q.catalog.model, run) / c.step_s / c.chips
     chips_hours = c.chips * hours
     curve = scaling(q, c)
-    launch, framework, version = launch_of(q, c)
+    launched = launch_of(q, c)
     steps, notes = optimization(q, c)
     return TrainingOption(
         kind=q.section,  # type: ignore[arg-type]
@@ -73,8 +75,8 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         price_origin=c.offer.origin,
         price_weakness=c.offer.weakness,
         price_source=c.offer.source,
-        framework=framework,
-        framework_version=version,
+        framework=launched.title if launched else "",
+        framework_version=release_of(launched),
         step_s=rounded(c.step_s),
         tokens_per_s=rounded(c.tokens_per_s),
         tokens_per_s_per_accelerator=rounded(c.tokens_per_s / c.chips),
@@ -109,11 +111,12 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         money=money_of(q, c),
         interval=intervals(q, c, draws),
         deadline_probability=in_time(q, draws),
-        launch=launch,
+        launch=launch_section(launched),
+        launch_notes=list(launched.notes) if launched else [],
         optimization=steps,
         optimization_notes=notes,
         reasons=reasons(q, c),
-        warnings=[*step.warnings, *warnings(q, c)],
+        warnings=[*step.warnings, *warnings(q, c), *launch_warnings(launched)],
     )
 
 
@@ -297,9 +300,48 @@ def serving(q: Question, c: Candidate) -> Sequence[Serving]:
     return made
 
 
-def launch_of(q: Question, c: Candidate) -> tuple[Launch, str, str]:
-    """(launch files, framework, its release)."""
-    return Launch(command="", files={}), "", ""
+def launch_of(q: Question, c: Candidate) -> TrainingLaunch | None:
+    """The files of the launcher that expresses most of the plan; None: there is none for this vendor."""
+    chip, interval = c.trained.accelerator, c.goodput.interval_s
+    together = min(c.offer.tensor_parallel_chips, c.chips)  # chips that are rented one by one share a host
+    place = TrainingPlace(
+        model_id=q.snapshot["model"]["hf_id"],
+        vendor=chip.vendor,
+        hosts=math.ceil(c.chips / together),
+        chips_per_host=together,
+        kubernetes_resource=chip.kubernetes_resource,
+        tokens=q.task.tokens,
+        checkpoint_interval_s=interval if math.isfinite(interval) else None,
+        step_s=c.step_s,
+        continued=q.task.continued,
+        devices_per_chip=chip.devices,
+        kubernetes_devices_per_chip=chip.kubernetes_devices,
+    )
+    try:
+        return training_launch(c.trained.layout.run, place)
+    except ValueError:  # no launcher is known for this vendor
+        return None
+
+
+def launch_section(found: TrainingLaunch | None) -> Launch:
+    """Command and files; every option was found in the lists of the releases named as the source."""
+    if found is None:
+        return Launch(command="", files={})
+    checked = ", ".join(LAUNCHERS[found.framework].options)
+    return Launch(
+        command=found.command, files=dict(found.files), flags=FlagCheck(checked=True, unknown=[], source=checked)
+    )
+
+
+def release_of(found: TrainingLaunch | None) -> str:
+    """The release that the options were checked against, such as 0.3.1."""
+    return LAUNCHERS[found.framework].options[0].rpartition("-")[2] if found else ""
+
+
+def launch_warnings(found: TrainingLaunch | None) -> list[str]:
+    if found is None:
+        return ["no launch files are written for this vendor's chips"]
+    return [] if found.runs_plan else [f"no launcher runs this layout unchanged; {found.title} differs: see its notes"]
 
 
 def optimization(q: Question, c: Candidate) -> tuple[list[TrainingStep], list[str]]:
