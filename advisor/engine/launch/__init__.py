@@ -3,14 +3,13 @@
 from advisor.engine.launch.command import Launch, context_limit, launch
 from advisor.engine.launch.draft_options import checkpoint_of
 from advisor.engine.launch.served_checkpoint import served_checkpoint
-from advisor.engine.launch.training import LAUNCHERS, TrainingLaunch, training_frameworks, training_launch
+from advisor.engine.launch.training import LAUNCHERS, TrainingLaunch, training_launch
 from advisor.engine.launch.training_place import TrainingPlace
 
 __all__ = [
     "LAUNCHERS",
     "TrainingLaunch",
     "TrainingPlace",
-    "training_frameworks",
     "training_launch",
     "Launch",
     "checkpoint_of",

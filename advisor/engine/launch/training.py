@@ -56,7 +56,9 @@ LAUNCHERS = {  # where several express a plan equally well, the first is taken
     "maxtext": Launcher(
         title="MaxText", runs=maxtext_run, writes=maxtext_files, vendors=("google",), options=("maxtext-0.2.5",)
     ),
-    "nxdt": Launcher(title="NxD Training", runs=neuron_run, writes=neuron_files, vendors=("aws",)),
+    "nxdt": Launcher(
+        title="NxD Training", runs=neuron_run, writes=neuron_files, vendors=("aws",), options=("nxdt-2025",)
+    ),
 }
 OWN_STACKS = ("google", "aws")  # whose chips run no PyTorch script as it is
 # https://rocm.docs.amd.com/en/docs-7.1.0/reference/api-libraries.html ("Train a model with Primus and Megatron-LM")
