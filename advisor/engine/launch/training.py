@@ -23,6 +23,7 @@ class Launcher:
     writes: Callable[[Run, TrainingPlace], Written]
     vendors: tuple[str, ...] = ()  # empty: any vendor that PyTorch has a backend for
     options: tuple[str, ...] = ()  # the lists of fixtures/flags/training that its options are checked against
+    released: bool = True  # False: these lists are of the project's source, because no release could be read
 
 
 LAUNCHERS = {  # where several express a plan equally well, the first is taken
@@ -57,7 +58,12 @@ LAUNCHERS = {  # where several express a plan equally well, the first is taken
         title="MaxText", runs=maxtext_run, writes=maxtext_files, vendors=("google",), options=("maxtext-0.2.5",)
     ),
     "nxdt": Launcher(
-        title="NxD Training", runs=neuron_run, writes=neuron_files, vendors=("aws",), options=("nxdt-2025",)
+        title="NxD Training",
+        runs=neuron_run,
+        writes=neuron_files,
+        vendors=("aws",),
+        options=("nxdt-2025",),
+        released=False,
     ),
 }
 OWN_STACKS = ("google", "aws")  # whose chips run no PyTorch script as it is

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from advisor.engine import launch as launching
-from advisor.engine.launch import training_launch
+from advisor.engine.launch.training import training_frameworks, training_launch
 from advisor.engine.training import HF, Parallel, Recipe, Run
 from tests.engine.launch.training_plans import ADAPTERS, SHARDED, WIDE, place
 
@@ -33,9 +32,9 @@ def test_each_plan_has_its_launcher(run: Run, vendor: str, framework: str) -> No
 
 
 def test_only_launchers_that_run_the_plan_as_it_is_are_named() -> None:
-    assert launching.training_frameworks("nvidia", WIDE) == ("megatron-bridge",)
-    assert set(launching.training_frameworks("nvidia", SHARDED)) >= {"fsdp2", "axolotl", "deepspeed", "megatron-bridge"}
-    assert launching.training_frameworks("amd", WIDE) == ()
+    assert training_frameworks("nvidia", WIDE) == ("megatron-bridge",)
+    assert set(training_frameworks("nvidia", SHARDED)) >= {"fsdp2", "axolotl", "deepspeed", "megatron-bridge"}
+    assert training_frameworks("amd", WIDE) == ()
 
 
 def test_a_plan_that_no_launcher_runs_says_what_is_different_first() -> None:
@@ -102,9 +101,7 @@ def test_deepspeed_offloads_weights_with_zero_3_only() -> None:
 
 def test_4_bit_weights_of_the_base_model_are_sharded_by_axolotl() -> None:
     run = replace(ADAPTERS, recipe=replace(ADAPTERS.recipe, method="qlora"), parallel=Parallel(dp=8, zero=3))
-    assert launching.training_frameworks("nvidia", run)[
-        0
-    ] == "axolotl" and "fsdp2" not in launching.training_frameworks("nvidia", run)
+    assert training_frameworks("nvidia", run)[0] == "axolotl" and "fsdp2" not in training_frameworks("nvidia", run)
     values = yaml.safe_load(training_launch(run, place(run)).files["axolotl.yaml"])
     assert values["adapter"] == "qlora" and values["load_in_4bit"] is True and values["lora_r"] == 16
 
