@@ -38,6 +38,7 @@ from advisor.result import (
 )
 from advisor.workload import FixedRun, TrainingRun, fixed_run
 
+UNRELEASED = "no list of options is published with a release; they follow examples of its repository"
 GIB, TERA, CHECKPOINTS_KEPT = 2.0**30, 1e12, 3
 STACKS = {"cuda": "nvidia", "rocm": "amd", "xla": "google", "neuron": "aws"}
 QUANTILES = (0.05, 0.95)
@@ -324,13 +325,13 @@ def launch_of(q: Question, c: Candidate) -> TrainingLaunch | None:
 
 
 def launch_section(found: TrainingLaunch | None) -> Launch:
-    """Command and files; every option was found in the lists of the releases named as the source."""
+    """Command and files, and the lists of the releases in which every option was found."""
     if found is None:
         return Launch(command="", files={})
-    checked = ", ".join(LAUNCHERS[found.framework].options)
-    return Launch(
-        command=found.command, files=dict(found.files), flags=FlagCheck(checked=True, unknown=[], source=checked)
-    )
+    launcher = LAUNCHERS[found.framework]
+    source = ", ".join(launcher.options)
+    flags = FlagCheck(checked=launcher.released, unknown=[], source=source if launcher.released else UNRELEASED)
+    return Launch(command=found.command, files=dict(found.files), flags=flags)
 
 
 def release_of(found: TrainingLaunch | None) -> str:
