@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some environments forbid Python to keep what it compiled: every process that a test starts would compile it again.
+export PYTHONDONTWRITEBYTECODE :=
 
 FITS := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -14,7 +16,7 @@ CORE := $(VENV)/.core
 ALL := $(VENV)/.all
 ASK := $(PY) manage.py
 
-.PHONY: demo test serve check docs lock fidelity bench soak mutants data clean
+.PHONY: demo test serve check style types django layout docs lock fidelity bench soak mutants data clean
 
 demo: data
 	@$(ASK) demo
@@ -38,13 +40,22 @@ docs: $(ALL)
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "build/site: the documentation; a running service shows it at /docs/"
 
-check: $(ALL) docs
+# Its parts do not wait for each other: make --jobs 2 check
+check: style types django layout docs
+
+style: $(ALL)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+
+types: $(ALL)
 	$(VENV)/bin/mypy
+
+django: $(ALL)
 	$(ASK) check --fail-level WARNING
 	$(ASK) makemigrations --check --dry-run
 	$(ASK) spectacular --validate --fail-on-warn --file /dev/null
+
+layout: $(ALL)
 	$(PY) -m pytest -q tests/test_layers.py tests/test_units.py tests/test_lock.py
 
 # Measured rows are facts of many sources: give their files. What was scored last is in fixtures/fidelity, which

@@ -1,5 +1,6 @@
 """Which services are here, and whether their tests ran."""
 
+import gc
 import os
 import shutil
 import sqlite3
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for name, where in FOUND.items():
             if not where and item.get_closest_marker(name):
                 item.add_marker(pytest.mark.skip(reason=f"{name} not found"))
+
+
+def pytest_collection_finish() -> None:
+    """Python would look through all collected tests, again and again, for garbage that is not there."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -68,12 +68,12 @@ def test_a_million_a_day_takes_two_trillion_tokens_a_day() -> None:
 def test_the_load_of_machines_that_are_always_on_hardly_moves_rent_against_own() -> None:
     found = [
         answer("h100-rent-or-own", traffic__requests_per_s=f"{{mean: {mean}, peak: 10}}")["recommendations"][0]
-        for mean in (3, 6, 9)
+        for mean in (3, 9)
     ]
     shares = [meeting(r, "own", "rent")["share_of_hours"] for r in found]
     assert min(shares) > 0.5 and max(shares) / min(shares) < 1.1
     tokens = [r["usd_per_mtok_blended"] for r in found]
-    assert tokens[0] / tokens[2] == pytest.approx(3, rel=0.05)
+    assert tokens[0] / tokens[1] == pytest.approx(3, rel=0.05)
 
 
 def test_at_30_percent_of_the_hours_renting_wins_and_always_on_owning_beats_even_a_commitment() -> None:

@@ -9,7 +9,7 @@ from advisor.answer import recommend
 from advisor.inputs import check_catalog, take_snapshot
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
-from tests.answer.test_cases_serving import answer, first, why_not
+from tests.answer.test_cases_serving import CHIPS, answer, first, why_not
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def test_a_model_that_cannot_be_trained_is_refused() -> None:
 
 
 def test_throughput_is_served_by_the_named_frameworks_and_in_eight_bits_while_quality_counts() -> None:
-    best = first("summarisation", "objective=throughput")
+    best = first("summarisation", "objective=throughput", CHIPS)
     assert best["framework"] in ("vllm", "sglang", "tensorrt-llm")
     assert best["weights_dtype"] in ("fp8", "int8", "nvfp4", "mxfp4", "bf16")
 

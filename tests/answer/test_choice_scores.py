@@ -20,7 +20,10 @@ name: scores
 model: meta-llama/Llama-3.1-8B
 traffic: {input_tokens: 500, output_tokens: 100, requests_per_s: {mean: 2, peak: 4}}
 slo: {ttft_ms_p95: 2000, tpot_ms_p95: 60}
-constraints: {accelerators: {allow: [l40s, h100-sxm, mi300x, tpu-v5e, tpu-v7, h200-nvl]}, acquisition: [rent, own]}
+constraints:
+  accelerators: {allow: [l40s, h100-sxm, mi300x, tpu-v5e, tpu-v7, h200-nvl]}
+  acquisition: [rent, own]
+  formats: {allow: [bf16]}
 objective: balanced
 """
 

@@ -26,10 +26,17 @@ from tests.as_json import recommend
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
 FILE = Path(__file__).resolve().parents[2] / "fixtures" / "workloads" / "support-chat.yaml"
 
+FEW = {  # a small search
+    "constraints.accelerators.allow": "[h100-sxm]",
+    "constraints.frameworks.allow": "[vllm]",
+    "constraints.formats.allow": "[fp8]",
+    "variants": "no",
+}
+
 
 def answer(**changes: str) -> dict[str, Any]:
     spec = workload.load(FILE.read_bytes())
-    for path, value in {"constraints.accelerators.allow": "[h100-sxm]", **changes}.items():
+    for path, value in (FEW | changes).items():
         spec = workload.set_path(spec, path.replace("__", "."), value)
     parsed = workload.parse(spec)
     return recommend(parsed, take_snapshot(parsed, default_organisation()))
@@ -273,7 +280,7 @@ def test_a_document_that_does_not_exist_is_404(client: Client, bought: dict[str,
 
 NO_FLEET = {
     **dict.fromkeys(Portfolio.model_fields),
-    **{"alone": [], "reason": "one has no answer", "said": "No fleet"},
+    **{"alone": [], "training": [], "reason": "one has no answer", "said": "No fleet"},
 }
 
 

@@ -19,7 +19,12 @@ QUESTION = """
 model: Qwen/Qwen3-8B
 traffic: {input_tokens: 1000, output_tokens: 200, requests_per_s: 2}
 slo: {ttft_ms_p95: 1500, tpot_ms_p95: 60}
-constraints: {accelerators: {allow: [h200-sxm, h100-sxm]}, acquisition: [rent]}
+constraints:
+  accelerators: {allow: [h200-sxm, h100-sxm]}
+  acquisition: [rent]
+  formats: {allow: [fp8]}
+  frameworks: {allow: [vllm]}
+variants: "no"
 """
 
 

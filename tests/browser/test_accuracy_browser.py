@@ -14,10 +14,8 @@ from tests.measured_samples import CATALOG, row
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Open = Callable[..., Any]
-LOOKS = {
-    "desktop": {},
-    "phone": {"viewport": {"width": 320, "height": 640}},
-    "dark": {"color_scheme": "dark"},
+LOOKS: dict[str, Any] = {
+    "phone in the dark": {"viewport": {"width": 320, "height": 640}, "color_scheme": "dark"},
     "without scripts": {"java_script_enabled": False},
 }
 

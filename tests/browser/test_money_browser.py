@@ -11,7 +11,10 @@ from tests import sample_advice, sample_money
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Open = Callable[..., Any]
-LOOKS = {"desktop": {}, "phone": {"viewport": {"width": 320, "height": 640}}, "dark": {"color_scheme": "dark"}}
+LOOKS: dict[str, Any] = {
+    "desktop": {},
+    "phone in the dark": {"viewport": {"width": 320, "height": 640}, "color_scheme": "dark"},
+}
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -61,11 +61,12 @@ def asked(lane: Any, **more: Any) -> dict[str, Any]:
     return estimate(deployment.parse_deployment(body))
 
 
-def test_twenty_candidates_equal_the_closed_form_of_the_same_deployment() -> None:
+@pytest.mark.parametrize("many", [6, pytest.param(20, marks=pytest.mark.soak)])
+def test_candidates_equal_the_closed_form_of_the_same_deployment(many: int) -> None:
     asks, catalog = constant()
     table = evaluate(asks, catalog, bench_search.lanes_of(asks, catalog))
     cells = np.argwhere(np.isfinite(table.usd_per_hour) & np.isfinite(table.tpot_p95_s)).tolist()
-    for i, j in random.Random(20).sample(cells, 20):
+    for i, j in random.Random(20).sample(cells, many):
         lane, c = table.lanes[i], table.lanes[i].choice
         together, room = max(int(CONCURRENCY[j]), c.pp), float(table.built.memory.kv_capacity_tokens[i]) * c.pp
         # the workspace, and with it the cache, of a server that runs so many is not that of one that may run 512

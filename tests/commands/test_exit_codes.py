@@ -24,6 +24,7 @@ BAD = [
     ("import_loadtest", ["{option}", NOWHERE], "give the result file"),
     ("calibrate", ["--measurements", NOWHERE], "no such file"),
     ("calibrate", ["--measurements", NOWHERE, "--rounds", "0"], "--rounds: 0 is too small"),
+    ("extract_training_options", ["axolotl", "{tmp}/nowhere.whl"], "give a wheel or .tar.gz"),
     ("fidelity", ["--measurements", NOWHERE], "no such file"),
     ("fidelity", ["--measurements", NOWHERE, "--limit", "0"], "--limit: 0 is too small"),
     ("fidelity", ["--measurements", NOWHERE, "--by", "colour"], "unknown column colour; columns:"),

@@ -9,6 +9,7 @@ from tests.soak import rolling_restart
 from tests.world import World, kill
 
 FILES = pytest.param("sqlite files", "solo", id="files, solo")
+FILES_PREFORK = pytest.param("sqlite files", "prefork", id="files, prefork")
 SERVICES = [pytest.mark.postgres, pytest.mark.redis]
 PREFORK = pytest.param("postgres redis", "prefork", marks=SERVICES, id="postgres, redis, prefork")
 # the same behavior elsewhere
@@ -69,7 +70,7 @@ def test_a_stage_that_cannot_be_interrupted_does_not_delay_the_end_of_the_proces
     assert world.rows(ONE) == [("queued", 0, 0)]
 
 
-@pytest.mark.parametrize(("world", "pool"), [PREFORK], indirect=["world"])
+@pytest.mark.parametrize(("world", "pool"), [FILES_PREFORK, SOAK_PREFORK], indirect=["world"])
 def test_pool_processes_that_get_the_signal_too_finish_their_jobs(world: World, pool: str) -> None:
     """As systemd and terminals send it: to every process of the group."""
     worker = computing(world, pool)

@@ -25,12 +25,14 @@ def open_to_others(folder: Path) -> Iterator[str]:
                 yield f"{path} {mode(path):o}"
 
 
-def started(folder: Path) -> subprocess.CompletedProcess[str]:
+# As every process of the service begins.
+BEGINS = ("-c", "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'advisor.settings'; django.setup()")
+
+
+def started(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     hidden = ("DATABASE_URL", "REDIS_URL")
     env = {k: v for k, v in os.environ.items() if k not in hidden} | {"ASSAY_VAR": str(folder)}
-    return subprocess.run(
-        [sys.executable, "manage.py", "showmigrations"], cwd=ROOT, env=env, capture_output=True, text=True, umask=0o022
-    )
+    return subprocess.run([sys.executable, *args], cwd=ROOT, env=env, capture_output=True, text=True, umask=0o022)
 
 
 def test_what_worker_beat_and_commands_write_is_private(tmp_path: Path) -> None:
@@ -56,19 +58,19 @@ def test_what_worker_beat_and_commands_write_is_private(tmp_path: Path) -> None:
 
 def test_a_folder_that_was_open_is_closed_with_a_line_in_the_log(tmp_path: Path) -> None:
     folder = tmp_path / "var"
-    assert started(folder).returncode == 0
+    assert started(folder, "manage.py", "showmigrations").returncode == 0
     (folder / "broker" / "messages" / "1.celery.msg").write_text("{}")
     (folder / "notes.txt").touch()
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    again = started(folder)
+    again = started(folder, *BEGINS)
     assert again.returncode == 0 and "made private" in again.stderr
     assert mode(folder) == 0o700
     for name in ("assay.sqlite3", "secret_key", "broker/messages/1.celery.msg"):
         assert mode(folder / name) == 0o600, name
     assert mode(folder / "broker" / "messages") == 0o700
     assert mode(folder / "notes.txt") == 0o644  # of somebody else, and out of reach behind the folder
-    assert "made private" not in started(folder).stderr
+    assert "made private" not in started(folder, *BEGINS).stderr
 
 
 def test_a_folder_that_others_use_is_refused_and_not_changed(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_a_folder_that_others_use_is_refused_and_not_changed(tmp_path: Path) -> 
     shared.mkdir()
     shared.chmod(0o1777)
     (shared / "of-another-program").touch()
-    refused = started(shared)
+    refused = started(shared, *BEGINS)
     assert refused.returncode != 0 and "Use a separate folder" in refused.stderr
     assert mode(shared) == 0o1777
 
@@ -85,7 +87,7 @@ def test_a_fresh_volume_that_everybody_may_write_is_made_private(tmp_path: Path)
     volume = tmp_path / "volume"
     volume.mkdir()
     volume.chmod(0o1777)
-    assert started(volume).returncode == 0
+    assert started(volume, *BEGINS).returncode == 0
     assert mode(volume) & 0o077 == 0
 
 
@@ -97,6 +99,6 @@ def test_a_database_elsewhere_is_closed_too_but_not_its_folder(tmp_path: Path, m
     shutil.copy(migrated, data / "db")
     (data / f"db{ending}").touch()
     (data / f"db{ending}").chmod(0o644)
-    World(tmp_path / "var", f"sqlite:///{data}/db").python("manage.py", "check")
+    World(tmp_path / "var", f"sqlite:///{data}/db").python(*BEGINS)
     assert mode(data / f"db{ending}") == 0o600
     assert mode(data) == 0o755

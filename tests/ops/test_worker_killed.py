@@ -77,6 +77,7 @@ def test_a_long_silent_calculation_keeps_its_lease(world: World) -> None:
     assert len(world.runs()) == 1
 
 
+@pytest.mark.soak
 def test_an_advice_that_loses_its_worker_three_times_fails_with_the_reason(world: World) -> None:
     world.ask()
     world.beat()

@@ -48,8 +48,7 @@ def figures() -> dict[str, float]:
     return dict(newest.values) if newest else {}
 
 
-@pytest.mark.parametrize("version", ["1", "2", "999", "1 "])
-@pytest.mark.parametrize("others", [2, 3])
+@pytest.mark.parametrize(("version", "others"), [("1", 2), ("2", 3), ("999", 2), ("1 ", 3)])
 def test_no_name_of_a_suite_hides_a_machine_from_the_comparison(h200: Accelerator, version: str, others: int) -> None:
     honest(others)
     rogue = sends(FakeAgent("rogue"), slower(5, suite_version=version))

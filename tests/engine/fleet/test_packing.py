@@ -132,18 +132,26 @@ def test_a_heavy_load_takes_a_card_of_its_own():
 @pytest.mark.parametrize(
     ("members", "isolated", "reason"),
     [
-        ([member("a")], False, "two or more"),
-        ([member("a"), replace(member("b"), workload=replace(member("b").workload, kind=BATCH))], False, "serving"),
-        ([member("a", constraints=Constraints(partitions="required")), member("b")], False, "requires hardware"),
+        (lambda: [member("a")], False, "two or more"),
         (
-            [member(n, world=replace(WORLD, accelerators=(replace(CARD, partitions=()),))) for n in "ab"],
+            lambda: [member("a"), replace(member("b"), workload=replace(member("b").workload, kind=BATCH))],
+            False,
+            "serving",
+        ),
+        (
+            lambda: [member("a", constraints=Constraints(partitions="required")), member("b")],
+            False,
+            "requires hardware",
+        ),
+        (
+            lambda: [member(n, world=replace(WORLD, accelerators=(replace(CARD, partitions=()),))) for n in "ab"],
             True,
             "hardware partitions",
         ),
     ],
 )
 def test_what_is_not_packed_says_why(members, isolated, reason):
-    found = pack_models(members, isolated)
+    found = pack_models(members(), isolated)
     assert not found.cards and math.isinf(found.usd_per_hour) and reason in found.reason
 
 
