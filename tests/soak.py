@@ -225,7 +225,7 @@ def calls_as_described() -> tuple[str, bool]:
 
 
 def further_variants() -> tuple[str, bool]:
-    """Tests that the normal suite leaves out: graceful stops on further brokers and pools, a Redis that hangs."""
+    """Tests that the normal suite leaves out: further brokers, pools and questions, a Redis that hangs."""
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "soak"], capture_output=True, text=True
@@ -293,9 +293,10 @@ def page(rows: list[str], races: list[str], swarm: list[str], calls: str, varian
             "",
             "## Further variants",
             "",
-            "The test suite stops workers gracefully on one broker and takes Redis away in one way. These runs repeat "
-            "that on",
-            f"every broker and pool, and with a Redis that hangs (`pytest -m soak`). Result: {variants}.",
+            "The test suite stops workers gracefully on one broker, takes Redis away in one way, and asks one question "
+            "of each",
+            "kind. These runs repeat that on every broker and pool, with a Redis that hangs and with more questions",
+            f"(`pytest -m soak`). Result: {variants}.",
             "",
         ]
     )
