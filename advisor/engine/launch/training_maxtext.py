@@ -1,46 +1,19 @@
 """A plan for TPUs as a MaxText configuration."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 from advisor.engine.launch.kubernetes import yaml_text
-from advisor.engine.launch.training_fsdp import CLIP_NORM, SEED, WEIGHT_DECAY
+from advisor.engine.launch.training_fsdp import CLIP_NORM, FOLDER, SEED, WEIGHT_DECAY
 from advisor.engine.launch.training_place import WARMUP_STEPS, TrainingPlace, Written, relaid
 from advisor.engine.training import Code, Recipe, Run
 
 VERSION = "0.2.5"
 OPTIMIZERS = ("adamw", "sgd", "muon")
 COMPILED = Code(attention="flash2", compiled="full", loss="upcast", selective="operators")
-MODELS = {  # MaxText's names (configs/models and HF_IDS in utils/globals.py, 0.2.5), also of siblings of one shape
-    "meta-llama/Llama-3.1-8B": "llama3.1-8b",
-    "meta-llama/Llama-3.1-8B-Instruct": "llama3.1-8b",
-    "meta-llama/Llama-3.1-70B": "llama3.1-70b",
-    "meta-llama/Llama-3.1-70B-Instruct": "llama3.1-70b",
-    "meta-llama/Llama-3.1-405B": "llama3.1-405b",
-    "meta-llama/Llama-3.3-70B-Instruct": "llama3.3-70b",
-    "google/gemma-2-2b": "gemma2-2b",
-    "google/gemma-2-9b": "gemma2-9b",
-    "google/gemma-2-27b": "gemma2-27b",
-    "google/gemma-3-4b-it": "gemma3-4b",
-    "google/gemma-3-12b-it": "gemma3-12b",
-    "google/gemma-3-27b-it": "gemma3-27b",
-    "Qwen/Qwen2.5-7B-Instruct": "qwen2.5-7b",
-    "Qwen/Qwen2.5-14B-Instruct": "qwen2.5-14b",
-    "Qwen/Qwen3-0.6B": "qwen3-0.6b",
-    "Qwen/Qwen3-4B": "qwen3-4b",
-    "Qwen/Qwen3-8B": "qwen3-8b",
-    "Qwen/Qwen3-14B": "qwen3-14b",
-    "Qwen/Qwen3-32B": "qwen3-32b",
-    "Qwen/Qwen3-30B-A3B": "qwen3-30b-a3b",
-    "Qwen/Qwen3-235B-A22B": "qwen3-235b-a22b",
-    "deepseek-ai/DeepSeek-V2-Lite": "deepseek2-16b",
-    "deepseek-ai/DeepSeek-V3": "deepseek3-671b",
-    "openai/gpt-oss-20b": "gpt-oss-20b",
-    "openai/gpt-oss-120b": "gpt-oss-120b",
-    "mistralai/Mistral-7B-v0.1": "mistral-7b",
-    "mistralai/Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b",
-    "mistralai/Mixtral-8x22B-Instruct-v0.1": "mixtral-8x22b",
-}
+# names in configs/models and in HF_IDS of utils/globals.py, 0.2.5, also of siblings of one shape
+MODELS: dict[str, str] = json.loads((FOLDER / "maxtext_models.json").read_text(encoding="utf-8"))
 MODEL_PLACEHOLDER = "<name of the model in maxtext/configs/models>"
 PARAMETERS = "<checkpoint of the converted parameters>"
 PRETRAINING, TUNING = "maxtext.trainers.pre_train.train", "maxtext.trainers.post_train.sft.train_sft"
