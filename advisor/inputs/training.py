@@ -82,6 +82,7 @@ def reliability_of(spec: Json, snapshot: Json) -> Reliability:
             notice_s=known("spot-notice-s").value,
             wait_s=known("spot-wait-s").value,
         ),
+        instance_wait_s=known("spot-wait-s"),
         straggler_fraction=known("straggler-spread-fraction").value,
     )
 

@@ -117,9 +117,8 @@ def test_bought_machines_show_resale_taxes_and_payback(client: Client) -> None:
         assert said in text, said
 
 
-def test_a_budget_is_what_the_cheapest_run_costs(client: Client) -> None:
-    cheapest = min(run.usd_per_run for run in runs("budget"))
-    assert cheapest == pytest.approx(20_000, rel=2e-3)
+def test_a_budget_is_what_the_first_choice_costs(client: Client) -> None:
+    assert 0.99 * 20_000 <= runs("budget")[0].usd_per_run <= 20_000
     assert "A budget of $20,000 trains this model on" in text_of(client, f"/advice/{advice('budget').pk}")
 
 

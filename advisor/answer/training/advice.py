@@ -1,12 +1,15 @@
 """From a training question and a snapshot of the catalog to the answer."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from advisor.answer import money as bill
 from advisor.answer import ranking
 from advisor.answer.calibration_marks import calibrations_used
 from advisor.answer.training.certainty import drawn, scenarios, uncertainty, with_chances
+from advisor.answer.training.money import money_said
 from advisor.answer.training.option import option
 from advisor.answer.training.question import Question
 from advisor.answer.training.sensitivity import sensitivity
@@ -15,7 +18,7 @@ from advisor.answer.unused_inputs import not_used
 from advisor.engine.fleet import TrainingMember
 from advisor.engine.network import parameters
 from advisor.engine.training import counted_flops, optimal_allocation
-from advisor.engine.training_search import search
+from advisor.engine.training_search import deadline_days, search
 from advisor.inputs import (
     COSTS,
     TRAINING_ASSUMPTIONS,
@@ -30,6 +33,7 @@ from advisor.result import (
     Answer,
     Candidates,
     Currency,
+    NotUsed,
     Source,
     TokenBudget,
     Views,
@@ -38,9 +42,10 @@ from advisor.result import Catalog as CatalogVersion
 
 Json = dict[str, Any]
 Progress = Callable[[str, float], None]
-EQUAL_FRACTION = 0.01
-BUDGET_ROUNDS = 4  # searches until the tokens of a budget no longer change by a thousandth
-SEED_SAID = "the ranges of speed, goodput, prices, staff and resale, drawn together"
+COST = "cost"
+BUDGET_ROUNDS = 12  # searches at most until the first choice costs the budget
+BUDGET_TOLERANCE = 1e-2  # of the budget, which the first choice may cost less
+UNUSED_FRACTION = 0.95  # of the budget: if the choice costs less, the answer says why
 
 
 def recommend(spec: Json, snapshot: Json, progress: Progress | None = None) -> Answer:
@@ -78,7 +83,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         ),
         verdict=verdict(q, list(q.found.ranked), first)
         + (f" {budget.said}" if budget else "")
-        + (bill.money_sentences(options[0].money, options[0].usd_per_month) if options else ""),
+        + (money_said(q.found.ranked[0], options[0].money, options[0].usd_per_run) if options else ""),
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in q.found.views.items()}),
         rejected=[ranking.rejection(r) for r in q.found.rejections],
@@ -87,7 +92,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         sources=sources(q),
         uncertainty=uncertainty(q, options, draws),
         scenarios=scenarios(q, options),
-        not_used=not_used(spec, COSTS | set(TRAINING_ASSUMPTIONS)),
+        not_used=[*not_used(spec, COSTS | set(TRAINING_ASSUMPTIONS)), *objective_of_budget(q)],
         currency=Currency(**snapshot["currency"]) if snapshot.get("currency") else None,
         token_budget=budget,
         calibrations=marks,
@@ -101,6 +106,8 @@ def question(spec: Json, snapshot: Json, progress: Progress | None, tokens: floa
     if tokens is None and section.get("budget_usd"):
         tokens = 1e9
     workload, catalog = training_workload(spec, tokens), catalog_of(spec, snapshot)
+    if section.get("budget_usd"):
+        workload = replace(workload, objective=COST)
     reliability = reliability_of(spec, snapshot)
     found = search(workload, catalog, reliability, progress)
     return Question(
@@ -112,27 +119,57 @@ def question(spec: Json, snapshot: Json, progress: Progress | None, tokens: floa
 
 
 def within_budget(q: Question, progress: Progress | None) -> tuple[Question, TokenBudget | None]:
-    """The question with the tokens that the budget pays for on its first choice, and the compute-optimal model."""
-    usd = float(q.spec[q.section]["budget_usd"])
-    tokens = q.task.tokens
+    """The question with the most tokens that its first choice trains for the budget, and the compute-optimal model."""
+    usd, tokens = float(q.spec[q.section]["budget_usd"]), q.task.tokens
+    kept, most = None, math.inf
     for _ in range(BUDGET_ROUNDS):
-        if not q.found.ranked:
-            return q, None
-        cost = min(c.usd_per_run for c in q.found.ranked)
-        better = tokens * usd / cost
-        if abs(better / tokens - 1.0) < 1e-3:
+        paid = q.found.ranked[0].usd_per_run if q.found.ranked else math.inf
+        if paid > usd:
+            most = tokens
+        elif kept is None or tokens > kept.task.tokens:
+            kept = q
+        if (1.0 - BUDGET_TOLERANCE) * usd <= paid <= usd:
             break
-        tokens = better
+        tokens = next_tokens(tokens, usd / paid, kept.task.tokens if kept else 0.0, most)
         q = question(q.spec, q.snapshot, progress, tokens)
-    if not q.found.ranked:
-        return q, None
+    return (kept, token_budget(kept, usd)) if kept else (q, None)
+
+
+def objective_of_budget(q: Question) -> list[NotUsed]:
+    """A budget is spent on the most tokens, which the cheapest run trains."""
+    asked, field = q.spec["objective"], f"{q.section}.budget_usd"
+    if not q.spec[q.section].get("budget_usd") or asked == COST:
+        return []
+    said = f"{field} asks for the most tokens, so runs are ranked by cost; give tokens to rank them by {asked}"
+    return [NotUsed(field="objective", value=asked, instead=said)]
+
+
+def next_tokens(tokens: float, ratio: float, least: float, most: float) -> float:
+    """The tokens to try next: in proportion to the cost, and between what is too few and what is too many.
+
+    A deadline asks for more accelerators, which cost more, and some number of tokens has no run in time.
+    """
+    better = tokens * ratio * (1.0 - BUDGET_TOLERANCE / 2.0)
+    if least < better < most:
+        return better
+    return math.sqrt(least * most) if least else most / 4.0
+
+
+def token_budget(q: Question, usd: float) -> TokenBudget:
+    """The tokens of a budget beside those of the compute-optimal model."""
+    tokens, paid = q.task.tokens, q.found.ranked[0].usd_per_run
+    unused = (
+        f" It costs {dollars(paid)}: more tokens take longer than {deadline_days(q.workload):g} days."
+        if paid < UNUSED_FRACTION * usd
+        else ""
+    )
     size = parameters(q.catalog.model)
     flops = counted_flops(q.catalog.model, tokens, q.task.sequence_tokens)
     best = optimal_allocation(flops, figure_of(q.spec, q.snapshot, "training-tokens-per-parameter"))
     limits = (
         "outside the models and token counts that the rule was fitted to" if best.extrapolated else "inside its range"
     )
-    return q, TokenBudget(
+    return TokenBudget(
         budget_usd=usd,
         tokens=rounded(tokens),
         tokens_per_parameter=rounded(tokens / size),
@@ -141,9 +178,9 @@ def within_budget(q: Question, progress: Progress | None) -> tuple[Question, Tok
         extrapolated=best.extrapolated,
         said=(
             f"A budget of {dollars(usd)} trains this model on {count(tokens)} tokens, {plain(tokens / size)} per "
-            f"parameter. The compute-optimal model for the same FLOPs has {count(best.parameters)} parameters and "
-            f"{count(best.tokens)} tokens (Hoffmann et al. 2022; {limits}); a model that serves many tokens is better "
-            "smaller and trained for longer."
+            f"parameter.{unused} The compute-optimal model for the same FLOPs has {count(best.parameters)} parameters "
+            f"and {count(best.tokens)} tokens (Hoffmann et al. 2022; {limits}); a model that serves many tokens is "
+            "better smaller and trained for longer."
         ),
     )
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.answer.money import CURRENCY, cash_flow, cents, cost_parts
-from advisor.answer.money.plan import exit_usd, months_text, number_or_none, steps_of, strategies
+from advisor.answer.money.plan import LARGE_TEAM_FRACTION, exit_usd, months_text, number_or_none, steps_of, strategies
 from advisor.answer.money.taxes import taxes
 from advisor.answer.training.question import Question
-from advisor.engine.cost import HOURS_PER_MONTH, Use, break_even_share, total_usd_per_hour, waterfall
+from advisor.answer.training.sentences import plain
+from advisor.engine.cost import HOURS_PER_MONTH, TEAM, Use, break_even_share, total_usd_per_hour, waterfall
 from advisor.engine.plans import (
     Plan,
     best_plan,
@@ -21,6 +22,7 @@ from advisor.engine.plans import (
 from advisor.engine.search import overheads_of
 from advisor.engine.training_search import (
     Candidate,
+    break_even_interruptions,
     by_seller,
     candidate,
     duration,
@@ -34,6 +36,8 @@ from advisor.result import BreakEven, Money, PlanMonth, PlanStep, WaterfallStep,
 from advisor.result import Plan as PlanSection
 
 SPLIT = "the whole bill is for the trained tokens"
+SPOT, INTERRUPTIONS = "spot", "spot-interruptions-per-instance-hour"
+LARGE_TEAM_USD = 100.0  # of a run: less is not named in the verdict
 EXIT_MONTHS = 12  # an exit is priced after a year, or halfway through a shorter plan
 
 
@@ -74,6 +78,31 @@ def money_of(q: Question, c: Candidate) -> Money:
         taxes=taxes(q.snapshot, plan),
         break_even=list(break_evens(q, c)),
     )
+
+
+def money_said(c: Candidate, money: Money | None, usd_per_run: float) -> str:
+    """What the verdict adds about money: a minimum team that is much of the cost, purchases, and what is still due."""
+    plan = money.plan if money else None
+    if money is None or plan is None:
+        return ""
+    least = math.fsum(p.total_usd or 0.0 for p in money.parts if p.name == TEAM) / money.usd_over_horizon
+    own = bought(c.planned.plan) > 0
+    said = (
+        f" ${least * usd_per_run:,.0f} of it pays the assumed minimum team "
+        f"(tco.minimum-engineers-{'own' if own else 'rented'})."
+        if least > LARGE_TEAM_FRACTION and least * usd_per_run >= LARGE_TEAM_USD
+        else ""
+    )
+    if len(plan.steps) == 1 and plan.steps[0].action == "rent":
+        return said
+    said += f" Plan: {plan.said}"
+    if plan.capex_usd:
+        said += f" Purchases: ${plan.capex_usd:,.0f}."
+    if months := max((s.order_months_before for s in plan.steps if s.action == "buy"), default=0.0):
+        said += f" Servers take about {months:g} months to arrive, and the first run starts then."
+    if plan.liability_usd > 0:
+        said += f" Liability: ${plan.liability_usd:,.0f} is still due after the run."
+    return said
 
 
 def runs_of(q: Question, c: Candidate) -> float:
@@ -143,10 +172,35 @@ def months_of(plan: Plan) -> Iterator[PlanMonth]:
 def ways_to_pay(q: Question, c: Candidate) -> Iterator[WayToPay]:
     """The chosen plan, then the same run at the other sellers of the chip."""
     yield way_to_pay(c)
+    yield from (way_to_pay(o) for o in elsewhere(q, c))
+
+
+def elsewhere(q: Question, c: Candidate) -> list[Candidate]:
+    """The same run at the other sellers of its accelerators, the cheapest first."""
     groups = by_seller([o for o in q.offers_of(c.trained.accelerator) if serves(o, c.chips)])
     others = [candidate(q.workload, q.catalog, q.reliability, c.trained, group) for group in groups]
-    kept = [o for o in others if o is not None and o.offer is not c.offer]
-    yield from (way_to_pay(o) for o in sorted(kept, key=lambda o: o.usd_total))
+    return sorted((o for o in others if o is not None and o.offer is not c.offer), key=lambda o: o.usd_total)
+
+
+def spot_warning(q: Question, c: Candidate) -> list[str]:
+    """How little is known about interruptions of spot instances, and how many are too many."""
+    if c.offer.term != SPOT:
+        return []
+    rate, row = q.reliability.spot.interruptions_per_instance_hour, q.snapshot["assumptions"].get(INTERRUPTIONS)
+    said = f"spot: an instance is assumed to be taken back once in {plain(1.0 / rate)} hours" if rate else ""
+    if not rate or row is None:
+        return [said] if said else []
+    if INTERRUPTIONS not in q.spec["tco"] and row.get("low") and row.get("high"):
+        said += (
+            f"; sources say once in {plain(1.0 / row['high'])} to {plain(1.0 / row['low'])} hours, which the ranges of "
+            f"cost and time leave out (tco.{INTERRUPTIONS})"
+        )
+    kept = next((o for o in elsewhere(q, c) if o.offer.term != SPOT), None)
+    most = break_even_interruptions(c, q.reliability, kept.usd_total) if kept else math.inf
+    if kept and 0.0 < most < math.inf:
+        bought_or = "buying" if kept.offer.acquisition == "own" else f"{kept.offer.provider} without interruptions"
+        said += f"; if it is once in less than {plain(1.0 / most)} hours, {bought_or} costs less"
+    return [said]
 
 
 def way_to_pay(c: Candidate) -> WayToPay:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.answer import training_estimate
-from advisor.answer.training.money import money_of
+from advisor.answer.training.money import money_of, spot_warning
 from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
 from advisor.answer.training.sentences import reasons, scaling_text, warnings
 from advisor.engine.launch import LAUNCHERS, TrainingLaunch, TrainingPlace, training_launch
@@ -117,7 +117,7 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         optimization=steps,
         optimization_notes=notes,
         reasons=reasons(q, c),
-        warnings=[*step.warnings, *warnings(q, c), *launch_warnings(launched)],
+        warnings=[*step.warnings, *warnings(q, c), *spot_warning(q, c), *launch_warnings(launched)],
     )
 
 

@@ -125,7 +125,7 @@ def bar(
         at_change_fraction=number(at - 1.0) if at is not None else None,
         within_range=inside,
         detail=(
-            f"{rival.chips:,} x {chip.name} wins {side} {at:.3g} {unit}{'' if inside else ', outside its range'}"
+            f"{rival.chips:,} x {chip.name} wins {side} {at:.4g} {unit}{'' if inside else ', outside its range'}"
             if at is not None
             else f"no value of the {name} that was tried changes the choice"
         ),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from advisor.answer.training.question import Question, name_of
 from advisor.engine.network import parameters
@@ -9,6 +10,7 @@ from advisor.engine.training_search import Candidate, deadline_days, duration
 
 NEAR_FULL_FRACTION = 0.97  # of an accelerator's memory: a small error would not fit
 WORTH_SAYING = 0.01
+MORE_THAN_ITS_SHARE = 1.02
 
 
 def plain(number: float) -> str:
@@ -33,7 +35,7 @@ def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | Non
     if not shown:
         return nothing(q)
     c, task = shown[0], q.task
-    how = acquired(c)
+    how = acquired(q, c)
     what = {"full": "Train", "lora": "Tune LoRA adapters", "qlora": "Tune QLoRA adapters"}[task.method]
     per = "per run" if task.every_days else "in all"
     usd = c.usd_per_run
@@ -44,15 +46,17 @@ def verdict(q: Question, shown: list[Candidate], usd_range: Sequence[float | Non
         f"{count(task.tokens)} tokens take {duration(c.days)} and cost {dollars(usd)} {per}{spread}."
     )
     if task.deadline_days is None:
-        said += f" No deadline is given, so runs of up to {deadline_days(q.workload):g} days are considered."
+        most = f"up to {deadline_days(q.workload):g} days"
+        between = ", the time between two of them," if task.every_days == deadline_days(q.workload) else ""
+        said += f" No deadline is given, so runs of {most}{between} are considered."
     return said
 
 
-def acquired(c: Candidate) -> str:
+def acquired(q: Question, c: Candidate) -> str:
     kinds = {step.way for step in c.planned.plan.schedule.commitments}
     ways = {c.planned.plan.ways[i].kind for i in kinds}
     if "bought" in ways:
-        return "bought for the run and sold after it"
+        return f"bought for {c.months} months of runs" if q.task.every_days else "bought for the run and sold after it"
     if "owned" in ways:
         return "which you own"
     if "term" in ways:
@@ -153,8 +157,26 @@ def scaling_text(q: Question, c: Candidate, last: Candidate) -> str:
         return "No other size of this accelerator was possible."
     largest = max(same, key=lambda each: each.chips)
     if last.chips >= largest.chips:
-        return f"More accelerators pay up to {largest.chips:,}, the most that was tried."
+        return f"More accelerators pay up to {largest.chips:,}, the most that was tried.{faster_layouts(same)}"
     return (
         f"Beyond {last.chips:,} accelerators ({duration(last.days)}, {dollars(last.usd_total)}) more of them stop "
-        "paying: each added one brings less than half of its share of speed."
+        f"paying: each added one brings less than half of its share of speed.{faster_layouts(same)}"
     )
+
+
+def faster_layouts(same: Sequence[Candidate]) -> str:
+    """Why a size gains more speed than it adds accelerators."""
+    every = sorted(same, key=lambda c: c.chips)
+    for before, c in pairwise(every):
+        each, was = (one.tokens_per_s / one.chips for one in (c, before))
+        if each > was * MORE_THAN_ITS_SHARE:
+            why = (
+                "it keeps the trained weights in 16 bits, which one accelerator alone does not by default"
+                if c.trained.layout.run.recipe != before.trained.layout.run.recipe
+                else "a faster layout fits"
+            )
+            return (
+                f" Each of {c.chips:,} accelerators is {each / was - 1.0:.0%} faster than each of {before.chips:,}: "
+                f"{why}."
+            )
+    return ""

@@ -4,6 +4,7 @@ from advisor.engine.training_search.layouts import reach, serves
 from advisor.engine.training_search.outcome import (
     Candidate,
     Reliability,
+    break_even_interruptions,
     candidate,
     prices_of_run,
     strategies_of,
@@ -26,6 +27,7 @@ __all__ = [
     "UNCERTAIN",
     "Uncertainties",
     "at_quantile",
+    "break_even_interruptions",
     "uncertainties",
     "with_ratios",
     "Candidate",

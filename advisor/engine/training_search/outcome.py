@@ -44,6 +44,7 @@ from advisor.engine.training_search.layouts import Trained, task_of
 S_PER_DAY, HOURS_PER_DAY = 86_400.0, 24.0
 MOST_SPARES = 8
 SPOT = "spot"
+LEAST_INTERRUPTIONS, MOST_INTERRUPTIONS = 1e-6, 60.0  # per instance-hour, of a spot instance
 MEMORY_BOUND_FRACTION = 0.8  # of the bandwidth that kernels between the matrix multiplies reach
 
 
@@ -54,6 +55,7 @@ class Reliability:
     failures: FailureRates
     blocked_fraction: float  # of a checkpoint's write, in which training stands still
     spot: Spot
+    instance_wait_s: Range  # until a provider replaces an instance that failed
     straggler_fraction: float
 
 
@@ -106,17 +108,25 @@ def is_rented(offers: Sequence[Offer]) -> bool:
     return offers[0].acquisition != "own"
 
 
+def failures_of(offers: Sequence[Offer], r: Reliability) -> FailureRates:
+    """A provider replaces a failed instance by another; one's own host is repaired."""
+    if not is_rented(offers):
+        return r.failures
+    wait = r.instance_wait_s
+    days = Range(value=wait.value / S_PER_DAY, low=wait.low / S_PER_DAY, high=wait.high / S_PER_DAY)
+    return replace(r.failures, replacement_days=days)
+
+
 def cluster_of(t: Trained, offers: Sequence[Offer], r: Reliability, spares: int) -> Cluster:
-    """The job's machines. A provider replaces a failed instance by another; one's own host is repaired."""
-    f, offer = r.failures, offers[0]
-    rented = is_rented(offers)
+    """The job's machines."""
+    f, offer = failures_of(offers, r), offers[0]
     return Cluster(
         chips=t.chips,
         chips_per_host=min(offer.accelerators, t.chips),
         spare_hosts=spares,
         failures_per_chip_day=f.failures_per_chip_day.value,
         replaced_fraction=f.replaced_fraction.value,
-        replacement_days=r.spot.wait_s / S_PER_DAY if rented else f.replacement_days.value,
+        replacement_days=f.replacement_days.value,
         restart_s=f.restart_s.value,
     )
 
@@ -178,7 +188,7 @@ def candidate(
     cluster = cluster_of(t, offers, r, spares)
     spot = all(o.term == SPOT for o in offers)
     found = spot_goodput(cluster, r.spot, saved) if spot else goodput(cluster, saved)
-    spread = goodput_range(cluster, saved_bytes, r.blocked_fraction, r.failures)
+    spread = goodput_range(cluster, saved_bytes, r.blocked_fraction, failures_of(offers, r))
     slowed = straggler_factor(t.chips, r.straggler_fraction)
     step_s = t.layout.step_s * slowed
     days = run_days(task.tokens, run.global_tokens, step_s, found.fraction) + cluster.restart_s / S_PER_DAY
@@ -211,6 +221,29 @@ def candidate(
         usd_total=plan.present_usd,
         usd_per_run=math.fsum(plan.total_by_month) / max(repeats, 1.0),
     )
+
+
+def break_even_interruptions(c: Candidate, r: Reliability, usd: float) -> float:
+    """Interruptions per instance-hour at which a spot run costs as much as another one; all it pays follows its time.
+
+    Infinite: it costs less at any rate that was tried; 0: it costs more without interruptions.
+    """
+    needed = c.goodput.fraction * c.usd_total / usd
+    cluster = cluster_of(c.trained, (c.offer,), r, c.spare_hosts)
+
+    def fraction(rate: float) -> float:
+        spot = replace(r.spot, interruptions_per_instance_hour=rate)
+        return spot_goodput(cluster, spot, c.checkpoint).fraction
+
+    low, high = LEAST_INTERRUPTIONS, MOST_INTERRUPTIONS
+    if fraction(low) < needed:
+        return 0.0
+    if fraction(high) >= needed:
+        return math.inf
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fraction(middle) >= needed else (low, middle)
+    return low
 
 
 def scaled(r: Range, value: float) -> Range:
