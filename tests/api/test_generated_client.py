@@ -47,9 +47,16 @@ BATCH = {
     "batch": {"requests": 100_000, "deadline_hours": 8},
     "constraints": {"accelerators": {"allow": ["h100-sxm", "l40s"]}},
 }
+TRAINING = {
+    "name": "tune",
+    "kind": "finetuning",
+    "model": "meta-llama/Llama-3.1-8B",
+    "finetuning": {"method": "lora", "tokens": 5e7},
+    "constraints": {"accelerators": {"allow": ["h200-sxm"]}},
+}
 PORTFOLIO = {"name": "both", "kind": "portfolio", "workloads": [CHAT, BATCH]}
 INFEASIBLE = {**CHAT, "name": "too-fast", "slo": {"ttft_ms_p95": 1}}
-WORKLOADS = {each["name"]: each for each in (CHAT, EMBEDDING, BATCH, PORTFOLIO, INFEASIBLE)}
+WORKLOADS = {each["name"]: each for each in (CHAT, EMBEDDING, BATCH, TRAINING, PORTFOLIO, INFEASIBLE)}
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,8 @@ def with_chances(q: Question, options: Sequence[TrainingOption], draws: Sequence
     usd = np.array([d.usd_total for d in draws])
     late = np.array([d.days > (q.task.deadline_days or np.inf) for d in draws])
     cost = np.where(late, np.inf, usd)
-    cheapest = (cost <= cost.min(axis=0) * (1 + EQUAL_FRACTION)) & np.isfinite(cost)
+    least = cost.min(axis=0)  # below zero where machines are sold for more than the run costs
+    cheapest = (cost <= least + EQUAL_FRACTION * np.abs(least)) & np.isfinite(cost)
     wins = (cheapest / np.maximum(cheapest.sum(axis=0), 1)).mean(axis=1)
     return [
         r.changed(

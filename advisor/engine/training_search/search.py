@@ -242,8 +242,8 @@ def why_not(
         return Rejection(
             accelerator=a.slug,
             reason="misses_deadline",
-            detail=f"the fastest run on {best.chips:,} accelerators, the most that are connected, takes "
-            f"{best.days:,.0f} days; the limit is {limited}",
+            detail=f"the fastest run, on {best.chips:,} accelerators, takes {duration(best.days)}; the limit is "
+            f"{limited}",
             limit=limit,
             reached=best.days,
             smallest_change=change.said,

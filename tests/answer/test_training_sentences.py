@@ -1,0 +1,90 @@
+"""What a training answer says besides figures: budgets, repeated and bought runs, spot, sizes that gain."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from advisor.advise import default_organisation
+from advisor.inputs import take_snapshot
+from advisor.workload import parse
+from tests.as_json import recommend
+from tests.sample_training import result
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shipped")]
+Json = dict[str, Any]
+ONE = {"accelerators": {"allow": ["h200-sxm"]}}
+MODEL = "meta-llama/Llama-3.1-8B"
+ASKED: dict[str, Json] = {
+    "spot": {
+        "kind": "training", "training": {"tokens": 1e12}, "constraints": {**ONE, "terms": ["spot", "on_demand"]},
+    },
+    "large budget": {
+        "kind": "training", "training": {"budget_usd": 5e6, "deadline_days": 10},
+        "constraints": {**ONE, "max_accelerators": 32},
+    },
+    "adapters": {"kind": "finetuning", "finetuning": {"method": "lora", "tokens": 5e7}, "constraints": ONE},
+    "owned": {
+        "kind": "finetuning", "finetuning": {"tokens": 1e9}, "owned": {"h200-sxm": 8},
+        "constraints": {**ONE, "acquisition": ["own"]},
+    },
+}  # fmt: skip
+
+
+@cache
+def answered(name: str) -> Json:
+    spec = parse({"name": "question", "model": MODEL, **ASKED[name]})
+    return recommend(spec, take_snapshot(spec, default_organisation()))
+
+
+def test_a_budget_is_spent_on_the_cheapest_run_whatever_the_objective() -> None:
+    found = result("budget")
+    first, budget = found["recommendations"][0], found["token_budget"]
+    assert 0.99 * 20_000 <= first["usd_per_run"] <= 20_000
+    assert budget["tokens"] == first["tokens"]
+    assert budget["optimal_tokens"] / budget["optimal_parameters"] == pytest.approx(20, rel=1e-4)
+    unused = {item["field"]: item["instead"] for item in found["not_used"]}
+    assert "ranked by cost" in unused["objective"]
+
+
+def test_a_budget_that_no_deadline_lets_one_spend_says_so() -> None:
+    found = answered("large budget")
+    first = found["recommendations"][0]
+    assert first["days"] <= 10 and first["usd_per_run"] < 0.95 * 5e6
+    assert "more tokens take longer than 10 days" in found["verdict"]
+
+
+def test_spot_says_how_little_is_known_and_how_many_interruptions_are_too_many() -> None:
+    first = answered("spot")["recommendations"][0]
+    assert first["term"] == "spot" and "as spot instances" in answered("spot")["verdict"]
+    (said,) = [w for w in first["warnings"] if w.startswith("spot:")]
+    assert "taken back once in 227 hours" in said  # 1 / 0.0044
+    assert "once in 3.6 to 14,286 hours" in said and "tco.spot-interruptions-per-instance-hour" in said
+    assert "costs less" in said
+
+
+def test_bought_machines_of_repeated_runs_are_kept_and_of_one_run_are_sold() -> None:
+    said = result("bought")["verdict"]
+    assert "bought for 24 months of runs" in said and "Purchases: $" in said
+    assert "months to arrive, and the first run starts then" in said and "purchase-lead-months" not in said
+
+
+def test_the_time_between_runs_is_the_longest_run() -> None:
+    assert "up to 7 days, the time between two of them, are considered" in result("weekly")["verdict"]
+
+
+def test_a_short_run_is_not_told_of_a_dollar_for_its_team() -> None:
+    assert "minimum team" not in answered("adapters")["verdict"]
+
+
+def test_a_size_that_gains_more_than_its_share_says_why() -> None:
+    first = answered("adapters")["recommendations"][0]
+    gains = [point["gain_fraction"] for point in first["scaling"][1:]]
+    assert ("faster than each of" in first["scaling_said"]) == any(gain > 1.02 for gain in gains)
+
+
+def test_machines_that_are_owned_need_nothing_signed() -> None:
+    found = answered("owned")
+    first = found["recommendations"][0]
+    assert first["provider"] == "owned" and first["accelerator_count"] <= 8
+    assert "which you own" in found["verdict"] and first["money"]["plan"]["capex_usd"] == 0
