@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from advisor.answer.training.question import Question, name_of
 from advisor.engine.network import parameters
-from advisor.engine.training_search import Candidate, deadline_days, duration
+from advisor.engine.training_search import Candidate, budget_named, deadline_days, duration
 
 NEAR_FULL_FRACTION = 0.97  # of an accelerator's memory: a small error would not fit
 WORTH_SAYING = 0.01
@@ -71,9 +71,11 @@ def nothing(q: Question) -> str:
     if late:
         c = min(late.values(), key=lambda each: each.days)
         limit = deadline_days(q.workload)
+        name = budget_named(q.workload)
+        keeps, or_pay = (f" and keeps {name}", f", raise {name}") if name else ("", "")
         return (
-            f"No run ends within {limit:g} days. The fastest is {name_of(c)}: {duration(c.days)}. Raise "
-            f"{q.section}.deadline_days to {math.ceil(c.days)}, or train on fewer tokens."
+            f"No run ends within {limit:g} days{keeps}. The fastest is {name_of(c)}: {duration(c.days)}. Raise "
+            f"{q.section}.deadline_days to {math.ceil(c.days)}{or_pay}, or train on fewer tokens."
         )
     if any(r.reason == "misses_deadline" for r in q.found.rejections):
         return (

@@ -10,7 +10,7 @@ from advisor.engine.training_search.outcome import (
     strategies_of,
     ways_of_run,
 )
-from advisor.engine.training_search.search import Found, by_seller, deadline_days, duration, search
+from advisor.engine.training_search.search import Found, budget_named, by_seller, deadline_days, duration, search
 from advisor.engine.training_search.uncertainty import (
     UNCERTAIN,
     CostDraws,
@@ -28,6 +28,7 @@ __all__ = [
     "Uncertainties",
     "at_quantile",
     "break_even_interruptions",
+    "budget_named",
     "uncertainties",
     "with_ratios",
     "Candidate",

@@ -103,7 +103,8 @@ def of_chip(
     timed, first = 0, 0
     least = fewest_chips(workload, catalog, a)
     for chips, sellers in sizes(workload, a, offers).items():
-        if chips < least or (first and chips > MORE * first and workload.objective == "cost"):
+        more = bool(first) and chips > MORE * first and workload.objective == "cost"
+        if chips < least or (more and not owns(sellers, made)):
             continue
         best = fastest_of(trained(workload, catalog, a, setup, chips) for setup in setups)
         if best is None:
@@ -116,6 +117,18 @@ def of_chip(
             in_time = made[-1].days <= deadline_days(workload)
             first = first or (chips if in_time else 0)
     return made, timed
+
+
+def owns(sellers: Sequence[Offer], made: Sequence[Candidate]) -> bool:
+    """Whether a size is tried although rents begin with much smaller ones: servers to own have several accelerators.
+
+    All that are already owned, and the smallest server that can be bought.
+    """
+    tried = {c.chips for c in made}
+    return any(
+        o.term == OWNED or (o.acquisition == "own" and not any(chips >= o.accelerators for chips in tried))
+        for o in sellers
+    )
 
 
 def fastest_of(runs: Iterator[Trained | None]) -> Trained | None:
@@ -238,24 +251,24 @@ def why_not(
         limit = deadline_days(workload)
         stated = task.deadline_days is not None
         change = limit_change(f"{section}.deadline_days", ">=", math.ceil(best.days))
+        name = budget_named(workload)
+        kept = f" that keeps {name}" if name else ""
         limited = f"the deadline of {limit:g} days" if stated else f"{limit:g} days, the longest run without a deadline"
         return Rejection(
             accelerator=a.slug,
             reason="misses_deadline",
-            detail=f"the fastest run, on {best.chips:,} accelerators, takes {duration(best.days)}; the limit is "
+            detail=f"the fastest run{kept}, on {best.chips:,} accelerators, takes {duration(best.days)}; the limit is "
             f"{limited}",
             limit=limit,
             reached=best.days,
             smallest_change=change.said,
             changes=(change,),
         )
-    c = workload.constraints
-    if timed and (c.max_usd_per_month is not None or c.max_capex_usd is not None):
-        name = "max_usd_per_month" if c.max_usd_per_month is not None else "max_capex_usd"
+    if timed and (name := budget_named(workload)):
         return Rejection(
             accelerator=a.slug, reason="too_expensive",
-            detail=f"no plan of a run on it keeps constraints.{name}",
-            dead_end=f"every plan of this run on {a.name} exceeds constraints.{name}",
+            detail=f"no plan of a run on it keeps {name}",
+            dead_end=f"every plan of this run on {a.name} exceeds {name}",
         )  # fmt: skip
     if timed:
         return Rejection(
@@ -277,6 +290,13 @@ def why_not(
         detail=f"{connected(most)}: no layout fits the states and activations in {a.memory_bytes / 2**30:.0f} GiB each",
         dead_end=f"no number of {a.name} that is connected holds the model with this method",
     )  # fmt: skip
+
+
+def budget_named(workload: Workload) -> str:
+    """The limits on payments by their fields; empty: there are none."""
+    c = workload.constraints
+    limits = {"max_usd_per_month": c.max_usd_per_month, "max_capex_usd": c.max_capex_usd}
+    return " and ".join(f"constraints.{name}" for name, limit in limits.items() if limit is not None)
 
 
 def connected(most: int) -> str:

@@ -25,6 +25,13 @@ def test_a_limit_that_no_plan_keeps_is_named(limit: dict[str, float], offers: tu
     assert f"constraints.{next(iter(limit))}" in rejection.detail
 
 
+def test_a_run_that_is_late_because_of_a_limit_names_both() -> None:
+    found = found_for(asked({"max_usd_per_month": 20_000.0}, tokens=5e11, deadline_days=40.0), rented())
+    (rejection,) = found.rejections
+    assert rejection.reason == "misses_deadline" and found.too_late["big"].chips == 8
+    assert rejection.detail.startswith("the fastest run that keeps constraints.max_usd_per_month, on 8 accelerators")
+
+
 def test_a_limit_on_purchases_leaves_the_rent() -> None:
     first = found_for(asked({"max_capex_usd": 1000.0}, tokens=1e11), rented(), bought()).ranked[0]
     assert first.planned.plan.capex_usd == 0.0 and first.offer.acquisition == "rent"

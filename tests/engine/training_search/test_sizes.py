@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from advisor.engine.spec.offer import OWNED
 from advisor.engine.spec.workload import TrainingTask
 from advisor.engine.training_search.layouts import HOSTS, global_batch, reach, serves, sizes
-from tests.engine.training_search.sample import BIG, asked, bought, rented
+from tests.engine.training_search.sample import BIG, asked, bought, found_for, rented
 
 TASK = TrainingTask(tokens=1e9, sequence_tokens=4096, global_batch=256)
 
@@ -35,6 +35,18 @@ def test_hosts_that_are_already_owned_are_one_network() -> None:
     held = bought(fabric=0, term=OWNED, held_instances=4)
     assert reach(held) == 32 and serves(held, 32) and not serves(held, 40) and not serves(held, 12)
     assert list(sizes(asked(), BIG, [held])) == [8, 16, 24, 32]
+
+
+def test_hosts_to_own_are_tried_although_rents_begin_with_one_accelerator() -> None:
+    single = rented(usd_per_hour=2.5, fabric=8)
+    single = replace(single, instance="big-1", accelerators=1, joined_accelerators=8)
+    held = bought(fabric=0, term=OWNED, held_instances=2)
+    found = found_for(asked(tokens=1e9), single, held, bought(instance="server"))
+    chips = {c.chips: c.offer for c in found.curves["big"]}
+    assert min(chips) < 2 and {8, 16} <= set(chips) and chips[8].term == OWNED
+    assert any(c.offer.term == OWNED for c in found.ranked)
+    beside = found_for(asked(tokens=1e9), single, bought()).curves["big"]
+    assert max(c.chips for c in beside) == 8 and min(c.chips for c in beside) < 2
 
 
 @given(st.integers(1, 20_000))
