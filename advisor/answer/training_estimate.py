@@ -75,13 +75,13 @@ def answer(d: TrainingRun) -> TrainingEstimate:
     chip = deployment.named("accelerator", d.accelerator, known.accelerators)
     fixed = fixed_run(d, model_id, known.models[model_id], chip)
     achieved = efficiency(known.scopes, chip.slug, chip.family, chip.kind)
-    return answer_of(fixed, achieved)
+    return answer_of(fixed, achieved).changed(fastest_layout=fastest_layout(fixed, achieved))
 
 
 def answer_of(fixed: FixedRun, achieved: Efficiency) -> TrainingEstimate:
+    """The estimate of this layout, without a search for a faster one."""
     timed, peak = timed_run(fixed, achieved), peak_memory(fixed.model, fixed.run)
     result = configuration(timed, peak, achieved.basis)
-    result = result.changed(fastest_layout=fastest_layout(fixed, achieved))
     if result.objective != "sft":
         result = composed(result, timed)
     if not result.fits:

@@ -95,7 +95,7 @@ from advisor.result.portfolio import (
     Tenant,
 )
 from advisor.result.sharing import Adapters, LengthClass, MergedCopies, Mix, MixPart, Sharing, SharingWay
-from advisor.result.training import FastestLayout, Phase, TrainingEstimate, TrainingMemory
+from advisor.result.training import FastestLayout, Phase, TrainingEstimate, TrainingLayout, TrainingMemory
 from advisor.result.training_option import (
     GoodputParts,
     ScalingPoint,
@@ -251,6 +251,7 @@ __all__ = [
     "Speculative",
     "Tenant",
     "TrainingEstimate",
+    "TrainingLayout",
     "TrainingMemory",
     "Tuning",
     "TuningPlan",

@@ -78,21 +78,15 @@ class FastestLayout(Section):
     """Layouts that were compared."""
 
 
-class TrainingEstimate(Section):
-    """One training step of a fixed layout. When it does not fit, there are no figures of time and throughput."""
+class TrainingLayout(Section):
+    """A run on its accelerators: method, formats, layout, batch and memory."""
 
-    kind: str
-    """training or finetuning."""
-    label: str
-    """The run in one line."""
-    model: str
-    """Hugging Face ID."""
     accelerator: str
     """Catalog name of the accelerator."""
     accelerator_name: str
     """Display name."""
     accelerator_count: Chips
-    """dp x tp x pp x cp."""
+    """dp x tp x pp x cp; spare hosts are not counted."""
     method: str
     """full, lora or qlora."""
     adapter_rank: Count | None
@@ -125,8 +119,6 @@ class TrainingEstimate(Section):
     """Whether norms and residuals are split over the tensor-parallel ranks."""
     recompute: str
     """Activation recomputation: none, selective (attention) or full."""
-    offload: str
-    """What is kept in host memory: none, optimizer or all."""
     sequence_length: WholeTokens
     """Tokens of a sequence."""
     micro_batch: Sequences
@@ -150,6 +142,23 @@ class TrainingEstimate(Section):
     memory, so a run can fit that would reserve more."""
     usable_gib: Gib
     """Memory of an accelerator."""
+    flop_convention: str
+    """How these FLOPs are counted."""
+    basis: str
+    """measured, relative or datasheet: what the kernels' rates rest on."""
+
+
+class TrainingEstimate(TrainingLayout):
+    """One training step of a fixed layout. When it does not fit, there are no figures of time and throughput."""
+
+    kind: str
+    """training or finetuning."""
+    label: str
+    """The run in one line."""
+    model: str
+    """Hugging Face ID."""
+    offload: str
+    """What is kept in host memory: none, optimizer or all."""
     peak_phase: str
     """When the peak occurs: loss, backward or optimizer."""
     peak_stage: Count
@@ -204,15 +213,11 @@ class TrainingEstimate(Section):
     """What the model needs in one step on all accelerators."""
     hardware_flops_per_step: Flops
     """The same with recomputation."""
-    flop_convention: str
-    """How these FLOPs are counted."""
     step: list[Operator] | None = None
     """Ledger of one step on one rank; the times add up to `step_s`."""
     bound: str | None = None
     """What takes most of the step: compute, memory, communication, bubble or host."""
     warnings: list[str]
     """What to check."""
-    basis: str
-    """measured, relative or datasheet: what the kernels' rates rest on."""
     engine_version: str
     """Version of the estimate."""

@@ -23,12 +23,11 @@ from advisor.result.base import (
     UsdPerMonth,
     UsdPerMtok,
     Watts,
-    WholeTokens,
 )
 from advisor.result.launch import Launch
 from advisor.result.money import Money
 from advisor.result.option import Beats, Operator, Purchase, Range
-from advisor.result.training import Sequences, TeraflopsPerSecond, TrainingMemory
+from advisor.result.training import TeraflopsPerSecond, TrainingLayout
 
 Days = Annotated[float, Unit("days")]
 KgCo2e = Annotated[float, Unit("kg CO2e")]
@@ -153,7 +152,7 @@ class TrainingStep(Section):
     """Speed over the step before."""
 
 
-class TrainingOption(Purchase):
+class TrainingOption(Purchase, TrainingLayout):
     """A recommended training run."""
 
     kind: Literal["training", "finetuning"]
@@ -162,12 +161,6 @@ class TrainingOption(Purchase):
     """1 is best."""
     label: str
     """The run in one line."""
-    accelerator: str
-    """Catalog name of the accelerator."""
-    accelerator_name: str
-    """Display name."""
-    accelerator_count: Chips
-    """dp x tp x pp x cp; spare hosts are not counted."""
     spare_hosts: Count
     """Hosts that stand by and are paid."""
     term: str
@@ -178,60 +171,6 @@ class TrainingOption(Purchase):
     """Training framework of the launch files."""
     framework_version: str = ""
     """Release whose options were checked."""
-    method: str
-    """full, lora or qlora."""
-    adapter_rank: Count | None
-    """Rank of the adapters; null: none."""
-    precision: str
-    """bf16, bf16_master, fp8, mxfp8, nvfp4, amp or fp32."""
-    formats: str
-    """What the precision means: bytes per parameter of weights, gradients, optimizer states and master copy."""
-    optimizer: str
-    """Optimizer."""
-    code: str
-    """Model code: hf (transformers) or megatron (fused kernels, as in Megatron-Core, MaxText and NxD Training)."""
-    compile: str | None
-    """What torch.compile compiles; null: nothing."""
-    dp: Count
-    """Data-parallel size."""
-    tp: Count
-    """Tensor-parallel size."""
-    pp: Count
-    """Pipeline stages."""
-    cp: Count
-    """Context-parallel size."""
-    ep: Count
-    """Expert-parallel size, inside dp x cp x tp."""
-    virtual_stages: Count
-    """Interleaved stages of a pipeline rank."""
-    zero: Count
-    """ZeRO stage; 3 is FSDP."""
-    sequence_parallel: bool
-    """Whether norms and residuals are split over the tensor-parallel ranks."""
-    recompute: str
-    """Activation recomputation: none, selective or full."""
-    sequence_length: WholeTokens
-    """Tokens of a sequence."""
-    micro_batch: Sequences
-    """Sequences of one forward pass of a data-parallel rank."""
-    micro_batches: Count
-    """Forward passes of a data-parallel rank in one step."""
-    global_batch: Sequences
-    """Sequences of one step."""
-    global_batch_tokens: WholeTokens
-    """Tokens of one step."""
-    parameters: Number
-    """Parameters of the model."""
-    trained_parameters: Number
-    """Parameters that the optimizer updates."""
-    memory: TrainingMemory
-    """Memory of the rank with the highest peak, by part."""
-    peak_allocated_gib: Gib
-    """The highest sum of live tensors (torch.cuda.max_memory_allocated)."""
-    peak_reserved_gib: Gib
-    """What the allocator then holds (torch.cuda.max_memory_reserved)."""
-    usable_gib: Gib
-    """Memory of an accelerator."""
     step_s: Seconds
     """Time of one step, with the slowest of the ranks."""
     tokens_per_s: TokensPerSecond
@@ -244,16 +183,12 @@ class TrainingOption(Purchase):
     """Model FLOPs utilization."""
     hfu: Fraction
     """Hardware FLOPs utilization: with recomputation."""
-    flop_convention: str
-    """How these FLOPs are counted."""
     exposed_communication_fraction: Fraction
     """Share of the step that communication takes and nothing hides."""
     bubble_fraction: Fraction
     """Share of the step that the pipeline's bubble takes."""
     bound: str
     """What takes most of the step: compute, memory, communication, bubble or host."""
-    basis: str
-    """measured, relative or datasheet: what the kernels' rates rest on."""
     tokens: Number
     """Tokens of the run."""
     tokens_per_parameter: Number

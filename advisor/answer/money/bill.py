@@ -22,7 +22,7 @@ from advisor.engine.cost import (
     total_usd_per_hour,
     waterfall,
 )
-from advisor.engine.plans import Flow, flows
+from advisor.engine.plans import Flow, Plan, flows
 from advisor.engine.search import Catalog, Scored, best_offers, repriced
 from advisor.engine.spec import Offer, Part, Workload
 from advisor.inputs import number, rounded
@@ -67,13 +67,7 @@ def money(
         currency=CURRENCY,
         prices_as_of=min(step.price_as_of for step in section.steps) if section.steps else s.offer.as_of,
         parts=cost_parts(s.parts, plan.part_totals()),
-        usd_per_month=cents(plan.usd_per_month),
-        usd_per_year=cents(plan.usd_per_month * 12),
-        usd_over_horizon=cents(math.fsum(plan.total_by_month)),
-        npv_usd=cents(plan.present_usd),
-        horizon_months=plan.prices.months,
-        discount_fraction_per_year=plan.prices.discount_fraction,
-        capital_usd=cents(float(plan.payments["capital"][0])),
+        **figures_of(plan),
         purchase_usd=cents(s.offer.purchase_usd * s.bought_instances),
         waterfall=[
             WaterfallStep(name=name, usd_per_mtok=rounded(usd))
@@ -82,7 +76,6 @@ def money(
         usd_per_mtok_computed_input=computed_input(workload, s, tokens_per_s, prefill_share),
         split=SPLIT,
         prefill_time_fraction=rounded(prefill_share),
-        cash_flow=[cash_flow(flow) for flow in flows(plan)],
         ways_to_pay=[
             way_to_pay(way, chosen=k == 0) for k, way in enumerate(ways_to_pay(snapshot, workload, catalog, s))
         ],
@@ -92,6 +85,20 @@ def money(
         plan=section,
         taxes=taxes(snapshot, plan),
     )
+
+
+def figures_of(plan: Plan) -> Json:
+    """Fields of Money that follow from the plan alone."""
+    return {
+        "usd_per_month": cents(plan.usd_per_month),
+        "usd_per_year": cents(plan.usd_per_month * 12),
+        "usd_over_horizon": cents(math.fsum(plan.total_by_month)),
+        "npv_usd": cents(plan.present_usd),
+        "horizon_months": plan.prices.months,
+        "discount_fraction_per_year": plan.prices.discount_fraction,
+        "capital_usd": cents(float(plan.payments["capital"][0])),
+        "cash_flow": [cash_flow(flow) for flow in flows(plan)],
+    }
 
 
 def traffic_ratio(workload: Workload) -> float:

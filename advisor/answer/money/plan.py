@@ -63,17 +63,23 @@ def cents(usd: float) -> float:
 def plan_section(snapshot: dict[str, Any], workload: Workload, catalog: Catalog, s: Scored) -> PlanSection:
     """The plan that the option is ranked by."""
     assert s.planned is not None
-    planned, plan = s.planned, s.planned.plan
+    planned = s.planned
     named = all_strategies(workload, catalog, deployed(workload, catalog, s), allowed_offers(workload, catalog, s.lane))
+    superseded = offers.is_superseded(s.lane.choice.accelerator, snapshot)
+    steps = list(steps_of(catalog, planned, superseded))
+    months = list(months_of(workload, s)) if workload.forecast or len(steps) > 1 else []
+    return section_of(planned.plan, steps, months, named)
+
+
+def section_of(plan: Plan, steps: list[PlanStep], months: list[PlanMonth], named: Mapping[str, Plan]) -> PlanSection:
+    """A plan in USD, beside the usual strategies for the same machines (`named`)."""
     rent = named.get("rent")
     month = min(LEAVING_MONTHS, max(plan.prices.months // 2, 1))
     bought = plan.capex_usd > 0 and rent is not None
-    superseded = offers.is_superseded(s.lane.choice.accelerator, snapshot)
-    steps = list(steps_of(catalog, planned, superseded))
     return PlanSection(
         said=" ".join(step.said for step in steps) or "Nothing has to be signed.",
         steps=steps,
-        months=list(months_of(workload, s)) if workload.forecast or len(steps) > 1 else [],
+        months=months,
         capex_usd=cents(plan.capex_usd),
         resale_usd=cents(plan.resale_usd),
         liability_usd=cents(plan.liability_usd),

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from advisor.answer.money import CURRENCY, cash_flow, cents, cost_parts
-from advisor.answer.money.plan import LARGE_TEAM_FRACTION, exit_usd, months_text, number_or_none, steps_of, strategies
+from advisor.answer.money import CURRENCY, cents, cost_parts, figures_of
+from advisor.answer.money.plan import LARGE_TEAM_FRACTION, months_text, section_of, steps_of
 from advisor.answer.money.taxes import taxes
 from advisor.answer.training.question import Question
 from advisor.answer.training.sentences import plain
@@ -15,9 +15,6 @@ from advisor.engine.plans import (
     best_plan,
     break_even_month,
     flat_demand,
-    flows,
-    internal_rate,
-    payback_month,
 )
 from advisor.engine.search import overheads_of
 from advisor.engine.training_search import (
@@ -38,7 +35,6 @@ from advisor.result import Plan as PlanSection
 SPLIT = "the whole bill is for the trained tokens"
 SPOT, INTERRUPTIONS = "spot", "spot-interruptions-per-instance-hour"
 LARGE_TEAM_USD = 100.0  # of a run: less is not named in the verdict
-EXIT_MONTHS = 12  # an exit is priced after a year, or halfway through a shorter plan
 
 
 def money_of(q: Question, c: Candidate) -> Money:
@@ -56,13 +52,7 @@ def money_of(q: Question, c: Candidate) -> Money:
         currency=CURRENCY,
         prices_as_of=min((step.price_as_of for step in section.steps), default=c.offer.as_of),
         parts=cost_parts(parts, plan.part_totals()),
-        usd_per_month=cents(plan.usd_per_month),
-        usd_per_year=cents(plan.usd_per_month * 12),
-        usd_over_horizon=cents(math.fsum(plan.total_by_month)),
-        npv_usd=cents(plan.present_usd),
-        horizon_months=plan.prices.months,
-        discount_fraction_per_year=plan.prices.discount_fraction,
-        capital_usd=cents(float(plan.payments["capital"][0])),
+        **figures_of(plan),
         purchase_usd=cents(c.offer.purchase_usd * bought(plan)),
         waterfall=[
             WaterfallStep(name=name.replace("spare replicas", "spare hosts"), usd_per_mtok=rounded(usd))
@@ -70,7 +60,6 @@ def money_of(q: Question, c: Candidate) -> Money:
         ],
         usd_per_mtok_computed_input=None,
         split=SPLIT,
-        cash_flow=[cash_flow(flow) for flow in flows(plan)],
         ways_to_pay=list(ways_to_pay(q, c)),
         growth=None,
         services=None,
@@ -118,32 +107,13 @@ def bought(plan: Plan) -> int:
 
 def plan_section(q: Question, c: Candidate) -> PlanSection:
     """What to sign, and the usual strategies for the same machines."""
-    plan, months = c.planned.plan, c.months
+    plan = c.planned.plan
     chip = c.trained.accelerator
     same = [o for o in q.offers_of(chip) if o.accelerators == c.offer.accelerators and serves(o, c.chips)]
     named = strategies_of(q.workload, q.catalog, c, same)
-    rent = named.get("rent")
-    month = min(EXIT_MONTHS, max(months // 2, 1))
-    owns = plan.capex_usd > 0 and rent is not None
     superseded = offers.is_superseded(chip, q.snapshot)
     steps = [for_the_run(q, c, step) for step in steps_of(q.catalog, c.planned, superseded)]
-    return PlanSection(
-        said=" ".join(step.said for step in steps) or "Nothing has to be signed.",
-        steps=steps,
-        months=[] if len(steps) < 2 else list(months_of(plan)),
-        capex_usd=cents(plan.capex_usd),
-        resale_usd=cents(plan.resale_usd),
-        liability_usd=cents(plan.liability_usd),
-        liability_months=plan.liability_months,
-        most_usd_per_month=cents(plan.most_usd_per_month),
-        exit_month=month,
-        exit_usd=cents(exit_usd(plan, month)),
-        rent_usd_per_month=cents(rent.usd_per_month) if rent else None,
-        rent_usd_by_month=[cents(usd) for usd in rent.total_by_month[1:].tolist()] if owns and rent else [],
-        payback_month=payback_month(plan, rent) if owns and rent else None,
-        irr_fraction_per_year=number_or_none(internal_rate(plan, rent)) if owns and rent else None,
-        strategies=list(strategies(plan, named)),
-    )
+    return section_of(plan, steps, [] if len(steps) < 2 else list(months_of(plan)), named)
 
 
 def for_the_run(q: Question, c: Candidate, step: PlanStep) -> PlanStep:

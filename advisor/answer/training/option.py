@@ -9,6 +9,7 @@ from advisor.answer import training_estimate
 from advisor.answer.training.money import money_of, spot_warning
 from advisor.answer.training.question import Question, memory_ratios, name_of, speed_ratios
 from advisor.answer.training.sentences import reasons, scaling_text, warnings
+from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.launch import LAUNCHERS, TrainingLaunch, TrainingPlace, training_launch
 from advisor.engine.network import parameters
 from advisor.engine.optimisation import stability_notes, technique_steps
@@ -33,6 +34,7 @@ from advisor.result import (
     Serving,
     Storage,
     TrainingIntervals,
+    TrainingLayout,
     TrainingOption,
     TrainingStep,
 )
@@ -42,12 +44,9 @@ UNRELEASED = "no list of options is published with a release; they follow exampl
 GIB, TERA, CHECKPOINTS_KEPT = 2.0**30, 1e12, 3
 STACKS = {"cuda": "nvidia", "rocm": "amd", "xla": "google", "neuron": "aws"}
 QUANTILES = (0.05, 0.95)
-ESTIMATED = (
-    "accelerator accelerator_name accelerator_count method adapter_rank precision formats optimizer code compile dp tp "
-    "pp cp ep virtual_stages zero sequence_parallel recompute sequence_length micro_batch micro_batches global_batch "
-    "global_batch_tokens parameters trained_parameters memory peak_allocated_gib peak_reserved_gib usable_gib "
-    "flop_convention basis exposed_communication_fraction bubble_fraction bound step"
-).split()  # figures of one step, as `estimate` gives them
+ESTIMATED = (  # figures of one step, as `estimate` gives them
+    *TrainingLayout.model_fields, "exposed_communication_fraction", "bubble_fraction", "bound", "step",
+)  # fmt: skip
 
 
 def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOption:
@@ -103,7 +102,7 @@ def option(q: Question, c: Candidate, rank: int, draws: CostDraws) -> TrainingOp
         usd_per_run=rounded(c.usd_per_run, 12),
         usd_per_mtok=rounded(c.usd_per_run / q.task.tokens * 1e6),
         usd_per_accelerator_hour=rounded(c.usd_per_run / chips_hours),
-        usd_per_hour=rounded(plan.usd_per_month / 730.0),
+        usd_per_hour=rounded(plan.usd_per_month / HOURS_PER_MONTH),
         usd_per_month=rounded(plan.usd_per_month, 12),
         tco_usd=rounded(c.usd_total, 12),
         watts=finite(c.watts),
