@@ -58,8 +58,8 @@ def test_spot_says_how_little_is_known_and_how_many_interruptions_are_too_many()
     first = answered("spot")["recommendations"][0]
     assert first["term"] == "spot" and "as spot instances" in answered("spot")["verdict"]
     (said,) = [w for w in first["warnings"] if w.startswith("spot:")]
-    assert "taken back once in 227 hours" in said  # 1 / 0.0044
-    assert "once in 3.6 to 14,286 hours" in said and "tco.spot-interruptions-per-instance-hour" in said
+    assert "interrupted every 227 hours" in said  # 1 / 0.0044
+    assert "every 3.6 to every 14,286 hours" in said and "tco.spot-interruptions-per-instance-hour" in said
     assert "costs less" in said
 
 

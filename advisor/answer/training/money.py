@@ -157,19 +157,21 @@ def spot_warning(q: Question, c: Candidate) -> list[str]:
     if c.offer.term != SPOT:
         return []
     rate, row = q.reliability.spot.interruptions_per_instance_hour, q.snapshot["assumptions"].get(INTERRUPTIONS)
-    said = f"spot: an instance is assumed to be taken back once in {plain(1.0 / rate)} hours" if rate else ""
+    said = (
+        f"spot: the estimate assumes that each instance is interrupted every {plain(1.0 / rate)} hours" if rate else ""
+    )
     if not rate or row is None:
         return [said] if said else []
     if INTERRUPTIONS not in q.spec["tco"] and row.get("low") and row.get("high"):
         said += (
-            f"; sources say once in {plain(1.0 / row['high'])} to {plain(1.0 / row['low'])} hours, which the ranges of "
-            f"cost and time leave out (tco.{INTERRUPTIONS})"
+            f"; published rates go from every {plain(1.0 / row['high'])} to every {plain(1.0 / row['low'])} hours, and "
+            f"the ranges of cost and time do not cover them (tco.{INTERRUPTIONS})"
         )
     kept = next((o for o in elsewhere(q, c) if o.offer.term != SPOT), None)
     most = break_even_interruptions(c, q.reliability, kept.usd_total) if kept else math.inf
     if kept and 0.0 < most < math.inf:
-        bought_or = "buying" if kept.offer.acquisition == "own" else f"{kept.offer.provider} without interruptions"
-        said += f"; if it is once in less than {plain(1.0 / most)} hours, {bought_or} costs less"
+        instead = "buying" if kept.offer.acquisition == "own" else f"{kept.offer.provider} without spot"
+        said += f"; if interruptions come more often than every {plain(1.0 / most)} hours, {instead} costs less"
     return [said]
 
 
