@@ -7,7 +7,7 @@ from dataclasses import dataclass
 KINDS = tuple(
     """known_answer launch memory_read memory_write memory_copy memory_strided memory_gather l2_read gemm grouped_gemm
     attention_prefill attention_decode norm rotary activation softmax mlp host_copy block decode_step compile_gain
-    train_step all_reduce all_gather all_to_all point_to_point""".split()
+    train_step all_reduce all_gather all_to_all point_to_point train_overlap""".split()
 )
 SUITES = ("quick", "full", "custom")
 # Seconds: of a whole suite, of the timed window of one case, and of its warm-up.
@@ -20,6 +20,7 @@ SHARES = {
     "memory_gather": 2, "l2_read": 1, "gemm": 40, "grouped_gemm": 8, "attention_prefill": 10, "attention_decode": 14,
     "norm": 2, "rotary": 2, "activation": 2, "softmax": 1, "mlp": 4, "host_copy": 3, "block": 6, "decode_step": 6,
     "compile_gain": 6, "train_step": 8, "all_reduce": 12, "all_gather": 4, "all_to_all": 4, "point_to_point": 4,
+    "train_overlap": 8,
 }  # fmt: skip
 
 MIB = 1 << 20

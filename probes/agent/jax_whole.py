@@ -304,5 +304,6 @@ KINDS: Final[Mapping[str, Callable[[str, str, JaxDevice], Iterator[Case]]]] = {
     "decode_step": decode_steps,
     "compile_gain": refused("jax compiles every call: there is no uncompiled one to compare with"),
     "train_step": refused("the training step is written in torch"),
+    "train_overlap": refused("the training step is written in torch"),
     **dict.fromkeys(OPERATIONS, collectives),
 }

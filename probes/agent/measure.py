@@ -51,6 +51,8 @@ class Work:
     capture: bool = True
     kernel: str | None = None
     timing: Timing | None = None  # set if it was already timed, because events around calls cannot
+    peak_bytes: int | None = None  # of the allocator
+    parts_s: Mapping[str, float] | None = None  # parts that were timed beside the call, by name
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from .axes import KINDS as KINDS
 
-AGENT_VERSION: Final = "1.1.0"
+AGENT_VERSION: Final = "1.2.0"
 SCHEMA: Final = "assay-probe/1"
 PROTOCOL: Final = "2"  # 2: results are signed
 

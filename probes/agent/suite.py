@@ -32,12 +32,21 @@ MODULES = {
     "attention_prefill": "attention", "attention_decode": "decode",
     "norm": "layers", "rotary": "layers", "activation": "layers", "softmax": "layers", "mlp": "layers",
     "block": "network", "decode_step": "network", "compile_gain": "network",
-    "train_step": "training",
+    "train_step": "training", "train_overlap": "overlap",
     "all_reduce": "collectives", "all_gather": "collectives", "all_to_all": "collectives",
     "point_to_point": "collectives",
 }  # fmt: skip
 
-ARITHMETIC = ("gemm", "grouped_gemm", "attention_prefill", "mlp", "block", "compile_gain", "train_step")
+ARITHMETIC = (
+    "gemm",
+    "grouped_gemm",
+    "attention_prefill",
+    "mlp",
+    "block",
+    "compile_gain",
+    "train_step",
+    "train_overlap",
+)
 Progress = Callable[[str, int, int], bool]
 
 
@@ -199,6 +208,10 @@ def row(case: Case, work: Work, timing: Timing, check: Check | None) -> dict[str
     notes = [text for text in (work.note, reasons) if text]
     times = {"median": timing.median_s, "p10": timing.p10_s, "p90": timing.p90_s}
     sensors = {name: timing.sensors.get(name) for name in ("power_w", "clock_hz", "temperature_c")}
+    # Only rows that have them, so that servers of before accept the other kinds
+    more: dict[str, Any] = {} if work.peak_bytes is None else {"peak_bytes": work.peak_bytes}
+    if work.parts_s is not None:
+        more["parts_s"] = {name: float(f"{value:.6g}") for name, value in work.parts_s.items()}
     return {
         "kind": case.kind,
         "key": dict(case.key),
@@ -211,6 +224,7 @@ def row(case: Case, work: Work, timing: Timing, check: Check | None) -> dict[str
         **sensors,
         "throttled": throttled,
         "note": "; ".join(notes) or None,
+        **more,
     }
 
 
@@ -243,15 +257,7 @@ def table(document: Mapping[str, Any], peaks: Mapping[str, float]) -> Iterator[s
 def rate_of(found: Mapping[str, Any]) -> tuple[float, str]:
     """The rate of an entry and its unit: FLOP/s for compute kinds, else B/s, else calls/s."""
     time_s = found["time_s"]["median"]
-    arithmetic = found["kind"] in (
-        "gemm",
-        "grouped_gemm",
-        "attention_prefill",
-        "mlp",
-        "block",
-        "compile_gain",
-        "train_step",
-    )
+    arithmetic = found["kind"] in ARITHMETIC
     if found["flops"] and (arithmetic or not found["bytes"]):
         return found["flops"] / time_s, "FLOP/s"
     return (found["bytes"] / time_s, "B/s") if found["bytes"] else (1 / time_s, "calls/s")

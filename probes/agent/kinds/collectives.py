@@ -30,6 +30,7 @@ STEP_S = 60.0  # NCCL timeout of one collective
 POLL_S = 0.05
 Job = dict[str, Any]
 Answers = dict[str, dict[str, Any]]
+Measure = Callable[[Any, Any, Job, Any, str], None]  # (torch, torch.distributed, job, device, folder)
 
 
 def cases(kind: str, suite: str, device: Device) -> Iterator[Case]:
@@ -83,15 +84,17 @@ def bus_bytes(kind: str, size: int, count: int) -> int:
     return size * share // count
 
 
-def run_session(job: Job) -> tuple[Answers, str]:
+def run_session(job: Job, measure: Measure | None = None) -> tuple[Answers, str]:
     """Starts one process per device and waits. Returns the answers, and the reason if some are missing.
 
-    Answers are written one by one, so that a later hang loses none of them.
+    Each process calls `measure`, by default that of collectives. Answers are written one by one, so that a later hang
+    loses none of them.
     """
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
         spawn = multiprocessing.get_context("spawn")
         processes = [
-            spawn.Process(target=member, args=(job, rank, folder), daemon=True) for rank in range(job["count"])
+            spawn.Process(target=member, args=(job, rank, folder, measure or _answer), daemon=True)
+            for rank in range(job["count"])
         ]
         for process in processes:
             process.start()
@@ -117,7 +120,7 @@ def _end(processes: Sequence[Any], done: Path) -> None:
             process.join(10)
 
 
-def member(job: Job, rank: int, folder: str) -> None:
+def member(job: Job, rank: int, folder: str, measure: Measure) -> None:
     """Runs in each process: joins the group and measures."""
     import torch
 
@@ -129,7 +132,7 @@ def member(job: Job, rank: int, folder: str) -> None:
         store = distributed.FileStore(os.path.join(folder, "store"), job["count"])
         limit = timedelta(seconds=STEP_S)
         distributed.init_process_group(job["backend"], store=store, rank=rank, world_size=job["count"], timeout=limit)
-        _answer(torch, distributed, job, where, folder)
+        measure(torch, distributed, job, where, folder)
         Path(folder, "done").touch()
         distributed.barrier()
         distributed.destroy_process_group()
@@ -147,9 +150,14 @@ def _answer(torch: Any, distributed: Any, job: Job, where: Any, folder: str) -> 
                 continue
             for size in job["sizes"]:
                 answers[_name(kind, mode, size)] = measured(torch, distributed, kind, size, where, mode)
-                if distributed.get_rank() == 0:
-                    Path(folder, "writing").write_text(json.dumps(answers))
-                    os.replace(os.path.join(folder, "writing"), os.path.join(folder, "answers.json"))
+                keep(distributed, answers, folder)
+
+
+def keep(distributed: Any, answers: Answers, folder: str) -> None:
+    """Writes what was measured so far, if this is rank 0."""
+    if distributed.get_rank() == 0:
+        Path(folder, "writing").write_text(json.dumps(answers))
+        os.replace(os.path.join(folder, "writing"), os.path.join(folder, "answers.json"))
 
 
 def measured(torch: Any, distributed: Any, kind: str, size: int, where: Any, mode: str) -> dict[str, Any]:

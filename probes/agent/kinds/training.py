@@ -1,8 +1,8 @@
 """A training step of a few decoder layers: forward, backward and a fused AdamW update in BF16.
 
 With `recompute: full`, each layer's activations are computed again in its backward pass. FLOPs are those of the
-products and of causal attention: three forward passes, four with recomputation. The note has the allocator's peak. The
-check is the gradient of the first layer's output projection against the same in float32.
+products and of causal attention: three forward passes, four with recomputation. `peak_bytes` is the allocator's peak.
+The check is the gradient of the first layer's output projection against the same in float32.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def _build(net: Net, layers: int, tokens: int, recompute: str, flops: int, devic
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
         call()
-        note = None
+        peak_bytes = None
         if device.streams:
             torch.cuda.synchronize()
-            note = f"peak allocated {torch.cuda.max_memory_allocated()} bytes"
-    return Work([call], flops, None, partial(_verify, device, net), note=note, capture=False)
+            peak_bytes = int(torch.cuda.max_memory_allocated())
+    return Work([call], flops, None, partial(_verify, device, net), peak_bytes=peak_bytes, capture=False)
 
 
 def weights(device: Device, net: Net, dtype: Any) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _step(device: Device, net: Net, stack: list[dict[str, Any]], x: Any, recompu
 
 
 def forward(device: Device, net: Net, stack: list[dict[str, Any]], x: Any, recompute: str) -> Any:
-    layer: Callable[[Any, dict[str, Any]], Any] = partial(_layer, device, net)
+    layer: Callable[[Any, dict[str, Any]], Any] = partial(forward_layer, device, net)
     if recompute == "full":
         from torch.utils.checkpoint import checkpoint
 
@@ -101,7 +101,7 @@ def forward(device: Device, net: Net, stack: list[dict[str, Any]], x: Any, recom
     return x
 
 
-def _layer(device: Device, net: Net, x: Any, w: dict[str, Any]) -> Any:
+def forward_layer(device: Device, net: Net, x: Any, w: dict[str, Any]) -> Any:
     """A decoder layer without rotary embedding, whose time is measured by another kind."""
     torch, heads = device.torch, net.heads
     functional = torch.nn.functional
