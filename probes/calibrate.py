@@ -1,7 +1,7 @@
 """Fits an accepted result: efficiencies of its chip, a new calibration in the catalog, and recomputed advice."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,8 @@ from django.utils import timezone
 from advisor import advise
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Figure, efficiency_of
+from advisor.engine.spec import Efficiency
+from advisor.engine.spec import efficiency as efficiency_in
 from advisor.models import Advice, Option
 from catalog.loading.load import PROBED
 from catalog.models import Accelerator, Calibration
@@ -74,7 +76,8 @@ def _calibrate(result: Result) -> tuple[Calibration | None, bool]:
     fit |= {
         f.name: {"value": f.value, "low": f.low, "high": f.high, "from": f"{f.source}; {results.AWAITING}"} for f in own
     }
-    Result.objects.filter(pk=result.pk).update(fit=fit, calibration=calibration)
+    new = [text for text in why_unchanged(result, agreement, calibration) if text not in result.remarks]
+    Result.objects.filter(pk=result.pk).update(fit=fit, calibration=calibration, remarks=[*result.remarks, *new])
     if calibration:
         Result.objects.filter(pk__in=agreement.results, calibration=None).update(calibration=calibration)
     return calibration, changed
@@ -100,21 +103,71 @@ class Agreement:
 
 def pool(chip: Accelerator, method: str) -> list[list[Vote]]:
     """The figures of each machine with this chip and method: from its newest full suite, else from a smaller one."""
-    from advisor.inputs import catalog_chip  # imported here so that beat and the sweep do not load the engine
+    # Imported here so that beat and the sweep do not load the engine.
+    from advisor.fidelity import training_probes
+    from advisor.inputs import catalog_chip
 
     engine_chip, newest = catalog_chip(chip), _newest(f"accelerator:{chip.slug}")
+    base = base_efficiency(engine_chip)
     known = {k: float(v) for k, v in (newest.values if newest else {}).items() if isinstance(v, int | float)}
     since = timezone.now() - timedelta(days=POOL_DAYS)
     rows = results.usable().filter(accelerator=chip, method=method, received_at__gt=since)
     machines: list[list[Vote]] = []
     for group in by_machine(rows.exclude(document=None).select_related("agent")):
         votes: dict[str, Vote] = {}
-        for row in sorted(group, key=lambda r: (SUITE_RANK.get(r.suite, 0), r.received_at)):
+        ordered = sorted(group, key=lambda r: (SUITE_RANK.get(r.suite, 0), r.received_at))
+        for row in ordered:
             efficiency = efficiency_of((row.document or {})["results"], engine_chip, known)
             trusted = results.is_trusted(row)
             votes.update({f.name: Vote(f, row.pk, trusted) for f in efficiency.figures})
+        # Whole steps are compared with the kernel rates of the same machine, so they come second.
+        own = with_figures(base, [vote.figure for vote in votes.values()]) if base else None
+        for row in ordered:
+            if own is None:
+                break
+            fit = training_probes.figures_of((row.document or {})["results"], engine_chip, own)
+            votes.update({f.name: Vote(f, row.pk, results.is_trusted(row)) for f in fit.figures})
         machines.append(list(votes.values()))
     return machines
+
+
+def base_efficiency(chip: Any) -> Efficiency | None:
+    """The efficiency of a chip in answers now; None while the catalog has no default calibration."""
+    from advisor.inputs import calibrations
+
+    try:
+        return efficiency_in(calibrations(), chip.slug, chip.family, chip.kind)
+    except ValueError:
+        return None
+
+
+def with_figures(base: Efficiency, figures: Iterable[Figure]) -> Efficiency:
+    values: Json = {f.name: f.value for f in figures}
+    return replace(base, **values)
+
+
+def why_unchanged(result: Result, agreement: Agreement, calibration: Calibration | None) -> list[str]:
+    """Why this result changed no figure, or not those of training."""
+    from advisor.fidelity import training_probes
+    from advisor.inputs import catalog_chip
+
+    entries, texts = (result.document or {})["results"], []
+    if result.accelerator and any(e["kind"] in training_probes.KINDS for e in entries):
+        chip = catalog_chip(result.accelerator)
+        base = base_efficiency(chip)
+        if base is None:
+            texts.append("its training steps were not compared: the catalog has no default calibration")
+        else:
+            texts += training_probes.figures_of(entries, chip, base).reasons
+    if calibration is None:
+        waiting = any(result.pk in pks for pks in agreement.waiting.values())
+        if waiting:
+            texts.append(f"changes no figure: {results.AWAITING}")
+        elif result.pk in agreement.results:
+            texts.append("changes no figure: the calibration in use has these values already")
+        else:
+            texts.append("changes no figure: it determines none, or a fuller suite of this machine does")
+    return texts
 
 
 def by_machine(rows: Iterable[Result]) -> list[list[Result]]:

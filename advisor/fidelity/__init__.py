@@ -12,6 +12,7 @@ from advisor.fidelity import (
     scoring,
     training_intervals,
     training_layouts,
+    training_probes,
     training_report,
     training_scores,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "scoring",
     "training_intervals",
     "training_layouts",
+    "training_probes",
     "training_report",
     "training_scores",
 ]

@@ -13,7 +13,8 @@ import yaml
 
 from advisor.engine import ENGINE_VERSION
 from advisor.engine.calibration import Parameter, efficiency_of
-from advisor.engine.spec import Accelerator, Scopes
+from advisor.engine.spec import Accelerator, Scopes, efficiency
+from advisor.fidelity import training_probes
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CALIBRATION = FIXTURES / "calibration"
@@ -57,6 +58,9 @@ def setup(accelerators: Mapping[str, Accelerator], directory: Path = CALIBRATION
         family, chip_scope = f"family:{chip.family}", f"accelerator:{slug}"
         scopes[family] = {**scopes.get(family, {}), **values}
         scopes[chip_scope] = dict(scopes[family])
+        trained = training_probes.figures_of(results, chip, efficiency(scopes, slug, chip.family, chip.kind)).figures
+        for name in (family, chip_scope):
+            scopes[name] = {**scopes[name], **{figure.name: figure.value for figure in trained}}
         measured[slug] = (family, chip_scope)
     return Setup(
         scopes=scopes,

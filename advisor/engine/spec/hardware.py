@@ -85,6 +85,10 @@ class Efficiency:
     far_collective_s: float
     hop_s: float  # added per doubling of the chips in a collective
     collective_knee_bytes: float  # message size below which a collective does not reach the link's bandwidth
+    training_factor: float = 1.0  # time of whole training steps on one chip over what its kernels' rates predict
+    # Of the time that collectives run beside a training step: how much longer its compute takes. 0.18: 24 channels on
+    # an H100's 132 SMs.
+    overlap_slowdown_fraction: float = 0.18
     basis: str = "datasheet"  # measured | relative | datasheet
     source: str = ""
 
@@ -131,6 +135,8 @@ UNMEASURED = {
     "odd_read_fraction": 1.0,
     "misaligned_matmul_fraction": 1.0,
     "misaligned_read_fraction": 1.0,
+    "training_factor": 1.0,
+    "overlap_slowdown_fraction": 0.18,
     "kv_8_fraction": 1.0,
     "uncompiled_s_per_layer": 0.0,
     "ngram_s": 0.0,

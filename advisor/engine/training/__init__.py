@@ -63,7 +63,7 @@ from advisor.engine.training.run import (
     Recipe,
     Run,
 )
-from advisor.engine.training.step_time import HEAD, StepTime, step_time
+from advisor.engine.training.step_time import HEAD, StepTime, overlap, step_time
 
 __all__ = [
     "forward_s",
@@ -94,6 +94,7 @@ __all__ = [
     "DEFAULTS",
     "trains",
     "Layout",
+    "overlap",
     "PRECISIONS",
     "MethodName",
     "ModelCode",

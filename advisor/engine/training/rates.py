@@ -74,6 +74,7 @@ class Rates:
     cores: int
     wave_fraction: float
     quantize_bytes: float  # extra bytes to quantize one activation; 0 in 16 bits
+    overlap_slowdown_fraction: float  # of the time that collectives overlap: how much longer compute takes
 
 
 def power_factor(a: Accelerator) -> float:
@@ -87,7 +88,10 @@ def power_factor(a: Accelerator) -> float:
 
 
 def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates:
-    """The achieved rates of a chip for this recipe. ValueError: the chip does not multiply in its dtype."""
+    """The achieved rates of a chip for this recipe. ValueError: the chip does not multiply in its dtype.
+
+    `training_factor` of the chip makes everything that it computes so much longer, and no communication.
+    """
     dtype = {"mxfp8": "fp8", "nvfp4": "fp4", "fp16": "bf16"}.get(recipe.matmul_dtype, recipe.matmul_dtype)
     peak, half = rate_of(a, dtype), rate_of(a, "bf16") or 0.0
     if peak is None:
@@ -95,7 +99,7 @@ def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates
     power = power_factor(a)
 
     def reached(fraction: float) -> float:
-        return min(fraction * e.matrix_factor * power, HIGHEST_FRACTION)
+        return min(fraction * e.matrix_factor * power, HIGHEST_FRACTION) / e.training_factor
 
     published = PRODUCT_FRACTION.get(a.family, {})
     wide, eight = (published.get(t, f) for t, f in (("bf16", e.matmul_16_fraction), ("fp8", e.matmul_8_fraction)))
@@ -110,7 +114,7 @@ def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates
         attention_backward_flops_per_s=half * reached(backward),
         expert_fraction=min(e.expert_fraction, GROUPED_FRACTION.get(a.family, 1.0) / eight)
         * (1.0 if code.graphs == "full" else EXPERT_FACTOR),
-        memory_bytes_per_s=a.memory_bytes_per_s * min(e.memory_fraction, STREAM_FRACTION),
+        memory_bytes_per_s=a.memory_bytes_per_s * min(e.memory_fraction, STREAM_FRACTION) / e.training_factor,
         near_bytes_per_s=(near.bytes_per_s if near else a.pcie_bytes_per_s) * e.link_fraction,
         near_chips=near.chips if near else 1,
         far_bytes_per_s=(far.bytes_per_s if far else a.pcie_bytes_per_s) * e.far_link_fraction,
@@ -118,11 +122,12 @@ def rates_of(a: Accelerator, e: Efficiency, recipe: Recipe, code: Code) -> Rates
         collective_s=e.collective_s,
         far_collective_s=e.far_collective_s,
         hop_s=e.hop_s,
-        kernel_s=e.kernel_s,
+        kernel_s=e.kernel_s * e.training_factor,
         roof_exponent=e.roof_exponent,
         cores=a.cores,
         wave_fraction=e.wave_fraction,
         quantize_bytes=QUANTIZE_BYTES.get(recipe.matmul_dtype, 0.0),
+        overlap_slowdown_fraction=e.overlap_slowdown_fraction,
     )
 
 

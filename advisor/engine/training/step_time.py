@@ -24,7 +24,6 @@ from advisor.engine.training.run import Run
 # time of fused AdamW over its seven reads and writes, by bytes of a state: PyTorch 2.11 on one H200
 # (probes/tools/bench_training.py, fixtures/measurements/h200-training-kernels.csv)
 ADAM_FACTOR = {4.0: 1.17, 2.0: 1.52}
-OVERLAP_SM_FRACTION = 0.18  # of the chip that collectives occupy while they overlap: 24 channels on an H100's 132 SMs
 SYNC_S = 0.010  # a step of sharded PyTorch code that waits for the host: idle time of a profiled step (h200_x4.md)
 DTENSOR_HOST_S_PER_LAYER = 0.011  # host time of a layer of DTensor tensor parallelism, forward and backward
 EAGER_KERNELS_PER_LAYER, FUSED_KERNELS_PER_LAYER = 130.0, 40.0  # launches of a layer, forward and backward
@@ -98,6 +97,15 @@ def shown(lines: Sequence[Line], c: Communication, x: Shape, run: Run, body: Amo
     return tensor, expert, context
 
 
+def overlap(r: Rates, computed: Amount, hidden: Amount, window: Amount, beside: Amount = 0.0) -> tuple[Amount, Amount]:
+    """Seconds by which collectives of `hidden` seconds slow compute, and seconds of them that outlast the window.
+
+    `beside`: seconds of other collectives that overlap the compute.
+    """
+    slowed = r.overlap_slowdown_fraction * np.minimum(np.minimum(hidden, window) + beside, computed)
+    return slowed, np.maximum(hidden - window, 0.0)
+
+
 def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
     """The time of a step: compute, what communication it cannot hide, the pipeline's bubble, the optimizer.
 
@@ -125,8 +133,7 @@ def step_time(model: Model, x: Shape, r: Rates, run: Run) -> StepTime:
     # ZeRO 1 and DDP gather and reduce in one micro-batch; interleaved stages spread that over pp of them
     spread = np.where(x.virtual_stages > 1, np.minimum(x.pp, x.micro_batches), 1.0)
     window = np.where(x.zero >= 2, computed, computed * spread / x.micro_batches)
-    over = np.maximum(hidden - window, 0.0)
-    slowed = OVERLAP_SM_FRACTION * np.minimum(np.minimum(hidden, window) + beside, computed)
+    slowed, over = overlap(r, computed, hidden, window, beside)
     exposed = c.first_s + c.last_s + over + visible
     update = update_s(model, x, r, run)
     layers = sum(b.count for b in decoder_blocks(model)) / x.pp

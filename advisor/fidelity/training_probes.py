@@ -1,0 +1,228 @@
+"""Training steps that agents measured: their predictions, and the figures that they determine.
+
+`train_step` times whole steps of a few layers on one chip; `train_overlap` a forward and backward pass beside the
+collectives of data parallelism on several chips of a host (docs/reference/probes.md).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.engine import training
+from advisor.engine.calibration import Figure, median_of, samples, spread_of
+from advisor.engine.network import Attention, Block, Ffn, Model
+from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.training import BF16, PLAIN, Run, Shape
+
+STEP, OVERLAP = "train_step", "train_overlap"
+KINDS = (STEP, OVERLAP)
+# The models whose layers agents measure on GPUs: (hidden, attention, inner). Those of CPUs are too small to say much.
+NETS = {"llama-3.1-8b": (4096, Attention(heads=32, kv_heads=8, head_dim=128), 14336)}
+CODE = replace(PLAIN, rotary="fused")  # these layers have no rotary embedding
+MATRICES = 4  # of a layer, each with a collective of its own
+MIN_STEPS = 3
+FACTORS = (0.5, 2.0)  # outside, something other than the chip's rates decides
+MIN_HIDDEN_FRACTION = 0.05  # of the compute, that collectives must overlap to tell how much they slow it
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One measured quantity and its prediction, in seconds, bytes or as a fraction."""
+
+    key: Mapping[str, Any]
+    quantity: str
+    measured: float
+    predicted: float
+    held_out: float | None = None  # predicted with a training factor fitted to the steps of other lengths
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """The figures that results determine, and for each kind without one the reason."""
+
+    figures: tuple[Figure, ...]
+    reasons: tuple[str, ...]
+
+
+# ------------------------------------------------------------------ predictions
+
+
+def run_of(key: Mapping[str, Any]) -> tuple[Model, Run] | None:
+    """The layers of a row and their run on one chip; None: not layers that can be compared."""
+    if key.get("model") not in NETS or key.get("dtype") != "bf16":
+        return None
+    hidden, mixer, inner = NETS[key["model"]]
+    block = Block(count=int(key["layers"]), mixer=mixer, ffn=Ffn(inner=inner))
+    run = Run(sequence_tokens=int(key["tokens"]), recipe=BF16, code=CODE, recompute=key.get("recompute", "none"))
+    return Model(slug="layers", hidden=hidden, vocab=8, blocks=(block,)), run
+
+
+def step_of(model: Model, run: Run, chip: Accelerator, e: Efficiency) -> training.StepTime:
+    return training.step_time(model, Shape.of(run), training.rates_of(chip, e, BF16, CODE), run)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overlapped:
+    """A forward and backward pass and the collectives beside it, in seconds."""
+
+    compute_s: float  # alone
+    communication_s: float  # alone
+    compute_beside_s: float  # until the compute of both at once ends, with its waits for gathered weights
+    both_s: float
+
+    @property
+    def hidden_fraction(self) -> float:
+        """The share of the communication that does not make the step longer."""
+        return 1.0 - (self.both_s - self.compute_s) / self.communication_s
+
+
+def overlapped(key: Mapping[str, Any], chip: Accelerator, e: Efficiency) -> Overlapped | None:
+    """The prediction of a `train_overlap` row, with the collectives that the probe sends; None as in run_of."""
+    known = run_of(key)
+    if known is None:
+        return None
+    model, run = known
+    layers, ranks, sharded = int(key["layers"]), int(key["devices"]), key["sharding"] == "full"
+    rates = training.rates_of(chip, e, BF16, CODE)
+    compute_s = float(step_of(model, run, chip, e).compute_s)
+    layer_bytes = BF16.compute_bytes * training.trained_parameters(model, BF16) / layers
+    gathers = 2 * layers - 1 if sharded else 0  # the last layer's weights stay for its backward pass
+    passes = gathers + layers if sharded else 2 * layers
+    communication_s = float(training.ring_s(rates, ranks, passes * layer_bytes, gathers + MATRICES * layers))
+    first_s = float(training.ring_s(rates, ranks, layer_bytes)) if sharded else 0.0
+    slowed, over = training.overlap(rates, compute_s, communication_s - first_s, compute_s)
+    beside_s = compute_s + float(slowed)
+    return Overlapped(
+        compute_s=compute_s,
+        communication_s=communication_s,
+        compute_beside_s=beside_s + first_s,
+        both_s=beside_s + first_s + float(over),
+    )
+
+
+def measured_overlap(entry: Entry) -> Overlapped:
+    parts = entry["parts_s"]
+    return Overlapped(
+        compute_s=parts["compute"],
+        communication_s=parts["communication"],
+        compute_beside_s=parts["compute_beside"],
+        both_s=entry["time_s"]["median"],
+    )
+
+
+def compared(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> list[Line]:
+    """Measured and predicted figures of every training row whose layers are known."""
+    rows = [entry for entry in entries if entry["kind"] in KINDS]
+    steps = [entry for entry in rows if entry["kind"] == STEP]
+    return [line for entry in rows for line in _lines(entry, steps, chip, e)]
+
+
+def _lines(entry: Entry, steps: Sequence[Entry], chip: Accelerator, e: Efficiency) -> list[Line]:
+    key = entry["key"]
+    if entry["kind"] == OVERLAP:
+        predicted = overlapped(key, chip, e)
+        return _overlap_lines(key, measured_overlap(entry), predicted) if predicted and entry.get("parts_s") else []
+    known = run_of(key)
+    if known is None:
+        return []
+    model, run = known
+    others = [s for s in steps if s["key"]["tokens"] != key["tokens"]]
+    factor = training_factor(others, chip, e)
+    fitted = replace(e, training_factor=factor.value) if isinstance(factor, Figure) else None
+    lines = [
+        Line(
+            key=key,
+            quantity="step_s",
+            measured=entry["time_s"]["median"],
+            predicted=float(step_of(model, run, chip, e).step_s),
+            held_out=float(step_of(model, run, chip, fitted).step_s) if fitted else None,
+        )
+    ]
+    if entry.get("peak_bytes"):
+        peak = training.peak_memory(model, run).allocated_bytes
+        lines.append(Line(key=key, quantity="peak_bytes", measured=entry["peak_bytes"], predicted=float(peak)))
+    return lines
+
+
+def _overlap_lines(key: Mapping[str, Any], measured: Overlapped, predicted: Overlapped) -> list[Line]:
+    names = ("compute_s", "communication_s", "compute_beside_s", "both_s", "hidden_fraction")
+    return [
+        Line(key=key, quantity=name, measured=getattr(measured, name), predicted=getattr(predicted, name))
+        for name in names
+    ]
+
+
+# ------------------------------------------------------------------ the fit
+
+
+def figures_of(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> Fit:
+    """`training_factor` and `overlap_slowdown_fraction` of a chip with the kernel rates `e`, from result entries."""
+    entries = list(entries)
+    fits = {STEP: training_factor, OVERLAP: overlap_slowdown}
+    found = [fit(entries, chip, e) for kind, fit in fits.items() if any(x["kind"] == kind for x in entries)]
+    return Fit(
+        figures=tuple(f for f in found if isinstance(f, Figure)), reasons=tuple(f for f in found if isinstance(f, str))
+    )
+
+
+def training_factor(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> Figure | str:
+    """Measured over predicted time of whole steps, with the chip's own kernel rates; or why there is none.
+
+    Only of steps without recomputation, whose model is another matter than the chip, and not of those that wait for
+    the host.
+    """
+    plain, ratios = replace(e, training_factor=1.0), []
+    for s in samples(x for x in entries if x["kind"] == STEP and x["key"].get("recompute") == "none"):
+        if (known := run_of(s.key)) is None:
+            continue
+        step = step_of(*known, chip, plain)
+        if float(step.host_s) < float(step.step_s):
+            ratios.append(s.time_s / float(step.step_s))
+    if len(ratios) < MIN_STEPS:
+        return (
+            f"{STEP}: no training factor from {len(ratios)} usable steps (known layers on a GPU, no recomputation, "
+            f"steady, correct), at least {MIN_STEPS} are needed: run the full suite"
+        )
+    figure = median_of("training_factor", ratios, f"{len(ratios)} training steps of a few layers")
+    assert figure is not None
+    if not FACTORS[0] <= figure.value <= FACTORS[1]:
+        return (
+            f"{STEP}: steps took {figure.value:.2f} times as long as the kernel rates of this chip predict, too far "
+            "from 1 to be a property of the chip"
+        )
+    return figure
+
+
+def overlap_slowdown(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> Figure | str:
+    """Extra time of compute over the time that all-reduces run beside it; or why it is not known.
+
+    Not of sharded steps, where compute also waits for gathered weights.
+    """
+    rows = [x for x in entries if x["kind"] == OVERLAP and x["key"].get("sharding") == "none"]
+    usable = {tuple(sorted(s.key.items())) for s in samples(rows)}
+    fractions, devices = [], set()
+    for row in rows:
+        if tuple(sorted(row["key"].items())) not in usable or not row.get("parts_s") or run_of(row["key"]) is None:
+            continue
+        m = measured_overlap(row)
+        beside_s = m.communication_s - (m.both_s - m.compute_beside_s)
+        if beside_s >= MIN_HIDDEN_FRACTION * m.compute_s:
+            fractions.append((m.compute_beside_s - m.compute_s) / beside_s)
+            devices.add(str(row["key"]["devices"]))
+    if not fractions:
+        return (
+            f"{OVERLAP}: no slowdown from usable rows (known layers on GPUs, gradients all-reduced, steady, correct) "
+            f"whose collectives run beside at least {MIN_HIDDEN_FRACTION:.0%} of the compute"
+        )
+    value = float(np.median(fractions))
+    if not math.isfinite(value) or value > 1.0:
+        return (
+            f"{OVERLAP}: compute lost {value:.2f} s in each second of collectives beside it; more than 1 is no overlap"
+        )
+    source = f"{len(fractions)} training steps beside all-reduces over {', '.join(sorted(devices))} chips"
+    kept = np.clip(np.array(fractions), 0.0, 1.0)  # less than none is noise
+    return spread_of("overlap_slowdown_fraction", max(value, 0.0), kept, len(fractions), source)
