@@ -61,6 +61,14 @@ class Time(Strict):
         return self
 
 
+class Parts(Strict):
+    """Parts of a row of train_overlap, in seconds."""
+
+    compute: Positive
+    communication: Positive
+    compute_beside: Positive
+
+
 class Check(Strict):
     error: Annotated[float, Field(ge=0)] | None
     limit: Annotated[float, Field(ge=0)] | None
@@ -82,6 +90,16 @@ class Entry(Strict):
     temperature_c: Annotated[float, Field(ge=-100, le=300)] | None = None
     throttled: bool | None = None
     note: Note | None = None
+    peak_bytes: Annotated[int, Field(gt=0, le=2**50)] | None = None
+    parts_s: Parts | None = None
+
+    @model_validator(mode="after")
+    def has_its_parts(self) -> "Entry":
+        if (self.kind == "train_overlap") != (self.parts_s is not None):
+            raise ValueError("parts_s belongs to rows of train_overlap, and to each of them")
+        if self.parts_s and self.parts_s.compute_beside > self.time_s.p90:
+            raise ValueError("parts_s.compute_beside must not exceed time_s.p90")
+        return self
 
 
 class Skipped(Strict):

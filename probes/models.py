@@ -222,6 +222,8 @@ class Measurement(models.Model):
     watts = models.FloatField(null=True, blank=True)
     throttled = models.BooleanField(null=True)
     note = models.CharField(max_length=300, blank=True)
+    peak_bytes = models.FloatField(null=True, blank=True)  # of the allocator
+    parts_s = models.JSONField(null=True, blank=True)  # seconds of parts timed beside the call, by name
 
     class Meta:
         ordering = ["pk"]

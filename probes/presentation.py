@@ -22,6 +22,7 @@ ROOF_KINDS = (
     "block",
     "decode_step",
     "train_step",
+    "train_overlap",
 )
 MAX_RESULTS = 60
 MAX_DIFFERENCES = 30
@@ -197,7 +198,9 @@ def table(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
 def remarks(m: Measurement) -> list[str]:
     wrong = "" if m.check_ok is not False else "wrong result"
     reference = "reference path, not used to calibrate" if m.path == "reference" else ""
-    return [reference, wrong, "throttled" if m.throttled else "", m.note]
+    peak = f"peak memory {sig(m.peak_bytes / 1e9)} GB" if m.peak_bytes else ""
+    parts = [f"{name.replace('_', ' ')} {duration(value)}" for name, value in (m.parts_s or {}).items()]
+    return [reference, wrong, "throttled" if m.throttled else "", peak, *parts, m.note]
 
 
 # --- drift and comparison ---------------------------------------------------------------------------------------

@@ -206,6 +206,8 @@ def measurement(result: Result, e: Json) -> Measurement:
         watts=e.get("power_w"),
         throttled=e.get("throttled"),
         note=(e.get("note") or "")[:300],
+        peak_bytes=e.get("peak_bytes"),
+        parts_s=e.get("parts_s"),
     )
 
 

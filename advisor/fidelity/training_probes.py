@@ -5,7 +5,7 @@ collectives of data parallelism on several chips of a host (docs/reference/probe
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from advisor.engine import training
 from advisor.engine.calibration import Figure, median_of, samples, spread_of
 from advisor.engine.network import Attention, Block, Ffn, Model
-from advisor.engine.spec import Accelerator, Efficiency
+from advisor.engine.spec import UNMEASURED, Accelerator, Efficiency
 from advisor.engine.training import BF16, PLAIN, Run, Shape
 
 STEP, OVERLAP = "train_step", "train_overlap"
@@ -37,7 +37,7 @@ class Line:
     quantity: str
     measured: float
     predicted: float
-    held_out: float | None = None  # predicted with a training factor fitted to the steps of other lengths
+    held_out: float | None = None  # predicted with figures fitted to the rows of other lengths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,11 +80,10 @@ class Overlapped:
         return 1.0 - (self.both_s - self.compute_s) / self.communication_s
 
 
-def overlapped(key: Mapping[str, Any], chip: Accelerator, e: Efficiency) -> Overlapped | None:
-    """The prediction of a `train_overlap` row, with the collectives that the probe sends; None as in run_of."""
+def overlapped(key: Mapping[str, Any], chip: Accelerator, e: Efficiency) -> Overlapped:
+    """The prediction of a `train_overlap` row of known layers, with the collectives that the probe sends."""
     known = run_of(key)
-    if known is None:
-        return None
+    assert known is not None
     model, run = known
     layers, ranks, sharded = int(key["layers"]), int(key["devices"]), key["sharding"] == "full"
     rates = training.rates_of(chip, e, BF16, CODE)
@@ -114,46 +113,52 @@ def measured_overlap(entry: Entry) -> Overlapped:
     )
 
 
+def unfitted(e: Efficiency) -> Efficiency:
+    """The kernel rates without the figures that are fitted to training steps."""
+    return replace(e, training_factor=1.0, overlap_slowdown_fraction=UNMEASURED["overlap_slowdown_fraction"])
+
+
 def compared(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> list[Line]:
-    """Measured and predicted figures of every training row whose layers are known."""
-    rows = [entry for entry in entries if entry["kind"] in KINDS]
-    steps = [entry for entry in rows if entry["kind"] == STEP]
-    return [line for entry in rows for line in _lines(entry, steps, chip, e)]
+    """Measured and predicted figures of every training row whose layers are known.
 
-
-def _lines(entry: Entry, steps: Sequence[Entry], chip: Accelerator, e: Efficiency) -> list[Line]:
-    key = entry["key"]
-    if entry["kind"] == OVERLAP:
-        predicted = overlapped(key, chip, e)
-        return _overlap_lines(key, measured_overlap(entry), predicted) if predicted and entry.get("parts_s") else []
-    known = run_of(key)
-    if known is None:
-        return []
-    model, run = known
-    others = [s for s in steps if s["key"]["tokens"] != key["tokens"]]
-    factor = training_factor(others, chip, e)
-    fitted = replace(e, training_factor=factor.value) if isinstance(factor, Figure) else None
-    lines = [
-        Line(
-            key=key,
-            quantity="step_s",
-            measured=entry["time_s"]["median"],
-            predicted=float(step_of(model, run, chip, e).step_s),
-            held_out=float(step_of(model, run, chip, fitted).step_s) if fitted else None,
-        )
-    ]
-    if entry.get("peak_bytes"):
-        peak = training.peak_memory(model, run).allocated_bytes
-        lines.append(Line(key=key, quantity="peak_bytes", measured=entry["peak_bytes"], predicted=float(peak)))
+    `predicted` uses the kernel rates alone and `held_out` figures fitted to rows of other lengths: never to these rows,
+    which the calibration in use may contain.
+    """
+    rows = [x for x in entries if x["kind"] in KINDS and run_of(x["key"]) is not None]
+    plain, lines = unfitted(e), []
+    for row in rows:
+        fit = figures_of((x for x in rows if x["key"]["tokens"] != row["key"]["tokens"]), chip, plain)
+        values: dict[str, Any] = {figure.name: figure.value for figure in fit.figures}
+        held_out = _predicted(row, chip, replace(plain, **values)) if values else {}
+        held_out.pop("peak_bytes", None)  # no figure changes it
+        predicted = _predicted(row, chip, plain)
+        lines += [
+            Line(key=row["key"], quantity=name, measured=value, predicted=predicted[name], held_out=held_out.get(name))
+            for name, value in _measured(row).items()
+        ]
     return lines
 
 
-def _overlap_lines(key: Mapping[str, Any], measured: Overlapped, predicted: Overlapped) -> list[Line]:
+def _measured(row: Entry) -> dict[str, float]:
+    if row["kind"] == OVERLAP:
+        return _quantities(measured_overlap(row))
+    peak = {"peak_bytes": float(row["peak_bytes"])} if row.get("peak_bytes") else {}
+    return {"step_s": row["time_s"]["median"], **peak}
+
+
+def _predicted(row: Entry, chip: Accelerator, e: Efficiency) -> dict[str, float]:
+    known = run_of(row["key"])
+    assert known is not None
+    if row["kind"] == OVERLAP:
+        return _quantities(overlapped(row["key"], chip, e))
+    model, run = known
+    peak = training.peak_memory(model, run).allocated_bytes
+    return {"step_s": float(step_of(model, run, chip, e).step_s), "peak_bytes": float(peak)}
+
+
+def _quantities(o: Overlapped) -> dict[str, float]:
     names = ("compute_s", "communication_s", "compute_beside_s", "both_s", "hidden_fraction")
-    return [
-        Line(key=key, quantity=name, measured=getattr(measured, name), predicted=getattr(predicted, name))
-        for name in names
-    ]
+    return {name: getattr(o, name) for name in names}
 
 
 # ------------------------------------------------------------------ the fit
@@ -173,7 +178,7 @@ def training_factor(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) 
     """Measured over predicted time of whole steps, with the chip's own kernel rates; or why there is none.
 
     Only of steps without recomputation, whose model is another matter than the chip, and not of those that wait for
-    the host.
+    the host. A factor that cannot be told from 1 replaces only another one.
     """
     plain, ratios = replace(e, training_factor=1.0), []
     for s in samples(x for x in entries if x["kind"] == STEP and x["key"].get("recompute") == "none"):
@@ -194,7 +199,14 @@ def training_factor(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) 
             f"{STEP}: steps took {figure.value:.2f} times as long as the kernel rates of this chip predict, too far "
             "from 1 to be a property of the chip"
         )
-    return figure
+    if not figure.low <= 1.0 <= figure.high:
+        return figure
+    if e.training_factor != 1.0:
+        return replace(figure, value=1.0)
+    return (
+        f"{STEP}: steps took {figure.value:.3f} ({figure.low:.3f} to {figure.high:.3f}) times as long as the kernel "
+        "rates of this chip predict; the range includes 1, so there is nothing to correct"
+    )
 
 
 def overlap_slowdown(entries: Iterable[Entry], chip: Accelerator, e: Efficiency) -> Figure | str:

@@ -57,6 +57,7 @@ BAD = [
     ("agents", ["approve", "machine"], "no registration waits"),
     ("calibrations", ["show", "999"], "list them with manage.py calibrations"),
     ("import_probe", [NOWHERE], "give the path of a file"),
+    ("compare_training", [NOWHERE], "give the path of a file"),
 ]
 WITHOUT_INPUT = {"doctor", "retention", "sweep"}
 
