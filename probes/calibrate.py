@@ -31,6 +31,7 @@ RECOMPUTE_THRESHOLD = 0.01  # smaller relative changes do not recompute answers
 RECOMPUTE_DAYS, MAX_RECOMPUTED = 30, 50
 SUITE_RANK = {"quick": 0, "custom": 1, "full": 2}
 RESEND_S = 15
+TRAINING_FIGURES = {"training_factor", "overlap_slowdown_fraction"}  # whole steps, not kernels
 Json = dict[str, Any]
 
 
@@ -247,18 +248,24 @@ def append(result: Result, agreement: Agreement) -> tuple[Calibration | None, bo
     if newest and all(before.get(k) == v for k, v in values.items()) and set(values) <= set(newest.measured):
         return None, False
     kept = sorted(set(before) - set(values))
+    measured = {*values, *(newest.measured if newest else ())}
     row = Calibration.objects.create(
         name=name,
         values=before | values,
-        basis="measured",
+        basis=basis_of(measured, newest.basis if newest else "datasheet"),
         fitted_on=provenance(result, agreement.figures, kept),
         engine_version=ENGINE_VERSION,
         as_of=timezone.localdate(),
-        measured=sorted({*values, *(newest.measured if newest else ())}),
+        measured=sorted(measured),
         changes=[{"figure": k, "before": before.get(k), "after": v} for k, v in sorted(values.items())],
         results=list(agreement.results),
     )
     return row, bool(changed)
+
+
+def basis_of(measured: Iterable[str], otherwise: str) -> str:
+    """Training steps alone do not make a chip a measured one: its kernels are not."""
+    return "measured" if set(measured) - TRAINING_FIGURES else otherwise
 
 
 def rounded(value: float) -> float:

@@ -137,7 +137,7 @@ def _restore(row: Calibration, chip: Accelerator, excluded: list[int], by: str) 
     return Calibration.objects.create(
         name=row.name,
         values=values,
-        basis="measured" if measured else last.basis if last else "datasheet",
+        basis=calibrate.basis_of(measured, last.basis if last else "datasheet"),
         fitted_on=f"{PROBED} {names} no longer used: calibration {row.pk} was undone by {by}; {rest}",
         engine_version=ENGINE_VERSION,
         as_of=last.as_of if last else timezone.localdate(),

@@ -1,12 +1,14 @@
 """Training steps of agents: their predictions, and fits to rows whose right answer is known."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.engine.spec import Accelerator, Efficiency
-from advisor.fidelity import training_probes
+from advisor.engine.spec import Accelerator, Efficiency, efficiency
+from advisor.fidelity import calibration_files, training_probes
 from probes.agent.kinds.network import NETS
 from tests.engine.training.test_step_time import EFFICIENCY, H200
 from tests.probes import samples
@@ -111,3 +113,15 @@ def test_what_overlaps_is_predicted_from_its_collectives() -> None:
     assert found["hidden_fraction"].predicted == pytest.approx(1 - 0.18)
     assert found["hidden_fraction"].held_out == pytest.approx(1 - 0.3)
     assert found["hidden_fraction"].measured == pytest.approx(1 - (0.3 * 0.009 + 0.001) / 0.010)
+
+
+def test_probe_files_of_a_chip_set_its_figures_in_the_shipped_calibration(tmp_path: Path) -> None:
+    scopes = calibration_files.setup({H200.slug: H200}, probes=tmp_path).scopes  # no probes: nothing measured
+    family = {name: values for name, values in scopes.items() if not name.startswith("accelerator:")}
+    rows = [*steps(efficiency(family, H200.slug, "hopper", "gpu"), (1.2, 1.2, 1.2)), *overlaps(0.3)]
+    (tmp_path / "h200-sxm--steps.json").write_text(json.dumps({"library": "torch", "results": rows}))
+    found = calibration_files.setup({H200.slug: H200}, probes=tmp_path).scopes
+    for name in ("accelerator:h200-sxm", "family:hopper"):
+        assert found[name]["training_factor"] == pytest.approx(1.2)
+        assert found[name]["overlap_slowdown_fraction"] == pytest.approx(0.3)
+        assert "training_factor" not in scopes[name]
