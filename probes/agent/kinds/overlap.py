@@ -94,6 +94,7 @@ def measure(torch: Any, distributed: Any, job: Job, where: Any, folder: str) -> 
     device = replace(facts.detect(None), device=where, sensors=None)
     net = NETS[0] if device.gpu else TINY
     answers: Answers = {}
+    _most(device, distributed, [[0.0]])  # connects the ranks here, not in autograd's thread
     for sharding in SHARDINGS:
         for tokens in job["lengths"]:
             step = Step(device, distributed, net, job["layers"], sharding, tokens)
