@@ -15,6 +15,21 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 GOALS = {"latency": "fewest days", "throughput": "fewest days"}  # others: the name in the workload file
 METHODS = {"full": "fine-tuning of all weights", "lora": "LoRA fine-tuning", "qlora": "QLoRA fine-tuning"}
 
+MEASURED = {
+    "tokens_per_s_per_accelerator": "tokens/s per accelerator",
+    "tokens_per_s": "tokens/s",
+    "samples_per_s": "sequences/s",
+    "step_time_s": "seconds per step",
+    "peak_allocated_gib": "peak memory, allocated, GiB",
+    "peak_reserved_gib": "peak memory, reserved, GiB",
+}
+
+
+@register.filter
+def measured_name(metric: str) -> str:
+    """A metric of a measured run in words."""
+    return MEASURED.get(metric, metric)
+
 
 @register.filter
 def trains(kind: object) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from advisor.fidelity import nearest_training
 from advisor.report import largest_payment, payment_month_text
 from advisor.result import Answer, Driver, Money, Operator, Plan, TrainingOption
 from advisor.templatetags.finance import dollars, rate
@@ -136,6 +137,7 @@ def option_context(run: TrainingOption) -> dict[str, Any]:
         "step_svg": training_charts.step_bar(steps),
         "step_rows": step_rows(steps),
         "phases": phase_rows(steps),
+        "evidence": nearest_training.shown(run.evidence),
         "goodput_svg": training_charts.goodput_bar(run.goodput),
         "goodput_rows": training_charts.goodput_rows(run.goodput),
         "checkpoint_every": clock(run.checkpoint_interval_s),

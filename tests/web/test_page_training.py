@@ -59,6 +59,17 @@ def runs(name: str) -> list[TrainingOption]:
     return Answer.read(sample_training.result(name)).training_runs
 
 
+def test_an_option_is_shown_beside_the_measured_runs_that_are_most_like_it(client: Client) -> None:
+    run = runs("pretrain")[0]
+    text = text_of(client, f"/advice/{advice('pretrain').pk}/options/1")
+    assert len({(row.distance, row.accelerator, row.layout) for row in run.evidence}) > 1
+    assert "Nearest measurements" in text
+    for row in run.evidence:
+        assert f"{row.accelerator_count} × {row.accelerator}, {row.model}" in text and row.source in text
+    page = client.get(run.evidence[0].url)
+    assert run.evidence[0].model in page.content.decode() and "per step" in page.content.decode()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_the_cost_time_and_efficiency_of_every_run(client: Client, name: str) -> None:
     text = text_of(client, f"/advice/{advice(name).pk}")
