@@ -80,9 +80,9 @@ class MeasuredRun(Section):
     near: bool
     """Whether it is near enough to say something."""
     metric: str
-    """tokens_per_s_per_accelerator, tokens_per_s, samples_per_s, step_time_s, peak_allocated_gib or peak_reserved_gib."""
+    """What was measured; the unit is at the end of its name."""
     measured: Number | None
-    """Measured value; null: the license of the source does not allow to repeat it."""
+    """Measured value; null: the license of the source keeps it from being repeated."""
     predicted: Number | None
     """Predicted value; null: predicted not to fit, or as above."""
     error_fraction: Fraction | None

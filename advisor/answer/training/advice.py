@@ -89,7 +89,7 @@ def answer_of(q: Question, budget: TokenBudget | None) -> Answer:
         recommendations=[*options],
         views=Views(**{view: place + 1 for view, place in q.found.views.items()}),
         rejected=[ranking.rejection(r) for r in q.found.rejections],
-        sensitivity=sensitivity(q),
+        sensitivity=sensitivity(q, options[0].mfu or 0.0) if options else [],
         assumptions=bill.assumptions(spec, snapshot),
         sources=sources(q),
         uncertainty=uncertainty(q, options, draws),
