@@ -200,11 +200,16 @@ def faster_layouts(same: Sequence[Candidate]) -> str:
     for before, c in pairwise(every):
         each, was = (one.tokens_per_s / one.chips for one in (c, before))
         if each > was * MORE_THAN_ITS_SHARE:
-            why = (
-                "it keeps the trained weights in 16 bits, which one accelerator alone does not by default"
-                if c.trained.layout.run.recipe != before.trained.layout.run.recipe
-                else "a faster layout fits"
-            )
+            casts = c.trained.layout.run.recipe != before.trained.layout.run.recipe
+            adapts = c.trained.layout.run.recipe.method != "full"
+            why = "a faster layout fits"
+            if casts:
+                why = (
+                    "FSDP casts the adapters to BF16, while one accelerator alone multiplies them in FP32, which PEFT "
+                    "stores by default"
+                    if adapts
+                    else "it keeps the trained weights in 16 bits, which one accelerator alone does not by default"
+                )
             return (
                 f" Each of {c.chips:,} accelerators is {each / was - 1.0:.0%} faster than each of {before.chips:,}: "
                 f"{why}."
