@@ -94,7 +94,7 @@ class Storage(Section):
     """What the run asks of its shared storage."""
 
     capacity_bytes: Bytes
-    """Three checkpoints and the data."""
+    """Checkpoints that are kept (tco.training-checkpoints-kept) and the data."""
     write_bytes_per_s: BytesPerSecond
     """While a checkpoint is written."""
     load_bytes_per_s: BytesPerSecond

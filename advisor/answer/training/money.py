@@ -36,7 +36,7 @@ from advisor.result import Plan as PlanSection
 
 SPLIT = "the whole bill is for the trained tokens"
 SPOT, INTERRUPTIONS = "spot", "spot-interruptions-per-instance-hour"
-LARGE_TEAM_USD = 100.0  # of a run: less is not named in the verdict; a choice of wording, no figure depends on it
+LARGE_TEAM_USD = 100.0  # of a run: less is not named in the verdict; no figure depends on it
 
 
 def money_of(q: Question, c: Candidate) -> Money:

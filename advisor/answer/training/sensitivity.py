@@ -24,6 +24,16 @@ class Moved:
 
     usd: float  # present value
     days: float
+    per_run: float  # payments for one run over the present value
+
+    @property
+    def usd_per_run(self) -> float:
+        """As the verdict states it."""
+        return self.usd * self.per_run
+
+
+def paid_ratio(c: Candidate) -> float:
+    return c.usd_per_run / c.usd_total if c.usd_total else 0.0
 
 
 def sensitivity(q: Question, mfu: float) -> list[SensitivityBar]:
@@ -53,7 +63,8 @@ def timed_share(c: Candidate) -> float:
 def longer(c: Candidate, ratio: float) -> Moved:
     """The run when it takes `ratio` times as long."""
     share = timed_share(c)
-    return Moved(usd=c.usd_total * (1 - share + share * ratio), days=c.days * ratio)
+    usd = c.usd_total * (1 - share + share * ratio)
+    return Moved(usd=usd, days=c.days * ratio, per_run=paid_ratio(c))
 
 
 def speed_bar(q: Question, first: Candidate, rival: Candidate | None, mfu: float) -> Iterator[SensitivityBar]:
@@ -75,7 +86,10 @@ def price_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterato
     moved = float(plan.payments[RENT].sum() + plan.payments["commitment"].sum() + plan.payments["capital"].sum())
     share = min(moved / max(math.fsum(plan.total_by_month), 1e-9), 1.0)
     at = 1.0 + (rival.usd_total / first.usd_total - 1.0) / share if share and rival else None
-    ends = [Moved(usd=first.usd_total * (1 + share * (r - 1)), days=first.days) for r in (low, high)]
+    ends = [
+        Moved(usd=first.usd_total * (1 + share * (r - 1)), days=first.days, per_run=paid_ratio(first))
+        for r in (low, high)
+    ]
     yield bar(
         "price of the first choice", "times today's price", (1.0, low, high), ends[0], ends[1],
         at if at and at > 1 else None, rival, f"{low:.3g} to {high:.3g} times today's price",
@@ -120,10 +134,11 @@ def tokens_bar(q: Question, first: Candidate, rival: Candidate | None) -> Iterat
     tokens = q.task.tokens
     low, high = (longer(first, ratio) for ratio in TOKENS)
     most = tokens * (deadline_days(q.workload) - first.delivery_days) / first.days
-    in_time = f"; up to {count(most)} tokens end within {deadline_days(q.workload):g} days"
+    limit = f"; up to {count(most)} tokens end within {deadline_days(q.workload):g} days"
+    in_time = limit if most < tokens * TOKENS[1] else ""
     yield bar(
         "tokens", "tokens", (tokens, tokens * TOKENS[0], tokens * TOKENS[1]), low, high,
-        where_equal(first, rival, tokens), rival, f"half to twice the tokens{in_time if most < tokens * TOKENS[1] else ''}",
+        where_equal(first, rival, tokens), rival, f"half to twice the tokens{in_time}",
         lambda at: f"{count(at)} tokens",
     )  # fmt: skip
 
@@ -164,7 +179,7 @@ def deadline_bar(q: Question, first: Candidate) -> Iterator[SensitivityBar]:
         at_value=rounded(best.end_days, 4),
         at_change_fraction=rounded(best.end_days / limit - 1.0, 4),
         within_range=True,
-        detail=f"{name_of(best)} costs {dollars(best.usd_total)} if {best.end_days:,.3g} days are allowed",
+        detail=f"{name_of(best)} costs {dollars(best.usd_per_run)} if {best.end_days:,.3g} days are allowed",
     )
 
 
@@ -201,7 +216,7 @@ def bar(
 
 def money_text(low: Moved, high: Moved) -> str:
     """Both costs in the order of the range, which may fall."""
-    return f"{dollars(low.usd)} to {dollars(high.usd)}"
+    return f"{dollars(low.usd_per_run)} to {dollars(high.usd_per_run)} per run"
 
 
 def days_text(low: Moved, high: Moved) -> str:
