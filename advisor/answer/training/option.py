@@ -195,8 +195,9 @@ def storage(q: Question, c: Candidate) -> Storage:
         write_bytes_per_s=rounded(needed.write_bytes_per_s),
         load_bytes_per_s=rounded(needed.load_bytes_per_s),
         said=(
-            f"Shared storage needs {size_text(needed.capacity_bytes)} for {kept} checkpoint{'s' if kept != 1 else ''} and "
-            f"the data, {needed.write_bytes_per_s / 1e9:.3g} GB/s while a checkpoint of {c.saved_bytes / 1e9:,.4g} GB is "
+            f"Shared storage needs {size_text(needed.capacity_bytes)} for {kept} checkpoint"
+            f"{'s' if kept != 1 else ''} and the data, {needed.write_bytes_per_s / 1e9:.3g} GB/s while a checkpoint of "
+            f"{c.saved_bytes / 1e9:,.4g} GB is "
             f"written, and {needed.load_bytes_per_s / 1e6:.3g} MB/s for the data. The cost does not include shared "
             "storage: the catalog has no price for it."
         ),
