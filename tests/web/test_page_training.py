@@ -61,7 +61,8 @@ def runs(name: str) -> list[TrainingOption]:
 
 
 MEASURED = {
-    "id": "megatron_bridge-1", "accelerator": "h100-sxm", "accelerator_count": 64, "model": "meta-llama/Meta-Llama-3-70B",
+    "id": "megatron_bridge-1", "accelerator": "h100-sxm", "accelerator_count": 64,
+    "model": "meta-llama/Meta-Llama-3-70B",
     "framework": "Megatron-Bridge", "framework_version": "", "method": "full", "precision": "fp8",
     "layout": "tp4 pp8 v5 dp2", "sequence_length": 8192, "global_batch": 256, "distance": 2.25, "near": True,
     "metric": "tokens_per_s_per_accelerator", "measured": 1660.0, "predicted": 1598.0, "error_fraction": 0.0373,
